@@ -47,6 +47,10 @@ VERBS = {
         "encode {base} --input {texts.txt} --chunk-size 8 --device cpu --out {v.npy}", ("base", "texts.txt"),
         "v.npy", "--normalize",
     ),
+    "encode folder": Verb(
+        "encode {base} {rows.jsonl} --column text --shard-size 8 --chunk-size 4 --device cpu --out {encoded}",
+        ("base", "rows.jsonl"), "encoded", "--normalize",
+    ),
     "search": Verb(
         "search {base} --corpus {corpus} --unit title --json memory", ("base", "corpus"), "corpus/.vectors",
         "--unit abstract",
@@ -70,6 +74,7 @@ MODULES = {
     "pairs": ("pairs.compile",),
     "tasks": ("tasks.compile",),
     "encode": ("encoding.encode", "models.encoder"),
+    "encode folder": ("encoding.encode", "models.encoder"),
     "search": ("retrieval.search", "models.encoder"),
     "extend": ("models.surgery.extend",),
     "train": ("training.run",),

@@ -48,9 +48,8 @@ from sentence_experts.corpus.corpus_folder import (
     MANIFEST,
     PAPERS,
     PAPERS_SCHEMA,
-    write_stream,
 )
-from sentence_experts.storage import read_json, write_json
+from sentence_experts.storage import read_json, write_json, write_stream
 from study import HERE
 
 if TYPE_CHECKING:
@@ -218,7 +217,7 @@ def run_ours(way: str, corpus: Path, out: Path, memory: str, threads: int) -> Li
     from sentence_experts.pairs.graph import LinkGraph
 
     longest = 500 if way == CAPPED else None
-    limits: dict[str, Any] = {"memory": memory, "threads": threads, "scratch": scratch_of(out)}
+    limits: dict[str, Any] = {"memory": memory, "engine": f"local[{threads}]", "scratch": scratch_of(out)}
     config = PairsConfig.of(unit="abstract", min_count=LEAST, max_references=longest, **limits)
     with opened(config, beside=out) as engine:
         return LinkGraph(CorpusFolder.open(corpus), config, engine)

@@ -109,6 +109,11 @@ def write(name: str, result: dict, text: str) -> None:
     print(whole)
 
 
+def p_text(value: float) -> str:
+    """A p-value in two digits; below 0.0001 its size means nothing, as the tests are approximate."""
+    return f"{value:.2g}" if value >= 0.0001 else "<0.0001"
+
+
 def table(header: list[str], rows: list[list[str]]) -> str:
     """A Markdown table, its first column to the left."""
     lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]

@@ -70,11 +70,12 @@ def make_corpus(folder: Path, count: int, words: list[str]) -> None:
 
 
 def prepare(folder: Path, papers: int, lenses: int, words: list[str]) -> None:
-    """A corpus, a model of `lenses` experts, and vectors for each of them."""
+    """A corpus and its words, a model of `lenses` experts, and vectors for each of them."""
     import sentence_experts
     from sentence_experts.corpus.corpus_folder import CorpusFolder
     from sentence_experts.encoding.encoder import BatchEncoder
     from sentence_experts.retrieval.index import store_vectors, vector_settings
+    from sentence_experts.retrieval.keywords import keyword_index
 
     make_corpus(folder / "corpus", papers, words)
     sentence_experts.extend("minilm", experts=NAMES[:lenses], out=folder / "model")
@@ -84,6 +85,7 @@ def prepare(folder: Path, papers: int, lenses: int, words: list[str]) -> None:
     for lens in NAMES[:lenses]:
         vectors = drawn.standard_normal((papers, encoder.dimension), dtype=np.float32)
         store_vectors(corpus, vector_settings(encoder, lens, "title+abstract"), "m", vectors)
+    keyword_index(corpus, "title+abstract")  # kept beside the corpus, as the vectors are
 
 
 def timed(ask: Callable[[int], object], rounds: int) -> list[float]:

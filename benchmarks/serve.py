@@ -40,6 +40,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from helpers.running_server import RunningServer, running_server
 
 CLIENTS = (1, 4, 16)
+MANY = 64  # clients, for batches in which each of five routes has several texts
 EXPERTS = ("a", "b", "c", "d", "e")
 WORDS = 200
 SINGLE = 30  # texts, one at a time, for latency
@@ -194,6 +195,30 @@ def measure(titles: list[str], long: list[str], rounds: int, experts: Path, infi
     return {"ways": ways_found, "ratios": ratios(found), "memory_mib": memory}
 
 
+def five_routes(titles: list[str], rounds: int, experts: Path) -> dict[str, Any]:
+    """One route and five, in turn, with small batches and with larger ones."""
+    found: dict[str, list[dict[str, float]]] = {}
+    with running_server(f"experts={experts}", OMP_NUM_THREADS="") as server:
+        for number in range(rounds + 1):
+            for clients in (CLIENTS[-1], MANY):
+                for name, routes in (("one route", EXPERTS[:1]), ("five routes", EXPERTS)):
+                    texts = titles * (clients // CLIENTS[-1])
+                    requests = [
+                        {"model": f"experts:{route}", "input": text, "encoding_format": "base64"}
+                        for text, route in zip(texts, cycle(routes), strict=False)
+                    ]
+                    way = load_server(server, requests, clients)
+                    if number:
+                        found.setdefault(f"{name}, {clients} clients", []).append(way)
+    return {
+        f"{clients} clients": {
+            "cpu": in_round(found, f"five routes, {clients} clients", f"one route, {clients} clients"),
+            "texts per batch": medians(found[f"five routes, {clients} clients"])["batch"],
+        }
+        for clients in (CLIENTS[-1], MANY)
+    }
+
+
 def ratios(found: dict[str, list[dict[str, float]]]) -> dict[str, float]:
     """What the goals are about."""
     result = {}
@@ -299,6 +324,8 @@ def told(result: dict[str, Any]) -> str:
     )
     memory = ", ".join(f"{name} {number} MiB" for name, number in result["memory_mib"].items())
     text = f"{table(header, rows)}\n\n{told_ratios}\n\nMemory after all rounds: {memory}."
+    if "routes" in result:
+        text += f"\n\nFive routes over one, measured apart (`--only-routes`): {json.dumps(result['routes'])}"
     if "soak" in result:
         text += f"\n\nSoak: {json.dumps(result['soak'])}"
     return text
@@ -316,6 +343,9 @@ def main() -> None:
     parser.add_argument("--pause", type=float, default=0, help="seconds after each request of the soak")
     parser.add_argument("--only-soak", action="store_true")
     parser.add_argument(
+        "--only-routes", action="store_true", help="five routes beside one, 16 and 64 clients"
+    )
+    parser.add_argument(
         "--infinity", type=Path, metavar="FOLDER", help="measure infinity too; its environment is made here"
     )
     given = parser.parse_args()
@@ -325,7 +355,10 @@ def main() -> None:
     # A part that is not measured again stays as it was.
     kept = RESULTS / "serve.json"
     result = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else {}
-    if not given.only_soak:
+    if given.only_routes:
+        with tempfile.TemporaryDirectory() as folder:
+            result["routes"] = five_routes(titles, given.rounds, extended(Path(folder)))
+    elif not given.only_soak:
         other: Any = nullcontext()
         if given.infinity:
             from sentence_experts.models.sources import minilm_path

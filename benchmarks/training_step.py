@@ -22,10 +22,11 @@ def step_of(model: Any, pairs: tuple[list[str], list[str]]) -> Callable[[], obje
     """One step on these anchors and positives."""
     import torch
     from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
+    from sentence_transformers.util import batch_to_device
 
     loss = MultipleNegativesRankingLoss(model)
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-5)
-    sides = [model.preprocess(side) for side in pairs]
+    sides = [batch_to_device(model.preprocess(side), model.device) for side in pairs]
 
     def run() -> None:
         model.train()

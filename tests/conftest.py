@@ -1,4 +1,4 @@
-"""Fixtures for every room: the folder of real data and the real weights."""
+"""Fixtures for every package: the folder of real data and the real weights."""
 
 from __future__ import annotations
 

@@ -1,9 +1,16 @@
-"""Every code block of README and docs: Python runs or says why not, commands and YAML can be parsed."""
+"""Every code block of README and docs is checked, in the way of its language.
+
+`python` runs, or says why not and where it is tested. `yaml` can be read. In `bash` and `console` each
+command is known; `test_docs.py` parses those of this package. `pycon` and `py` are in the generated API
+reference, whose examples `test_examples.py` runs. `text` is output, or a drawing.
+"""
 
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
+import tomllib
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,7 +21,11 @@ import sentence_experts
 from helpers.samples import make_pairs_folder, make_tiny_encoder, write_corpus
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-PAGES = [*sorted(REPOSITORY.glob("*.md")), *sorted((REPOSITORY / "docs").glob("*.md"))]
+PAGES = [*sorted(REPOSITORY.glob("*.md")), *sorted((REPOSITORY / "docs").rglob("*.md"))]
+GENERATED = ("api.md", "reference.md")
+LANGUAGES = ("python", "yaml", "bash", "console", "text")
+# Commands of a shell in which nothing of this repository can be wrong.
+SHELL = (".", "cd", "export", "git", "pre-commit", "LM")
 BLOCK = re.compile(r"(?:<!-- (?P<mark>[^>]*) -->\n)?```(?P<language>\w*)\n(?P<code>.*?)```", flags=re.DOTALL)
 ROUTES = ("copd", "cvd", "genomics", "neuroscience")
 
@@ -22,6 +33,7 @@ ROUTES = ("copd", "cvd", "genomics", "neuroscience")
 class Block(NamedTuple):
     page: Path
     number: int
+    language: str
     code: str
     reason: str
     """Why it is not run; empty if it is."""
@@ -37,7 +49,7 @@ def blocks(language: str) -> list[Block]:
         for number, match in enumerate(BLOCK.finditer(page.read_text(encoding="utf-8"))):
             if match["language"] == language:
                 reason = (match["mark"] or "").partition("not run: ")[2]
-                found.append(Block(page, number, match["code"], reason))
+                found.append(Block(page, number, language, match["code"], reason))
     return found
 
 
@@ -68,9 +80,48 @@ def test_python_runs(block: Block, prepared: Path, tmp_path: Path, monkeypatch: 
     )
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_no_block_is_left_out(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    languages = [match["language"] for match in BLOCK.finditer(text)]
+    assert len(re.findall(r"^\s*(?:```|~~~)", text, flags=re.MULTILINE)) == 2 * len(languages)
+    assert set(languages) <= {*LANGUAGES, *(("py", "pycon") if page.name in GENERATED else ())}
+    if page.name not in GENERATED:  # no block by indentation
+        assert not re.findall(r"^(?:    |\t)(?!\s*[-*\d])", BLOCK.sub("", text), flags=re.MULTILINE)
+
+
+def shell_commands(block: Block) -> list[list[str]]:
+    """The words of each command of a block; of a console those after the prompt."""
+    lines = block.code.replace("\\\n", " ").splitlines()
+    if block.language == "console":
+        lines = [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
+    return [words for line in lines if (words := shlex.split(line, comments=True))]
+
+
+def extras(requirement: str) -> set[str]:
+    return set(requirement.partition("[")[2].rstrip("]").split(",")) - {""}
+
+
+@pytest.mark.parametrize("block", [*blocks("bash"), *blocks("console")], ids=lambda block: block.name)
+def test_commands_are_known(block: Block) -> None:
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    makefile = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
+    for words in [] if block.reason else shell_commands(block):
+        first = words[0].partition("=")[0]
+        if first == "make":
+            assert re.search(rf"^{words[1]}:", makefile, flags=re.MULTILINE), words
+        elif first == "pip":
+            assert extras(words[-1]) <= project["optional-dependencies"].keys(), words
+        elif first in ("python", "pytest"):
+            assert words[1].startswith("-") or (REPOSITORY / words[1]).exists(), words
+        else:  # `sentence-experts` is parsed by test_docs.py
+            assert first in SHELL or "/bin/" in first or "sentence-experts" in words, words
+
+
 def test_what_is_not_run_says_where_it_is_tested_or_what_it_needs() -> None:
     reasons = [block.reason for block in blocks("python") if block.reason]
     assert len(RUN) >= len(reasons) / 2
+    reasons += [block.reason for kind in ("bash", "console") for block in blocks(kind) if block.reason]
     for reason in reasons:
         for path in re.findall(r"tests/[\w/]+(?:\.py)?", reason):
             assert (REPOSITORY / path).exists(), path

@@ -1,11 +1,10 @@
-"""README and docs are true: links, files, commands, the reference, the table of concepts."""
+"""README and docs are true: links, files, commands, the reference, the table of modules."""
 
 from __future__ import annotations
 
 import re
+import runpy
 import shlex
-import subprocess
-import sys
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -18,7 +17,7 @@ from sentence_experts.cli.main import VERBS, app_with_verbs
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 PACKAGE = REPOSITORY / "src" / "sentence_experts"
-PAGES = [*sorted(REPOSITORY.glob("*.md")), *sorted((REPOSITORY / "docs").glob("*.md"))]
+PAGES = [*sorted(REPOSITORY.glob("*.md")), *sorted((REPOSITORY / "docs").rglob("*.md"))]
 
 
 def bash_commands(text: str) -> Iterator[list[str]]:
@@ -68,7 +67,8 @@ def test_commands_have_the_flags_of_their_verbs(page: Path) -> None:
 
 def anchors(page: Path) -> set[str]:
     """The names of the headings of a page, as links have them."""
-    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    headings = re.findall(r"^#+ (.*)$", text, flags=re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
 
 
@@ -81,19 +81,27 @@ def test_links_and_files_exist(page: Path) -> None:
     for target in re.findall(r"\]\(([^):]*#[^)]+)\)", text):
         name, _, anchor = target.partition("#")
         assert anchor in anchors((page.parent / name) if name else page), target
-    for path in re.findall(r"`([\w/]+\.(?:py|yaml))`", text):
-        if "/" in path:
-            assert any((root / path).exists() for root in (PACKAGE, REPOSITORY)), path
+    for path in re.findall(r"(?<![\w./-])([\w-]+(?:/[\w-]+)+\.(?:py|yaml|json))\b", text):
+        assert any((root / path).exists() for root in (PACKAGE, REPOSITORY, page.parent)), path
 
 
-def test_reference_is_up_to_date() -> None:
-    script = REPOSITORY / "scripts" / "write_reference.py"
-    done = subprocess.run([sys.executable, str(script), "--check"], capture_output=True, text=True)
-    assert done.returncode == 0, f"{done.stderr}: run `python {script.relative_to(REPOSITORY)}`"
+@pytest.mark.parametrize("name", ["reference", "api"])
+def test_generated_page_is_up_to_date(name: str) -> None:
+    script = REPOSITORY / "scripts" / f"write_{name}.py"
+    text = runpy.run_path(str(script))[name]()
+    page = REPOSITORY / "docs" / f"{name}.md"
+    assert page.read_text(encoding="utf-8") == text, f"run `python {script.relative_to(REPOSITORY)}`"
+
+
+def test_picture_of_the_result_shows_the_table_of_the_readme() -> None:
+    script = runpy.run_path(str(REPOSITORY / "scripts" / "draw_result.py"))
+    drawn = script["draw_result"]()
+    assert drawn.count("<circle") >= 5
+    assert script["PICTURE"].read_text(encoding="utf-8") == drawn, "run `python scripts/draw_result.py`"
 
 
 def concepts() -> list[tuple[str, str, str]]:
-    page = (REPOSITORY / "docs" / "concepts.md").read_text(encoding="utf-8")
+    page = (REPOSITORY / "docs" / "design.md").read_text(encoding="utf-8")
     return re.findall(r"^\| ([^|]+) \| `([\w.]+)` \| `([\w.]+)` \|", page, flags=re.MULTILINE)
 
 
@@ -105,7 +113,7 @@ def test_concepts_are_where_the_table_says(concept: str, module: str, name: str)
     assert value is not None, concept
 
 
-def test_every_room_has_concepts() -> None:
-    rooms = {module.split(".")[0] for _, module, _ in concepts()}
-    assert rooms >= {"corpus", "pairs", "tasks", "models", "moee", "encoding", "retrieval", "training"}
+def test_every_package_is_in_the_table() -> None:
+    packages = {module.split(".")[0] for _, module, _ in concepts()}
+    assert packages >= {"corpus", "pairs", "tasks", "models", "moee", "encoding", "retrieval", "training"}
     assert len(concepts()) >= 40

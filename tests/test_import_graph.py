@@ -1,4 +1,4 @@
-"""Imports between modules: no circles, rooms in one direction, no torch where none is needed."""
+"""Imports between modules: no circles, packages in one direction, no torch where none is needed."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import pytest
 import sentence_experts
 
 PACKAGE = Path(sentence_experts.__file__).parent
-# A room imports from itself, from the rooms before it, and from the modules outside of rooms.
-ROOMS = (
+# A package imports from itself, from those before it, and from modules in none of them.
+PACKAGES = (
     "corpus",
     "pairs",
     "tasks",
@@ -32,8 +32,8 @@ ROOMS = (
     "demo",
     "cli",
 )
-BASES = ("compat", "storage", "recipes")  # every room may import these; they import none
-OUTSIDE = ("sentence_experts", "sentence_experts.register")  # for users, not for the rooms
+BASES = ("compat", "storage", "recipes")  # every package may import these; they import none
+OUTSIDE = ("sentence_experts", "sentence_experts.register")  # for users, not for the packages
 WITHOUT_TORCH = ("corpus", "pairs", "tasks")
 
 
@@ -72,14 +72,14 @@ def test_a_module_named_in_a_string_counts_as_imported() -> None:
     assert list(imported_names(ast.parse(code))) == ["sentence_experts.moee.embedder"]
 
 
-def room_of(module: str) -> str | None:
+def package_of(module: str) -> str | None:
     parts = module.split(".")
-    return parts[1] if len(parts) > 1 and parts[1] in ROOMS else None
+    return parts[1] if len(parts) > 1 and parts[1] in PACKAGES else None
 
 
-def test_every_folder_is_a_known_room() -> None:
+def test_every_folder_is_a_known_package() -> None:
     folders = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
-    assert folders <= {*ROOMS, *BASES}
+    assert folders <= {*PACKAGES, *BASES}
 
 
 def test_no_circle_of_imports() -> None:
@@ -89,20 +89,20 @@ def test_no_circle_of_imports() -> None:
         pytest.fail(" -> ".join(error.args[1]))
 
 
-def test_rooms_import_in_one_direction() -> None:
+def test_packages_import_in_one_direction() -> None:
     wrong = []
     for module, others in imports().items():
         for other in sorted(others):
-            here, there = room_of(module), room_of(other)
+            here, there = package_of(module), package_of(other)
             if there is None or here == there or module in OUTSIDE:
                 continue
-            if here is None or ROOMS.index(there) > ROOMS.index(here):
+            if here is None or PACKAGES.index(there) > PACKAGES.index(here):
                 wrong.append(f"{module} imports {other}")
     assert not wrong, "\n".join(wrong)
 
 
 def test_data_and_metrics_need_no_torch() -> None:
-    modules = [name for name in FILES if room_of(name) in WITHOUT_TORCH]
+    modules = [name for name in FILES if package_of(name) in WITHOUT_TORCH]
     modules.append("sentence_experts.evaluation.metrics")
     code = f"import sys; [__import__(name) for name in {modules!r}]; sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)

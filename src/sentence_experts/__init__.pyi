@@ -9,6 +9,7 @@ from .corpus.fetching import estimate_fetch, fetch_corpus
 from .corpus.importing import import_corpus
 from .encoding.config import EncodeConfig
 from .encoding.encode import encode
+from .encoding.encoded_folder import EncodedFolder
 from .errors import InputError, RouteError, SentenceExpertsError, UsageError
 from .evaluation.audit.run import audit
 from .evaluation.auto_route import auto_route
@@ -72,6 +73,7 @@ __all__ = [
     "CorpusFolder",
     "CorpusIndex",
     "EncodeConfig",
+    "EncodedFolder",
     "EvaluateConfig",
     "ExpertEncoder",
     "ExportConfig",

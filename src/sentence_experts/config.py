@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
@@ -10,7 +11,7 @@ from types import CodeType
 from typing import Annotated, Any, Literal, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.storage import write_text
@@ -32,6 +33,30 @@ BatchSize = Annotated[
         "texts on other devices",
     ),
 ]
+_MEMORY = re.compile(r"([1-9]\d*)\s*([MG])(i?)B", re.IGNORECASE)
+
+
+def memory_bytes(size: str) -> int:
+    """The number of bytes in a size such as 4GB, 512 MB or 2GiB.
+
+    Raises:
+        ValueError: another unit, or no whole number.
+    """
+    match = _MEMORY.fullmatch(size.strip())
+    if match is None:
+        raise ValueError("give a whole number of MB or GB, such as 4GB")
+    number, unit, binary = match.groups()
+    return int(number) * (1024 if binary else 1000) ** (2 if unit in "Mm" else 3)
+
+
+def _check_memory(size: str | None) -> str | None:
+    if size is not None:
+        memory_bytes(size)
+    return size
+
+
+Memory = Annotated[str | None, AfterValidator(_check_memory)]
+"""A memory limit such as 4GB. Whole numbers, since Spark takes no others."""
 Column = Annotated[str | None, Field(description="Column with the texts; needed if there are several")]
 Dtype = Annotated[
     Literal["float32", "float16", "bfloat16"] | None,

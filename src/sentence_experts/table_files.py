@@ -15,7 +15,7 @@ import json
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from os.path import isfile
+from os.path import exists, isfile
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sentence_experts.errors import InputError
+from sentence_experts.storage import is_url, open_remote
 from sentence_experts.table_values import BadRowError, broken_letter, check_unlike, with_texts_for_bytes
 
 Row = dict[str, Any]
@@ -44,40 +45,40 @@ _ROWS_PER_BATCH: Final = 2048
 _ROWS_WITH_COLUMNS: Final = 100  # of JSON lines, whose columns are those of the first rows
 
 
-def file_columns(path: Path) -> list[str]:
+def file_columns(path: Path | str) -> list[str]:
     """The names of a file's columns; of JSON lines, those of its first rows.
 
     Raises:
         InputError: the file is missing, of an unknown kind or broken, or two columns have one name.
     """
-    with _opened(path) as (file, kind):
+    with opened(path) as (file, kind):
         if kind == "lines":
             return [TEXT]
         if kind == "parquet":
-            names = [str(name) for name in _parquet(path, file).schema_arrow.names]
+            names = [str(name) for name in parquet_file(path, file).schema_arrow.names]
             check_unlike(names, str(path))
             return names
         if kind == "json":
-            rows = itertools.islice(_json_rows(path, file), _ROWS_WITH_COLUMNS)
+            rows = itertools.islice(json_rows(path, file), _ROWS_WITH_COLUMNS)
             return list(dict.fromkeys(name for row in rows if isinstance(row, dict) for name in row))
         return _header(path, _csv_reader(path, file, kind))
 
 
-def file_rows(path: Path, columns: Sequence[str] | None = None) -> Iterator[Row | BadRowError]:
+def file_rows(path: Path | str, columns: Sequence[str] | None = None) -> Iterator[Row | BadRowError]:
     """The rows of a file in order, as `tables.read_rows` gives them.
 
     Raises:
         InputError: as `file_columns`, or the file breaks off or is in another encoding (names the row).
     """
-    with _opened(path) as (file, kind):
+    with opened(path) as (file, kind):
         if kind == "parquet":
             wanted = None if columns is None else list(columns)
-            table = _parquet(path, file)
+            table = parquet_file(path, file)
             check_unlike(table.schema_arrow.names, str(path))
             for batch in table.iter_batches(_ROWS_PER_BATCH, columns=wanted):
                 yield from with_texts_for_bytes(batch, str(path)).to_pylist()
         elif kind == "json":
-            yield from _json_rows(path, file)
+            yield from json_rows(path, file)
         elif kind == "lines":
             for number, line in enumerate(_lines(path, file, "\n"), start=1):
                 yield _checked({TEXT: line.removesuffix("\n").removesuffix("\r")}, path, number)
@@ -88,26 +89,27 @@ def file_rows(path: Path, columns: Sequence[str] | None = None) -> Iterator[Row 
 # ---- opening -------------------------------------------------------------------------------------
 
 
-def _ending(path: Path) -> str:
-    return Path(path.name.lower().removesuffix(".gz")).suffix
+def format_of(path: Path | str) -> str | None:
+    """The format of a table that its name tells."""
+    return _FORMATS.get(Path(str(path).lower().removesuffix(".gz")).suffix)
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[tuple[IO[bytes], str]]:
-    """The file, unpacked, and its kind; what goes wrong while it is read becomes an InputError."""
-    if _ending(path) not in _FORMATS and not isfile(path):
+def opened(path: Path | str) -> Iterator[tuple[IO[bytes], str]]:
+    """The file, unpacked, and its format; what goes wrong while it is read becomes an InputError."""
+    if format_of(path) is None and not isfile(path):
         raise InputError(f"{str(path)[:200]}: no such file (texts in memory are given as a list: [text])")
-    if _ending(path) not in _FORMATS:
+    if (kind := format_of(path)) is None:
         raise InputError(
             f"{path}: cannot tell its format; a table must end in {', '.join(_FORMATS)}, optionally with .gz"
         )
     try:
-        if path.exists() and not path.is_file():
+        if exists(path) and not isfile(path):
             raise InputError(f"{path}: a folder, pipe or device, not a file")
-        with open(path, "rb") as plain:
-            packed = plain.read(2) == b"\x1f\x8b" or path.name.lower().endswith(".gz")
+        with open_remote(path) if is_url(path) else open(path, "rb") as plain:
+            packed = plain.read(2) == b"\x1f\x8b" or str(path).lower().endswith(".gz")
             plain.seek(0)
-            yield gzip.GzipFile(fileobj=plain) if packed else plain, _FORMATS[_ending(path)]  # type: ignore[misc]
+            yield gzip.GzipFile(fileobj=plain) if packed else plain, kind  # type: ignore[misc]
     except FileNotFoundError as error:
         raise InputError(f"{path}: no such file") from error
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
@@ -119,7 +121,12 @@ def _opened(path: Path) -> Iterator[tuple[IO[bytes], str]]:
         raise InputError(f"{path}: cannot be read: {reason[:300]}") from error
 
 
-def _parquet(path: Path, file: IO[bytes]) -> pq.ParquetFile:
+def parquet_file(path: Path | str, file: IO[bytes]) -> pq.ParquetFile:
+    """An open Parquet file.
+
+    Raises:
+        InputError: it is none.
+    """
     try:
         if isinstance(file, gzip.GzipFile):
             content = file.read(_MAX_PACKED_PARQUET + 1)
@@ -134,11 +141,16 @@ def _parquet(path: Path, file: IO[bytes]) -> pq.ParquetFile:
 # ---- text ----------------------------------------------------------------------------------------
 
 
-def _lines(path: Path, file: IO[bytes], newline: str) -> Iterator[str]:
-    """The lines of a text file; in UTF-8, bytes that are not text become lone surrogates."""
+def encoding_of(file: IO[bytes]) -> str:
+    """The encoding of an open text file, by its mark."""
     head = file.read(4)
     file.seek(0)
-    encoding = next(encoding for mark, encoding in _MARKS if head.startswith(mark))
+    return next(encoding for mark, encoding in _MARKS if head.startswith(mark))
+
+
+def _lines(path: Path | str, file: IO[bytes], newline: str) -> Iterator[str]:
+    """The lines of a text file; in UTF-8, bytes that are not text become lone surrogates."""
+    encoding = encoding_of(file)
     errors = "surrogateescape" if encoding == "utf-8-sig" else "strict"
     text = io.TextIOWrapper(file, encoding=encoding, errors=errors, newline=newline)
     number = 0
@@ -149,7 +161,7 @@ def _lines(path: Path, file: IO[bytes], newline: str) -> Iterator[str]:
         yield line
 
 
-def _checked(row: Row, path: Path, number: int) -> Row | BadRowError:
+def _checked(row: Row, path: Path | str, number: int) -> Row | BadRowError:
     """The row, if its bytes were text.
 
     Raises:
@@ -171,8 +183,9 @@ def _check_encoding(text: str, where: str) -> None:
         )
 
 
-def _json_rows(path: Path, file: IO[bytes]) -> Iterator[Row | BadRowError]:
-    number = 0
+def json_rows(path: Path | str, file: IO[bytes], before: int = 0) -> Iterator[Row | BadRowError]:
+    """The rows of JSON lines, which stand in the file at `path` after `before` others."""
+    number = before
     for line in _lines(path, file, "\n"):
         if not line.strip():
             continue
@@ -199,13 +212,13 @@ def _unlike_keys(pairs: list[tuple[str, Any]]) -> Row:
     return values
 
 
-def _csv_reader(path: Path, file: IO[bytes], kind: str) -> Iterator[list[str]]:
+def _csv_reader(path: Path | str, file: IO[bytes], kind: str) -> Iterator[list[str]]:
     csv.field_size_limit(_MAX_LINE)
     # Strict: otherwise a quote that is never closed swallows the rows after it.
     return csv.reader(_lines(path, file, ""), delimiter="," if kind == "csv" else "\t", strict=True)
 
 
-def _header(path: Path, reader: Iterator[list[str]]) -> list[str]:
+def _header(path: Path | str, reader: Iterator[list[str]]) -> list[str]:
     try:
         header = next(reader, [])
     except csv.Error as error:
@@ -218,7 +231,7 @@ def _header(path: Path, reader: Iterator[list[str]]) -> list[str]:
     return header
 
 
-def _delimited_rows(path: Path, file: IO[bytes], kind: str) -> Iterator[Row | BadRowError]:
+def _delimited_rows(path: Path | str, file: IO[bytes], kind: str) -> Iterator[Row | BadRowError]:
     """The rows of CSV or TSV; an empty cell is None, an empty line no row."""
     reader = _csv_reader(path, file, kind)
     header = _header(path, reader)

@@ -132,7 +132,7 @@ def read_columns(source: Table) -> list[str]:
         InputError: the file is missing, of an unknown kind, or no table, or two columns have one name.
     """
     if is_path(source):
-        return file_columns(Path(source))
+        return file_columns(source)
     return [TEXT] if _is_texts(source) else list(to_arrow(source).column_names)
 
 
@@ -149,7 +149,7 @@ def read_rows(source: Table, columns: Sequence[str] | None = None) -> Iterator[R
         InputError: the file is missing, of an unknown kind, or no table; it breaks off, or is not UTF-8.
     """
     if is_path(source):
-        yield from file_rows(Path(source), columns)
+        yield from file_rows(source, columns)
         return
     if _is_texts(source):  # without Arrow, which imports pandas to look at a list
         yield from ({TEXT: text} for text in source)
@@ -224,26 +224,34 @@ class TextTable:
             InputError: no such file, a column is missing (lists the columns), or a row cannot be read (names
                 it).
         """
-        chosen = self._columns(read_columns(self.source))
+        chosen = self.columns()
         seen: set[str] = set()
         again: list[str] = []
         for number, row in enumerate(read_rows(self.source, chosen or None), start=1):
-            try:
-                if isinstance(row, BadRowError):
-                    raise row
-                text = as_text(row.get(chosen[0])) or ""
-                identifier = as_identifier(row.get(chosen[-1])) if self.id_column else None
-            except BadRowError as error:
-                raise InputError(f"{self.name}: row {number}: {error}") from error
+            yield (text_row := self.text_row(row, number, chosen))
+            identifier = text_row.id
             if identifier is not None and len(seen) < _IDS_COMPARED:
                 again += [f"row {number} ({identifier!r})"] if identifier in seen else []
                 seen.add(identifier)
-            yield TextRow(text, identifier)
         if again:
             logger.warning(
                 f"{self.name}: {len(again):,} row{'s have the ids' if len(again) > 1 else ' has the id'} of "
                 f"earlier rows, the first is {again[0]}"
             )
+
+    def text_row(self, row: Row | BadRowError, number: int, columns: Sequence[str]) -> TextRow:
+        """The text in a row of the table; `number` counts from 1, `columns` are those of `columns()`.
+
+        Raises:
+            InputError: the row cannot be read.
+        """
+        try:
+            if isinstance(row, BadRowError):
+                raise row
+            text = as_text(row.get(columns[0])) or ""
+            return TextRow(text, as_identifier(row.get(columns[-1])) if self.id_column else None)
+        except BadRowError as error:
+            raise InputError(f"{self.name}: row {number}: {error}") from error
 
     def texts(self) -> list[str]:
         """All texts."""
@@ -267,9 +275,13 @@ class TextTable:
         """A hash of the file, or of the texts in memory."""
         return fingerprint(self.source)[1]
 
-    def _columns(self, columns: list[str]) -> list[str]:
-        """The text column, and the id column behind it; nothing if the table is empty."""
-        if not columns:
+    def columns(self) -> list[str]:
+        """The text column, and the id column behind it; nothing if the table is empty.
+
+        Raises:
+            InputError: no such file, or a column is missing (lists the columns).
+        """
+        if not (columns := read_columns(self.source)):
             return []
         known = f"columns are {', '.join(columns)}"
         if self.column is None and len(columns) > 1:

@@ -84,7 +84,7 @@ def test_errors_are_one_line(experts_model, texts, tmp_path, capsys):
         ),
         (["--input", tmp_path / "no.txt", "--out", out], 1, "no such file"),
         (
-            ["--input", texts, "--column", "abstract", "--route", "crops", "--out", tmp_path / "v"],
+            ["--input", texts, "--column", "abstract", "--route", "crops", "--out", tmp_path / "v.txt"],
             2,
             "must end in",
         ),

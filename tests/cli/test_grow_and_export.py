@@ -89,7 +89,7 @@ def test_export_onnx(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
 @pytest.mark.parametrize(
     ("options", "status", "message"),
     [
-        ([], 2, "give one of --route and --average"),
+        ([], 2, "give one of --route, --average and --all-routes"),
         (["--route", "crops", "--average"], 2, "give one of"),
         (["--route", "crops", "--weights", "crops=1"], 2, "for --average"),
         (["--average", "--weights", "crops"], 2, "EXPERT=NUMBER"),

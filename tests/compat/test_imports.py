@@ -41,7 +41,8 @@ print("imported:", *[name for name in names if name in sys.modules])
 print("stand-ins:", *[n for n, m in sys.modules.items() if type(m).__module__.startswith("sentence_experts")])
 
 # The same process goes on to use all of it.
-import datasets, pandas, peft, scipy.stats, sklearn.metrics, torch
+import torch._dynamo  # first of all: its parts import each other, in an order that deferring must not change
+import datasets, pandas, peft, scipy.stats, sklearn.metrics
 import sentence_experts
 from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss

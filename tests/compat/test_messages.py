@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import inspect
 import logging
+import re
 from importlib import import_module
 
 import pytest
+from torch.distributed.nn import functional
+from torch.nn.parallel import distributed
 
-from sentence_experts.compat.messages import HIDDEN, hide_messages
+from sentence_experts.compat.messages import HIDDEN, WARNINGS, hide_messages
 
 
 @pytest.mark.parametrize("name", HIDDEN)
@@ -28,3 +31,8 @@ def test_a_message_is_hidden_and_others_of_its_logger_are_not(
         own.propagate = before
         own.removeHandler(caplog.handler)
     assert {record.getMessage() for record in caplog.records} == {"another"}
+
+
+def test_the_warnings_that_are_hidden_are_still_given() -> None:
+    given = (inspect.getsource(distributed), inspect.getsource(functional).replace("{name}", "all_gather"))
+    assert all(re.search(warning, source) for warning, source in zip(WARNINGS, given, strict=True))

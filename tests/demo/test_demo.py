@@ -7,10 +7,14 @@ from pathlib import Path
 import pytest
 
 from helpers.samples import make_tiny_encoder
+from sentence_experts.cli.demo import program
+from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.corpus.simulate import TOPICS, simulate_corpus
 from sentence_experts.demo.config import DemoConfig
 from sentence_experts.demo.job import demo_steps, measured, searches
-from sentence_experts.errors import InputError
+from sentence_experts.demo.lens_job import FIRST, QUERY, TEXTS, lens_steps, nearest_texts, verdict
+from sentence_experts.demo.lenses import SIDES
+from sentence_experts.errors import InputError, UsageError
 from sentence_experts.pairs.domain_report import unmatched_rules
 from sentence_experts.pairs.domains import DomainRules
 from sentence_experts.report.verdict import of_pairs
@@ -27,12 +31,17 @@ def test_all_steps_run_on_the_simulated_corpus_and_only_once(
     out = tmp_path / "demo"
     steps = demo_steps(material, out, DemoConfig(steps=2), base=str(base))
     run_steps(steps, out / "steps.json")
-    assert [model.label for model in measured(out).models] == ["experts", "dense", "TF-IDF", "base"]
-    assert of_pairs(measured(out)).compared.startswith("SIMULATED TEXTS")
+    assert [model.label for model in measured(out / "evaluation").models] == [
+        "experts",
+        "dense",
+        "TF-IDF",
+        "base",
+    ]
+    assert of_pairs(measured(out / "evaluation")).compared.startswith("SIMULATED TEXTS")
     assert (out / "evaluation" / "report.html").stat().st_size > 10_000
     found = list(searches(material, out))
-    assert [result.queries for result in found] == [[query] for query in material.queries.values()]
-    assert all(len(result.papers[0]) == 5 for result in found)
+    assert [(route, result.queries[0]) for route, result in found] == list(material.queries.items())
+    assert all(len(result.papers[0]) == 3 for _, result in found)
     caplog.set_level("INFO", logger="sentence_experts")
     run_steps(steps, out / "steps.json")
     assert caplog.text.count("is done") == len(steps)
@@ -64,3 +73,34 @@ def test_every_rule_of_the_simulated_material_matches_what_is_simulated() -> Non
 
 def test_simulated_material_is_named_so() -> None:
     assert "SIMULATED" in Material.find(Path(), None).name
+
+
+def test_added_lens_leaves_the_others_and_everything_says_simulated(tmp_path: Path, minilm: str) -> None:
+    base, out = make_tiny_encoder(tmp_path / "tiny", minilm), tmp_path / "lenses"
+    config = DemoConfig(steps=4)
+    run_steps(lens_steps(out, config, str(base)), out / "steps.json")
+    simulated, experts, dense = verdict(out)
+    assert simulated.startswith("SIMULATED TEXTS")
+    assert "subject and method are the same to the bit" in experts
+    assert "subject and method changed" in dense
+    assert of_pairs(measured(out / "evaluation")).compared.startswith("SIMULATED TEXTS")
+    assert CorpusFolder.open(out / "corpus").manifest["counts"]["simulated"] > 100
+    assert [each.lens for each in nearest_texts(out, FIRST)] == ["subject", "subject", "method", "method"]
+    with pytest.raises(UsageError, match="made with other settings"):  # texts of two seeds never mix
+        run_steps(lens_steps(out, config.model_copy(update={"seed": 1}), str(base)), out / "steps.json")
+
+
+def test_page_texts_share_one_side_each_with_the_query() -> None:
+    for lens, text in TEXTS.items():
+        shared = [side for side, values in SIDES.items() if any(v in QUERY and v in text for v in values)]
+        assert shared == [lens]
+
+
+def test_program_is_named_as_it_can_be_called_from_here(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("sys.argv", [".venv/bin/sentence-experts", "demo"])
+    assert program() == ".venv/bin/sentence-experts"
+    monkeypatch.setattr("sys.argv", ["-c"])
+    assert program() == "sentence-experts"

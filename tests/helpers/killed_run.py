@@ -28,7 +28,9 @@ def run_until_killed(
     assert child.exitcode == -signal.SIGKILL, f"ended by itself with {child.exitcode}"
 
 
-def _work_and_die(work: Callable[..., Any], arguments: tuple[Any, ...], out: Path, checkpoint: str) -> None:
+def die_after(out: Path, checkpoint: str) -> None:
+    """Let this process be killed as it begins the first step after a checkpoint."""
+
     def die(*args: Any, **kwargs: Any) -> None:
         if any(out.glob(checkpoint)):
             os.kill(os.getpid(), signal.SIGKILL)
@@ -36,4 +38,8 @@ def _work_and_die(work: Callable[..., Any], arguments: tuple[Any, ...], out: Pat
     from sentence_experts.training.trainer import RunCallback
 
     RunCallback.on_step_begin = die  # type: ignore[method-assign]
+
+
+def _work_and_die(work: Callable[..., Any], arguments: tuple[Any, ...], out: Path, checkpoint: str) -> None:
+    die_after(out, checkpoint)
     work(*arguments)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from starlette.testclient import TestClient
 
 from helpers.samples import TOPICS
 from sentence_experts.corpus.corpus_folder import (
@@ -18,6 +19,7 @@ from sentence_experts.corpus.corpus_folder import (
 )
 from sentence_experts.storage import sha256_file, write_json, write_parquet
 
+QUERY = "drought in rice fields"
 JOURNALS = ("Journal of Made-up Crops", "Annals of Invention", 'Ho"st<i>le & Sons')
 TYPES = ("research-article", "review-article")
 SCRIPT = "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
@@ -93,3 +95,16 @@ def write_searched_corpus(folder: Path, hostile: bool = True) -> CorpusFolder:
         folder / "manifest.json", {"format": FORMAT, "format_version": FORMAT_VERSION, "tables": tables}
     )
     return CorpusFolder.open(folder)
+
+
+def ask(client: TestClient, **fields: Any) -> dict[str, Any]:
+    """The answer to a search."""
+    answer = client.post("/search", json=fields)
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def ids(answer: dict[str, Any], lens: int = 0) -> list[str]:
+    """The papers that one lens of an answer lists."""
+    return [answer["papers"][hit["paper"]]["paper_id"] for hit in answer["lenses"][lens]["hits"]]

@@ -33,3 +33,15 @@ def write_texts(folder: Path, name: str, texts: Sequence[str] = TEXTS) -> Path:
             writer.writeheader()
             writer.writerows(records)
     return path
+
+
+def text_partitions(folder: Path) -> list[str]:
+    """Files of several kinds in a folder, with the columns id (p0, p1, ...) and text; the texts in order."""
+    texts = [f"rice in drought {number} " + "axon " * (number % 9) for number in range(83)]
+    texts[20] = ""
+    rows = [{"id": f"p{number}", "text": text} for number, text in enumerate(texts)]
+    folder.mkdir(parents=True)
+    pq.write_table(pa.Table.from_pylist(rows[:50]), folder / "a.parquet", row_group_size=7)
+    (folder / "b.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows[50:]), encoding="utf-8")
+    (folder / "_SUCCESS").write_text("")
+    return texts

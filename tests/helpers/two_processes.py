@@ -1,4 +1,4 @@
-"""Losses that two processes compute together, started by torchrun for `test_processes`: one file per process.
+"""What two processes do together, started by a launcher for `test_processes`: losses (a file each) and runs.
 
 Also the batch that the tests of the losses share.
 """
@@ -90,6 +90,7 @@ if __name__ == "__main__":
 
     from accelerate import PartialState
 
+    from helpers.killed_run import die_after
     from sentence_experts.cli.console import show_logs
     from sentence_experts.training.run import train
 
@@ -100,4 +101,6 @@ if __name__ == "__main__":
     if work["models"]:
         compare(work["models"], Path(work["out"]))
     for run in work["runs"]:
+        if work.get("killed") == os.environ["RANK"]:
+            die_after(Path(run["out"]), "checkpoints/checkpoint-*/sha256.json")
         train(run["model"], run["data"], out=run["out"], **run["settings"])

@@ -23,7 +23,7 @@ def limits(**settings: object) -> PairsConfig:
 
 
 def test_duckdb_gets_its_limits(tmp_path: Path) -> None:
-    with opened(limits(memory="300MB", threads=1), tmp_path / "pairs") as engine:
+    with opened(limits(memory="300MB", engine="local[1]"), tmp_path / "pairs") as engine:
         (memory, threads, folder), *_ = engine._backend.raw_sql(
             "SELECT current_setting('memory_limit'), current_setting('threads'), "
             "current_setting('temp_directory')"
@@ -34,7 +34,7 @@ def test_duckdb_gets_its_limits(tmp_path: Path) -> None:
 
 
 def test_more_rows_than_memory_holds_go_to_the_scratch_folder(tmp_path: Path) -> None:
-    with opened(limits(memory="100MB", threads=1), tmp_path / "pairs") as engine:
+    with opened(limits(memory="100MB", engine="local[1]"), tmp_path / "pairs") as engine:
         rows = engine.stored(pa.table({"number": pa.array(range(3_000_000), pa.int64())}))
         # 200 million bytes of texts in one order: more than there is memory for.
         texts = rows.select(text=rows.number.cast("string").hexdigest("sha256"))
@@ -44,7 +44,7 @@ def test_more_rows_than_memory_holds_go_to_the_scratch_folder(tmp_path: Path) ->
 
 
 def test_too_little_memory_is_a_clear_error(tmp_path: Path) -> None:
-    with opened(limits(memory="5MB", threads=1), tmp_path / "pairs") as engine:
+    with opened(limits(memory="5MB", engine="local[1]"), tmp_path / "pairs") as engine:
         rows = engine.stored(pa.table({"number": pa.array(range(3_000_000), pa.int64())}))
         with pytest.raises(SentenceExpertsError, match="`memory`"):
             engine.rows(rows.group_by("number").aggregate(times=rows.count()).order_by("number"))
@@ -79,14 +79,16 @@ def test_a_scratch_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None
         pass
 
 
-@pytest.mark.parametrize("settings", [{"engine": "sqlite"}, {"memory": "much"}, {"threads": 0}])
+@pytest.mark.parametrize(
+    "settings", [{"engine": "sqlite"}, {"memory": "much"}, {"engine": "local[0]"}, {"engine": "ray"}]
+)
 def test_invalid_settings_are_errors(settings: dict) -> None:
     with pytest.raises(UsageError, match=f"^`{next(iter(settings))}`: "):
         limits(**settings)
 
 
 def test_limits_change_no_byte(compiled: Compile, corpus: CorpusFolder, tmp_path: Path) -> None:
-    little = limits(memory="200MB", threads=1, scratch=str(tmp_path / "scratch"), domains=RULES)
+    little = limits(memory="200MB", engine="local[1]", scratch=str(tmp_path / "scratch"), domains=RULES)
     limited = compile_pairs(corpus, little, tmp_path / "limited", **SMALL)
     for file in sorted(limited.path.iterdir()):
         assert file.read_bytes() == (compiled().path / file.name).read_bytes(), file.name

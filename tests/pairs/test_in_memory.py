@@ -113,7 +113,7 @@ def test_pairs_are_compiled_once(
     shutil.copy(RULES, rules)
     first = compiled()
     (tmp_path / "p" / "notes.txt").write_text("mine")
-    assert compiled(threads=1) == first
+    assert compiled(engine="local[1]") == first
     with pytest.raises(UsageError, match=r"another seed \(0\)"):
         compiled(seed=1)
     rules.write_text(f"{RULES.read_text()}\n# changed")

@@ -23,8 +23,8 @@ from sentence_experts.pairs.engines import opened
 from sentence_experts.pairs.works import folded_texts
 from sentence_experts.storage import write_parquet
 
-SPARK = {"engine": "local[2]", "memory": "1GB"}
-DUCKDB = {"memory": "1GB", "threads": 2}
+SPARK = {"engine": "spark[2]", "memory": "1GB"}
+DUCKDB = {"engine": "local[2]", "memory": "1GB"}
 HERE_IT_RUNS = find_spec("pyspark") is not None and shutil.which("java") is not None
 needs_spark = pytest.mark.skipif(not HERE_IT_RUNS, reason="needs pyspark and Java")
 # Compiled once and simply: these tables are too small for the optimising compiler to pay.
@@ -171,6 +171,6 @@ def test_missing_pyspark_is_a_clear_error(nasty: CorpusFolder, monkeypatch: pyte
     monkeypatch.setitem(sys.modules, "pyspark.sql", None)
     with (
         pytest.raises(SentenceExpertsError, match=r"sentence-experts\[spark\]"),
-        link_graph(nasty, PairsConfig(), engine="local[2]"),
+        link_graph(nasty, PairsConfig(), engine="spark[2]"),
     ):
         pass

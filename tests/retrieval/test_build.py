@@ -123,18 +123,21 @@ def test_all_routes_are_built_and_listed(tmp_path, experts, monkeypatch):
         build_index(experts, tmp_path, vectors="v.npy")
 
 
-@pytest.mark.parametrize("name", ["v.npy", "v.parquet"])
+@pytest.mark.parametrize("name", ["v.npy", "v.parquet", "folder"])
 def test_vectors_of_encode_become_an_index(tmp_path, experts_model, monkeypatch, name):
     corpus, model = write_corpus(tmp_path / "corpus"), load(experts_model, device="cpu")
     expected = np.array(
         route_vectors(BatchEncoder(model), write_corpus(tmp_path / "own"), "crops", "title").vectors
     )
-    encode(model, corpus.papers, out=tmp_path / name, column="title", route="crops")
+    route = "all" if name == "folder" else "crops"
+    encode(model, corpus.papers, out=tmp_path / name, column="title", route=route)
     build_index(None, corpus, vectors=tmp_path / name)
     monkeypatch.setattr(index_module, "_build", refuse)
     taken = route_vectors(BatchEncoder(model), corpus, "crops", "title")
     assert taken.rows.tolist() == [0, 1, 2, 4]
     assert taken.vectors == pytest.approx(expected, abs=1e-5)
+    routes = [part["route"] for part in CorpusIndex.open(corpus).parts]
+    assert sorted(routes) == (["crops", "neuro"] if name == "folder" else ["crops"])
     other = write_corpus(tmp_path / "other", PAPERS[:3])
     with pytest.raises(InputError, match="of other texts than those of"):
         build_index(None, other, vectors=tmp_path / name)

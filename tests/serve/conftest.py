@@ -8,9 +8,13 @@ from pathlib import Path
 import httpx
 import pytest
 from sentence_transformers import SentenceTransformer
+from starlette.testclient import TestClient
 
+import sentence_experts
 from helpers.running_server import EXPERTS, RunningServer, running_server
 from helpers.samples import TOPICS, make_tiny_encoder
+from helpers.searched_corpus import write_searched_corpus
+from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.models.encoder import ExpertEncoder, save
 from sentence_experts.models.loading import load
 from sentence_experts.models.routing.automatic import fit_auto_routes
@@ -58,3 +62,19 @@ def client(server: RunningServer) -> Iterator[httpx.Client]:
 @pytest.fixture(scope="session")
 def plain(plain_folder: Path) -> SentenceTransformer:
     return load(plain_folder, device="cpu")
+
+
+@pytest.fixture(scope="session")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> CorpusFolder:
+    return write_searched_corpus(tmp_path_factory.mktemp("search") / "corpus")
+
+
+@pytest.fixture(scope="session")
+def search_client(
+    experts: ExpertEncoder, plain: SentenceTransformer, corpus: CorpusFolder
+) -> Iterator[TestClient]:
+    """Of an app with this corpus and the models "m" (experts) and "dense"."""
+    models = {"m": experts, "dense": plain}
+    app = sentence_experts.create_app(models, corpus=corpus.path, watch=False)
+    with TestClient(app, base_url="http://localhost", raise_server_exceptions=False) as client:
+        yield client

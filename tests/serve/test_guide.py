@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
+import httpx
 import pytest
 from huggingface_hub import constants
 
@@ -14,6 +16,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 GUIDES = [REPOSITORY / "README.md", REPOSITORY / "docs" / "serve.md"]
 TEXT = "\n".join(guide.read_text(encoding="utf-8") for guide in GUIDES)
 BLOCKS = re.findall(r"```python\n(.*?)```", TEXT, flags=re.DOTALL)
+REQUESTS = re.findall(r"curl http://127.0.0.1:8000(\S+) --json '(.*)'", TEXT)
 CLIENTS = [block for block in BLOCKS if "127.0.0.1:8000" in block]
 
 
@@ -31,5 +34,14 @@ def test_each_client_of_the_guide_is_answered(
     exec(code, {})
 
 
+@pytest.mark.parametrize(("path", "body"), REQUESTS)
+def test_each_request_of_the_guide_is_answered(server: RunningServer, path: str, body: str) -> None:
+    for name, ours in NAMES.items():
+        body = body.replace(f'"{name}"', f'"{ours}"')
+    answer = httpx.post(f"{server.url}{path}", json=json.loads(body))
+    assert answer.status_code == 200, answer.text
+
+
 def test_the_guide_has_clients() -> None:
     assert len(CLIENTS) == 4
+    assert REQUESTS

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import csv
 import io
-import shutil
-import time
-from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,42 +13,18 @@ from sentence_transformers import SentenceTransformer
 from starlette.testclient import TestClient
 
 import sentence_experts
-from helpers.running_server import EXPERTS
-from helpers.samples import TOPICS, make_tiny_encoder
-from helpers.searched_corpus import HOSTILE, write_searched_corpus
+from helpers.samples import TOPICS
+from helpers.searched_corpus import HOSTILE, QUERY, ask, ids
 from sentence_experts.corpus.corpus_folder import CorpusFolder
-from sentence_experts.errors import InputError
 from sentence_experts.models.encoder import ExpertEncoder
 from sentence_experts.retrieval import exact, vectors
 from sentence_experts.retrieval.exact import all_scores
-from sentence_experts.serve.models import ServedModel
 from sentence_experts.serve.search import MAX_ABSTRACT
 
-QUERY = "drought in rice fields"
-
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> CorpusFolder:
-    return write_searched_corpus(tmp_path_factory.mktemp("search") / "corpus")
-
-
-@pytest.fixture(scope="module")
-def client(experts: ExpertEncoder, plain: SentenceTransformer, corpus: CorpusFolder) -> Iterator[TestClient]:
-    models = {"m": experts, "dense": plain}
-    app = sentence_experts.create_app(models, corpus=corpus.path, watch=False)
-    with TestClient(app, base_url="http://localhost", raise_server_exceptions=False) as client:
-        yield client
-
-
-def ask(client: TestClient, **fields: Any) -> dict[str, Any]:
-    answer = client.post("/search", json=fields)
-    assert answer.status_code == 200, answer.text
-    found: dict[str, Any] = answer.json()
-    return found
-
-
-def ids(answer: dict[str, Any], lens: int = 0) -> list[str]:
-    return [answer["papers"][hit["paper"]]["paper_id"] for hit in answer["lenses"][lens]["hits"]]
+def client(search_client: TestClient) -> TestClient:
+    return search_client
 
 
 def test_each_lens_finds_what_search_finds(
@@ -281,11 +252,6 @@ def test_the_api_describes_the_search(client: TestClient) -> None:
     assert "script-src 'self'" in docs.headers["Content-Security-Policy"]
 
 
-def test_a_corpus_that_is_not_there_is_known_before_the_models(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="holds no corpus"):
-        sentence_experts.create_app("no-model", corpus=tmp_path)
-
-
 def test_without_a_corpus_there_is_no_search(plain: SentenceTransformer) -> None:
     app = sentence_experts.create_app({"m": plain}, watch=False)
     with TestClient(app, base_url="http://localhost") as client:
@@ -344,74 +310,3 @@ def test_hybrid_ranks_by_words_too(client: TestClient, experts: ExpertEncoder, c
         for rank, hit in enumerate(answer["lenses"][number]["hits"], start=1):
             name = answer["lenses"][number]["name"]
             assert answer["papers"][hit["paper"]]["ranks"][name]["rank"] == hit["rank"] == rank
-
-
-def test_searches_follow_a_model_that_is_replaced(
-    corpus: CorpusFolder, experts_folder: Path, tmp_path: Path, minilm: str
-) -> None:
-    folder = tmp_path / "model"
-    shutil.copytree(experts_folder, folder)
-    app = sentence_experts.create_app({"m": folder}, corpus=corpus.path, watch=False)
-    other = make_tiny_encoder(tmp_path / "other", minilm, EXPERTS, seed=1)
-    (papers,) = sentence_experts.search(other, corpus, QUERY, route="crops", top_k=10).papers
-    wanted = [paper["paper_id"] for paper in papers]
-    with TestClient(app, base_url="http://localhost") as client:
-        assert ids(ask(client, query=QUERY)) != wanted
-        shutil.rmtree(folder)
-        shutil.copytree(other, folder)
-        assert client.portal is not None
-        client.portal.call(app.state.engine.models.reload)
-        deadline = time.monotonic() + 120
-        while ids(ask(client, query=QUERY)) != wanted and time.monotonic() < deadline:
-            time.sleep(0.1)
-        assert ids(ask(client, query=QUERY)) == wanted
-
-
-def test_papers_are_compared_with_vectors_of_their_own_model_only(
-    client: TestClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    engine = client.app.state.engine  # type: ignore[attr-defined]
-    embed = engine.embed
-
-    async def by_newer(served: Any, *asked: Any) -> Any:
-        return replace(await embed(served, *asked), served=object())
-
-    monkeypatch.setattr(engine, "embed", by_newer)
-    answer = client.post("/search", json={"query": QUERY})
-    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "10")
-    assert "was replaced" in answer.json()["error"]["message"]
-
-
-def test_the_corpus_is_encoded_with_a_tokenizer_of_its_own(client: TestClient) -> None:
-    state = client.app.state  # type: ignore[attr-defined]
-    for served, searcher in state.library._searchers.values():
-        assert searcher.encoder.model.tokenizer is not served.model.tokenizer
-        for route in [lens.document_route for lens in searcher.lenses]:
-            assert searcher.encoder.vector_settings(route) == served.encoder.vector_settings(route)
-
-
-def test_searches_follow_a_model_after_one_that_could_not_be_used(
-    client: TestClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    library = client.app.state.library  # type: ignore[attr-defined]
-    state = library._searchers["m"]
-    opened, tried = library._open, []
-
-    def open_second(served: Any) -> Any:
-        tried.append(served)
-        if len(tried) == 1:
-            raise OSError("the disk is full")
-        return opened(served)
-
-    def follow(newer: ServedModel) -> None:
-        monkeypatch.setitem(library._models._by_name, "m", newer)
-        for _ in range(3):
-            ask(client, query=QUERY, top_k=1)
-        client.portal.call(lambda: asyncio.wait([library._renewing["m"][1]]))  # type: ignore[union-attr]
-
-    monkeypatch.setattr(library, "_open", open_second)
-    bad, good = (ServedModel("m", state[0].model) for _ in range(2))
-    follow(bad)
-    assert (library._searchers["m"], tried) == (state, [bad])
-    follow(good)
-    assert (library._searchers["m"][0], tried) == (good, [bad, good])

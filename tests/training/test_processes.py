@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -11,18 +12,22 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
+from torch.distributed import DistNetworkError  # type: ignore[attr-defined]  # documented
 
 from helpers.saved_weights import weights_of
 from helpers.small_training_tasks import make_task_encoder
 from helpers.two_processes import BATCHES, LOSSES, batch_of, loss_and_gradients, make_loss
+from sentence_experts.errors import UsageError
 from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.tasks.dataset import Tasks
+from sentence_experts.training import processes
 from sentence_experts.training.run import train
 
 SCRIPT = Path(__file__).resolve().parents[1] / "helpers" / "two_processes.py"
@@ -50,18 +55,28 @@ def free_port() -> int:
         return int(one.getsockname()[1])
 
 
-def run_together(work: dict[str, Any]) -> str:
+LAUNCHERS = {
+    "torchrun": ["-m", "torch.distributed.run", "--nproc-per-node=2", "--master-port"],
+    "accelerate": [
+        *("-m", "accelerate.commands.accelerate_cli", "launch", "--multi_gpu", "--num_processes=2"),
+        *("--num_machines=1", "--mixed_precision=no", "--dynamo_backend=no", "--main_process_port"),
+    ],
+}
+
+
+def run_together(work: dict[str, Any], launcher: str = "torchrun", fails: bool = False) -> str:
     """Run the helper in two processes; what they wrote on stdout and stderr."""
-    launch = ["-m", "torch.distributed.run", "--nproc-per-node=2", f"--master-port={free_port()}"]
+    launch = [*LAUNCHERS[launcher], str(free_port()), str(SCRIPT), json.dumps(work, default=str)]
+    paths = os.pathsep.join([str(SCRIPT.parents[1]), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
-        [sys.executable, *launch, str(SCRIPT), json.dumps(work, default=str)],
-        env={**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
+        [sys.executable, *launch],
+        env={**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": paths},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         timeout=280,
     )
-    assert done.returncode == 0, done.stdout[-5000:]
+    assert done.returncode == (1 if fails else 0), done.stdout[-5000:]
     return done.stdout
 
 
@@ -78,6 +93,13 @@ class Together:
     folder: Path
     output: str
     models: dict[str, Path]
+
+
+@pytest.fixture
+def two(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This process is the first of two, as a launcher says."""
+    for name, value in {"WORLD_SIZE": "2", "LOCAL_RANK": "0", "RANK": "0"}.items():
+        monkeypatch.setenv(name, value)
 
 
 @pytest.fixture(scope="module")
@@ -207,6 +229,59 @@ def test_two_killed_processes_resume_to_the_same_weights(
     assert one.keys() == other.keys()
     assert all(torch.equal(one[name], other[name]) for name in one)
     assert any(not torch.equal(weight, one[name]) for name, weight in weights_of(tiny_experts).items())
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_death_of_one_process_ends_the_other_with_words_and_the_run_resumes(
+    tasks: Tasks, task_experts: Path, tmp_path: Path
+) -> None:
+    settings = {**OF_TASKS, "keep_checkpoints": False, "max_steps": 6}
+    run, out = {"model": task_experts, "data": tasks.path, "settings": settings}, tmp_path / "killed"
+    work = {"out": tmp_path, "models": {}, "runs": [{**run, "out": out}]}
+    output = run_together({**work, "killed": "1"}, "accelerate", fails=True)
+    assert "process 0 of 2: another process of this training has ended" in output
+    assert not (out / "run.json").exists()
+    run_together(work, "accelerate")
+    assert not (out / "checkpoints").exists()
+    run_together({**work, "runs": [{**run, "out": tmp_path / "whole"}]}, "accelerate")
+    one, other = (weights_of(folder / "model") for folder in (out, tmp_path / "whole"))
+    assert all(torch.equal(one[name], other[name]) for name in other)
+
+
+GLOO = "[/gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:58077"
+
+
+@pytest.mark.parametrize("how", ["gloo", "store", "asked"])
+def test_the_end_of_another_process_is_one_clear_error(how: str, two: None) -> None:
+    def lose() -> None:
+        with processes.ending_together():
+            if how == "asked":
+                signal.raise_signal(signal.SIGTERM)
+            raise RuntimeError(GLOO) if how == "gloo" else DistNetworkError("timeout")
+
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(processes.OtherProcessEndedError, match=r"process 0 of 2: another .* same command"):
+        lose()
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_errors_of_this_process_stay_what_they_are(two: None) -> None:
+    for error in (RuntimeError("shapes do not fit"), UsageError("no folder")):
+        with pytest.raises(type(error), match=str(error)), processes.ending_together():
+            raise error
+
+
+def test_the_first_process_does_not_wait_for_ever(two: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Store:
+        def add(self, name: str, number: int) -> int:
+            return number
+
+    monkeypatch.setattr(processes, "_store", Store)
+    monkeypatch.setattr(processes, "broadcast_object_list", lambda outcome: outcome)
+    monkeypatch.setattr(processes, "WAIT_FOR_RECEIPT", timedelta(0))
+    with pytest.raises(processes.OtherProcessEndedError):
+        processes.once(lambda: None)
 
 
 @contextmanager

@@ -1,10 +1,12 @@
-"""`sentence-experts demo`: the whole main job, step by step."""
+"""`sentence-experts demo`: what the package does, in two parts, and what to open afterwards."""
 
 from __future__ import annotations
 
+import shutil
+import sys
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
@@ -12,6 +14,11 @@ from rich.table import Table
 from sentence_experts.cli.console import results, show, show_verdict
 from sentence_experts.cli.options import add_verb
 from sentence_experts.demo.config import DemoConfig
+
+if TYPE_CHECKING:
+    from sentence_experts.reproduce.material import Material
+
+PROGRAM = "sentence-experts"
 
 
 def register(app: typer.Typer) -> None:
@@ -23,44 +30,102 @@ def demo(
     config: DemoConfig,
     out: Annotated[Path, typer.Option(help="Folder for everything that the demo makes")] = Path("demo"),
 ) -> None:
-    """Run the main job from articles to search, showing every step as a call in Python.
+    """Show what the package does, with every step as a call in Python.
 
-    Works on real articles if the folder SENTENCE_EXPERTS_DATA (or ../shared/data) has them, else on a small
-    simulated corpus. Ends with the evaluation of TF-IDF, all-MiniLM-L6-v2, a dense model fine-tuned with
-    domain tokens and a model with experts; three searches; and an HTML report. About ten minutes on two
-    cores. Run again after an interruption, it continues where it stopped.
+    Part 1 is the main job, from articles to search, on real articles if the folder SENTENCE_EXPERTS_DATA (or
+    ../shared/data) has them, else on a simulated corpus. Part 2, always on simulated texts, shows what
+    experts are for: one text under two lenses, and a third lens that is added without changing the first
+    two, beside a dense model. Takes minutes on two idle cores. Run again after an interruption, it continues
+    where it stopped.
 
     Example: sentence-experts demo --out demo
     """
-    from sentence_experts.demo.job import choose_material, demo_steps, measured, searches
-    from sentence_experts.report.tables import number
-    from sentence_experts.report.verdict import of_pairs
+    from sentence_experts.demo.job import choose_material, demo_steps
+    from sentence_experts.demo.lens_job import lens_steps
     from sentence_experts.reproduce.steps import run_steps
 
     began = time.monotonic()
     material = choose_material(out, config)
-    show(f"demo on {material.name}")
-    run_steps(demo_steps(material, out, config), out / "steps.json")
+    lenses = out / "lenses"
+    parts = (demo_steps(material, out, config), lens_steps(lenses, config))
+    show(
+        f"The demo has two parts. Each model is trained for {config.steps} steps only, so that it takes "
+        "minutes; for figures that mean more, see docs/studies.md."
+    )
+    _show_title(f"PART 1: from articles to search, on {material.name}")
+    run_steps(parts[0], out / "steps.json")
+    _show_main_job(material, out)
+    _show_title("PART 2: what experts are for, on SIMULATED texts")
+    run_steps(parts[1], out / "steps.json")
+    _show_lenses(lenses)
+    minutes = (time.monotonic() - began) / 60
+    _show_what_is_next(material, out, minutes)
+
+
+def _show_title(title: str) -> None:
+    results.print(f"\n{title}", style="bold")
+
+
+def _show_main_job(material: Material, out: Path) -> None:
+    """The figures of all models, a search by each of two experts, and the verdict."""
+    from sentence_experts.demo.job import measured, searches
+    from sentence_experts.report.tables import number
+    from sentence_experts.report.verdict import of_pairs
+
+    evaluation = measured(out / "evaluation")
     table = Table("model", "F1max", "ROC-AUC", title="test pairs of all domains")
-    evaluation = measured(out)
     for model in evaluation.models:
         figures = (number(model.pooled.metrics[name]) for name in ("f1_max", "roc_auc"))
         table.add_row(model.label, *figures)
     results.print(table)
-    for result in searches(material, out):
-        show(f"\n{result}")
-    minutes = (time.monotonic() - began) / 60
+    for route, found in searches(material, out):
+        show(f"\nnearest titles, by the expert {route}:")
+        show(found)
     show_verdict(of_pairs(evaluation).lines())
-    show(f"\ndone in {minutes:.1f} minutes, on {material.name}")
-    _show_what_is_next(out)
 
 
-def _show_what_is_next(out: Path) -> None:
-    """What was made, and what to do with it."""
-    model, corpus = out / "runs" / "experts" / "model", out / "corpus"
-    show(f"\nmade: a corpus ({corpus}), pairs ({out / 'pairs'}), a model with experts ({model})")
-    show(f"open: {out / 'evaluation' / 'report.html'}")
-    show(f"search page: sentence-experts serve demo={model} --corpus {corpus} --unit title")
-    show("             then open http://127.0.0.1:8000, which shows a query under every route")
-    show("next: the same with your own articles, docs/getting-started.md")
-    show("      a route that is added later, the others bit-equal: docs/notebooks/add-a-lens.ipynb")
+def _show_lenses(lenses: Path) -> None:
+    """One text under two lenses, then what adding a third one did to both models."""
+    from sentence_experts.demo.lens_job import ADDED, FIRST, LENSES, QUERY, figures, nearest_texts, verdict
+    from sentence_experts.report.tables import number
+
+    show(f"\nOne text under two lenses. SIMULATED text: {QUERY}")
+    for lens, model, text, cosine in nearest_texts(lenses, FIRST):
+        show(f"  {lens:8} {model:8} {cosine:.2f}  {text}")
+    show(f"\nA third lens, {ADDED}, comes later. A model that is blind to lenses has a mean of 0.5.")
+    table = Table("model", *LENSES, "mean", title="ROC-AUC on SIMULATED test pairs")
+    for label, by_lens in figures(lenses).items():
+        table.add_row(label, *map(number, by_lens.values()))
+    results.print(table)
+    show_verdict(verdict(lenses))
+
+
+def _show_what_is_next(material: Material, out: Path, minutes: float) -> None:
+    """What was made, and what to open and do."""
+    from sentence_experts.demo.lens_job import GROWN, model_folder
+
+    lenses = out / "lenses"
+    model = out / "runs" / "experts" / "model"
+    _show_title(f"DONE in {minutes:.1f} minutes")
+    show(f"made      {out / 'corpus'}: {material.name}; {out / 'pairs'}: their pairs")
+    show(f"          {model}: a model with an expert per domain")
+    show(f"          {model_folder(lenses, GROWN)}: a model of three lenses, SIMULATED")
+    show(f"reports   {out / 'evaluation' / 'report.html'}")
+    show(f"          {lenses / 'evaluation' / 'report.html'}, SIMULATED")
+    show("open      a search page with the lenses side by side, at http://127.0.0.1:8000:")
+    routes = ",".join(material.queries)
+    served = f"demo={model} --routes {routes} --corpus {out / 'corpus'} --unit title"
+    show(f"  {program()} serve {served}")
+    show("          and one with the three lenses on SIMULATED texts:")
+    served = f"lenses={model_folder(lenses, GROWN)} --corpus {lenses / 'corpus'} --unit title"
+    show(f"  {program()} serve {served}")
+    show("next      your own articles: docs/getting-started.md")
+    show("          a lens of your own: docs/add-a-lens.md")
+
+
+def program() -> str:
+    """How this program is called from here."""
+    called, known = Path(sys.argv[0]), shutil.which(PROGRAM)
+    if called.name != PROGRAM or (known is not None and called.resolve() == Path(known).resolve()):
+        return PROGRAM
+    return str(called)

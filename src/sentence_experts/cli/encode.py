@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Annotated
+
 import typer
 
 from sentence_experts.cli.console import show
-from sentence_experts.cli.options import Input, Model, Overwrite, Vectors, add_verb
+from sentence_experts.cli.options import Model, Overwrite, add_verb, one_of
 from sentence_experts.encoding.config import EncodeConfig
+from sentence_experts.errors import UsageError
 from sentence_experts.models.loading import LoadConfig
 
 
@@ -17,22 +21,45 @@ def register(app: typer.Typer) -> None:
 
 def encode(
     model: Model,
-    input: Input,
-    out: Vectors,
+    out: Annotated[
+        str,
+        typer.Option(help="Vectors: .parquet (row, id, vector), .npy (one array), or a folder or its URL"),
+    ],
     config: EncodeConfig,
     load_config: LoadConfig,
+    inputs: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="INPUT...",
+            help="Into a folder: Parquet or JSON-lines files, folders, patterns ('papers/*.parquet') or URLs",
+        ),
+    ] = None,
+    input: Annotated[
+        Path | None,
+        typer.Option(help="Texts: .txt (one per line), .csv, .tsv, .jsonl, each also .gz, or .parquet"),
+    ] = None,
     overwrite: Overwrite = False,
 ) -> None:
-    """Encode the texts of a file, in their order.
+    """Encode the texts of a file, in their order, or of many files on one machine or a cluster.
 
     An interrupted run continues when the same command is given again.
 
     Example: sentence-experts encode runs/experts/model --input papers.csv --column text --out v.npy
+
+    Example: sentence-experts encode runs/experts/model papers/ --column text --id-column id --route all
+    --engine ray --out vectors
     """
     from sentence_experts.compat.imports import allow_deferred_imports
-    from sentence_experts.encoding import encode as encoding
+    from sentence_experts.encoding.encode import encode as encode_texts
+    from sentence_experts.encoding.encoded_folder import EncodedFolder
+    from sentence_experts.encoding.vector_files import is_folder
 
+    texts = one_of(inputs=inputs, input=input and [input])
     allow_deferred_imports()
-    encoded = encoding.encode(model, input, config, out, overwrite, load_config=load_config)
+    if len(texts) > 1 and not is_folder(out):
+        raise UsageError(f"{out}: several inputs are encoded into a folder: give one as `out`")
+    source = texts[0] if len(texts) == 1 else texts
+    encoded = encode_texts(model, source, config, out, overwrite, load_config=load_config)
     empty = f", {encoded.empty:,} of them empty" if encoded.empty else ""
-    show(f"{encoded.path}: {encoded.texts:,} texts{empty}, {encoded.dimension} dimensions")
+    columns = f" ({', '.join(encoded.routes)})" if isinstance(encoded, EncodedFolder) else ""
+    show(f"{encoded.path}: {encoded.texts:,} texts{empty}, {encoded.dimension} dimensions{columns}")

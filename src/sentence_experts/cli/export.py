@@ -26,7 +26,8 @@ def export(
 ) -> None:
     """Write a dense model of the base's family that loads without this package.
 
-    It has the base's tokenizer and number of parameters, and gives the route's vectors.
+    It has the base's tokenizer and number of parameters, and gives the route's vectors. With --all-routes one
+    ONNX graph of all routes, its experts' weights beside those that they share.
 
     Example: sentence-experts export runs/experts/model --route copd --out copd-encoder
     """
@@ -40,6 +41,10 @@ def export(
     from sentence_experts.models.export.export import export as export_model
 
     exported = export_model(model, out, config, overwrite)
+    if config.all_routes:
+        show(f"{out}: one graph of {len(exported.model.prompts)} routes, {exported.parameters:,} parameters")
+        show(f"  largest difference from torch {exported.onnx_difference:.1e}; README.md has a loader")
+        return
     show(f"{out}: a {exported.model_type} of {exported.parameters:,} parameters")
     if exported.default_prompt is not None:
         show(f"  default prompt, in front of every text: {exported.default_prompt!r}")

@@ -42,7 +42,9 @@ def build(
     ] = None,
     vectors: Annotated[
         Path | None,
-        typer.Option(help="Vectors that `encode` wrote of CORPUS/papers.parquet, instead of a model"),
+        typer.Option(
+            help="File or folder of vectors that `encode` wrote of CORPUS/papers.parquet, instead of a model"
+        ),
     ] = None,
 ) -> None:
     """Encode the papers of a corpus, so that `search` finds their vectors.

@@ -22,7 +22,10 @@ from types import ModuleType
 from typing import Any
 
 # Packages that encoding does not use.
-PACKAGES = ("accelerate", "datasets", "pandas", "peft", "scipy", "sklearn", "torch.distributed.tensor")
+PACKAGES = (
+    *("accelerate", "datasets", "pandas", "peft", "scipy", "sklearn"),
+    *("torch.distributed.checkpoint", "torch.distributed.fsdp", "torch.distributed.tensor"),
+)
 COMPILER = "torch._dynamo"  # decorates functions of the libraries while these are imported
 
 _allowed = ContextVar("deferred imports are allowed", default=False)

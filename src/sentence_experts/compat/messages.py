@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import warnings
 from functools import cache, partial
 
 # Logger -> how its message begins.
@@ -12,6 +13,11 @@ HIDDEN = {
     # Checkpoints written within a second are then ordered by their steps, as they should be.
     "transformers.trainer_utils": "mtime may not be reliable",
 }
+# How warnings begin with which accelerate and sentence-transformers, in every process, speak to each other.
+WARNINGS = (
+    r"`broadcast_buffers` is deprecated",
+    r"torch\.distributed\.nn\.functional\.all_gather is deprecated",
+)
 
 
 @cache
@@ -19,6 +25,8 @@ def hide_messages() -> None:
     """Hide them from now on."""
     for name, beginning in HIDDEN.items():
         logging.getLogger(name).addFilter(partial(_begins_otherwise, beginning))
+    for beginning in WARNINGS:
+        warnings.filterwarnings("ignore", beginning, FutureWarning)
 
 
 def _begins_otherwise(beginning: str, record: logging.LogRecord) -> bool:

@@ -11,5 +11,7 @@ class DemoConfig(Config):
     """Settings of the main job in one command."""
 
     simulated: bool = Field(False, description="Use the simulated corpus even if there are real articles")
-    steps: int = Field(100, ge=1, description="Training steps of each of the two models")
+    steps: int = Field(
+        30, ge=1, description="Training steps of each model; a lens that is added later gets half of them"
+    )
     seed: Seed = 0

@@ -7,9 +7,12 @@ that is blind to the route cannot tell the classes.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from zlib import crc32
+
+from sentence_experts.corpus.identifiers import SIMULATED_DOI
+from sentence_experts.corpus.simulate import JOURNAL
 
 SIDES = {
     "subject": [
@@ -31,6 +34,7 @@ TEMPLATES = (
     "{method}: {subject} {place}",
 )
 COUNTS = {"train": 192, "validation": 64, "test": 128}
+_ENDS = ("anchor", "positive")
 
 
 def simulated_pairs(lenses: Sequence[str], seed: int = 0) -> list[dict[str, Any]]:
@@ -47,10 +51,20 @@ def simulated_pairs(lenses: Sequence[str], seed: int = 0) -> list[dict[str, Any]
                 label = 1 if split == "train" else number % 2
                 shared = lens if label else generator.choice(others)
                 anchor, positive = _pair(shared, split, generator)
-                rows.append(
-                    {"anchor": anchor, "positive": positive, "label": label, "route": lens, "split": split}
-                )
+                row = {"anchor": anchor, "positive": positive, "label": label, "route": lens, "split": split}
+                rows.append(row | {"anchor_id": _doi(anchor), "positive_id": _doi(positive)})
     return rows
+
+
+def simulated_papers(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
+    """The texts of the test pairs, each once, as a table of papers for `import_corpus`."""
+    texts = {row[end]: row[f"{end}_id"] for row in rows if row["split"] == "test" for end in _ENDS}
+    return [{"id": doi, "doi": doi, "title": text, "journal": JOURNAL} for text, doi in texts.items()]
+
+
+def _doi(text: str) -> str:
+    """A DOI that says what its text is."""
+    return f"{SIMULATED_DOI}lens.{crc32(text.encode()):08x}"
 
 
 def _pair(shared: str, split: str, generator: random.Random) -> tuple[str, str]:

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from sentence_experts.config import BatchSize, Column, Config
+from sentence_experts.engines import LOCAL, EngineName
+
+ALL_ROUTES = "all"
 
 
 class EncodeConfig(Config):
     """Settings of `encode`."""
 
-    route: str | None = Field(None, description="Route to encode with; needed if the model has routes")
+    route: list[str] | None = Field(
+        None,
+        description="Route to encode with; needed if the model has routes. In a folder there may be several, "
+        "or all, each with a column of its own",
+    )
     column: Column = None
     id_column: str | None = Field(
-        None, description="Column with an id for each text, which .parquet output gets"
+        None,
+        description="Column with an id for each text, which Parquet output gets; in a folder, no two texts "
+        "may have the same",
     )
     normalize: bool = Field(False, description="Scale every vector to length 1")
     precision: Literal["float32", "float16", "int8", "uint8", "binary", "ubinary"] = Field(
@@ -23,3 +32,24 @@ class EncodeConfig(Config):
     )
     chunk_size: int = Field(1024, ge=1, description="Number of texts encoded between two writes to disk")
     batch_size: BatchSize = None
+    engine: EngineName = Field(
+        LOCAL,
+        description="What encodes into a folder: local[CORES] (this process; default: as many as torch has "
+        "threads), ray[CORES], ray://HOST:PORT, spark[CORES] or spark://HOST:PORT (all machines must see "
+        "model, input and output). Workers of Ray and Spark have one core each, or with device cuda one GPU",
+    )
+    shard_size: int = Field(
+        16_384,
+        ge=1,
+        description="Number of texts per file in a folder: what a worker that dies loses at most",
+    )
+
+    @field_validator("route", mode="before")
+    @classmethod
+    def _check_route(cls, route: Any) -> Any:
+        return route.split(",") if isinstance(route, str) else route
+
+    @property
+    def only_route(self) -> str | None:
+        """The route, where there is at most one."""
+        return self.route[0] if self.route else None

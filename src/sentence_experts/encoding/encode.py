@@ -12,19 +12,23 @@ import numpy as np
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from sentence_experts.encoding.bulk import encode_folder
 from sentence_experts.encoding.chunks import encode_chunks
 from sentence_experts.encoding.config import EncodeConfig
+from sentence_experts.encoding.encoded_folder import EncodedFolder
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.encoding.vector_files import (
     NPY,
     WITH_RANGES,
     check_form,
     in_precision,
+    is_folder,
     ranges_beside,
     read_vectors,
     shape_of,
     write_vectors,
 )
+from sentence_experts.engines import LOCAL
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.loading import LoadConfig, load
 from sentence_experts.models.routing.known_routes import check_route
@@ -72,12 +76,12 @@ def encode(
 def encode(
     model: Model, texts: Table, config: EncodeConfig | None, out: str | Path,
     overwrite: bool = False, *, load_config: LoadConfig | None = None, **settings: Any,
-) -> Encoded: ...  # fmt: skip
+) -> Encoded | EncodedFolder: ...  # fmt: skip
 @overload
 def encode(
     model: Model, texts: Table, config: EncodeConfig | None = None,
     *, out: str | Path, overwrite: bool = False, load_config: LoadConfig | None = None, **settings: Any,
-) -> Encoded: ...  # fmt: skip
+) -> Encoded | EncodedFolder: ...  # fmt: skip
 def encode(
     model: Model,
     texts: Table,
@@ -87,8 +91,8 @@ def encode(
     *,
     load_config: LoadConfig | None = None,
     **settings: Any,
-) -> NDArray[Any] | Encoded:
-    """Encode texts, in their order.
+) -> NDArray[Any] | Encoded | EncodedFolder:
+    """Encode texts, in their order: in memory, to a file, or to a folder, also on a cluster.
 
     With `out`, vectors are written to a file, and what they were made from to `OUT.json` beside it. Until it
     is whole, chunks are kept in a hidden folder beside it; the same call after an interruption continues
@@ -96,14 +100,20 @@ def encode(
     shape (texts, dimensions). `.parquet` holds `row` (int64, from 0), `id` (if there is an `id_column`) and
     `vector` (fixed-size list of float32).
 
+    If `out` is a folder, the texts are Parquet or JSON-lines files, and `engine` says where they are encoded.
+    The folder holds Parquet files of `shard_size` texts each with `row`, `id` and a column for each route
+    (`vector` without routes), the same bytes on every engine. A run that was interrupted continues with the
+    shards that are missing, also on another engine.
+
     Args:
-        model: a model in memory, or the path or name of one.
+        model: a model in memory, or the path or name of one (which workers of Ray and Spark need).
         texts: a list of texts, the path of a table (Parquet, CSV, TSV, JSON lines, or plain text with one
             text per line; optionally gzipped), or a table or series in memory (pandas, polars, Arrow,
-            `datasets.Dataset`).
+            `datasets.Dataset`). Into a folder: a file, folder, pattern (`papers/*.parquet`) or URL
+            (`s3://...`), or several.
         config: settings; those given by name come before it.
-        out: a file that ends in .npy or .parquet.
-        overwrite: start over, replacing a file of other vectors.
+        out: a file that ends in .npy or .parquet, or a folder or its URL.
+        overwrite: start over, replacing other vectors.
         load_config: how to open a model that is given by its path or name; see `load`.
 
     Returns:
@@ -113,20 +123,24 @@ def encode(
         UsageError: a bad setting, `out` is also the input, or it holds
             something else.
         InputError: the texts cannot be read, there are none, they changed meanwhile, one is empty and the
-            model cannot encode it, or another process is writing `out`.
+            model cannot encode it, two have one id in a folder, or another process is writing `out`.
         RouteError: the model needs a route, or does not know this one.
+        SentenceExpertsError: an engine is not installed, does not start or gives up.
 
     Example:
         >>> encode("model", ["One text.", "Another."], route="genomics").shape
         (2, 32)
     """
     config = EncodeConfig.of(config, **settings)
+    if out is not None and is_folder(out):
+        check_form(None, config.precision, of_folder=True)
+        return encode_folder(model, texts, config, out, overwrite, LoadConfig.of(load_config))
     source = TextTable(texts, config.column, config.id_column)
     path = None if out is None else Path(out)
     check_out(source, path, config)
     with nullcontext() if path is None else _vector_file(path, config, overwrite) as place:
-        encoder, route = open_encoder(model, config.route, config.batch_size, load_config)
-        return _encode(encoder, source, config.model_copy(update={"route": route}), place)
+        encoder, route = open_encoder(model, config.only_route, config.batch_size, load_config)
+        return _encode(encoder, source, config, route, place)
 
 
 def open_encoder(
@@ -153,6 +167,10 @@ def check_out(source: TextTable, out: Path | None, config: EncodeConfig) -> None
     """Check, before a model is loaded, that the texts can be read and the vectors written."""
     source.check()
     check_form(out, config.precision)
+    if config.engine != LOCAL or len(config.route or ()) > 1:
+        name = "engine" if config.engine != LOCAL else "route"
+        given = config.engine if config.engine != LOCAL else ",".join(config.route or ())
+        raise UsageError(f"`{name}={given}`: only a folder holds what this gives: give one as `out`")
     if out is not None and is_path(source.source) and out.resolve() == Path(source.source).resolve():
         raise UsageError(f"{out}: the output would overwrite the input")
 
@@ -163,21 +181,21 @@ def _vector_file(out: Path, config: EncodeConfig, overwrite: bool) -> AbstractCo
 
 
 def _encode(
-    encoder: BatchEncoder, source: TextTable, config: EncodeConfig, place: Output | None
+    encoder: BatchEncoder, source: TextTable, config: EncodeConfig, route: str | None, place: Output | None
 ) -> NDArray[Any] | Encoded:
     """Encode chunk by chunk, to a file if there is a place for one."""
     parts, made_by = None, {}
     counter = _Counter(source.name, encoder.takes_empty)
     chunks = counter.count(source.chunks(config.chunk_size))
     if place is not None:
-        settings = encoder.vector_settings(config.route)
-        made_by = {"model": encoder.name, "fingerprint": settings["fingerprint"], "route": config.route or ""}
+        settings = encoder.vector_settings(route)
+        made_by = {"model": encoder.name, "fingerprint": settings["fingerprint"], "route": route or ""}
         settings |= config.model_dump(include={"normalize", "column", "id_column", "precision"})
         if place.begin(settings, {"input": source.fingerprint}) == "finished":
             return Encoded(place.path, *(place.result[name] for name in COUNTS))
         parts = place.parts(NPY, rounding=encoder.rounding_settings, chunk_size=config.chunk_size)
     with progress(f"encoding {Path(source.name).name}") as advance:
-        encode_part = lambda texts: encoder.encode(texts, config.route, config.normalize)  # noqa: E731
+        encode_part = lambda texts: encoder.encode(texts, route, config.normalize)  # noqa: E731
         encoded = encode_chunks(encode_part, chunks, parts, advance)
     encoder.log_low_confidence()
     if place is None or parts is None:

@@ -33,7 +33,11 @@ class BatchEncoder:
     """
 
     def __init__(
-        self, model: SentenceTransformer, batch_size: int | None = None, name: str | None = None
+        self,
+        model: SentenceTransformer,
+        batch_size: int | None = None,
+        name: str | None = None,
+        cores: int | None = None,
     ) -> None:
         """Prepare a model for many texts.
 
@@ -42,8 +46,10 @@ class BatchEncoder:
             batch_size: number of texts per batch; by default, on a CPU, batches have a number of tokens and
                 run side by side on all cores (`parallel_cpu`), elsewhere they have 32 texts.
             name: by default the model's own (`fingerprint.name_of`).
+            cores: number of batches side by side on a CPU; by default as torch has threads.
         """
         self.model = model
+        self.cores = cores
         self.batch_size = batch_size
         self._name = name
 
@@ -143,7 +149,7 @@ class BatchEncoder:
     @cached_property
     def _parallel_cpu(self) -> ParallelCpuEncoder | None:
         takes = self.batch_size is None and ParallelCpuEncoder.takes(self.model)
-        return ParallelCpuEncoder(self.model) if takes else None
+        return ParallelCpuEncoder(self.model, self.cores) if takes else None
 
     def log_low_confidence(self) -> None:
         """Log the number of texts since the last call without a confident automatic route."""

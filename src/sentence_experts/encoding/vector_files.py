@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from sentence_experts.encoding.chunks import Vectors
 from sentence_experts.encoding.config import EncodeConfig
 from sentence_experts.errors import UsageError
-from sentence_experts.storage import replacing, write_npy
+from sentence_experts.storage import is_url, replacing, write_npy
 from sentence_experts.tables import TextTable
 
 FLOAT32, FLOAT16 = "float32", "float16"
@@ -29,14 +29,21 @@ ENDINGS = (PARQUET, NPY)
 PRECISIONS = (FLOAT32, FLOAT16, *WITH_RANGES, *BITS)
 
 
-def check_form(out: Path | None, precision: str) -> None:
-    """Refuse an output that cannot hold vectors of this precision; None means memory.
+def is_folder(out: Path | str) -> bool:
+    """Whether vectors go to a folder: what is one, a URL, or a name without an ending."""
+    return is_url(out) or Path(out).is_dir() or not Path(out).suffix
+
+
+def check_form(out: Path | None, precision: str, of_folder: bool = False) -> None:
+    """Refuse an output that cannot hold vectors of this precision; None means memory, or a folder.
 
     Raises:
         UsageError: another ending, an unknown precision, or one that needs another kind of file.
     """
     if precision not in PRECISIONS:
         raise UsageError(f"unknown precision {precision!r}: choose {', '.join(PRECISIONS)}")
+    if of_folder and precision != FLOAT32:
+        raise UsageError(f"`precision={precision}`: a folder holds {FLOAT32}; other vectors go to {NPY}")
     if out is None and precision in WITH_RANGES:
         raise UsageError(
             f"`precision={precision}` also writes the ranges of its steps, beside `out`: give `out`"
@@ -44,7 +51,7 @@ def check_form(out: Path | None, precision: str) -> None:
     if out is not None and precision != FLOAT32 and out.suffix != NPY:
         raise UsageError(f"{out}: vectors of {precision} are written to {NPY}")
     if out is not None and out.suffix not in ENDINGS:
-        raise UsageError(f"{out}: the output's name must end in {' or '.join(ENDINGS)}")
+        raise UsageError(f"{out}: the output's name must end in {' or '.join(ENDINGS)}, or be a folder's")
 
 
 def ranges_beside(out: Path) -> Path:

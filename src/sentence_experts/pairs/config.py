@@ -3,17 +3,16 @@ of `import_pairs` and `suggest_domains`."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from sentence_experts.config import Config, KeepRetracted, Seed
+from sentence_experts.config import Config, KeepRetracted, Memory, Seed
+from sentence_experts.engines import LOCAL, RAY, Engine, EngineName
 from sentence_experts.pairs.levels import NEAR, Level
 
-DUCKDB = "duckdb"
 AUTO_UNIT: Literal["auto"] = "auto"
 # Split -> the default of `fractions`.
 DEFAULT_FRACTIONS = {
@@ -22,11 +21,8 @@ DEFAULT_FRACTIONS = {
     "random": (0.98, 0.01, 0.01),
     "year": (0.99, 0.01, 0.0),
 }
-SPARK_MASTER = re.compile(r"local(\[(\d+|\*)\])?|spark://.+|yarn|k8s://.+")
-# As Spark counts (k, m, g) and as DuckDB does (KB, MB, GB): whole numbers, so that both take them.
-MEMORY = re.compile(r"(\d+)\s*(MB|GB)", re.IGNORECASE)
 # Settings that change no byte of the pairs, and so are not in the manifest.
-MACHINE_SETTINGS = ("engine", "memory", "threads", "scratch")
+MACHINE_SETTINGS = ("engine", "memory", "scratch")
 
 
 def check_shares(value: Any, example: str) -> list[float] | None:
@@ -129,18 +125,15 @@ class PairsConfig(Config):
         description="A lower maximum for validation, which is evaluated many times during training",
     )
     seed: Seed = 0
-    engine: str = Field(
-        DUCKDB,
-        description="What joins the citations: duckdb, or Spark as local[CORES] or spark://HOST:PORT (all "
-        "its machines must see the corpus and `scratch`)",
+    engine: EngineName = Field(
+        LOCAL,
+        description="What joins the citations: local[CORES] (DuckDB; default: all cores), or Spark as "
+        "spark[CORES] or spark://HOST:PORT (all its machines must see the corpus and `scratch`)",
     )
-    memory: str | None = Field(
+    memory: Memory = Field(
         None,
         description="Memory limit of the engine, such as 4GB; the rest goes to `scratch`. Default: as the "
         "engine decides (DuckDB: 80% of the machine's memory)",
-    )
-    threads: int | None = Field(
-        None, ge=1, description="Cores that DuckDB uses; those of Spark are part of `engine`. Default: all"
     )
     scratch: Path | None = Field(
         None, description="Folder for intermediate tables, removed at the end. Default: beside the output"
@@ -161,16 +154,9 @@ class PairsConfig(Config):
     @field_validator("engine")
     @classmethod
     def _check_engine(cls, name: str) -> str:
-        if name != DUCKDB and not SPARK_MASTER.fullmatch(name):
-            raise ValueError("give duckdb, local[CORES] or spark://HOST:PORT")
+        if Engine.parse(name).kind == RAY:
+            raise ValueError("Ray has no joins: give local[CORES], spark[CORES] or spark://HOST:PORT")
         return name
-
-    @field_validator("memory")
-    @classmethod
-    def _check_memory(cls, size: str | None) -> str | None:
-        if size is not None and not MEMORY.fullmatch(size.strip()):
-            raise ValueError("give a whole number of MB or GB, such as 4GB")
-        return size
 
     @model_validator(mode="after")
     def _check_split_fits_relation(self) -> PairsConfig:

@@ -212,8 +212,8 @@ class Pairs(TableFolder):
 
     @property
     def are_simulated(self) -> bool:
-        """Whether texts of the corpus are simulated, so that figures on them say nothing about science."""
-        return bool(self.manifest.get("corpus", {}).get("simulated"))
+        """Whether texts have the DOI of a simulated work, so that figures say nothing about science."""
+        return any(self.manifest.get(source, {}).get("simulated") for source in ("corpus", "imported"))
 
     def fingerprint(self) -> str:
         """A hash that changes when the bytes of a split or of the known links do; the same after saving."""

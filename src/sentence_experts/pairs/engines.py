@@ -13,7 +13,6 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import duckdb
@@ -22,8 +21,10 @@ import ibis.expr.types as ir
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sentence_experts.errors import InputError, SentenceExpertsError, UsageError, require
-from sentence_experts.pairs.config import DUCKDB, MEMORY, SPARK_MASTER, PairsConfig
+from sentence_experts.config import memory_bytes
+from sentence_experts.engines import LOCAL, Engine, spark_session
+from sentence_experts.errors import InputError, SentenceExpertsError, UsageError
+from sentence_experts.pairs.config import PairsConfig
 from sentence_experts.storage import explained
 
 # Tasks per core of a self-join on one machine, so that no core waits long for the largest task.
@@ -85,7 +86,7 @@ class LinkEngine:
         except duckdb.OutOfMemoryException as error:
             raise SentenceExpertsError(
                 "the join needs more memory than `memory` allows: raise it, link fewer pairs with "
-                "`max_references`, or lower `threads`, since every thread keeps its own tables"
+                "`max_references`, or name fewer cores (`engine=local[1]`), since each keeps its own tables"
             ) from error
         except duckdb.Error as error:
             if type(error) not in _OF_FILES:
@@ -134,7 +135,7 @@ def opened(settings: PairsConfig, beside: Path | None) -> Iterator[LinkEngine]:
         ) from error
     with folder as created:
         scratch = Path(created).resolve()
-        connect = _duckdb if settings.engine == DUCKDB else _spark
+        connect = _duckdb if Engine.parse(settings.engine).kind == LOCAL else _spark
         with connect(settings, scratch) as backend:
             yield LinkEngine(backend, scratch)
 
@@ -150,10 +151,8 @@ def _duckdb(settings: PairsConfig, scratch: Path) -> Iterator[Any]:
         backend.raw_sql(f"SET temp_directory = '{spilled}'")
         if settings.memory:
             backend.raw_sql(f"SET memory_limit = '{settings.memory}'")
-        if settings.threads:
-            backend.raw_sql(
-                f"SET threads = {min(settings.threads, THREADS_PER_CORE * (os.cpu_count() or 1))}"
-            )
+        if cores := Engine.parse(settings.engine).cores:
+            backend.raw_sql(f"SET threads = {min(cores, THREADS_PER_CORE * (os.cpu_count() or 1))}")
         yield backend
     finally:
         backend.disconnect()
@@ -161,52 +160,19 @@ def _duckdb(settings: PairsConfig, scratch: Path) -> Iterator[Any]:
 
 @contextmanager
 def _spark(settings: PairsConfig, scratch: Path) -> Iterator[Any]:
-    sql = require("pyspark.sql", "spark")
-    # A running session (of a notebook or a cluster) is used as it is and left running.
-    running = sql.SparkSession.getActiveSession()
-    session = running or _session(sql, settings, scratch)
-    try:
+    engine = Engine.parse(settings.engine)
+    wanted = {
+        "spark.local.dir": str(scratch / "spilled"),
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+    }
+    if engine.on_this_machine:
+        wanted["spark.sql.shuffle.partitions"] = str(TASKS_PER_CORE * (engine.cores or os.cpu_count() or 1))
+    if settings.memory:
+        whose = "driver" if engine.on_this_machine else "executor"
+        wanted[f"spark.{whose}.memory"] = f"{memory_bytes(settings.memory) >> 20}m"
+    with spark_session(engine, "pairs", wanted) as session:
         with warnings.catch_warnings():
             # It does not support pandas 3, but no row goes through pandas here.
             warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
             backend = ibis.pyspark.connect(session)
         yield backend
-    finally:
-        if running is None:
-            session.stop()
-
-
-def _session(sql: ModuleType, settings: PairsConfig, scratch: Path) -> Any:
-    builder = sql.SparkSession.builder.master(settings.engine).appName("sentence-experts pairs")
-    wanted = {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.log.level": "ERROR",
-        "spark.local.dir": str(scratch / "spilled"),
-        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
-        "spark.sql.session.timeZone": "UTC",
-    }
-    if settings.engine.startswith("local"):
-        wanted["spark.driver.host"] = "localhost"
-        wanted["spark.sql.shuffle.partitions"] = str(TASKS_PER_CORE * _cores(settings.engine))
-    if settings.memory:
-        size, unit = MEMORY.fullmatch(settings.memory.strip()).groups()  # type: ignore[union-attr]
-        whose = "driver" if settings.engine.startswith("local") else "executor"
-        wanted[f"spark.{whose}.memory"] = f"{size}{unit[0].lower()}"
-    for key, value in wanted.items():
-        builder = builder.config(key, value)
-    try:
-        return builder.getOrCreate()
-    except Exception as error:  # anything from Java, the network or the cluster
-        reason = str(error).strip().splitlines() or [type(error).__name__]
-        raise SentenceExpertsError(
-            f"`engine={settings.engine}`: Spark did not start ({reason[0]}); it needs Java 17 or newer"
-        ) from error
-
-
-def _cores(master: str) -> int:
-    named = SPARK_MASTER.fullmatch(master)
-    cores = named.group(2) if named else None
-    if cores == "*":
-        return os.cpu_count() or 1
-    return int(cores) if cores else 1

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
+from sentence_experts.corpus.identifiers import SIMULATED_DOI
 from sentence_experts.errors import InputError
 from sentence_experts.pairs.config import ImportPairsConfig
 from sentence_experts.pairs.dataset import NEGATIVE, PAIR_COLUMNS, Pairs, links_of, pair_table
@@ -258,7 +259,12 @@ def _imported(table: pa.Table, split: np.ndarray | None, config: ImportPairsConf
             f"{seen:,} texts of test pairs are in training pairs too, by the column `split`: figures on them "
             "are optimistic; without the column the sets share no text"
         )
-    made = {"split": "given" if given else "text", "left_out": left_out, "test_texts_seen_in_training": seen}
+    made = {
+        "split": "given" if given else "text",
+        "left_out": left_out,
+        "test_texts_seen_in_training": seen,
+        "simulated": pc.sum(pc.starts_with(pa.array(known.ids, pa.string()), SIMULATED_DOI)).as_py(),
+    }
     return Pairs.in_memory(tables, links_of(tables["train"]), {"imported": config.model_dump() | made})
 
 

@@ -139,8 +139,8 @@ class NegativeSampler:
             f"{request.domain} ({request.split}) needs {request.needed} negative pairs, but only {made} can "
             f"be made of unlinked papers that are both cited at least {min_cited} times"
         )
-        if len(short) > 1:
-            what += f" (and {len(short) - 1} more sets fall short)"
+        if (others := len(short) - 1) > 0:
+            what += f" (and {others} more set{' falls' if others == 1 else 's fall'} short)"
         would_do = self._largest_min_cited(requests, min_cited)
         if would_do is None:
             return (

@@ -35,6 +35,7 @@ from sentence_experts.report.tables import (
     meaning_of_differences,
     number,
     router_rows,
+    sampled,
     seeds_note,
     text_free_rows,
     views,
@@ -185,8 +186,8 @@ def _compared(evaluation: PairEvaluation, key: View) -> Iterator[str]:
         heat_map([model.label for model in evaluation.models], gaps, marks),
         f"Heat map of differences in ROC-AUC. {texts}.",
         f"ROC-AUC of the row's model minus the column's ({where}). Star: p < {SIGNIFICANT} by the interval "
-        f"over papers and seeds, corrected by Holm for all pairs of models. {EQUIVALENT.strip()}: equivalent "
-        f"within {evaluation.settings['margin']:g}.",
+        f"over {sampled(evaluation)}, corrected by Holm for all pairs of models. {EQUIVALENT.strip()}: "
+        f"equivalent within {evaluation.settings['margin']:g}.",
     )
 
 

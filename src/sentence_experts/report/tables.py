@@ -113,11 +113,16 @@ def difference_rows(evaluation: PairEvaluation) -> Iterator[tuple[str, str, list
         yield first, second, cells
 
 
+def sampled(evaluation: PairEvaluation) -> str:
+    """What the intervals allow for."""
+    return f"papers{', articles' * (evaluation.settings.get('cluster') == 'article')} and seeds"
+
+
 def meaning_of_differences(evaluation: PairEvaluation) -> str:
     """What the figures of `difference_rows` are, in one line."""
     rank = "; rank: signed-rank test of two fixed models, without seeds" if evaluation.tests else ""
     return (
-        f"paired, 95% intervals over papers and seeds; p: of the interval, Holm, * below {SIGNIFICANT};"
+        f"paired, 95% intervals over {sampled(evaluation)}; p: of the interval, Holm, * below {SIGNIFICANT};"
         f"{EQUIVALENT}: equivalent within {evaluation.settings['margin']:g}{rank}"
     )
 

@@ -7,6 +7,7 @@ result is made again whenever something that it was made from has changed.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,12 +23,39 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
+class Call:
+    """A call of a function of `reproduce.calls`, or of a public one.
+
+    Attributes:
+        function: its name.
+        arguments: plain values, or calls that give them.
+    """
+
+    function: str
+    arguments: Mapping[str, Any]
+
+    def __call__(self) -> Any:
+        """What the function returns."""
+        function = getattr(calls, self.function, None) or getattr(sentence_experts, self.function)
+        given = {key: value() if isinstance(value, Call) else value for key, value in self.arguments.items()}
+        return function(**given)
+
+    def __str__(self) -> str:
+        """The call as one line of Python."""
+        shown = {
+            key: str(value) if isinstance(value, Call) else repr(_plain(value))
+            for key, value in self.arguments.items()
+        }
+        return f"{self.function}({', '.join(f'{key}={value}' for key, value in shown.items())})"
+
+
+@dataclass(frozen=True)
 class Step:
     """One call of a public function.
 
     Attributes:
         call: a function of `reproduce.calls`, or a public one.
-        arguments: what it works on, as plain values.
+        arguments: what it works on, as plain values or calls.
         settings: the settings of its `Config`.
         makes: exists once the step is done.
         made_from: files and folders that it reads and that may change; if they do, it is run again.
@@ -43,13 +71,15 @@ class Step:
 
     def run(self) -> None:
         """Call the function."""
-        function = getattr(calls, self.call, None) or getattr(sentence_experts, self.call)
-        function(**self.arguments, **self.settings)
+        self._whole()
 
     def __str__(self) -> str:
         """The call as one line of Python."""
-        given = {**self.arguments, **self.settings}
-        return f"{self.call}({', '.join(f'{key}={_plain(value)!r}' for key, value in given.items())})"
+        return str(self._whole)
+
+    @property
+    def _whole(self) -> Call:
+        return Call(self.call, {**self.arguments, **self.settings})
 
     def record(self) -> dict[str, Any]:
         """The call and the hashes of its inputs, as plain values."""
@@ -117,13 +147,17 @@ def run_steps(steps: Sequence[Step], records: Path) -> None:
             logger.info(f"{place}: {step.call}: {step.makes} is done")
             continue
         logger.info(f"{place}: {step}")
+        began = time.monotonic()
         finished.begin(step)
         step.run()
         finished.finish(step)
+        logger.info(f"{place}: took {time.monotonic() - began:.0f} s")
 
 
 def _plain(value: Any) -> Any:
     """Paths as text, tuples as lists, so that a record is the same after it was read back."""
+    if isinstance(value, Call):
+        return {"function": value.function, "arguments": _plain(value.arguments)}
     if isinstance(value, Mapping):
         return {str(key): _plain(each) for key, each in value.items()}
     if isinstance(value, list | tuple):

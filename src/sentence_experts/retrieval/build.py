@@ -11,6 +11,7 @@ import numpy as np
 
 from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.encoding.encode import Model
+from sentence_experts.encoding.encoded_folder import EncodedFolder
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.encoding.vector_files import FLOAT16, FLOAT32, NPY, PARQUET, read_vectors
 from sentence_experts.errors import InputError, UsageError
@@ -26,7 +27,7 @@ from sentence_experts.retrieval.index import (
 )
 from sentence_experts.retrieval.lenses import lens_of, lenses_of
 from sentence_experts.retrieval.texts import PASSAGES, UNITS, texts_fingerprint
-from sentence_experts.storage import read_json
+from sentence_experts.storage import read_json, temporary_folder
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -117,7 +118,8 @@ def build_index(
         model: a model in memory, or the path or name of one; None with `vectors`.
         corpus: a corpus or its folder.
         config: settings; those given by name come before it.
-        vectors: a file of vectors of `CORPUS/papers.parquet` that `encode` wrote, instead of a model.
+        vectors: vectors of `CORPUS/papers.parquet` that `encode` wrote, instead of a model: a file, or a
+            folder, which has those of several routes.
         load_config: how to open a model that is given by its path or name; see `load`.
 
     Raises:
@@ -135,7 +137,7 @@ def build_index(
         raise UsageError("give a model, or `vectors`, and not both")
     opened = corpus if isinstance(corpus, CorpusFolder) else CorpusFolder.open(corpus)
     if vectors is not None:
-        _take_vectors(Path(vectors), opened)
+        (_take_folder if Path(vectors).is_dir() else _take_vectors)(Path(vectors), opened)
         return CorpusIndex.open(opened)
     assert model is not None
     if not isinstance(model, BatchEncoder):
@@ -176,3 +178,24 @@ def _take_vectors(file: Path, corpus: CorpusFolder) -> None:
     names = ("fingerprint", "route", "pooling", "max_length", "number_type")
     settings = {**{name: made[name] for name in names}, "unit": column}
     store_vectors(corpus, settings, result.get("model", ""), read_vectors(file))
+
+
+def _take_folder(folder: Path, corpus: CorpusFolder) -> None:
+    """Store the vectors of all routes in a folder that `encode` wrote of the corpus's own table of papers."""
+    encoded = EncodedFolder.open(folder)
+    column = encoded.settings["column"]
+    if column not in UNITS:
+        raise InputError(
+            f"{folder}: not vectors of a corpus: make them with `encode` from {corpus.papers}, of its column "
+            "title or abstract"
+        )
+    if encoded.settings["input"] != [texts_fingerprint(corpus, column)]:
+        raise InputError(f"{folder}: vectors of other texts than those of {corpus.papers}")
+    for name in encoded.routes:
+        # On a disk, since vectors of many papers do not fit into memory.
+        with temporary_folder() as home:
+            file = Path(home) / f"vectors{NPY}"
+            vectors = np.lib.format.open_memmap(file, "w+", np.float32, (encoded.texts, encoded.dimension))
+            encoded.copy(name, vectors)
+            settings = {**encoded.settings["columns"][name], "unit": column}
+            store_vectors(corpus, settings, encoded.model, vectors)

@@ -194,7 +194,7 @@ class Library:
         searcher = self.searcher
         default = self._models.first.name
         return {
-            "corpus": self.corpus.path.resolve().name,
+            "corpus": self.corpus.label,
             "papers": searcher.papers.count,
             "passages": self._unit == PASSAGES,
             "lenses": [

@@ -32,10 +32,11 @@ from sentence_experts.storage.files import (
     write_json,
     write_npy,
     write_parquet,
+    write_stream,
     write_text,
 )
 from sentence_experts.storage.locking import InUseError, locked
-from sentence_experts.storage.output import Output, output, remove_output
+from sentence_experts.storage.output import Output, described, output, remove_output
 from sentence_experts.storage.parts import PartStore
 from sentence_experts.storage.record import (
     RECORD,
@@ -46,7 +47,11 @@ from sentence_experts.storage.record import (
     hashes_of,
     is_unchanged,
     note_changes,
+    record_of,
+    sound_record,
 )
+from sentence_experts.storage.remote import is_url, open_remote, remote_files, remote_fingerprint
+from sentence_experts.storage.shared_folder import SharedFolder
 from sentence_experts.storage.step_records import StepRecords
 
 __all__ = [
@@ -55,6 +60,7 @@ __all__ = [
     "NoSpaceError",
     "Output",
     "PartStore",
+    "SharedFolder",
     "StepRecords",
     "check_finished",
     "check_kinds",
@@ -62,17 +68,23 @@ __all__ = [
     "check_unchanged",
     "check_version",
     "checked_record",
+    "described",
     "different_setting",
     "explained",
     "hashes_of",
     "hidden_beside",
     "is_unchanged",
+    "is_url",
     "locked",
     "no_space",
     "note_changes",
+    "open_remote",
     "open_to_readers",
     "output",
     "read_json",
+    "record_of",
+    "remote_files",
+    "remote_fingerprint",
     "remove_leftovers",
     "remove_output",
     "replacing",
@@ -81,10 +93,12 @@ __all__ = [
     "sha256_settings",
     "sha256_text",
     "sha256_unchanging",
+    "sound_record",
     "temporary_folder",
     "update_json",
     "write_json",
     "write_npy",
     "write_parquet",
+    "write_stream",
     "write_text",
 ]

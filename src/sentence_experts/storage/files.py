@@ -8,7 +8,7 @@ import json
 import os
 import shutil
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -20,6 +20,8 @@ from sentence_experts.storage.disk import check_regular, temporary_beside
 if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
+
+_ROWS_PER_GROUP = 1 << 14
 
 
 @contextmanager
@@ -158,6 +160,24 @@ def write_parquet(path: Path, table: pa.Table) -> None:
 
     with replacing(path) as temporary:
         pq.write_table(table, temporary, compression="zstd")
+
+
+def write_stream(path: Path, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> None:
+    """Write record batches as Parquet in row groups of one size; the batches' sizes change no byte."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with replacing(path) as temporary, pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
+        waiting = schema.empty_table()
+        for batch in batches:
+            waiting = pa.concat_tables([waiting, pa.Table.from_batches([batch]).cast(schema)])
+            whole = waiting.num_rows - waiting.num_rows % _ROWS_PER_GROUP
+            if whole:
+                # In one piece, since pages of Parquet end where a piece ends.
+                writer.write_table(waiting.slice(0, whole).combine_chunks(), row_group_size=_ROWS_PER_GROUP)
+                waiting = waiting.slice(whole)
+        if waiting.num_rows:
+            writer.write_table(waiting.combine_chunks())
 
 
 def sha256_file(path: Path) -> str:

@@ -200,7 +200,7 @@ class Output:
                 return "new"
             begun = "begun" if unfinished else "made"
             raise UsageError(
-                f"{self.path}: this {self._what} was {begun} with {_described(name, before)}; give another "
+                f"{self.path}: this {self._what} was {begun} with {described(name, before)}; give another "
                 "`out`, or `overwrite` to start over"
             )
         if record is None or unfinished:
@@ -368,7 +368,7 @@ def _can_be_replaced(folder: Path) -> bool:
     return not used and os.access(folder.parent, os.W_OK)
 
 
-def _described(name: str, before: Mapping[str, Any]) -> str:
+def described(name: str, before: Mapping[str, Any]) -> str:
     """What was different, such as "another seed (1)", or "other sources"."""
     value: Any = before
     for key in name.split("."):

@@ -162,7 +162,20 @@ def write_record(
     owned: Iterable[str],
 ) -> dict[str, Any]:
     """Write the record of an output; returns it."""
-    record = {
+    record = record_of(what, settings, result, files, owned)
+    write_json(file, record)
+    return record
+
+
+def record_of(
+    what: str,
+    settings: Mapping[str, Any],
+    result: Mapping[str, Any],
+    files: Mapping[str, str] | None,
+    owned: Iterable[str] = (),
+) -> dict[str, Any]:
+    """The record of an output, as it is written."""
+    return {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
         "version": metadata.version("sentence-experts"),
@@ -172,8 +185,6 @@ def write_record(
         "files": files,
         "owned": sorted(owned),
     }
-    write_json(file, record)
-    return record
 
 
 def checked_record(file: Path) -> dict[str, Any] | None:
@@ -209,9 +220,18 @@ def read_record(file: Path) -> dict[str, Any] | None:
         record = read_json(file)
     except (InputError, OSError):
         return None
+    return sound_record(record, file)
+
+
+def sound_record(record: Any, where: Path | str) -> dict[str, Any] | None:
+    """What was read from `where`, if it is the record of an output.
+
+    Raises:
+        InputError: a newer version of this package wrote it.
+    """
     if not isinstance(record, dict) or record.get("format") != FORMAT:
         return None
-    check_version(file, record.get("format_version"), FORMAT_VERSION)
+    check_version(where, record.get("format_version"), FORMAT_VERSION)
     return record if _is_sound(record) else None
 
 

@@ -4,16 +4,39 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from functools import cache
 from typing import Any
 
 from accelerate.utils import broadcast_object_list, wait_for_everyone
-from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined]  # documented
+from torch.distributed import (  # type: ignore[attr-defined]  # documented
+    DistError,
+    PrefixStore,
+    TCPStore,
+)
 
 from sentence_experts.errors import SentenceExpertsError
+
+# Longest time that processes wait for one that works alone, for example while it mines negatives.
+WAIT_FOR_WORK = timedelta(hours=2)
+# Longest time for the others to read what the first process has sent.
+WAIT_FOR_RECEIPT = timedelta(minutes=5)
+
+
+class OtherProcessEndedError(SentenceExpertsError):
+    """Another process of this training has ended, so this one cannot continue."""
+
+    def __init__(self) -> None:
+        rank = os.environ.get("RANK", "0")
+        super().__init__(
+            f"process {rank} of {count()}: another process of this training has ended, or the training was "
+            "stopped; see that process's own message. The same command continues from the last checkpoint"
+        )
 
 
 def count() -> int:
@@ -53,6 +76,37 @@ def once(work: Callable[[], Any]) -> Any:
     return result
 
 
+@contextmanager
+def ending_together() -> Iterator[None]:
+    """While the block runs, the end of another process raises one clear error in this one.
+
+    A process that dies closes its connections, which the others notice in their next exchange; the launcher
+    sends them SIGTERM at about the same time.
+
+    Raises:
+        OtherProcessEndedError: another process has ended, or this one was asked to.
+    """
+    if count() == 1:
+        yield
+        return
+
+    def stop(*_: Any) -> None:
+        raise OtherProcessEndedError
+
+    in_main = threading.current_thread() is threading.main_thread()  # others may not set handlers
+    before = signal.signal(signal.SIGTERM, stop) if in_main else None
+    try:
+        yield
+    except RuntimeError as error:
+        # The errors of NCCL and of the store have a class; those of gloo are known by its name.
+        if isinstance(error, DistError) or "gloo" in str(error):
+            raise OtherProcessEndedError from error
+        raise
+    finally:
+        if in_main:
+            signal.signal(signal.SIGTERM, before)
+
+
 def wait_for_all() -> None:
     """Wait until each process is here."""
     if count() > 1:
@@ -69,7 +123,10 @@ def _hold_the_first() -> None:
         return
     if is_first():
         round_number = _store().add("rounds", 1)
+        deadline = time.monotonic() + WAIT_FOR_RECEIPT.total_seconds()
         while _store().add("received", 0) < round_number * (count() - 1):
+            if time.monotonic() > deadline:
+                raise OtherProcessEndedError
             time.sleep(0.01)
     else:
         _store().add("received", 1)

@@ -92,6 +92,7 @@ def train(
         InputError: the model cannot be loaded, or there are too few pairs.
         RouteError: the model has routes, but not those of the data.
         BadNumbersError: the loss became NaN or infinite.
+        OtherProcessEndedError: another of several processes has ended.
 
     Example:
         >>> result = train("model", "pairs", max_steps=2, batch_size=4)
@@ -102,6 +103,7 @@ def train(
     if out is None and processes.count() > 1:
         raise UsageError("`out`: several processes need a folder")
     with ExitStack() as stack:
+        stack.enter_context(processes.ending_together())
         folder = Path(out) if out is not None else Path(stack.enter_context(temporary_folder())) / "run"
         names = (*RESULTS, CHECKPOINTS, LOGS)
         place = stack.enter_context(

@@ -79,6 +79,9 @@ def training_arguments(
         dataloader_pin_memory=torch.cuda.is_available(),
         # An expert that no text of a step is routed to gets no gradient in it.
         ddp_find_unused_parameters=True,
+        ddp_timeout=int(processes.WAIT_FOR_WORK.total_seconds()),
+        # Our batches are never uneven; said here, the trainer need not warn that it sets it.
+        dataloader_drop_last=processes.count() > 1,
         # Without this, processes without a GPU would each train alone.
         use_cpu=processes.count() > 1 and not torch.cuda.is_available(),
         report_to="none",

@@ -18,12 +18,15 @@ class ExportConfig(Config):
         None,
         description="EXPERT=NUMBER: weights of the mean, with `average`; experts without one are left out",
     )
+    all_routes: bool = Field(
+        False, description="Write one ONNX graph of all routes, with the number of the route as an input"
+    )
     onnx: bool = Field(False, description="Also write model.onnx, checked against the vectors of torch")
 
     @model_validator(mode="after")
     def _check_choice(self) -> ExportConfig:
-        if (self.route is None) != self.average:
-            raise ValueError("give one of `route` and `average`")
+        if (self.route is not None) + self.average + self.all_routes != 1:
+            raise ValueError("give one of `route`, `average` and `all_routes`")
         if self.weights is not None and not self.average:
             raise ValueError("`weights` is for `average`")
         return self

@@ -1,4 +1,4 @@
-"""`export`: one route, or the mean of all experts, as a plain dense model."""
+"""`export`: one route, or the mean of all experts, as a plain dense model; or a graph of all routes."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, overload
 from sentence_experts.errors import UsageError
 from sentence_experts.models.encoder import ExpertEncoder, check_experts, model_output, write_model
 from sentence_experts.models.export.config import ExportConfig
+from sentence_experts.models.export.onnx import write_onnx
+from sentence_experts.models.export.routed_onnx import write_routed_onnx
 from sentence_experts.models.loading import load
 from sentence_experts.models.storage.fingerprint import fingerprint_of
 from sentence_experts.models.surgery.merge import average_experts, export_route
@@ -20,11 +22,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Exported:
-    """A dense model that `export` wrote.
+    """What `export` wrote: a dense model, or with `all_routes` an ONNX graph.
 
     Attributes:
         out: its folder.
-        model: the model.
+        model: the dense model; of a graph of all routes, the model that it was made of.
         onnx_difference: largest difference of the ONNX graph's vectors from torch's, if it was written.
     """
 
@@ -89,7 +91,8 @@ def export(
 ) -> Exported | SentenceTransformer:
     """Make a dense model of the base's family that loads without this package.
 
-    It has the base's tokenizer and number of parameters, and gives the route's vectors.
+    It has the base's tokenizer and number of parameters, and gives the route's vectors. With `all_routes` it
+    is one ONNX graph instead, with the number of the route among its inputs (`write_routed_onnx`).
 
     Args:
         model: a model with experts: in memory, a folder or a hub id.
@@ -112,22 +115,27 @@ def export(
     """
     config = ExportConfig.of(config, **settings)
     if out is None:
-        if config.onnx:
-            raise UsageError("`onnx` needs `out`, a folder to write to")
+        if config.onnx or config.all_routes:
+            name = "onnx" if config.onnx else "all_routes"
+            raise UsageError(f"`{name}` needs `out`, a folder to write to")
         return _dense(check_experts(load(model, device="cpu", int8=False)), config)
     out = Path(out)
     with model_output(out, overwrite) as place:
         encoder = check_experts(load(model, device="cpu", int8=False))
         made_from = {"model": fingerprint_of(encoder), "config": config.model_dump(mode="json")}
-        if place.begin(made_from) == "finished":
+        finished = place.begin(made_from) == "finished"
+        if config.all_routes:
+            if not finished:
+                with place.replacing() as folder:
+                    place.result = {"onnx_difference": write_routed_onnx(encoder, folder)}
+            return Exported(out, encoder, place.result["onnx_difference"])
+        if finished:
             return Exported(out, load(out, device="cpu"), place.result["onnx_difference"])
         dense = _dense(encoder, config)
         place.result = {"onnx_difference": None}
         with place.replacing() as folder:
             write_model(dense, folder)
             if config.onnx:
-                from sentence_experts.models.export.onnx import write_onnx
-
                 place.result = {"onnx_difference": write_onnx(dense, folder)}
     return Exported(out, dense, place.result["onnx_difference"])
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import warnings
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,14 +31,19 @@ CHECKED = (
 )
 
 
-class _WholeEncoder(nn.Module):
-    """All modules of an encoder (transformer, pooling, heads, normalisation) as one function of tensors."""
+class WholeEncoder(nn.Module):
+    """All modules of an encoder (transformer, pooling, heads, normalisation) as one function of tensors.
 
-    def __init__(self, encoder: SentenceTransformer, names: list[str], constants: dict[str, Any]) -> None:
+    Attributes:
+        names: of the inputs, as the tokenizer names them.
+    """
+
+    def __init__(self, encoder: SentenceTransformer) -> None:
         super().__init__()
+        features = encoder.preprocess(TRACED)
         self.encoder = encoder
-        self.names = names
-        self.constants = constants
+        self.names = list(tensors_in(features))
+        self.constants = {name: value for name, value in features.items() if name not in self.names}
 
     def forward(self, *inputs: Tensor) -> tuple[Tensor, Tensor]:
         """(batch, length) inputs -> (batch, length, width) of tokens, (batch, dimensions) of texts."""
@@ -57,58 +64,76 @@ def write_onnx(encoder: SentenceTransformer, folder: Path, tolerance: float = TO
         lengths.
 
     Raises:
-        InputError: the model has experts: a graph cannot choose between them.
+        InputError: the model has experts: this graph cannot choose between them (`write_routed_onnx`).
         SentenceExpertsError: onnx is not installed, or the graph's vectors differ by more than `tolerance`;
             nothing is written then.
     """
-    for module in ("onnx", "onnxscript", "onnxruntime"):
-        require(module, "onnx")
+    require_onnx()
     if isinstance(transformer_of(encoder), RoutedModel):
-        raise InputError("a model with experts has no single graph; export one route, or the average")
+        raise InputError("a model with experts has no graph of one route; export one route, or the average")
     device = encoder.device
     encoder = encoder.to("cpu").eval()
-    program = _traced(encoder)
+    program = traced(WholeEncoder(encoder), tensors_in(encoder.preprocess(TRACED)))
     with replacing(folder / FILE) as temporary:
         program.save(str(temporary))
-        difference = _largest_difference(encoder, temporary)
-        if not difference <= tolerance:
-            raise SentenceExpertsError(
-                f"the ONNX graph's vectors differ from torch's by {difference:.1e}, "
-                f"more than {tolerance:.0e}; it was not written"
-            )
+        encode = partial(encoder.encode, prompt="", show_progress_bar=False)
+        difference = largest_difference(temporary, encoder.preprocess, encode)
+        check_difference(difference, tolerance)
     encoder.to(device)
     return difference
 
 
-def _traced(encoder: SentenceTransformer) -> Any:
-    features = encoder.preprocess(TRACED)
-    names = [name for name, value in features.items() if isinstance(value, Tensor)]
-    constants = {name: value for name, value in features.items() if name not in names}
+def require_onnx() -> None:
+    """Raise a SentenceExpertsError where ONNX is not installed."""
+    for module in ("onnx", "onnxscript", "onnxruntime"):
+        require(module, "onnx")
+
+
+def tensors_in(features: Mapping[str, Any]) -> dict[str, Tensor]:
+    """What the tokenizer made of texts, without what is the same for all."""
+    return {name: value for name, value in features.items() if isinstance(value, Tensor)}
+
+
+def traced(module: nn.Module, inputs: Mapping[str, Tensor]) -> Any:
+    """The graph of a module that gives tokens and vectors; batch and length of the inputs are free."""
     free = {0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC}
     # Warns of torchvision, which no text needs.
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # of torch, about itself
         return torch.onnx.export(
-            _WholeEncoder(encoder, names, constants).eval(),
-            tuple(features[name] for name in names),
-            input_names=names,
+            module.eval(),
+            tuple(inputs.values()),
+            input_names=list(inputs),
             output_names=[TOKENS, VECTOR],
-            dynamic_shapes=(tuple(free for _ in names),),
+            dynamic_shapes=(tuple(free if value.dim() else None for value in inputs.values()),),
             dynamo=True,
             verbose=False,
         )
 
 
-def _largest_difference(encoder: SentenceTransformer, file: Path) -> float:
+def largest_difference(
+    file: Path,
+    inputs_of: Callable[[list[str]], Mapping[str, Tensor]],
+    encode: Callable[[list[str]], Any],
+) -> float:
+    """The largest difference between a graph's vectors and those of `encode`, over several batches."""
     from onnxruntime import InferenceSession
 
     session = InferenceSession(str(file), providers=["CPUExecutionProvider"])
     wanted = [each.name for each in session.get_inputs()]
     differences = []
     for texts in CHECKED:
-        features = encoder.preprocess(list(texts))
-        (vectors,) = session.run([VECTOR], {name: features[name].numpy() for name in wanted})
-        expected = encoder.encode(list(texts), prompt="", batch_size=len(texts), show_progress_bar=False)
-        differences.append(float(np.abs(vectors - expected).max()))
+        inputs = inputs_of(list(texts))
+        (vectors,) = session.run([VECTOR], {name: inputs[name].numpy() for name in wanted})
+        differences.append(float(np.abs(vectors - encode(list(texts))).max()))
     return max(differences)
+
+
+def check_difference(difference: float, tolerance: float) -> None:
+    """Raise a SentenceExpertsError if a graph's vectors are not torch's."""
+    if not difference <= tolerance:
+        raise SentenceExpertsError(
+            f"the ONNX graph's vectors differ from torch's by {difference:.1e}, "
+            f"more than {tolerance:.0e}; it was not written"
+        )

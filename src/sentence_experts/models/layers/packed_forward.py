@@ -15,12 +15,14 @@ from transformers import PreTrainedModel
 from sentence_experts.compat.torch import replace_forward
 from sentence_experts.compat.transformers import attention_of, set_attention
 from sentence_experts.errors import UsageError
+from sentence_experts.models.architectures.families import FAMILIES
 from sentence_experts.models.architectures.routed_model import RoutedModel
 from sentence_experts.models.layers.packing import PACKED, PADDED, Packing, packs
 
 # Dense encoders without a step that looks across tokens beside the attention; True where a token's position
 # is counted from the padding's id (RoBERTa), not from 0.
-DENSE = {"bert": False, "modernbert": False, "nomic_bert": False, "roberta": True, "xlm-roberta": True}
+DENSE = dict.fromkeys((family.base_model_type for family in FAMILIES), False)
+DENSE |= {"roberta": True, "xlm-roberta": True}
 _TOKEN_INPUTS = ("input_ids", "inputs_embeds", "token_type_ids", "position_ids")
 
 

@@ -1,0 +1,155 @@
+"""Where the work of a verb runs: the values of `engine`, one grammar for all verbs, and what starts them.
+
+`local` is this machine without another program, `spark` and `ray` are these programs on this machine, each
+with `[CORES]` behind it; an address names a cluster.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator
+
+from sentence_experts.errors import SentenceExpertsError, brief, require
+
+Kind = Literal["local", "spark", "ray"]
+LOCAL: Kind = "local"
+SPARK: Kind = "spark"
+RAY: Kind = "ray"
+_KINDS: dict[str, Kind] = {kind: kind for kind in (LOCAL, SPARK, RAY)}
+_ON_THIS_MACHINE = re.compile(r"(local|spark|ray)(?:\[(\d+|\*)\])?")
+_CLUSTER = re.compile(r"(spark|ray)://.+|yarn|k8s://.+")
+_FORMS = "local[CORES], spark[CORES], spark://HOST:PORT, ray[CORES] or ray://HOST:PORT"
+_OBJECT_STORE = 128 << 20  # bytes that Ray reserves on this machine; only short records pass through it
+_ATTEMPTS = 4  # of a task of Spark on one machine, as on a cluster
+
+
+@dataclass(frozen=True)
+class Engine:
+    """Where work runs.
+
+    Attributes:
+        name: as the user wrote it.
+        kind: what runs it.
+        cores: the number of cores on this machine; None for those of a cluster, or all.
+    """
+
+    name: str
+    kind: Kind
+    cores: int | None = None
+
+    @classmethod
+    def parse(cls, name: str) -> Engine:
+        """The engine of a name.
+
+        Raises:
+            ValueError: it is no engine; the message lists the forms.
+        """
+        if here := _ON_THIS_MACHINE.fullmatch(name):
+            cores = (os.cpu_count() or 1) if here[2] == "*" else int(here[2]) if here[2] else None
+            if cores != 0:
+                return cls(name, _KINDS[here[1]], cores)
+        if there := _CLUSTER.fullmatch(name):
+            return cls(name, _KINDS[there[1] or SPARK])
+        raise ValueError(f"give {_FORMS}")
+
+    @property
+    def on_this_machine(self) -> bool:
+        """Whether no cluster is named."""
+        return _ON_THIS_MACHINE.fullmatch(self.name) is not None
+
+
+def _checked(name: str) -> str:
+    Engine.parse(name)
+    return name
+
+
+EngineName = Annotated[str, AfterValidator(_checked)]
+
+
+def _not_started(engine: Engine, error: Exception, needs: str = "") -> SentenceExpertsError:
+    return SentenceExpertsError(
+        f"`engine={engine.name}`: {engine.kind} did not start ({brief(error)}){needs}"
+    )
+
+
+@contextmanager
+def spark_session(engine: Engine, name: str, settings: Mapping[str, str] = {}) -> Iterator[Any]:
+    """A Spark session, stopped at the end; one that runs already is used as it is and left running.
+
+    Args:
+        engine: where it runs.
+        name: of the application.
+        settings: Spark's own, beside those that keep it quiet.
+
+    Raises:
+        SentenceExpertsError: Spark is not installed, or does not start.
+    """
+    sql = require("pyspark.sql", "spark")
+    if (running := sql.SparkSession.getActiveSession()) is not None:
+        yield running
+        return
+    master = engine.name
+    wanted = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+        "spark.sql.session.timeZone": "UTC",
+    }
+    if engine.on_this_machine:
+        master = f"local[{engine.cores or os.cpu_count() or 1},{_ATTEMPTS}]"
+        wanted["spark.driver.host"] = "localhost"
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = sql.SparkSession.builder.master(master).appName(f"sentence-experts {name}")
+    for key, value in {**wanted, **settings}.items():
+        builder = builder.config(key, value)
+    try:
+        session = builder.getOrCreate()
+    except Exception as error:  # anything from Java, the network or the cluster
+        raise _not_started(engine, error, "; it needs Java 17 or newer") from error
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+@contextmanager
+def ray_cluster(engine: Engine) -> Iterator[Any]:
+    """Ray, connected; ended afterwards unless it ran before.
+
+    `ray` is the cluster of RAY_ADDRESS, or one on this machine.
+
+    Raises:
+        SentenceExpertsError: Ray is not installed, or does not start.
+    """
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    ray = require("ray", "ray")
+    if ray.is_initialized():
+        yield ray
+        return
+    options: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
+    if not engine.on_this_machine:
+        options["address"] = engine.name
+    elif engine.cores or "RAY_ADDRESS" not in os.environ:
+        options |= {
+            "address": "local",
+            "num_cpus": engine.cores or os.cpu_count(),
+            "object_store_memory": _OBJECT_STORE,
+            "include_dashboard": False,
+            "_node_ip_address": "127.0.0.1",
+        }
+    try:
+        ray.init(**options)
+    except Exception as error:  # anything from its processes or the network
+        raise _not_started(engine, error) from error
+    try:
+        yield ray
+    finally:
+        ray.shutdown()

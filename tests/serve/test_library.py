@@ -1,0 +1,102 @@
+"""The corpus of a server: its vectors, and models that are replaced while papers are searched."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+import sentence_experts
+from helpers.running_server import EXPERTS
+from helpers.samples import make_tiny_encoder
+from helpers.searched_corpus import QUERY, ask, ids
+from sentence_experts.corpus.corpus_folder import CorpusFolder
+from sentence_experts.errors import InputError
+from sentence_experts.serve.models import ServedModel
+
+
+@pytest.fixture(scope="module")
+def client(search_client: TestClient) -> TestClient:
+    return search_client
+
+
+def test_a_corpus_that_is_not_there_is_known_before_the_models(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="holds no corpus"):
+        sentence_experts.create_app("no-model", corpus=tmp_path)
+
+
+def test_searches_follow_a_model_that_is_replaced(
+    corpus: CorpusFolder, experts_folder: Path, tmp_path: Path, minilm: str
+) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(experts_folder, folder)
+    app = sentence_experts.create_app({"m": folder}, corpus=corpus.path, watch=False)
+    other = make_tiny_encoder(tmp_path / "other", minilm, EXPERTS, seed=1)
+    (papers,) = sentence_experts.search(other, corpus, QUERY, route="crops", top_k=10).papers
+    wanted = [paper["paper_id"] for paper in papers]
+    with TestClient(app, base_url="http://localhost") as client:
+        assert ids(ask(client, query=QUERY)) != wanted
+        shutil.rmtree(folder)
+        shutil.copytree(other, folder)
+        assert client.portal is not None
+        client.portal.call(app.state.engine.models.reload)
+        deadline = time.monotonic() + 120
+        while ids(ask(client, query=QUERY)) != wanted and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert ids(ask(client, query=QUERY)) == wanted
+
+
+def test_papers_are_compared_with_vectors_of_their_own_model_only(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = client.app.state.engine  # type: ignore[attr-defined]
+    embed = engine.embed
+
+    async def by_newer(served: Any, *asked: Any) -> Any:
+        return replace(await embed(served, *asked), served=object())
+
+    monkeypatch.setattr(engine, "embed", by_newer)
+    answer = client.post("/search", json={"query": QUERY})
+    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "10")
+    assert "was replaced" in answer.json()["error"]["message"]
+
+
+def test_the_corpus_is_encoded_with_a_tokenizer_of_its_own(client: TestClient) -> None:
+    state = client.app.state  # type: ignore[attr-defined]
+    for served, searcher in state.library._searchers.values():
+        assert searcher.encoder.model.tokenizer is not served.model.tokenizer
+        for route in [lens.document_route for lens in searcher.lenses]:
+            assert searcher.encoder.vector_settings(route) == served.encoder.vector_settings(route)
+
+
+def test_searches_follow_a_model_after_one_that_could_not_be_used(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library = client.app.state.library  # type: ignore[attr-defined]
+    state = library._searchers["m"]
+    opened, tried = library._open, []
+
+    def open_second(served: Any) -> Any:
+        tried.append(served)
+        if len(tried) == 1:
+            raise OSError("the disk is full")
+        return opened(served)
+
+    def follow(newer: ServedModel) -> None:
+        monkeypatch.setitem(library._models._by_name, "m", newer)
+        for _ in range(3):
+            ask(client, query=QUERY, top_k=1)
+        client.portal.call(lambda: asyncio.wait([library._renewing["m"][1]]))  # type: ignore[union-attr]
+
+    monkeypatch.setattr(library, "_open", open_second)
+    bad, good = (ServedModel("m", state[0].model) for _ in range(2))
+    follow(bad)
+    assert (library._searchers["m"], tried) == (state, [bad])
+    follow(good)
+    assert (library._searchers["m"][0], tried) == (good, [bad, good])
