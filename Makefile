@@ -6,7 +6,7 @@ SETTINGS := pyproject.toml constraints.txt
 
 PYTEST := $(BIN)/python -m pytest -q --numprocesses auto --dist loadfile --no-loadscope-reorder
 
-.PHONY: setup demo test test-full lint bench docs release-check clean
+.PHONY: setup demo test test-full lint bench bench-gpu docs release-check clean
 
 setup: .venv/.installed
 
@@ -31,6 +31,10 @@ test-full: setup lint
 
 bench: setup
 	for each in encode mixed_batch training_step memory corpus_import co_citation; do $(BIN)/python benchmarks/$$each.py || exit 1; done
+
+# What needs a GPU; without one it says so and exits with 2.
+bench-gpu: setup
+	@$(BIN)/python benchmarks/gpu.py
 
 # The documentation as a website in site/; a warning is an error.
 ZENSICAL ?= $(BIN)/zensical
