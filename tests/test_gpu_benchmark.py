@@ -11,6 +11,7 @@ import gpu
 from helpers.samples import make_tiny_encoder
 
 
+@pytest.mark.slow
 def test_every_table_is_measured(minilm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu, "WORDS", {"titles": 3, "abstracts": 6})
     base = str(make_tiny_encoder(tmp_path / "base", minilm))

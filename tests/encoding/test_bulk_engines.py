@@ -26,7 +26,11 @@ SETTINGS = {
 }  # fmt: skip
 has_spark = find_spec("pyspark") is not None and shutil.which("java") is not None
 ENGINES = [
-    pytest.param("ray[1]", marks=pytest.mark.skipif(find_spec("ray") is None, reason="needs Ray"), id="ray"),
+    pytest.param(
+        "ray[1]",
+        marks=[pytest.mark.slow, pytest.mark.skipif(find_spec("ray") is None, reason="needs Ray")],
+        id="ray",
+    ),
     pytest.param(
         "spark[1]",
         marks=[pytest.mark.slow, pytest.mark.skipif(not has_spark, reason="needs pyspark and Java")],

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from sentence_experts.cli.console import show
-from sentence_experts.cli.options import Model, Overwrite, add_verb, one_of
+from sentence_experts.cli.options import TEXTS, Model, Overwrite, add_verb, one_of
 from sentence_experts.encoding.config import EncodeConfig
 from sentence_experts.errors import UsageError
 from sentence_experts.models.loading import LoadConfig
@@ -34,10 +34,7 @@ def encode(
             help="Into a folder: Parquet or JSON-lines files, folders, patterns ('papers/*.parquet') or URLs",
         ),
     ] = None,
-    input: Annotated[
-        Path | None,
-        typer.Option(help="Texts: .txt (one per line), .csv, .tsv, .jsonl, each also .gz, or .parquet"),
-    ] = None,
+    input: Annotated[Path | None, typer.Option(help=TEXTS)] = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Encode the texts of a file, in their order, or of many files on one machine or a cluster.

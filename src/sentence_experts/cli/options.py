@@ -29,9 +29,8 @@ Model = Annotated[
 Models = Annotated[
     list[str] | None, typer.Argument(metavar="MODEL...", help="Model folders or hub ids", show_default=False)
 ]
-Input = Annotated[
-    Path, typer.Option(help="Texts: .txt (one per line), .csv, .tsv, .jsonl, each also .gz, or .parquet")
-]
+TEXTS = "Texts: .txt (one per line), .csv, .tsv, .jsonl, each also .gz, or .parquet"
+Input = Annotated[Path, typer.Option(help=TEXTS)]
 ModelOut = Annotated[Path, typer.Option(help="Folder to write the model to")]
 CORPUS = "Folder written by `corpus import` or `corpus fetch`"
 Vectors = Annotated[Path, typer.Option(help="Vectors: .parquet (row, id, vector) or .npy (one array)")]

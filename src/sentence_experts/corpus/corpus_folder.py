@@ -184,7 +184,7 @@ class CorpusFolder:
     @property
     def label(self) -> str:
         """The folder's name, as pages show it: marked if papers are simulated."""
-        simulated = self.manifest["counts"].get("simulated")
+        simulated = self.manifest.get("counts", {}).get("simulated")
         return f"{self.path.resolve().name}{' (SIMULATED)' if simulated else ''}"
 
     @property
