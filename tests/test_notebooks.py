@@ -1,4 +1,4 @@
-"""The notebooks run, in a short form: two steps of training on a tiny base."""
+"""The notebooks run, in a short form: a few steps of training on a tiny base."""
 
 from __future__ import annotations
 
@@ -24,5 +24,5 @@ def test_notebook_runs(path: Path, minilm: str, tmp_path: Path, monkeypatch: pyt
     namespace = {"__name__": "__main__"}
     for number, cell in enumerate(cells):
         if cell["cell_type"] == "code":
-            code = "".join(cell["source"]).replace(STEPS, "STEPS = 2")
+            code = "".join(cell["source"]).replace(STEPS, "STEPS = 4")
             exec(compile(code, f"{path.name}, cell {number}", "exec"), namespace)
