@@ -264,10 +264,11 @@ class CorpusFolder:
         Raises:
             UsageError: no such column.
 
-        >>> from sentence_experts import import_corpus
-        >>> rows = [{"id": n, "title": "Rice", "abstract": "", "subjects": "Plants; Food"} for n in (1, 2)]
-        >>> import_corpus(papers=rows).count_values("subjects")
-        {'Food': 2, 'Plants': 2}
+        Example:
+            >>> from sentence_experts import import_corpus
+            >>> rows = [{"id": n, "title": "Rice", "abstract": "", "subjects": "Food; Rice"} for n in (1, 2)]
+            >>> import_corpus(papers=rows).count_values("subjects")
+            {'Food': 2, 'Rice': 2}
         """
         import duckdb
 

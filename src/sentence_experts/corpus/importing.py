@@ -68,9 +68,10 @@ def import_corpus(
             writing `out`.
         UsageError: nothing to import, a bad setting, or `out` holds something else.
 
-    >>> corpus = import_corpus(papers=[{"id": "1", "title": "Drought in rice", "abstract": "Roots grow."}])
-    >>> corpus.to_pandas()["title"].tolist()
-    ['Drought in rice']
+    Example:
+        >>> corpus = import_corpus(papers=[{"id": "1", "title": "Roots of rice", "abstract": "Roots grow."}])
+        >>> corpus.to_pandas()["title"].tolist()
+        ['Roots of rice']
     """
     config = ImportConfig.of(config, **settings)
     paths = [sources] if isinstance(sources, str | Path) else sources
