@@ -90,6 +90,7 @@ def _show_lenses(lenses: Path) -> None:
     from sentence_experts.report.tables import number
 
     show(f"\nOne text under two lenses. SIMULATED text: {QUERY}")
+    show("The nearest of three texts, of which each shares one side with it, and their cosine:")
     for lens, model, text, cosine in nearest_texts(lenses, FIRST):
         show(f"  {lens:8} {model:8} {cosine:.2f}  {text}")
     show(f"\nA third lens, {ADDED}, comes later. A model that is blind to lenses has a mean of 0.5.")
@@ -107,7 +108,8 @@ def _show_what_is_next(material: Material, out: Path, minutes: float) -> None:
     lenses = out / "lenses"
     model = out / "runs" / "experts" / "model"
     _show_title(f"DONE in {minutes:.1f} minutes")
-    show(f"made      {out / 'corpus'}: {material.name}; {out / 'pairs'}: their pairs")
+    show(f"made      {out / 'corpus'}: {material.name}")
+    show(f"          {out / 'pairs'}: pairs of papers in it that are cited together")
     show(f"          {model}: a model with an expert per domain")
     show(f"          {model_folder(lenses, GROWN)}: a model of three lenses, SIMULATED")
     show(f"reports   {out / 'evaluation' / 'report.html'}")

@@ -159,5 +159,5 @@ def _write(out: Path, rules: dict[str, Any], counts: dict[str, int], overwrite: 
     lines = ["several: first      # papers in several domains: first | drop | each", "domains:"]
     for name, rule in rules["domains"].items():
         written = yaml.safe_dump(rule, default_flow_style=True, allow_unicode=True, width=1000).strip()
-        lines.append(f"  {name}: {written}  # {counts[name]:,} papers that no domain above has")
+        lines.append(f"  {name}: {written}  # {counts[name]:,} papers, without those of the domains above")
     write_text(out, "\n".join(lines) + "\n")
