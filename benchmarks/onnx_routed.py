@@ -173,13 +173,16 @@ def as_text(rows: list[dict[str, Any]], command: str) -> str:
         ]
         cells.append([str(row["routes"]), f"{max(row['apart'], row['from_torch']):.0e}", *sizes, *speeds])
     load = round(os.getloadavg()[0], 1)
+    speed = (
+        " Speeds are by CPU time of one thread; the third figure is the speed of the first relative to the "
+        f"second within a round. The load of the machine was {load} at the end: where it exceeds 2, other "
+        "jobs shared the cores."
+    )
     blocks = [
         "# One ONNX graph of all routes",
-        "all-MiniLM-L6-v2, an expert per route, batches of 32 texts of one route, one thread, CPU time. The "
-        "first figure is that of one graph of all routes, the second that of a graph for each route; the "
-        "third is the speed of the first relative to the second within a round. The difference is the "
-        f"largest of a number to a graph of the route and to torch. The load of the machine was {load} at "
-        f"the end: where it exceeds 2, other jobs shared the cores. Made by `{command}`.",
+        "all-MiniLM-L6-v2, an expert per route, batches of 32 texts of one route. The first figure is that of "
+        "one graph of all routes, the second that of a graph for each route. The difference is the largest of "
+        f"a number to a graph of the route and to torch.{speed if kinds else ''} Made by `{command}`.",
         table([*header, *(f"{kind} per second" for kind in kinds)], cells),
     ]
     return "\n\n".join(blocks)
