@@ -180,8 +180,8 @@ def as_text(rows: list[dict[str, Any]], command: str) -> str:
     )
     blocks = [
         "# One ONNX graph of all routes",
-        "all-MiniLM-L6-v2, an expert per route, batches of 32 texts of one route. The first figure is that of "
-        "one graph of all routes, the second that of a graph for each route. The difference is the largest of "
+        "all-MiniLM-L6-v2, an expert per route, batches of 32 texts of a route. The first figure is that of "
+        "one graph of all routes, the second that of a graph per route. The difference is the largest of "
         f"a number to a graph of the route and to torch.{speed if kinds else ''} Made by `{command}`.",
         table([*header, *(f"{kind} per second" for kind in kinds)], cells),
     ]
