@@ -80,7 +80,7 @@ def test_hits_are_exported_and_papers_like_others_found(minilm, tmp_path, capsys
         capsys, "search", minilm, "--corpus", tmp_path, "--like", "doi:10.1/a", "-k", "1", "--csv"
     )
     assert status == 0
-    assert out.startswith("query,rank,score,paper_id,title")
+    assert out.startswith("query,rank,score,percentile,paper_id,title")
     assert "doi:10.1/e,Wheat rust" in out
     status, out, _ = run(
         capsys, "search", minilm, "--corpus", tmp_path, "dreams", "--hybrid", "--year", "2014", "--ris"

@@ -33,6 +33,16 @@ def test_vectors_do_not_depend_on_batches_order_or_company(plain):
     assert plain.encode([]).shape == (0, 32)
 
 
+def test_routes_are_those_whose_experts_were_loaded(experts, experts_model):
+    part = BatchEncoder(load(experts_model, device="cpu", routes=["neuro"]))
+    assert list(part.routes) == ["neuro"]
+    assert np.array_equal(part.encode(TEXTS, "neuro"), experts.encode(TEXTS, "neuro"))
+    with pytest.raises(RouteError, match=r"without the expert of 'crops'; its routes: neuro"):
+        part.chosen_route("crops")
+    limited = BatchEncoder(load(experts_model, device="cpu", max_resident_experts=1))
+    assert limited.routes == experts.routes
+
+
 def test_texts_are_cut_to_max_length_or_what_the_model_reads(plain, plain_model):
     short = BatchEncoder(load(plain_model, device="cpu", max_length=8))
     long, start = "Sleep helps memory " * 30, "Sleep helps memory Sleep helps memory "

@@ -55,6 +55,8 @@ def test_both_layouts_say_the_same(tmp_path, qrels):
     [
         ("q1 0 p0", "line 1: expected"),
         ("q1 0 p0 x", "line 1"),
+        ("q1 0 p0 nan", "line 1"),
+        ("q1 0 p0 1e999", "line 1"),
         ("q1 0 p0 1 2", "line 1"),
         ("", "no judgements"),
     ],

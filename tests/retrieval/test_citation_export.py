@@ -53,7 +53,7 @@ def test_ris_has_a_record_per_paper() -> None:
 
 
 def test_bibtex_escapes_what_tex_reads() -> None:
-    text = export_papers([RICE, RICE], "bibtex")
+    text = export_papers([RICE, RICE | {"paper_id": "doi:10.1/b"}], "bibtex")
     assert re.findall(r"@article\{(.*),", text) == ["rice2012", "rice2012-2"]
     fields = dict(bibtex_fields(text))
     assert fields["title"] == r"{Rice \& drought: 50\% of \{yield\}}"
@@ -67,6 +67,23 @@ def test_csv_has_the_columns_that_some_paper_has() -> None:
     ]  # fmt: skip
     assert rows[0]["keywords"] == "rice; drought"
     assert rows[1]["score"] == "-0.25"
+
+
+def test_the_sentence_and_the_link_are_columns() -> None:
+    found = BARE | {"link": "https://doi.org/10.1/a", "sentence": "One.", "passage": None, "percentile": 99.5}
+    (row,) = csv.DictReader(io.StringIO(export_papers([found], "csv")))
+    assert row == {
+        "percentile": "99.5", "paper_id": "file:1", "link": "https://doi.org/10.1/a", "sentence": "One."
+    }  # fmt: skip
+
+
+def test_a_paper_that_several_queries_found_is_one_record() -> None:
+    found = [RICE | {"query": "one"}, BARE, RICE | {"query": "two"}]
+    assert len(ris_records(export_papers(found, "ris"))) == 2
+    assert export_papers(found, "bibtex").count("@article") == 2
+    assert [row["query"] for row in csv.DictReader(io.StringIO(export_papers(found, "csv")))] == [
+        "one", "", "two",
+    ]  # fmt: skip
 
 
 def test_no_paper_gives_a_file_without_papers() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from starlette.testclient import TestClient
 import sentence_experts
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.encoder import ExpertEncoder
+from sentence_experts.models.loading import load
 from sentence_experts.serve.guard import HEADERS
 
 PATH = "/v1/embeddings"
@@ -101,6 +103,12 @@ def test_every_answer_has_the_headers(plain: SentenceTransformer) -> None:
         for answer in (client.get("/health"), client.get("/none"), ask(client), ask(client, input=5)):
             assert {name: answer.headers[name] for name in HEADERS} == HEADERS
             assert "server" not in answer.headers
+
+
+def test_head_is_get_without_a_body(plain: SentenceTransformer) -> None:
+    with client_of({"m": plain}) as client:
+        for path, status in (("/health", 200), ("/", 200), ("/none", 404), (PATH, 405)):
+            assert client.head(path).status_code == client.get(path).status_code == status
 
 
 def test_the_access_log_has_no_texts(plain: SentenceTransformer) -> None:
@@ -271,3 +279,23 @@ def test_models_of_any_kind_share_a_server(plain: SentenceTransformer) -> None:
             np.testing.assert_allclose(
                 [item["embedding"] for item in found], model.encode(["a", "b c"]), atol=1e-6
             )
+
+
+@pytest.mark.parametrize(
+    ("path", "field", "place"),
+    [
+        ("/v1/embeddings", "input", "input.1"),
+        ("/embed", "inputs", "inputs.1"),
+        ("/v2/embed", "texts", "texts.1"),
+    ],
+)
+def test_a_text_without_a_clear_route_is_named_by_its_place(
+    auto_folder: Path, path: str, field: str, place: str
+) -> None:
+    model = load(auto_folder, device="cpu")
+    model.classifier = replace(model.classifier, confidence=1.0, fallback="error")
+    with client_of({"m": model}) as client:
+        request = {field: ["rice", "of the a"], "route": ["crops", None]}
+        answer = client.post(path, json=request)
+        assert answer.status_code == 422
+        assert f"{place}: no route reaches the confidence of 1" in answer.text

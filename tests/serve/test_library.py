@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
@@ -18,6 +19,8 @@ from helpers.samples import make_tiny_encoder
 from helpers.searched_corpus import QUERY, ask, ids
 from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.errors import InputError
+from sentence_experts.models.encoder import ExpertEncoder
+from sentence_experts.models.loading import LoadConfig
 from sentence_experts.serve.models import ServedModel
 
 
@@ -29,6 +32,23 @@ def client(search_client: TestClient) -> TestClient:
 def test_a_corpus_that_is_not_there_is_known_before_the_models(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="holds no corpus"):
         sentence_experts.create_app("no-model", corpus=tmp_path)
+
+
+def test_lenses_are_those_whose_experts_were_loaded(
+    corpus: CorpusFolder, experts_folder: Path, experts: ExpertEncoder
+) -> None:
+    options = {"corpus": corpus.path, "watch": False, "load_config": LoadConfig(routes=["crops"])}
+    app = sentence_experts.create_app({"m": experts_folder}, **options)
+    with TestClient(app, base_url="http://localhost") as client:
+        assert [lens["name"] for lens in client.get("/search/corpus").json()["lenses"]] == ["m:crops"]
+        assert client.get("/info").json()["routes"] == ["crops"]
+        assert ids(ask(client, query=QUERY))
+        answer = client.post("/v1/embeddings", json={"model": "m:neuro", "input": "a"})
+        assert answer.status_code == 422
+        assert "without the expert of 'neuro'; its routes: crops" in answer.json()["error"]["message"]
+        answer = client.post("/v1/embeddings", json={"model": "m:crops", "input": "rice"}).json()
+        vector = experts.encode("rice", prompt_name="crops")
+        np.testing.assert_allclose(answer["data"][0]["embedding"], vector, atol=1e-6)
 
 
 def test_searches_follow_a_model_that_is_replaced(

@@ -76,6 +76,21 @@ def test_texts_that_would_be_cut_can_be_refused(client: httpx.Client) -> None:
     assert refused.json()["error"].startswith("inputs.1: 602 tokens, but experts reads 512")
 
 
+def test_a_sentence_is_named_by_its_place(client: httpx.Client) -> None:
+    long, short = "wheat " * 600, "rice"
+    for source, sentences, place in (
+        (short, [short, long], "inputs.sentences.1: 602"),
+        (long, [short], "inputs.source_sentence: 602"),
+    ):
+        compared = {"source_sentence": source, "sentences": sentences}
+        request = {"inputs": compared, "prompt_name": "crops", "truncate": False}
+        refused = client.post("/similarity", json=request)
+        assert (refused.status_code, refused.json()["error"][: len(place)]) == (413, place)
+    request = {"inputs": {"source_sentence": "a", "sentences": ["b"]}, "parameters": {"colour": 1}}
+    answer = client.post("/similarity", json=request).json()
+    assert answer["error"] == "parameters.colour: there is no such field"
+
+
 def test_errors_are_in_the_protocols_form(client: httpx.Client) -> None:
     refused = client.post("/embed", json={"inputs": "a text"})
     assert refused.status_code == 422

@@ -93,7 +93,8 @@ def export(
 
 def _show(index: CorpusIndex) -> None:
     if not index.parts:
-        show(f"{index.corpus.path} has no vectors: `sentence-experts index build MODEL` makes some")
+        build = f"sentence-experts index build MODEL --corpus {index.corpus.path}"
+        show(f"{index.corpus.path} has no vectors: `{build}` makes some")
         return
     table = Table(title=f"Index of {index.corpus.path}", title_justify="left")
     for name in ("route", "text", "model", "state"):

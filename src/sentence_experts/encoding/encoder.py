@@ -77,8 +77,14 @@ class BatchEncoder:
     @property
     def known_routes(self) -> KnownRoutes:
         """The routes that texts can name, and the default."""
-        of_config = (getattr(self._config, name, None) for name in ("experts", "search_routes"))
-        return KnownRoutes.of(self.name, self.model.prompts, self.model.default_prompt_name, *of_config)
+        return KnownRoutes.of(
+            self.name,
+            self.model.prompts,
+            self.model.default_prompt_name,
+            getattr(self._config, "experts", None),
+            getattr(self._config, "search_routes", None),
+            getattr(self.model, "idle_routes", ()),
+        )
 
     @property
     def routes(self) -> Mapping[str, str]:
@@ -133,7 +139,7 @@ class BatchEncoder:
                 vectors[written] = self.encode([texts[row] for row in written], route, normalize)
             return vectors
         # An empty prompt, because no name would mean the model's default one.
-        prompt = self.routes[route] if route else ""
+        prompt = (self.model.prompts[route] or "") if route else ""
         if self._parallel_cpu is not None:
             vectors = self._parallel_cpu.encode(texts, prompt, normalize)
         else:

@@ -8,6 +8,7 @@ tab, text), beside the judgements or one folder above them.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,7 +71,10 @@ def _read_qrels(file: Path) -> dict[str, dict[str, float]]:
             )
             if len(cells) > _TREC:
                 raise ValueError
-            relevance.setdefault(query.strip(), {})[paper.strip()] = float(grade)
+            value = float(grade)
+            if not math.isfinite(value):
+                raise ValueError
+            relevance.setdefault(query.strip(), {})[paper.strip()] = value
         except (ValueError, IndexError) as error:
             raise InputError(
                 f"{file}, line {number}: expected `query 0 paper relevance` (TREC) or `query-id corpus-id "

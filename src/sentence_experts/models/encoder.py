@@ -107,6 +107,16 @@ class ExpertEncoder(SentenceTransformer):
         idle = self.routed_model.residency.idle
         return tuple(route.name for route in self.routes if route.expert not in idle)
 
+    @property
+    def idle_routes(self) -> tuple[str, ...]:
+        """The prompts that texts cannot use, since their experts are not in memory (`use_routes`).
+
+        There are none where experts come and go (`limit_experts`).
+        """
+        residency = self.routed_model.residency
+        idle = frozenset() if residency.limit is not None else residency.idle
+        return tuple(name for name in self.prompts if idle and self._expert_of_prompt(name) in idle)
+
     def use_routes(self, routes: Sequence[str], idle: str | None = None) -> None:
         """Keep only the experts of these routes in memory; texts with another route are then an error.
 
@@ -176,15 +186,18 @@ class ExpertEncoder(SentenceTransformer):
         known |= {name: number for number, name in enumerate(self.experts) if name not in known}
         experts = set()
         for name in [names] if isinstance(names, str) else names:
-            prompt = self.prompts.get(name) or ""
-            behind = next((route.expert for route in self.routes if prompt.startswith(route.text)), None)
-            expert = known.get(name, behind)
+            expert = known.get(name, self._expert_of_prompt(name))
             if expert is None:
                 raise RouteError(f"no route is named {name!r}; routes that can be loaded: {', '.join(known)}")
             experts.add(expert)
         if not experts:
             raise RouteError("name at least one route to load")
         return experts
+
+    def _expert_of_prompt(self, name: str) -> int | None:
+        """The expert of the route that a prompt begins with."""
+        prompt = self.prompts.get(name) or ""
+        return next((route.expert for route in self.routes if prompt.startswith(route.text)), None)
 
     @takes_sentences
     def encode(self, inputs: Any, *args: Any, expert_ids: Any = None, **kwargs: Any) -> Any:

@@ -21,8 +21,9 @@ Format = Literal["ris", "bibtex", "csv"]
 
 # Of papers.parquet, in the order of a CSV file; columns that no paper has are left out.
 COLUMNS = (
-    "query", "lens", "rank", "score", "paper_id", "title", "year", "journal", "article_type", "doi", "pmid",
-    "pmcid", "abstract", "subjects", "mesh", "keywords", "licence", "retracted",
+    "query", "rank", "score", "percentile", "paper_id", "title", "year", "journal", "article_type", "doi",
+    "pmid", "pmcid", "link", "sentence", "passage", "abstract", "subjects", "mesh", "keywords", "licence",
+    "retracted",
 )  # fmt: skip
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 _TEX = {
@@ -32,7 +33,7 @@ _TEX = {
 
 
 def export_papers(papers: Sequence[Mapping[str, Any]], form: Format) -> str:
-    """The text of a file of papers.
+    """The text of a file of papers: one record for each in RIS and BibTeX, one row per mapping in CSV.
 
     Args:
         papers: mappings with names of `PAPERS_SCHEMA`; `paper_id` is needed, others may be missing or None.
@@ -51,6 +52,8 @@ def export_papers(papers: Sequence[Mapping[str, Any]], form: Format) -> str:
     """
     if form not in get_args(Format):
         raise UsageError(f"papers can be written as {', '.join(get_args(Format))}, not as {form!r}")
+    if form != "csv":  # several queries may have found the same paper
+        papers = list({each["paper_id"]: each for each in papers}.values())
     return {"ris": _ris, "bibtex": _bibtex, "csv": _csv}[form](papers)
 
 

@@ -8,6 +8,7 @@ or on object storage, where DuckDB, Spark and Ray read it.
 from __future__ import annotations
 
 import logging
+import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -96,6 +97,7 @@ def export_index(
         >>> export_index("corpus", "lance")
         ['genomics']
     """
+    os.environ.setdefault("LANCEDB_LOG", "error")  # else it warns that a new table is new
     try:
         import lancedb
     except ImportError as error:

@@ -186,7 +186,7 @@ class Papers:
         if first is not None or last is not None:
             years = self.column("year")
             if years.null_count == self.count:
-                raise InputError(f"{self.corpus.path}: no paper has a year, so `year` finds none")
+                raise InputError(f"`year`: no paper of {self.corpus.path} has one")
             numbers = pc.fill_null(years, -1).to_numpy()
             allowed &= (numbers >= (first or 0)) & (numbers <= (last if last is not None else 1 << 30))
         for parameter, values in (("type", filters.types), ("journal", filters.journals)):

@@ -46,4 +46,4 @@ async def embed_texts(
     check_dimensions(served, dimensions, dimensions_field)
     if whole:
         await asyncio.to_thread(check_lengths, served, texts, of_texts, field)
-    return await answered(request, engine.embed(served, texts, of_texts))
+    return await answered(request, engine.embed(served, texts, of_texts, field))

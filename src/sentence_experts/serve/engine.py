@@ -94,9 +94,11 @@ class EmbeddingEngine:
         self.metrics.follow(self.batcher)
 
     async def embed(
-        self, served: ServedModel, texts: Sequence[str], routes: Sequence[str | None]
+        self, served: ServedModel, texts: Sequence[str], routes: Sequence[str | None], field: str = "input"
     ) -> Embedded:
         """The vectors of texts, each by its route (AUTO: by the route that the text decides).
+
+        `field` is where the request has them, for messages.
 
         Raises:
             RequestError: 413 or 429, the queue cannot take them; 422, a text that the model cannot encode.
@@ -104,12 +106,14 @@ class EmbeddingEngine:
         if not served.encoder.takes_empty and (
             empty := [n for n, text in enumerate(texts) if not text.strip()]
         ):
-            raise RequestError(422, "is empty, and this model cannot encode empty texts", f"input.{empty[0]}")
+            raise RequestError(
+                422, "is empty, and this model cannot encode empty texts", f"{field}.{empty[0]}"
+            )
         longest = served.max_length or 1 << 20
         about = sum(min(len(text) // 3 + 3, longest) for text in texts)
         with self.batcher.reserve(about) as place:
             try:
-                embedded = await self._embed(served, texts, routes, place)
+                embedded = await self._embed(served, texts, routes, place, field)
             except SentenceExpertsError as error:
                 newer = await self.models.replaced(served)
                 if newer is None:
@@ -117,17 +121,22 @@ class EmbeddingEngine:
                     raise RequestError(500, "the model could not encode these texts") from error
                 # Its folder was replaced, and an expert that waited there is gone.
                 check_routes(newer, routes)
-                embedded = await self._embed(newer, texts, routes, place)
+                embedded = await self._embed(newer, texts, routes, place, field)
         self.metrics.count_texts(served.name, embedded.routes, embedded.tokens)
         return embedded
 
     async def _embed(
-        self, served: ServedModel, texts: Sequence[str], routes: Sequence[str | None], place: Reservation
+        self,
+        served: ServedModel,
+        texts: Sequence[str],
+        routes: Sequence[str | None],
+        place: Reservation,
+        field: str,
     ) -> Embedded:
         count = len(texts)
         state = _Found([None] * count, [0] * count, list(routes), [None] * count)
         if automatic := [number for number, route in enumerate(routes) if route == AUTO]:
-            await self._choose(served, texts, automatic, state, place)
+            await self._choose(served, texts, automatic, state, place, field)
         rest = [number for number, vector in enumerate(state.vectors) if vector is None]
         pieces: dict[int, Piece] = {}
         for route in dict.fromkeys(state.routes[number] for number in rest):
@@ -172,6 +181,7 @@ class EmbeddingEngine:
         numbers: Sequence[int],
         state: _Found,
         place: Reservation,
+        field: str,
     ) -> None:
         """Choose routes for the texts with these numbers, as `AutoRoutedEncoder` does."""
         assert served.averaged is not None
@@ -185,7 +195,7 @@ class EmbeddingEngine:
             if row[best] >= served.classifier.confidence:
                 continue
             if served.classifier.fallback == "error":
-                raise RequestError(422, _unsure(served, row), f"input.{number}")
+                raise RequestError(422, _unsure(served, row), f"{field}.{number}")
             state.routes[number] = None
             state.vectors[number], state.tokens[number] = vector, piece.tokens
 

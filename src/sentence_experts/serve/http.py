@@ -111,6 +111,8 @@ def _refused(error: ValidationError, schema: type[Schema]) -> RequestError:
         return RequestError(
             422, unknown_setting(place, schema.model_fields).replace("setting", "field"), place
         )
+    if first["type"] == "extra_forbidden":
+        return RequestError(422, "there is no such field", place)
     if first["type"] == "missing":
         return RequestError(422, "this field is needed", place)
     if not place:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections import OrderedDict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 LARGE = 20_000  # papers; encoding them takes long enough to be announced
+FIELDS = {"type": "types", "journal": "journals", "domain": "domains"}  # setting of `search` -> field
+_NAMED = re.compile(r"`(\w+)`: ")
 CACHED_PAPERS = 1_000  # or passages, whose sentences' vectors stay in memory
 
 Vectors = NDArray[np.float32]
@@ -187,6 +190,8 @@ class Library:
         wrong = isinstance(error, UsageError | InputError)
         path = str(self.corpus.path)
         text = str(error).replace(f"{path}: ", "").replace(path, "the corpus")
+        if field is None and (named := _NAMED.match(text)):
+            field, text = FIELDS.get(named[1], named[1]), text[named.end() :]
         return RequestError(422 if wrong else 500, text, field)
 
     def about(self) -> dict[str, Any]:

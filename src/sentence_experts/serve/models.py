@@ -51,7 +51,7 @@ class ServedModel:
             self.averaged = MixedLane(model.averaged)
         self.lane = MixedLane(inner) if takes_packed(inner) else RouteLane(self.encoder)
         self.dimension = self.encoder.dimension
-        self.known = KnownRoutes.of(name, model.prompts, model.default_prompt_name, _config(model, "experts"))
+        self.known = self.encoder.known_routes
 
     @cached_property
     def fingerprint(self) -> str:

@@ -66,7 +66,7 @@ def find_routes(
     named_in: list[str | None] = [None] * count
     for field, value in given.items():
         if not isinstance(value, str) and len(value) != count:
-            raise RequestError(422, f"{len(value)} routes for {count} texts", field)
+            raise RequestError(422, f"{len(value)} routes for {count} text{'s' * (count != 1)}", field)
         if isinstance(value, str):
             route = _route(served, value, field)
             each: list[str | None] = [route] * count

@@ -190,20 +190,24 @@ async def _vectors(
     for served in {id(view.served): view.served for view in views}.values():
         of_model = [view for view in views if view.served is served]
         routes = [view.lens.query_route for view in of_model]
-        rows = await _embed(engine, served, [body.query] * len(of_model), routes)
+        rows = await _embed(engine, served, [body.query] * len(of_model), routes, "query")
         by_view |= {view.name: row for view, row in zip(of_model, rows, strict=True)}
     return [], [by_view[view.name] for view in views]
 
 
 async def _embed(
-    engine: EmbeddingEngine, served: ServedModel, texts: Sequence[str], routes: Sequence[str | None]
+    engine: EmbeddingEngine,
+    served: ServedModel,
+    texts: Sequence[str],
+    routes: Sequence[str | None],
+    field: str = "papers",
 ) -> Vectors:
     """Vectors of length 1 by the model that encoded the papers, and no other.
 
     Raises:
         RequestError: 503, only the model that took its place could encode them.
     """
-    embedded = await engine.embed(served, texts, routes)
+    embedded = await engine.embed(served, texts, routes, field)
     if embedded.served is not served:
         reason = f"{served.name} was replaced, and the papers are not encoded by the new model yet"
         raise RequestError(503, reason, retry_after=10)

@@ -32,6 +32,7 @@ from sentence_experts.serve.models import ServedModel
 from sentence_experts.serve.routing import fields_of, find_model, find_routes
 
 ROUTE_FIELDS = ("route", "prompt_name")
+SENTENCES = "inputs.sentences"
 
 router = APIRouter(tags=["TEI"])
 
@@ -177,7 +178,13 @@ async def _similarity(request: Request, body: SimilarityRequest) -> Response:
     given = {} if body.parameters is None else body.parameters.model_dump(exclude_unset=True)
     options = body.model_copy(update=given)
     texts = [body.inputs.source_sentence, *body.inputs.sentences]
-    embedded = await _vectors(request, options, texts, "inputs.sentences")
+    try:
+        embedded = await _vectors(request, options, texts, SENTENCES)
+    except RequestError as error:
+        of_text, _, place = (error.field or "").rpartition(".")
+        if of_text == SENTENCES:  # the source sentence comes first among the texts
+            error.field = f"{SENTENCES}.{int(place) - 1}" if int(place) else "inputs.source_sentence"
+        raise
     first, *others = embedded.finished(None, normalize=True)
     return await json_answer((np.stack(others) @ first).tolist())
 

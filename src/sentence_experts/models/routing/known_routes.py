@@ -29,6 +29,7 @@ class KnownRoutes:
         default: the route that is taken when none is named.
         experts: the experts' names; without routes, learned routers choose among them.
         search_routes: route of queries -> route of documents, as the model's task file has them.
+        idle: routes whose experts were left out when the model was loaded; they are not among the prompts.
     """
 
     model: str
@@ -36,6 +37,7 @@ class KnownRoutes:
     default: str | None
     experts: tuple[str, ...]
     search_routes: Mapping[str, str] = field(default_factory=dict)
+    idle: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -45,11 +47,13 @@ class KnownRoutes:
         default: str | None,
         experts: Any,
         search_routes: Mapping[str, str] | None = None,
+        idle: Sequence[str] = (),
     ) -> KnownRoutes:
         """Collect routes from a model's prompts (empty ones are none), default prompt's name and experts."""
-        routes = {name: prompt for name, prompt in without_task_types(prompts or {}).items() if prompt}
+        named = {name: prompt for name, prompt in without_task_types(prompts or {}).items() if prompt}
+        routes = {name: prompt for name, prompt in named.items() if name not in idle}
         known = default if default in routes else None
-        return cls(model, routes, known, tuple(experts or ()), dict(search_routes or {}))
+        return cls(model, routes, known, tuple(experts or ()), dict(search_routes or {}), tuple(idle))
 
     @classmethod
     def read(cls, source: Any) -> KnownRoutes | None:
@@ -76,12 +80,15 @@ class KnownRoutes:
         """The route that `route` means for this model: None only for a model without routes.
 
         Raises:
-            RouteError: the model has routes and none is named or set as default, or it does not know `route`.
+            RouteError: the model has routes and none is named or set as default, it does not know `route`, or
+                the route's expert was left out when it was loaded.
         """
         none = "none, its learned routers choose the experts" if self.experts else "none"
         known = ", ".join(sorted(self.prompts)) or none
         if route is None and self.prompts and self.default is None:
             raise RouteError(f"{self.model} needs a route; its routes: {known}")
+        if route in self.idle:
+            raise RouteError(f"{self.model} was loaded without the expert of {route!r}; its routes: {known}")
         if route is not None and route not in self.prompts:
             raise RouteError(f"{self.model} has no route {route!r}; its routes: {known}")
         return self.default if route is None else route
