@@ -35,7 +35,7 @@ VERBS = {
     "compare": "Show what a change of a model did to its routes",
     "similarity": "Measure how similar the vectors of a text are under different routes",
     "auto-route": "Teach a model to choose the routes of texts",
-    "encode": "Encode the texts of a file",
+    "encode": "Encode the texts of one file or many",
     "index": "Encode a corpus for search, and show what is encoded",
     "search": "Find the papers of a corpus that are nearest to a text",
     "serve": "Serve models over HTTP",
@@ -44,7 +44,7 @@ VERBS = {
     "publish": "Put a model on the Hugging Face hub, after a dry run",
     "quantize": "Calibrate a model for 8 bits on a CPU",
     "reproduce": "Run a published experiment and compare the figures",
-    "demo": "Run all steps from articles to search",
+    "demo": "Show all steps from articles to search, and what experts are for",
 }
 INTERRUPTED = 130
 

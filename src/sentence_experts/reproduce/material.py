@@ -66,5 +66,8 @@ def data_folder() -> Path | None:
     if not missing:
         return folder
     if named:
-        raise InputError(f"{DATA_VARIABLE} is {named}, but {folder / missing[0]} is not there")
+        absent = folder / missing[0]
+        raise InputError(
+            f"{DATA_VARIABLE} is {named}, but {absent} is not there; unset it to use a simulated corpus"
+        )
     return None
