@@ -174,6 +174,15 @@ def test_csv_of_pubmed(tmp_path: Path, text: str, caplog: pytest.LogCaptureFixtu
     assert "titles suffice" in caplog.text  # it has no abstracts
 
 
+@pytest.mark.parametrize("separator", [";", "\t"])
+def test_csv_that_a_spreadsheet_saved_again(tmp_path: Path, separator: str) -> None:
+    header = ["pmid", "title", "authors", "citation", "journal/book", "publication year", "doi"]
+    row = ["31", '"Sleep, and rats; both"', "A", "Sleep. 2001", "Sleep", "2001", "10.1000/sleep"]
+    text = "\n" + "\n".join([separator.join(header), separator.join(row)])
+    paper = one(imported(tmp_path, "x.csv", text))
+    assert (paper["doi"], paper["pmid"], paper["title"]) == ("10.1000/sleep", "31", "Sleep, and rats; both")
+
+
 def test_csv_of_zotero(tmp_path: Path) -> None:
     corpus = imported(tmp_path, "x.csv", ZOTERO)
     assert (one(corpus)["doi"], one(corpus)["pmid"], one(corpus)["keywords"]) == (

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from helpers.bibliographic import Samples, unpack_samples
-from sentence_experts.corpus.formats import crossref, openalex, semantic_scholar
+from sentence_experts.corpus.formats import crossref, europepmc, openalex, semantic_scholar
 from sentence_experts.corpus.formats.json_records import parsed, read_raw
 from sentence_experts.corpus.formats.record_filter import RecordError
 from sentence_experts.corpus.importing import import_corpus
@@ -90,6 +90,10 @@ def test_europe_pmc_records_have_the_independent_counts(
 ) -> None:
     samples = unpack_samples(real_data, "europepmc_json", tmp_path_factory.mktemp("europepmc"))
     total = sum(expected["records"] for expected in samples.expected.values())
+    for name, expected in samples.expected.items():
+        papers = [europepmc.to_paper(record) for record in records(samples.folder / name)]
+        of_file = counts(papers, TEXTS)
+        assert of_file == {key: expected[key] for key in of_file}, name
     found = import_corpus([samples.folder], format="europepmc", workers=1).manifest["counts"]
     assert found["articles"] == total == found["papers"] + found["duplicates"]
 
@@ -111,6 +115,13 @@ def test_semantic_scholar_edges_and_contexts(
             papers = [semantic_scholar.to_paper(record)[0] for record in records(samples.folder / name)]
             found = counts(papers, TEXTS | {"with_doi": "s2"} if "abstracts" in name else TEXTS)
             found.pop("with_doi")
+            assert found == {key: expected[key] for key in found}, name
+    for name, expected in samples.expected.items():
+        if expected["kind"].startswith("Graph"):
+            papers = [semantic_scholar.to_paper(record)[0] for record in records(samples.folder / name)]
+            found = counts(papers, TEXTS)
+            if expected["kind"].endswith("page"):  # of one paper's edges, whose name it does not tell
+                found.pop("references")
             assert found == {key: expected[key] for key in found}, name
     corpus = import_corpus([samples.folder], format="s2", workers=1)
     mentions = corpus.to_pandas("mentions")

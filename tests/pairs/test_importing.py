@@ -114,6 +114,43 @@ def test_a_column_that_seems_to_rate_pairs_is_named(caplog: pytest.LogCaptureFix
     assert "counts as linked" not in caplog.text
 
 
+def test_names_of_columns_and_sets_are_read_in_any_case(caplog: pytest.LogCaptureFixture) -> None:
+    rows = questions().rename(columns={"anchor": "Anchor", "positive": "POSITIVE", "domain": "Route"})
+    assert import_pairs(rows).hashes() == import_pairs(questions()).hashes()
+    sets = np.repeat(["train", "validation", "test"], 20)
+    written = np.repeat([" Train", "Dev", "TEST"], 20)
+    assert import_pairs(rows.assign(Split=written)).hashes() == import_pairs(rows.assign(split=sets)).hashes()
+    plain = questions().assign(split=written)
+    assert Pairs.of(plain).hashes() == Pairs.of(questions().assign(split=sets)).hashes()
+    caplog.set_level("INFO")
+    import_pairs(questions().assign(route="c", split="train"))
+    assert "not read: the column route" in caplog.text
+    assert "there are no pairs for validation and test" in caplog.text
+
+
+def test_labels_that_a_data_frame_wrote_as_floats(tmp_path: Path) -> None:
+    table = questions().assign(label=[1.0, 0.0] * 30)
+    table.to_csv(tmp_path / "floats.csv", index=False)
+    table.astype({"label": int}).to_csv(tmp_path / "whole.csv", index=False)
+    assert import_pairs(tmp_path / "floats.csv").hashes() == import_pairs(tmp_path / "whole.csv").hashes()
+
+
+def test_a_list_in_a_cell_is_one_clear_error() -> None:
+    for column in ("negative", "label", "domain"):
+        rows = [{**row, column: ["x", "y"]} for row in questions().to_dict("records")]
+        with pytest.raises(InputError, match=f"column {column}.* not a column of list"):
+            import_pairs(rows)
+
+
+def test_rated_pairs_are_not_trained_on_unseen(caplog: pytest.LogCaptureFixture) -> None:
+    """Neither through `import_pairs` nor as a table that `train` takes."""
+    with pytest.raises(InputError, match="train: the column score holds ratings from 0 to 5"):
+        Pairs.of(questions().assign(score=[n % 6 for n in range(60)]))
+    Pairs.of(questions().assign(similarity=[n % 6 for n in range(60)]))
+    assert "every row counts as linked" in caplog.text
+    assert Pairs.of(questions().assign(score=0.5, label=1)).split("train").num_rows == 60
+
+
 def test_a_dataset_of_the_hub_is_read_with_its_splits(tmp_path: Path) -> None:
     datasets = pytest.importorskip("datasets")
     table = questions(80, 80)

@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.names import LABEL
 from sentence_experts.pairs.card import dataset_card
-from sentence_experts.pairs.splits import OTHER_NAMES, SPLITS, fold_texts
+from sentence_experts.pairs.ratings import check_labels, warn_of_ratings
+from sentence_experts.pairs.splits import OTHER_NAMES, SPLITS, fold_texts, split_named
 from sentence_experts.pairs.table_folder import TableFolder
 from sentence_experts.storage import sha256_text
 from sentence_experts.table_values import identifiers, texts
@@ -138,11 +139,12 @@ class Pairs(TableFolder):
         without case, punctuation and white space), and `negative` (a text unlike both, for training).
 
         Raises:
-            InputError: a column or a text is missing, a label is neither 0 nor 1, or there is no pair.
+            InputError: a column or a text is missing, a label is neither 0 nor 1, pairs without labels have
+                scores, or there is no pair.
         """
         given = dict(zip(SPLITS, (train, validation, test), strict=True))
         tables = {
-            name: PAIRS_SCHEMA.empty_table() if table is None else pair_table(whole_table(table), name)
+            name: PAIRS_SCHEMA.empty_table() if table is None else _given_pairs(whole_table(table), name)
             for name, table in given.items()
         }
         if not any(table.num_rows for table in tables.values()):
@@ -276,11 +278,17 @@ def _by_split(table: pa.Table, split: str | None, where: str) -> dict[str, pa.Ta
         return {split: table}
     check_columns(where, ["split"], table.column_names)
     given = texts(table["split"], f"{where}, column split").to_pylist()
-    names = [OTHER_NAMES.get(name, name) for name in given]
-    if unknown := [name for name in names if name not in SPLITS]:
-        raise InputError(f"{where}: split {unknown[0]!r} is none of {', '.join(SPLITS)}")
+    names = [split_named(name, where) for name in given]
     column = pa.array(names, pa.string())
     return {name: table.filter(pc.equal(column, name)) for name in SPLITS if name in names}
+
+
+def _given_pairs(table: pa.Table, split: str) -> pa.Table:
+    """The pairs of a user's table; rated ones without labels would all count as linked."""
+    if "label" not in table.column_names:
+        check_labels(split, table)
+        warn_of_ratings(split, table, [name for name in table.column_names if name not in PAIR_COLUMNS])
+    return pair_table(table, split)
 
 
 def pair_table(table: pa.Table, split: str) -> pa.Table:
@@ -295,6 +303,8 @@ def pair_table(table: pa.Table, split: str) -> pa.Table:
         for name in PAIR_COLUMNS
         if name in table.column_names
     }
+    if "label" in columns and pa.types.is_string(columns["label"].type):
+        columns["label"] = identifiers(columns["label"], f"{split}, column label")  # "1.0" as 1
     rows = table.num_rows
     columns.setdefault("label", pa.array(np.ones(rows, dtype=np.int64)))
     columns.setdefault("domain", pa.array([ONE_DOMAIN] * rows, pa.string()))

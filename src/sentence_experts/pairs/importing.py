@@ -20,10 +20,10 @@ from sentence_experts.pairs.config import ImportPairsConfig
 from sentence_experts.pairs.dataset import NEGATIVE, PAIR_COLUMNS, Pairs, links_of, pair_table
 from sentence_experts.pairs.draw_negatives import draw_unlinked
 from sentence_experts.pairs.matched import keys_of
-from sentence_experts.pairs.source_tables import pairs_table, warn_of_ratings
+from sentence_experts.pairs.ratings import check_labels, warn_of_ratings
+from sentence_experts.pairs.source_tables import pairs_table
 from sentence_experts.pairs.splits import (
     CROSSING,
-    OTHER_NAMES,
     SPLITS,
     TEST,
     TRAIN,
@@ -34,13 +34,14 @@ from sentence_experts.pairs.splits import (
     WorkArrays,
     fold_texts,
     split_by_paper,
+    split_named,
 )
 from sentence_experts.table_values import texts
 from sentence_experts.tables import Table, name_of_table
 
 logger = logging.getLogger(__name__)
 _SPLIT, _ROW = "split", "number of the row"
-_COLUMNS = frozenset({*PAIR_COLUMNS, "route", "score", NEGATIVE, _SPLIT})
+_COLUMNS = frozenset({*PAIR_COLUMNS, "score", NEGATIVE, _SPLIT})
 
 
 def import_pairs(
@@ -85,6 +86,8 @@ def _read(source: Table, config: ImportPairsConfig) -> tuple[pa.Table, np.ndarra
     folded = [column.strip().lower() for column in table.column_names]
     chosen = {config.anchor.lower(): "anchor", config.positive.lower(): "positive"}
     names = [chosen.get(column, column) for column in folded]
+    if "domain" not in names:
+        names = ["domain" if column == "route" else column for column in names]
     if twice := next((column for column in names if names.count(column) > 1), None):
         raise InputError(f"{name}: two columns are {twice!r}; rename or drop one")
     table = table.rename_columns(names)
@@ -95,15 +98,14 @@ def _read(source: Table, config: ImportPairsConfig) -> tuple[pa.Table, np.ndarra
                 f"{', '.join(table.column_names)}; name it with `{column}`"
             )
     table = _usable_rows(name, table)
-    _check_labels(name, table)
+    check_labels(name, table)
     pairs = pair_table(table, name)
     if not pc.any(pc.equal(pairs["label"], 1)).as_py():
         raise InputError(f"{name} holds no linked pair: a row of label 1, or without a column label")
     split = None
     if _SPLIT in names:
         given = texts(table[_SPLIT], f"{name}, column {_SPLIT}").to_pylist()
-        numbers = [_number_of(OTHER_NAMES.get(each, each), name) for each in given]
-        split = np.array(numbers, dtype=np.int64)
+        split = np.array([SPLITS.index(split_named(each, name)) for each in given], dtype=np.int64)
     return pairs, split
 
 
@@ -123,6 +125,11 @@ def _usable_rows(name: str, table: pa.Table) -> pa.Table:
     for end in ("anchor", "positive"):
         filled = pc.not_equal(pc.utf8_trim_whitespace(texts(numbered[end], f"{name}, column {end}")), "")
         numbered = numbered.filter(pc.fill_null(filled, False))
+    for field in numbered.schema:
+        if pa.types.is_nested(field.type):
+            raise InputError(
+                f"{name}, column {field.name}: one value per row is expected, not a column of {field.type}"
+            )
     blank = np.setdiff1d(numbers.to_numpy(), numbered[_ROW].to_numpy())
     if not numbered.num_rows:
         raise InputError(f"{name} holds no row with both texts")
@@ -135,40 +142,6 @@ def _usable_rows(name: str, table: pa.Table) -> pa.Table:
     if doubled := numbered.num_rows - len(once):
         logger.info(f"{name}: left out, as they repeat another row: {doubled:,}")
     return table.take(once.take(pc.array_sort_indices(once)))
-
-
-def _number_of(split: str | None, name: str) -> int:
-    if split not in SPLITS:
-        raise InputError(f"{name}: split {split!r} is none of {', '.join(SPLITS)}")
-    return SPLITS.index(split)
-
-
-def _check_labels(name: str, table: pa.Table) -> None:
-    """Refuse rated pairs: a rating is neither linked nor not."""
-    columns = [column for column in ("label", "score") if column in table.column_names]
-    if not columns:
-        return
-    try:
-        values = pc.cast(table[columns[0]], pa.float64())
-    except pa.ArrowException:
-        first = next(value for value in table[columns[0]].to_pylist() if not _is_number(value))
-        raise InputError(
-            f"{name}: the column {columns[0]} holds {first!r}; a label is 1 (linked) or 0"
-        ) from None
-    if columns[0] == "score" or not pc.all(pc.is_in(pc.drop_null(values), pa.array([0.0, 1.0]))).as_py():
-        low, high = pc.min(values).as_py(), pc.max(values).as_py()
-        raise InputError(
-            f"{name}: the column {columns[0]} holds ratings from {low:g} to {high:g}, not labels 0 and 1; "
-            "rated pairs are evaluated as a task of the kind sts (`compile_tasks`), not trained on"
-        )
-
-
-def _is_number(value: Any) -> bool:
-    try:
-        float(value)
-    except (TypeError, ValueError):
-        return value is None
-    return True
 
 
 class _Texts:
@@ -252,6 +225,8 @@ def _imported(table: pa.Table, split: np.ndarray | None, config: ImportPairsConf
     tables["train"] = table.take(train)
     left_out = int((assignment.pairs[: table.num_rows] == CROSSING).sum())
     seen = _seen(known, tables) if given else 0
+    if empty := [each for each in SPLITS if given and not tables[each].num_rows]:
+        logger.warning(f"by the column `split`, there are no pairs for {' and '.join(empty)}")
     if left_out:
         logger.info(f"{left_out:,} of {table.num_rows:,} pairs were left out: their texts are in two sets")
     if seen:

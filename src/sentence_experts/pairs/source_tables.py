@@ -7,7 +7,6 @@ import re
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from sentence_experts.errors import InputError, UsageError, require
 from sentence_experts.pairs.dataset import whole_table
@@ -16,7 +15,6 @@ from sentence_experts.tables import Table, is_path, name_of_table
 
 logger = logging.getLogger(__name__)
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
-_RATING = re.compile(r"scor|rat(e|ing)|simil|relate|relevan|gold|grade|stars", re.IGNORECASE)
 
 
 def pairs_table(source: Table, subset: str | None) -> pa.Table:
@@ -66,21 +64,3 @@ def _of_splits(name: str, subset: str | None) -> pa.Table:
         ],
         promote_options="default",
     )
-
-
-def warn_of_ratings(name: str, table: pa.Table, ignored: list[str]) -> None:
-    """Warn of a column that is not read and seems to rate the pairs: all of them would count as linked."""
-    for column in ignored:
-        if not _RATING.search(column):
-            continue
-        try:
-            values = pc.drop_null(pc.cast(table[column], pa.float64()))
-        except pa.ArrowException:
-            continue
-        if len(values) and pc.count_distinct(values).as_py() > 1:
-            low, high = pc.min(values).as_py(), pc.max(values).as_py()
-            logger.warning(
-                f"{name}: the column {column} ({low:g} to {high:g}) is not read: every row counts as linked. "
-                "If it rates how similar the texts are, evaluate the file as a task of the kind sts "
-                "(`compile_tasks`); if it is 1 for linked and 0 for not, rename it to label"
-            )

@@ -85,6 +85,22 @@ class Assignment:
     one_end: Mapping[int, np.ndarray] = field(default_factory=dict)
 
 
+def split_named(value: str | None, where: str) -> str:
+    """The one of `SPLITS` that a cell names, in any case; `where` names the table in messages.
+
+    Raises:
+        InputError: it names none.
+
+    >>> split_named("Dev", "the table")
+    'validation'
+    """
+    folded = (value or "").strip().lower()
+    name = OTHER_NAMES.get(folded, folded)
+    if name not in SPLITS:
+        raise InputError(f"{where}: split {value!r} is none of {', '.join(SPLITS)}")
+    return name
+
+
 def split_by_paper(pairs: PairArrays, works: WorkArrays, fractions: Fractions, rng: Generator) -> Assignment:
     """Split papers, so that none is in two sets; pairs across two sets are left out.
 

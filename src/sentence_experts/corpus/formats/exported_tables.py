@@ -1,7 +1,8 @@
 """Tables that PubMed and Zotero export as CSV.
 
-Columns are found by their names in any case. Rows may have more or fewer cells than the header, as in
-PubMed's files before 2020; a name that occurs twice means the first column.
+Columns are found by their names in any case, separated by commas or, as spreadsheets save them again, by
+semicolons or tabs. Rows may have more or fewer cells than the header, as in PubMed's files before 2020; a
+name that occurs twice means the first column.
 """
 
 from __future__ import annotations
@@ -38,10 +39,20 @@ def is_zotero_csv(text: str) -> bool:
 
 
 def _columns(text: str) -> set[str]:
+    first = _first_line(text)
     try:
-        return set(map(_folded, next(csv.reader(io.StringIO(text.partition("\n")[0])), [])))
+        return set(map(_folded, next(csv.reader([first], delimiter=_separator(first)), [])))
     except csv.Error:
         return set()
+
+
+def _first_line(text: str) -> str:
+    return text.lstrip("\r\n").partition("\n")[0]
+
+
+def _separator(header: str) -> str:
+    """What separates columns; the names of these exports contain none of it."""
+    return max(",;\t", key=header.count)
 
 
 def _folded(name: str) -> str:
@@ -51,7 +62,8 @@ def _folded(name: str) -> str:
 def read_csv(path: Path) -> Iterator[dict[str, str]]:
     """The rows as mappings from the column's name in lower case to its text."""
     csv.field_size_limit(1 << 26)
-    reader = csv.reader(io.StringIO(read_export(path), newline=""))
+    text = read_export(path).lstrip("\r\n")
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=_separator(_first_line(text)))
     try:
         header = [_folded(name) for name in next(reader, [])]
         for cells in reader:
