@@ -81,6 +81,5 @@ class _Lines:
     def _write(self) -> None:
         self._last, self._written = time.monotonic(), self._done
         per_second = self._done / (self._last - self._started)
-        logger.info(
-            f"{self._description}: {self._done:,}{self._of} ({per_second:,.1f}/s) {self._note}".rstrip()
-        )
+        speed = f"{per_second:,.1f}/s" if per_second >= 1 else f"{per_second * 60:.1f}/min"
+        logger.info(f"{self._description}: {self._done:,}{self._of} ({speed}) {self._note}".rstrip())

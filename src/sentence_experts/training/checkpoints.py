@@ -81,7 +81,10 @@ def take_best(trainer: Trainer, before: tuple[Weights, Weights]) -> None:
         for module, weights in zip((trainer.model, trainer.loss), before, strict=True):
             module.load_state_dict(weights, strict=False)
         start = trainer.state.best_metric
-        logger.warning(f"no step was better than the model before training ({start:.4f}), which was kept")
+        logger.warning(
+            f"no step was better than the model before training ({start:.4f}), which was kept; train for "
+            "more steps, or keep the last one with `keep=last`"
+        )
         return
     checkpoint = Path(str(trainer.args.output_dir)) / f"{PREFIX_CHECKPOINT_DIR}-{step}"
     if not is_whole(checkpoint):
