@@ -134,11 +134,12 @@ def test_spark_writes_the_bytes_that_duckdb_writes(
 
 
 @needs_spark
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "settings",
     [
         {"within": "article", "frequency": "proximity", "max_train_per_domain": 100},
-        pytest.param({"within": "sentence", "negatives": "same-article"}, marks=pytest.mark.slow),
+        {"within": "sentence", "negatives": "same-article"},
     ],
     ids=["weights", "same article"],
 )
