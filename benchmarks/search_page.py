@@ -140,7 +140,7 @@ def over_http(
 
 
 def in_browser(url: str, rounds: int, words: list[str]) -> list[float]:
-    """Milliseconds from Enter to the lists on the screen; empty without Chromium."""
+    """Milliseconds from Enter to the lists on the screen, one query at a time; empty without Chromium."""
     from helpers.browser import PATH, browser
 
     if PATH is None:
@@ -152,13 +152,16 @@ def in_browser(url: str, rounds: int, words: list[str]) -> list[float]:
         page.goto(url)
         page.wait_for_selector("#lenses input")
 
-        def ask(number: int) -> None:
+        milliseconds = []
+        for _ in range(rounds // 4 + UNCOUNTED):
             text = query(dice, words)
+            page.wait_for_timeout(2000)  # until the sentences of the last answer are shown, too
             page.fill("#query", text)
+            started = time.perf_counter()
             page.press("#query", "Enter")
             page.wait_for_selector(f"#results[data-address='?{urlencode({'q': text})}'] .hit")
-
-        return timed(ask, rounds // 4)
+            milliseconds.append(1000 * (time.perf_counter() - started))
+        return milliseconds[UNCOUNTED:]
 
 
 def vocabulary() -> list[str]:
