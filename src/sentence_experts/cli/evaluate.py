@@ -80,9 +80,7 @@ def evaluate_models(
     ] = None,
     queries: Annotated[
         Path | None,
-        typer.Option(
-            help="With --qrels: the queries' texts. Default: queries.jsonl or queries.tsv beside it"
-        ),
+        typer.Option(help="With --qrels: the queries' texts. Default: queries.jsonl or .tsv beside it"),
     ] = None,
     corpus: Annotated[Path | None, typer.Option(help="With --qrels: the corpus that is searched")] = None,
     passages: Annotated[

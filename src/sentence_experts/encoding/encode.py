@@ -96,9 +96,8 @@ def encode(
 
     With `out`, vectors are written to a file, and what they were made from to `OUT.json` beside it. Until it
     is whole, chunks are kept in a hidden folder beside it; the same call after an interruption continues
-    from there, to the same bytes. `.npy` holds an array of
-    shape (texts, dimensions). `.parquet` holds `row` (int64, from 0), `id` (if there is an `id_column`) and
-    `vector` (fixed-size list of float32).
+    from there, to the same bytes. `.npy` holds an array of shape (texts, dimensions). `.parquet` holds `row`
+    (int64, from 0), `id` (if there is an `id_column`) and `vector` (fixed-size list of float32).
 
     If `out` is a folder, the texts are Parquet or JSON-lines files, and `engine` says where they are encoded.
     The folder holds Parquet files of `shard_size` texts each with `row`, `id` and a column for each route
@@ -120,8 +119,7 @@ def encode(
         Without `out`, an array of shape (texts, dimensions), float32 unless `precision` says otherwise.
 
     Raises:
-        UsageError: a bad setting, `out` is also the input, or it holds
-            something else.
+        UsageError: a bad setting, `out` is also the input, or it holds something else.
         InputError: the texts cannot be read, there are none, they changed meanwhile, one is empty and the
             model cannot encode it, two have one id in a folder, or another process is writing `out`.
         RouteError: the model needs a route, or does not know this one.

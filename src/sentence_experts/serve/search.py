@@ -196,11 +196,7 @@ async def _vectors(
 
 
 async def _embed(
-    engine: EmbeddingEngine,
-    served: ServedModel,
-    texts: Sequence[str],
-    routes: Sequence[str | None],
-    field: str = "papers",
+    engine: EmbeddingEngine, served: ServedModel, texts: list[str], routes: list[str | None], field: str
 ) -> Vectors:
     """Vectors of length 1 by the model that encoded the papers, and no other.
 
@@ -370,7 +366,8 @@ async def _sentences(
     wanted = [n for n, key in enumerate(keys) if spans[n] and library.cached_sentences(view, key) is None]
     pieces = [texts[n][start:end] for n in wanted for start, end in spans[n]]
     if pieces:
-        vectors_of = await _embed(engine, view.served, pieces, [view.lens.document_route] * len(pieces))
+        routes = [view.lens.document_route] * len(pieces)
+        vectors_of = await _embed(engine, view.served, pieces, routes, "papers")
         by_text = np.split(vectors_of, np.cumsum([len(spans[n]) for n in wanted])[:-1])
         for n, vectors in zip(wanted, by_text, strict=True):
             library.cache_sentences(view, keys[n], vectors)
