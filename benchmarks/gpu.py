@@ -214,12 +214,22 @@ def nothing(model: Any, number: int) -> None:
 
 
 def training_rows(folders: Mapping[int, str], meter: Meter, sizes: Sizes) -> list[dict[str, Any]]:
-    """A training step of one route's pairs, and of mixed routes, beside the dense model."""
+    """A training step of one route's pairs, and of mixed routes, beside the dense model.
+
+    Experts are on the device too, or in the CPU's memory (`offload_experts`).
+    """
+    from sentence_experts.models.layers.experts import keep_experts_on_cpu
+
     pairs = [generated_texts(folders[0], sizes.batch_size, words) for words in (18, 19)]
     rows = []
-    for experts, folder in folders.items():
+    models = [
+        (experts, offloaded) for experts in folders for offloaded in (False, True) if experts or not offloaded
+    ]
+    for experts, offloaded in models:
         since = meter.allocated()
-        model = opened(folder, meter.device)
+        model = opened(folders[experts], "cpu")
+        keep_experts_on_cpu(model, offloaded)
+        model.to(meter.device)
         routes = [route.text for route in model.routes] if experts else [""]
         batches = {"one route": routes[:1], "all routes": routes} if experts else {DENSE: routes}
         for batch, leads in batches.items():
@@ -227,7 +237,7 @@ def training_rows(folders: Mapping[int, str], meter: Meter, sizes: Sizes) -> lis
             step = step_of(model, (anchors, positives))
             for dtype in ("float32", "bfloat16"):
                 way = partial(in_precision, meter.device, dtype, step)
-                row = {"experts": experts, "batch": batch, "dtype": dtype}
+                row = {"experts": experts, "offloaded": offloaded, "batch": batch, "dtype": dtype}
                 seconds = meter.seconds({"step": way}, sizes.rounds)["step"]
                 row |= {
                     "pairs_per_second": sizes.batch_size / seconds,

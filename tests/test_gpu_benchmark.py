@@ -21,7 +21,7 @@ def test_every_table_is_measured(minilm: str, tmp_path: Path, monkeypatch: pytes
         "encode": 2 * len({row["way"] for row in found["encode"]}),
         "mixed": 4,
         "paging": 4,
-        "training": 6,
+        "training": 10,
     }
     encoded = {(row["way"], row["texts"]): row for row in found["encode"]}
     assert encoded[gpu.PEER, "titles"]["ratio"] == 1

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from sentence_experts.compat.torch import (
+    KeptOnCpu,
     changes_of,
     changes_when_unpickled,
     hide,
@@ -125,3 +126,20 @@ def test_a_replaced_forward_runs_for_every_caller_and_in_copies() -> None:
         assert torch.equal(each(ones), twice)
         assert torch.equal(each.forward(ones), twice)
         assert list(each.state_dict()) == ["weight", "bias"]
+
+
+def test_weights_that_are_kept_on_the_cpu_change_their_type_but_do_not_move() -> None:
+    class Kept(KeptOnCpu, torch.nn.ModuleList):
+        pass
+
+    inner = Kept([torch.nn.Linear(2, 2)])
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2), inner)
+    inner.kept_on_cpu = True
+    for move in (lambda: model.to("meta"), lambda: model.double(), lambda: model.to("meta", torch.float16)):
+        move()
+        assert {weight.device.type for weight in inner.parameters()} == {"cpu"}
+    assert {weight.dtype for weight in model.parameters()} == {torch.float16}
+    assert next(model.parameters()).is_meta
+    inner.kept_on_cpu = False
+    model.to("meta")
+    assert all(weight.is_meta for weight in inner.parameters())

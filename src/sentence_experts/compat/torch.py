@@ -40,6 +40,26 @@ def hide(module: torch.nn.Module, **attributes: Any) -> None:
     module.__dict__.update(attributes)
 
 
+class KeptOnCpu(torch.nn.Module):
+    """A module whose weights can stay in the CPU's memory when the model around it moves to a device.
+
+    Attributes:
+        kept_on_cpu: whether they do. A change of the number type still reaches them.
+    """
+
+    kept_on_cpu = False
+
+    def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> KeptOnCpu:
+        """What `to`, `cuda`, `half` and the like do to each weight."""
+
+        def kept(weight: torch.Tensor) -> torch.Tensor:
+            like = fn(weight.new_empty(0))
+            return fn(weight) if like.device.type == "cpu" else weight.to(like.dtype)
+
+        super()._apply(kept if self.kept_on_cpu else fn, recurse)  # type: ignore[no-untyped-call]
+        return self
+
+
 def replace_forward(module: torch.nn.Module, forward: Callable[..., Any]) -> None:
     """Put another function in the place of a module's `forward`, which `type(module).forward` still is.
 

@@ -89,5 +89,6 @@ def take_best(trainer: Trainer, before: tuple[Weights, Weights]) -> None:
     checkpoint = Path(str(trainer.args.output_dir)) / f"{PREFIX_CHECKPOINT_DIR}-{step}"
     if not is_whole(checkpoint):
         raise InputError(f"{checkpoint}: damaged since it was written; give `overwrite` to train again")
-    trainer.model.load_state_dict(load(checkpoint, device=str(trainer.model.device)).state_dict())
+    # On the CPU, since a GPU may have no room for the model twice.
+    trainer.model.load_state_dict(load(checkpoint, device="cpu").state_dict())
     trainer.load_loss(checkpoint)

@@ -17,6 +17,7 @@ from transformers.integrations import TensorBoardCallback, WandbCallback  # type
 
 from sentence_experts.compat.messages import hide_messages
 from sentence_experts.errors import UsageError
+from sentence_experts.models.layers.experts import keep_experts_on_cpu
 from sentence_experts.models.loading import load
 from sentence_experts.models.routing.automatic import AutoRoutedEncoder
 from sentence_experts.models.sources import RUN_FILE
@@ -149,7 +150,10 @@ class _Run:
         """Load the model, and check what can be wrong with the settings before anything is written."""
         processes.log_in_first_only()
         set_seed(config.seed)
-        model = source if isinstance(source, SentenceTransformer) else load(source, int8=False)
+        if isinstance(source, SentenceTransformer):
+            model = source
+        else:
+            model = load(source, int8=False, device="cpu" if config.offload_experts else None)
         fingerprint = fingerprint_of(model)
         if isinstance(model, AutoRoutedEncoder):
             # They were fitted to the experts as they are before this run.
@@ -163,9 +167,15 @@ class _Run:
         return cls(model, fingerprint, objectives, config, routes, trainable, model.max_seq_length)
 
     def restore(self) -> None:
-        """Leave the model as it was but for what it learned."""
+        """Leave the model as it was but for what it learned.
+
+        With `offload_experts` all of it is in the CPU's memory then: the GPU's may be too small.
+        """
         self.trainable.restore()
         self.model.max_seq_length = self.max_length
+        if self.config.offload_experts:
+            keep_experts_on_cpu(self.model, False)
+            self.model.to("cpu")
 
     def run(self, place: Output) -> dict[str, Any]:
         """Train until the model is the one to keep; what run.json holds."""
@@ -238,7 +248,7 @@ class _Run:
     def _begin(self, place: Output) -> tuple[str | None, bool]:
         """The checkpoint to continue from, if any, and whether the run is finished already."""
         identity = self._identity()
-        no_matter = {"tensorboard", "wandb", "keep_checkpoints"}
+        no_matter = {"tensorboard", "wandb", "keep_checkpoints", "offload_experts"}
         config = {name: value for name, value in identity["config"].items() if name not in no_matter}
         state = place.begin({**identity, "config": config})
         if state == "finished":
@@ -252,8 +262,10 @@ class _Run:
             processes.once(lambda: shutil.rmtree(folder, ignore_errors=True))
 
     def _prepare_model(self) -> None:
-        """Give the model the prompts and the maximum length that it is trained with."""
+        """Give the model the prompts and the maximum length that it is trained with; place its experts."""
         model, config = self.model, self.config
+        if config.offload_experts:
+            keep_experts_on_cpu(model)
         for route in self.routes:
             # A model without routes of its own is used as it was trained.
             for name, prompt in route.instructions.items() if any(route.prompts) else ():

@@ -5,6 +5,9 @@ Each sequence meets exactly one expert in every block (Hallee 2025, "Mixture of 
 
 An expert that no sequence of a batch is routed to takes no part in that batch and gets no gradient (`grad`
 stays None). DistributedDataParallel therefore needs `find_unused_parameters=True`.
+
+Experts can stay in the CPU's memory while the model computes on a GPU (`keep_experts_on_cpu`). Those that a
+batch calls are then copied for it, and their gradients come back; only the copies take memory there.
 """
 
 from __future__ import annotations
@@ -13,26 +16,30 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 
-from sentence_experts.compat.torch import hide
+from sentence_experts.compat.torch import KeptOnCpu, hide
 from sentence_experts.models.layers.dispatch import Dispatch, TokenDispatch
 
+# (expert, tokens) -> what the expert makes of them, (..., width) -> (..., width).
+Function = Callable[[nn.ModuleDict, Tensor], Tensor]
 
-class Experts(nn.ModuleList):
+
+class Experts(KeptOnCpu, nn.ModuleList):
     """One `nn.ModuleDict` per expert, each holding the modules that the expert owns in one block."""
 
     def run(
         self,
         hidden: Tensor,
         plan: Dispatch | TokenDispatch,
-        function: Callable[[nn.ModuleDict, Tensor], Tensor],
+        function: Function,
     ) -> Tensor:
         """Apply `function(expert, tokens)` to each expert's tokens; mix the outputs of a token's experts.
 
         Args:
             hidden: (..., width).
             plan: the tokens of each expert, and the order that groups them.
-            function: (..., width) -> (..., width), treating every token by itself.
+            function: treats every token by itself.
         """
         if isinstance(plan, TokenDispatch):
             return self._mixed(hidden, plan, function)
@@ -42,14 +49,22 @@ class Experts(nn.ModuleList):
             return done.index_select(plan.dim, torch.argsort(plan.order))
         slices = plan.slices
         if len(slices) == 1:
-            return function(self.expert(slices[0][0]), hidden)
+            return self._call(slices[0][0], hidden, function)
         tokens = hidden.reshape(-1, hidden.shape[-1])
-        parts = [function(self.expert(number), tokens[start:end]) for number, start, end in slices]
+        parts = [self._call(number, tokens[start:end], function) for number, start, end in slices]
         return torch.cat(parts).view(*hidden.shape[:-1], -1)
 
-    def _mixed(
-        self, hidden: Tensor, plan: TokenDispatch, function: Callable[[nn.ModuleDict, Tensor], Tensor]
-    ) -> Tensor:
+    def _call(self, number: int, tokens: Tensor, function: Function) -> Tensor:
+        """The function with one expert, which is where the tokens are, or is copied there for this call."""
+        expert = self.expert(number)
+        if not self.kept_on_cpu:
+            return function(expert, tokens)
+        call = _Call(expert, function)
+        copies = {name: weight.to(tokens.device) for name, weight in call.named_parameters()}
+        done: Tensor = functional_call(call, copies, (tokens,))
+        return done
+
+    def _mixed(self, hidden: Tensor, plan: TokenDispatch, function: Function) -> Tensor:
         """The weighted sum of the outputs of each token's experts; 0 at padding.
 
         Outputs are gathered, not scattered: sums have one order on every device, and padding is left alone.
@@ -74,6 +89,29 @@ class Experts(nn.ModuleList):
         modules = self[number]
         assert isinstance(modules, IdleExpert)
         return modules
+
+
+class _Call(nn.Module):
+    """A call of a function with an expert, as a module, so that other weights can be put in its place."""
+
+    def __init__(self, expert: nn.ModuleDict, function: Function) -> None:
+        super().__init__()
+        self.expert = expert
+        self._function = function
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return self._function(self.expert, tokens)
+
+
+def keep_experts_on_cpu(model: nn.Module, kept: bool = True) -> None:
+    """Keep the weights of a model's experts in the CPU's memory, wherever the rest of it is.
+
+    With `kept=False` the experts move with the model again, from its next move on.
+    """
+    for module in model.modules():
+        if isinstance(module, Experts):
+            module.kept_on_cpu = kept
+            module.to("cpu")
 
 
 class IdleExpert(nn.ModuleDict):
