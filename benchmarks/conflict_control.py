@@ -23,7 +23,7 @@ for route tokens", a dense model with route tokens whose embeddings alone have t
 640 steps with three blocks, to 320 with one block at three times the rate, and to 160 with six at that rate;
 and, as that arm was behind the dense
 model with instructions, "dense, tokens" at the rate of the others. And "dense" at the lower rate with four
-and eight routes, since at the higher one its vectors had become all alike.
+and eight routes, since at the higher one its vectors had become all alike. And four routes to 640 steps.
 """
 
 from __future__ import annotations
@@ -111,6 +111,7 @@ PARTS = {
     "depth1fast": Part(1, 2, 240, FAST, LONG),
     "depth6fast": Part(6, 2, 240, FAST),
     "routes4": Part(3, 4, 160, (*FAST, "dense"), (80, 160, 240), batch=8),
+    "routes4long": Part(3, 4, 160, FAST, (80, 160, 240, 480, 640), batch=8),
     "routes8": Part(3, 8, 96, (*FAST, "dense"), (80, 160, 320), batch=8),
     "routes16": Part(3, 16, 48, FAST, (160, 320), batch=4),
 }
@@ -290,7 +291,7 @@ def report(runs: RunFile) -> None:
         found = {arm: runs.find(part=name, arm=arm) for arm in part.arms}
         found = {arm: own for arm, own in found.items() if own}
         title = f"{part.routes} routes, {part.blocks} block{'s' * (part.blocks > 1)} of MiniLM"
-        title += f", to {part.steps} steps" if part.routes == 2 and part.measured != MEASURED else ""
+        title += f", to {part.steps} steps (`--parts {name}`)"
         if not found:
             sections.append(f"## {title}\n\nDid not run.")
             continue

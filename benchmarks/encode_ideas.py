@@ -17,11 +17,13 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -36,6 +38,7 @@ PEER = "sentence-transformers, batches of 32"
 EIGHT = "8 bits"
 CALIBRATED = 48  # abstracts, behind those that are encoded
 STEP = 32  # tokens to which lengths are rounded up
+ONNX_STEP = 8  # tokens by which the texts of a batch of ONNX Runtime may differ
 PART = 8  # texts of a chunk that is sorted by itself
 HUGE_PAGES = "glibc.malloc.hugetlb=1"
 
@@ -174,6 +177,39 @@ def in_8_bits(texts: list[str]) -> Any:
     return int8.apply(model, int8.calibrate(model, texts))
 
 
+def on_onnx_runtime() -> Callable[[list[str]], Any]:
+    """The model's graph on ONNX Runtime, with one thread, texts of about the same length together.
+
+    The graph has no packed attention on a CPU, so nearly no padding is the nearest to it.
+    """
+    from onnxruntime import InferenceSession, SessionOptions
+    from sentence_transformers import SentenceTransformer
+
+    from sentence_experts.models.export.onnx import VECTOR, write_onnx
+    from sentence_experts.models.sources import model_folder
+
+    model = SentenceTransformer(model_folder("minilm"), device="cpu")
+    options = SessionOptions()
+    options.intra_op_num_threads = 1
+    with tempfile.TemporaryDirectory() as folder:
+        write_onnx(model, Path(folder))
+        file = Path(folder) / "model.onnx"
+        session = InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
+
+    def run(texts: list[str]) -> Any:
+        groups: dict[int, list[int]] = {}
+        for place, length in enumerate(model.preprocess(texts)["attention_mask"].sum(dim=1).tolist()):
+            groups.setdefault(-(-length // ONNX_STEP), []).append(place)
+        vectors = np.empty((len(texts), model.get_embedding_dimension() or 0), np.float32)
+        for places in groups.values():
+            features = model.preprocess([texts[place] for place in places])
+            feeds = {name: value.numpy() for name, value in features.items() if torch.is_tensor(value)}
+            (vectors[places],) = session.run([VECTOR], feeds)
+        return vectors
+
+    return run
+
+
 def int8_graphs() -> dict[str, Callable[[], Any]]:
     """A layer of an MLP in 8 bits: the graph in use, and one of operators of the ONNX standard alone."""
     from onnx import TensorProto, helper
@@ -233,6 +269,7 @@ def ways_to(texts: list[str], after: list[str], compiles: bool) -> dict[str, Cal
         f"attention over lengths rounded up to {STEP}": partial(encode_rounded, model, texts),
         f"sorted by {PART} texts instead of all": partial(encode_in_chunks, model, texts),
         "the thread pinned to a core": partial(encode_pinned, model, texts),
+        f"ONNX Runtime, lengths within {ONNX_STEP} tokens together": partial(on_onnx_runtime(), texts),
     }
     if compiles:
         compiled = with_compiled_mlps(copy.deepcopy(model))

@@ -1,6 +1,6 @@
 """Do domain experts pay with matched negatives, and when an expert gets as many updates as a dense model?
 
-    python benchmarks/fair_domains.py --out FOLDER [--parts main router routing few seven long]
+    python benchmarks/fair_domains.py --out FOLDER [--parts main router routing few seven long seven_long]
 
 The first study (`domain_experts.py`) had negatives that "times cited" tells from the positives, and gave an
 expert 15 updates where the dense model had 105. Here both ends of a negative are ends of positives, and each
@@ -12,12 +12,13 @@ have batches of one domain, the others mixed ones.
 `few`: one domain has 50, 200 or 800 pairs. Is it served better by its expert, or by the shared model? With
 those of `main`, which has 384, these are four sizes. `seven`: all domains of the first study, on their own.
 `long`: two domains, and 105 updates for each expert, as many as the dense model of the first study had.
+`seven_long`, added after the results of the others: seven domains with as many.
 `routing`, added when the learned router had turned out worse than the base: the same trained on its own
 choices in place of the domains, and with batches of one domain.
 
 Budget: 0.75 CPU seconds per step, 6 per test: 7 CPU minutes for dense and experts with 5 seeds, 4 for the
 learned router and 8 for its variants, 20 for few pairs, 13 for seven domains, 25 for
-`long`. `main` has two domains, so that this fits.
+`long`, 90 for `seven_long`. `main` has two domains, so that this fits.
 """
 
 from __future__ import annotations
@@ -119,6 +120,7 @@ class Study:
 TWO = Study("fair_domains", "domain-pairs", ("crops", "neuroscience"), updates=24, test_pairs=200)
 SEVEN = Study("fair_domains_seven", "seven-pairs", DOMAINS, updates=12, test_pairs=100)
 LONG = replace(TWO, name="fair_domains_long", updates=105)
+SEVEN_LONG = replace(SEVEN, name="fair_domains_seven_long", updates=LONG.updates)
 
 
 def small_rows(test: pa.Table) -> np.ndarray:
@@ -233,8 +235,9 @@ PARTS: dict[str, list[tuple[int | None, tuple[str, ...]]]] = {
     "few": [(small, (DENSE, EXPERTS)) for small in FEW],
     "seven": [(None, (DENSE, EXPERTS))],
     "long": [(None, (DENSE, EXPERTS))],
+    "seven_long": [(None, (DENSE, EXPERTS))],
 }
-STUDIES = {"seven": SEVEN, "long": LONG}  # of all other parts: TWO
+STUDIES = {"seven": SEVEN, "long": LONG, "seven_long": SEVEN_LONG}  # of all other parts: TWO
 
 
 def main() -> None:

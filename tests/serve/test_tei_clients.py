@@ -63,6 +63,8 @@ def test_info(client: httpx.Client) -> None:
     info = client.get("/info").json()
     assert (info["model_id"], info["routes"]) == ("experts", ["crops", "neuro"])
     assert info["model_type"] == {"embedding": {"pooling": "mean"}}
+    assert client.get("/models/experts:crops/info").json() == info
+    assert client.get("/models/experts:unknown/info").status_code == 422
     other = client.get("/models/dense/info").json()
     assert (other["model_id"], other["routes"]) == ("dense", [])
     assert other["model_sha"] != info["model_sha"]

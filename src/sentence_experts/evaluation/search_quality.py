@@ -128,7 +128,8 @@ class SearchEvaluation(Result):
                 f"It was chosen among {len(self.metrics)} on the same queries: confirm it on others."
             )
         if self.queries < FEW:
-            lines.append(f"{self.queries} queries are few: judge some more.")
+            judged = "1 query was" if self.queries == 1 else f"{self.queries} queries were"
+            lines.append(f"Only {judged} judged: judge some more.")
         if self.missing:
             lines.append(f"{self.missing:,} judged papers are not in the corpus and were left out.")
         return lines

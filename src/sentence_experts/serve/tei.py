@@ -119,7 +119,9 @@ async def tokenize(request: Request) -> Response:
 async def info(request: Request) -> Response:
     """What is served: of a model, and of the server's limits."""
     engine: EmbeddingEngine = request.app.state.engine
-    served, _ = _model(request, None)
+    served, in_name = _model(request, None)
+    if in_name:
+        find_routes(served, in_name, {}, 1)  # refuses an unknown one
     return await json_answer(
         {
             "model_id": served.name,
