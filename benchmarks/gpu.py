@@ -67,7 +67,7 @@ class Meter:
             torch.cuda.synchronize()
         return time.perf_counter()
 
-    def seconds(self, ways: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, float]:
+    def seconds(self, ways: Mapping[Any, Callable[[], object]], rounds: int) -> dict[Any, float]:
         """The median of each way; the ways alternate."""
         return {way: statistics.median(each) for way, each in in_turn(ways, rounds, self.clock).items()}
 
@@ -109,31 +109,41 @@ def opened(folder: str, device: str, dtype: str = "float32", attention: str = "s
     return kind(folder, device=device, model_kwargs={"dtype": dtype, "attn_implementation": attention})
 
 
-def encode_rows(folder: str, meter: Meter, sizes: Sizes) -> list[dict[str, Any]]:
-    """Encoding by number type and attention: seconds, memory, cosine to float32."""
+def encode_rows(folders: Mapping[int, str], meter: Meter, sizes: Sizes) -> list[dict[str, Any]]:
+    """Encoding by number type and attention: seconds, memory, cosine to the same model's float32.
+
+    The dense model by sentence-transformers' own `encode`, and one route of a model with experts.
+    """
     from sentence_experts.encoding.encoder import cosines
 
     kinds = [(dtype, "sdpa") for dtype in ("float32", "float16", "bfloat16")]
     if importlib.util.find_spec("flash_attn") is not None:
         kinds += [(dtype, FLASH) for dtype in ("float16", "bfloat16")]
-    models = {f"{dtype}, {how}": opened(folder, meter.device, dtype, how) for dtype, how in kinds}
+    names = {DENSE: folders[0], "experts": folders[min(sizes.experts)]}
+    models = {
+        (name, f"{dtype}, {how}"): opened(folder, meter.device, dtype, how)
+        for name, folder in names.items()
+        for dtype, how in kinds
+    }
     rows = []
     for kind, words in WORDS.items():
-        texts = generated_texts(folder, sizes.texts, words)
-        ways = {
-            way: partial(model.encode, texts, batch_size=sizes.batch_size) for way, model in models.items()
-        }
+        texts = generated_texts(folders[0], sizes.texts, words)
+        ways: dict[tuple[str, str], Callable[[], Any]] = {}
+        for way, model in models.items():
+            route = {} if way[0] == DENSE else {"prompt_name": model.routes[0].name}
+            ways[way] = partial(model.encode, texts, batch_size=sizes.batch_size, **route)
         seconds = meter.seconds(ways, sizes.rounds)
-        exact = ways[PEER]()
-        for way, encode in ways.items():
+        exact = {name: ways[name, PEER]().astype("float32") for name in names}
+        for (name, how), encode in ways.items():
             rows.append(
                 {
-                    "way": way,
+                    "model": name,
+                    "way": how,
                     "texts": kind,
-                    "texts_per_second": len(texts) / seconds[way],
-                    "ratio": seconds[PEER] / seconds[way],
+                    "texts_per_second": len(texts) / seconds[name, how],
+                    "ratio": seconds[DENSE, PEER] / seconds[name, how],
                     "megabytes": meter.megabytes(encode, meter.allocated()),
-                    "min_cosine": float(cosines(exact.astype("float32"), encode().astype("float32")).min()),
+                    "min_cosine": float(cosines(exact[name], encode().astype("float32")).min()),
                 }
             )
     return rows
@@ -218,6 +228,8 @@ def training_rows(folders: Mapping[int, str], meter: Meter, sizes: Sizes) -> lis
 
     Experts are on the device too, or in the CPU's memory (`offload_experts`).
     """
+    import torch
+
     from sentence_experts.models.layers.experts import keep_experts_on_cpu
 
     pairs = [generated_texts(folders[0], sizes.batch_size, words) for words in (18, 19)]
@@ -232,9 +244,12 @@ def training_rows(folders: Mapping[int, str], meter: Meter, sizes: Sizes) -> lis
         model.to(meter.device)
         routes = [route.text for route in model.routes] if experts else [""]
         batches = {"one route": routes[:1], "all routes": routes} if experts else {DENSE: routes}
+        optimizer = torch.optim.AdamW(model.parameters(), lr=2e-5, fused=True)  # as `train` has it
+        for lead in routes:  # every expert has moments from here on
+            step_of(model, ([lead + pairs[0][0]], [lead + pairs[1][0]]), optimizer)()
         for batch, leads in batches.items():
             anchors, positives = (in_turns(leads, side) for side in pairs)
-            step = step_of(model, (anchors, positives))
+            step = step_of(model, (anchors, positives), optimizer)
             for dtype in ("float32", "bfloat16"):
                 way = partial(in_precision, meter.device, dtype, step)
                 row = {"experts": experts, "offloaded": offloaded, "batch": batch, "dtype": dtype}
@@ -244,7 +259,7 @@ def training_rows(folders: Mapping[int, str], meter: Meter, sizes: Sizes) -> lis
                     "megabytes": meter.megabytes(way, since),
                 }
                 rows.append(row)
-        del model, step, way
+        del model, optimizer, step, way
     return rows
 
 
@@ -268,7 +283,7 @@ def measure(base: str, folder: Path, device: str, sizes: Sizes) -> dict[str, lis
         save(sentence_experts.extend(base, names), folders[experts])
     meter = Meter(device)
     return {
-        "encode": encode_rows(base, meter, sizes),
+        "encode": encode_rows(folders, meter, sizes),
         "mixed": mixed_rows(folders, meter, sizes),
         "paging": paging_rows(folders[max(sizes.experts)], meter, sizes),
         "training": training_rows(folders, meter, sizes),
@@ -281,8 +296,9 @@ def as_text(found: Mapping[str, list[dict[str, Any]]], machine: str, sizes: Size
         "# On a GPU",
         "",
         f"{machine}; all-MiniLM-L6-v2, {sizes.texts:,} generated texts, batches of {sizes.batch_size}, "
-        f"medians of {sizes.rounds} rounds. Encoding relative to sentence-transformers in float32, mixed "
-        "batches to the dense model, paging to all experts loaded. Made by `python benchmarks/gpu.py`.",
+        f"medians of {sizes.rounds} rounds. Encoding relative to the dense model in float32 by "
+        "sentence-transformers, mixed batches to the dense model, paging to all experts loaded. Made by "
+        "`python benchmarks/gpu.py`.",
     ]
     for name, rows in found.items():
         header = [column.replace("_", " ") for column in rows[0]]

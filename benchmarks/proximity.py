@@ -1,6 +1,7 @@
 """What does a training pair teach, by how near to each other an article cites its two works?
 
-    OMP_NUM_THREADS=1 python benchmarks/proximity.py --out FOLDER [--parts primary levels mixed] [--report]
+    OMP_NUM_THREADS=1 python benchmarks/proximity.py --out FOLDER [--length short|long]
+        [--parts primary levels mixed] [--report]
 
 1,489 articles of eLife with their text; texts are the titles of the works that they cite. The articles are
 divided into those for training and those for the test; no work of a test pair is cited by a training article.
@@ -16,12 +17,16 @@ each level; both are tested by the route of the sentence.
 Budget, measured before the first result: 0.7 CPU seconds per step, 7 per test; 5 seeds of the five dense
 models 16 CPU minutes, the two mixed models 6 more. Every run is one line of FOLDER/proximity.jsonl, so the
 study goes on where it was stopped.
+
+`--length long`, added after the first results, which answered nothing: five times the pairs, in 100 steps of
+32; a study of its own, 130 CPU seconds a run.
 """
 
 from __future__ import annotations
 
 import tarfile
 from collections import defaultdict
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -54,13 +59,36 @@ from sentence_experts.pairs.levels import LEVELS
 from studies import RunFile, arguments, write_study
 from study import BASE, DATA, ELIFE
 
-# All fixed before the first result.
+NAME = "proximity"
+# All fixed before the first result of each length.
 TRAINING_ARTICLES = 0.6
-STEPS, BATCH, PAIRS_PER_ARTICLE = 40, 16, 2
-TRAINING: dict[str, Any] = {"max_steps": STEPS, "batch_size": BATCH, "learning_rate": 5e-5, "max_length": 32}
 TEST_POSITIVES, TEST_PER_ARTICLE = 500, 1
 PRIMARY = "ROC-AUC against works of the same article, trained on the same sentence minus on the same article"
 MARGIN = 0.01
+
+
+@dataclass(frozen=True)
+class Length:
+    """How much each model is trained: steps, pairs of a step, and pairs of an article."""
+
+    steps: int
+    batch: int
+    pairs_per_article: int
+
+    @property
+    def pairs(self) -> int:
+        """Of one model."""
+        return self.steps * self.batch
+
+    @property
+    def training(self) -> dict[str, Any]:
+        """Settings of `train`."""
+        return {
+            "max_steps": self.steps, "batch_size": self.batch, "learning_rate": 5e-5, "max_length": 32,
+        }  # fmt: skip
+
+
+LENGTHS = {"short": Length(40, 16, 2), "long": Length(100, 32, 8)}
 
 DENSE = {f"pairs of one {level}": level for level in LEVELS}
 COMPARED = ["pairs of one article", "pairs of one sentence"]  # by the primary figure
@@ -97,7 +125,8 @@ def corpora(out: Path) -> dict[str, se.CorpusFolder]:
 class TrainingPairs:
     """Pairs of each level; of an article that has enough at all levels, each seed draws as many of each."""
 
-    def __init__(self, corpus: se.CorpusFolder, out: Path) -> None:
+    def __init__(self, corpus: se.CorpusFolder, out: Path, length: Length) -> None:
+        self.length = length
         pairs = training_pairs(corpus, out / "training-pairs", frequency="proximity")
         self.known_links = pairs.known_links()
         self.table = pairs.split("train")
@@ -105,23 +134,24 @@ class TrainingPairs:
         articles = only_article(self.table, Citing(corpus))
         for row, key in enumerate(zip(self.table["within"].to_pylist(), articles, strict=True)):
             self._rows[key].append(row)
-        enough = {key for key, rows in self._rows.items() if len(rows) >= PAIRS_PER_ARTICLE}
+        enough = {key for key, rows in self._rows.items() if len(rows) >= length.pairs_per_article}
         named = sorted({article for _, article in enough if article is not None})
         self.articles = [each for each in named if all((level, each) in enough for level in LEVELS)]
 
-    def of_level(self, level: str, seed: int, pairs: int = STEPS * BATCH) -> pa.Table:
+    def of_level(self, level: str, seed: int) -> pa.Table:
         """The same articles for all levels; other articles and pairs for each seed."""
         random = np.random.default_rng([seed, 1])
-        order = random.permutation(len(self.articles))[: pairs // PAIRS_PER_ARTICLE]
+        each_gives = self.length.pairs_per_article
+        order = random.permutation(len(self.articles))[: self.length.pairs // each_gives]
         random = np.random.default_rng([seed, 2, LEVELS.index(level)])
         rows = [self._rows[level, self.articles[place]] for place in order]
-        drawn = [random.choice(each, PAIRS_PER_ARTICLE, replace=False) for each in rows]
+        drawn = [random.choice(each, each_gives, replace=False) for each in rows]
         return self.table.take(pa.array(np.concatenate(drawn)))
 
     def of_all_levels(self, seed: int) -> pa.Table:
         """As many pairs in total, a fifth of each level, which is their domain."""
         parts = []
-        share = STEPS * BATCH // len(LEVELS)
+        share = self.length.pairs // len(LEVELS)
         for number, level in enumerate(LEVELS):
             part = self.of_level(level, seed).slice(number * share, share)
             parts.append(with_column(part, "domain", level))
@@ -189,7 +219,7 @@ def paired_anew(positives: pa.Table, citing: Citing) -> pa.Table:
 def run(arm: str, seed: int, training: TrainingPairs, test: pa.Table) -> dict[str, Any]:
     """Train and test one model."""
     clock = Clock()
-    settings = {**TRAINING, "keep": "last", "seed": seed}
+    settings = {**training.length.training, "keep": "last", "seed": seed}
     if arm in DENSE:
         data = pairs_of(training.of_level(DENSE[arm], seed), training.known_links)
         model, routes = se.load(BASE, device="cpu"), {}
@@ -203,16 +233,16 @@ def run(arm: str, seed: int, training: TrainingPairs, test: pa.Table) -> dict[st
     return {"cosines": cosines(result.model, test, routes), "losses": losses, "seconds": clock.seconds()}
 
 
-def report(runs: RunFile, test: pa.Table, citing: Citing, seeds: int) -> None:
+def report(name: str, length: Length, runs: RunFile, test: pa.Table, citing: Citing, seeds: int) -> None:
     """Write the study's page and its figures."""
     whole = [arm for arm in (*DENSE, *MIXED) if len(runs.find(arm=arm)) >= seeds]
     arms = {arm: runs.find(arm=arm)[:seeds] for arm in (UNTRAINED, *whole)}
     found, blind = {}, {}
-    for name, kinds in TESTS.items():
+    for against, kinds in TESTS.items():
         rows = np.flatnonzero(np.isin(test["kind"].to_pylist(), kinds))
         scores = {arm: [np.array(run["cosines"])[rows] for run in each] for arm, each in arms.items()}
         part = test.take(pa.array(rows))
-        found[name] = compared(part, scores, MARGIN, [UNTRAINED])
+        found[against] = compared(part, scores, MARGIN, [UNTRAINED])
         blind[kinds[1]] = part
     head = " | ".join(f"{name} | gain | p, Holm" for name in ("same article", "unlinked"))
     table = [f"| trained on | {head} |", "|---|" + "---|" * 6]
@@ -247,9 +277,11 @@ def report(runs: RunFile, test: pa.Table, citing: Citing, seeds: int) -> None:
     text = [
         "# What does a pair teach, by how near to each other its works are cited?",
         "",
-        f"Primary figure: {PRIMARY}; margin {MARGIN}. `python benchmarks/proximity.py --out FOLDER`.",
+        f"Primary figure: {PRIMARY}; margin {MARGIN}. `python benchmarks/proximity.py --out FOLDER"
+        f"{' --length long' if name != NAME else ''}`.",
         "",
-        f"{STEPS} steps of {BATCH} pairs, {PAIRS_PER_ARTICLE} of each article, {seeds} seeds. Test: "
+        f"{length.steps} steps of {length.batch} pairs, {length.pairs_per_article} of each article, {seeds} "
+        "seeds. Test: "
         f"{len(test) // 3:,} pairs of new articles and works, cited in one sentence, against as many of each "
         "kind. ROC-AUC with 95% intervals over works and seeds; differences are paired by seed.",
         "",
@@ -266,17 +298,18 @@ def report(runs: RunFile, test: pa.Table, citing: Citing, seeds: int) -> None:
         "",
         spent(runs),
     ]
-    write_study("proximity", {"verdict": said}, runs, "\n".join(text))
+    write_study(name, {"verdict": said}, runs, "\n".join(text))
 
 
 def main() -> None:
     """Train and test what is missing, and write the results."""
-    given = arguments(__doc__, parts=("primary", "levels", "mixed"))
+    given = arguments(__doc__, parts=("primary", "levels", "mixed"), length=tuple(LENGTHS))
+    length, name = LENGTHS[given.length], NAME if given.length == "short" else f"{NAME}_{given.length}"
     folders = corpora(given.out)
     test = test_pairs(folders, given.out)
-    settings = {"training": TRAINING, "pairs_per_article": PAIRS_PER_ARTICLE, "primary": PRIMARY}
-    settings |= {"margin": MARGIN, "test": se.Pairs.from_tables(test=test).fingerprint()}
-    runs = RunFile(given.out, "proximity", settings)
+    settings: dict[str, Any] = {"training": length.training, "pairs_per_article": length.pairs_per_article}
+    settings |= {"primary": PRIMARY, "margin": MARGIN, "test": se.Pairs.from_tables(test=test).fingerprint()}
+    runs = RunFile(given.out, name, settings)
     measure_untrained(runs, test)
     # Together, so that these have as many runs wherever the study stops.
     groups = {
@@ -293,11 +326,11 @@ def main() -> None:
     ]
     missing = [(arm, seed) for arm, seed in wanted if not runs.done(arm=arm, seed=seed)]
     if missing and not given.report:
-        training = TrainingPairs(folders["training"], given.out)
+        training = TrainingPairs(folders["training"], given.out, length)
         for arm, seed in missing:
             runs.append({"arm": arm, "seed": seed, **run(arm, seed, training, test)})
             print(arm, seed, runs.rows[-1]["seconds"], flush=True)
-    report(runs, test, Citing(folders["test"]), given.seeds)
+    report(name, length, runs, test, Citing(folders["test"]), given.seeds)
 
 
 if __name__ == "__main__":

@@ -117,6 +117,7 @@ def arguments(description: str | None, **choices: Sequence[str]) -> argparse.Nam
         "--report", action="store_true", help="write the tables of what is finished, and stop"
     )
     given = parser.parse_args()
+    given.out.mkdir(parents=True, exist_ok=True)
     one_thread()
     return given
 

@@ -1,12 +1,14 @@
 """What training with experts holds in memory, and what is left of it on a GPU with `offload_experts`.
 
-    python benchmarks/training_memory.py [--experts 5 20 64] [--batch-size 32]
+    python benchmarks/training_memory.py [--experts 5 20 64] [--batch-size 64]
 
 all-MiniLM-L6-v2 takes one real training step of each route (AdamW, titles); then the tensors are counted:
 weights, gradients of the last step, the optimizer's moments, and what the forward pass of the last step keeps
 for the backward pass. With `offload_experts` a GPU holds those of the shared weights, and of the experts only
-the copies of those that the batch calls, with the gradients of these copies before they go back. Counted on
-the CPU; a GPU's allocator adds its own share (`benchmarks/gpu.py` measures it).
+copies of those that the batch calls: one for the anchors and one for the positives. Their gradients go back
+one by one. The sums are above what is there at any one time, since gradients come while what was kept goes.
+Counted on the CPU, in packed batches; a GPU pads, and its allocator adds its own share (`benchmarks/gpu.py`
+measures it).
 """
 
 from __future__ import annotations
@@ -18,11 +20,12 @@ from typing import Any
 from measuring import elife_texts, table, write
 
 MEGABYTE = 1e6
+COLUMNS = 2  # of texts: anchors and positives, each encoded by itself
 
 
 def size(tensors: Iterable[Any]) -> float:
     """Their megabytes."""
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors) / MEGABYTE
+    return float(sum(tensor.numel() * tensor.element_size() for tensor in tensors)) / MEGABYTE
 
 
 class Kept:
@@ -67,7 +70,7 @@ class Training:
         self.model: Any = (
             sentence_experts.extend("minilm", names) if names else sentence_experts.load("minilm")
         )
-        self.leads = [self.model.prompts[name] for name in names] or [""]
+        self.leads: list[str] = [self.model.prompts[name] or "" for name in names] or [""]
         self._loss = MultipleNegativesRankingLoss(self.model)
         self._optimizer = torch.optim.AdamW(self.model.parameters(), lr=2e-5)
 
@@ -104,13 +107,13 @@ def measure(experts: int, titles: Sequence[str]) -> list[dict[str, Any]]:
     for lead in training.leads:  # every expert has moments from here on
         training.step([lead], titles[:4])
     rows = []
-    for batch, leads in (("one route", training.leads[:1]), ("all routes", training.leads)):
+    for batch, leads in {"one route": training.leads[:1], "all routes": training.leads}.items():
         if not experts and batch == "all routes":
             continue
         kept = training.step(leads, titles)
         shared, own = training.held(False), training.held(True)
         parts = {name: shared[name] + own[name] for name in shared}
-        copies = 2 * own["gradients"]  # weights and gradients of the called experts, the ones with a gradient
+        copies = COLUMNS * own["gradients"]  # of the called experts, which are those with a gradient
         rows.append(
             {
                 "experts": experts,
@@ -137,7 +140,7 @@ def main() -> None:
     rows = [row for experts in (0, *given.experts) for row in measure(experts, titles)]
     dense = rows[0]["together"]
     header = ["", "batch of", "weights", "gradients", "moments", "kept for backward"]
-    header += ["all on the GPU", "of dense", "GPU, experts offloaded", "of dense", "then on the CPU"]
+    header += ["sum, all on the GPU", "of dense", "sum, experts offloaded", "of dense", "then on the CPU"]
     cells = [
         [
             f"{row['experts']} experts" if row["experts"] else "dense",
@@ -155,8 +158,9 @@ def main() -> None:
             "# What training holds in memory",
             "",
             f"Megabytes, counted from the tensors of real training steps of {given.batch_size} pairs of "
-            "titles; all-MiniLM-L6-v2, fp32, AdamW, every expert trained before. Counted on the CPU: a GPU's "
-            "allocator adds its own share. Made by `python benchmarks/training_memory.py`.",
+            "titles; all-MiniLM-L6-v2, fp32, AdamW, every expert trained before. Sums are above the peak, as "
+            "gradients come while what was kept goes. Counted on the CPU, in packed batches. "
+            "Made by `python benchmarks/training_memory.py`.",
             "",
             table(header, cells),
         ]

@@ -18,14 +18,14 @@ from measuring import elife_texts, in_turn, ratio, table, write
 DENSE = "dense, packed"
 
 
-def step_of(model: Any, pairs: tuple[list[str], list[str]]) -> Callable[[], object]:
-    """One step on these anchors and positives."""
+def step_of(model: Any, pairs: tuple[list[str], list[str]], optimizer: Any = None) -> Callable[[], object]:
+    """One step on these anchors and positives, by default with an optimizer of its own."""
     import torch
     from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
     from sentence_transformers.util import batch_to_device
 
     loss = MultipleNegativesRankingLoss(model)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=2e-5)
+    optimizer = optimizer or torch.optim.AdamW(model.parameters(), lr=2e-5)
     sides = [batch_to_device(model.preprocess(side), model.device) for side in pairs]
 
     def run() -> None:

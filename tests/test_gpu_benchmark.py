@@ -18,13 +18,14 @@ def test_every_table_is_measured(minilm: str, tmp_path: Path, monkeypatch: pytes
     sizes = gpu.Sizes(texts=4, batch_size=4, experts=(2,), turns=2, rounds=1)
     found = gpu.measure(base, tmp_path, "cpu", sizes)
     assert {name: len(rows) for name, rows in found.items()} == {
-        "encode": 2 * len({row["way"] for row in found["encode"]}),
+        "encode": 2 * len({(row["model"], row["way"]) for row in found["encode"]}),
         "mixed": 4,
         "paging": 4,
         "training": 10,
     }
-    encoded = {(row["way"], row["texts"]): row for row in found["encode"]}
-    assert encoded[gpu.PEER, "titles"]["ratio"] == 1
+    encoded = {(row["model"], row["way"], row["texts"]): row for row in found["encode"]}
+    assert {model for model, _, _ in encoded} == {gpu.DENSE, "experts"}
+    assert encoded[gpu.DENSE, gpu.PEER, "titles"]["ratio"] == 1
     assert all(row["min_cosine"] > 0.98 for row in found["encode"])
     text = gpu.as_text(found, "a processor", sizes)
     assert all(f"{name.capitalize()}:" in text for name in found)

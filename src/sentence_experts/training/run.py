@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from sentence_transformers import SentenceTransformer
 from transformers import PrinterCallback, ProgressCallback, TrainerCallback, TrainerState, set_seed
 from transformers.integrations import TensorBoardCallback, WandbCallback  # type: ignore[attr-defined]
@@ -199,7 +200,7 @@ class _Run:
             self._remove_checkpoints(place)  # of a run that was killed before it did
             return result
         _log_unmeasured(validator)
-        self._prepare_model()
+        self._prepare_model(arguments.device)
         if config.hard_negatives:
             file = out / HARD_NEGATIVES
             training = with_hard_negatives(training, model, config.hard_negatives, file, processes.once)
@@ -214,7 +215,7 @@ class _Run:
         trainer.batches = batches
         trainer.undecayed = self.trainable.undecayed
         trainer.use_one_cycle = config.scheduler == "one_cycle"
-        before = copy_of(trainer)
+        before = copy_of(trainer) if arguments.metric_for_best_model is not None else ({}, {})
         _train(trainer, out, config, self._shown(), checkpoint)
         take_best(trainer, before)
         model.max_seq_length = self.max_length
@@ -261,11 +262,18 @@ class _Run:
             folder = place.path / CHECKPOINTS
             processes.once(lambda: shutil.rmtree(folder, ignore_errors=True))
 
-    def _prepare_model(self) -> None:
-        """Give the model the prompts and the maximum length that it is trained with; place its experts."""
+    def _prepare_model(self, device: torch.device) -> None:
+        """Give the model the prompts and the maximum length that it is trained with.
+
+        If its experts are to stay on the CPU, all else moves to the device, since hard negatives may be mined
+        before the trainer moves it.
+        """
         model, config = self.model, self.config
         if config.offload_experts:
+            if device.type == "cpu":
+                logger.info("no GPU here: `offload_experts` changes nothing")
             keep_experts_on_cpu(model)
+            model.to(device)
         for route in self.routes:
             # A model without routes of its own is used as it was trained.
             for name, prompt in route.instructions.items() if any(route.prompts) else ():
@@ -284,7 +292,7 @@ class _Run:
         return shown
 
     def _load_finished(self, folder: Path) -> None:
-        best = load(folder, int8=False)
+        best = load(folder, int8=False, device="cpu")
         if self.config.lora_rank is not None:
             merge_lora(self.model)
         self.model.load_state_dict(best.state_dict())

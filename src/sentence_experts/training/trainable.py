@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,8 +20,6 @@ from sentence_experts.training import processes
 from sentence_experts.training.config import TrainConfig
 from sentence_experts.training.router_losses import RouterLoss, sequence_router_loss, token_router_loss
 from sentence_experts.training.routes import routed_model
-
-logger = logging.getLogger(__name__)
 
 # Weight of a token router's load balancing (Fedus et al. 2022, section 2.2).
 TOKEN_BALANCE = 0.01
@@ -66,8 +63,9 @@ def check_settings(model: SentenceTransformer, config: TrainConfig) -> None:
         "`offload_experts`: the model has no experts in its blocks": (
             config.offload_experts and not any(EXPERTS in name for name in weights)
         ),
-        "`offload_experts`: only for training in one process, on one GPU": config.offload_experts
-        and (processes.count() > 1 or torch.cuda.device_count() > 1),
+        "`offload_experts`: only for one process on one GPU, such as with `CUDA_VISIBLE_DEVICES=0`": (
+            config.offload_experts and (processes.count() > 1 or torch.cuda.device_count() > 1)
+        ),
         "`only_expert`: a learned router may send any text or token to the expert that changes": (
             config.only_expert is not None and learned
         ),
@@ -77,8 +75,6 @@ def check_settings(model: SentenceTransformer, config: TrainConfig) -> None:
     for problem, applies in problems.items():
         if applies:
             raise UsageError(problem)
-    if config.offload_experts and not torch.cuda.is_available():
-        logger.info("no GPU here: the experts are in the CPU's memory with or without `offload_experts`")
     for name, wanted in (("tensorboard", config.tensorboard), ("wandb", config.wandb)):
         if wanted:
             require(name, name)

@@ -22,6 +22,7 @@ from torch.optim.lr_scheduler import LRScheduler, OneCycleLR
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from sentence_experts.errors import InputError, SentenceExpertsError, UsageError
+from sentence_experts.models.loading import load
 from sentence_experts.models.storage.weight_names import EXPERTS, ROUTERS
 from sentence_experts.progress import Advance
 from sentence_experts.storage import open_to_readers
@@ -194,6 +195,13 @@ class Trainer(SentenceTransformerTrainer):
         if weights := self.loss.own_weights():
             save_file(weights, f"{folder}/{LOSS_FILE}")
         open_to_readers(Path(folder))
+
+    def _load_from_checkpoint(self, checkpoint_path: str) -> None:  # type: ignore[override]
+        """Take the model's weights from a checkpoint, to continue from it.
+
+        They are read on the CPU, as a GPU may have no room for the model twice.
+        """
+        self.model.load_state_dict(load(checkpoint_path, device="cpu").state_dict())
 
     def load_loss(self, checkpoint: str | Path) -> None:
         """Take the loss's own weights from a checkpoint; the trainer itself loads the model's."""

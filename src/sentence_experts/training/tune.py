@@ -197,14 +197,17 @@ class _Search:
 
     def _begin(self, place: Output) -> None:
         """Check what all trials share, and that the search in the folder, if any, is the same."""
-        model = load(self.model, int8=False)
+        if isinstance(self.model, SentenceTransformer):
+            model = self.model.to("cpu") if self.config.offload_experts else self.model
+        else:
+            model = load(self.model, int8=False, device="cpu")
         problems = [self._problem(model, end) for end in (0, -1)]
         if all(problems):
             raise problems[-1]  # type: ignore[misc]
         identity = {
             "model": fingerprint_of(model),
             "data": [objective.fingerprint() for objective in self.data],
-            "config": self.config.model_dump(mode="json", exclude={"trials"}),
+            "config": self.config.model_dump(mode="json", exclude={"trials", "offload_experts"}),
             "space": {name: sampled.model_dump(mode="json") for name, sampled in self.space.items()},
         }
         place.begin(identity)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor
 from transformers.models.bert.modeling_bert import BertLayer, BertModel
 
 from sentence_experts.models.architectures.configs import BertExpertsConfig
 from sentence_experts.models.architectures.routed_model import RoutedModel
 from sentence_experts.models.layers.dispatch import NOTHING_ROUTED
+from sentence_experts.models.layers.experts import Expert
 from sentence_experts.models.routing.routed_block import Plan, RoutedBlock
 
 
@@ -41,7 +42,7 @@ class BertExpertsLayer(RoutedBlock, BertLayer):
         attended = projection.dropout(projection.dense(context)) + hidden_states
         return self.experts.run(attended, self.plan_at(plan, attended), self._norm_mlp_norm)
 
-    def _norm_mlp_norm(self, expert: nn.ModuleDict, attended: Tensor) -> Tensor:
+    def _norm_mlp_norm(self, expert: Expert, attended: Tensor) -> Tensor:
         own = self.expert_norms
         attention_norm = expert["attention_norm"] if own else self.attention.output.LayerNorm
         output_norm = expert["output_norm"] if own else self.output.LayerNorm

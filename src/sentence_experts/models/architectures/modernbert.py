@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor
 from transformers.models.modernbert.modeling_modernbert import ModernBertEncoderLayer, ModernBertModel
 
 from sentence_experts.models.architectures.configs import ModernBertExpertsConfig
 from sentence_experts.models.architectures.routed_model import RoutedModel
 from sentence_experts.models.layers.dispatch import NOTHING_ROUTED
+from sentence_experts.models.layers.experts import Expert
 from sentence_experts.models.routing.routed_block import Plan, RoutedBlock
 
 
@@ -37,7 +38,7 @@ class ModernBertExpertsLayer(RoutedBlock, ModernBertEncoderLayer):
             chosen = self.plan_at(plan, attended)
         return self.experts.run(attended, chosen, self._add_mlp)
 
-    def _add_mlp(self, expert: nn.ModuleDict, hidden: Tensor) -> Tensor:
+    def _add_mlp(self, expert: Expert, hidden: Tensor) -> Tensor:
         norm = expert["mlp_norm"] if self.expert_norms else self.mlp_norm
         mlp: Tensor = expert["mlp"](norm(hidden))
         return hidden + mlp

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor
 from transformers.models.nomic_bert.modeling_nomic_bert import NomicBertLayer, NomicBertModel
 
 from sentence_experts.models.architectures.configs import NomicBertExpertsConfig
 from sentence_experts.models.architectures.routed_model import RoutedModel
 from sentence_experts.models.layers.dispatch import NOTHING_ROUTED
+from sentence_experts.models.layers.experts import Expert
 from sentence_experts.models.routing.routed_block import Plan, RoutedBlock
 
 
@@ -30,7 +31,7 @@ class NomicBertExpertsLayer(RoutedBlock, NomicBertLayer):
         attended = hidden_states + self.post_attention_dropout(attention)
         return self.experts.run(attended, self.plan_at(plan, attended), self._norm_mlp_norm)
 
-    def _norm_mlp_norm(self, expert: nn.ModuleDict, attended: Tensor) -> Tensor:
+    def _norm_mlp_norm(self, expert: Expert, attended: Tensor) -> Tensor:
         attention_norm = expert["attention_norm"] if self.expert_norms else self.post_attention_layernorm
         output_norm = expert["output_norm"] if self.expert_norms else self.post_mlp_layernorm
         hidden = attention_norm(attended)

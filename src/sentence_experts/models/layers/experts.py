@@ -6,13 +6,14 @@ Each sequence meets exactly one expert in every block (Hallee 2025, "Mixture of 
 An expert that no sequence of a batch is routed to takes no part in that batch and gets no gradient (`grad`
 stays None). DistributedDataParallel therefore needs `find_unused_parameters=True`.
 
-Experts can stay in the CPU's memory while the model computes on a GPU (`keep_experts_on_cpu`). Those that a
-batch calls are then copied for it, and their gradients come back; only the copies take memory there.
+Experts can stay in the CPU's memory while the model computes on a GPU (`keep_experts_on_cpu`). A call of an
+expert then copies its weights, and their gradients come back; only the copies take memory there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -21,8 +22,15 @@ from torch.func import functional_call
 from sentence_experts.compat.torch import KeptOnCpu, hide
 from sentence_experts.models.layers.dispatch import Dispatch, TokenDispatch
 
+
+class Expert(Protocol):
+    """The modules of one expert, by their names."""
+
+    def __getitem__(self, name: str, /) -> Callable[..., Any]: ...
+
+
 # (expert, tokens) -> what the expert makes of them, (..., width) -> (..., width).
-Function = Callable[[nn.ModuleDict, Tensor], Tensor]
+Function = Callable[[Expert, Tensor], Tensor]
 
 
 class Experts(KeptOnCpu, nn.ModuleList):
@@ -55,14 +63,8 @@ class Experts(KeptOnCpu, nn.ModuleList):
         return torch.cat(parts).view(*hidden.shape[:-1], -1)
 
     def _call(self, number: int, tokens: Tensor, function: Function) -> Tensor:
-        """The function with one expert, which is where the tokens are, or is copied there for this call."""
         expert = self.expert(number)
-        if not self.kept_on_cpu:
-            return function(expert, tokens)
-        call = _Call(expert, function)
-        copies = {name: weight.to(tokens.device) for name, weight in call.named_parameters()}
-        done: Tensor = functional_call(call, copies, (tokens,))
-        return done
+        return function(_CopiedExpert(expert) if self.kept_on_cpu else expert, tokens)
 
     def _mixed(self, hidden: Tensor, plan: TokenDispatch, function: Function) -> Tensor:
         """The weighted sum of the outputs of each token's experts; 0 at padding.
@@ -91,16 +93,26 @@ class Experts(KeptOnCpu, nn.ModuleList):
         return modules
 
 
-class _Call(nn.Module):
-    """A call of a function with an expert, as a module, so that other weights can be put in its place."""
+class _CopiedExpert:
+    """An expert in the CPU's memory: each module computes with copies of its weights, where its input is."""
 
-    def __init__(self, expert: nn.ModuleDict, function: Function) -> None:
-        super().__init__()
-        self.expert = expert
-        self._function = function
+    def __init__(self, expert: nn.ModuleDict) -> None:
+        self._expert = expert
 
-    def forward(self, tokens: Tensor) -> Tensor:
-        return self._function(self.expert, tokens)
+    def __getitem__(self, name: str) -> Callable[[Tensor], Tensor]:
+        module = self._expert[name]
+
+        def call(hidden: Tensor) -> Tensor:
+            copies = {own: copy_to(weight, hidden.device) for own, weight in module.named_parameters()}
+            done: Tensor = functional_call(module, copies, (hidden,))
+            return done
+
+        return call
+
+
+def copy_to(weight: Tensor, device: torch.device) -> Tensor:
+    """A copy of a weight on a device, through which its gradient comes back."""
+    return weight.to(device)
 
 
 def keep_experts_on_cpu(model: nn.Module, kept: bool = True) -> None:
