@@ -19,7 +19,7 @@ Arms, all from three blocks of all-MiniLM-L6-v2, with as many steps for each tas
 - joint: one dense model trained on all tasks at once, the upper bound.
 
 Models are made and trained as a user would: `extend`, `add_expert`, `train`. Takes about 13 minutes of one
-core, with 2 and 4 times the steps and 3 times the rate 28; the domains, without more steps, 25.
+core, with 2 and 4 times the steps and 3 times the rate 28; the domains 25, with more steps 50.
 """
 
 from __future__ import annotations
