@@ -158,13 +158,14 @@ LINKS_IN_ORDER = """
 # A context is a sentence of unknown place: a section and paragraph of its own. The text itself comes first.
 MENTIONS_IN_ORDER = """
     WITH placed AS (
-        SELECT l.citing, l.cited, m.*, bool_or(m.context IS NULL) OVER (PARTITION BY l.citing) AS has_text
+        SELECT l.citing, l.cited, m.*
         FROM all_mentions m JOIN listed l ON l.spot = m.spot AND l.position = m.reference
         WHERE l.cited IS NOT NULL AND l.cited <> l.citing
     ), numbered AS (
         SELECT DISTINCT ON (citing, context, cited) citing, cited, context,
             dense_rank() OVER (PARTITION BY citing ORDER BY context) AS place
-        FROM placed WHERE context IS NOT NULL AND NOT has_text
+        FROM placed WHERE context IS NOT NULL
+            AND citing NOT IN (SELECT citing FROM placed WHERE context IS NULL)
     )
     SELECT * EXCLUDE reference FROM (
         SELECT citing, cited, section, section_title, section_kind, paragraph, sentence, bracket, position,

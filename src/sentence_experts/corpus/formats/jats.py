@@ -7,7 +7,7 @@ from typing import Any
 
 from sentence_experts.corpus.formats.front import read_front
 from sentence_experts.corpus.formats.markup import Element
-from sentence_experts.corpus.formats.mentions import ArticleText, ReferenceList
+from sentence_experts.corpus.formats.mentions import ArticleText, ReferenceList, is_citation
 from sentence_experts.corpus.formats.references import citations_of
 from sentence_experts.corpus.formats.secure_xml import Hashing, RecordLimits, UnreadableArticleError, drop
 from sentence_experts.corpus.paper import Citation, Paper
@@ -29,14 +29,14 @@ def read_whole(
     for position, article in enumerate(articles):
         try:
             content, xrefs = _Content(full_text), []
-            # One walk, as the tree is large.
-            for node in (
-                node for child in article if child.tag not in _PARTS for node in child.iter(*_CITING)
-            ):
-                if node.tag == "ref":
-                    content.add_reference(node)
-                else:
-                    xrefs.append(node)
+            for child in article:
+                if child.tag in _PARTS:
+                    continue
+                for node in child.iter(*_CITING):  # one walk, as the tree is large
+                    if node.tag == "ref":
+                        content.add_reference(node)
+                    elif is_citation(node):
+                        xrefs.append(node)
             content.text.read_whole(article, xrefs)
             yield content.paper(article, article.find("front"), hashed, position)
         except UnreadableArticleError as error:

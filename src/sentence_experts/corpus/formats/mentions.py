@@ -73,6 +73,8 @@ class ReferenceList:
 
 # The first fields of a place: number, title and kind of a section.
 _Section = tuple[int, str | None, str]
+# Whether an element is in one of the regions (None: in what is left out of them), and its sections.
+_Around = tuple[bool | None, tuple[Element, ...]]
 # A `Mention` without its reference.
 _Place = tuple[int, str | None, str, int, int, int, int]
 _PARAGRAPH, _POSITION = 3, 6
@@ -98,6 +100,7 @@ class ArticleText:
         self._paragraphs: set[Element] = set()
         self._titles: dict[Element, str | None] = {}
         self._sections: dict[Element, _Section | None] = {}  # by the element around a paragraph
+        self._places: dict[Element, _Around] = {}
         self._numbers: dict[Element, int] = {}  # of sections
         self._regions: list[str] = []
         self._depth = 0
@@ -105,7 +108,7 @@ class ArticleText:
         self._nested = False
 
     def read_whole(self, article: Element, xrefs: Iterable[Element]) -> None:
-        """Read an article element with these `xref` elements. The text of its paragraphs is changed."""
+        """Read an article element with these citations. The text of its paragraphs is changed."""
         for body in article.iterfind("body"):
             self.has_body = self.has_body or next(body.iter(*PARAGRAPHS), None) is not None
             if self.body is not None:
@@ -151,7 +154,7 @@ class ArticleText:
         if not self._too_large:
             if self.body is not None and "body" in self._regions:
                 self.body.add(paragraph)
-            self._read(list(paragraph.iter("xref")))
+            self._read(filter(is_citation, list(paragraph.iter("xref"))))
         self._too_large = False
 
     @property
@@ -163,12 +166,11 @@ class ArticleText:
         citing: dict[Element, list[Element]] = {}
         paragraph_of: dict[Element, Element | None] = {}
         for xref in xrefs:
-            if xref.get("ref-type") in _CITING:
-                parent = xref.getparent()
-                if parent not in paragraph_of:
-                    paragraph_of[parent] = _paragraph_around(parent)
-                if (paragraph := paragraph_of[parent]) is not None:
-                    citing.setdefault(paragraph, []).append(xref)
+            parent = xref.getparent()
+            if parent not in paragraph_of:
+                paragraph_of[parent] = _paragraph_around(parent)
+            if (paragraph := paragraph_of[parent]) is not None:
+                citing.setdefault(paragraph, []).append(xref)
         for paragraph in citing:
             if paragraph not in self._paragraphs:
                 self._read_paragraph(paragraph, citing)
@@ -211,19 +213,26 @@ class ArticleText:
         outside of the regions."""
         parent = paragraph.getparent()
         if parent not in self._sections:
-            around, inside = [], False
-            for node in (parent, *parent.iterancestors()):
-                tag = node.tag.rpartition("}")[2]
-                if tag in _OUTSIDE:
-                    inside = False
-                    break
-                if tag in SECTIONS:
-                    around.append(node)
-                inside = inside or tag in REGIONS
-            self._sections[parent] = self._number_section(around) if inside else None
+            inside, sections = self._around(parent)
+            self._sections[parent] = self._number_section(sections) if inside else None
         return self._sections[parent]
 
-    def _number_section(self, around: list[Element]) -> _Section:
+    def _around(self, node: Element | None) -> _Around:
+        """Whether an element is in a region, and the sections that it is or stands in."""
+        new: list[Element] = []
+        while node is not None and node not in self._places:
+            new.append(node)
+            node = node.getparent()
+        inside, sections = (False, ()) if node is None else self._places[node]
+        for node in reversed(new):
+            tag = node.tag.rpartition("}")[2]
+            if tag in SECTIONS:
+                sections = (node, *sections)
+            inside = None if inside is None or tag in _OUTSIDE else inside or tag in REGIONS
+            self._places[node] = inside, sections
+        return inside, sections
+
+    def _number_section(self, around: Sequence[Element]) -> _Section:
         """The section of the elements around a paragraph, the innermost first."""
         if not around:
             return 0, None, OTHER
@@ -250,8 +259,13 @@ class ArticleText:
         for number, (place, cited) in enumerate(_cited(marks, references)):
             if number < first_sectioned:
                 place = (0, None, INTRODUCTION, *place[3:])
-            all_mentions += [Mention(citation, *place) for citation in cited]
+            all_mentions += [Mention._make((citation, *place)) for citation in cited]
         return tuple(all_mentions)
+
+
+def is_citation(xref: Element) -> bool:
+    """Whether an `xref` element cites a reference, not a figure or a table."""
+    return xref.get("ref-type") in _CITING
 
 
 def _paragraph_around(node: Element | None) -> Element | None:
