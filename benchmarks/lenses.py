@@ -13,7 +13,7 @@ No work of the test, and no article that cites two works of one test pair, is in
 before the first result: 0.7 CPU seconds per step, 6 per test; 6 CPU minutes for the upper bound.
 
 `--length long`, added after the first results: 100 steps for each model instead of 40, as in the pilot; a
-study of its own, 14 CPU minutes.
+study of its own, 18 CPU minutes.
 """
 
 from __future__ import annotations
