@@ -23,7 +23,9 @@ for route tokens", a dense model with route tokens whose embeddings alone have t
 640 steps with three blocks, to 320 with one block at three times the rate, and to 160 with six at that rate;
 and, as that arm was behind the dense
 model with instructions, "dense, tokens" at the rate of the others. And "dense" at the lower rate with four
-and eight routes, since at the higher one its vectors had become all alike. And four routes to 640 steps.
+and eight routes, since at the higher one its vectors had become all alike. And four routes to 640 steps. And four and
+eight routes with all six blocks, each arm at both rates, since the first of these runs had shown that with
+four routes most of the gap is a matter of depth.
 """
 
 from __future__ import annotations
@@ -113,6 +115,8 @@ PARTS = {
     "routes4": Part(3, 4, 160, (*FAST, "dense"), (80, 160, 240), batch=8),
     "routes4long": Part(3, 4, 160, FAST, (80, 160, 240, 480, 640), batch=8),
     "routes8": Part(3, 8, 96, (*FAST, "dense"), (80, 160, 320), batch=8),
+    "routes4depth6": Part(6, 4, 160, (*FAST, *MAIN), (40, 80, 160), batch=8),
+    "routes8depth6": Part(6, 8, 96, (*FAST, *MAIN), (80, 160, 240), batch=8),
     "routes16": Part(3, 16, 48, FAST, (160, 320), batch=4),
 }
 Questions = Mapping[str, Sequence[str]]  # intent -> questions

@@ -13,6 +13,10 @@ have batches of one domain, the others mixed ones.
 those of `main`, which has 384, these are four sizes. `seven`: all domains of the first study, on their own.
 `long`: two domains, and 105 updates for each expert, as many as the dense model of the first study had.
 `seven_long`, added after the results of the others: seven domains with as many.
+`long_equal`: in `long`, a dense model with batches of one domain too, as the experts have them; added when it
+was seen that only the experts had had such batches. `seven_large`: seven domains with 105 updates and four
+times the test pairs, since these and not the seeds limited what could be shown, and both dense models; added
+after all others.
 `routing`, added when the learned router had turned out worse than the base: the same trained on its own
 choices in place of the domains, and with batches of one domain.
 
@@ -60,15 +64,17 @@ from study import BASE, CROPS, DATA, ELIFE
 BATCH, MAX_TRAINING_PAIRS = 16, 800
 FEW, SMALL = (50, 200, 800), "crops"
 MARGIN = 0.01
-PRIMARY = "ROC-AUC, mean of the domains, an expert per domain minus dense"
+PRIMARY = "ROC-AUC, mean of the domains, an expert per domain minus "
 
 DENSE, EXPERTS, ROUTER = "dense", "an expert per domain", "learned router"
+DENSE_ONE_DOMAIN = f"{DENSE}, batches of one domain"
 OWN_CHOICE, ONE_DOMAIN = f"{ROUTER}, by its own choice", f"{ROUTER}, batches of one domain"
 LEARNED = {"route": "none", "router": "learned"}
 # Settings of `extend`, and of `train`. While it is trained, a text meets its domain's expert, or in
 # `OWN_CHOICE` that which the router chooses.
 ARMS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     DENSE: ({"layers": "none"}, {"batches": "mixed"}),
+    DENSE_ONE_DOMAIN: ({"layers": "none"}, {"batches": "homogeneous"}),
     EXPERTS: ({}, {"batches": "homogeneous"}),
     ROUTER: (LEARNED, {"batches": "mixed", "route_by": "domain"}),
     OWN_CHOICE: (LEARNED, {"batches": "mixed", "route_by": "router"}),
@@ -79,8 +85,8 @@ MEAN = "pair_weighted_mean"
 
 @dataclass(frozen=True)
 class Study:
-    """Domains, the updates of each expert (the dense model has as many as all experts together), and the
-    positive test pairs of a domain.
+    """Domains, the updates of each expert (the dense model has as many as all experts together), the
+    positive test pairs of a domain, and the arm that the experts are compared with first.
     """
 
     name: str
@@ -88,6 +94,12 @@ class Study:
     domains: tuple[str, ...]
     updates: int
     test_pairs: int
+    rival: str = DENSE
+
+    @property
+    def primary(self) -> str:
+        """The primary figure."""
+        return f"{PRIMARY}{self.rival}"
 
     @property
     def training(self) -> dict[str, Any]:
@@ -121,6 +133,13 @@ TWO = Study("fair_domains", "domain-pairs", ("crops", "neuroscience"), updates=2
 SEVEN = Study("fair_domains_seven", "seven-pairs", DOMAINS, updates=12, test_pairs=100)
 LONG = replace(TWO, name="fair_domains_long", updates=105)
 SEVEN_LONG = replace(SEVEN, name="fair_domains_seven_long", updates=LONG.updates)
+SEVEN_LARGE = replace(
+    SEVEN_LONG,
+    name="fair_domains_seven_large",
+    folder="seven-large-pairs",
+    test_pairs=400,
+    rival=DENSE_ONE_DOMAIN,
+)
 
 
 def small_rows(test: pa.Table) -> np.ndarray:
@@ -167,8 +186,9 @@ def main_table(study: Study, found: PairEvaluation) -> list[str]:
     table += ["", "| ROC-AUC, mean of domains | difference | p, Holm |", "|---|---|---|"]
     labels = {model.label for model in found.models}
     planned = [(EXPERTS, DENSE), (ROUTER, DENSE), (EXPERTS, ROUTER)]
+    equal = [(EXPERTS, DENSE_ONE_DOMAIN), (DENSE_ONE_DOMAIN, DENSE)]
     added = [(OWN_CHOICE, DENSE), (ONE_DOMAIN, DENSE)]  # after the first results, a family of their own
-    for family in (planned, added):
+    for family in (planned, added, equal):
         pairs = [pair for pair in family if {*pair} <= labels]
         sure = corrected([difference(found, *pair, MEAN) for pair in pairs]) if pairs else []
         table += [
@@ -202,13 +222,13 @@ def report(study: Study, runs: RunFile, pairs: se.Pairs, seeds: int, citing: Cit
     found = finished(runs, test, seeds)
     few = few_table(study, runs, test, seeds) if study is TWO else []
     said = "The primary comparison did not run."
-    if {DENSE, EXPERTS} <= {model.label for model in found.models}:
-        said = verdict(difference(found, EXPERTS, DENSE, MEAN), PRIMARY, MARGIN)
+    if {study.rival, EXPERTS} <= {model.label for model in found.models}:
+        said = verdict(difference(found, EXPERTS, study.rival, MEAN), study.primary, MARGIN)
     parts = next((f", `--parts {part}`" for part, one in STUDIES.items() if one is study), "")
     text = [
         "# Do domain experts pay, with matched negatives and as many updates?",
         "",
-        f"Primary figure: {PRIMARY}; margin {MARGIN}. `python benchmarks/fair_domains.py --out FOLDER`"
+        f"Primary figure: {study.primary}; margin {MARGIN}. `python benchmarks/fair_domains.py --out FOLDER`"
         f"{parts} of {len(study.domains)} domains.",
         "",
         f"{seeds} seeds, {study.training['max_steps']} steps of {BATCH} pairs, {study.updates} for each "
@@ -236,19 +256,27 @@ PARTS: dict[str, list[tuple[int | None, tuple[str, ...]]]] = {
     "seven": [(None, (DENSE, EXPERTS))],
     "long": [(None, (DENSE, EXPERTS))],
     "seven_long": [(None, (DENSE, EXPERTS))],
+    "long_equal": [(None, (DENSE_ONE_DOMAIN,))],
+    "seven_large": [(None, (DENSE_ONE_DOMAIN, EXPERTS, DENSE))],
 }
-STUDIES = {"seven": SEVEN, "long": LONG, "seven_long": SEVEN_LONG}  # of all other parts: TWO
+STUDIES = {
+    "seven": SEVEN,
+    "long": LONG,
+    "seven_long": SEVEN_LONG,
+    "long_equal": LONG,
+    "seven_large": SEVEN_LARGE,
+}  # of all other parts: TWO
 
 
 def main() -> None:
     """Train and test what is missing, and write the results."""
     given = arguments(__doc__, parts=tuple(PARTS))
-    for study in (TWO, *STUDIES.values()):
+    for study in dict.fromkeys((TWO, *STUDIES.values())):
         parts = [part for part in given.parts if STUDIES.get(part, TWO) is study]
         if not parts:
             continue
         pairs = study.compiled(given.out)
-        settings = {"training": study.training, "primary": PRIMARY, "margin": MARGIN}
+        settings = {"training": study.training, "primary": study.primary, "margin": MARGIN}
         runs = RunFile(given.out, study.name, {**settings, "pairs": pairs.fingerprint()})
         measure_untrained(runs, pairs.split("test").select(PAIR_COLUMNS))
         # Seed by seed, so that arms that are compared have as many runs wherever the study stops.
