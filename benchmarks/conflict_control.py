@@ -21,11 +21,10 @@ only at their own slower rate; and the parts of four, eight and sixteen routes, 
 has fewer steps; their batches have 8 or 4 pairs, as the texts are longer. Added after those: "dense, 10x rate
 for route tokens", a dense model with route tokens whose embeddings alone have ten times the rate; curves to
 640 steps with three blocks, to 320 with one block at three times the rate, and to 160 with six at that rate;
-and, as that arm was behind the dense
-model with instructions, "dense, tokens" at the rate of the others. And "dense" at the lower rate with four
-and eight routes, since at the higher one its vectors had become all alike. And four routes to 640 steps. And four and
-eight routes with all six blocks, each arm at both rates, since the first of these runs had shown that with
-four routes most of the gap is a matter of depth.
+and, as that arm was behind the dense model with instructions, "dense, tokens" at the rate of the others. And
+"dense" at the lower rate with four and eight routes, since at the higher one its vectors had become all
+alike. And four routes to 640 steps. And four and eight routes with all six blocks, each arm at both rates,
+since a first run had shown that with four routes most of the gap is a matter of depth.
 """
 
 from __future__ import annotations
