@@ -1,4 +1,4 @@
-"""How soon the search page has its first results: 100,000 made-up papers, five lenses, made-up vectors.
+"""How soon the search page has its first results: 100,000 made-up papers, five routes, made-up vectors.
 
 The encoder is the real all-MiniLM-L6-v2 with five experts, in a server process; the papers' vectors are drawn
 at random, which a search through all of them cannot tell from real ones. Each query is a new one. Measured
@@ -69,8 +69,8 @@ def make_corpus(folder: Path, count: int, words: list[str]) -> None:
     write_json(folder / "manifest.json", noted)
 
 
-def prepare(folder: Path, papers: int, lenses: int, words: list[str]) -> None:
-    """A corpus and its words, a model of `lenses` experts, and vectors for each of them."""
+def prepare(folder: Path, papers: int, routes: int, words: list[str]) -> None:
+    """A corpus and its words, a model of `routes` experts, and vectors for each of them."""
     import sentence_experts
     from sentence_experts.corpus.corpus_folder import CorpusFolder
     from sentence_experts.encoding.encoder import BatchEncoder
@@ -78,13 +78,13 @@ def prepare(folder: Path, papers: int, lenses: int, words: list[str]) -> None:
     from sentence_experts.retrieval.keywords import keyword_index
 
     make_corpus(folder / "corpus", papers, words)
-    sentence_experts.extend("minilm", experts=NAMES[:lenses], out=folder / "model")
+    sentence_experts.extend("minilm", experts=NAMES[:routes], out=folder / "model")
     encoder = BatchEncoder(sentence_experts.load(folder / "model", device="cpu"))
     corpus = CorpusFolder.open(folder / "corpus")
     drawn = np.random.default_rng(0)
-    for lens in NAMES[:lenses]:
+    for route in NAMES[:routes]:
         vectors = drawn.standard_normal((papers, encoder.dimension), dtype=np.float32)
-        store_vectors(corpus, vector_settings(encoder, lens, "title+abstract"), "m", vectors)
+        store_vectors(corpus, vector_settings(encoder, route, "title+abstract"), "m", vectors)
     keyword_index(corpus, "title+abstract")  # kept beside the corpus, as the vectors are
 
 
@@ -130,7 +130,7 @@ def over_http(
         before = cpu_seconds(process)
         found["ten best sentences"] = timed(
             lambda n: ask("/search/sentences", {
-                "query": query(dice, words), "lens": "m:one",
+                "query": query(dice, words), "route": "m:one",
                 "papers": [f"10.5555/{each:07}" for each in range(10 * n, 10 * n + 10)],
             }),
             rounds // 4,
@@ -150,7 +150,7 @@ def in_browser(url: str, rounds: int, words: list[str]) -> list[float]:
         page = running.new_page()
         page.set_default_timeout(120_000)
         page.goto(url)
-        page.wait_for_selector("#lenses input")
+        page.wait_for_selector("#routes input")
 
         milliseconds = []
         for _ in range(rounds // 4 + UNCOUNTED):
@@ -186,7 +186,7 @@ def query(dice: random.Random, words: list[str]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--papers", type=int, default=100_000)
-    parser.add_argument("--lenses", type=int, default=5, choices=range(1, len(NAMES) + 1))
+    parser.add_argument("--routes", type=int, default=5, choices=range(1, len(NAMES) + 1))
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--folder", type=Path, help="Keep corpus, model and vectors here for the next run")
     given = parser.parse_args()
@@ -196,7 +196,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = given.folder or Path(name)
         if not (folder / "model").exists():
-            prepare(folder, given.papers, given.lenses, words)
+            prepare(folder, given.papers, given.routes, words)
         began = time.perf_counter()
         with running_server(f"m={folder / 'model'}", "--corpus", folder / "corpus") as server:
             started = time.perf_counter() - began
@@ -211,13 +211,13 @@ def main() -> None:
     ]
     text = f"""# First results of the search page
 
-`python benchmarks/search_page.py`: {given.papers:,} made-up papers, {given.lenses} lenses (the experts of one
-all-MiniLM-L6-v2), ten papers per lens. A search has the lists, the ranks under all lenses, years, citations
+`python benchmarks/search_page.py`: {given.papers:,} made-up papers, {given.routes} routes (the experts of one
+all-MiniLM-L6-v2), ten papers per route. A search has the lists, the ranks under all routes, years, citations
 and the map. Milliseconds; the server was ready after {started:.1f} s, with vectors that were there before.
 One-minute load of the machine at the end: {load:.1f}.
 
 {table(["", "median", "95%", "least", "CPU of the server"], rows)}"""
-    settings = {"papers": given.papers, "lenses": given.lenses, "rounds": given.rounds}
+    settings = {"papers": given.papers, "routes": given.routes, "rounds": given.rounds}
     result = {
         "settings": settings,
         "milliseconds": found,

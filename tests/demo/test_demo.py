@@ -12,8 +12,8 @@ from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.corpus.simulate import TOPICS, simulate_corpus
 from sentence_experts.demo.config import DemoConfig
 from sentence_experts.demo.job import demo_steps, measured, searches
-from sentence_experts.demo.lens_job import FIRST, QUERY, TEXTS, lens_steps, nearest_texts, verdict
-from sentence_experts.demo.lenses import SIDES
+from sentence_experts.demo.route_job import FIRST, QUERY, TEXTS, nearest_texts, route_steps, verdict
+from sentence_experts.demo.simulated_texts import SIDES
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.pairs.domain_report import unmatched_rules
 from sentence_experts.pairs.domains import DomainRules
@@ -75,25 +75,25 @@ def test_simulated_material_is_named_so() -> None:
     assert "SIMULATED" in Material.find(Path(), None).name
 
 
-def test_added_lens_leaves_the_others_and_everything_says_simulated(tmp_path: Path, minilm: str) -> None:
-    base, out = make_tiny_encoder(tmp_path / "tiny", minilm), tmp_path / "lenses"
+def test_added_route_leaves_the_others_and_everything_says_simulated(tmp_path: Path, minilm: str) -> None:
+    base, out = make_tiny_encoder(tmp_path / "tiny", minilm), tmp_path / "routes"
     config = DemoConfig(steps=4)
-    run_steps(lens_steps(out, config, str(base)), out / "steps.json")
+    run_steps(route_steps(out, config, str(base)), out / "steps.json")
     simulated, experts, dense = verdict(out)
     assert simulated.startswith("SIMULATED TEXTS")
     assert "subject and method are the same to the bit" in experts
     assert "subject and method changed" in dense
     assert of_pairs(measured(out / "evaluation")).compared.startswith("SIMULATED TEXTS")
     assert CorpusFolder.open(out / "corpus").manifest["counts"]["simulated"] > 100
-    assert [each.lens for each in nearest_texts(out, FIRST)] == ["subject", "subject", "method", "method"]
+    assert [each.route for each in nearest_texts(out, FIRST)] == ["subject", "subject", "method", "method"]
     with pytest.raises(UsageError, match="made with other settings"):  # texts of two seeds never mix
-        run_steps(lens_steps(out, config.model_copy(update={"seed": 1}), str(base)), out / "steps.json")
+        run_steps(route_steps(out, config.model_copy(update={"seed": 1}), str(base)), out / "steps.json")
 
 
 def test_page_texts_share_one_side_each_with_the_query() -> None:
-    for lens, text in TEXTS.items():
+    for route, text in TEXTS.items():
         shared = [side for side, values in SIDES.items() if any(v in QUERY and v in text for v in values)]
-        assert shared == [lens]
+        assert shared == [route]
 
 
 def test_program_is_named_as_it_can_be_called_from_here(

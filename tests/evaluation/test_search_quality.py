@@ -99,12 +99,12 @@ def test_the_highest_grade_of_a_paper_with_two_ids_counts(tmp_path, corpus, grad
     assert data.grades == [{0: 2}]
 
 
-def test_every_lens_stands_beside_bm25(tmp_path, minilm, corpus, qrels):
+def test_every_route_stands_beside_bm25(tmp_path, minilm, corpus, qrels):
     model = make_tiny_encoder(tmp_path / "experts", minilm, ("crops", "neuro"))
     found = evaluate_search(str(model), qrels, corpus, out=tmp_path / "out")
     frame = found.to_pandas()
     assert frame["model"].tolist() == [BM25, *["experts"] * 4]
-    assert frame["lens"].tolist() == ["", "crops", "crops", "neuro", "neuro"]
+    assert frame["route"].tolist() == ["", "crops", "crops", "neuro", "neuro"]
     assert frame["hybrid"].tolist() == [False, False, True, False, True]
     assert frame["gain"].tolist() == pytest.approx((frame["ndcg"] - frame["ndcg"][0]).tolist())
     assert all(
@@ -120,7 +120,7 @@ def test_every_lens_stands_beside_bm25(tmp_path, minilm, corpus, qrels):
         evaluate_search(str(model), qrels, corpus, route=["x"])
 
 
-def test_a_better_lens_is_shown_to_be_better(tmp_path, minilm, corpus):
+def test_a_better_route_is_shown_to_be_better(tmp_path, minilm, corpus):
     names = {"q1": "oryza", "q2": "dreams", "q3": "recollection", "q4": "brain cells", "q5": "dry weather"}
     lines = [f"{q} 0 p{n} 1" for q, n in zip(names, [0, 2, 3, 6, 5], strict=True)]
     found = evaluate_search(

@@ -105,6 +105,6 @@ def ask(client: TestClient, **fields: Any) -> dict[str, Any]:
     return found
 
 
-def ids(answer: dict[str, Any], lens: int = 0) -> list[str]:
-    """The papers that one lens of an answer lists."""
-    return [answer["papers"][hit["paper"]]["paper_id"] for hit in answer["lenses"][lens]["hits"]]
+def ids(answer: dict[str, Any], route: int = 0) -> list[str]:
+    """The papers that one route of an answer lists."""
+    return [answer["papers"][hit["paper"]]["paper_id"] for hit in answer["routes"][route]["hits"]]

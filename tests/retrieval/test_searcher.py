@@ -20,8 +20,8 @@ from sentence_experts.models.loading import load
 from sentence_experts.models.routing.known_routes import KnownRoutes
 from sentence_experts.retrieval import papers as papers_module
 from sentence_experts.retrieval.filters import Filters
-from sentence_experts.retrieval.lenses import Lens, lens_of, lenses_of
 from sentence_experts.retrieval.papers import Papers, _pattern
+from sentence_experts.retrieval.search_routes import SearchRoute, find_search_route, list_search_routes
 from sentence_experts.retrieval.searcher import Searcher, sentence_spans
 
 PAPERS = [
@@ -153,29 +153,31 @@ def known(default=None, **prompts) -> KnownRoutes:
     return KnownRoutes.of("m", prompts, default, prompts)
 
 
-def test_queries_and_documents_have_a_lens_of_both_routes():
+def test_queries_and_documents_have_a_route_of_both_routes():
     tasks = known(query="search query: ", document="search document: ", clustering="clustering: ")
-    assert lenses_of(tasks) == (
-        Lens("document", "document", "query"),
-        Lens("clustering", "clustering", "clustering"),
+    assert list_search_routes(tasks) == (
+        SearchRoute("document", "document", "query"),
+        SearchRoute("clustering", "clustering", "clustering"),
     )
-    pair = Lens("document", "document", "query")
+    pair = SearchRoute("document", "document", "query")
     for route in (None, "query", "document"):
-        assert lens_of(tasks, route) == pair
-    assert lens_of(tasks, "clustering").query_route == "clustering"
-    assert lens_of(tasks, None, "clustering", "document") == Lens("document", "document", "clustering")
-    assert lens_of(tasks, None, None, "clustering").query_route == "clustering"
+        assert find_search_route(tasks, route) == pair
+    assert find_search_route(tasks, "clustering").query_route == "clustering"
+    assert find_search_route(tasks, None, "clustering", "document") == SearchRoute(
+        "document", "document", "clustering"
+    )
+    assert find_search_route(tasks, None, None, "clustering").query_route == "clustering"
     with pytest.raises(RouteError, match="no route 'x'"):
-        lens_of(tasks, None, "x")
+        find_search_route(tasks, None, "x")
     domains = known(
         "a", a="[A]", b="[B]", auto="[AUTO]", query="[A]", document="[A]"
     )  # as a default route is saved
-    assert [lens.name for lens in lenses_of(domains)] == ["a", "b"]
-    assert lens_of(domains) == Lens("a", "a", "a")
+    assert [route.name for route in list_search_routes(domains)] == ["a", "b"]
+    assert find_search_route(domains) == SearchRoute("a", "a", "a")
     with pytest.raises(RouteError, match="needs a route"):
-        lens_of(known(a="[A]", b="[B]"))
-    assert lenses_of(known()) == (Lens("", None, None),)
-    assert lens_of(known()).name == ""
+        find_search_route(known(a="[A]", b="[B]"))
+    assert list_search_routes(known()) == (SearchRoute("", None, None),)
+    assert find_search_route(known()).name == ""
 
 
 def test_query_and_document_routes_are_used_for_their_sides(tmp_path, minilm, corpus):
@@ -271,9 +273,9 @@ def test_the_task_file_says_which_route_is_for_queries(tmp_path, minilm):
     plain = make_tiny_encoder(tmp_path / "plain", minilm)
     folder = tmp_path / "model"
     sentence_experts.extend(plain, tasks=file, out=folder)
-    pair = Lens("answer", "answer", "ask")
-    assert lenses_of(KnownRoutes.read(folder)) == (pair,)
+    pair = SearchRoute("answer", "answer", "ask")
+    assert list_search_routes(KnownRoutes.read(folder)) == (pair,)
     model = load(folder, device="cpu")
-    assert lens_of(BatchEncoder(model).known_routes) == pair
+    assert find_search_route(BatchEncoder(model).known_routes) == pair
     grown = sentence_experts.add_expert(folder, "more", prefix="more: ")
-    assert lens_of(BatchEncoder(grown).known_routes) == pair
+    assert find_search_route(BatchEncoder(grown).known_routes) == pair

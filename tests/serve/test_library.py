@@ -34,13 +34,13 @@ def test_a_corpus_that_is_not_there_is_known_before_the_models(tmp_path: Path) -
         sentence_experts.create_app("no-model", corpus=tmp_path)
 
 
-def test_lenses_are_those_whose_experts_were_loaded(
+def test_routes_are_those_whose_experts_were_loaded(
     corpus: CorpusFolder, experts_folder: Path, experts: ExpertEncoder
 ) -> None:
     options = {"corpus": corpus.path, "watch": False, "load_config": LoadConfig(routes=["crops"])}
     app = sentence_experts.create_app({"m": experts_folder}, **options)
     with TestClient(app, base_url="http://localhost") as client:
-        assert [lens["name"] for lens in client.get("/search/corpus").json()["lenses"]] == ["m:crops"]
+        assert [route["name"] for route in client.get("/search/corpus").json()["routes"]] == ["m:crops"]
         assert client.get("/info").json()["routes"] == ["crops"]
         assert ids(ask(client, query=QUERY))
         answer = client.post("/v1/embeddings", json={"model": "m:neuro", "input": "a"})
@@ -91,7 +91,7 @@ def test_the_corpus_is_encoded_with_a_tokenizer_of_its_own(client: TestClient) -
     state = client.app.state  # type: ignore[attr-defined]
     for served, searcher in state.library._searchers.values():
         assert searcher.encoder.model.tokenizer is not served.model.tokenizer
-        for route in [lens.document_route for lens in searcher.lenses]:
+        for route in [route.document_route for route in searcher.routes]:
             assert searcher.encoder.vector_settings(route) == served.encoder.vector_settings(route)
 
 

@@ -72,32 +72,32 @@ def search(page: Any, query: str = QUERY) -> None:
     page.wait_for_selector(DONE)
 
 
-def titles(page: Any, lens: str) -> list[str]:
-    found: list[str] = page.locator(f'.lens[data-lens="{lens}"] .title').all_inner_texts()
+def titles(page: Any, route: str) -> list[str]:
+    found: list[str] = page.locator(f'.route[data-route="{route}"] .title').all_inner_texts()
     return found
 
 
-def test_lenses_stand_side_by_side(chromium: Any, served: RunningServer) -> None:
+def test_routes_stand_side_by_side(chromium: Any, served: RunningServer) -> None:
     with opened(chromium, served.url) as page:
-        page.wait_for_selector("#lenses input")
+        page.wait_for_selector("#routes input")
         search(page)
-        assert page.locator(".lens").count() == 2
+        assert page.locator(".route").count() == 2
         assert len(titles(page, "m:crops")) == len(titles(page, "m:neuro")) == 10
         assert page.locator(".hit .moves").count() == 20
-        only = page.locator(".lens[data-lens='m:crops'] .only").count()
-        assert page.locator(".lens h2 small").first.inner_text() in (f"{only} only here", "none of its own")
+        only = page.locator(".route[data-route='m:crops'] .only").count()
+        assert page.locator(".route h2 small").first.inner_text() in (f"{only} only here", "none of its own")
         page.wait_for_selector(".best:visible mark")
-        # A link leads to the same results, through another choice of lenses.
-        page.uncheck("#lenses input[value='m:neuro']")
-        page.wait_for_selector(".lens[data-lens='m:neuro']", state="detached")
+        # A link leads to the same results, through another choice of routes.
+        page.uncheck("#routes input[value='m:neuro']")
+        page.wait_for_selector(".route[data-route='m:neuro']", state="detached")
         before = titles(page, "m:crops")
-        assert "q=drought+in+rice+fields&lens=m%3Acrops" in page.url
+        assert "q=drought+in+rice+fields&route=m%3Acrops" in page.url
         page.reload()
         page.wait_for_selector(DONE)
         assert titles(page, "m:crops") == before
         assert page.input_value("#query") == QUERY
         page.go_back()
-        page.wait_for_selector(".lens[data-lens='m:neuro']")
+        page.wait_for_selector(".route[data-route='m:neuro']")
 
 
 def test_filters_and_years(chromium: Any, served: RunningServer) -> None:
@@ -109,7 +109,7 @@ def test_filters_and_years(chromium: Any, served: RunningServer) -> None:
         page.press("#from", "Enter")
         page.wait_for_url("**year=2004..*")
         page.wait_for_selector("#results[data-address='?q=rice&year=2004..&type=review-article']")
-        facts = page.locator(".lens .facts").all_inner_texts()
+        facts = page.locator(".route .facts").all_inner_texts()
         assert facts
         assert all(int(re.findall(r"20\d\d", each)[0]) >= 2004 for each in facts)
         bar = page.locator("#bars i[data-year='2006']").bounding_box()
@@ -123,7 +123,7 @@ def test_more_like_a_paper_and_its_details(chromium: Any, served: RunningServer)
     with opened(chromium, f"{served.url}/?q=sleep+memory") as page:
         page.wait_for_selector(DONE)
         first = titles(page, "m:neuro")[0]
-        page.click('.lens[data-lens="m:neuro"] .title >> nth=0')
+        page.click('.route[data-route="m:neuro"] .title >> nth=0')
         assert page.inner_text("#paper-title") == first
         assert page.locator("#paper table tbody tr").count() == 2
         page.click("#paper >> text=More like this")
@@ -147,9 +147,9 @@ def test_the_best_passage_of_a_full_text_is_shown(
         running_server(f"m={experts_folder}", "--corpus", tmp_path / "corpus", "--passages") as running,
         opened(chromium, f"{running.url}/?q=wheat+rust+leaf") as page,
     ):
-        page.wait_for_selector(".lens[data-lens='m:crops'] .best:visible")
-        sentence = page.locator(".lens[data-lens='m:crops'] .best").inner_text()
-        page.click(".lens[data-lens='m:crops'] .title")
+        page.wait_for_selector(".route[data-route='m:crops'] .best:visible")
+        sentence = page.locator(".route[data-route='m:crops'] .best").inner_text()
+        page.click(".route[data-route='m:crops'] .title")
         passage, abstract = page.locator("#paper .abstract").all_inner_texts()
         assert page.inner_text("#paper .sentence") == sentence
         assert sentence in passage
@@ -179,7 +179,7 @@ def test_kept_papers_become_files(chromium: Any, served: RunningServer) -> None:
     with opened(chromium, f"{served.url}/?q=wheat") as page:
         page.wait_for_selector(DONE)
         for n in (0, 1):
-            page.click(f'.lens[data-lens="m:crops"] .keep >> nth={n}')
+            page.click(f'.route[data-route="m:crops"] .keep >> nth={n}')
         assert page.inner_text("#kept-count") == "2"
         page.reload()
         page.wait_for_selector(DONE)
@@ -208,7 +208,7 @@ def test_the_curl_command_gives_the_same_answer(chromium: Any, served: RunningSe
         )
         answer = json.loads(done.stdout)
         assert answer["query"] == 'it\'s "rice"'
-        first = answer["papers"][answer["lenses"][0]["hits"][0]["paper"]]
+        first = answer["papers"][answer["routes"][0]["hits"][0]["paper"]]
         assert titles(page, "m:crops")[0] == first["title"]
 
 
@@ -221,7 +221,7 @@ def test_hostile_texts_stay_texts(chromium: Any, served: RunningServer) -> None:
         assert page.title().startswith("rice drought")
         assert page.evaluate(OVERFLOW) <= 0
         for record in HOSTILE:
-            number = page.locator(f".lens.shown .keep[data-id={json.dumps(record['paper_id'])}]").first
+            number = page.locator(f".route.shown .keep[data-id={json.dumps(record['paper_id'])}]").first
             number.locator("xpath=ancestor::li").locator(".title").click()
             shown = page.inner_text("#paper-title")
             assert shown[:20] == (record.get("title") or "(no title)").replace("\u0000", "�")[:20]
@@ -230,7 +230,7 @@ def test_hostile_texts_stay_texts(chromium: Any, served: RunningServer) -> None:
             for link in page.locator("#paper a").all():
                 assert link.get_attribute("href").startswith("https://doi.org/")
             page.keyboard.press("Escape")
-        number = page.locator(".lens.shown .keep[data-id='h:script']")
+        number = page.locator(".route.shown .keep[data-id='h:script']")
         number.click()
         page.click("#open-kept")
         assert "<script>" in page.inner_text("#kept-body")
@@ -239,7 +239,7 @@ def test_hostile_texts_stay_texts(chromium: Any, served: RunningServer) -> None:
 
 def test_everything_by_keyboard(chromium: Any, served: RunningServer) -> None:
     with opened(chromium, served.url) as page:
-        page.wait_for_selector("#lenses input")
+        page.wait_for_selector("#routes input")
         page.keyboard.type("memory")
         page.keyboard.press("Enter")
         page.wait_for_selector(DONE)

@@ -1,4 +1,4 @@
-"""`/search`: what it finds is what `search` finds, lenses are compared rightly, bad requests are refused."""
+"""`/search`: what it finds is what `search` finds, routes are compared rightly, bad requests are refused."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ def client(search_client: TestClient) -> TestClient:
     return search_client
 
 
-def test_each_lens_finds_what_search_finds(
+def test_each_route_finds_what_search_finds(
     client: TestClient, experts: ExpertEncoder, corpus: CorpusFolder
 ) -> None:
     answer = ask(client, query=QUERY, top_k=5)
-    assert [lens["name"] for lens in answer["lenses"]] == ["m:crops", "m:neuro"]
+    assert [route["name"] for route in answer["routes"]] == ["m:crops", "m:neuro"]
     for number, route in enumerate(("crops", "neuro")):
         (papers,) = sentence_experts.search(experts, corpus, QUERY, route=route, top_k=5).papers
         assert ids(answer, number) == [paper["paper_id"] for paper in papers]
-        scores = [hit["score"] for hit in answer["lenses"][number]["hits"]]
+        scores = [hit["score"] for hit in answer["routes"][number]["hits"]]
         np.testing.assert_allclose(scores, [paper["score"] for paper in papers], atol=1e-4)
 
 
-def test_a_query_is_compared_with_the_corpus_once_per_lens(
+def test_a_query_is_compared_with_the_corpus_once_per_route(
     client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compared: list[int] = []
@@ -55,50 +55,50 @@ def test_a_query_is_compared_with_the_corpus_once_per_lens(
     assert compared == [1, 1]
 
 
-def test_lenses_of_several_models_can_be_mixed(client: TestClient) -> None:
-    answer = ask(client, query=QUERY, lenses=["dense", "m:neuro"])
-    assert [lens["name"] for lens in answer["lenses"]] == ["dense", "m:neuro"]
+def test_routes_of_several_models_can_be_mixed(client: TestClient) -> None:
+    answer = ask(client, query=QUERY, routes=["dense", "m:neuro"])
+    assert [route["name"] for route in answer["routes"]] == ["dense", "m:neuro"]
     about = client.get("/search/corpus").json()
-    assert [(lens["name"], lens["default"]) for lens in about["lenses"]] == [
+    assert [(route["name"], route["default"]) for route in about["routes"]] == [
         ("m:crops", True), ("m:neuro", True), ("dense", False),
     ]  # fmt: skip
     assert about["papers"] == 40 + len(HOSTILE)
     assert about["corpus"] == "corpus"
 
 
-def test_ranks_under_other_lenses_are_those_of_a_longer_search(client: TestClient) -> None:
+def test_ranks_under_other_routes_are_those_of_a_longer_search(client: TestClient) -> None:
     short, long = (ask(client, query=QUERY, top_k=top_k) for top_k in (3, 100))
-    for place, lens in enumerate(long["lenses"]):
+    for place, route in enumerate(long["routes"]):
         true = {name: rank for rank, name in enumerate(ids(long, place), start=1)}
         for paper in short["papers"]:
-            assert paper["ranks"][lens["name"]]["rank"] == true[paper["paper_id"]]
+            assert paper["ranks"][route["name"]]["rank"] == true[paper["paper_id"]]
     everywhere = set(ids(short, 0)) & set(ids(short, 1))
-    for lens in short["lenses"]:
-        for hit in lens["hits"]:
+    for route in short["routes"]:
+        for hit in route["hits"]:
             assert hit["only"] == (short["papers"][hit["paper"]]["paper_id"] not in everywhere)
 
 
 def test_percentiles_fall_with_the_rank(client: TestClient) -> None:
-    hits = ask(client, query=QUERY, top_k=100)["lenses"][0]["hits"]
+    hits = ask(client, query=QUERY, top_k=100)["routes"][0]["hits"]
     shares = [hit["percentile"] for hit in hits]
     assert shares == sorted(shares, reverse=True)
     assert 95 < shares[0] < 100
     assert shares[-1] == 0
 
 
-def test_one_lens_alone_has_nothing_of_its_own(client: TestClient) -> None:
-    answer = ask(client, query=QUERY, lenses=["m:crops"])
-    assert not any(hit["only"] for hit in answer["lenses"][0]["hits"])
+def test_one_route_alone_has_nothing_of_its_own(client: TestClient) -> None:
+    answer = ask(client, query=QUERY, routes=["m:crops"])
+    assert not any(hit["only"] for hit in answer["routes"][0]["hits"])
 
 
 def test_more_like_papers_leaves_them_out(client: TestClient) -> None:
     start = "doi:10.5555/made-up.000"
     answer = ask(client, like=["10.5555/made-up.000"], top_k=100)
     assert [paper["paper_id"] for paper in answer["like"]] == [start]
-    for lens in (0, 1):
-        assert start not in ids(answer, lens)
-        assert len(ids(answer, lens)) == 40 + len(HOSTILE) - 1
-        ranks = [hit["rank"] for hit in answer["lenses"][lens]["hits"]]
+    for route in (0, 1):
+        assert start not in ids(answer, route)
+        assert len(ids(answer, route)) == 40 + len(HOSTILE) - 1
+        ranks = [hit["rank"] for hit in answer["routes"][route]["hits"]]
         assert ranks == list(range(1, len(ranks) + 1))
     assert any(paper["terms"] for paper in answer["papers"])
 
@@ -107,10 +107,10 @@ def test_ranks_count_no_paper_that_others_should_be_like(client: TestClient) -> 
     far = ids(ask(client, query=QUERY, top_k=100))[-1]
     asked = {"like": ["10.5555/made-up.000", far]}
     short, long = (ask(client, **asked, top_k=top_k) for top_k in (2, 100))
-    for place, lens in enumerate(long["lenses"]):
+    for place, route in enumerate(long["routes"]):
         true = {name: rank for rank, name in enumerate(ids(long, place), start=1)}
         for paper in short["papers"]:
-            assert paper["ranks"][lens["name"]]["rank"] == true[paper["paper_id"]]
+            assert paper["ranks"][route["name"]]["rank"] == true[paper["paper_id"]]
 
 
 def test_filters_hold_and_years_ignore_the_filter_of_years(client: TestClient) -> None:
@@ -144,19 +144,19 @@ def test_terms_in_common_are_words_of_both(client: TestClient) -> None:
         )
 
 
-def test_the_map_has_a_place_per_paper_and_lens(client: TestClient) -> None:
+def test_the_map_has_a_place_per_paper_and_route(client: TestClient) -> None:
     answer = ask(client, query=QUERY)
-    for lens in answer["lenses"]:
-        assert len(lens["map"]["papers"]) == len(answer["papers"])
-        assert np.abs(lens["map"]["papers"]).max() <= 1
-        assert len(lens["map"]["query"]) == 2
+    for route in answer["routes"]:
+        assert len(route["map"]["papers"]) == len(answer["papers"])
+        assert np.abs(route["map"]["papers"]).max() <= 1
+        assert len(route["map"]["query"]) == 2
 
 
 def test_the_best_sentence_is_the_nearest_one(client: TestClient, experts: ExpertEncoder) -> None:
     papers = ask(client, query=QUERY, top_k=100)["papers"]
     paper = next(each for each in papers if each["paper_id"].startswith("doi:10.5555"))
     sentences = [f"{each.strip('. ')}." for each in paper["abstract"].split(". ")]
-    asked = {"query": QUERY, "lens": "m:crops", "papers": [paper["paper_id"], "h:bare"]}
+    asked = {"query": QUERY, "route": "m:crops", "papers": [paper["paper_id"], "h:bare"]}
     for _ in range(2):  # computed, and from memory
         best = client.post("/search/sentences", json=asked).json()["sentences"]
         assert best["h:bare"] is None
@@ -181,7 +181,7 @@ def test_with_passages_the_sentence_is_of_the_best_passage(experts: ExpertEncode
     app = sentence_experts.create_app({"m": experts}, corpus=corpus.path, passages=True, watch=False)
     with TestClient(app, base_url="http://localhost") as client:
         assert client.get("/search/corpus").json()["passages"]
-        asked = {"query": QUERY, "lens": "m:crops", "papers": [hit["paper_id"] for hit in hits]}
+        asked = {"query": QUERY, "route": "m:crops", "papers": [hit["paper_id"] for hit in hits]}
         for _ in range(2):  # computed, and from memory
             best = client.post("/search/sentences", json=asked).json()["sentences"]
             for hit in hits:
@@ -219,8 +219,8 @@ def test_a_large_abstract_is_cut(client: TestClient) -> None:
         ("", {"query": " "}, 422, "query: is empty"),
         ("", {"like": []}, 422, "like: name a paper"),
         ("", {"like": ["10.1/nowhere"]}, 422, "no paper"),
-        ("", {"query": "a", "lenses": ["m:nowhere"]}, 404, "there are m:crops, m:neuro, dense"),
-        ("", {"query": "a", "lenses": []}, 422, "lenses: name at least one"),
+        ("", {"query": "a", "routes": ["m:nowhere"]}, 404, "there are m:crops, m:neuro, dense"),
+        ("", {"query": "a", "routes": []}, 422, "routes: name at least one"),
         ("", {"query": "a", "top_k": 0}, 422, "top_k"),
         ("", {"query": "a", "top_k": 101}, 422, "top_k"),
         ("", {"query": "a", "year": "soon"}, 422, "year"),
@@ -230,10 +230,10 @@ def test_a_large_abstract_is_cut(client: TestClient) -> None:
         ("", {"query": "a", "year": "2015-2016"}, 422, "year: '2015-2016' is not of the form"),
         ("", {"query": "a", "types": ["x"]}, 422, "types: no paper of the corpus has 'x'; there are"),
         ("", {"query": "a", "domains": ["x"]}, 422, "domains: no paper of the corpus has 'x'; there are"),
-        ("/sentences", {"query": "a", "lens": "m", "papers": ["h:bare"]}, 422, "name one: m:crops, m:neuro"),
-        ("/sentences", {"query": "a", "lens": "x", "papers": ["h:bare"]}, 404, "lens: no lens 'x'"),
+        ("/sentences", {"query": "a", "route": "m", "papers": ["h:bare"]}, 422, "name one: m:crops, m:neuro"),
+        ("/sentences", {"query": "a", "route": "x", "papers": ["h:bare"]}, 404, "route: no route 'x'"),
         ("", {"query": "a", "colour": 1}, 422, "colour"),
-        ("/sentences", {"query": "a", "lens": "m:crops", "papers": ["x"] * 51}, 422, "papers"),
+        ("/sentences", {"query": "a", "route": "m:crops", "papers": ["x"] * 51}, 422, "papers"),
         ("/export", {"papers": ["h:bare"], "format": "docx"}, 422, "format"),
         ("/export", {"papers": ["nowhere"], "format": "ris"}, 422, "papers: no paper"),
     ],
@@ -251,7 +251,7 @@ def test_the_api_describes_the_search(client: TestClient) -> None:
     paths = client.get("/openapi.json").json()["paths"]
     assert {"/search", "/search/corpus", "/search/sentences", "/search/export"} <= set(paths)
     docs = client.get("/docs")
-    assert "Papers per lens" in docs.text
+    assert "Papers per route" in docs.text
     assert "script-src 'self'" in docs.headers["Content-Security-Policy"]
 
 
@@ -310,6 +310,6 @@ def test_hybrid_ranks_by_words_too(client: TestClient, experts: ExpertEncoder, c
             experts, corpus, "leaf rust", route=route, top_k=5, hybrid=True
         ).papers
         assert ids(answer, number) == [paper["paper_id"] for paper in papers]
-        for rank, hit in enumerate(answer["lenses"][number]["hits"], start=1):
-            name = answer["lenses"][number]["name"]
+        for rank, hit in enumerate(answer["routes"][number]["hits"], start=1):
+            name = answer["routes"][number]["name"]
             assert answer["papers"][hit["paper"]]["ranks"][name]["rank"] == hit["rank"] == rank

@@ -1,4 +1,4 @@
-"""Results under several lenses, compared."""
+"""Results under several routes, compared."""
 
 from __future__ import annotations
 

@@ -34,20 +34,20 @@ def demo(
 
     Part 1 is the main job, from articles to search, on real articles if the folder SENTENCE_EXPERTS_DATA (or
     ../shared/data) has them, else on a simulated corpus. Part 2, always on simulated texts, shows what
-    experts are for: one text under two lenses, and a third lens that is added without changing the first
+    experts are for: one text under two routes, and a third route that is added without changing the first
     two, beside a dense model. Takes minutes on two idle cores. Run again after an interruption, it continues
     where it stopped.
 
     Example: sentence-experts demo --out demo
     """
     from sentence_experts.demo.job import choose_material, demo_steps
-    from sentence_experts.demo.lens_job import lens_steps
+    from sentence_experts.demo.route_job import route_steps
     from sentence_experts.reproduce.steps import run_steps
 
     began = time.monotonic()
     material = choose_material(out, config)
-    lenses = out / "lenses"
-    parts = (demo_steps(material, out, config), lens_steps(lenses, config))
+    routes = out / "routes"
+    parts = (demo_steps(material, out, config), route_steps(routes, config))
     show(
         f"The demo has two parts. Each model is trained for {config.steps} steps only, so that it takes "
         "minutes; for figures that mean more, see docs/studies.md."
@@ -57,7 +57,7 @@ def demo(
     _show_main_job(material, out)
     _show_title("PART 2: what experts are for, on SIMULATED texts")
     run_steps(parts[1], out / "steps.json")
-    _show_lenses(lenses)
+    _show_routes(routes)
     minutes = (time.monotonic() - began) / 60
     _show_what_is_next(material, out, minutes)
 
@@ -84,45 +84,45 @@ def _show_main_job(material: Material, out: Path) -> None:
     show_verdict(of_pairs(evaluation).lines())
 
 
-def _show_lenses(lenses: Path) -> None:
-    """One text under two lenses, then what adding a third one did to both models."""
-    from sentence_experts.demo.lens_job import ADDED, FIRST, LENSES, QUERY, figures, nearest_texts, verdict
+def _show_routes(routes: Path) -> None:
+    """One text under two routes, then what adding a third one did to both models."""
+    from sentence_experts.demo.route_job import ADDED, FIRST, QUERY, ROUTES, figures, nearest_texts, verdict
     from sentence_experts.report.tables import number
 
-    show(f"\nOne text under two lenses. SIMULATED text: {QUERY}")
+    show(f"\nOne text under two routes. SIMULATED text: {QUERY}")
     show("The nearest of three texts, of which each shares one side with it, and their cosine:")
-    for lens, model, text, cosine in nearest_texts(lenses, FIRST):
-        show(f"  {lens:8} {model:8} {cosine:.2f}  {text}")
-    show(f"\nA third lens, {ADDED}, comes later. A model that is blind to lenses has a mean of 0.5.")
-    table = Table("model", *LENSES, "mean", title="ROC-AUC on SIMULATED test pairs")
-    for label, by_lens in figures(lenses).items():
-        table.add_row(label, *map(number, by_lens.values()))
+    for route, model, text, cosine in nearest_texts(routes, FIRST):
+        show(f"  {route:8} {model:8} {cosine:.2f}  {text}")
+    show(f"\nA third route, {ADDED}, comes later. A model that is blind to routes has a mean of 0.5.")
+    table = Table("model", *ROUTES, "mean", title="ROC-AUC on SIMULATED test pairs")
+    for label, by_route in figures(routes).items():
+        table.add_row(label, *map(number, by_route.values()))
     results.print(table)
-    show_verdict(verdict(lenses))
+    show_verdict(verdict(routes))
 
 
 def _show_what_is_next(material: Material, out: Path, minutes: float) -> None:
     """What was made, and what to open and do."""
-    from sentence_experts.demo.lens_job import GROWN, model_folder
+    from sentence_experts.demo.route_job import GROWN, model_folder
 
-    lenses = out / "lenses"
+    routes = out / "routes"
     model = out / "runs" / "experts" / "model"
     _show_title(f"DONE in {minutes:.1f} minutes")
     show(f"made      {out / 'corpus'}: {material.name}")
     show(f"          {out / 'pairs'}: pairs of papers in it that are cited together")
     show(f"          {model}: a model with an expert per domain")
-    show(f"          {model_folder(lenses, GROWN)}: a model of three lenses, SIMULATED")
+    show(f"          {model_folder(routes, GROWN)}: a model of three routes, SIMULATED")
     show(f"reports   {out / 'evaluation' / 'report.html'}")
-    show(f"          {lenses / 'evaluation' / 'report.html'}, SIMULATED")
-    show("open      a search page with the lenses side by side, at http://127.0.0.1:8000:")
+    show(f"          {routes / 'evaluation' / 'report.html'}, SIMULATED")
+    show("open      a search page with the routes side by side, at http://127.0.0.1:8000:")
     routes = ",".join(material.queries)
     served = f"demo={model} --routes {routes} --corpus {out / 'corpus'} --unit title"
     show(f"  {program()} serve {served}")
-    show("          and one with the three lenses on SIMULATED texts:")
-    served = f"lenses={model_folder(lenses, GROWN)} --corpus {lenses / 'corpus'} --unit title"
+    show("          and one with the three routes on SIMULATED texts:")
+    served = f"routes={model_folder(routes, GROWN)} --corpus {routes / 'corpus'} --unit title"
     show(f"  {program()} serve {served}")
     show("next      your own articles: docs/getting-started.md")
-    show("          a lens of your own: docs/add-a-lens.md")
+    show("          a route of your own: docs/add-a-route.md")
 
 
 def program() -> str:

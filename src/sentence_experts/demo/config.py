@@ -12,6 +12,6 @@ class DemoConfig(Config):
 
     simulated: bool = Field(False, description="Use the simulated corpus even if there are real articles")
     steps: int = Field(
-        30, ge=1, description="Training steps of each model; a lens that is added later gets half of them"
+        30, ge=1, description="Training steps of each model; a route that is added later gets half of them"
     )
     seed: Seed = 0

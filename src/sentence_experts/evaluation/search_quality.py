@@ -1,6 +1,6 @@
 """How well a model searches a corpus, by the user's own judgements: nDCG@10 and recall@100.
 
-Every lens of every model is measured, alone and with the words of the query (hybrid), beside BM25, which
+Every route of every model is measured, alone and with the words of the query (hybrid), beside BM25, which
 needs no model. Intervals are bootstrap percentiles over queries. Judged papers that the corpus lacks are left
 out and counted, so figures of two corpora cannot be compared.
 """
@@ -23,8 +23,8 @@ from sentence_experts.evaluation.models import Models, model_runs
 from sentence_experts.evaluation.results import Result
 from sentence_experts.models.routing.known_routes import KnownRoutes
 from sentence_experts.retrieval.keywords import FUSED, fused, keyword_index
-from sentence_experts.retrieval.lenses import lens_of
 from sentence_experts.retrieval.papers import Papers
+from sentence_experts.retrieval.search_routes import find_search_route
 from sentence_experts.retrieval.searcher import Searcher
 from sentence_experts.storage import write_json
 
@@ -37,11 +37,11 @@ _REPLICATES = 2000
 
 @dataclass(frozen=True)
 class SearchMetrics:
-    """The metrics of one way to search: a model and lens, or BM25.
+    """The metrics of one way to search: a model and route, or BM25.
 
     Attributes:
         model: the model's label; "BM25" without one.
-        lens: the route of the papers; "" without routes.
+        route: the route of the papers; "" without routes.
         hybrid: whether the words of the query counted too.
         ndcg, recall: nDCG@10 and recall@100, means over queries.
         ndcg_interval, recall_interval: their 95% intervals.
@@ -50,7 +50,7 @@ class SearchMetrics:
     """
 
     model: str
-    lens: str
+    route: str
     hybrid: bool
     ndcg: float
     recall: float
@@ -62,13 +62,13 @@ class SearchMetrics:
     @property
     def name(self) -> str:
         """The name to show."""
-        parts = [self.model, self.lens, HYBRID if self.hybrid else ""]
+        parts = [self.model, self.route, HYBRID if self.hybrid else ""]
         return " ".join(part for part in parts if part)
 
 
 @dataclass(frozen=True)
 class SearchEvaluation(Result):
-    """The metrics of BM25, then of each lens of each model.
+    """The metrics of BM25, then of each route of each model.
 
     Attributes:
         metrics: one entry for each way to search.
@@ -122,7 +122,7 @@ class SearchEvaluation(Result):
             gain = _with_interval(best.gain, best.gain_interval)
             lines[0] = f"{lines[0][:-1]}, {gain} above {BM25}."
         elif not better:
-            lines.append(f"No lens is shown to be better than {BM25}, which needs no model.")
+            lines.append(f"No route is shown to be better than {BM25}, which needs no model.")
         if len(self.metrics) > 2 and best.model != BM25:
             lines.append(
                 f"It was chosen among {len(self.metrics)} on the same queries: confirm it on others."
@@ -160,7 +160,7 @@ def evaluate_search(
         queries: the queries' texts; by default queries.jsonl or queries.tsv beside the judgements.
         out: folder for search.json.
         config: how texts are encoded.
-        route: the routes to measure; by default every lens of a model.
+        route: the routes to measure; by default every route of a model.
         unit: the text of a paper, or "passages" of its full text.
         seed: of the bootstrap.
 
@@ -176,7 +176,7 @@ def evaluate_search(
     for run in runs:
         if (known := KnownRoutes.read(run.source)) is not None:
             for name in route:
-                lens_of(known, name)
+                find_search_route(known, name)
     with open_corpus(corpus) as folder:
         data = _Measured.of(judged, Papers(folder))
         keywords = keyword_index(folder, unit)
@@ -185,12 +185,12 @@ def evaluate_search(
         for run in runs:
             encoder = run.open(config or EncodingOptions())
             searcher = Searcher(encoder, folder, unit, data.papers)
-            for lens in [searcher.lens(name) for name in route] or searcher.lenses:
-                vectors = searcher.encode(data.texts, lens)
-                by_vectors = [rows for rows, _ in searcher.vectors(lens).search(vectors, FUSED)]
+            for searched in [searcher.route(name) for name in route] or searcher.routes:
+                vectors = searcher.encode(data.texts, searched)
+                by_vectors = [rows for rows, _ in searcher.vectors(searched).search(vectors, FUSED)]
                 both = [fused(list(each), _DEPTH + 1) for each in zip(by_vectors, by_words, strict=True)]
-                figures[run.label, lens.name, False] = data.figures(by_vectors)
-                figures[run.label, lens.name, True] = data.figures(both)
+                figures[run.label, searched.name, False] = data.figures(by_vectors)
+                figures[run.label, searched.name, True] = data.figures(both)
         settings = {"qrels": Path(qrels).name, "corpus": folder.path.name, "unit": unit, "seed": seed}
     evaluation = SearchEvaluation(
         _metrics(figures, seed), len(data.texts), data.left_out, data.missing, settings

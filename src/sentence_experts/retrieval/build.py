@@ -25,7 +25,7 @@ from sentence_experts.retrieval.index import (
     route_vectors,
     store_vectors,
 )
-from sentence_experts.retrieval.lenses import lens_of, lenses_of
+from sentence_experts.retrieval.search_routes import find_search_route, list_search_routes
 from sentence_experts.retrieval.texts import PASSAGES, UNITS, texts_fingerprint
 from sentence_experts.storage import read_json, temporary_folder
 
@@ -154,11 +154,11 @@ def build_index(
 def _routes(known: KnownRoutes, config: IndexConfig) -> Iterator[str | None]:
     """The routes of the papers that the settings name."""
     if config.route == [ALL] and ALL not in known.prompts:
-        yield from (lens.document_route for lens in lenses_of(known))
+        yield from (route.document_route for route in list_search_routes(known))
     elif config.route:
         yield from (known.choose(route) for route in config.route)
     else:
-        yield lens_of(known).document_route
+        yield find_search_route(known).document_route
 
 
 def _take_vectors(file: Path, corpus: CorpusFolder) -> None:

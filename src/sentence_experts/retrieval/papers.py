@@ -172,7 +172,7 @@ class Papers:
         """
         if not filters:
             return None
-        passing = self._passing.get(filters)  # every lens of one search asks for the same
+        passing = self._passing.get(filters)  # every route of one search asks for the same
         if passing is None:
             passing = self._pass(filters)
             if len(self._passing) >= _FILTERS_IN_MEMORY:

@@ -14,8 +14,8 @@ from sentence_experts.errors import UsageError
 from sentence_experts.models.loading import LoadConfig, load
 from sentence_experts.models.routing.known_routes import KnownRoutes
 from sentence_experts.retrieval.config import SearchConfig
-from sentence_experts.retrieval.lenses import Lens, lens_of
 from sentence_experts.retrieval.papers import Papers
+from sentence_experts.retrieval.search_routes import SearchRoute, find_search_route
 from sentence_experts.retrieval.searcher import Hit, Searcher
 from sentence_experts.tables import Table, TextTable
 
@@ -110,14 +110,16 @@ def search(
         _check_routes(model, config)
         encoder = model if isinstance(model, BatchEncoder) else _opened(model, config, load_config)
         searcher = Searcher(encoder, folder, config.texts, papers)
-        lens = lens_of(encoder.known_routes, config.route, config.query_route, config.document_route)
+        route = find_search_route(
+            encoder.known_routes, config.route, config.query_route, config.document_route
+        )
         if config.like:
-            hits = [searcher.like(config.like, lens, config.top_k, filters)]
-            texts, vectors = [f"like {', '.join(config.like)}"], searcher.mean_vector(liked, lens)
+            hits = [searcher.like(config.like, route, config.top_k, filters)]
+            texts, vectors = [f"like {', '.join(config.like)}"], searcher.mean_vector(liked, route)
         else:
-            vectors = searcher.encode(texts, lens)
-            hits = searcher.search(vectors, lens, config.top_k, filters, config.hybrid, texts)
-        results = [_described(searcher, *each, lens, config) for each in zip(hits, vectors, strict=True)]
+            vectors = searcher.encode(texts, route)
+            hits = searcher.search(vectors, route, config.top_k, filters, config.hybrid, texts)
+        results = [_described(searcher, *each, route, config) for each in zip(hits, vectors, strict=True)]
     encoder.log_low_confidence()
     return SearchResult(texts, results)
 
@@ -129,18 +131,18 @@ def _opened(model: Any, config: SearchConfig, load_config: LoadConfig | None) ->
 def _check_routes(model: Model, config: SearchConfig) -> None:
     """Refuse unknown routes of a model's folder before it is loaded."""
     if (known := KnownRoutes.read(model)) is not None:
-        lens_of(known, config.route, config.query_route, config.document_route)
+        find_search_route(known, config.route, config.query_route, config.document_route)
 
 
 def _described(
-    searcher: Searcher, hits: Sequence[Hit], query: Vectors, lens: Lens, config: SearchConfig
+    searcher: Searcher, hits: Sequence[Hit], query: Vectors, route: SearchRoute, config: SearchConfig
 ) -> list[dict[str, Any]]:
     """Hits with the facts of their papers, and the sentence of each abstract nearest to the query."""
     rows = [hit.row for hit in hits]
     described = searcher.facts(rows)
-    passages = searcher.passages(rows, [hit.place for hit in hits], lens)
+    passages = searcher.passages(rows, [hit.place for hit in hits], route)
     texts = passages or [facts.get("abstract") or "" for facts in described]
-    spans = searcher.best_sentences(query, texts, lens) if config.sentences else [None] * len(texts)
+    spans = searcher.best_sentences(query, texts, route) if config.sentences else [None] * len(texts)
     results = []
     for hit, facts, text, span in zip(hits, described, texts, spans, strict=True):
         scores = {"rank": hit.rank, "score": hit.score, "percentile": hit.percentile}

@@ -1,4 +1,4 @@
-"""`Searcher`: a corpus seen through every lens of a model, for the search page and the verb alike."""
+"""`Searcher`: searches a corpus under every route of a model, for the search page and the verb alike."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from sentence_experts.retrieval.exact import Ranking
 from sentence_experts.retrieval.filters import Filters
 from sentence_experts.retrieval.index import route_vectors
 from sentence_experts.retrieval.keywords import FUSED, KeywordIndex, fused, keyword_index
-from sentence_experts.retrieval.lenses import Lens, lens_of, lenses_of
 from sentence_experts.retrieval.papers import Papers
+from sentence_experts.retrieval.search_routes import SearchRoute, find_search_route, list_search_routes
 from sentence_experts.retrieval.vectors import RouteVectors
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ _ROUNDING = 1e-6  # by which the same cosine may differ between one product and 
 class Hit:
     """A paper found: `rank` from 1, `score` the cosine, `row` its row in papers.parquet.
 
-    `place` is that of the vector, of the best passage where papers have several, in those of the lens.
+    `place` is that of the vector, of the best passage where papers have several, among those of the route.
 
     `percentile` is the share of the corpus's papers with a lower cosine, from 0 to 100: cosines of two models
     or routes cannot be compared, percentiles can. It is exact up to 10,000 papers, and estimated from as many
@@ -49,13 +49,13 @@ class Hit:
 
 
 class Searcher:
-    """Searches one corpus with one model, by any of its lenses.
+    """Searches one corpus with one model, by any of its routes.
 
     Attributes:
         encoder: the model.
         papers: the corpus's table.
         unit: the text of a paper, or "passages".
-        lenses: every lens of the model (`lenses_of`).
+        routes: the search routes of the model (`list_search_routes`).
     """
 
     def __init__(
@@ -65,57 +65,57 @@ class Searcher:
         unit: str = "title+abstract",
         papers: Papers | None = None,
     ) -> None:
-        """Prepare a search; vectors are read or built when a lens is first used, or by `prepare`.
+        """Prepare a search; vectors are read or built when a route is first used, or by `prepare`.
 
         Once they are, several threads may search.
         """
         self.encoder, self.corpus, self.unit = encoder, corpus, unit
         self.papers = papers or Papers(corpus)
-        self.lenses = lenses_of(encoder.known_routes)
+        self.routes = list_search_routes(encoder.known_routes)
         self._vectors: dict[str | None, RouteVectors] = {}
 
-    def lens(self, name: str | Lens | None = None) -> Lens:
-        """The lens of this name; None for the default route, or the only lens.
+    def route(self, name: str | SearchRoute | None = None) -> SearchRoute:
+        """The route of this name; None for the default route, or the only route.
 
         Raises:
             RouteError: the model needs a route, or does not know this one.
         """
-        if isinstance(name, Lens):
+        if isinstance(name, SearchRoute):
             return name
-        return lens_of(self.encoder.known_routes, name or None)
+        return find_search_route(self.encoder.known_routes, name or None)
 
-    def prepare(self, names: Sequence[str | Lens] | None = None) -> None:
-        """Read, or else build, the vectors of these lenses, by default of all.
+    def prepare(self, names: Sequence[str | SearchRoute] | None = None) -> None:
+        """Read, or else build, the vectors of these routes, by default of all.
 
         Raises:
             InputError: no paper has text, or the vectors cannot be written beside the corpus.
         """
-        for name in self.lenses if names is None else names:
+        for name in self.routes if names is None else names:
             self.vectors(name)
 
-    def vectors(self, lens: str | Lens | None = None) -> RouteVectors:
-        """The papers' vectors under a lens; read or built the first time."""
-        route = self.lens(lens).document_route
-        if route not in self._vectors:
-            vectors = route_vectors(self.encoder, self.corpus, route, self.unit)
+    def vectors(self, route: str | SearchRoute | None = None) -> RouteVectors:
+        """The papers' vectors under a route; read or built the first time."""
+        of_papers = self.route(route).document_route
+        if of_papers not in self._vectors:
+            vectors = route_vectors(self.encoder, self.corpus, of_papers, self.unit)
             vectors.sample  # noqa: B018  # read now: threads search afterwards
-            self._vectors[route] = vectors
-        return self._vectors[route]
+            self._vectors[of_papers] = vectors
+        return self._vectors[of_papers]
 
-    def encode(self, texts: Sequence[str], lens: str | Lens | None = None) -> Vectors:
-        """Queries as vectors of length 1, (texts, dimensions), by the query route of a lens.
+    def encode(self, texts: Sequence[str], route: str | SearchRoute | None = None) -> Vectors:
+        """Queries as vectors of length 1, (texts, dimensions), under a route, by the one for queries.
 
         Raises:
             UsageError: a text is empty.
         """
         if not all(text.strip() for text in texts):
             raise UsageError("a query is empty")
-        return self.encoder.encode(list(texts), self.lens(lens).query_route, normalize=True)
+        return self.encoder.encode(list(texts), self.route(route).query_route, normalize=True)
 
     def search(
         self,
         queries: str | Sequence[str] | Vectors,
-        lens: str | Lens | None = None,
+        route: str | SearchRoute | None = None,
         top_k: int = 10,
         filters: Filters | None = None,
         hybrid: bool = False,
@@ -126,7 +126,7 @@ class Searcher:
 
         Args:
             queries: texts, or vectors of shape (queries, dimensions) from `encode`.
-            lens: its name; None for the default route, or the only lens.
+            route: its name; None for the default route, or the only route.
             top_k: maximum number of papers per query.
             filters: which papers to look at.
             hybrid: order papers by the reciprocal ranks of both the cosine and the words of the query (BM25).
@@ -137,25 +137,25 @@ class Searcher:
             UsageError: an empty query, `top_k` is less than 1, vectors of another model, or `hybrid` without
                 texts.
             InputError: a filter names what no paper has.
-            RouteError: the model needs a lens, or does not know this one.
+            RouteError: the model needs a route, or does not know this one.
         """
         allowed = self.papers.places(filters)
-        lens = self.lens(lens)
+        route = self.route(route)
         if not isinstance(queries, np.ndarray):
             texts = [queries] if isinstance(queries, str) else list(queries)
-            queries = self.encode(texts, lens)
+            queries = self.encode(texts, route)
         if hybrid and texts is None:
             raise UsageError("`hybrid` needs the texts of the queries: give `texts` too")
         depth = max(top_k, FUSED) if hybrid else top_k
-        rankings = self.vectors(lens).nearest(queries, depth, allowed, compared)
+        rankings = self.vectors(route).nearest(queries, depth, allowed, compared)
         if hybrid:
             together = zip(queries, texts or (), rankings, strict=True)
-            rankings = [self._fused(lens, *each, depth, top_k, allowed) for each in together]
-        return [self._hits(lens, ranking, query) for ranking, query in zip(rankings, queries, strict=True)]
+            rankings = [self._fused(route, *each, depth, top_k, allowed) for each in together]
+        return [self._hits(route, ranking, query) for ranking, query in zip(rankings, queries, strict=True)]
 
     def _fused(
         self,
-        lens: Lens,
+        route: SearchRoute,
         query: Vectors,
         text: str,
         ranking: Ranking,
@@ -163,7 +163,7 @@ class Searcher:
         top_k: int,
         allowed: NDArray[np.bool_] | None,
     ) -> Ranking:
-        vectors = self.vectors(lens)
+        vectors = self.vectors(route)
         by_words = self.keywords.search(text, depth, allowed)
         return vectors.best_places(query, fused([vectors.rows[ranking[0]], by_words], top_k))
 
@@ -176,7 +176,7 @@ class Searcher:
         self,
         query: Vectors,
         rows: Sequence[int],
-        lens: str | Lens | None = None,
+        route: str | SearchRoute | None = None,
         filters: Filters | None = None,
         without: Sequence[int] = (),
         compared: NDArray[np.float32] | None = None,
@@ -187,7 +187,7 @@ class Searcher:
         all. Both are None for a paper without text, and estimated from 10,000 papers in a large corpus.
         `compared` is as in `search`.
         """
-        vectors, lens = self.vectors(lens), self.lens(lens)
+        vectors, route = self.vectors(route), self.route(route)
         allowed, texts = self._allowed(filters, without), vectors.papers
         places = np.minimum(np.searchsorted(texts, rows), len(texts) - 1)
         among = vectors if vectors.near is None else vectors.sample
@@ -209,7 +209,7 @@ class Searcher:
     def like(
         self,
         ids: Sequence[str],
-        lens: str | Lens | None = None,
+        route: str | SearchRoute | None = None,
         top_k: int = 10,
         filters: Filters | None = None,
     ) -> list[Hit]:
@@ -217,16 +217,16 @@ class Searcher:
 
         Args:
             ids: DOIs, PMIDs, PMCIDs or paper ids.
-            lens, top_k, filters: as in `search`.
+            route, top_k, filters: as in `search`.
 
         Raises:
             InputError: the corpus has no such paper, or it has no text.
         """
         rows = self.papers.find(ids)
         allowed = self._allowed(filters, rows)
-        lens = self.lens(lens)
-        query = self.mean_vector(rows, lens)
-        return self._hits(lens, self.vectors(lens).nearest(query, top_k, allowed)[0], query[0])
+        route = self.route(route)
+        query = self.mean_vector(rows, route)
+        return self._hits(route, self.vectors(route).nearest(query, top_k, allowed)[0], query[0])
 
     def _allowed(self, filters: Filters | None, without: Sequence[int]) -> NDArray[np.bool_] | None:
         """Whether each paper passes the filters and is not one of some others."""
@@ -236,19 +236,19 @@ class Searcher:
             allowed[list(without)] = False
         return allowed
 
-    def mean_vector(self, rows: Sequence[int], lens: str | Lens | None = None) -> Vectors:
+    def mean_vector(self, rows: Sequence[int], route: str | SearchRoute | None = None) -> Vectors:
         """The mean of some papers' vectors, of length 1, (1, dimensions).
 
         Raises:
             UsageError: none of them has text.
         """
-        mean = self.vectors(lens).of_rows(rows).mean(axis=0, keepdims=True)
+        mean = self.vectors(route).of_rows(rows).mean(axis=0, keepdims=True)
         if not mean.any():
             raise UsageError("these papers have no text that could be compared")
         return unit_length(mean)
 
-    def _hits(self, lens: Lens, ranking: Ranking, query: Vectors) -> list[Hit]:
-        (places, scores), vectors = ranking, self.vectors(lens)
+    def _hits(self, route: SearchRoute, ranking: Ranking, query: Vectors) -> list[Hit]:
+        (places, scores), vectors = ranking, self.vectors(route)
         sample = np.sort(vectors.sample.scores(query))
         lower = np.searchsorted(sample, scores - _ROUNDING) / len(sample) * 100
         hits = zip(
@@ -257,13 +257,13 @@ class Searcher:
         return [Hit(rank, *hit) for rank, hit in enumerate(hits, start=1)]
 
     def passages(
-        self, rows: Sequence[int], places: Sequence[int], lens: str | Lens | None = None
+        self, rows: Sequence[int], places: Sequence[int], route: str | SearchRoute | None = None
     ) -> list[str] | None:
         """The text of the passage at each of these places, of the paper in this row; "" for the place -1.
 
         None where papers are not cut into passages.
         """
-        spans = self.vectors(lens).spans
+        spans = self.vectors(route).spans
         if spans is None:
             return None
         texts = self.papers.texts(rows, self.unit)
@@ -289,19 +289,19 @@ class Searcher:
         return self.papers.values(column, rows)
 
     def best_sentences(
-        self, query: str | Vectors, texts: Sequence[str], lens: str | Lens | None = None
+        self, query: str | Vectors, texts: Sequence[str], route: str | SearchRoute | None = None
     ) -> list[tuple[int, int] | None]:
         """The sentence of each text, an abstract or a passage, that is nearest to a query, as (start, end).
 
         None for an empty text. The sentences are encoded as papers are, with the model.
         """
-        lens = self.lens(lens)
-        vector = self.encode([query], lens)[0] if isinstance(query, str) else query.reshape(-1)
+        route = self.route(route)
+        vector = self.encode([query], route)[0] if isinstance(query, str) else query.reshape(-1)
         spans = [sentence_spans(text) for text in texts]
         sentences = [text[start:end] for text, each in zip(texts, spans, strict=True) for start, end in each]
         if not sentences:
             return [None] * len(texts)
-        scores = iter(self.encoder.encode(sentences, lens.document_route, normalize=True) @ vector)
+        scores = iter(self.encoder.encode(sentences, route.document_route, normalize=True) @ vector)
         best = [max(((next(scores), span) for span in each), default=None) for each in spans]
         return [None if one is None else one[1] for one in best]
 

@@ -19,8 +19,8 @@ from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import InputError, SentenceExpertsError, UsageError, brief
 from sentence_experts.models.routing.known_routes import AUTO
 from sentence_experts.retrieval.index import index_folder, read_index, vector_settings
-from sentence_experts.retrieval.lenses import Lens
 from sentence_experts.retrieval.papers import Papers
+from sentence_experts.retrieval.search_routes import SearchRoute
 from sentence_experts.retrieval.searcher import Searcher
 from sentence_experts.retrieval.texts import PASSAGES
 from sentence_experts.serve.errors import RequestError
@@ -44,25 +44,25 @@ _Sentences = OrderedDict[tuple[str | None, int], Vectors]
 
 @dataclass(frozen=True)
 class CorpusView:
-    """The corpus through one lens of one model.
+    """The corpus under one route of one model.
 
     Attributes:
-        name: what requests call it: NAME:LENS, or NAME for a model without routes.
+        name: what requests call it: NAME:ROUTE, or NAME for a model without routes.
         label: what the page calls it.
-        lens: its routes for papers and queries.
+        route: its routes for papers and queries.
         served: the model that encodes queries; the one that encoded the papers.
         searcher: finds papers.
     """
 
     name: str
     label: str
-    lens: Lens
+    route: SearchRoute
     served: ServedModel
     searcher: Searcher
 
 
 class Library:
-    """A corpus, through every lens of every served model.
+    """A corpus, under every route of every served model.
 
     Attributes:
         corpus: the corpus.
@@ -70,7 +70,7 @@ class Library:
     """
 
     def __init__(self, corpus: CorpusFolder, models: Models, unit: str) -> None:
-        """Read the papers' vectors under every lens; those that are missing are built first.
+        """Read the papers' vectors under every route; those that are missing are built first.
 
         Raises:
             InputError: no paper has text, or vectors cannot be written beside the corpus.
@@ -86,39 +86,39 @@ class Library:
         self._sentences: WeakKeyDictionary[Searcher, _Sentences] = WeakKeyDictionary()
 
     def _open(self, served: ServedModel) -> Searcher:
-        """A searcher with the vectors of all lenses, by an encoder of its own beside the server's batches."""
+        """A searcher with the vectors of all routes, by an encoder of its own beside the server's batches."""
         from sentence_experts.compat.sentence_transformers import sharing_all_but_tokenizer
 
         # Requests may use the model's tokenizer at the same time, which takes one call at a time.
         model = sharing_all_but_tokenizer(served.model) if takes_packed(served.model) else served.model
         searcher = Searcher(BatchEncoder(model, name=served.name), self.corpus, self._unit, self._papers)
-        lenses = [lens for lens in searcher.lenses if lens.document_route != AUTO]
+        routes = [route for route in searcher.routes if route.document_route != AUTO]
         papers = searcher.papers.count
-        if papers > LARGE and (missing := [lens for lens in lenses if not self._is_built(searcher, lens)]):
+        if papers > LARGE and (missing := [route for route in routes if not self._is_built(searcher, route)]):
             logger.info(
-                f"{served.name}: {papers:,} papers are encoded under {len(missing)} lenses before the "
+                f"{served.name}: {papers:,} papers are encoded under {len(missing)} routes before the "
                 "server starts; `index build` can do that beforehand"
             )
-        searcher.prepare(lenses)
+        searcher.prepare(routes)
         logger.debug(f"{len(searcher.keywords.words):,} words")  # built now, if they must be
         return searcher
 
-    def _is_built(self, searcher: Searcher, lens: Lens) -> bool:
-        settings = vector_settings(searcher.encoder, lens.document_route, searcher.unit)
+    def _is_built(self, searcher: Searcher, route: SearchRoute) -> bool:
+        settings = vector_settings(searcher.encoder, route.document_route, searcher.unit)
         return read_index(index_folder(self.corpus, settings), self.corpus) is not None
 
     def _list_views(self) -> dict[str, CorpusView]:
         views = {}
         for served, searcher in self._searchers.values():
-            for lens in searcher.lenses:
-                if lens.document_route == AUTO:
+            for route in searcher.routes:
+                if route.document_route == AUTO:
                     continue
-                name = f"{served.name}:{lens.name}" if lens.name else served.name
-                of_one = lens.name or served.name
+                name = f"{served.name}:{route.name}" if route.name else served.name
+                of_one = route.name or served.name
                 label = (
-                    of_one if len(self._searchers) == 1 or not lens.name else f"{served.name}, {lens.name}"
+                    of_one if len(self._searchers) == 1 or not route.name else f"{served.name}, {route.name}"
                 )
-                views[name] = CorpusView(name, label, lens, served, searcher)
+                views[name] = CorpusView(name, label, route, served, searcher)
         return views
 
     @property
@@ -126,11 +126,11 @@ class Library:
         """Any searcher, since all have the same papers."""
         return next(iter(self._searchers.values()))[1]
 
-    def find(self, names: Sequence[str] | None, field: str = "lenses") -> list[CorpusView]:
-        """The views that a request names; a model's name means all of its lenses, None the first model.
+    def find(self, names: Sequence[str] | None, field: str = "routes") -> list[CorpusView]:
+        """The views that a request names; a model's name means all of its routes, None the first model.
 
         Raises:
-            RequestError: 404, there is no such lens; 422, none is named.
+            RequestError: 404, there is no such route; 422, none is named.
         """
         if names is None:
             names = [self._models.first.name]
@@ -143,13 +143,13 @@ class Library:
                 known = ", ".join(self.views)
                 raise RequestError(
                     404,
-                    f"no lens {name!r}; there are {known}",
-                    field if field == "lens" else f"{field}.{place}",
+                    f"no route {name!r}; there are {known}",
+                    field if field == "route" else f"{field}.{place}",
                 )
             views |= of_name
         if not views:
             raise RequestError(
-                422, "name at least one lens, or leave it out for all of the first model", "lenses"
+                422, "name at least one route, or leave it out for all of the first model", "routes"
             )
         return list(views.values())
 
@@ -173,7 +173,7 @@ class Library:
 
     def cached_sentences(self, view: CorpusView, place: int) -> Vectors | None:
         """The vectors of the sentences of a paper, or passage, if they were requested lately."""
-        cached, key = self._sentences.get(view.searcher, _Sentences()), (view.lens.document_route, place)
+        cached, key = self._sentences.get(view.searcher, _Sentences()), (view.route.document_route, place)
         if key in cached:
             cached.move_to_end(key)
         return cached.get(key)
@@ -181,7 +181,7 @@ class Library:
     def cache_sentences(self, view: CorpusView, place: int, vectors: Vectors) -> None:
         """Keep the vectors of the sentences of a paper, or passage, for a while."""
         cached = self._sentences.setdefault(view.searcher, _Sentences())
-        cached[view.lens.document_route, place] = vectors
+        cached[view.route.document_route, place] = vectors
         while len(cached) > CACHED_PAPERS:
             cached.popitem(last=False)
 
@@ -195,14 +195,14 @@ class Library:
         return RequestError(422 if wrong else 500, text, field)
 
     def about(self) -> dict[str, Any]:
-        """The corpus and its lenses, as the page shows them."""
+        """The corpus and its routes, as the page shows them."""
         searcher = self.searcher
         default = self._models.first.name
         return {
             "corpus": self.corpus.label,
             "papers": searcher.papers.count,
             "passages": self._unit == PASSAGES,
-            "lenses": [
+            "routes": [
                 {"name": view.name, "label": view.label, "default": view.served.name == default}
                 for view in self.views.values()
             ],

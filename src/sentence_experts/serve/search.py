@@ -1,4 +1,4 @@
-"""`/search`: the papers of the corpus under several lenses, compared; best sentences; files of papers."""
+"""`/search`: the papers of the corpus under several routes, compared; best sentences; files of papers."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from sentence_experts.serve.library import CorpusView, Library, Vectors
 from sentence_experts.serve.models import ServedModel
 from sentence_experts.serve.side_by_side import common_terms, found_by_one, plane, stems
 
-MAX_HITS = 100  # per lens
-NEAR = 200  # papers per lens whose years are counted
+MAX_HITS = 100  # per route
+NEAR = 200  # papers per route whose years are counted
 MAX_LIKE = 20
 MAX_VALUES = 100  # of a filter
 MAX_SENTENCE_PAPERS = 50
@@ -44,8 +44,8 @@ FILES = {
 T = TypeVar("T")
 
 
-class LensResult(NamedTuple):
-    """What is near a query under one lens.
+class RouteResult(NamedTuple):
+    """What is near a query under one route.
 
     Attributes:
         hits: the papers found.
@@ -73,13 +73,13 @@ class SearchTarget(Schema):
 
 
 class SearchRequest(SearchTarget):
-    """A search through several lenses."""
+    """A search under several routes."""
 
-    lenses: list[str] | None = Field(
+    routes: list[str] | None = Field(
         None,
-        description="NAME:ROUTE each, or NAME for all lenses of a model. Default: those of the first model",
+        description="NAME:ROUTE each, or NAME for all routes of a model. Default: those of the first model",
     )
-    top_k: Annotated[int, Field(ge=1, le=MAX_HITS)] = Field(10, description="Papers per lens")
+    top_k: Annotated[int, Field(ge=1, le=MAX_HITS)] = Field(10, description="Papers per route")
     year: str | None = Field(None, description='"2015", "2015..2020", "2015.." or "..2020"')
     types: list[str] = Field([], max_length=MAX_VALUES, description="Types of article")
     journals: list[str] = Field([], max_length=MAX_VALUES, description="Journals")
@@ -90,9 +90,9 @@ class SearchRequest(SearchTarget):
 
 
 class SentencesRequest(SearchTarget):
-    """The sentences of papers that are nearest to a query under one lens."""
+    """The sentences of papers that are nearest to a query under one route."""
 
-    lens: str = Field(description="One lens")
+    route: str = Field(description="One route")
     papers: Annotated[Ids, Field(max_length=MAX_SENTENCE_PAPERS)]
 
 
@@ -105,7 +105,7 @@ class ExportRequest(Schema):
 
 @router.get("/corpus")
 async def corpus(request: Request) -> Response:
-    """The corpus, its lenses, and the values that filters take."""
+    """The corpus, its routes, and the values that filters take."""
     library: Library = request.app.state.library
     library.follow()
     return await json_answer(await asyncio.to_thread(library.about))
@@ -113,12 +113,12 @@ async def corpus(request: Request) -> Response:
 
 @router.post("", openapi_extra=body_of(SearchRequest))
 async def search(request: Request) -> Response:
-    """The nearest papers under each lens, and how the lenses differ."""
+    """The nearest papers under each route, and how the routes differ."""
     started = time.perf_counter()
     library: Library = request.app.state.library
     library.follow()
     body = await read(request, SearchRequest)
-    views = library.find(body.lenses)
+    views = library.find(body.routes)
     content = await answered(request, _search(request.app.state.engine, library, body, views))
     content["seconds"] = round(time.perf_counter() - started, 4)
     return await json_answer(content)
@@ -129,10 +129,10 @@ async def sentences(request: Request) -> Response:
     """The sentence of each abstract, or best passage, that is nearest to a query: its start and end."""
     library: Library = request.app.state.library
     body = await read(request, SentencesRequest)
-    view, *others = library.find([body.lens], "lens")
+    view, *others = library.find([body.route], "route")
     if others:
         known = ", ".join(each.name for each in (view, *others))
-        raise RequestError(422, f"{body.lens!r} has several lenses, name one: {known}", "lens")
+        raise RequestError(422, f"{body.route!r} has several routes, name one: {known}", "route")
     return await json_answer(
         await answered(request, _sentences(request.app.state.engine, library, body, view))
     )
@@ -154,27 +154,27 @@ async def _search(
     engine: EmbeddingEngine, library: Library, body: SearchRequest, views: Sequence[CorpusView]
 ) -> dict[str, Any]:
     liked, vectors = await _vectors(engine, library, body, views)
-    one_lens = partial(_one_lens, library, body, liked)
-    results = await _per_lens(library, one_lens, views, vectors)
+    one_route = partial(_one_route, library, body, liked)
+    results = await _per_route(library, one_route, views, vectors)
     rows = list(dict.fromkeys(hit.row for each in results for hit in each.hits))
     filters = Filters.of(body.year, body.types, body.journals, body.domains)
     standings = partial(_standings, rows, filters, liked)
-    ranks = await _per_lens(library, standings, views, vectors, results)
+    ranks = await _per_route(library, standings, views, vectors, results)
     compare = partial(_compared, library, body, views, vectors, results, rows, ranks, liked)
     return await asyncio.get_running_loop().run_in_executor(library.pool, compare)
 
 
-async def _per_lens(library: Library, work: Callable[..., T], *of_lenses: Sequence[Any]) -> list[T]:
-    """The result of `work` for each lens, side by side on the cores."""
+async def _per_route(library: Library, work: Callable[..., T], *of_routes: Sequence[Any]) -> list[T]:
+    """The result of `work` for each route, side by side on the cores."""
     loop = asyncio.get_running_loop()
-    lenses = zip(*of_lenses, strict=True)
-    return list(await asyncio.gather(*(loop.run_in_executor(library.pool, work, *each) for each in lenses)))
+    routes = zip(*of_routes, strict=True)
+    return list(await asyncio.gather(*(loop.run_in_executor(library.pool, work, *each) for each in routes)))
 
 
 async def _vectors(
     engine: EmbeddingEngine, library: Library, body: SearchTarget, views: Sequence[CorpusView]
 ) -> tuple[list[int], list[Vectors]]:
-    """The rows of the papers that others should be like, and the query's vector under each lens."""
+    """The rows of the papers that others should be like, and the query's vector under each route."""
     if (body.query is None) == (body.like is None):
         raise RequestError(422, "give `query`, a text, or `like`, a list of papers", "query")
     if body.like is not None:
@@ -189,7 +189,7 @@ async def _vectors(
     by_view: dict[str, Vectors] = {}
     for served in {id(view.served): view.served for view in views}.values():
         of_model = [view for view in views if view.served is served]
-        routes = [view.lens.query_route for view in of_model]
+        routes = [view.route.query_route for view in of_model]
         rows = await _embed(engine, served, [body.query] * len(of_model), routes, "query")
         by_view |= {view.name: row for view, row in zip(of_model, rows, strict=True)}
     return [], [by_view[view.name] for view in views]
@@ -219,25 +219,25 @@ def _rows(library: Library, ids: Sequence[str], field: str) -> list[int]:
 
 def _mean(library: Library, view: CorpusView, rows: Sequence[int]) -> Vectors:
     try:
-        mean: Vectors = view.searcher.mean_vector(rows, view.lens)[0]
+        mean: Vectors = view.searcher.mean_vector(rows, view.route)[0]
     except SentenceExpertsError as error:
         raise library.refusal(error, "like") from None
     return mean
 
 
-def _one_lens(
+def _one_route(
     library: Library, body: SearchRequest, liked: Sequence[int], view: CorpusView, vector: Vectors
-) -> LensResult:
+) -> RouteResult:
     others: dict[str, Any] = {"types": body.types, "journals": body.journals, "domains": body.domains}
     try:
         wide, narrow = Filters.of(**others), Filters.of(body.year, **others)
-        compared = view.searcher.vectors(view.lens).compare(vector)
+        compared = view.searcher.vectors(view.route).compare(vector)
         find = partial(_hits, view, vector, compared, liked, body)
         near = find(max(NEAR, body.top_k), wide)
         hits = near if narrow == wide else find(body.top_k, narrow)
     except SentenceExpertsError as error:
         raise library.refusal(error) from None
-    return LensResult(hits[: body.top_k], [hit.row for hit in near], compared)
+    return RouteResult(hits[: body.top_k], [hit.row for hit in near], compared)
 
 
 def _hits(
@@ -251,7 +251,7 @@ def _hits(
 ) -> list[Hit]:
     hybrid = body.hybrid and body.query is not None
     hits = view.searcher.search(
-        vector[None], view.lens, top_k + len(liked), filters, hybrid, [body.query or ""], compared
+        vector[None], view.route, top_k + len(liked), filters, hybrid, [body.query or ""], compared
     )[0]
     rest = [hit for hit in hits if hit.row not in liked][:top_k]
     return [replace(hit, rank=rank) for rank, hit in enumerate(rest, start=1)]
@@ -262,7 +262,7 @@ def _compared(
     body: SearchRequest,
     views: Sequence[CorpusView],
     vectors: Sequence[Vectors],
-    results: Sequence[LensResult],
+    results: Sequence[RouteResult],
     rows: Sequence[int],
     ranks: Sequence[Sequence[dict[str, Any] | None]],
     liked: Sequence[int],
@@ -276,11 +276,11 @@ def _compared(
     papers: list[dict[str, Any]] = []
     for each in map(_shown, facts[len(liked) :]):
         papers.append({**each, "terms": common_terms(wanted, _text(each)), "ranks": {}})
-    lenses, maps = [], _maps(views, vectors, rows)
-    for view, (hits, *_), of_lens, where in zip(views, results, ranks, maps, strict=True):
-        for paper, standing in zip(papers, of_lens, strict=True):
+    routes, maps = [], _maps(views, vectors, rows)
+    for view, (hits, *_), of_route, where in zip(views, results, ranks, maps, strict=True):
+        for paper, standing in zip(papers, of_route, strict=True):
             paper["ranks"][view.name] = standing
-        lenses.append({
+        routes.append({
             "name": view.name,
             "label": view.label,
             "hits": [
@@ -294,7 +294,7 @@ def _compared(
     return {
         "query": body.query,
         "like": like,
-        "lenses": lenses,
+        "routes": routes,
         "papers": papers,
         "years": searcher.values("year", near),
         "citations": [[place[citing], place[cited]] for citing, cited in searcher.citations(rows)],
@@ -307,13 +307,13 @@ def _standings(
     liked: Sequence[int],
     view: CorpusView,
     vector: Vectors,
-    result: LensResult,
+    result: RouteResult,
 ) -> list[dict[str, Any] | None]:
-    """Rank, percentile and cosine of each paper under a lens; None for a paper that it has no vector of."""
+    """Rank, percentile and cosine of each paper under a route; None for a paper that it has no vector of."""
     by_row = {hit.row: hit for hit in result.hits}
-    cosines = view.searcher.vectors(view.lens).best_places(vector, rows)[1].tolist()
+    cosines = view.searcher.vectors(view.route).best_places(vector, rows)[1].tolist()
     standings: list[dict[str, Any] | None] = []
-    ranks = view.searcher.ranks(vector, rows, view.lens, filters, liked, result.compared)
+    ranks = view.searcher.ranks(vector, rows, view.route, filters, liked, result.compared)
     for row, cosine, (rank, share) in zip(rows, cosines, ranks, strict=True):
         if rank is None or share is None:
             standings.append(None)
@@ -329,11 +329,11 @@ def _standings(
 def _maps(
     views: Sequence[CorpusView], vectors: Sequence[Vectors], rows: Sequence[int]
 ) -> list[dict[str, Any]]:
-    """Places of the papers and the query in a plane, per lens, each as much like the first as it can be."""
+    """Places of the papers and the query in a plane, per route, each as much like the first as it can be."""
     maps: list[dict[str, Any]] = []
     first: NDArray[np.float64] | None = None
     for view, vector in zip(views, vectors, strict=True):
-        each = plane(view.searcher.vectors(view.lens).of_rows(rows), vector, first)
+        each = plane(view.searcher.vectors(view.route).of_rows(rows), vector, first)
         first = each if first is None else first
         rounded = [[round(x, 4) for x in pair] for pair in each.tolist()]
         maps.append({"papers": rounded[:-1], "query": rounded[-1]})
@@ -366,7 +366,7 @@ async def _sentences(
     wanted = [n for n, key in enumerate(keys) if spans[n] and library.cached_sentences(view, key) is None]
     pieces = [texts[n][start:end] for n in wanted for start, end in spans[n]]
     if pieces:
-        routes = [view.lens.document_route] * len(pieces)
+        routes = [view.route.document_route] * len(pieces)
         vectors_of = await _embed(engine, view.served, pieces, routes, "papers")
         by_text = np.split(vectors_of, np.cumsum([len(spans[n]) for n in wanted])[:-1])
         for n, vectors in zip(wanted, by_text, strict=True):
@@ -383,7 +383,7 @@ async def _sentences(
         start, end = of_text[int(scores.argmax())]
         shown = {"passage": text, "terms": common_terms(terms, text)} if passages else {}
         best[given] = {"start": start, "end": end, "score": round(float(scores.max()), 5), **shown}
-    return {"lens": view.name, "sentences": best}
+    return {"route": view.name, "sentences": best}
 
 
 def _shown_texts(view: CorpusView, vector: Vectors, rows: Sequence[int]) -> tuple[list[str], list[int], bool]:
@@ -392,10 +392,10 @@ def _shown_texts(view: CorpusView, vector: Vectors, rows: Sequence[int]) -> tupl
     With them, what their vectors are cached by: the paper's row or the passage's place; and whether they are
     passages.
     """
-    of_lens = view.searcher.vectors(view.lens)
-    if of_lens.spans is None:
+    of_route = view.searcher.vectors(view.route)
+    if of_route.spans is None:
         facts = view.searcher.facts(rows)
         return [_cut(each.get("abstract")) or "" for each in facts], list(rows), False
-    places = of_lens.best_places(vector, rows)[0].tolist()
-    passages = view.searcher.passages(rows, places, view.lens) or []
+    places = of_route.best_places(vector, rows)[0].tolist()
+    passages = view.searcher.passages(rows, places, view.route) or []
     return [_cut(each) or "" for each in passages], places, True

@@ -1,4 +1,4 @@
-"""One query's results under several lenses, compared: what only one found, words in common, a common map."""
+"""One query's results under several routes, compared: what only one found, words in common, a common map."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def plane(
     Args:
         vectors: (papers, dimensions).
         query: (dimensions,); it has no say in the axes, or its distance from all papers would be one of them.
-        like: places of the same papers under another lens; the plane is turned and mirrored to look as much
+        like: places of the same papers under another route; the plane is turned and mirrored to look as much
             like them as it can, so that papers that keep their neighbours stay where they are.
 
     Returns:

@@ -1,4 +1,4 @@
-// The lists of all lenses, side by side.
+// The lists of all routes, side by side.
 
 import {fill, make, marked, percent, short, title} from "./dom.js";
 import {keepButton} from "./kept.js";
@@ -6,19 +6,19 @@ import {keepButton} from "./kept.js";
 const WIDTH = 250; // of a column at least, in pixels
 
 export function showLists(root, answer, page, canGrow) {
-  const labels = new Map(answer.lenses.map(lens => [lens.name, lens.label]));
-  const columns = answer.lenses.map((lens, n) => column(lens, answer, page, labels, n));
-  const before = root.querySelector(".lens.shown")?.dataset.lens;
-  const shown = columns.find(each => each.dataset.lens === before) ?? columns[0];
+  const labels = new Map(answer.routes.map(route => [route.name, route.label]));
+  const columns = answer.routes.map((route, n) => column(route, answer, page, labels, n));
+  const before = root.querySelector(".route.shown")?.dataset.route;
+  const shown = columns.find(each => each.dataset.route === before) ?? columns[0];
   const choose = name => {
-    for (const each of columns) each.classList.toggle("shown", each.dataset.lens === name);
+    for (const each of columns) each.classList.toggle("shown", each.dataset.route === name);
   };
-  const pick = answer.lenses.length > 1 && make("label.phone", {}, "List of ",
-    make("select", {onchange: event => choose(event.target.value)}, answer.lenses.map(lens =>
-      make("option", {value: lens.name, selected: lens.name === shown.dataset.lens}, lens.label))));
+  const pick = answer.routes.length > 1 && make("label.phone", {}, "List of ",
+    make("select", {onchange: event => choose(event.target.value)}, answer.routes.map(route =>
+      make("option", {value: route.name, selected: route.name === shown.dataset.route}, route.label))));
   fill(root, pick, columns);
-  choose(shown.dataset.lens);
-  const grow = canGrow && answer.lenses.some(lens => lens.hits.length);
+  choose(shown.dataset.route);
+  const grow = canGrow && answer.routes.some(route => route.hits.length);
   root.parentNode.querySelector(".more")?.remove();
   if (grow) root.append(make("button.more", {type: "button", onclick: page.more}, "More papers"));
   arrange(root);
@@ -26,37 +26,37 @@ export function showLists(root, answer, page, canGrow) {
 
 /** As many columns as have room, in rows of about one length. */
 export function arrange(root) {
-  const lenses = root.querySelectorAll(".lens").length, room = root.clientWidth;
-  if (!lenses || !room) return;
-  const rows = Math.ceil(lenses / Math.max(Math.floor((room + 32) / (WIDTH + 32)), 1));
+  const routes = root.querySelectorAll(".route").length, room = root.clientWidth;
+  if (!routes || !room) return;
+  const rows = Math.ceil(routes / Math.max(Math.floor((room + 32) / (WIDTH + 32)), 1));
   const phone = matchMedia("(max-width: 44rem)").matches;
-  root.style.setProperty("--columns", phone ? 1 : Math.ceil(lenses / rows));
+  root.style.setProperty("--columns", phone ? 1 : Math.ceil(routes / rows));
 }
 
-function column(lens, answer, page, labels, n) {
-  const alone = lens.hits.filter(hit => hit.only).length;
-  const heading = make("h2", {id: `lens-${n}`}, make("span.dot", {"aria-hidden": "true"}), make("bdi", {}, lens.label),
-    answer.lenses.length > 1 && make("small", {}, alone ? `${alone} only here` : "none of its own"));
-  const list = make("ol", {}, lens.hits.map(hit => card(hit, lens, answer, page, labels)));
+function column(route, answer, page, labels, n) {
+  const alone = route.hits.filter(hit => hit.only).length;
+  const heading = make("h2", {id: `route-${n}`}, make("span.dot", {"aria-hidden": "true"}), make("bdi", {}, route.label),
+    answer.routes.length > 1 && make("small", {}, alone ? `${alone} only here` : "none of its own"));
+  const list = make("ol", {}, route.hits.map(hit => card(hit, route, answer, page, labels)));
   list.addEventListener("keydown", move);
-  return make(`section.lens.${page.colour(lens.name)}`, {"data-lens": lens.name, "aria-labelledby": `lens-${n}`}, heading,
-    lens.hits.length ? list : make("p.none", {}, "No paper passes the filters."));
+  return make(`section.route.${page.colour(route.name)}`, {"data-route": route.name, "aria-labelledby": `route-${n}`}, heading,
+    route.hits.length ? list : make("p.none", {}, "No paper passes the filters."));
 }
 
-function card(hit, lens, answer, page, labels) {
+function card(hit, route, answer, page, labels) {
   const paper = answer.papers[hit.paper];
   const hint = `nearer than ${percent(hit.percentile)} of the papers; cosine ${hit.score.toFixed(3)}`;
-  const item = make("li.hit", {"data-paper": hit.paper, "data-lens": lens.name},
+  const item = make("li.hit", {"data-paper": hit.paper, "data-route": route.name},
     make("span.rank", {title: hint}, hit.rank),
     make("div", {},
-      make("h3", {}, make("button.title", {type: "button", dir: "auto", onclick: () => page.open(paper, lens.name)}, title(paper))),
+      make("h3", {}, make("button.title", {type: "button", dir: "auto", onclick: () => page.open(paper, route.name)}, title(paper))),
       facts(paper, percent(hit.percentile), hint),
       make("p.best", {dir: "auto", hidden: true}),
-      make("div.under", {}, moves(hit, lens, paper, labels, page),
+      make("div.under", {}, moves(hit, route, paper, labels, page),
         make("span.do", {}, keepButton(paper),
           make("button.quiet", {type: "button", "aria-description": title(paper).slice(0, 200), onclick: () => page.like(paper)}, "More like this")))));
   const light = on => () => {
-    for (const each of document.querySelectorAll(`#lists [data-paper="${hit.paper}"]`)) each.classList.toggle("same", on && answer.lenses.length > 1);
+    for (const each of document.querySelectorAll(`#lists [data-paper="${hit.paper}"]`)) each.classList.toggle("same", on && answer.routes.length > 1);
   };
   for (const [name, on] of [["mouseenter", true], ["focusin", true], ["mouseleave", false], ["focusout", false]]) item.addEventListener(name, light(on));
   return item;
@@ -68,9 +68,9 @@ export function facts(paper, share, hint) {
     share && make("span", {title: hint}, `${parts.length ? " · " : ""}${share}`));
 }
 
-/** Where the paper stands under the other lenses. */
-function moves(hit, lens, paper, labels, page) {
-  const others = [...labels].filter(([name]) => name !== lens.name);
+/** Where the paper stands under the other routes. */
+function moves(hit, route, paper, labels, page) {
+  const others = [...labels].filter(([name]) => name !== route.name);
   if (!others.length) return null;
   const cells = others.map(([name, label]) => {
     const rank = paper.ranks[name]?.rank;
@@ -83,9 +83,9 @@ function moves(hit, lens, paper, labels, page) {
   return [hit.only && make("span.only", {}, "only here"), make("span.moves", {}, cells)];
 }
 
-/** The best sentence of a paper under a lens, once it is known. */
-export function showSentence(root, lens, paper, place) {
-  for (const item of root.querySelectorAll(`[data-lens="${CSS.escape(lens)}"].hit`)) {
+/** The best sentence of a paper under a route, once it is known. */
+export function showSentence(root, route, paper, place) {
+  for (const item of root.querySelectorAll(`[data-route="${CSS.escape(route)}"].hit`)) {
     if (item.querySelector(".keep").dataset.id !== paper.paper_id) continue;
     const sentence = [...place.passage ?? paper.abstract].slice(place.start, place.end).join("");
     const line = item.querySelector(".best");
@@ -99,10 +99,10 @@ function move(event) {
   const item = event.target.closest(".hit");
   const step = {ArrowDown: 1, ArrowUp: -1}[event.key], side = {ArrowRight: 1, ArrowLeft: -1}[event.key];
   if (!item || event.altKey || event.ctrlKey || event.metaKey || (!step && !side)) return;
-  const section = item.closest(".lens"), items = [...section.querySelectorAll(".hit")], at = items.indexOf(item);
+  const section = item.closest(".route"), items = [...section.querySelectorAll(".hit")], at = items.indexOf(item);
   let target = step ? items[at + step] : null;
   if (side) {
-    const sections = [...document.querySelectorAll("#lists .lens")].filter(each => each.getClientRects().length);
+    const sections = [...document.querySelectorAll("#lists .route")].filter(each => each.getClientRects().length);
     const beside = sections[sections.indexOf(section) + side]?.querySelectorAll(".hit") ?? [];
     target = beside[Math.min(at, beside.length - 1)];
   }

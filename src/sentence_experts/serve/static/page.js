@@ -10,7 +10,7 @@ import * as asked from "./state.js";
 
 let state = asked.read(location.search);
 let about = null, answer = null, running = null, opened = null;
-const best = new Map(); // lens and paper -> its best sentence
+const best = new Map(); // route and paper -> its best sentence
 
 const CHOICES = 2000; // most values of a filter in its list, the frequent ones first
 
@@ -19,8 +19,8 @@ const page = {
   like: paper => change({like: [paper.paper_id], query: "", top: asked.TOP, view: "lists"}, true),
   keep: paper => keep(paper),
   more: () => change({top: Math.min(state.top * 2, asked.MOST)}),
-  colour: name => `h${Math.max(about.lenses.findIndex(each => each.name === name), 0) % 10}`,
-  best: (lens, paper) => best.get(`${lens}\n${paper.paper_id}`),
+  colour: name => `h${Math.max(about.routes.findIndex(each => each.name === name), 0) % 10}`,
+  best: (route, paper) => best.get(`${route}\n${paper.paper_id}`),
 };
 
 // What is asked for
@@ -47,8 +47,8 @@ function showQuestion() {
   find("to").value = to;
   for (const name of ["type", "journal", "domain"]) find(name).value = state[name];
   find("clear").hidden = !(state.year || state.type || state.journal || state.domain);
-  const chosen = state.lenses.length ? state.lenses : about.lenses.filter(each => each.default).map(each => each.name);
-  for (const box of find("lenses").querySelectorAll("input")) {
+  const chosen = state.routes.length ? state.routes : about.routes.filter(each => each.default).map(each => each.name);
+  for (const box of find("routes").querySelectorAll("input")) {
     box.checked = chosen.some(name => name === box.value || box.value.startsWith(`${name}:`));
   }
   selectView();
@@ -61,12 +61,12 @@ function showLike(papers) {
   fill(find("like"), "More like", make("b", {dir: "auto"}, papers.map(title).join(" · ")), close);
 }
 
-function chooseLenses() {
-  const boxes = [...find("lenses").querySelectorAll("input")];
+function chooseRoutes() {
+  const boxes = [...find("routes").querySelectorAll("input")];
   const chosen = boxes.filter(box => box.checked).map(box => box.value);
-  const usual = about.lenses.filter(each => each.default).map(each => each.name);
+  const usual = about.routes.filter(each => each.default).map(each => each.name);
   const same = chosen.length === usual.length && chosen.every(name => usual.includes(name));
-  if (chosen.length) change({lenses: same ? [] : chosen});
+  if (chosen.length) change({routes: same ? [] : chosen});
   else showQuestion();
 }
 
@@ -112,28 +112,28 @@ function show(milliseconds) {
   showMap(find("map"), answer, page);
   showCitations(find("citations"), answer, page);
   selectView();
-  const lone = answer.lenses.reduce((sum, lens) => sum + lens.hits.filter(hit => hit.only).length, 0);
-  const parts = [`${count(answer.papers.length, "paper")} under ${count(answer.lenses.length, "lens", "lenses")}`];
-  if (answer.lenses.length > 1) parts.push(`${number(lone)} found by one lens only`);
+  const lone = answer.routes.reduce((sum, route) => sum + route.hits.filter(hit => hit.only).length, 0);
+  const parts = [`${count(answer.papers.length, "paper")} under ${count(answer.routes.length, "route", "routes")}`];
+  if (answer.routes.length > 1) parts.push(`${number(lone)} found by one route only`);
   parts.push(`${Math.round(milliseconds)} ms`);
   say(answer.papers.length ? parts.join(" · ") : "No paper passes the filters.");
 }
 
-/** The best sentences come in a second request per lens, five papers at a time. */
+/** The best sentences come in a second request per route, five papers at a time. */
 async function sentences(signal) {
   const current = answer;
   for (let first = 0; first < state.top; first += 5) {
-    for (const lens of current.lenses) {
-      const papers = lens.hits.slice(first, first + 5).map(hit => current.papers[hit.paper]).filter(paper => about.passages || paper.abstract);
+    for (const route of current.routes) {
+      const papers = route.hits.slice(first, first + 5).map(hit => current.papers[hit.paper]).filter(paper => about.passages || paper.abstract);
       if (!papers.length) continue;
       const question = current.query === null ? {like: state.like} : {query: current.query};
-      const body = {...question, lens: lens.name, papers: papers.map(paper => paper.paper_id)};
+      const body = {...question, route: route.name, papers: papers.map(paper => paper.paper_id)};
       const found = (await send("/search/sentences", body, {signal, ask: askKey})).sentences;
       for (const paper of papers) {
         const place = found[paper.paper_id];
         if (!place) continue;
-        best.set(`${lens.name}\n${paper.paper_id}`, place);
-        showSentence(find("lists"), lens.name, paper, place);
+        best.set(`${route.name}\n${paper.paper_id}`, place);
+        showSentence(find("lists"), route.name, paper, place);
       }
     }
   }
@@ -175,10 +175,10 @@ export function openDialog(name) {
   find(`${name}-title`).focus();
 }
 
-function openPaper(paper, lens) {
+function openPaper(paper, route) {
   opened = paper;
   fill(find("paper-title"), title(paper));
-  fill(find("paper-body"), ...paperDetails(paper, answer, page, lens));
+  fill(find("paper-body"), ...paperDetails(paper, answer, page, route));
   find("paper-title").dir = "auto";
   openDialog("paper");
 }
@@ -236,10 +236,10 @@ function tabKeys(event) {
 function prepare() {
   find("home").textContent = about.corpus;
   find("home").dir = "auto";
-  fill(find("about"), `${count(about.papers, "paper")}, ${count(about.lenses.length, "lens", "lenses")}`);
-  fill(find("lenses"), about.lenses.map(lens => make(`label.chip.${page.colour(lens.name)}`, {},
-    make("input", {type: "checkbox", value: lens.name, onchange: chooseLenses}),
-    make("span.dot", {"aria-hidden": "true"}), make("bdi", {}, lens.label))));
+  fill(find("about"), `${count(about.papers, "paper")}, ${count(about.routes.length, "route", "routes")}`);
+  fill(find("routes"), about.routes.map(route => make(`label.chip.${page.colour(route.name)}`, {},
+    make("input", {type: "checkbox", value: route.name, onchange: chooseRoutes}),
+    make("span.dot", {"aria-hidden": "true"}), make("bdi", {}, route.label))));
   for (const name of ["type", "journal", "domain"]) {
     const values = Object.entries(about.values[name]);
     const select = find(name);

@@ -5,14 +5,14 @@ export const TOP = 10, MOST = 100;
 export const VIEWS = ["lists", "map", "citations"];
 
 export function empty() {
-  return {query: "", like: [], lenses: [], year: "", type: "", journal: "", domain: "", hybrid: false, top: TOP, view: "lists"};
+  return {query: "", like: [], routes: [], year: "", type: "", journal: "", domain: "", hybrid: false, top: TOP, view: "lists"};
 }
 
 export function read(search) {
   const given = new URLSearchParams(search), state = empty();
   state.query = given.get("q") ?? "";
   state.like = given.getAll("like");
-  state.lenses = given.getAll("lens");
+  state.routes = given.getAll("route");
   for (const name of ONE) state[name] = given.get(name) ?? "";
   state.hybrid = given.get("hybrid") === "1";
   state.top = Math.min(Math.max(parseInt(given.get("top"), 10) || TOP, 1), MOST);
@@ -24,7 +24,7 @@ export function write(state) {
   const out = new URLSearchParams();
   if (state.query) out.set("q", state.query);
   for (const each of state.like) out.append("like", each);
-  for (const each of state.lenses) out.append("lens", each);
+  for (const each of state.routes) out.append("route", each);
   for (const name of ONE) if (state[name]) out.set(name, state[name]);
   if (state.hybrid) out.set("hybrid", "1");
   if (state.top !== TOP) out.set("top", state.top);
@@ -36,7 +36,7 @@ export function write(state) {
 /** The body of POST /search. */
 export function body(state) {
   const out = state.like.length ? {like: state.like} : {query: state.query};
-  if (state.lenses.length) out.lenses = state.lenses;
+  if (state.routes.length) out.routes = state.routes;
   if (state.top !== TOP) out.top_k = state.top;
   if (state.year) out.year = state.year;
   if (state.type) out.types = [state.type];

@@ -11,7 +11,7 @@ export function showMap(root, answer, page) {
     fill(root, make("p.none", {}, "A map needs at least three papers."));
     return;
   }
-  let chosen = answer.lenses[0];
+  let chosen = answer.routes[0];
   const at = place => [50 * (1 + place[0]), 50 * (1 - place[1])];
   const svg = document.createElementNS(SVG, "svg");
   svg.setAttribute("viewBox", "0 0 100 100");
@@ -31,42 +31,42 @@ export function showMap(root, answer, page) {
     element.style.left = `${left}%`;
     element.style.top = `${top}%`;
   };
-  const choose = lens => {
-    chosen = lens;
-    const inList = new Map(lens.hits.map(hit => [hit.paper, hit.rank]));
+  const choose = route => {
+    chosen = route;
+    const inList = new Map(route.hits.map(hit => [hit.paper, hit.rank]));
     points.forEach((point, n) => {
       const rank = inList.get(n);
-      point.className = `point ${page.colour(lens.name)}${rank ? "" : " other"}`;
+      point.className = `point ${page.colour(route.name)}${rank ? "" : " other"}`;
       point.setAttribute("aria-label", `${rank ? `${rank}. ` : ""}${title(answer.papers[n]).slice(0, 200)}`);
       fill(point, rank ?? "");
-      put(point, lens.map.papers[n]);
+      put(point, route.map.papers[n]);
     });
-    put(query, lens.map.query);
+    put(query, route.map.query);
     answer.citations.forEach(([from, to], n) => {
-      const [[x1, y1], [x2, y2]] = [at(lens.map.papers[from]), at(lens.map.papers[to])];
+      const [[x1, y1], [x2, y2]] = [at(route.map.papers[from]), at(route.map.papers[to])];
       Object.entries({x1, y1, x2, y2}).forEach(([name, value]) => lines[n].setAttribute(name, value));
     });
-    points[lens.hits[0]?.paper ?? 0].tabIndex = 0;
+    points[route.hits[0]?.paper ?? 0].tabIndex = 0;
   };
   field.addEventListener("keydown", event => moveOnMap(event, points, chosen));
-  const chips = make("div.chips", {role: "radiogroup", "aria-label": "Map by"}, answer.lenses.map((lens, n) =>
-    make(`label.chip.${page.colour(lens.name)}`, {}, make("input", {type: "radio", name: "map-lens", checked: n === 0, onchange: () => choose(lens)}),
-      make("span.dot", {"aria-hidden": "true"}), make("bdi", {}, lens.label))));
+  const chips = make("div.chips", {role: "radiogroup", "aria-label": "Map by"}, answer.routes.map((route, n) =>
+    make(`label.chip.${page.colour(route.name)}`, {}, make("input", {type: "radio", name: "map-route", checked: n === 0, onchange: () => choose(route)}),
+      make("span.dot", {"aria-hidden": "true"}), make("bdi", {}, route.label))));
   choose(chosen);
-  fill(root, answer.lenses.length > 1 && make("div.map-head", {}, chips),
+  fill(root, answer.routes.length > 1 && make("div.map-head", {}, chips),
     make("div.map-layout", {}, make("div.plane", {}, svg, field), beside));
 }
 
-const hint = () => make("p.hint", {}, "Near papers are alike under the chosen lens. ✳ is the query; numbers are ranks, rings are papers that only other "
-  + "lenses list, lines are citations. Two dimensions cannot hold all distances.");
+const hint = () => make("p.hint", {}, "Near papers are alike under the chosen route. ✳ is the query; numbers are ranks, rings are papers that only other "
+  + "routes list, lines are citations. Two dimensions cannot hold all distances.");
 
 /** The nearest point in the direction of the arrow. */
-function moveOnMap(event, points, lens) {
+function moveOnMap(event, points, route) {
   const way = {ArrowRight: [1, 0], ArrowLeft: [-1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1]}[event.key];
   const at = points.indexOf(event.target);
   if (!way || at < 0 || event.altKey) return;
   event.preventDefault();
-  const places = lens.map.papers, [x, y] = places[at];
+  const places = route.map.papers, [x, y] = places[at];
   let best = null, least = Infinity;
   places.forEach(([left, up], n) => {
     const along = (left - x) * way[0] + (up - y) * way[1], across = Math.abs((left - x) * way[1]) + Math.abs((up - y) * way[0]);
@@ -93,21 +93,21 @@ export function showCitations(root, answer, page) {
 }
 
 function ranks(paper, answer, page) {
-  const rows = answer.lenses.map(lens => {
-    const standing = paper.ranks[lens.name];
-    return make(`tr.${page.colour(lens.name)}`, {}, make("th", {scope: "row"}, make("span.dot.inline", {"aria-hidden": "true"}), " ", make("bdi", {}, lens.label)),
+  const rows = answer.routes.map(route => {
+    const standing = paper.ranks[route.name];
+    return make(`tr.${page.colour(route.name)}`, {}, make("th", {scope: "row"}, make("span.dot.inline", {"aria-hidden": "true"}), " ", make("bdi", {}, route.label)),
       make("td", {}, standing ? number(standing.rank) : "–"),
       make("td", {}, standing?.percentile !== null && standing ? percent(standing.percentile) : "–"),
       make("td", {}, standing ? standing.score.toFixed(3) : "–"));
   });
-  return [make("table", {}, make("thead", {}, make("tr", {}, ["Lens", "Rank", "Nearer than", "Cosine"].map(name => make("th", {scope: "col"}, name)))),
+  return [make("table", {}, make("thead", {}, make("tr", {}, ["Route", "Rank", "Nearer than", "Cosine"].map(name => make("th", {scope: "col"}, name)))),
     make("tbody", {}, rows))];
 }
 
-export function paperDetails(paper, answer, page, lens) {
+export function paperDetails(paper, answer, page, route) {
   const n = answer.papers.indexOf(paper);
-  const place = lens ? page.best(lens, paper) : answer.lenses.map(each => page.best(each.name, paper)).find(Boolean);
-  const other = number => make("li", {}, make("button.title", {type: "button", dir: "auto", onclick: () => page.open(answer.papers[number], lens)}, title(answer.papers[number])));
+  const place = route ? page.best(route, paper) : answer.routes.map(each => page.best(each.name, paper)).find(Boolean);
+  const other = number => make("li", {}, make("button.title", {type: "button", dir: "auto", onclick: () => page.open(answer.papers[number], route)}, title(answer.papers[number])));
   const cites = answer.citations.filter(([from]) => from === n).map(([, to]) => to);
   const cited = answer.citations.filter(([, to]) => to === n).map(([from]) => from);
   const safe = paper.link && paper.link.startsWith("https://") ? paper.link : null;
@@ -119,7 +119,7 @@ export function paperDetails(paper, answer, page, lens) {
     place?.passage && paper.abstract && make("h3", {}, "Abstract"),
     paper.abstract ? text(paper.abstract, place?.passage ? null : place, paper.terms) : make("p.none", {}, "No abstract."),
     paper.terms.length > 0 && make("p.facts", {}, "In common: ", paper.terms.join(", ")),
-    make("h3", {}, "Under each lens"), ...ranks(paper, answer, page),
+    make("h3", {}, "Under each route"), ...ranks(paper, answer, page),
     cites.length > 0 && [make("h3", {}, "Cites, of these results"), make("ul.cited", {}, cites.map(other))],
     cited.length > 0 && [make("h3", {}, "Cited by, of these results"), make("ul.cited", {}, cited.map(other))],
     make("div.actions", {},

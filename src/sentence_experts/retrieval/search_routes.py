@@ -1,4 +1,4 @@
-"""Lenses: which route reads the papers of a corpus, and which one the queries."""
+"""Search routes: the route of a corpus's papers, together with the route of the queries."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ PAIRS = (
 
 
 @dataclass(frozen=True)
-class Lens:
-    """One way to look at a corpus.
+class SearchRoute:
+    """The route of the papers and the route of the queries of one search.
 
     Attributes:
         name: the route of the papers; "" for a model without routes.
@@ -31,14 +31,14 @@ class Lens:
     query_route: str | None
 
 
-def lenses_of(known: KnownRoutes) -> tuple[Lens, ...]:
-    """The lenses of a model: one per route, and one for each pair of routes for queries and documents.
+def list_search_routes(known: KnownRoutes) -> tuple[SearchRoute, ...]:
+    """The search routes of a model: one per route, and one for each pair of routes for queries and documents.
 
     Left out are a route that only repeats another one's prompt under a role's name, and "auto", which gives
     each paper the vector of one of the others.
     """
     if not known.prompts:
-        return (Lens("", None, None),)
+        return (SearchRoute("", None, None),)
     prompts = dict(known.prompts)
     pairs = _pairs(known)
     paired = {document: query for query, document in pairs.items()}
@@ -49,19 +49,19 @@ def lenses_of(known: KnownRoutes) -> tuple[Lens, ...]:
         if name not in (*pairs, AUTO)
         and (name in paired or name not in (QUERY, DOCUMENT) or prompt not in own)
     ]
-    return tuple(Lens(name, name, paired.get(name, name)) for name in names)
+    return tuple(SearchRoute(name, name, paired.get(name, name)) for name in names)
 
 
-def lens_of(
+def find_search_route(
     known: KnownRoutes,
     route: str | None = None,
     query_route: str | None = None,
     document_route: str | None = None,
-) -> Lens:
-    """The lens that these settings name.
+) -> SearchRoute:
+    """The search route that these settings name.
 
     `route` is for both sides; a route of a pair means the pair. With none given it is the model's default
-    route, or the only lens that there is, or the only pair.
+    route, or the only search route that there is, or the only pair.
 
     Raises:
         RouteError: the model needs a route, or does not know one of these.
@@ -72,9 +72,9 @@ def lens_of(
         if each is not None:
             known.choose(each)
     if route is None and query_route is None and document_route is None and known.default is None:
-        lenses = lenses_of(known)
-        if len(lenses) == 1:
-            return lenses[0]
+        routes = list_search_routes(known)
+        if len(routes) == 1:
+            return routes[0]
         if len(documents) == 1:
             route = next(iter(documents))
     if document_route is None:
@@ -84,7 +84,7 @@ def lens_of(
         query_route = documents.get(document_route or "", document_route)
         if route is not None and route not in (*pairs, *documents):
             query_route = route
-    return Lens(document_route or "", document_route, query_route)
+    return SearchRoute(document_route or "", document_route, query_route)
 
 
 def _pairs(known: KnownRoutes) -> dict[str, str]:

@@ -1,6 +1,6 @@
 """SIMULATED texts with three sides (subject, method, place), and pairs that are alike in one of them.
 
-Each lens asks for another side: a pair that is alike under one lens is unlike under the others. So a model
+Each route asks for another side: a pair that is alike under one route is unlike under the others. So a model
 that is blind to the route cannot tell the classes.
 """
 
@@ -37,21 +37,21 @@ COUNTS = {"train": 192, "validation": 64, "test": 128}
 _ENDS = ("anchor", "positive")
 
 
-def simulated_pairs(lenses: Sequence[str], seed: int = 0) -> list[dict[str, Any]]:
+def simulated_pairs(routes: Sequence[str], seed: int = 0) -> list[dict[str, Any]]:
     """Rows for `import_pairs`: anchor, positive, label, route and split; no text is in two sets.
 
-    The texts of a linked pair agree in the lens's side alone; those of an unlinked one in another side alone.
+    Texts of a linked pair agree in the route's side alone; those of an unlinked one in another side alone.
     """
-    generator = random.Random(f"{seed} {','.join(lenses)}")
+    generator = random.Random(f"{seed} {','.join(routes)}")
     rows = []
-    for lens in lenses:
-        others = [side for side in SIDES if side != lens]
+    for route in routes:
+        others = [side for side in SIDES if side != route]
         for split, count in COUNTS.items():
             for number in range(count):
                 label = 1 if split == "train" else number % 2
-                shared = lens if label else generator.choice(others)
+                shared = route if label else generator.choice(others)
                 anchor, positive = _pair(shared, split, generator)
-                row = {"anchor": anchor, "positive": positive, "label": label, "route": lens, "split": split}
+                row = {"anchor": anchor, "positive": positive, "label": label, "route": route, "split": split}
                 rows.append(row | {"anchor_id": _doi(anchor), "positive_id": _doi(positive)})
     return rows
 
@@ -64,7 +64,7 @@ def simulated_papers(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
 
 def _doi(text: str) -> str:
     """A DOI that says what its text is."""
-    return f"{SIMULATED_DOI}lens.{crc32(text.encode()):08x}"
+    return f"{SIMULATED_DOI}route.{crc32(text.encode()):08x}"
 
 
 def _pair(shared: str, split: str, generator: random.Random) -> tuple[str, str]:

@@ -1,6 +1,6 @@
-"""What experts are for, on SIMULATED texts: one text under two lenses, and a third lens that is added later.
+"""What experts are for, on SIMULATED texts: one text under two routes, and a third route that is added later.
 
-A dense model of the same tokens, data and steps stands beside: all its lenses share one MLP per block.
+A dense model of the same tokens, data and steps stands beside: all its routes share one MLP per block.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sentence_experts.demo.config import DemoConfig
-from sentence_experts.demo.lenses import simulated_pairs, simulated_papers
+from sentence_experts.demo.simulated_texts import simulated_pairs, simulated_papers
 from sentence_experts.reproduce.steps import Call, Step
 from sentence_experts.storage import write_text
 
 FIRST, ADDED = ("subject", "method"), "place"
-LENSES = (*FIRST, ADDED)
-# A text, and for each lens one that shares this side alone with it.
+ROUTES = (*FIRST, ADDED)
+# A text, and for each route one that shares this side alone with it.
 QUERY = "drought in rice, studied by sequencing in Kenya"
 TEXTS = {
     "subject": "in Norway: drought in rice, seen with a questionnaire",
@@ -25,31 +25,31 @@ TEXTS = {
     "place": "hearing loss, studied by simulation in Kenya",
 }
 EXPERTS, DENSE = "experts", "dense"
-GROWN, FURTHER = f"{EXPERTS}-{ADDED}", f"{DENSE}-{ADDED}"  # the same models once they have the third lens
+GROWN, FURTHER = f"{EXPERTS}-{ADDED}", f"{DENSE}-{ADDED}"  # the same models once they have the third route
 # Three times the default: trained alone, an expert needs a higher rate to learn as much (docs/studies.md).
 RATE_OF_ADDED = 6e-5
 BOOTSTRAP = 200
 
 
 class Nearest(NamedTuple):
-    """The one of `TEXTS` that is nearest to `QUERY` under a lens of a model."""
+    """The one of `TEXTS` that is nearest to `QUERY` under a route of a model."""
 
-    lens: str
+    route: str
     model: str
     text: str
     cosine: float
 
 
-def lens_steps(folder: Path, config: DemoConfig, base: str = "minilm") -> list[Step]:
-    """Pairs and a corpus of simulated texts, both models on two lenses, both on a third one, evaluation."""
+def route_steps(folder: Path, config: DemoConfig, base: str = "minilm") -> list[Step]:
+    """Pairs and a corpus of simulated texts, both models on two routes, both on a third one, evaluation."""
     # The seed stands in the names, so that texts of two seeds never mix.
     rows, papers = (folder / f"simulated-{name}-{config.seed}.jsonl" for name in ("pairs", "papers"))
     pairs, corpus, evaluation = folder / "pairs", folder / "corpus", folder / "evaluation"
-    simulated = simulated_pairs(LENSES, config.seed)
+    simulated = simulated_pairs(ROUTES, config.seed)
     _write_rows(rows, simulated)
     _write_rows(papers, simulated_papers(simulated))
     compiled = pairs / "manifest.json"
-    # Without `EXPERTS`, which lacks the third lens; the first two of `GROWN` are its own, to the bit.
+    # Without `EXPERTS`, which lacks the third route; the first two of `GROWN` are its own, to the bit.
     measured = {name: model_folder(folder, name) for name in (GROWN, DENSE, FURTHER)}
     return [
         Step("import_pairs", {"source": rows, "out": pairs}, compiled),
@@ -67,7 +67,7 @@ def lens_steps(folder: Path, config: DemoConfig, base: str = "minilm") -> list[S
 
 
 def _training_steps(folder: Path, compiled: Path, config: DemoConfig, base: str) -> list[Step]:
-    """Both models on the first two lenses, then each on the third."""
+    """Both models on the first two routes, then each on the third."""
     options = {"batch_size": 16, "batches": "homogeneous", "keep": "last", "seed": config.seed}
     first = {"routes": list(FIRST), "max_steps": config.steps, "eval_steps": config.steps}
     fewer = max(1, config.steps // 2)
@@ -81,8 +81,8 @@ def _training_steps(folder: Path, compiled: Path, config: DemoConfig, base: str)
         return Step("train", call, run / "run.json", {**options, **settings}, read)
 
     added = Call("add_expert", {"model": model_folder(folder, EXPERTS), "name": ADDED})
-    # The tokens are all that a dense model has of its lenses: it gets the third one's from the beginning.
-    control = Call("extend", {"base": base, "experts": list(LENSES), "layers": "none"})
+    # The tokens are all that a dense model has of its routes: it gets the third one's from the beginning.
+    control = Call("extend", {"base": base, "experts": list(ROUTES), "layers": "none"})
     return [
         train(EXPERTS, Call("extend", {"base": base, "experts": list(FIRST)}), first),
         train(DENSE, control, first),
@@ -96,34 +96,34 @@ def model_folder(folder: Path, name: str) -> Path:
     return folder / "runs" / name / "model"
 
 
-def nearest_texts(folder: Path, lenses: Sequence[str]) -> list[Nearest]:
-    """The nearest of `TEXTS` under each lens, by experts and by the dense model."""
+def nearest_texts(folder: Path, routes: Sequence[str]) -> list[Nearest]:
+    """The nearest of `TEXTS` under each route, by experts and by the dense model."""
     from sentence_experts.models.loading import load
 
     models = {name: load(model_folder(folder, name)) for name in (EXPERTS, DENSE)}
     texts = list(TEXTS.values())
     found = []
-    for lens in lenses:
+    for route in routes:
         for name, model in models.items():
-            vectors = model.encode([QUERY, *texts], prompt_name=lens, normalize_embeddings=True)
+            vectors = model.encode([QUERY, *texts], prompt_name=route, normalize_embeddings=True)
             cosine, text = max(zip((vectors[1:] @ vectors[0]).tolist(), texts, strict=True))
-            found.append(Nearest(lens, name, text, cosine))
+            found.append(Nearest(route, name, text, cosine))
     return found
 
 
 def figures(folder: Path) -> dict[str, dict[str, float | None]]:
-    """The ROC-AUC of each model on the test pairs of each lens, and their mean."""
+    """The ROC-AUC of each model on the test pairs of each route, and their mean."""
     from sentence_experts.evaluation.results import PAIR_WEIGHTED_MEAN, PairEvaluation
 
     measured = {}
     for model in PairEvaluation.read(folder / "evaluation").models:
         views = {**model.domains, "mean": model.views[PAIR_WEIGHTED_MEAN]}
-        measured[model.label] = {name: views[name].metrics["roc_auc"] for name in (*LENSES, "mean")}
+        measured[model.label] = {name: views[name].metrics["roc_auc"] for name in (*ROUTES, "mean")}
     return measured
 
 
 def verdict(folder: Path) -> list[str]:
-    """What the third lens did to both models, in sentences."""
+    """What the third route did to both models, in sentences."""
     from sentence_experts.evaluation.compare import compare
     from sentence_experts.report.verdict import SIMULATED
 
@@ -138,7 +138,7 @@ def verdict(folder: Path) -> list[str]:
         equal = {change.route for change in compared.changes if change.bit_equal} >= set(FIRST)
         # Where vectors are equal, the figures before are those after.
         old, new = measured[after if equal else before], measured[after]
-        fates = ", ".join(f"{lens} {old[lens]:.3f} -> {new[lens]:.3f}" for lens in FIRST)
+        fates = ", ".join(f"{route} {old[route]:.3f} -> {new[route]:.3f}" for route in FIRST)
         what = f"the vectors of {' and '.join(FIRST)} {'are the same to the bit' if equal else 'changed'}"
         lines.append(f"{before}: {how[before]}; {what}: {fates}; {ADDED} {new[ADDED]:.3f}.")
     return lines

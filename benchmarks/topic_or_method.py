@@ -1,6 +1,7 @@
 """Do routes pay where one asks for works on one topic and the other for works of one method?
 
-    OMP_NUM_THREADS=1 python benchmarks/lenses.py --out FOLDER [--length short|long] [--seeds 5] [--report]
+    OMP_NUM_THREADS=1 python benchmarks/topic_or_method.py --out FOLDER [--length short|long] [--seeds 5]
+        [--report]
 
 Two works share a sentence of an introduction (topic) or of methods (method), in 1,489 articles of eLife;
 texts are titles. Test: works that share such a sentence with one work in introductions only and with another
@@ -52,7 +53,7 @@ from sentence_experts.pairs.dataset import PAIR_COLUMNS
 from studies import RunFile, arguments, write_study
 from study import BASE, DATA, ELIFE
 
-NAME = "lenses"
+NAME = "topic_or_method"
 # All fixed before the first result.
 ROUTES = ("introduction", "methods")
 STEPS, BATCH, PAIRS_PER_ARTICLE = {"short": 40, "long": 100}, 16, 4
@@ -95,7 +96,7 @@ class Material:
 
     def __init__(self, corpus: se.CorpusFolder, out: Path, steps: int) -> None:
         self.steps = steps
-        pairs = training_pairs(corpus, out / "lenses-pairs", within="sentence")
+        pairs = training_pairs(corpus, out / "topic-or-method-pairs", within="sentence")
         self.known_links, table = pairs.known_links(), pairs.split("train")
         self.text = dict(zip(table["anchor_id"].to_pylist(), table["anchor"].to_pylist(), strict=True))
         self.text |= dict(zip(table["positive_id"].to_pylist(), table["positive"].to_pylist(), strict=True))
@@ -212,7 +213,7 @@ def report(name: str, runs: RunFile, material: Material, seeds: int) -> float:
     text = [
         "# Do routes pay for topic against method?",
         "",
-        f"Primary figure: {PRIMARY}; margin {MARGIN}. `python benchmarks/lenses.py --out FOLDER"
+        f"Primary figure: {PRIMARY}; margin {MARGIN}. `python benchmarks/topic_or_method.py --out FOLDER"
         f"{' --length long' if name != NAME else ''}`.",
         "",
         f"{len(arms[SEPARATE])} seeds, each model {material.steps} steps of {BATCH} pairs; "
