@@ -193,21 +193,28 @@ def test_columns_that_are_no_texts_are_refused(column: str, value: object) -> No
         Pairs.of([row])
 
 
-def test_retracted_papers_are_left_out_of_pairs_unless_kept() -> None:
+@pytest.mark.parametrize(
+    ("column", "value", "keep", "count"),
+    [("retracted", True, "keep_retracted", "retracted"), ("kind", "correction", "keep_notices", "notices")],
+)
+def test_retracted_papers_and_notices_are_left_out_of_pairs_unless_kept(
+    column: str, value: object, keep: str, count: str
+) -> None:
     papers = pd.DataFrame(
         {
             "paper_id": [f"w{n}" for n in range(20)],
             "title": [f"Work {n}" for n in range(20)],
             "retracted": False,
+            "kind": "article",
         }
     )
-    papers.loc[papers.paper_id.isin(["w3", "w4"]), "retracted"] = True
+    papers.loc[papers.paper_id.isin(["w3", "w4"]), column] = value
     rows = [(f"c{n}", f"w{(n + k) % 20}", f"Work {(n + k) % 20}") for n in range(20) for k in range(3)]
     citations = pd.DataFrame(rows, columns=["citing", "cited", "cited_title"])
     settings = {"unit": "title", "split": "random", "fractions": "0.5,0.25,0.25"}
     left_out = compile_pairs((papers, citations), settings)
-    kept = compile_pairs((papers, citations), settings, keep_retracted=True)
-    assert left_out.manifest["retracted"] == kept.manifest["retracted"] == 2
+    kept = compile_pairs((papers, citations), settings | {keep: True})
+    assert left_out.manifest[count] == kept.manifest[count] == 2
     for pairs, expected in ((left_out, set()), (kept, {"w3", "w4"})):
         frame = pairs.to_pandas()
         assert {"w3", "w4"} & {*frame.anchor_id, *frame.positive_id} == expected

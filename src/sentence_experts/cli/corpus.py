@@ -28,6 +28,7 @@ _ROWS = {
     "with_topic": "  with a topic",
     "research_articles": "  research articles",
     "retracted": "  retracted",
+    "notices": "  corrections, editorials and other notices",
     "references": "references",
     "references_with_doi": "  with a DOI",
     "references_with_pmid": "  with a PMID",

@@ -107,6 +107,9 @@ def _show(pairs: Pairs) -> None:
     if retracted := manifest["retracted"]:
         treatment = "kept" if settings["keep_retracted"] else "left out of all pairs"
         show(f"papers marked as retracted, {treatment}: {retracted:,}")
+    if notices := manifest.get("notices"):
+        treatment = "kept" if settings["keep_notices"] else "left out of all pairs"
+        show(f"corrections, editorials and other notices, {treatment}: {notices:,}")
     linked = ", ".join(f"{count:,} at least {least}x" for least, count in manifest["link_counts"].items())
     show(f"linked pairs, both papers of one domain: {linked}")
     if levels := manifest["closest_levels"]:

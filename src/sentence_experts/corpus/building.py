@@ -42,7 +42,13 @@ from sentence_experts.corpus.formats.archives import Source
 from sentence_experts.corpus.paper import Rejection
 from sentence_experts.corpus.parsing import parse_sources, source_hash
 from sentence_experts.corpus.parts import REJECTED as PART_REJECTED
-from sentence_experts.corpus.parts import CorpusPart, open_parts, read_rejections, write_rejections
+from sentence_experts.corpus.parts import (
+    STATED_PAPERS,
+    CorpusPart,
+    open_parts,
+    read_rejections,
+    write_rejections,
+)
 from sentence_experts.corpus.resolving import SCRATCH, resolving
 from sentence_experts.errors import InputError
 from sentence_experts.storage import (
@@ -119,9 +125,10 @@ class Sources:
     def request(self) -> str:
         """A hash of what decides the corpus."""
         described = json.dumps(self.described, sort_keys=True)
-        # MENTIONS, since the parts of an earlier version lack them.
         kept = [BODIES] if self.full_text else []
-        return sha256_text(FORMAT, str(FORMAT_VERSION), __version__, MENTIONS, described, *kept)
+        # The columns, since the parts of an earlier version lack some.
+        columns = ",".join(STATED_PAPERS.names)
+        return sha256_text(FORMAT, str(FORMAT_VERSION), __version__, columns, described, *kept)
 
     def check_unchanged(self) -> None:
         """Refuse to finish a corpus of sources that were replaced meanwhile.

@@ -16,8 +16,8 @@ EMAIL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
 
 CitationSource = Literal["icite", "elink", "europepmc"]
 COUNTED = (
-    *("subjects", "mesh", "keywords", "topic", "subfield", "field", "journal", "article_type", "language"),
-    *("licence", "year"),
+    *("subjects", "mesh", "keywords", "topic", "subfield", "field", "journal", "article_type", "kind"),
+    *("language", "licence", "year"),
 )
 """Columns of the papers whose values can be listed."""
 RecordFormats = Literal[

@@ -54,6 +54,7 @@ PAPERS_SCHEMA = pa.schema([
     pa.field("abstract", pa.string()),
     pa.field("year", pa.int32()),
     pa.field("article_type", pa.string()),
+    pa.field("kind", pa.string()),
     pa.field("subjects", pa.list_(pa.string())),
     pa.field("mesh", pa.list_(pa.string())),
     pa.field("keywords", pa.list_(pa.string())),
@@ -67,10 +68,11 @@ PAPERS_SCHEMA = pa.schema([
     pa.field("has_body", pa.bool_()),
 ])  # fmt: skip
 """One row per work, ordered by `paper_id`: `doi:10...` (lower case), else `pmid:123`, else `pmc:PMC123`, else
-`openalex:W123`, else `s2:123` (Semantic Scholar's corpus id), else the user's own id or `file:...`. `topic`,
-`subfield` and `field` are those of OpenAlex's primary topic. `has_body` tells whether its text came too."""
+`openalex:W123`, else `s2:123` (Semantic Scholar's corpus id), else the user's own id or `file:...`. `kind` is
+"article", "review" or one of `paper.NOTICE_KINDS`. `topic`, `subfield` and `field` are those of OpenAlex's
+primary topic. `has_body` tells whether its text came too."""
 
-LATER_COLUMNS = ("openalex", "s2", "topic", "subfield", "field", "language", "has_body")
+LATER_COLUMNS = ("openalex", "s2", "topic", "subfield", "field", "language", "has_body", "kind")
 """Columns that a corpus of an earlier version lacks."""
 
 CITATIONS_SCHEMA = pa.schema([
@@ -258,7 +260,7 @@ class CorpusFolder:
 
         Args:
             column: one of `subjects`, `mesh`, `keywords`, `topic`, `subfield`, `field`, `journal`,
-                `article_type`, `language`, `licence`, `year`.
+                `article_type`, `kind`, `language`, `licence`, `year`.
             limit: maximum number of values; the most frequent ones come first.
 
         Raises:

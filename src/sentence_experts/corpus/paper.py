@@ -2,10 +2,43 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from sentence_experts.corpus.identifiers import Identifiers
+
+NOTICE_KINDS = frozenset({
+    "correction", "retraction", "expression-of-concern", "editorial", "commentary", "letter", "digest",
+    "news",
+})  # fmt: skip
+"""Values of the column `kind` of papers that are not research. The others are "article" and "review"."""
+# Article types of JATS, and what PubMed, OpenAlex, Crossref, Europe PMC, Semantic Scholar, Web of Science and
+# Zotero call the same; in lower case with hyphens.
+_TYPES_OF_KIND = {
+    "review": "review review-article systematic-review scoping-review meta-analysis",
+    "correction": "correction erratum corrigendum addendum published-erratum",
+    "retraction": "retraction partial-retraction retraction-notice retraction-of-publication withdrawal",
+    "expression-of-concern": "expression-of-concern",
+    "editorial": "editorial editorial-material introduction introductory-journal-article",
+    "commentary": "article-commentary commentary comment discussion book-review product-review",
+    "letter": "letter reply correspondence lettersandcomments",
+    "digest": "digest in-brief",
+    "news": "news newspaper-article news-item announcement calendar obituary biographical-item interview "
+    "books-received",
+}
+_KIND_OF_TYPE = {name: kind for kind, names in _TYPES_OF_KIND.items() for name in names.split()}
+# Titles that no research has: "Correction: ..." is one, "Correction of scoliosis" is not.
+_KIND_OF_TITLE = {
+    "correction": re.compile(
+        r"\W*((author|publisher|editorial)('s)? )?(corrections?( to)?\s*[:‘’“'\"]|correction$|"
+        r"(erratum|errata|corrigend(um|a))\b|addendum(:| to\b|$))", re.I),
+    "retraction": re.compile(
+        r"\W*(retraction( note| notice| statement)?\s*(:|$)|retraction (note|notice|statement) |"
+        r"notice of (retraction|withdrawal)\b)", re.I),
+    "expression-of-concern": re.compile(r"\W*(editorial )?(note: )?expression of concern\b", re.I),
+    "editorial": re.compile(r"\W*(guest )?editorial\s*(:|$)", re.I),
+}  # fmt: skip
 
 
 class Citation(NamedTuple):
@@ -64,6 +97,8 @@ class Paper:
     abstract: str | None = None
     year: int | None = None
     article_type: str | None = None
+    kind: str | None = None
+    """The kind as an earlier import found it; None: as `kind_of` finds it."""
     subjects: tuple[str, ...] = ()
     mesh: tuple[str, ...] = ()
     keywords: tuple[str, ...] = ()
@@ -95,6 +130,21 @@ class Paper:
         """What a corpus may name the paper, best first."""
         own = [self.other] if self.other else []
         return Identifiers(self.doi, self.pmid, self.pmcid, self.openalex, self.s2).names() + own
+
+
+def kind_of(paper: Paper) -> str:
+    """Return the kind of a paper by its type or, where that says nothing, by an unmistakable title.
+
+    >>> kind_of(Paper(title="Correction: Roots of rice", article_type="research-article"))
+    'correction'
+    """
+    if paper.kind:
+        return paper.kind
+    kind = _KIND_OF_TYPE.get((paper.article_type or "").lower().replace(" ", "-"), "article")
+    if kind not in NOTICE_KINDS:
+        title = paper.title or ""
+        kind = next((name for name, begins in _KIND_OF_TITLE.items() if begins.match(title)), kind)
+    return "retraction" if kind == "article" and paper.retracts else kind
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from sentence_experts.corpus.paper import Citation, Deletion, Paper, Rejection
+from sentence_experts.corpus.paper import Citation, Deletion, Paper, Rejection, kind_of
 from sentence_experts.storage import PartStore, write_text
 
 Item = TypeVar("Item")
@@ -38,7 +38,7 @@ STATED_PAPERS = pa.schema([
     ("year", pa.int32()), ("article_type", pa.string()), ("subjects", _TEXTS), ("mesh", _TEXTS),
     ("keywords", _TEXTS), ("journal", pa.string()), ("licence", pa.string()), ("topic", pa.string()),
     ("subfield", pa.string()), ("field", pa.string()), ("language", pa.string()), ("retracted", pa.bool_()),
-    ("references", pa.int32()), ("version", pa.int32()), ("deleted", pa.bool_()),
+    ("kind", pa.string()), ("references", pa.int32()), ("version", pa.int32()), ("deleted", pa.bool_()),
     ("has_body", pa.bool_()),
 ])  # fmt: skip
 STATED_REFERENCES = pa.schema([
@@ -61,13 +61,14 @@ _REPEATED = [
     "field",
     "journal",
     "licence",
+    "kind",
 ]  # columns of few values
 REFERENCES = ".references.parquet"
 MENTIONS = ".mentions.parquet"
 BODIES = ".bodies.parquet"
 REJECTED = ".rejected.jsonl"
 
-_PAPER_FIELDS = attrgetter(*STATED_PAPERS.names[4:-4])
+_PAPER_FIELDS = attrgetter(*STATED_PAPERS.names[4:-5])
 _CITATION_FIELDS = attrgetter(*(name for name, _ in _IDS), "title", "year")
 
 
@@ -115,7 +116,7 @@ class CorpusPart:
         """Add a paper and its references; `member` names the document it came from."""
         record = len(self._papers)
         references = len(paper.citations) + len(paper.cites_openalex)
-        counts = (references, paper.version, deleted, paper.has_body)
+        counts = (kind_of(paper), references, paper.version, deleted, paper.has_body)
         self._papers.append((*self._key, record, member, *_PAPER_FIELDS(paper), *counts))
         for position, citation in enumerate(paper.citations):
             self._add(record, position, citation)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from sentence_experts.corpus.identifiers import SIMULATED_DOI
+from sentence_experts.corpus.paper import NOTICE_KINDS
 
 Ask = Callable[[str], list[tuple[Any, ...]]]
 """Answers a query with rows."""
@@ -193,6 +194,7 @@ TOGETHER = f"""
     CREATE TABLE together AS
     SELECT w.key, bool_or(p.retracted) AS retracted,
         {", ".join(_OF_BEST.format(name, f"p.{name} IS NOT NULL") for name in _SINGLE)},
+        {_OF_BEST.format("kind", "p.kind <> 'article'")},
         {", ".join(_OF_BEST.format(name, f"len(p.{name}) > 0") for name in _LISTS)}
     FROM stated_papers p JOIN (
         SELECT * FROM works WHERE key IN (SELECT key FROM works WHERE place > 1)
@@ -204,6 +206,7 @@ def papers(condition: str) -> str:
     return f"""
     SELECT i.paper_id, i.pmid, i.pmcid, i.doi, 'W' || i.openalex AS openalex, i.s2::VARCHAR AS s2,
         {_columns("title", "abstract", "year", "article_type")},
+        CASE WHEN p.kind = 'article' THEN coalesce(o.kind, p.kind) ELSE p.kind END AS kind,
         {", ".join(_OWN_OR_OTHERS.format(name) for name in _LISTS)},
         {_columns("journal", "licence", "topic", "subfield", "field", "language")},
         p.retracted OR coalesce(o.retracted, false) OR t.paper_id IS NOT NULL AS retracted, p.has_body
@@ -238,9 +241,12 @@ OF_PAPERS = f"""
         count(*) FILTER (WHERE starts_with(doi, '{SIMULATED_DOI}')) AS simulated,
         count(*) FILTER (WHERE article_type = 'research-article') AS research_articles,
         count(*) FILTER (WHERE retracted) AS retracted,
+        count(*) FILTER (WHERE kind IN {tuple(sorted(NOTICE_KINDS))}) AS notices,
         count(*) FILTER (WHERE has_body) AS papers_with_body
     FROM papers"""
 _TALLY = """
     SELECT coalesce({column}::VARCHAR, 'unknown'), count(*)
     FROM papers GROUP BY 1 ORDER BY 1"""
-TALLIES = {f"by_{column}": _TALLY.format(column=column) for column in ("article_type", "year", "licence")}
+TALLIES = {
+    f"by_{column}": _TALLY.format(column=column) for column in ("article_type", "kind", "year", "licence")
+}

@@ -153,6 +153,7 @@ def _compiled(
             "settings": settings.stored() | {"fractions": list(settings.shares)},
             "papers": None if graph.domain_counts is None else graph.domain_counts.to_json(),
             "retracted": graph.retracted,
+            "notices": graph.notices,
             "link_counts": graph.link_counts,
             "left_out_by_max_references": graph.long_lists,
             "pairs_of_one_text_left_out": graph.same_text_pairs,

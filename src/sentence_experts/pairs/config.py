@@ -62,6 +62,11 @@ class PairsConfig(Config):
         "the corpus count too; auto takes abstracts where enough of them are linked, otherwise titles",
     )
     keep_retracted: KeepRetracted = False
+    keep_notices: bool = Field(
+        False,
+        description="Keep papers that are no research: corrections, retraction notices, editorials, letters, "
+        "commentaries, news; otherwise they are left out and counted",
+    )
     within: Level = Field(
         "article",
         description="With co-citation, how near to each other an article mentions two papers that it links: "

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from sentence_experts.corpus.corpus_folder import CITATIONS_SCHEMA, LATER_COLUMNS, PAPERS_SCHEMA, CorpusFolder
+from sentence_experts.corpus.paper import NOTICE_KINDS
 from sentence_experts.pairs.config import PairsConfig
 from sentence_experts.pairs.dataset import LINKED_BY, PAIR_COLUMNS, WITHIN, WORKS_SCHEMA
 from sentence_experts.pairs.engines import LinkEngine
@@ -56,6 +57,7 @@ class LinkGraph:
         link_counts: number of pairs of one domain linked at least 1, 2, 3, 5 times, from `min_count` on.
         same_text_pairs: number of those whose works have the same text, which are left out.
         retracted: number of papers with the unit's text that are marked as retracted.
+        notices: number of those with the text that are no research (`NOTICE_KINDS`).
         domain_counts: number of papers of each domain, if there are domain rules.
         long_lists: what `max_references` leaves out: papers, and their citations of works that can be in a
             pair (with coupling: by such works); None without that setting.
@@ -74,10 +76,15 @@ class LinkGraph:
         self._mentions = engine.read(corpus.mentions) if settings.by_proximity else None
         texts = folded_texts(settings.unit, papers, references)
         retracted = papers.filter(papers.retracted)
-        with_text = texts.semi_join(retracted, "paper_id")
-        self.retracted = int(engine.rows(with_text.aggregate(papers=with_text.count()))["papers"][0].as_py())
+        notices = papers.filter(papers.kind.isin(sorted(NOTICE_KINDS)))
+        self.retracted, self.notices = (
+            int(engine.rows(with_text.aggregate(papers=with_text.count()))["papers"][0].as_py())
+            for with_text in (texts.semi_join(each, "paper_id") for each in (retracted, notices))
+        )
         if not settings.keep_retracted:
             texts = texts.anti_join(retracted, "paper_id")
+        if not settings.keep_notices:
+            texts = texts.anti_join(notices, "paper_id")
         self._texts = engine.materialized(texts)
         domains, self.domain_counts = domains_of_works(
             engine, settings.unit, self._texts, papers, references, settings.domains, corpus.domains
