@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import re
+import time
 
 import pytest
 
@@ -11,17 +13,50 @@ from sentence_experts.cli.console import progress_bar
 from sentence_experts.progress import progress, use_bar
 
 
-@pytest.mark.parametrize(("seconds", "written"), [(0.0, ["2/3", "3/3"]), (3600.0, [])])
+def wait_for_line(caplog: pytest.LogCaptureFixture, number: int) -> None:
+    while len(caplog.messages) < number:
+        time.sleep(0.001)
+
+
 def test_the_last_line_counts_everything(
-    seconds: float, written: list[str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(module, "SECONDS_BETWEEN_LINES", seconds)
+    monkeypatch.setattr(module, "SECONDS_BEFORE_FIRST_LINE", 0.1)
+    monkeypatch.setattr(module, "SECONDS_BETWEEN_LINES", 3600.0)
     caplog.set_level(logging.INFO, module.logger.name)
     with progress("reading", 3) as advance:
         advance(2)
-        monkeypatch.setattr(module, "SECONDS_BETWEEN_LINES", 3600.0)
+        wait_for_line(caplog, 1)
         advance()
-    assert [message.split()[1] for message in caplog.messages] == written
+    assert [message.split()[1] for message in caplog.messages] == ["2/3", "3/3"]
+
+
+def test_work_shows_that_it_goes_on_before_its_first_unit_is_done(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "SECONDS_BEFORE_FIRST_LINE", 0.001)
+    monkeypatch.setattr(module, "SECONDS_BETWEEN_LINES", 0.001)
+    caplog.set_level(logging.INFO, module.logger.name)
+
+    def fail() -> None:
+        with progress("reading", 3):
+            wait_for_line(caplog, 2)
+            raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        fail()
+    assert all(re.fullmatch(r"reading: \d+ s so far", message) for message in caplog.messages)
+    count = len(caplog.messages)
+    time.sleep(0.02)
+    assert len(caplog.messages) == count  # nothing goes on after an error
+
+
+def test_short_work_shows_nothing(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(module, "SECONDS_BEFORE_FIRST_LINE", 3600.0)
+    caplog.set_level(logging.INFO, module.logger.name)
+    with progress("reading", 1) as advance:
+        advance()
+    assert caplog.messages == []
 
 
 def test_at_a_terminal_the_bar_of_the_command_line_counts(

@@ -1,4 +1,4 @@
-"""Progress of long work on stderr: the command line's bar at a terminal, else a line every ten seconds.
+"""Progress of long work on stderr: the command line's bar at a terminal, else a line now and then.
 
 Shown where the package's logger is at INFO, as the command line sets it; a library call is silent otherwise.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -14,6 +15,8 @@ from typing import Protocol
 
 logger = logging.getLogger("sentence_experts")
 
+# Nobody waits longer without a word, also where the first unit takes longer.
+SECONDS_BEFORE_FIRST_LINE = 4.0
 SECONDS_BETWEEN_LINES = 10.0
 
 
@@ -55,31 +58,49 @@ def progress(description: str, total: int | None = None) -> Iterator[Advance]:
             yield advance
     else:
         lines = _Lines(description, total)
-        yield lines.advance
+        with lines:
+            yield lines.advance
         lines.end()
 
 
 class _Lines:
-    """A line every ten seconds; work that took longer than that also gets a line at its end."""
+    """A line after four seconds and then every ten; longer work also gets a line at its end."""
 
     def __init__(self, description: str, total: int | None) -> None:
         self._description = description
         self._of = f"/{total:,}" if total else ""
-        self._started = self._last = time.monotonic()
+        self._started = time.monotonic()
         self._done = self._written = 0
         self._note = ""
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._write_regularly, daemon=True)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *error: object) -> None:
+        self._ended.set()
+        self._thread.join()
 
     def advance(self, steps: int = 1, note: str = "") -> None:
         self._done, self._note = self._done + steps, note or self._note
-        if time.monotonic() - self._last >= SECONDS_BETWEEN_LINES:
-            self._write()
 
     def end(self) -> None:
         if 0 < self._written < self._done:
             self._write()
 
+    def _write_regularly(self) -> None:
+        seconds = SECONDS_BEFORE_FIRST_LINE
+        while not self._ended.wait(seconds):
+            self._write()
+            seconds = SECONDS_BETWEEN_LINES
+
     def _write(self) -> None:
-        self._last, self._written = time.monotonic(), self._done
-        per_second = self._done / (self._last - self._started)
+        seconds = time.monotonic() - self._started
+        if (done := self._done) == 0:
+            logger.info(f"{self._description}: {seconds:.0f} s so far")
+            return
+        self._written = done
+        per_second = done / seconds
         speed = f"{per_second:,.1f}/s" if per_second >= 1 else f"{per_second * 60:.1f}/min"
-        logger.info(f"{self._description}: {self._done:,}{self._of} ({speed}) {self._note}".rstrip())
+        logger.info(f"{self._description}: {done:,}{self._of} ({speed}) {self._note}".rstrip())

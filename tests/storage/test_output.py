@@ -267,14 +267,38 @@ def test_file_is_made_from_parts_of_its_own_settings(tmp_path: Path):
     assert "b" in out.read_text()
 
 
-def test_file_of_the_user_is_never_replaced(tmp_path: Path):
+def test_file_of_the_user_is_replaced_only_by_name_and_with_overwrite(tmp_path: Path):
     for name in ("v.npy", "side.txt", "v.npy.json"):
         (tmp_path / name).write_text("mine")
-        for overwrite in (False, True):
+        for overwrite in (False, True)[: 1 if name == "v.npy" else 2]:
             with pytest.raises(UsageError, match=rf"{name}: not written by this program"):
                 encode(tmp_path / "v.npy", {}, 2, overwrite=overwrite)
         assert (tmp_path / name).read_text() == "mine"
         (tmp_path / name).unlink()
+
+
+def test_file_of_the_user_stays_until_the_new_one_is_whole(tmp_path: Path):
+    out = tmp_path / "v.npy"
+    out.write_text("mine")
+    with pytest.raises(UsageError, match="or give `overwrite` to replace it"):
+        encode(out, {}, 2)
+    assert encode(out, {}, 1, overwrite=True) == ("new", 0)  # it ended early
+    assert out.read_text() == "mine"
+
+    def fail() -> None:
+        with output(out, "vectors", is_file=True, overwrite=True) as place:
+            place.begin({})
+            with place.replacing() as file:
+                file.write_text("half")
+                raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        fail()
+    assert out.read_text() == "mine"
+    assert {name for name in files(tmp_path) if name[0] != "."} == {"v.npy"}
+    assert encode(out, {}, 2, overwrite=True) == ("new", 0)
+    assert out.read_text() == "{}{}"
+    assert encode(out, {}, 2) == ("finished", 0)
 
 
 @pytest.mark.parametrize("damage", [b"", b"x", None])

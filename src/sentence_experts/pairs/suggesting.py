@@ -89,6 +89,8 @@ def suggest_domains(
         {'domains': {'sleep': {'subjects': ['Sleep']}, 'rice': {'subjects': ['Rice']}}}
     """
     config = SuggestDomainsConfig.of(config, **settings)
+    if out is not None and Path(out).exists() and not overwrite:
+        raise InputError(f"{out} exists; give another `out`, or `overwrite` to replace it")
     with open_corpus(corpus) as folder:
         tried = {by: _chosen(folder, by, config) for by in (_BY if config.by == "auto" else (config.by,))}
     by = max(tried, key=lambda key: sum(tried[key].values()))
@@ -103,7 +105,7 @@ def suggest_domains(
         names[_name(value, names)] = value
     rules = {"domains": {name: {by: [value]} for name, value in names.items()}}
     if out is not None:
-        _write(Path(out), rules, {name: tried[by][value] for name, value in names.items()}, overwrite)
+        _write(Path(out), rules, {name: tried[by][value] for name, value in names.items()})
     return rules
 
 
@@ -153,9 +155,7 @@ def _name(value: str, taken: Iterable[str]) -> str:
     return numbered
 
 
-def _write(out: Path, rules: dict[str, Any], counts: dict[str, int], overwrite: bool) -> None:
-    if out.exists() and not overwrite:
-        raise InputError(f"{out} exists; give another `out`, or `overwrite` to replace it")
+def _write(out: Path, rules: dict[str, Any], counts: dict[str, int]) -> None:
     lines = ["several: first      # papers in several domains: first | drop | each", "domains:"]
     for name, rule in rules["domains"].items():
         written = yaml.safe_dump(rule, default_flow_style=True, allow_unicode=True, width=1000).strip()

@@ -2,8 +2,8 @@
 
 If nothing is there the run starts, and an interrupted run of the same settings continues. An output that is
 finished, with the same settings, is left as it is. Anything else is refused, unless `overwrite` is given,
-which starts over and removes only what this package wrote. The record of that is `made_from.json` in a
-folder, and `NAME.json` beside a file.
+which starts over. It removes only what this package wrote, and a file that is named as the output. The record
+of that is `made_from.json` in a folder, and `NAME.json` beside a file.
 """
 
 from __future__ import annotations
@@ -70,7 +70,8 @@ def output(
         grows: the result grows in its folder, where an interrupted run continues; it consists of `names`.
             Otherwise it is written elsewhere and takes its place when it is whole (`Output.replacing`).
         is_file: whether `out` is a file.
-        overwrite: start over if an output of the same kind, or nothing of this package, is there.
+        overwrite: start over if an output of the same kind, or nothing of this package, is there; a file at
+            `out` is replaced, whoever wrote it.
         shared: the processes that `torchrun` started together write it, and the first one holds the lock.
 
     Raises:
@@ -149,10 +150,13 @@ class Output:
                 return
         beside = self._is_file or self._overwrite
         names = [*self._names, self._file.name] if beside else _listed(self._home)
-        others = [name for name in names if name not in self._keeps and os.path.lexists(self._home / name)]
+        replaced = {self.path.name} if self._is_file and self._overwrite else set()
+        stays = self._keeps | replaced
+        others = [name for name in names if name not in stays and os.path.lexists(self._home / name)]
         if others and beside:
+            choice = ", or give `overwrite` to replace it" if others[0] == self.path.name else ""
             raise UsageError(
-                f"{self._home / others[0]}: not written by this program, and in the way: move it away"
+                f"{self._home / others[0]}: not written by this program, and in the way: move it away{choice}"
             )
         if others:
             shown = ", ".join(others[:_NAMED]) + (", ..." if len(others) > _NAMED else "")
@@ -250,7 +254,7 @@ class Output:
         try:
             if self._is_file:
                 old = (self._record or {}).get("files") or {}
-                if not old:  # otherwise it stays, whole, until the new one is
+                if not old and not self.path.exists():  # otherwise it stays, whole, until the new one is
                     self._note(None)
             else:
                 temporary.mkdir(parents=True)
