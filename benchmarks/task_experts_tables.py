@@ -1,19 +1,23 @@
-"""The tables of `task_experts.py`: absolute figures, gains over EM, tests, and each dataset."""
+"""The tables of `task_experts.py`: absolute figures, gains over EM, tests, and each dataset.
+
+python benchmarks/task_experts_tables.py    # makes them again from the published scores
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import t, ttest_ind, ttest_rel
+from scipy.stats import t, ttest_1samp
 
 from measuring import p_text
-from study import BASE
+from sentence_experts.evaluation.statistics import estimate, runs_of_datasets
+from sentence_experts.evaluation.wilcoxon import holm
+from study import BASE, RESULTS
 
 Scores = NDArray[np.float64]  # in percent, shape (seeds, datasets)
 
@@ -33,7 +37,7 @@ PAIRS = (
     ("MoTE", "MoTE EOB"),
     ("MoTE", "IC"),
     ("MoTE", "EA"),
-    ("MoTE", "MoTE tokens"),
+    ("MoTE", "EM"),
     ("MoTE tokens", "MoTE"),
     ("MoTE tokens", "EM"),
     ("MoTE shared", "MoTE"),
@@ -128,35 +132,43 @@ def dataset_table(figures: Figures) -> Iterator[list[str]]:
 
 
 def tests(figures: Figures) -> list[dict]:
-    """One-sided: is the first better? Over seeds, over datasets as the paper says, and paired by dataset."""
-    found = []
+    """Differences of averages, two-sided and paired, with Holm's correction over all of them.
+
+    "seeds" is paired by seed, and holds for these datasets; "seeds and datasets" takes the datasets as a
+    sample too, as `evaluate` does.
+    """
+    found: list[dict] = []
     for first, second in PAIRS:
-        if first not in figures.scores or second not in figures.scores:
-            continue
-        one, other = figures.scores[first], figures.scores[second]
-        p_values = {
-            "welch_over_seeds": _p(ttest_ind, one.mean(1), other.mean(1), equal_var=False),
-            "welch_over_datasets": _p(ttest_ind, one.mean(0), other.mean(0), equal_var=False),
-            "paired_over_datasets": _p(ttest_rel, one.mean(0), other.mean(0)),
-        }
-        found.append({"first": first, "second": second, "gap": float(one.mean() - other.mean()), **p_values})
+        if first in figures.scores and second in figures.scores:
+            gaps = figures.scores[first] - figures.scores[second]
+            of_seeds = ttest_1samp(gaps.mean(1), 0)
+            interval = of_seeds.confidence_interval()
+            row = {"low": interval.low, "high": interval.high, "p": of_seeds.pvalue}
+            found.append({"first": first, "second": second, "gap": gaps.mean(), "seeds": row})
+            if estimated := estimate(runs_of_datasets(gaps)):
+                bounds = estimated.interval(lowest=-100, highest=100)
+                row = {"low": bounds.low, "high": bounds.high, "p": estimated.p_value()}
+                found[-1]["seeds and datasets"] = row
+    for kind in ("seeds", "seeds and datasets"):
+        for one, p_holm in zip(found, holm([one[kind]["p"] for one in found]), strict=True):
+            one[kind] = {key: float(value) for key, value in {**one[kind], "p_holm": p_holm}.items()}
     return found
-
-
-def _p(test: Callable[..., Any], first: Scores, second: Scores, **options: Any) -> float | None:
-    """None where there is too little to test."""
-    if min(len(first), len(second)) < 2 or np.allclose(first, second):
-        return None
-    return float(test(first, second, alternative="greater", **options).pvalue)
 
 
 def test_table(found: Sequence[Mapping]) -> Iterator[list[str]]:
     """The tests as rows."""
-    yield ["first - second, average", "gap", "p, Welch over seeds", "p, Welch over datasets", "p, paired"]
+    yield [
+        "difference of averages (95% interval)",
+        *("over seeds", "p", "p, Holm"),
+        *("over seeds and datasets", "p", "p, Holm"),
+    ]
     for one in found:
-        p_values = [one[key] for key in ("welch_over_seeds", "welch_over_datasets", "paired_over_datasets")]
-        cells = ["–" if value is None else p_text(value) for value in p_values]
-        yield [f"{one['first']} - {one['second']}", f"{one['gap']:+.2f}", *cells]
+        cells = [f"{one['first']} - {one['second']}"]
+        for kind in ("seeds", "seeds and datasets"):
+            row = one[kind]
+            cells.append(f"{one['gap']:+.2f} ({row['low']:+.2f} to {row['high']:+.2f})")
+            cells += [p_text(row["p"]), p_text(row["p_holm"])]
+        yield cells
 
 
 def route_table(alike: Sequence[Mapping]) -> Iterator[list[str]]:
@@ -212,11 +224,18 @@ def write(folder: Path, found: Mapping, alike: Sequence[Mapping], about: Mapping
         figures, alike, note = _with_others(
             figures, alike, about, fingerprint, json.loads(published.read_text("utf-8"))
         )
+    write_tables(folder, figures, alike, about, fingerprint, note)
+
+
+def write_tables(
+    folder: Path, figures: Figures, alike: Sequence[Mapping], about: Mapping, fingerprint: str, note: str
+) -> None:
+    """Write task_experts.md and task_experts.json."""
     tested = tests(figures)
     tables = {
         "Figures": absolute_table(figures),
         "Gains over EM": gain_table(figures) if "EM" in figures.scores else iter([["EM was not run"]]),
-        "One-sided tests: is the first better?": test_table(tested),
+        f"Differences, with Holm's correction for {len(tested)}": test_table(tested),
         "By dataset": dataset_table(figures),
     }
     if alike:
@@ -238,3 +257,19 @@ def write(folder: Path, found: Mapping, alike: Sequence[Mapping], about: Mapping
         "note": note,
     }
     (folder / "task_experts.json").write_text(json.dumps(kept, indent=1), encoding="utf-8")
+
+
+def main() -> None:
+    """Make the tables again from the published scores."""
+    published = json.loads((RESULTS / "task_experts.json").read_text(encoding="utf-8"))
+    figures = Figures(
+        {label: np.array(scores) for label, scores in published["scores"].items()},
+        tuple(published["datasets"]),
+    )
+    alike = [{"pairs": pairs} for pairs in published["routes"]]
+    about, fingerprint = published["about"], published["tasks_fingerprint"]
+    write_tables(RESULTS, figures, alike, about, fingerprint, published["note"])
+
+
+if __name__ == "__main__":
+    main()

@@ -4,9 +4,9 @@
 
 The model is the fixture of the tests (scripts/train_tiny_olmoe.py): 2 million parameters, trained for minutes
 on one journal's articles. It shows that everything runs and what the figures look like; what large models do
-it cannot show. Beside it stand the ways of joining and standardizing its parts (as in version 0.1.0, fitted
-once, as published), and the same architecture with weights as drawn, which says how much of a figure is
-training and how much is words in common. Writes the pages to FOLDER, their figures to benchmarks/results/.
+it cannot show. Beside it stand the ways of standardizing its parts (none, fitted once, as published), and the
+same architecture with weights as drawn, which says how much of a figure is training and how much is words in
+common. Writes the pages to FOLDER, their figures to benchmarks/results/.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def analysis_lines(found: dict) -> list[str]:
 
 
 def way_tables(ways: dict[str, dict]) -> list[str]:
-    """Markdown: the mean correlation of each part, for each way of joining and standardizing."""
+    """Markdown: the mean correlation of each part, for each way of standardizing."""
     lines = []
     for prompt in CONTROL_PROMPTS.split(","):
         lines += [f"## Prompt {prompt}, mean of {len(DATASETS)}", "", f"| | {' | '.join(PARTS.values())} |"]
@@ -144,7 +144,6 @@ def main() -> None:
         "--overwrite",
     )
     ways = {
-        "as in 0.1.0 (`--join raw`)": analyse(MODEL, given.out / "raw", *two, *cache, "--join", "raw"),
         "default": found,
         "standard scores fitted on STS-B": analyse(fitted, given.out / "standard", *two),
         "as published (`--standard faithful`)": analyse(
@@ -173,7 +172,7 @@ def main() -> None:
         *analysis_lines(found),
         "",
         *example_lines(found),
-        "# Ways of joining and standardizing the parts",
+        "# Ways of standardizing the parts",
         "",
         *way_tables(ways),
         "# The same architecture, weights as drawn",

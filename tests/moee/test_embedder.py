@@ -245,7 +245,6 @@ def test_what_decides_a_vector_is_in_the_fingerprint(olmoe, texts):
         MoeEmbedder(str(olmoe), standard="batch", device="cpu"),
         MoeEmbedder(str(olmoe), standard="batch", standard_batch=2, device="cpu"),
         MoeEmbedder(str(olmoe), parts="concat", device="cpu"),
-        MoeEmbedder(str(olmoe), parts="concat", join="raw", device="cpu"),
     ]
     assert len({each.fingerprint for each in [embedder, *others]}) == 1 + len(others)
     assert embedder.with_parts("hs", 2.0).fingerprint == embedder.with_parts("hs", 1.0).fingerprint

@@ -103,7 +103,7 @@ def test_the_sum_weighs_the_cosines_of_standard_scores(olmoe, many):
 def test_each_part_of_it_can_be_had_alone(olmoe, texts):
     plain = MoeEmbedder(str(olmoe), device="cpu")
     states = plain.states(texts)
-    for settings in ({"wording": "code"}, {"weights": "logits"}, {"standard": "batch"}, {"join": "raw"}):
+    for settings in ({"wording": "code"}, {"weights": "logits"}, {"standard": "batch"}):
         other = MoeEmbedder(str(olmoe), device="cpu", **settings)
         ((name, value),) = settings.items()
         assert other.settings == {**plain.settings, name: value}
@@ -223,8 +223,8 @@ def old_folder(folder: Path, model: Path, **changes: Any) -> Path:
     return folder
 
 
-def test_old_folders_give_what_they_gave(olmoe, texts, tmp_path):
-    """Joined as they are; "faithful" was standard scores of every 32 texts, of every part."""
+def test_folders_of_0_1_0_give_what_they_gave(olmoe, texts, tmp_path):
+    """In 0.1.0 "faithful" was standard scores of every 32 texts, of every part."""
     states = MoeEmbedder(str(olmoe), device="cpu").states(texts)
     raw = np.concatenate([states.hidden, states.routing], axis=1)
     found = load(old_folder(tmp_path / "raw", olmoe), device="cpu")
@@ -240,6 +240,21 @@ def test_old_folders_give_what_they_gave(olmoe, texts, tmp_path):
         again = load(tmp_path / f"{part}-again", device="cpu")
         assert np.array_equal(again.encode(many), found.encode(many))
         assert again.fingerprint == found.fingerprint
+
+
+@pytest.mark.parametrize("join", ["unit", "raw"])
+@pytest.mark.parametrize("standard", [None, "batch"])
+def test_folders_of_0_2_0_give_what_they_gave(olmoe, texts, tmp_path, join, standard):
+    """0.2.0 joined unit vectors by default, unless both were standard scores."""
+    embedder = MoeEmbedder(str(olmoe), parts="concat", standard=standard, device="cpu")
+    embedder.save(str(tmp_path))
+    (tmp_path / "made_from.json").unlink()
+    settings = json.loads((tmp_path / "moee.json").read_text())
+    (tmp_path / "moee.json").write_text(json.dumps({**settings, "format": 2, "join": join, "alpha": 0.3}))
+    expected = embedder.encode(texts)
+    if join == "unit" and standard is None:
+        expected = embedder.with_parts("sum", 1.0).encode(texts)
+    assert np.array_equal(load(tmp_path, device="cpu").encode(texts), expected)
 
 
 def test_fitted_scores_of_old_folders_are_read(olmoe, texts, tmp_path):

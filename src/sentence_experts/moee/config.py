@@ -11,7 +11,6 @@ from sentence_experts.config import Config, Device, Dtype, MaxLength, Revision, 
 from sentence_experts.moee.prompts import NO_PROMPT, PROMPTEOL, PROMPTS, Prompt
 
 BATCH, FAITHFUL = "batch", "faithful"  # `standard`
-UNIT, RAW_JOIN = "unit", "raw"  # `join`
 PAPER, CODE = "paper", "code"  # `wording`
 UNQUANTIZED = "none"
 
@@ -21,8 +20,8 @@ class MoeeConfig(Config):
 
     parts: Literal["hs", "rw", "concat", "sum"] = Field(
         "sum",
-        description="hs (hidden state), rw (routing weights), concat (both) or sum (cos_HS + alpha * cos_RW) "
-        "(section 3.3)",
+        description="hs (hidden state), rw (routing weights), concat (both, as they are) or sum (cos_HS + "
+        "alpha * cos_RW) (section 3.3)",
     )
     alpha: float = Field(
         1.0,
@@ -38,11 +37,6 @@ class MoeeConfig(Config):
     )
     standard_batch: int = Field(
         128, ge=1, description="Texts per batch of `standard`, in their order; 128 in the published command"
-    )
-    join: Literal["unit", "raw"] = Field(
-        "unit",
-        description="How concat joins the parts of a text without standard scores: unit (each scaled to "
-        "length 1) or raw (as they are; the far longer hidden state then decides alone)",
     )
     prompt: str = Field(
         PROMPTEOL, description=f"{', '.join(PROMPTS)}, {NO_PROMPT}, or a template with one {{text}}"

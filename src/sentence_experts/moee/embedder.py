@@ -22,12 +22,12 @@ from sentence_experts.models.sources import hub_commit, model_folder
 from sentence_experts.models.storage.fingerprint import source_fingerprint, weights_fingerprint
 from sentence_experts.moee.alpha import AlphaChoice, choose_alpha
 from sentence_experts.moee.batches import read_states
-from sentence_experts.moee.config import BATCH, FAITHFUL, UNIT, UNQUANTIZED, MoeeConfig
+from sentence_experts.moee.config import BATCH, FAITHFUL, UNQUANTIZED, MoeeConfig
 from sentence_experts.moee.prompts import Prompt
 from sentence_experts.moee.saved import FILE, FITTED, FORMAT, is_embedder
 from sentence_experts.moee.standard import Standard, batch_scores, published_scores
 from sentence_experts.moee.transformer import MoeTransformer
-from sentence_experts.moee.vectors import CONCAT, DESCRIPTIONS, HIDDEN, SUM, Rows, States, check_parts, joined
+from sentence_experts.moee.vectors import DESCRIPTIONS, HIDDEN, SUM, Rows, States, check_parts, joined
 from sentence_experts.progress import progress
 from sentence_experts.storage import Output, output, sha256_text, write_json, write_text
 from sentence_experts.storage.text_cache import TextCache
@@ -163,7 +163,7 @@ class MoeEmbedder(SentenceTransformer):
         scores: Any = self.standard and (self.standard, self.settings["standard_batch"])
         if self.fitted is not None:
             scores = sha256_text(self.fitted.hidden.tobytes().hex(), self.fitted.routing.tobytes().hex())
-        detail = {SUM: self.alpha, CONCAT: self.settings["join"]}.get(self.parts)
+        detail = self.alpha if self.parts == SUM else None
         made = f"{self._reading} {self.parts} {detail} {scores}"
         return sha256_text(self.base_fingerprint, made, str(self.settings["cache"] is not None))
 
@@ -273,9 +273,8 @@ class MoeEmbedder(SentenceTransformer):
 
     def combined(self, states: States) -> Rows:
         """The vectors of texts with these states, (texts, dimensions)."""
-        scaled = self.settings["join"] == UNIT and self.standard is None and self.fitted is None
         states = self.standardized(states)
-        return joined(states.hidden, states.routing, self.parts, self.alpha, scaled=scaled)
+        return joined(states.hidden, states.routing, self.parts, self.alpha)
 
     def standardized(self, states: States) -> States:
         """The states as standard scores, if the embedder's vectors have them."""

@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from sentence_experts.errors import InputError
-from sentence_experts.moee.config import BATCH, FAITHFUL, PAPER, RAW_JOIN, UNQUANTIZED
+from sentence_experts.moee.config import BATCH, FAITHFUL, PAPER, UNQUANTIZED
 from sentence_experts.moee.standard import FILE as STANDARD
 from sentence_experts.moee.standard import Standard
+from sentence_experts.moee.vectors import CONCAT, SUM
 from sentence_experts.storage import check_version, read_json
 
-FILE, FORMAT = "moee.json", 2
+FILE, FORMAT = "moee.json", 3
 FITTED = "fitted"  # in the file, whether the folder holds standard scores
 
 
@@ -29,8 +30,11 @@ def read_embedder(folder: Path) -> dict[str, Any]:
     settings: dict[str, Any] = read_json(folder / FILE)
     if settings.pop("kind", None) != "moee":
         raise InputError(f"{folder / FILE}: does not describe an embedder; make it again")
-    if check_version(folder / FILE, settings.pop("format", None), FORMAT) == 1:
+    version = check_version(folder / FILE, settings.pop("format", None), FORMAT)
+    if version == 1:
         settings = _of_format_1(settings)
+    elif version == 2:
+        settings = _of_format_2(settings)
     if not settings.pop(FITTED):
         return settings
     if not (folder / STANDARD).is_file():
@@ -39,7 +43,7 @@ def read_embedder(folder: Path) -> dict[str, Any]:
 
 
 def _of_format_1(settings: dict[str, Any]) -> dict[str, Any]:
-    """The settings of 0.1.0, which joined raw parts and whose "faithful" standardized every part.
+    """The settings of 0.1.0, whose "faithful" standardized every part.
 
     Its batches had the size that `encode` was given, 32 by default.
     """
@@ -51,7 +55,15 @@ def _of_format_1(settings: dict[str, Any]) -> dict[str, Any]:
         **others,
         **scores,
         "quantize": quantize,
-        "join": RAW_JOIN,
         "wording": PAPER,
         "standard_batch": 32,
     }
+
+
+def _of_format_2(settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings of 0.2.0, which by default joined unit vectors: the "sum" of alpha 1."""
+    others = {name: value for name, value in settings.items() if name != "join"}
+    standardized = settings["standard"] is not None or settings[FITTED]
+    if settings["parts"] == CONCAT and settings["join"] == "unit" and not standardized:
+        return {**others, "parts": SUM, "alpha": 1.0}
+    return others

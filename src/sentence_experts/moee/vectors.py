@@ -56,24 +56,23 @@ def check_parts(parts: str, alpha: float) -> None:
         raise UsageError(f"`alpha` is {alpha}: the weight of the routing weights' cosine must be 0 or more")
 
 
-def joined(hidden: Rows, routing: Rows, parts: str, alpha: float = 1.0, *, scaled: bool = True) -> Rows:
+def joined(hidden: Rows, routing: Rows, parts: str, alpha: float = 1.0) -> Rows:
     """Vectors of shape (texts, dimensions), float32.
+
+    "concat" joins both as they are, as the paper does. Hidden states are some 20 times as long as routing
+    weights, so its cosines are nearly those of hidden states alone, unless both are standard scores.
 
     Args:
         hidden: (texts, width), hidden states.
         routing: (texts, experts of all blocks), routing weights.
         parts: "hs", "rw", "concat" or "sum".
         alpha: the weight of the routing weights in "sum".
-        scaled: whether "concat" scales both to length 1 first, which makes it the "sum" of alpha 1. Standard
-            scores are of comparable size as they are; other states are not, so that their unscaled join
-            has the cosines of the hidden states.
     """
     check_parts(parts, alpha)
     if parts == HIDDEN:
         return hidden
     if parts == ROUTING:
         return routing
-    if parts == SUM or scaled:
-        weight = np.sqrt(alpha) if parts == SUM else 1
-        hidden, routing = unit(hidden), np.float32(weight) * unit(routing)
+    if parts == SUM:
+        hidden, routing = unit(hidden), np.float32(np.sqrt(alpha)) * unit(routing)
     return np.concatenate([hidden, routing], axis=1)

@@ -20,6 +20,7 @@ from helpers.fresh_process import run_fresh
 from helpers.packed_batches import packed
 from sentence_experts.errors import RouteError, UsageError
 from sentence_experts.models.encoder import save
+from sentence_experts.models.layers.experts import Experts
 from sentence_experts.models.routing.sequence_router import SequenceRouter, sequence_states
 
 NAMES = ["copd", "cvd", "skin cancer"]
@@ -195,11 +196,67 @@ def test_the_vector_teaches_the_chosen_expert_and_the_router_loss_the_routers(
     assert all(from_router[name].abs().sum() > 0 for name in routers)
 
 
+@pytest.fixture
+def switching(base: SentenceTransformer, scatter: Callable[..., SentenceTransformer]) -> SentenceTransformer:
+    """As `choosing`, with scaled outputs, and experts in one block."""
+    settings = {"layers": [1], "route": "none", "router": "switch", "expert_norms": True}
+    return spread_routers(scatter(sentence_experts.extend(base, NAMES, **settings)), PLAIN)
+
+
+@pytest.mark.parametrize("given", [None, [2, 0, 1, 0, 2, 1, 1]])
+def test_switch_scales_the_mlp_by_the_probability(
+    switching: SentenceTransformer, given: list[int] | None
+) -> None:
+    """Of the chosen expert, or of the one that is given in its place."""
+    named = {} if given is None else {"expert_ids": given}
+    vectors = switching.encode(PLAIN, **named)
+    model = switching[0].auto_model
+    (logits,) = model(**features_of(switching, PLAIN)).router_logits
+    ids = logits.argmax(1) if given is None else torch.tensor(given)
+    probabilities = logits.softmax(1)[torch.arange(len(PLAIN)), ids]
+    model.config.router = "learned"  # with the same weights, and the factor by hand
+    (experts,) = (module for module in model.modules() if isinstance(module, Experts))
+    for row, (expert, probability) in enumerate(zip(ids.tolist(), probabilities, strict=True)):
+        module = experts.expert(expert)[experts.last]
+        hook = module.register_forward_hook(lambda *seen, factor=probability: seen[2] * factor)
+        by_hand = switching.encode(PLAIN[row], expert_ids=expert)
+        hook.remove()
+        assert np.abs(vectors[row] - by_hand).max() < 1e-5
+        assert np.abs(vectors[row] - switching.encode(PLAIN[row], expert_ids=expert)).max() > 1e-4
+
+
+def test_switch_teaches_the_router_by_the_vector(switching: SentenceTransformer) -> None:
+    hidden = switching[0].auto_model(**features_of(switching, PLAIN)).last_hidden_state
+    gradients = _gradients(switching, (hidden.flatten() * torch.linspace(-1, 1, hidden.numel())).sum())
+    (router,) = (gradient for name, gradient in gradients.items() if ".router." in name)
+    assert router.abs().sum() > 0
+
+
+def test_switch_is_saved_and_its_vectors_are_no_dense_models(
+    switching: SentenceTransformer, tmp_path: Path
+) -> None:
+    from sentence_experts.models.surgery.grow import add_expert
+    from sentence_experts.models.surgery.merge import average_experts, export_route
+
+    save(switching, tmp_path / "model")
+    loaded = sentence_experts.load(tmp_path / "model", device="cpu")
+    assert np.array_equal(loaded.encode(PLAIN), switching.encode(PLAIN))
+    for refused in (
+        lambda: export_route(loaded, "copd"),
+        lambda: average_experts(loaded),
+        lambda: add_expert(loaded, "new"),
+    ):
+        with pytest.raises(UsageError, match="scaled by the router's probability"):
+            refused()
+
+
 @pytest.mark.parametrize("reentrant", [True, False])
+@pytest.mark.parametrize("router", ["learned", "switch"])
 def test_gradient_checkpointing_gives_the_same_logits_and_gradients(
-    choosing: SentenceTransformer, reentrant: bool
+    choosing: SentenceTransformer, router: str, reentrant: bool
 ) -> None:
     model = choosing[0].auto_model
+    model.config.router = router
     for module in choosing.modules():
         if isinstance(module, nn.Dropout):
             module.p = 0.0
@@ -213,6 +270,10 @@ def test_gradient_checkpointing_gives_the_same_logits_and_gradients(
 
     plain = _gradients(choosing, loss(model(**first)))
     model.gradient_checkpointing_enable({"use_reentrant": reentrant})
+    if reentrant and router == "switch":
+        with pytest.raises(UsageError, match="use_reentrant"):
+            model(**first)
+        return
     output = model(**first)
     assert len(output.router_logits) == 4
     model(**second)  # another pass before the first one is computed again

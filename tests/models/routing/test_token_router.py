@@ -20,6 +20,7 @@ from helpers.packed_batches import packed
 from sentence_experts.errors import RouteError, UsageError
 from sentence_experts.models.encoder import save
 from sentence_experts.models.layers.experts import Experts
+from sentence_experts.models.routing.router_kinds import RouterKind
 from sentence_experts.models.routing.token_router import TokenRouter, token_balance_loss, token_loads_of
 
 NAMES = ["copd", "cvd", "skin cancer"]
@@ -115,6 +116,30 @@ def test_weights_and_choices_follow_the_definition(choosing: SentenceTransformer
             assert plan.weights[token].tolist() == pytest.approx(shares, abs=1e-5)
     used = {number for plan in plans for number, *_ in plan.slices}
     assert used == {0, 1, 2}
+
+
+def test_one_expert_per_token_is_scaled_by_its_probability(
+    base: SentenceTransformer, scatter: Callable[..., SentenceTransformer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a switch transformer, so that the vectors teach the router; by hand, a factor per call."""
+    settings = {"layers": [1], "route": "none", "router": "token", "top_k": 1, "expert_norms": True}
+    encoder = sharpened(scatter(sentence_experts.extend(base, NAMES, **settings)))
+    expected = encoder.encode(PLAIN)
+    hidden = encoder[0].auto_model(**features_of(encoder, PLAIN)).last_hidden_state
+    (hidden.flatten() * torch.linspace(-1, 1, hidden.numel())).sum().backward()
+    (router,) = routers_of(encoder)
+    assert router.weight.grad.abs().sum() > 0
+
+    monkeypatch.setattr(RouterKind, "scales", lambda *_: False)
+    assert np.abs(encoder.encode(PLAIN) - expected).max() > 1e-4
+    best: list[Any] = []
+    router.register_forward_hook(lambda *seen: best.append(seen[2].softmax(1).max(1)))
+    (experts,) = (module for module in encoder.modules() if isinstance(module, Experts))
+    for number in range(3):
+        experts.expert(number)[experts.last].register_forward_hook(
+            lambda *seen, own=number: seen[2] * best[-1].values[best[-1].indices == own][:, None]
+        )
+    assert np.abs(encoder.encode(PLAIN) - expected).max() < 2e-6
 
 
 def test_a_vector_depends_on_the_text_alone(choosing: SentenceTransformer) -> None:
@@ -305,8 +330,10 @@ def test_operations_that_need_one_expert_per_text_are_refused(bases: dict[str, S
     average = average_experts(encoder)  # of copies: the base
     expected = bases["bert"].encode(["lungs"], prompt="cvd: ")
     assert np.abs(average.encode(["lungs"], prompt_name="cvd") - expected).max() < 1e-5
-    for top_k in (1, 4):
-        with pytest.raises(UsageError, match=r"`top_k` must be between 2 and .*\(3\)"):
+    for top_k in (0, 4):
+        with pytest.raises(UsageError, match=r"`top_k` must be between 1 and .*\(3\)"):
             sentence_experts.extend(bases["bert"], NAMES, router="token", top_k=top_k)
+    with pytest.raises(UsageError, match="scaled by the router's probability"):
+        average_experts(sentence_experts.extend(bases["bert"], NAMES, router="token", top_k=1))
     with pytest.raises(UsageError, match="layers='none'"):
         sentence_experts.extend(bases["bert"], NAMES, router="token", layers="none")

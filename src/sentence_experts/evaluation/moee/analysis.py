@@ -128,7 +128,7 @@ def _analysed(embedder: MoeEmbedder, data: Sequence[RatedPairs], config: Analyse
 
     figures = analyse_states(data, read, config, alpha=embedder.alpha, combine=combine)
     made = {"seed": config.seed, "replicates": config.bootstrap, **embedder.reader.settings()}
-    of_vectors = {name: embedder.settings[name] for name in ("join", "standard", "standard_batch")}
+    of_vectors = {name: embedder.settings[name] for name in ("standard", "standard_batch")}
     fitted = {"fitted": embedder.fitted is not None}
     return Analysis(figures, {"model": Path(embedder.reader.name).name, **made, **of_vectors, **fitted})
 

@@ -20,7 +20,8 @@ class ExpertsFields:
         experts: the experts' names; their order gives the expert indices.
         route_kind: how the routes were made: the name of a `RouteKind`. Routing itself reads only `routes`.
         router: "route" (the route chooses the expert), "learned" (each block's `SequenceRouter`, for a
-            whole text) or "token" (each block's `TokenRouter`, for each token).
+            whole text), "switch" (the same, its probability scaling the expert's output) or "token" (each
+            block's `TokenRouter`, for each token).
         top_k: the number of experts per token with router "token".
         routes: one dict per route, the fields of `routes.Route`.
         expert_layers: the blocks that hold experts, ascending.

@@ -22,8 +22,8 @@ class Family:
 
     `class_name` begins the names of the base's classes, and of ours. `attention` names the linear projections
     of the attention inside a block (what a low-rank adapter adapts). `mlp` and `norms` map the name that a
-    module has inside an expert to its path inside the block of the base model. An expert always owns the MLP;
-    with `expert_norms` it owns the norms too.
+    module has inside an expert to its path inside the block of the base model; the last of `mlp` gives its
+    output. An expert always owns the MLP; with `expert_norms` it owns the norms too.
     """
 
     name: str

@@ -173,7 +173,7 @@ class RoutedModel:
         plan = None if experts is None else dispatch(experts, lengths, len(self.config.experts))
         if experts is not None and plan is None:
             raise self._stray_error(experts, explicit)
-        choices = begin_pass(self.config, lengths, mask, packed, plan if explicit else None)
+        choices = begin_pass(self.config, lengths, mask, packed, plan if explicit else None, experts)
         if choices is not None:  # each block puts the batch in order for its own experts
             outputs = base_forward(**inputs, **{**kwargs, "plan": choices, "return_dict": True})
             outputs["router_logits"] = tuple(choices.logits)

@@ -23,11 +23,13 @@ class Dispatch:
             the batch is grouped already.
         slices: the tokens of each expert that the batch calls, once it is grouped.
         dim: what `order` counts.
+        scale: (..., 1) factors of the outputs of the tokens' MLPs, in the batch's own order; None for 1.
     """
 
     order: Tensor | None
     slices: ExpertSlices
     dim: int = 0
+    scale: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,7 @@ class TokenDispatch:
         back: (tokens, top_k) where each token's calls stand in `order`.
         weights: (tokens, top_k) the weights of their outputs.
         positions: (tokens,) the tokens' positions; None when there is no padding.
+        scale: (calls, 1) factors of the outputs of the MLPs, in the order of `order`; None for 1.
     """
 
     order: Tensor
@@ -47,6 +50,7 @@ class TokenDispatch:
     back: Tensor
     weights: Tensor
     positions: Tensor | None
+    scale: Tensor | None = None
 
 
 # For blocks that hold no experts.
@@ -72,7 +76,11 @@ def dispatch(expert_ids: Tensor, lengths: Tensor, experts: int) -> Dispatch | No
 
 
 def dispatch_tokens(
-    expert_ids: Tensor, weights: Tensor, experts: int, positions: Tensor | None
+    expert_ids: Tensor,
+    weights: Tensor,
+    experts: int,
+    positions: Tensor | None,
+    scale: Tensor | None = None,
 ) -> TokenDispatch:
     """Group the calls of tokens by expert, with one transfer from the device.
 
@@ -81,6 +89,7 @@ def dispatch_tokens(
         weights: (tokens, top_k).
         experts: the number of experts.
         positions: (tokens,) as in `TokenDispatch`.
+        scale: (tokens, top_k) factors of the outputs of the MLPs.
     """
     tokens, top_k = expert_ids.shape
     calls = expert_ids.flatten()
@@ -88,7 +97,9 @@ def dispatch_tokens(
     slices = _slices(torch.bincount(calls, minlength=experts).tolist())
     token = grouped // top_k
     order = token if positions is None else positions.index_select(0, token)
-    return TokenDispatch(order, slices, torch.argsort(grouped).view(tokens, top_k), weights, positions)
+    grouped_scale = None if scale is None else scale.flatten()[grouped, None]
+    back = torch.argsort(grouped).view(tokens, top_k)
+    return TokenDispatch(order, slices, back, weights, positions, grouped_scale)
 
 
 def _slices(counts: Sequence[int]) -> ExpertSlices:

@@ -34,7 +34,13 @@ Function = Callable[[Expert, Tensor], Tensor]
 
 
 class Experts(KeptOnCpu, nn.ModuleList):
-    """One `nn.ModuleDict` per expert, each holding the modules that the expert owns in one block."""
+    """One `nn.ModuleDict` per expert, each holding the modules that the expert owns in one block.
+
+    Attributes:
+        last: the name of the last module of the MLP, whose output a plan may scale.
+    """
+
+    last: str
 
     def run(
         self,
@@ -53,18 +59,27 @@ class Experts(KeptOnCpu, nn.ModuleList):
             return self._mixed(hidden, plan, function)
         if plan.order is not None:
             grouped = hidden.index_select(plan.dim, plan.order)
-            done = self.run(grouped, Dispatch(None, plan.slices), function)
+            scale = None if plan.scale is None else plan.scale.index_select(plan.dim, plan.order)
+            done = self.run(grouped, Dispatch(None, plan.slices, scale=scale), function)
             return done.index_select(plan.dim, torch.argsort(plan.order))
         slices = plan.slices
         if len(slices) == 1:
-            return self._call(slices[0][0], hidden, function)
+            return self._call(slices[0][0], hidden, function, plan.scale)
         tokens = hidden.reshape(-1, hidden.shape[-1])
-        parts = [self._call(number, tokens[start:end], function) for number, start, end in slices]
+        scales = None if plan.scale is None else plan.scale.reshape(-1, 1)
+        parts = [
+            self._call(number, tokens[start:end], function, None if scales is None else scales[start:end])
+            for number, start, end in slices
+        ]
         return torch.cat(parts).view(*hidden.shape[:-1], -1)
 
-    def _call(self, number: int, tokens: Tensor, function: Function) -> Tensor:
-        expert = self.expert(number)
-        return function(_CopiedExpert(expert) if self.kept_on_cpu else expert, tokens)
+    def _call(self, number: int, tokens: Tensor, function: Function, scale: Tensor | None) -> Tensor:
+        expert: Expert = self.expert(number)
+        if self.kept_on_cpu:
+            expert = _CopiedExpert(self.expert(number))
+        if scale is not None:
+            expert = _ScaledExpert(expert, self.last, scale)
+        return function(expert, tokens)
 
     def _mixed(self, hidden: Tensor, plan: TokenDispatch, function: Function) -> Tensor:
         """The weighted sum of the outputs of each token's experts; 0 at padding.
@@ -72,7 +87,9 @@ class Experts(KeptOnCpu, nn.ModuleList):
         Outputs are gathered, not scattered: sums have one order on every device, and padding is left alone.
         """
         tokens = hidden.reshape(-1, hidden.shape[-1])
-        calls = self.run(tokens.index_select(0, plan.order), Dispatch(None, plan.slices), function)
+        calls = self.run(
+            tokens.index_select(0, plan.order), Dispatch(None, plan.slices, scale=plan.scale), function
+        )
         each = calls.index_select(0, plan.back.flatten()).view(*plan.back.shape, -1)
         mixed = (each * plan.weights[:, :, None]).sum(dim=1).to(calls.dtype)
         if plan.positions is not None:
@@ -108,6 +125,17 @@ class _CopiedExpert:
             return done
 
         return call
+
+
+class _ScaledExpert:
+    """An expert whose MLP's output is multiplied by the router's probability, before the residual joins."""
+
+    def __init__(self, expert: Expert, last: str, scale: Tensor) -> None:
+        self._expert, self._last, self._scale = expert, last, scale
+
+    def __getitem__(self, name: str) -> Callable[[Tensor], Tensor]:
+        module = self._expert[name]
+        return (lambda hidden: module(hidden) * self._scale) if name == self._last else module
 
 
 def copy_to(weight: Tensor, device: torch.device) -> Tensor:

@@ -8,12 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from sentence_experts.errors import UsageError
 from sentence_experts.models.architectures.families import family_of
 from sentence_experts.models.layers.dispatch import NOTHING_ROUTED, Dispatch, TokenDispatch
 from sentence_experts.models.layers.experts import Experts, IdleExpert
 from sentence_experts.models.routing.router_kinds import router_kind
 from sentence_experts.models.routing.sequence_router import SequencePass, SequenceRouter
-from sentence_experts.models.routing.token_router import TokenPass, TokenRouter, Tokens
+from sentence_experts.models.routing.token_router import REENTRANT, TokenPass, TokenRouter, Tokens
 from sentence_experts.models.storage.weight_names import is_router
 
 # How the blocks of one forward pass find their experts.
@@ -21,7 +22,12 @@ Plan = Dispatch | SequencePass | TokenPass
 
 
 def begin_pass(
-    config: Any, lengths: Tensor, mask: Tensor | None, packed: Tensor | None, given: Dispatch | None
+    config: Any,
+    lengths: Tensor,
+    mask: Tensor | None,
+    packed: Tensor | None,
+    given: Dispatch | None,
+    expert_ids: Tensor | None,
 ) -> SequencePass | TokenPass | None:
     """Begin a forward pass of a model whose blocks choose the experts; None if they do not choose.
 
@@ -30,13 +36,15 @@ def begin_pass(
         lengths: (sequences,) numbers of tokens.
         mask: of the batch.
         packed: the cumulative lengths of packed sequences.
-        given: the experts that the caller chose.
+        given: the plan of the experts that the caller chose.
+        expert_ids: (sequences,) these experts, or those of the routes.
     """
     kind = router_kind(config)
     if kind.reads_texts:
-        return SequencePass(lengths, mask, packed, given)
+        chosen = None if given is None else expert_ids
+        return SequencePass(lengths, mask, packed, given, chosen, kind.scales(config))
     if kind.per_token and given is None:
-        return TokenPass(Tokens.of(lengths, mask), config.top_k)
+        return TokenPass(Tokens.of(lengths, mask), config.top_k, kind.scales(config))
     return None
 
 
@@ -70,6 +78,7 @@ class RoutedBlock:
             self.experts = Experts(IdleExpert(blueprint) for _ in config.experts)
         else:
             self.experts = Experts(nn.ModuleDict(copy.deepcopy(owned)) for _ in config.experts)
+        self.experts.last = list(family_of(config.model_type).mlp)[-1]
         if (kind := router_kind(config)).is_learned:
             router = TokenRouter if kind.per_token else SequenceRouter
             self.router = router(config.hidden_size, len(config.experts))
@@ -81,11 +90,17 @@ class RoutedBlock:
         return super().__call__(hidden_states, *args, plan=plan, **kwargs)  # type: ignore[misc]
 
     def plan_at(self, plan: Plan, hidden: Tensor) -> Dispatch | TokenDispatch:
-        """Return the plan of this block where `hidden` first meets its experts: here tokens choose theirs."""
+        """Return the plan of this block where `hidden` first meets its experts: here tokens choose theirs.
+
+        Raises:
+            UsageError: reentrant gradient checkpointing, which would lose the gradient of a scale.
+        """
         if isinstance(plan, TokenPass):
             assert isinstance(self.router, TokenRouter)
             return plan.choose(self.router, hidden)
         assert isinstance(plan, Dispatch)
+        if plan.scale is not None and plan.scale.requires_grad and not torch.is_grad_enabled():
+            raise UsageError(REENTRANT)
         return plan
 
 

@@ -20,12 +20,14 @@ class RouterKind:
         description: one sentence for a model card, with `{top_k}`.
         is_learned: routers in the blocks choose by the text, so that any text may need any expert.
         per_token: each token has experts of its own; otherwise a text has one expert per block.
+        scaled: the output of the expert's MLP is multiplied by the router's probability.
     """
 
     name: str
     description: str
     is_learned: bool = True
     per_token: bool = False
+    scaled: bool = False
 
     @property
     def reads_texts(self) -> bool:
@@ -38,10 +40,19 @@ class RouterKind:
 
     def check(self, top_k: int, experts: int) -> None:
         """Refuse, with a UsageError, a number of experts per token that does not fit that of experts."""
-        if self.per_token and not 2 <= top_k <= experts:
+        if self.per_token and not 1 <= top_k <= experts:
+            raise UsageError(f"`top_k` must be between 1 and the number of experts ({experts}), got {top_k}")
+
+    def scales(self, config: Any) -> bool:
+        """Whether outputs of MLPs are multiplied by a router's probability (Switch transformers, eq. 2)."""
+        return self.scaled or (self.per_token and self.experts_per_token(config) == 1)
+
+    def refuse_scaled(self, config: Any, consequence: str) -> None:
+        """Refuse, with a UsageError that ends with `consequence`, what needs unscaled outputs."""
+        if self.scales(config):
             raise UsageError(
-                f"`top_k` must be between 2 and the number of experts ({experts}), got {top_k}; with one "
-                "expert per token its weight is always 1, which gives the router no gradient"
+                "in this model the experts' outputs are scaled by the router's probability "
+                f"(`router={self.name!r}`): {consequence}"
             )
 
     def refuse_per_token(self, consequence: str) -> None:
@@ -56,12 +67,18 @@ BY_ROUTE = RouterKind("route", "A text passes through one expert, chosen by its 
 PER_TEXT = RouterKind(
     "learned", "In each of these a learned router chooses the one expert that a text passes through."
 )
+SWITCH = RouterKind(
+    "switch",
+    "In each of these a learned router chooses the one expert that a text passes through, and its "
+    "probability scales the output of the expert's MLP.",
+    scaled=True,
+)
 PER_TOKEN = RouterKind(
     "token",
     "In each of these a learned router chooses {top_k} experts for each token, and their weights.",
     per_token=True,
 )
-ROUTER_KINDS = {kind.name: kind for kind in (BY_ROUTE, PER_TEXT, PER_TOKEN)}
+ROUTER_KINDS = {kind.name: kind for kind in (BY_ROUTE, PER_TEXT, SWITCH, PER_TOKEN)}
 
 
 def router_kind(config: Any) -> RouterKind:

@@ -1,14 +1,17 @@
 """The learned sequence router: each block chooses its expert from the text (preprint, section 3.2.1).
 
-The expert with the highest logit takes the whole sequence (top 1, as a switch transformer). Its output is not
-scaled by the router's probability, so experts that are copies of the base's MLP give the base's vectors
-under any choice of the router. The router therefore learns from its own losses alone.
+The expert with the highest logit takes the whole sequence. With router "learned" its output is not scaled by
+the router's probability: experts that are copies of the base's MLP give the base's vectors under any choice
+of the router, and the router learns from its own losses alone. With router "switch" the output of its MLP is
+scaled, as in a switch transformer (Fedus et al. 2022, eq. 2): the router also learns from the vectors, which
+are not the base's even before training.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -56,9 +59,15 @@ class SequencePass:
     """
 
     def __init__(
-        self, lengths: Tensor, mask: Tensor | None, cu_seq_lens: Tensor | None, given: Dispatch | None
+        self,
+        lengths: Tensor,
+        mask: Tensor | None,
+        cu_seq_lens: Tensor | None,
+        given: Dispatch | None,
+        expert_ids: Tensor | None,
+        scaled: bool,
     ) -> None:
-        """As `RouterKind.begin`.
+        """As `routed_block.begin_pass`; `scaled` multiplies the MLPs' outputs by the routers' probabilities.
 
         Raises:
             UsageError: the mask does not mark which tokens are padding.
@@ -70,15 +79,21 @@ class SequencePass:
         self._mask = mask
         self._cu_seq_lens = cu_seq_lens
         self._given = self._by_token(given)
+        self._expert_ids = expert_ids
+        self._scaled = scaled
 
     def choose(self, router: SequenceRouter, hidden: Tensor) -> Dispatch:
         """Return the experts of the sequences in the block that `hidden` enters."""
         logits = router(hidden, self._mask, self._cu_seq_lens)
         self.logits.append(logits)
-        chosen = logits.detach().argmax(dim=1)
+        chosen = logits.detach().argmax(dim=1) if self._expert_ids is None else self._expert_ids
         plan = self._given or self._by_token(dispatch(chosen, self._lengths, logits.shape[1]))
         assert plan is not None  # argmax names no expert that is not there
-        return plan
+        if not self._scaled:
+            return plan
+        probabilities = logits.softmax(dim=1).gather(1, chosen[:, None])[:, 0]
+        scale = probabilities.repeat_interleave(self._lengths).view(*hidden.shape[:2], 1)
+        return replace(plan, scale=scale.to(hidden.dtype))
 
     def _by_token(self, plan: Dispatch | None) -> Dispatch | None:
         """The plan for `hidden` as it is: packed sequences are moved token by token."""

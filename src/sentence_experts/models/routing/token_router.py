@@ -1,9 +1,11 @@
 """The learned token router: in each block, each token goes to its own `top_k` experts (MoTE, section 6, TLR).
 
 As in GShard (Lepikhin et al. 2020) and Mixtral (Jiang et al. 2024), the `top_k` highest probabilities,
-divided by their sum, are the weights with which the outputs of those experts are added up. No expert has a
-capacity, so that a token's experts do not depend on its batch, and padding takes no part. Experts that are
-copies of the base's MLP give the base's vectors. Routes stay in the text and tell the router the task.
+divided by their sum, are the weights with which the outputs of those experts are added up. With `top_k` 1,
+where that weight is always 1, the probability multiplies the output of the expert's MLP instead, as in a
+switch transformer (Fedus et al. 2022, eq. 2). No expert has a capacity, so that a token's experts do not
+depend on its batch, and padding takes no part. Experts that are copies of the base's MLP give the base's
+vectors, unless `top_k` is 1. Routes stay in the text and tell the router the task.
 
 A block's router reads the tokens where they first meet what an expert owns: between attention and MLP, or
 before the attention where the experts own the norm there (ModernBERT with `expert_norms`). It reads them
@@ -23,6 +25,11 @@ from torch import Tensor, nn
 from sentence_experts.errors import UsageError
 from sentence_experts.models.layers.dispatch import TokenDispatch, dispatch_tokens
 from sentence_experts.models.routing.router_kinds import PER_TOKEN
+
+REENTRANT = (
+    "reentrant gradient checkpointing records no gradient for the routers' logits; choose "
+    'gradient_checkpointing_kwargs={"use_reentrant": False}'
+)
 
 
 @dataclass(frozen=True)
@@ -83,9 +90,10 @@ class TokenPass:
     `logits`: (tokens, experts) of each block so far, padding left out.
     """
 
-    def __init__(self, tokens: Tokens, top_k: int) -> None:
+    def __init__(self, tokens: Tokens, top_k: int, scaled: bool) -> None:
         self.tokens = tokens
         self.top_k = top_k
+        self.scaled = scaled
         self.logits: list[Tensor] = []
 
     def choose(self, router: TokenRouter, hidden: Tensor) -> TokenDispatch:
@@ -97,7 +105,8 @@ class TokenPass:
         self.logits.append(logits)
         chosen = logits.softmax(dim=-1).topk(self.top_k, dim=-1)  # (tokens, top_k)
         weights = chosen.values / chosen.values.sum(dim=-1, keepdim=True)
-        return dispatch_tokens(chosen.indices, weights, logits.shape[1], self.tokens.positions)
+        scale = chosen.values.to(hidden.dtype) if self.scaled else None
+        return dispatch_tokens(chosen.indices, weights, logits.shape[1], self.tokens.positions, scale)
 
 
 def token_load(logits: Tensor, tokens: Tokens, top_k: int) -> Tensor:
@@ -131,10 +140,7 @@ def token_loads_of(model: nn.Module) -> Iterator[list[Tensor]]:
     def hook(router: TokenRouter, given: tuple[Tensor, Tokens], logits: Tensor) -> None:
         tokens = given[1]
         if tokens.with_gradient and not torch.is_grad_enabled():
-            raise UsageError(
-                "reentrant gradient checkpointing records no gradient for the routers' logits; choose "
-                'gradient_checkpointing_kwargs={"use_reentrant": False}'
-            )
+            raise UsageError(REENTRANT)
         seen.append((logits, tokens))
 
     with ExitStack() as hooks:

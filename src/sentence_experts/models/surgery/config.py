@@ -40,12 +40,17 @@ class ExtendConfig(Config):
         description="ROUTE=EXPERT: one more route, which uses the expert of another, for `route` prefix "
         "(clustering=document: MoTE, section 5.2)",
     )
-    router: Literal["route", "learned", "token"] = Field(
+    router: Literal["route", "learned", "switch", "token"] = Field(
         "route",
         description="What chooses the expert: route (the text's route), learned (a linear layer per block "
-        "reads the text and chooses one expert) or token (the layer sends each token to `top_k` experts)",
+        "reads the text and chooses one expert), switch (the same, and its probability scales the output of "
+        "the expert's MLP, as in a switch transformer: the router also learns from the pairs, and even "
+        "before training vectors differ from the base's) or token (the layer sends each token to `top_k` "
+        "experts)",
     )
-    top_k: int | None = Field(None, description="Number of experts per token, for router token. Default: 2")
+    top_k: int | None = Field(
+        None, description="Number of experts per token, for router token; 1 scales as switch. Default: 2"
+    )
     expert_norms: bool | None = Field(
         None,
         description="Each expert also owns its block's norms (MoTE, fig. 2b). Default: only with `tasks`",

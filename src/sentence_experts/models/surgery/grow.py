@@ -173,6 +173,7 @@ def _opened(model: Source) -> ExpertEncoder:
         logger.info("the new model has no automatic routes; `auto_route` adds them")
     kind = router_kind(encoder.routed_model.config)
     kind.refuse_per_token("another number of experts changes the vectors of every route")
+    kind.refuse_scaled(encoder.routed_model.config, "another number of experts changes every probability")
     encoder.routed_model.check_whole("given other experts")
     return encoder
 

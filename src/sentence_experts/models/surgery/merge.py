@@ -64,6 +64,7 @@ def export_route(encoder: ExpertEncoder, name: str) -> SentenceTransformer:
     route = routes.get(name)
     kind = router_kind(encoder.routed_model.config)
     kind.refuse_per_token("no single expert encodes a whole text; export the average instead")
+    _refuse_scaled(encoder)
     if kind.is_learned:
         logger.info(
             f"the dense model uses the expert {name!r} in every block; its vectors can differ from those of "
@@ -89,6 +90,7 @@ def average_experts(
         UsageError: a weight of an unknown expert, a negative one, or none above 0; or an adapter that is not
             merged.
     """
+    _refuse_scaled(encoder)
     shares = equal_shares(len(encoder.experts)) if weights is None else _shares(encoder.experts, weights)
     routes = [route for route in encoder.routes if shares.get(route.expert)]
     model = _dense_model(encoder, shares, routes)
@@ -97,6 +99,11 @@ def average_experts(
     if not route_kind(encoder.routed_model.config).instructions and any(prompts.values()):
         default = next(iter(prompts))  # the base's own prompt, the same for every domain
     return _around(encoder, model, _with_roles(prompts, default), default)
+
+
+def _refuse_scaled(encoder: ExpertEncoder) -> None:
+    config = encoder.routed_model.config
+    router_kind(config).refuse_scaled(config, "a dense model has no router, and would give other vectors")
 
 
 def _with_roles(prompts: Mapping[str, str], default: str | None) -> dict[str, str]:
