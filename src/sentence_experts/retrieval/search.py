@@ -109,7 +109,8 @@ def search(
         liked = papers.find(config.like or ())
         _check_routes(model, config)
         encoder = model if isinstance(model, BatchEncoder) else _opened(model, config, load_config)
-        searcher = Searcher(encoder, folder, config.texts, papers)
+        texts_of_papers = config.texts_for({encoder.name: encoder.model})
+        searcher = Searcher(encoder, folder, texts_of_papers, papers)
         lens = lens_of(encoder.known_routes, config.route, config.query_route, config.document_route)
         if config.like:
             hits = [searcher.like(config.like, lens, config.top_k, filters)]
