@@ -224,3 +224,11 @@ def test_the_card_names_routes_data_and_figures(finished: Path) -> None:
         "batch_size: 8",
     ):
         assert expected in card
+
+
+def test_measuring_does_not_change_what_is_trained(pairs: Pairs, tiny_experts: Path) -> None:
+    settings = SHORT.model_copy(update={"keep": "last", "max_steps": 6})
+    often, once = (
+        train(str(tiny_experts), pairs, settings, eval_steps=steps).model.state_dict() for steps in (1, 6)
+    )
+    assert all(torch.equal(often[name], once[name]) for name in once)

@@ -131,12 +131,12 @@ def _evaluate_search(
     config: EvaluateConfig,
 ) -> None:
     from sentence_experts.evaluation.search_quality import evaluate_search
-    from sentence_experts.retrieval.config import PaperTexts
+    from sentence_experts.retrieval.texts import PASSAGES
 
     if corpus is None:
         raise UsageError("`qrels` needs the corpus that is searched: give `corpus`")
-    texts = PaperTexts(passages=passages).texts
-    evaluation = evaluate_search(models, qrels, corpus, queries, out, config, unit=texts, seed=config.seed)
+    unit = PASSAGES if passages else None
+    evaluation = evaluate_search(models, qrels, corpus, queries, out, config, unit=unit, seed=config.seed)
     from sentence_experts.report.write import write_report
 
     title, headings, rows = evaluation.summary()

@@ -95,7 +95,8 @@ def _show_sets(pairs: Pairs, title: str) -> None:
 
 def _show(pairs: Pairs) -> None:
     """The number of pairs per domain, and what readers of results on them should know."""
-    from sentence_experts.pairs.levels import LEVELS
+    from sentence_experts.pairs.card import describe_trained
+    from sentence_experts.pairs.levels import AUTO_LEVEL, LEVELS
 
     manifest = pairs.manifest
     settings = manifest["settings"]
@@ -116,6 +117,8 @@ def _show(pairs: Pairs) -> None:
         totals = {level: sum(counts[level] for counts in levels.values()) for level in LEVELS}
         closest = ", ".join(f"{level} {count:,}" for level, count in totals.items() if count)
         show(f"closest place that mentions both papers of a pair: {closest}")
+    if settings["train_within"] == AUTO_LEVEL and (trained := manifest["trained_within"]):
+        show(f"training pairs are {describe_trained(trained)}; `train_within` chooses")
     left_out = sum((manifest["positives_without_negative"] or {}).values())
     if left_out and settings["negatives"] == "same-article":
         show(

@@ -67,7 +67,7 @@ def search(
         for query, papers in result:
             _show(query, papers)
     if len(result.papers[0]) < config.top_k and not config.filters and not config.like:
-        note(f"the corpus has only {len(result.papers[0])} papers with a {config.unit.replace('+', ' or ')}")
+        note(f"the corpus has only {len(result.papers[0])} papers with such a text")
     elif not result.papers[0]:
         note("no paper passes all filters")
 

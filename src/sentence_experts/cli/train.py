@@ -48,8 +48,8 @@ def train(
 
     result = run(model, data, config, out, overwrite)
     if processes.is_first():
-        show(result.summary)
         show(f"model: {out / 'model'}")
+        show(result.summary)
 
 
 def training_data(pairs: Path | None, tasks: Path | None) -> list[Path]:

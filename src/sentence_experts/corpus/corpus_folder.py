@@ -200,24 +200,28 @@ class CorpusFolder:
         return self.path / CITATIONS
 
     @property
+    def has_mentions(self) -> bool:
+        """Whether it records where in the papers' texts works are cited."""
+        return bool(self.manifest.get("counts", {}).get("mentions")) and (self.path / MENTIONS).is_file()
+
+    @property
     def mentions(self) -> Path:
         """The table of the places in the papers' texts that cite (`MENTIONS_SCHEMA`).
 
         Raises:
             InputError: the corpus has none: no paper came with its text, or an older version made it.
         """
-        counts, path = self.manifest.get("counts", {}), self.path / MENTIONS
-        if not counts.get("mentions") or not path.is_file():
+        if not self.has_mentions:
             why = (
                 "none of its papers came with their text, as PubMed records and tables do not"
-                if "mentions" in counts
+                if "mentions" in self.manifest.get("counts", {})
                 else "it was made from tables or by an older version"
             )
             raise InputError(
                 f"{self.path} does not record where papers are cited in a text: {why}; import JATS "
                 "articles with their bodies"
             )
-        return path
+        return self.path / MENTIONS
 
     @property
     def bodies(self) -> Path | None:

@@ -15,6 +15,7 @@ from sentence_experts.errors import InputError
 from sentence_experts.models.decoders import is_decoder
 from sentence_experts.models.pooling import pooling_of
 from sentence_experts.models.routing.known_routes import KnownRoutes
+from sentence_experts.models.sources import notes_of
 from sentence_experts.models.storage.fingerprint import fingerprint_of, name_of
 
 if TYPE_CHECKING:
@@ -192,6 +193,7 @@ class BatchEncoder:
             "max_length": self.model.max_seq_length,
             "pooling": self.pooling,
             "routes": self.routes,
+            **({"untrained": True} if notes_of(self.model).get("untrained") else {}),
         }
 
     @cached_property

@@ -21,7 +21,7 @@ from sentence_experts.evaluation.pairs import checked_table, cosine_by_text, dom
 from sentence_experts.evaluation.results import Difference, Result, view_of_domain
 from sentence_experts.evaluation.wilcoxon import holm
 from sentence_experts.models.routing.known_routes import AUTO, KnownRoutes
-from sentence_experts.models.sources import check_source
+from sentence_experts.models.sources import check_source, notes_of
 from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.tables import Table, TextTable
 
@@ -69,6 +69,8 @@ class Comparison(Result):
             pairs.
         differences: ROC-AUC before minus after, of each domain that both can measure.
         pairs, simulated: the name of the pairs, and whether their texts are simulated.
+        same: whether both are the same model, by their fingerprint; each text was then encoded once.
+        untrained: which of "before" and "after" are identical to the base that they were trained from.
     """
 
     changes: tuple[RouteChange, ...]
@@ -79,6 +81,8 @@ class Comparison(Result):
     differences: tuple[Difference, ...] = ()
     pairs: str | None = None
     simulated: bool = False
+    same: bool = False
+    untrained: tuple[str, ...] = ()
 
     def summary(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
         """The change of each route."""
@@ -126,18 +130,28 @@ def compare(
     source = None if pairs is None else Pairs.of(pairs, chosen.split, labelled=True)
     _check_common(before, after)
     first, second = (ModelRun(label_of(each), "", each).open(chosen) for each in (before, after))
+    untrained = tuple(
+        name for name, each in (("before", first), ("after", second)) if notes_of(each.model).get("untrained")
+    )
+    same = first.fingerprint == second.fingerprint
+    second = first if same else second
     changes = route_changes(first, second, compared)
     old, new = first.routes.keys(), second.routes.keys()
-    comparison = Comparison(tuple(changes), tuple(sorted(old - new)), tuple(sorted(new - old)), len(compared))
+    only = (tuple(sorted(old - new)), tuple(sorted(new - old)))
+    comparison = Comparison(tuple(changes), *only, len(compared), same=same, untrained=untrained)
     if source is None:
         return comparison
-    both = [measured_by_domain(each, source.split(chosen.split)) for each in (first, second)]
+    table = source.split(chosen.split)
+    measured = measured_by_domain(first, table)
+    both = [measured, measured if same else measured_by_domain(second, table)]
     metrics = {
         domain: (_figures(measured, domain), _figures(both[1][domain], domain))
         for domain, measured in both[0].items()
     }
     differences = [
-        each for domain in metrics for each in _differences(domain, *(one[domain] for one in both))
+        each
+        for domain in ([] if same else metrics)
+        for each in _differences(domain, *(one[domain] for one in both))
     ]
     sure = [each for each in differences if each.p_value is not None]
     corrected = holm([each.p_value for each in sure if each.p_value is not None])  # for the number of domains
@@ -184,7 +198,8 @@ def route_changes(
         raise InputError(f"vectors have {before.dimension} numbers before and {after.dimension} after")
     changes = []
     for route in shared:
-        first, second = (encoder.encode(texts, route) for encoder in (before, after))
+        first = before.encode(texts, route)
+        second = first if after is before else after.encode(texts, route)
         changes.append(
             RouteChange(
                 route,

@@ -27,7 +27,7 @@ from sentence_experts.evaluation.results import Evaluation, PairEvaluation, libr
 from sentence_experts.evaluation.router_accuracy import router_accuracy
 from sentence_experts.evaluation.scorers import EncoderScorer, TfidfScorer, routes_by_domain
 from sentence_experts.models.routing.known_routes import KnownRoutes
-from sentence_experts.models.sources import check_source
+from sentence_experts.models.sources import check_source, notes_of, warn_of_notes
 from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.storage import output
 from sentence_experts.tasks.dataset import Tasks, open_dataset
@@ -89,6 +89,7 @@ def evaluate(
     chosen = EvaluateConfig.of(config, **settings)
     runs = model_runs(models, baseline)
     source = _opened(data, chosen.split)
+    _warn_of_notes(runs, source)
     if isinstance(source, Pairs):
         _check_settings(chosen, TASK_SETTINGS, "tasks, not for pairs")
     else:
@@ -106,6 +107,14 @@ def evaluate(
         if not evaluation.missing:  # the data of other tasks may be there next time
             place.finish(*RESULTS)
     return _warned(evaluation)
+
+
+def _warn_of_notes(runs: Sequence[ModelRun], source: Pairs | Tasks | list[str]) -> None:
+    """Warn of models that are as their bases, and of those that were trained on another text of papers."""
+    unit = source.settings.get("unit") if isinstance(source, Pairs) else None
+    for run in runs:
+        if not run.is_tfidf:
+            warn_of_notes(run.label, notes_of(run.source), unit)
 
 
 def _warned(evaluation: Evaluation) -> Evaluation:

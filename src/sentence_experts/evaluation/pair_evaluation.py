@@ -170,6 +170,9 @@ def evaluate_scorers(
 ) -> PairEvaluation:
     """Score the pairs with every model, measure, and compare each model with each other.
 
+    A model that is the same as an earlier one is not encoded and compared again: `same_model` in the settings
+    names both.
+
     Args:
         models: label -> the model's runs; several are measured as one model.
         table: the pairs, columns as in `pairs.PAIR_COLUMNS`.
@@ -194,7 +197,14 @@ def evaluate_scorers(
         )
     all_scores = table.select(KEPT_COLUMNS)
     runs: dict[str, _Run] = {}
+    first_of: dict[Any, str] = {}
+    same: dict[str, str] = {}  # a run -> an earlier one that is the same model
     for scorer in scorers:
+        if (known := first_of.setdefault(getattr(scorer, "identity", scorer.label), scorer.label)) in runs:
+            all_scores = all_scores.append_column(score_column(scorer.label), all_scores[score_column(known)])
+            runs[scorer.label] = replace(runs[known], label=scorer.label, settings=scorer.settings())
+            same[scorer.label] = known
+            continue
         scores = score_pairs(scorer, table)
         all_scores = all_scores.append_column(score_column(scorer.label), pa.array(scores))
         measured = measure(table, scores, bootstrap, seed, threshold_min, cluster == "article")
@@ -204,12 +214,14 @@ def evaluate_scorers(
     means = {label: mean_over_runs([run.measured for run in each]) for label, each in by_model.items()}
     used: dict[str, Any] = {"replicates": bootstrap, "seed": seed, "threshold_min": threshold_min}
     used |= {"margin": margin, "cluster": cluster}
-    single = {label: each[0].areas for label, each in by_model.items() if len(each) == 1}
+    used["same_model"] = {label: first for label, first in same.items() if {label, first} <= means.keys()}
+    distinct = {label: each for label, each in means.items() if label not in used["same_model"]}
+    single = {label: by_model[label][0].areas for label in distinct if len(by_model[label]) == 1}
     return PairEvaluation(
         {**(settings or {}), **used, "metrics": METRIC_NAMES},
         tuple(_result(label, means[label], each, label not in baseline) for label, each in by_model.items()),
         all_scores,
-        differences(means, margin),
+        differences(distinct, margin),
         rank_tests(single),
     )
 

@@ -129,6 +129,12 @@ class EncoderScorer:
         self.routes = routes_by_domain(encoder.known_routes, domains, route_map or {})
         self.cache = cache
 
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        """What decides the scores: another scorer with the same identity gives the same."""
+        encoder = self.encoder
+        return (encoder.fingerprint, encoder.pooling, encoder.model.max_seq_length, *self.routes.items())
+
     def settings(self) -> dict[str, Any]:
         """The model's name, hash and the route of each domain."""
         return self.encoder.settings() | {"route_of_domain": self.routes}

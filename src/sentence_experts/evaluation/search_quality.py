@@ -22,10 +22,12 @@ from sentence_experts.evaluation.judgements import Judgements
 from sentence_experts.evaluation.models import Models, model_runs
 from sentence_experts.evaluation.results import Result
 from sentence_experts.models.routing.known_routes import KnownRoutes
+from sentence_experts.retrieval.config import PaperTexts
 from sentence_experts.retrieval.keywords import FUSED, fused, keyword_index
 from sentence_experts.retrieval.papers import Papers
 from sentence_experts.retrieval.search_routes import find_search_route
 from sentence_experts.retrieval.searcher import Searcher
+from sentence_experts.retrieval.texts import PASSAGES
 from sentence_experts.storage import write_json
 
 BM25, HYBRID = "BM25", "hybrid"
@@ -148,7 +150,7 @@ def evaluate_search(
     config: EncodingOptions | None = None,
     *,
     route: Sequence[str] = (),
-    unit: str = "title+abstract",
+    unit: str | None = None,
     seed: int = 0,
 ) -> SearchEvaluation:
     """Measure how well models search a corpus, by queries and papers that people judged.
@@ -161,7 +163,7 @@ def evaluate_search(
         out: folder for search.json.
         config: how texts are encoded.
         route: the routes to measure; by default every route of a model.
-        unit: the text of a paper, or "passages" of its full text.
+        unit: the text of a paper, or "passages" of its full text; by default as the models were trained.
         seed: of the bootstrap.
 
     Raises:
@@ -177,6 +179,9 @@ def evaluate_search(
         if (known := KnownRoutes.read(run.source)) is not None:
             for name in route:
                 find_search_route(known, name)
+    unit = PaperTexts(unit=None if unit == PASSAGES else unit, passages=unit == PASSAGES).texts_for(
+        {run.label: run.source for run in runs}
+    )
     with open_corpus(corpus) as folder:
         data = _Measured.of(judged, Papers(folder))
         keywords = keyword_index(folder, unit)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import yaml
@@ -14,6 +14,7 @@ from sentence_experts.models.architectures.families import MODEL_TYPES
 from sentence_experts.models.routing.known_routes import AUTO
 from sentence_experts.models.routing.route_kinds import route_kind
 from sentence_experts.models.routing.router_kinds import router_kind
+from sentence_experts.models.sources import NOTED, notes_of
 
 METADATA = {
     "library_name": "sentence-transformers",
@@ -47,15 +48,21 @@ def usage_card(model: SentenceTransformer, title: str | None = None) -> str:
         texts = [routes[0] + text for text in texts]
     if title is None:
         title = f"A text encoder{' with experts' if has_experts and config.expert_layers else ''}"
-    return snippet_card(title, _architecture(config, prompts), opening, texts, use)
+    return snippet_card(title, _architecture(config, prompts), opening, texts, use, notes_of(model))
 
 
 def snippet_card(
-    title: str, description: str, opening: str, texts: Sequence[str] = ("a text", "another"), use: str = ""
+    title: str,
+    description: str,
+    opening: str,
+    texts: Sequence[str] = ("a text", "another"),
+    use: str = "",
+    notes: Mapping[str, Any] = {},
 ) -> str:
     """A card whose snippet opens the model with `opening` and encodes texts, with the arguments `use`."""
+    metadata = METADATA | ({NOTED: dict(notes)} if notes else {})
     return f"""---
-{yaml.safe_dump(METADATA, sort_keys=False)}---
+{yaml.safe_dump(metadata, sort_keys=False)}---
 # {title}
 
 {description}

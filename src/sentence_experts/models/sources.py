@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,6 +24,9 @@ HUB_SECONDS = 10
 HUB_FILES = ("config.json", "modules.json")  # each model has one of them
 MODEL_FILES = (*HUB_FILES, "adapter_config.json")
 RUN_FILE = "run.json"  # beside the model of a training run
+CARD = "README.md"
+NOTED = "sentence_experts"  # in a card's metadata
+UNTRAINED = "UNTRAINED: identical to the base"
 WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 
 
@@ -80,6 +84,38 @@ def check_source(*sources: Any) -> None:
     for source in sources:
         if isinstance(source, str | Path) and not Path(place := model_folder(str(source))).exists():
             check_hub(place)
+
+
+def notes_of(model: Any) -> dict[str, Any]:
+    """What training noted in a model's card, so that no hash of the model changes by it.
+
+    `unit` is the text of papers that it was trained on; `untrained` is there if no step was better than the
+    model before. `model` is a folder, a hub id, or a model that `load` or `train` gave; others have none.
+    """
+    if not isinstance(model, str | Path):
+        return dict(getattr(model, "training_notes", {}))
+    place = model_folder(str(model))
+    return read_notes(Path(place) if Path(place).is_dir() else cached_folder(place))
+
+
+def warn_of_notes(name: str, notes: Mapping[str, Any], unit: str | None = None) -> None:
+    """Warn, one line each, of a model that is untrained, or trained on another text than `unit`."""
+    if notes.get("untrained"):
+        logger.warning(f"{name} is {UNTRAINED}")
+    if unit and notes.get("unit", unit) != unit:
+        logger.warning(f"{name} was trained on the text {notes['unit']!r} of papers, and is used on {unit!r}")
+
+
+def read_notes(folder: Path | None) -> dict[str, Any]:
+    """The notes of the card in a folder; nothing for cards of others, whatever they hold."""
+    import yaml  # the command line starts without it
+
+    try:
+        front = (Path(folder or "") / CARD).read_text(encoding="utf-8").split("---\n", 2)
+        noted = yaml.safe_load(front[1])[NOTED] if front[0] == "" else {}
+        return dict(noted)
+    except (OSError, ValueError, LookupError, TypeError, yaml.YAMLError):
+        return {}
 
 
 def source_name(source: str) -> str:

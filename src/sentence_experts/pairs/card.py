@@ -112,7 +112,18 @@ def _levels(manifest: dict[str, Any]) -> str:
     levels = [level for level in LEVELS if any(counts[name][level] for name in SPLITS)]
     rows = [f"| {level} | {' | '.join(f'{counts[name][level]:,}' for name in SPLITS)} |" for level in levels]
     header = f"| closest mention in one | {' | '.join(SPLITS)} |\n|---|---|---|---|"
-    return "\n" + "\n".join([header, *rows]) + "\n"
+    trained = manifest.get("trained_within")
+    after = f"\nTraining pairs were sampled from: {describe_trained(trained)}.\n" if trained else ""
+    return "\n" + "\n".join([header, *rows]) + "\n" + after
+
+
+def describe_trained(trained: Mapping[str, Mapping[str, Any]]) -> str:
+    """How near to each other an article mentions the two papers of training pairs, by domain."""
+    return ", ".join(
+        f"{domain} {counts['pairs']:,} of one {counts['level'] or 'article'}"
+        + (f" (of {counts['of']:,})" if counts["level"] else "")
+        for domain, counts in trained.items()
+    )
 
 
 def _counts(domains: dict[str, Any]) -> str:

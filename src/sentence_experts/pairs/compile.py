@@ -162,6 +162,7 @@ def _compiled(
             "pairs_before_drawing": dict(zip(SPLITS, sets.before, strict=True)),
             "known_links": known_links.num_rows,
             "closest_levels": levels,
+            "trained_within": sets.trained_within if levels else None,
             "positives_without_negative": _lost(sets.sampled, splits),
             "not_matched": drawn.shortfall,
             "near_negatives": drawn.near,

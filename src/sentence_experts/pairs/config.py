@@ -11,7 +11,14 @@ from pydantic import Field, field_validator, model_validator
 
 from sentence_experts.config import Config, KeepRetracted, Memory, Seed
 from sentence_experts.engines import LOCAL, RAY, Engine, EngineName
-from sentence_experts.pairs.levels import NEAR, Level
+from sentence_experts.pairs.levels import (
+    AUTO_LEVEL,
+    ENOUGH_TO_TRAIN,
+    LEVELS,
+    NEAR,
+    TRAINED_LEVELS,
+    Level,
+)
 
 AUTO_UNIT: Literal["auto"] = "auto"
 # Split -> the default of `fractions`.
@@ -72,6 +79,13 @@ class PairsConfig(Config):
         description="With co-citation, how near to each other an article mentions two papers that it links: "
         "anywhere in the article (or its reference list), or in one section, paragraph, sentence or bracket; "
         "all but article need articles that came with their text",
+    )
+    train_within: Literal["auto"] | Level = Field(
+        AUTO_LEVEL,
+        description="The same for training pairs alone: nearer ones teach more. auto takes, for each domain, "
+        f"the nearest of bracket, sentence, paragraph and article that has {ENOUGH_TO_TRAIN:,} pairs (or "
+        "`max_train_per_domain`, if that is less); where `within` or `frequency=proximity` is given, as that "
+        "says",
     )
     rare: int = Field(
         10, ge=2, description="With coupling, a shared reference counts if at most this many papers cite it"
@@ -174,10 +188,13 @@ class PairsConfig(Config):
 
     @model_validator(mode="after")
     def _check_proximity(self) -> PairsConfig:
-        if self.by_proximity and self.relation != "co-citation":
+        wider = self.train_within != AUTO_LEVEL and not self.trained_levels
+        if wider and self.train_within != self.within:
+            raise ValueError(f"`train_within={self.train_within}` is wider than `within={self.within}`")
+        if self.needs_mentions and self.relation != "co-citation":
             raise ValueError(
-                "`within` and `frequency=proximity` need `relation=co-citation`, where an article mentions "
-                f"both papers of a pair; leave them out with {self.relation}"
+                "`within`, `train_within` and `frequency=proximity` need `relation=co-citation`, where an "
+                f"article mentions both papers of a pair; leave them out with {self.relation}"
             )
         least = type(self).model_fields["negatives_min_cited"].default
         if self.negatives != "cited" and self.negatives_min_cited != least:
@@ -193,6 +210,20 @@ class PairsConfig(Config):
     def by_proximity(self) -> bool:
         """Whether it counts where in an article papers are mentioned."""
         return self.within != "article" or self.frequency == "proximity"
+
+    @property
+    def needs_mentions(self) -> bool:
+        """Whether the corpus must record where works are cited in a text."""
+        return self.by_proximity or self.train_within not in (AUTO_LEVEL, "article")
+
+    @property
+    def trained_levels(self) -> tuple[Level, ...]:
+        """Levels that training pairs are kept to, to be tried in this order; none if no pair is left out."""
+        if self.train_within == AUTO_LEVEL:
+            is_open = self.relation == "co-citation" and not self.by_proximity
+            return TRAINED_LEVELS if is_open else ()
+        is_nearer = LEVELS.index(self.train_within) > LEVELS.index(self.within)
+        return (self.train_within,) if is_nearer else ()
 
     @property
     def at_least(self) -> str:

@@ -73,7 +73,9 @@ class LinkGraph:
         check_columns(str(corpus.citations), CITATIONS_SCHEMA.names, references.columns)
         self._papers, self._references = papers, references
         self._citations = identified(references)
-        self._mentions = engine.read(corpus.mentions) if settings.by_proximity else None
+        self._mentions: ir.Table | None = None
+        if settings.needs_mentions or (settings.trained_levels and corpus.has_mentions):
+            self._mentions = engine.read(corpus.mentions)
         texts = folded_texts(settings.unit, papers, references)
         retracted = papers.filter(papers.retracted)
         notices = papers.filter(papers.kind.isin(sorted(NOTICE_KINDS)))

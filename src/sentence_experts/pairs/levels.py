@@ -9,3 +9,9 @@ Level = Literal["article", "section", "paragraph", "sentence", "bracket"]
 LEVELS: tuple[Level, ...] = get_args(Level)
 # Levels at which a pair shares a paragraph.
 NEAR: tuple[Level, ...] = LEVELS[LEVELS.index("paragraph") :]
+AUTO_LEVEL: Literal["auto"] = "auto"
+# Levels that training pairs are kept to where enough are so near, since those have more in common.
+TRAINED_LEVELS: tuple[Level, ...] = ("bracket", "sentence", "paragraph")
+# Training pairs of a domain that are enough to leave wider levels out: some thirty batches of 32, in which a
+# small model gains most of what it can gain (docs/training.md).
+ENOUGH_TO_TRAIN = 1_000

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from sentence_experts.pairs import sampling
 from sentence_experts.pairs.config import DEFAULT_FRACTIONS, PairsConfig
 from sentence_experts.pairs.draw_negatives import DrawnNegatives, draw_negatives
 from sentence_experts.pairs.graph import LinkGraph
+from sentence_experts.pairs.levels import AUTO_LEVEL, ENOUGH_TO_TRAIN
 from sentence_experts.pairs.splits import (
     SPLIT_METHODS,
     SPLITS,
@@ -34,12 +36,14 @@ class Sets:
         before: the number of pairs of each set before sampling.
         sampled: the linked pairs of each set.
         negatives: those of the evaluation sets, with the pairs that have one.
+        trained_within: how near training pairs are, as `sampling.nearest_enough` counts them.
     """
 
     assignment: Assignment
     before: list[int]
     sampled: list[PairArrays]
     negatives: DrawnNegatives
+    trained_within: dict[str, dict[str, Any]]
 
 
 def make_sets(graph: LinkGraph, settings: PairsConfig, rng: np.random.Generator) -> Sets:
@@ -63,23 +67,31 @@ def _made(graph: LinkGraph, settings: PairsConfig, rng: np.random.Generator) -> 
         assignment = SPLIT_METHODS[settings.split](pairs, graph.works, settings.shares, rng)
     splits = [pairs.take(assignment.pairs == split) for split in range(len(SPLITS))]
     before = [len(split) for split in splits]
-    splits = _sampled(splits, settings, rng)
+    enough = min(ENOUGH_TO_TRAIN, settings.max_train_per_domain or ENOUGH_TO_TRAIN)
+    near, trained_within = sampling.nearest_enough(
+        splits[TRAIN], settings.trained_levels, enough if settings.train_within == AUTO_LEVEL else 1
+    )
+    splits = _sampled(splits, near, settings, rng)
     for name, split in zip(SPLITS, splits, strict=True):
         if len(split) == 0:
             raise TooFewPairsError(
                 f"the {name} split got none of the {len(pairs):,} pairs with `split={settings.split}`"
             )
-    return Sets(assignment, before, splits, draw_negatives(graph, splits, assignment, settings, rng))
+    negatives = draw_negatives(graph, splits, assignment, settings, rng)
+    return Sets(assignment, before, splits, negatives, trained_within)
 
 
-def _sampled(splits: list[PairArrays], settings: PairsConfig, rng: np.random.Generator) -> list[PairArrays]:
-    """The splits with at most as many pairs per domain as the settings allow."""
+def _sampled(
+    splits: list[PairArrays], near: np.ndarray, settings: PairsConfig, rng: np.random.Generator
+) -> list[PairArrays]:
+    """The splits with at most as many pairs per domain as the settings allow, those of training `near`."""
     return [
         sampling.draw_per_domain(
             split,
             settings.max_per_domain(SPLITS[number]),
             by_count=number == TRAIN and settings.frequency in ("sampling", "proximity"),
             rng=rng,
+            among=near if number == TRAIN else None,
         )
         for number, split in enumerate(splits)
     ]

@@ -21,6 +21,7 @@ from sentence_experts.evaluation.results import (
 )
 from sentence_experts.evaluation.scorers import MEMORY_LABEL, TFIDF_LABEL
 from sentence_experts.evaluation.statistics import Interval
+from sentence_experts.models.sources import UNTRAINED
 from sentence_experts.report.sentences import (
     audit_advice,
     in_order,
@@ -88,19 +89,27 @@ def of_pairs(evaluation: PairEvaluation) -> Verdict:
         f"{counts.positives:,} of them linked ({evaluation.settings.get('pairs', 'pairs')}{split})."
     )
     margin = float(evaluation.settings.get("margin", 0.01))
-    findings, order = [], sorted(known, key=lambda label: -known[label])
+    same = evaluation.settings.get("same_model", {})
+    findings, order = [], sorted(known.keys() - same.keys(), key=lambda label: -known[label])
     if order:
         figures = "; ".join(f"{label} {known[label]:.3f}" for label in order)
         findings = [
             f"{METRICS[metric]}, {VIEWS[view]}: {figures}.",
             *standing(order, gaps, pair_number, f"{margin:g}"),
         ]
-    trained = {model.label: model.seeds for model in models if model.trained}
+    findings += [
+        f"{label} and {first} are the same model (one fingerprint)." for label, first in same.items()
+    ]
+    runs_of = {model.label: model.runs or (model,) for model in models}
+    copies = [label for label, runs in runs_of.items() if any(run.settings.get("untrained") for run in runs)]
+    findings += [f"{label} is {UNTRAINED}." for label in copies]
+    trained = {model.label: model.seeds for model in models if model.trained and model.label not in copies}
     findings += [*single_runs(trained, len(models)), *told_without_texts(evaluation.text_free)]
     if negatives == "hard" and any(model.settings.get("model") == "tfidf" for model in models):
         findings.append("TF-IDF chose the hard negatives, so that its own figure is low by construction.")
     advice = [
         *([REAL_ARTICLES] if simulated else []),
+        *([f"Train {listed(copies)} again: more steps, more pairs, another rate."] if copies else []),
         *missing_baseline([model.label for model in models if not model.trained], "minilm or tfidf"),
         *no_trained_model_ahead(order, trained),
         *more_seeds(trained, len(models)),
@@ -258,7 +267,9 @@ def of_comparison(comparison: Comparison) -> Verdict:
         f"{SIMULATED if comparison.simulated else ''}Compared the model before and after by "
         f"{len(routes)} routes on {comparison.texts:,} texts{on}."
     )
-    findings = [f"{len(routes) - len(changed)} of {len(routes)} routes are bit-equal."]
+    findings = ["Before and after are the same model (one fingerprint)."] if comparison.same else []
+    findings += [f"The model {when} is {UNTRAINED}." for when in comparison.untrained]
+    findings.append(f"{len(routes) - len(changed)} of {len(routes)} routes are bit-equal.")
     if changed:
         findings.append(f"Changed: {listed(changed)}.")
     for each in comparison.differences:

@@ -145,8 +145,9 @@ def build_index(
         for route in _routes(known, config) if known is not None else ():
             check_route(model, route)
         model = BatchEncoder(load(model, load_config), config.batch_size)
+    unit = config.texts_for({model.name: model.model})
     for route in _routes(model.known_routes, config):
-        route_vectors(model, opened, route, config.texts, config.window, config.overlap)
+        route_vectors(model, opened, route, unit, config.window, config.overlap)
     model.log_low_confidence()
     return CorpusIndex.open(opened)
 

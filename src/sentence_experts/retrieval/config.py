@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
 from sentence_experts.config import BatchSize, Config
+from sentence_experts.models.sources import notes_of, warn_of_notes
 from sentence_experts.retrieval.filters import Filters
 from sentence_experts.retrieval.texts import PASSAGES
 
 LANCE_TABLE = "papers"  # the name that `export_index` gives a table
 
-Unit = Annotated[Literal["title+abstract", "abstract", "title"], Field(description="Text of a paper")]
+Unit = Annotated[
+    Literal["title+abstract", "abstract", "title"] | None,
+    Field(description="Text of a paper. Default: the one that the model was trained on, or title+abstract"),
+]
+WHOLE = "title+abstract"
 
 
 class PaperTexts(Config):
     """Which text of a paper is searched."""
 
-    unit: Unit = "title+abstract"
+    unit: Unit = None
     passages: bool = Field(
         False,
         description="Search title, abstract and full text, if the corpus has it, in overlapping passages as "
@@ -28,14 +34,18 @@ class PaperTexts(Config):
 
     @model_validator(mode="after")
     def _check_unit(self) -> PaperTexts:
-        if self.passages and self.unit != "title+abstract":
+        if self.passages and self.unit is not None:
             raise ValueError("`passages` are of title, abstract and full text: leave out `unit`")
         return self
 
-    @property
-    def texts(self) -> str:
-        """The unit, or "passages"."""
-        return PASSAGES if self.passages else self.unit
+    def texts_for(self, models: Mapping[str, Any]) -> str:
+        """The unit, or "passages", for models by name; warns of those that were trained on another text."""
+        notes = {name: notes_of(model) for name, model in models.items()}
+        units = {each["unit"] for each in notes.values() if "unit" in each}
+        unit = PASSAGES if self.passages else self.unit or (units.pop() if len(units) == 1 else WHOLE)
+        for name, each in notes.items():
+            warn_of_notes(name, each, unit)
+        return unit
 
 
 class SearchConfig(PaperTexts):

@@ -109,7 +109,7 @@ def search(
         liked = papers.find(config.like or ())
         _check_routes(model, config)
         encoder = model if isinstance(model, BatchEncoder) else _opened(model, config, load_config)
-        searcher = Searcher(encoder, folder, config.texts, papers)
+        searcher = Searcher(encoder, folder, config.texts_for({encoder.name: encoder.model}), papers)
         route = find_search_route(
             encoder.known_routes, config.route, config.query_route, config.document_route
         )

@@ -77,7 +77,11 @@ def create_app(
         None if config.corpus is None else CorpusFolder.open(config.corpus)
     )  # a wrong path is known at once
     loaded = Models(named_sources(models), LoadConfig.of(load_config))
-    library = None if corpus is None else Library(corpus, loaded, config.texts)
+    library = (
+        None
+        if corpus is None
+        else Library(corpus, loaded, config.texts_for({each.name: each.model for each in loaded}))
+    )
     local_only = keys is None and is_local(config.host)
     return build_app(EmbeddingEngine(loaded, config), library, keys, local_only, routers)
 

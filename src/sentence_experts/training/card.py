@@ -10,6 +10,7 @@ import yaml
 from sentence_transformers import SentenceTransformer
 
 from sentence_experts.models.card import usage_card
+from sentence_experts.models.sources import UNTRAINED
 from sentence_experts.training.data import TrainingSet
 from sentence_experts.training.loss_kinds import LOSS_KINDS
 from sentence_experts.training.objectives import Objective
@@ -69,6 +70,9 @@ def _chosen_step(result: dict[str, Any]) -> str:
     if result["validation"] is None:
         return f"The last step was kept ({result['steps']}): no validation pairs could choose one."
     best, start = result["validation"], result["start_validation"]
+    if result["kept_step"] == 0:
+        return f"""**{UNTRAINED}.** None of the {result["steps"]} steps had a better validation figure than
+the model before training: it was {start:.4f}."""
     step = f"{result['kept_step']} of {result['steps']}"
     if result["config"]["keep"] == "last":
         return f"""The last step was kept: step {step}, with a validation figure of {best:.4f}; before

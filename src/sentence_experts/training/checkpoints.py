@@ -13,6 +13,7 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from sentence_experts.errors import InputError
 from sentence_experts.models.loading import load
+from sentence_experts.models.sources import UNTRAINED
 from sentence_experts.storage import hashes_of, is_unchanged, read_json, write_json
 from sentence_experts.training import processes
 from sentence_experts.training.trainer import Trainer
@@ -82,8 +83,7 @@ def take_best(trainer: Trainer, before: tuple[Weights, Weights]) -> None:
             module.load_state_dict(weights, strict=False)
         start = trainer.state.best_metric
         logger.warning(
-            f"no step was better than the model before training ({start:.4f}), which was kept; train for "
-            "more steps, or keep the last one with `keep=last`"
+            f"{UNTRAINED}: no step was better than the model before training ({start:.4f}), which was kept"
         )
         return
     checkpoint = Path(str(trainer.args.output_dir)) / f"{PREFIX_CHECKPOINT_DIR}-{step}"

@@ -132,10 +132,11 @@ class TrainConfig(Config):
     patience: int = Field(
         5, ge=1, description="Number of validations without a better figure after which training stops"
     )
-    pair_metric: Literal["f1_max", "roc_auc", "pooled_f1_max"] = Field(
-        "f1_max",
-        description="Validation metric of domains: f1_max or roc_auc per domain, or pooled_f1_max over the "
-        "pairs of all domains together (the published protocols)",
+    pair_metric: Literal["roc_auc", "f1_max", "pooled_f1_max"] = Field(
+        "roc_auc",
+        description="Validation metric of domains, by which the best step is chosen: roc_auc or f1_max (a "
+        "maximum, which chance moves more) per domain, or pooled_f1_max over the pairs of all domains "
+        "together (the published protocols)",
     )
     bf16: bool = Field(False, description="Compute in bfloat16; needs a GPU that supports it")
     gradient_checkpointing: bool = Field(False, description="Use less memory and more computation")

@@ -92,6 +92,11 @@ class Objective(ABC):
             InputError: there is nothing to measure.
         """
 
+    @property
+    def unit(self) -> str | None:
+        """The text of papers that its pairs are of, if it is known."""
+        return None
+
     @abstractmethod
     def fingerprint(self) -> str:
         """A hash that changes when the data does."""
@@ -150,7 +155,7 @@ class LinkedPairs(Objective):
         return links[:, (links != NONE).all(axis=0)]
 
     def validation(self, routes: Sequence[TrainedRoute], config: TrainConfig) -> Validation:
-        """F1max or ROC-AUC on the labelled pairs of the validation split; nDCG@10 if all are linked."""
+        """ROC-AUC or F1max on the labelled pairs of the validation split; nDCG@10 if all are linked."""
         table = _of_routes(self.pairs.split("validation"), routes)
         if not table.num_rows:
             if config.keep == "last":
@@ -166,6 +171,11 @@ class LinkedPairs(Objective):
             name: [part.append_column("group", pa.array(groups_of(part)))] for name, part in parts.items()
         }
         return SearchValidation.of(grouped, routes)
+
+    @property
+    def unit(self) -> str | None:
+        """That which the pairs were compiled of."""
+        return self.pairs.settings.get("unit")
 
     def fingerprint(self) -> str:
         """That of the pairs."""

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from sentence_transformers import SentenceTransformer
 
+from sentence_experts.models.sources import UNTRAINED
 from sentence_experts.training.validation import MEAN, TITLES
+
+REMEDY = (
+    "Train for more steps (`max_steps`, `epochs`), on more pairs or nearer ones (`pairs compile` with more "
+    "articles, or `train_within`), or with another `learning_rate`"
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -57,8 +63,9 @@ class TrainResult:
             if self.kept_step
             else "no step was better than"
         )
+        untrained = "" if self.kept_step else f"{UNTRAINED}. {REMEDY}. "
         return (
-            f"validation {self.validation:.4f} at step {self.kept_step} of {self.steps}: {gain} "
+            f"{untrained}validation {self.validation:.4f} at step {self.kept_step} of {self.steps}: {gain} "
             f"the {self.start:.4f} before training"
         )
 

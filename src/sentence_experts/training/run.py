@@ -21,7 +21,7 @@ from sentence_experts.errors import UsageError
 from sentence_experts.models.layers.experts import keep_experts_on_cpu
 from sentence_experts.models.loading import load
 from sentence_experts.models.routing.automatic import AutoRoutedEncoder
-from sentence_experts.models.sources import RUN_FILE
+from sentence_experts.models.sources import RUN_FILE, notes_of
 from sentence_experts.models.storage.fingerprint import fingerprint_of
 from sentence_experts.models.surgery.lora import add_lora, merge_lora, save_adapter
 from sentence_experts.progress import progress
@@ -74,7 +74,7 @@ def train(
 ) -> TrainResult:
     """Train a model with contrastive learning: the other texts of a pair's batch are its negatives.
 
-    The best model is the one with the highest mean of the routes' validation figures (F1max for domains,
+    The best model is the one with the highest mean of the routes' validation figures (ROC-AUC for domains,
     nDCG@10 for tasks); if none is better than the model before training, that one is kept. With `keep="last"`
     it is the model after the last step. The test splits are never read. Several processes (`torchrun`) train
     together; the first one writes.
@@ -297,6 +297,7 @@ class _Run:
             merge_lora(self.model)
         self.model.load_state_dict(best.state_dict())
         self.model.prompts = best.prompts
+        self.model.training_notes = notes_of(best)
 
     def _write(self, trainer: Trainer, training: TrainingSet, place: Output) -> dict[str, Any]:
         """Write the best model with its card, and the run's figures."""
@@ -317,6 +318,7 @@ class _Run:
             "history": history,
             "losses": [[entry["step"], entry["loss"]] for entry in state.log_history if "loss" in entry],
         }
+        self.model.training_notes = self._notes(untrained=chosen == 0)
         with replacing_folder(out / MODEL) as folder:
             self.model.save_pretrained(str(folder), create_model_card=False)
             write_text(folder / "README.md", model_card(self.model, self.objectives, training, result))
@@ -325,6 +327,13 @@ class _Run:
         place.result["keeps_checkpoints"] = self.config.keep_checkpoints
         place.finish(*RESULTS)
         return result
+
+    def _notes(self, untrained: bool) -> dict[str, Any]:
+        """Notes for the model's card (`sources.notes_of`)."""
+        if untrained:
+            return {**notes_of(self.model), "untrained": True}
+        units = {each.unit for each in self.objectives if each.unit and each.own(self.routes)}
+        return {"unit": units.pop()} if len(units) == 1 else {}
 
 
 def _train(

@@ -146,13 +146,14 @@ class Trainer(SentenceTransformerTrainer):
         return loss
 
     def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
-        """Figures on the validation split.
+        """Figures on the validation split, which leave the random state of the training as it was.
 
         Raises:
             BadNumbersError: the last update made vectors that are not finite.
         """
         try:
-            figures: dict[str, float] = super().evaluate(*args, **kwargs)
+            with torch.random.fork_rng([self.args.device] if self.args.device.type == "cuda" else []):
+                figures: dict[str, float] = super().evaluate(*args, **kwargs)
         except InputError as error:
             if not self.state.global_step:
                 raise  # no update has changed the model

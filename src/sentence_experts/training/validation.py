@@ -1,7 +1,7 @@
 """The validation that chooses the best step: the mean over the routes of each route's own figure.
 
-A domain's figure is F1max or ROC-AUC on its labelled pairs. A task's is nDCG@10, one figure for all kinds of
-tasks because it needs nothing but pairs: an anchor's relevant texts are those of its group (its label, its
+A domain's figure is ROC-AUC (or F1max) on its labelled pairs. A task's is nDCG@10, one figure for all kinds
+of tasks because it needs nothing but pairs: an anchor's relevant texts are those of its group (its label, its
 document) among the validation split's positives. The tests of each kind of task (accuracy, V-measure) are for
 the end, on the test split.
 """
@@ -35,7 +35,7 @@ MEAN = "mean"
 CUTOFF = 10
 NDCG = "ndcg_at_10"
 ANCHORS_AT_ONCE = 256
-TITLES = {"f1_max": "F1max", "roc_auc": "ROC-AUC", NDCG: "nDCG@10"}
+TITLES = {"roc_auc": "ROC-AUC", "f1_max": "F1max", NDCG: "nDCG@10"}
 PAIR_METRICS = (
     "f1_max",
     "roc_auc",
@@ -152,14 +152,14 @@ class PairValidation:
 
     Args:
         table: the pairs, columns as in `pairs.PAIR_COLUMNS`.
-        metric: the one that counts: f1_max or roc_auc of each domain, or pooled_f1_max of all pairs together,
+        metric: the one that counts: roc_auc or f1_max of each domain, or pooled_f1_max of all pairs together,
             by which the published protocols stop (2025 paper, Training strategy).
 
     Raises:
         InputError: the table lacks a column or holds bad values.
     """
 
-    def __init__(self, table: pa.Table, metric: str = "f1_max") -> None:
+    def __init__(self, table: pa.Table, metric: str = "roc_auc") -> None:
         self.table = checked_table(table, "the validation pairs")
         self.metric = metric
         labels = zip(self.table["domain"].to_pylist(), self.table["label"].to_pylist(), strict=True)
