@@ -9,8 +9,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
+from rich.text import Text
 
 from sentence_experts.cli.help import name_flags
+from sentence_experts.corpus.formats.markup import without_controls
 from sentence_experts.progress import Advance, use_bar
 
 # Public functions and methods that messages name, and their verbs.
@@ -30,9 +32,18 @@ VERBS = {
 # Parameters of the running verb; log messages show them as flags. Empty while none runs.
 parameters: list[Any] = []
 
+
+class _SafeConsole(Console):
+    """Prints texts of records, which must not control the terminal."""
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """Make a text printable, without control characters and those that reverse what follows."""
+        return super().render_str(without_controls(text), **options)
+
+
 # Names of files, domains and models may hold brackets and colons, which are not markup.
-results = Console(soft_wrap=True, markup=False, emoji=False)
-notes = Console(stderr=True, soft_wrap=True, markup=False, emoji=False, highlight=False)
+results = _SafeConsole(soft_wrap=True, markup=False, emoji=False)
+notes = _SafeConsole(stderr=True, soft_wrap=True, markup=False, emoji=False, highlight=False)
 
 
 def show(line: object) -> None:

@@ -49,6 +49,7 @@ def search(
     """
     from sentence_experts.compat.imports import allow_deferred_imports
     from sentence_experts.corpus.corpus_folder import CorpusFolder
+    from sentence_experts.corpus.formats.markup import without_controls
     from sentence_experts.retrieval.citation_export import export_papers
     from sentence_experts.retrieval.search import search as search_corpus
 
@@ -59,7 +60,7 @@ def search(
     result = search_corpus(model, CorpusFolder.open(corpus), queries or None, config, load_config=load_config)
     if as_json:
         answers = [{"query": query, "papers": papers} for query, papers in result]
-        typer.echo(json.dumps(answers, indent=1, ensure_ascii=False))
+        typer.echo(without_controls(json.dumps(answers, indent=1, ensure_ascii=False)))
     elif chosen:
         rows = [{"query": query, **paper} for query, papers in result for paper in papers]
         typer.echo(export_papers(rows, chosen[0]), nl=False)  # type: ignore[arg-type]

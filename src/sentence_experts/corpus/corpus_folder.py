@@ -52,7 +52,11 @@ PAPERS_SCHEMA = pa.schema([
     pa.field("s2", pa.string()),
     pa.field("title", pa.string()),
     pa.field("abstract", pa.string()),
+    pa.field("authors", pa.list_(pa.string())),
     pa.field("year", pa.int32()),
+    pa.field("volume", pa.string()),
+    pa.field("issue", pa.string()),
+    pa.field("pages", pa.string()),
     pa.field("article_type", pa.string()),
     pa.field("kind", pa.string()),
     pa.field("subjects", pa.list_(pa.string())),
@@ -68,11 +72,15 @@ PAPERS_SCHEMA = pa.schema([
     pa.field("has_body", pa.bool_()),
 ])  # fmt: skip
 """One row per work, ordered by `paper_id`: `doi:10...` (lower case), else `pmid:123`, else `pmc:PMC123`, else
-`openalex:W123`, else `s2:123` (Semantic Scholar's corpus id), else the user's own id or `file:...`. `kind` is
-"article", "review" or one of `paper.NOTICE_KINDS`. `topic`, `subfield` and `field` are those of OpenAlex's
-primary topic. `has_body` tells whether its text came too."""
+`openalex:W123`, else `s2:123` (Semantic Scholar's corpus id), else the user's own id or `file:...`. `authors`
+are "Family, Given" or "Family, Given, Suffix", collective names as they are. `kind` is "article", "review" or
+one of `paper.NOTICE_KINDS`. `topic`, `subfield` and `field` are those of OpenAlex's primary topic. `has_body`
+tells whether its text came too."""
 
-LATER_COLUMNS = ("openalex", "s2", "topic", "subfield", "field", "language", "has_body", "kind")
+LATER_COLUMNS = (
+    *("openalex", "s2", "topic", "subfield", "field", "language", "has_body"),
+    *("kind", "authors", "volume", "issue", "pages"),
+)
 """Columns that a corpus of an earlier version lacks."""
 
 CITATIONS_SCHEMA = pa.schema([

@@ -20,10 +20,23 @@ from sentence_experts.storage import PartStore
 _PAPERS_PER_PART, _FULL_TEXTS_PER_PART = 20_000, 500  # a part is in memory
 _ROWS_PER_BATCH = 10_000
 _TEXTS = (
-    *("title", "abstract", "year", "article_type", "journal", "licence", "topic", "subfield", "field"),
+    *(
+        "title",
+        "abstract",
+        "year",
+        "volume",
+        "issue",
+        "pages",
+        "article_type",
+        "journal",
+        "licence",
+        "topic",
+        "subfield",
+        "field",
+    ),
     *("language", "retracted", "kind"),
 )
-_LISTS = ("subjects", "mesh", "keywords")
+_LISTS = ("authors", "subjects", "mesh", "keywords")
 _PLACE = Mention._fields[1:]
 
 Row = dict[str, Any]

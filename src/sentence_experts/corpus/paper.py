@@ -95,7 +95,12 @@ class Paper:
     """Semantic Scholar's corpus id."""
     title: str | None = None
     abstract: str | None = None
+    authors: tuple[str, ...] = ()
+    """As "Family, Given" or "Family, Given, Suffix"; collective names as they are."""
     year: int | None = None
+    volume: str | None = None
+    issue: str | None = None
+    pages: str | None = None
     article_type: str | None = None
     kind: str | None = None
     """The kind as an earlier import found it; None: as `kind_of` finds it."""
@@ -132,6 +137,11 @@ class Paper:
         return Identifiers(self.doi, self.pmid, self.pmcid, self.openalex, self.s2).names() + own
 
 
+def kind_of_type(article_type: str | None) -> str:
+    """Return the kind of the papers of a type, as any service or program names it; "article" if unknown."""
+    return _KIND_OF_TYPE.get(re.sub(r"[ _]", "-", (article_type or "").strip().lower()), "article")
+
+
 def kind_of(paper: Paper) -> str:
     """Return the kind of a paper by its type or, where that says nothing, by an unmistakable title.
 
@@ -140,7 +150,7 @@ def kind_of(paper: Paper) -> str:
     """
     if paper.kind:
         return paper.kind
-    kind = _KIND_OF_TYPE.get((paper.article_type or "").lower().replace(" ", "-"), "article")
+    kind = kind_of_type(paper.article_type)
     if kind not in NOTICE_KINDS:
         title = paper.title or ""
         kind = next((name for name, begins in _KIND_OF_TITLE.items() if begins.match(title)), kind)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from hashlib import blake2b
 from operator import attrgetter
@@ -21,6 +22,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from sentence_experts.corpus.formats.authors import clean_authors
+from sentence_experts.corpus.formats.markup import unique, without_controls
 from sentence_experts.corpus.paper import Citation, Deletion, Paper, Rejection, kind_of
 from sentence_experts.storage import PartStore, write_text
 
@@ -35,7 +38,8 @@ _PLACE = [("source", pa.int32()), ("part", pa.int32()), ("record", pa.int32())]
 
 STATED_PAPERS = pa.schema([
     *_PLACE, ("member", pa.string()), *_IDS, ("title", pa.string()), ("abstract", pa.string()),
-    ("year", pa.int32()), ("article_type", pa.string()), ("subjects", _TEXTS), ("mesh", _TEXTS),
+    ("authors", _TEXTS), ("year", pa.int32()), ("volume", pa.string()), ("issue", pa.string()),
+    ("pages", pa.string()), ("article_type", pa.string()), ("subjects", _TEXTS), ("mesh", _TEXTS),
     ("keywords", _TEXTS), ("journal", pa.string()), ("licence", pa.string()), ("topic", pa.string()),
     ("subfield", pa.string()), ("field", pa.string()), ("language", pa.string()), ("retracted", pa.bool_()),
     ("kind", pa.string()), ("references", pa.int32()), ("version", pa.int32()), ("deleted", pa.bool_()),
@@ -68,6 +72,8 @@ MENTIONS = ".mentions.parquet"
 BODIES = ".bodies.parquet"
 REJECTED = ".rejected.jsonl"
 
+# What programs write where there is nothing.
+_NO_VALUES = frozenset({"none", "other", "n/a", "null", "no-specified", "no pagination"})
 _PAPER_FIELDS = attrgetter(*STATED_PAPERS.names[4:-5])
 _CITATION_FIELDS = attrgetter(*(name for name, _ in _IDS), "title", "year")
 
@@ -99,6 +105,33 @@ def part_key(source: int, number: int) -> str:
     return f"{source:04d}-{number:06d}"
 
 
+def _clean(value: Any) -> Any:
+    """A value of a record without control characters, if it is a text or several."""
+    if type(value) is str:
+        return value if value.isprintable() else without_controls(value)
+    return tuple(map(_clean, value)) if type(value) is tuple else value
+
+
+def _clean_labels(labels: Sequence[str]) -> tuple[str, ...]:
+    """Subjects or keywords, apart where ";" joins several, without "None", "other" and the like."""
+    parts = (part.strip() for label in labels for part in label.split(";"))
+    return unique(_clean(part) for part in parts if part.lower() not in _NO_VALUES)
+
+
+def _clean_place(text: str | None) -> str | None:
+    """A volume, issue or range of pages, with one hyphen for whatever dash the record has."""
+    text = _DASHES.sub("-", _clean(text or "")).strip()
+    return None if text.lower() in _NO_VALUES else text or None
+
+
+_DASHES = re.compile(r"\s*(?:-+|[‐‑–—−])\s*")
+_CLEANERS_OF: dict[str, Callable[[Any], Any]] = {
+    "authors": lambda names: _clean(clean_authors(names)), "subjects": _clean_labels,
+    "keywords": _clean_labels, "volume": _clean_place, "issue": _clean_place, "pages": _clean_place,
+}  # fmt: skip
+_CLEANERS = [_CLEANERS_OF.get(name, _clean) for name in STATED_PAPERS.names[4:-5]]
+
+
 class CorpusPart:
     """Collects the papers, references and rejections of some documents and writes them."""
 
@@ -117,7 +150,8 @@ class CorpusPart:
         record = len(self._papers)
         references = len(paper.citations) + len(paper.cites_openalex)
         counts = (kind_of(paper), references, paper.version, deleted, paper.has_body)
-        self._papers.append((*self._key, record, member, *_PAPER_FIELDS(paper), *counts))
+        values = [clean(value) for clean, value in zip(_CLEANERS, _PAPER_FIELDS(paper), strict=True)]
+        self._papers.append((*self._key, record, member, *values, *counts))
         for position, citation in enumerate(paper.citations):
             self._add(record, position, citation)
         for position, citation in enumerate(paper.retracts):
@@ -125,7 +159,9 @@ class CorpusPart:
         if paper.cites_openalex:
             self._numbers.append((record, len(paper.citations), paper.cites_openalex))
         self._mentions += [(*self._key, record, *mention, None) for mention in paper.mentions]
-        self._bodies += [(*self._key, record, place, *each) for place, each in enumerate(paper.body)]
+        self._bodies += [
+            (*self._key, record, place, *map(_clean, each)) for place, each in enumerate(paper.body)
+        ]
 
     def delete(self, deletion: Deletion, member: str | None) -> None:
         """Note, in its place among the papers, that an earlier record is deleted."""
@@ -151,7 +187,7 @@ class CorpusPart:
         retracts: bool = False, citing: tuple[str | None, str | None] = (None, None),
     ) -> None:  # fmt: skip
         self._references.append(
-            (*self._key, record, position, *_CITATION_FIELDS(citation), retracts, *citing)
+            (*self._key, record, position, *map(_clean, _CITATION_FIELDS(citation)), retracts, *citing)
         )
 
     def write(self, parts: PartStore) -> int:

@@ -171,6 +171,9 @@ _SINGLE = (
     "title",
     "abstract",
     "year",
+    "volume",
+    "issue",
+    "pages",
     "article_type",
     "journal",
     "licence",
@@ -179,7 +182,7 @@ _SINGLE = (
     "field",
     "language",
 )
-_LISTS = ("subjects", "mesh", "keywords")
+_LISTS = ("subjects", "mesh", "keywords", "authors")
 _OWN_OR_OTHERS = "CASE WHEN len(p.{0}) > 0 OR o.{0} IS NULL THEN p.{0} ELSE o.{0} END AS {0}"
 
 
@@ -205,9 +208,10 @@ def papers(condition: str) -> str:
     """The papers of `identified` that meet a condition, in the order of their ids."""
     return f"""
     SELECT i.paper_id, i.pmid, i.pmcid, i.doi, 'W' || i.openalex AS openalex, i.s2::VARCHAR AS s2,
-        {_columns("title", "abstract", "year", "article_type")},
+        {_columns("title", "abstract")}, {_OWN_OR_OTHERS.format("authors")},
+        {_columns("year", "volume", "issue", "pages", "article_type")},
         CASE WHEN p.kind = 'article' THEN coalesce(o.kind, p.kind) ELSE p.kind END AS kind,
-        {", ".join(_OWN_OR_OTHERS.format(name) for name in _LISTS)},
+        {", ".join(_OWN_OR_OTHERS.format(name) for name in _LISTS[:3])},
         {_columns("journal", "licence", "topic", "subfield", "field", "language")},
         p.retracted OR coalesce(o.retracted, false) OR t.paper_id IS NOT NULL AS retracted, p.has_body
     FROM stated_papers p JOIN (SELECT * FROM identified WHERE {condition}) i USING (spot)

@@ -50,10 +50,12 @@ _ROWS_PER_PART, _FULL_TEXTS_PER_PART = 20_000, 500  # a part is in memory
 FULL_TEXT = "full_text"
 _PAPER_COLUMNS = ("id", "title")
 _IDS = ("doi", "pmid", "pmcid", "openalex", "s2")
+_NAMING = ("id", "paper_id", *_IDS)
 _MORE_PAPER_COLUMNS = (
     "abstract",
+    "paper_id",
     *_IDS,
-    *("year", "article_type", "journal", "licence"),
+    *("authors", "year", "volume", "issue", "pages", "article_type", "journal", "licence"),
     *("retracted", "subjects", "mesh", "keywords", "topic", "subfield", "field", "language"),
     FULL_TEXT,
 )
@@ -122,7 +124,7 @@ def _check(table: Table, required: tuple[str, ...], more: tuple[str, ...]) -> No
     columns = list(map(_folded, given))
     if twice := next((column for column in columns if columns.count(column) > 1), None):
         raise InputError(f"{name}: two columns are named {twice!r} but for their case; rename one")
-    named = "id" in required and any(column in columns for column in _IDS)
+    named = "id" in required and any(column in columns for column in _NAMING)
     check_columns(name, [column for column in required if column != "id" or not named], columns)
     absent = [column for column in more if column not in columns]
     notes = []
@@ -163,7 +165,7 @@ def _parse(
 
 
 def _add_paper(part: CorpusPart, row: Row, number: int, table: str) -> None:
-    own = next(filter(None, (_identifier(row.get(column)) for column in ("id", *_IDS))), None)
+    own = next(filter(None, (_identifier(row.get(column)) for column in _NAMING)), None)
     if not own:
         raise BadRowError("no id")
     title, abstract = _text(row.get("title")), _text(row.get("abstract"))
@@ -185,7 +187,11 @@ def _add_paper(part: CorpusPart, row: Row, number: int, table: str) -> None:
         other=own,
         title=title,
         abstract=abstract,
+        authors=_list(row.get("authors"), distinct=False),
         year=_year(row.get("year")),
+        volume=_text(row.get("volume")),
+        issue=_text(row.get("issue")),
+        pages=_text(row.get("pages")),
         article_type=_text(row.get("article_type")),
         journal=_text(row.get("journal")),
         licence=_text(row.get("licence")),
@@ -245,7 +251,7 @@ def _is_retracted(value: Any) -> bool:
     return text.lower() in _TRUE
 
 
-def _list(value: Any) -> tuple[str, ...]:
+def _list(value: Any, distinct: bool = True) -> tuple[str, ...]:
     if isinstance(value, str):
         if value.lstrip().startswith("["):
             try:
@@ -256,4 +262,5 @@ def _list(value: Any) -> tuple[str, ...]:
             value = _LIST_SEPARATOR.split(value)
     if value is not None and not isinstance(value, list):
         raise BadRowError(f"not a list: {str(value)[:60]!r}")
-    return unique(_text(item) for item in value or ())
+    texts = tuple(filter(None, map(_text, value or ())))
+    return unique(texts) if distinct else texts

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import re
 import unicodedata
 from collections import Counter
@@ -15,20 +16,21 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args
 from urllib.parse import quote
 
+from sentence_experts.corpus.formats.authors import ET_AL, invert_initials, is_suffix
+from sentence_experts.corpus.formats.markup import without_controls
 from sentence_experts.errors import UsageError
 
 Format = Literal["ris", "bibtex", "csv"]
 
 # Of papers.parquet, in the order of a CSV file; columns that no paper has are left out.
 COLUMNS = (
-    "query", "rank", "score", "percentile", "paper_id", "title", "year", "journal", "article_type", "doi",
-    "pmid", "pmcid", "link", "sentence", "passage", "abstract", "subjects", "mesh", "keywords", "licence",
-    "retracted",
+    "query", "rank", "score", "percentile", "paper_id", "title", "authors", "year", "journal", "volume",
+    "issue", "pages", "article_type", "kind", "doi", "pmid", "pmcid", "link", "sentence", "passage",
+    "abstract", "subjects", "mesh", "keywords", "licence", "retracted",
 )  # fmt: skip
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 _TEX = {
-    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "%": r"\%",
-    "_": r"\_", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+    "\\": r"\textbackslash{}", "{": r"\textbraceleft{}", "}": r"\textbraceright{}", "$": r"\$",
+    "&": r"\&", "#": r"\#", "%": r"\%", "_": r"\_", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\0": "{}",
 }  # fmt: skip
 
 
@@ -74,7 +76,7 @@ def _percent(value: str) -> str:
 
 def _line(value: Any) -> str:
     """A value on one line."""
-    return " ".join(_CONTROL.sub(" ", str(value)).split())
+    return " ".join(without_controls(str(value)).split())
 
 
 def _present(paper: Mapping[str, Any], name: str) -> list[str]:
@@ -88,9 +90,18 @@ def _ris(papers: Sequence[Mapping[str, Any]]) -> str:
     lines: list[str] = []
     for paper in papers:
         lines.append("TY  - JOUR")
-        for tag, name in (("TI", "title"), ("PY", "year"), ("JO", "journal"), ("AB", "abstract"),
-                          ("DO", "doi"), ("AN", "pmid"), ("C2", "pmcid"), ("KW", "keywords")):  # fmt: skip
+        # A name that looks like one with initials, but is none, has a comma behind it.
+        names = (name if invert_initials(name) == name else f"{name}," for name in _present(paper, "authors"))
+        lines += [f"AU  - {name}" for name in names]
+        for tag, name in (("TI", "title"), ("PY", "year"), ("JO", "journal"), ("VL", "volume"),
+                          ("IS", "issue"), ("AB", "abstract"), ("DO", "doi"), ("AN", "pmid"),
+                          ("C2", "pmcid"), ("KW", "keywords")):  # fmt: skip
             lines += [f"{tag}  - {value}" for value in _present(paper, name)]
+        for pages in _present(paper, "pages"):
+            ends = re.fullmatch(r"([^-]+)-([^-]+)", pages)
+            lines += [f"SP  - {ends[1]}", f"EP  - {ends[2]}"] if ends else [f"SP  - {pages}"]
+        # Where PubMed's numbers come from tells what AN is.
+        lines += ["DB  - PubMed"] if paper.get("pmid") else []
         lines += [f"UR  - {url}"] if (url := paper_url(paper)) else []
         lines += ["N1  - Retracted"] if paper.get("retracted") else []
         lines += [f"ID  - {_line(paper['paper_id'])}", "ER  - ", ""]
@@ -102,11 +113,17 @@ def _bibtex(papers: Sequence[Mapping[str, Any]]) -> str:
     entries = []
     for paper in papers:
         fields: list[tuple[str, str]] = []
-        for field, name in (("title", "title"), ("journal", "journal"), ("year", "year"), ("doi", "doi"),
+        if names := _present(paper, "authors"):
+            fields.append(("author", " and ".join(map(_bibtex_name, names))))
+        for field, name in (("title", "title"), ("journal", "journal"), ("year", "year"),
+                            ("volume", "volume"), ("number", "issue"), ("pages", "pages"), ("doi", "doi"),
                             ("pmid", "pmid"), ("abstract", "abstract")):  # fmt: skip
             fields += [(field, value) for value in _present(paper, name)[:1]]
+        fields += [("url", url)] if (url := paper_url(paper)) else []
         if words := _present(paper, "keywords"):
-            fields.append(("keywords", ", ".join(words)))
+            with_comma = any("," in word for word in words)
+            joined = ("; " if with_comma else ", ").join(words)
+            fields.append(("keywords", f"{joined};" if with_comma and len(words) == 1 else joined))
         notes = ["Retracted"] if paper.get("retracted") else []
         notes += [] if paper.get("doi") or paper.get("pmid") else [_line(paper["paper_id"])]
         fields += [("note", "; ".join(notes))] if notes else []
@@ -118,12 +135,29 @@ def _bibtex(papers: Sequence[Mapping[str, Any]]) -> str:
 def _field(name: str, value: str) -> str:
     if name == "title":  # in braces of its own, or BibTeX would write the names in it small
         return f"{{{_tex(value)}}}"
+    if name == "author":
+        return value
+    if name == "pages":
+        return re.sub(r"(?<=\w)-(?=\w)", "--", _tex(value))
     # Styles take a DOI as it is, underscores too; what would end the field or begin a command is left out.
-    return re.sub(r"[\\{}]", "", value) if name == "doi" else _tex(value)
+    return re.sub(r"[\\{}]", "", value) if name in ("doi", "url") else _tex(value)
+
+
+def _bibtex_name(name: str) -> str:
+    """A name as "Family, Suffix, Given"; in braces if it is not of these parts, or has an "and" in it."""
+    if name == ET_AL:
+        return "others"
+    parts = name.split(", ")
+    has_and = any(word.lower() in ("and", "others") for word in re.split(r"[\s,]+", name))
+    if not has_and and (len(parts) == 2 or (len(parts) == 3 and is_suffix(parts[2]))):
+        return ", ".join(map(_tex, (parts[0], *parts[2:], parts[1])))
+    return f"{{{_tex(name)}}}"
 
 
 def _tex(text: str) -> str:
-    return "".join(_TEX.get(character, character) for character in text)
+    """Text that means nothing to TeX; two hyphens or quotes stay two."""
+    apart = re.sub(r"(?<=([-`']))(?=\1)", "\0", text)
+    return "".join(_TEX.get(character, character) for character in apart)
 
 
 def _key(paper: Mapping[str, Any], taken: Counter[str]) -> str:
@@ -142,8 +176,15 @@ def _csv(papers: Sequence[Mapping[str, Any]]) -> str:
     writer = csv.writer(out)
     writer.writerow(columns)
     for paper in papers:
-        writer.writerow([_cell("; ".join(_present(paper, name))) for name in columns])
+        writer.writerow([_cell(_joined(_present(paper, name))) for name in columns])
     return out.getvalue()
+
+
+def _joined(values: list[str]) -> str:
+    """Several values as a table of papers may have them: as a JSON array if one holds a separator."""
+    if len(values) > 1 and any(re.search(r"[;|]", value) for value in values):
+        return json.dumps(values, ensure_ascii=False)
+    return "; ".join(values)
 
 
 def _cell(text: str) -> str:

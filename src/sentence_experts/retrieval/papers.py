@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from sentence_experts.pairs.domains import DomainRules
 
 FACTS = (
-    *("paper_id", "pmid", "pmcid", "doi", "title", "abstract", "year", "article_type", "subjects"),
-    *("keywords", "journal", "retracted"),
+    *("paper_id", "pmid", "pmcid", "doi", "title", "authors", "abstract", "year", "article_type", "kind"),
+    *("subjects", "keywords", "journal", "volume", "issue", "pages", "retracted"),
 )
 VALUES = {"year": "year", "type": "article_type", "journal": "journal", "domain": "domain"}
 _ID_COLUMNS = ("paper_id", "paper_id", "doi", "pmid", "pmcid", "openalex", "s2")

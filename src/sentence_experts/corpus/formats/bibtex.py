@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from sentence_experts.corpus.formats.authors import invert_name
 from sentence_experts.corpus.formats.exports import exported_paper, read_export
 from sentence_experts.corpus.formats.latex import latex_to_text, without_braces
 from sentence_experts.corpus.formats.record_filter import RecordError
@@ -163,6 +164,7 @@ def to_paper(entry: Mapping[str, str]) -> Paper:
     """An entry as a paper."""
     kind = entry.get(TYPE, "")
     title = ": ".join(filter(None, (_text(entry, "title"), _text(entry, "subtitle"))))
+    words = _text(entry, "keywords", "keyword") or ""
     plain = {name: without_braces(value) for name, value in entry.items()}
     is_pubmed = plain.get("eprinttype", plain.get("archiveprefix", "")).lower() in ("pubmed", "pmid")
     return exported_paper(
@@ -172,12 +174,50 @@ def to_paper(entry: Mapping[str, str]) -> Paper:
         pmid=plain.get("pmid") or (plain.get("eprint") if is_pubmed else None),
         pmcid=plain.get("pmcid") or plain.get("pmc"),
         addresses=[plain.get(name) for name in ("url", "ee", "link", "note", "extra")],
+        authors=_names(entry.get("author", "")),
         year=plain.get("year") or plain.get("date"),
+        volume=_text(entry, "volume"),
+        issue=_text(entry, "number", "issue"),
+        pages=_text(entry, "pages", "eid", "articleno", "article-number"),
         article_type=_TYPES.get(kind, kind),
+        work_types=[_text(entry, "type")],
         journal=_text(entry, "journal", "journaltitle", "booktitle"),
-        keywords=re.split(r"\s*[;,\n]\s*", _text(entry, "keywords", "keyword") or ""),
+        keywords=re.split(r"[;\n]" if ";" in words else r"[,\n]", words),
         language=plain.get("language") or plain.get("langid"),
     )
+
+
+def _names(value: str) -> list[str]:
+    """The names of a field: "Knuth, Donald E. and {Made-up Group} and others"."""
+    names: list[list[str]] = [[]]
+    for word in _words(value):
+        if word.lower() == "and":
+            names.append([])
+        else:
+            names[-1].append(word)
+    return [_name(words) for words in names if words]
+
+
+def _words(value: str) -> list[str]:
+    """The words of a field of names; a group in braces is one, a comma outside of them too."""
+    words, depth, before = [""], 0, ""
+    for sign in value:
+        depth += (sign == "{") - (sign == "}")
+        if depth == 0 and before != "\\" and (sign in "~," or sign.isspace()):
+            words += [sign, ""] if sign == "," else [""]
+        else:
+            words[-1] += sign
+        before = sign
+    return [word for word in words if word]
+
+
+def _name(words: list[str]) -> str:
+    parts = [part.split(" ") for part in " ".join(words).split(" , ")] if "," in words else [words]
+    if len(parts) == 1:
+        is_group = len(words) == 1 and words[0].startswith("{")
+        return latex_to_text(words[0]) if is_group else invert_name(list(map(latex_to_text, words)))
+    family, *middle, given = (latex_to_text(" ".join(part)) for part in parts)
+    return ", ".join([family, given, *middle])
 
 
 def _text(entry: Mapping[str, str], *names: str) -> str | None:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from sentence_experts.corpus.formats.authors import join_name
 from sentence_experts.corpus.formats.json_values import items, mappings, text
 from sentence_experts.corpus.formats.licences import licence_from_text
 from sentence_experts.corpus.formats.markup import unique, without_tags
@@ -18,6 +19,9 @@ from sentence_experts.corpus.identifiers import find_doi, normalise_doi
 from sentence_experts.corpus.paper import Citation, Paper
 
 _ARTICLE_TYPES = {"journal-article": "research-article", "posted-content": "preprint"}
+_NOTICES = frozenset({
+    "correction", "erratum", "corrigendum", "addendum", "retraction", "withdrawal", "expression_of_concern",
+})  # fmt: skip
 _DATES = ("issued", "published", "published-print", "published-online", "created")
 _HEADING = re.compile(r"\s*<jats:title>\s*abstract\s*</jats:title>", re.IGNORECASE)
 
@@ -38,13 +42,20 @@ def to_paper(work: Mapping[str, Any]) -> Paper:
         raise RecordError("no-doi", f"the DOI is {str(work.get('DOI'))[:SHOWN]!r}")
     kind = text(work.get("type"))
     licences = [text(each.get("URL")) for each in mappings(work.get("license"))]
-    updates = [each for each in mappings(work.get("update-to")) if each.get("type") == "retraction"]
+    changes = list(mappings(work.get("update-to")))
+    updates = [each for each in changes if each.get("type") == "retraction"]
+    # A notice is a journal article by its type.
+    notice = next((text(each.get("type")) for each in changes if each.get("type") in _NOTICES), None)
     return Paper(
         doi=doi,
         title=_first(work.get("title")),
         abstract=without_tags(_HEADING.sub("", text(work.get("abstract")) or "", count=1)),
         year=next(filter(None, (_year(work.get(name)) for name in _DATES)), None),
-        article_type=_ARTICLE_TYPES.get(kind or "", kind),
+        authors=tuple(filter(None, map(_author, mappings(work.get("author"))))),
+        volume=text(work.get("volume")),
+        issue=text(work.get("issue")),
+        pages=text(work.get("page")) or text(work.get("article-number")),
+        article_type=notice or _ARTICLE_TYPES.get(kind or "", kind),
         subjects=unique(map(text, items(work.get("subject")))),
         journal=_first(work.get("container-title")),
         licence=next(filter(None, (licence_from_text(url) for url in licences if url)), None),
@@ -52,6 +63,13 @@ def to_paper(work: Mapping[str, Any]) -> Paper:
         retracts=tuple(Citation(doi=normalise_doi(text(each.get("DOI")))) for each in updates),
         citations=tuple(map(_citation, mappings(work.get("reference")))),
     )
+
+
+def _author(author: Mapping[str, Any]) -> str | None:
+    family, given, suffix = (without_tags(text(author.get(name))) for name in ("family", "given", "suffix"))
+    particle = without_tags(text(author.get("non-dropping-particle")))
+    whole = " ".join(filter(None, (particle, family)))
+    return join_name(whole, given, suffix) or without_tags(text(author.get("name") or author.get("literal")))
 
 
 def _citation(reference: Mapping[str, Any]) -> Citation:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from sentence_experts.corpus.formats.authors import invert_initials, join_name
+from sentence_experts.corpus.formats.json_values import mapping, mappings, text
 from sentence_experts.corpus.formats.licences import licence_from_text
 from sentence_experts.corpus.formats.markup import unique, without_tags
+from sentence_experts.corpus.formats.pubmed import article_type
 from sentence_experts.corpus.formats.references import year_in
 from sentence_experts.corpus.identifiers import normalise_doi, normalise_pmcid, normalise_pmid
 from sentence_experts.corpus.paper import Paper
-
-_RESEARCH = {"journal article": "research-article", "review": "review-article", "preprint": "preprint"}
 
 
 def is_record(record: Mapping[str, Any]) -> bool:
@@ -24,7 +25,8 @@ def to_paper(record: Mapping[str, Any]) -> Paper:
     headings = (record.get("meshHeadingList") or {}).get("meshHeading") or []
     kinds = [str(kind).lower() for kind in (record.get("pubTypeList") or {}).get("pubType") or []]
     kinds = kinds or [kind.strip().lower() for kind in str(record.get("pubType") or "").split(";") if kind]
-    journal = (record.get("journalInfo") or {}).get("journal") or {}
+    published = mapping(record.get("journalInfo"))
+    journal = mapping(published.get("journal"))
     return Paper(
         doi=normalise_doi(str(record.get("doi") or "")),
         pmid=normalise_pmid(str(record.get("pmid") or "")),
@@ -32,10 +34,12 @@ def to_paper(record: Mapping[str, Any]) -> Paper:
         other=f"europepmc:{record.get('source')}/{record.get('id')}",
         title=without_tags(record.get("title")),
         abstract=without_tags(record.get("abstractText")),
+        authors=_authors(record),
         year=year_in(str(record.get("pubYear") or "")),
-        article_type=next(
-            (_RESEARCH[kind] for kind in kinds if kind in _RESEARCH), kinds[0] if kinds else None
-        ),
+        volume=text(published.get("volume")) or text(record.get("journalVolume")),
+        issue=text(published.get("issue")) or text(record.get("issue")),
+        pages=text(record.get("pageInfo")),
+        article_type=article_type(kinds) or next(iter(kinds), None),
         mesh=unique(_heading(heading) for heading in headings),
         keywords=unique(
             without_tags(word) for word in (record.get("keywordList") or {}).get("keyword") or []
@@ -44,6 +48,17 @@ def to_paper(record: Mapping[str, Any]) -> Paper:
         licence=licence_from_text(str(record.get("license") or "")),
         retracted=any("retracted publication" in kind for kind in kinds),
     )
+
+
+def _authors(record: Mapping[str, Any]) -> tuple[str, ...]:
+    """The authors with their given names, or those of the one line that `lite` has."""
+    listed = [
+        join_name(text(each.get("lastName")), text(each.get("firstName")) or text(each.get("initials")))
+        or text(each.get("collectiveName"))
+        for each in mappings(mapping(record.get("authorList")).get("author"))
+    ]
+    line = (text(record.get("authorString")) or "").rstrip(".")
+    return tuple(filter(None, listed)) or tuple(filter(None, map(invert_initials, line.split(", "))))
 
 
 def _heading(heading: dict[str, Any]) -> str | None:

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from sentence_experts.corpus.formats.authors import invert_initials
 from sentence_experts.corpus.formats.exports import exported_paper, read_export
 from sentence_experts.corpus.formats.pubmed import without_marks
 from sentence_experts.corpus.formats.record_filter import RecordError
@@ -25,6 +27,9 @@ _ZOTERO_TYPES = {
     "booksection": "book-chapter", "book": "book", "thesis": "dissertation", "preprint": "preprint",
     "report": "report", "dataset": "dataset", "webpage": "web-page",
 }  # fmt: skip
+_PLACE = re.compile(
+    r"\b\d{4}\b[\w /-]*(?:;(?P<volume>[^():;.]*)(?:\((?P<issue>[^)]*)\))?)?(?::(?P<pages>[\w ,/+-]+))?\."
+)
 _NO_PAPERS = frozenset({"attachment", "note", "annotation"})
 
 
@@ -83,9 +88,19 @@ def pubmed_to_paper(row: Mapping[str, str]) -> Paper:
         doi=row.get("doi") or find_doi(details),
         pmid=row.get("pmid") or named.get("PMID") or row.get("entrezuid"),
         pmcid=row.get("pmcid") or named.get("PMCID"),
+        authors=map(
+            invert_initials, (row.get("authors") or row.get("description") or "").rstrip(". ").split(", ")
+        ),
         year=row.get("publication year") or row.get("shortdetails") or details,
+        **_place(details),
         journal=row.get("journal/book") or row.get("shortdetails", "").partition(".  ")[0],
     )
+
+
+def _place(citation: str) -> dict[str, str | None]:
+    """Volume, issue and pages in a citation of PubMed, such as "J Sleep. 2001 Mar;12(3):45-50. doi: ..."."""
+    match = _PLACE.search(citation)
+    return {name: text or None for name, text in match.groupdict().items()} if match else {}
 
 
 def zotero_to_paper(row: Mapping[str, str]) -> Paper | str:
@@ -99,7 +114,11 @@ def zotero_to_paper(row: Mapping[str, str]) -> Paper | str:
         abstract=row.get("abstract note"),
         doi=row.get("doi"),
         addresses=(row.get("extra"), row.get("url")),
+        authors=map(invert_initials, row.get("author", "").split(";")),
         year=row.get("publication year") or row.get("date"),
+        volume=row.get("volume"),
+        issue=row.get("issue"),
+        pages=row.get("pages"),
         article_type=_ZOTERO_TYPES.get(kind, row.get("item type") or None),
         journal=row.get("publication title") or row.get("proceedings title") or row.get("conference name"),
         keywords=[tag.strip() for tag in tags.split(";")],

@@ -18,7 +18,7 @@ from sentence_experts.corpus.identifiers import (
     normalise_pmcid,
     normalise_pmid,
 )
-from sentence_experts.corpus.paper import Citation, Paper
+from sentence_experts.corpus.paper import NOTICE_KINDS, Citation, Paper, kind_of_type
 from sentence_experts.storage import sha256_text
 
 MAX_EXPORT_BYTES = 1 << 30
@@ -77,8 +77,13 @@ def exported_paper(
     pmid: str | None = None,
     pmcid: str | None = None,
     addresses: Iterable[str | None] = (),
+    authors: Iterable[str | None] = (),
     year: str | None = None,
+    volume: str | None = None,
+    issue: str | None = None,
+    pages: str | None = None,
     article_type: str | None = None,
+    work_types: Iterable[str | None] = (),
     journal: str | None = None,
     keywords: Iterable[str | None] = (),
     mesh: Iterable[str | None] = (),
@@ -106,6 +111,8 @@ def exported_paper(
     if _SHORT_DOI.fullmatch(unreadable):
         unreadable += " (a short DOI: replace it by the one that it stands for)"
     number = year_in(year)
+    # "Editorial" beside the type of a journal article.
+    notice = next((kind for kind in work_types if kind_of_type(kind) in NOTICE_KINDS), None)
     return Paper(
         doi=identifiers["doi"],
         pmid=identifiers["pmid"],
@@ -114,8 +121,12 @@ def exported_paper(
         unreadable_doi=unreadable or None,
         title=title,
         abstract=abstract,
+        authors=tuple(filter(None, map(without_tags, authors))),
         year=number,
-        article_type=article_type,
+        volume=without_tags(volume),
+        issue=without_tags(issue),
+        pages=without_tags(pages),
+        article_type=notice.lower() if notice else article_type,
         journal=journal,
         keywords=unique(map(without_tags, keywords)),
         mesh=unique(map(without_tags, mesh)),

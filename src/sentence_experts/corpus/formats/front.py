@@ -6,9 +6,10 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from sentence_experts.corpus.formats.authors import invert_name, join_name
 from sentence_experts.corpus.formats.licences import licence_of
 from sentence_experts.corpus.formats.markup import XLINK, Element, clean, first_text, plain_text, unique
-from sentence_experts.corpus.formats.references import add_identifier, year_in
+from sentence_experts.corpus.formats.references import add_identifier, page_range, year_in
 from sentence_experts.corpus.formats.secure_xml import UnreadableArticleError
 from sentence_experts.corpus.identifiers import (
     identifiers_in_url,
@@ -54,7 +55,13 @@ def read_front(
         other=None if known else f"file:{hashed().hexdigest()[:24]}-{position}",
         title=title,
         abstract=_abstract(meta, article.get(_LANGUAGE)),
+        authors=tuple(filter(None, map(_author, meta.iterfind("contrib-group/contrib")))),
         year=_year(meta),
+        volume=first_text(meta, "volume"),
+        issue=first_text(meta, "issue"),
+        pages=first_text(meta, "page-range")
+        or page_range(first_text(meta, "fpage"), first_text(meta, "lpage"))
+        or first_text(meta, "elocation-id"),
         article_type=kind,
         subjects=_subjects(meta),
         mesh=_keywords(meta, mesh=True),
@@ -87,6 +94,38 @@ def _title(meta: Element) -> str | None:
     if text and extra and extra.lower() not in text.lower():
         return f"{text}{' ' if text[-1] in ':?!.–—' else ': '}{extra}"
     return text
+
+
+_NAMES = ("name", "name-alternatives/name", "string-name", "name-alternatives/string-name")
+_COLLECTIVES = ("collab", "collab-alternatives/collab")
+
+
+def _author(contrib: Element) -> str | None:
+    """The name of an author; None for editors, translators, and members that a group is made of."""
+    kind = (contrib.get("contrib-type") or "author").lower()
+    if not kind.startswith(("author", "collab")) or "non-byline" in kind:
+        return None
+    name = next((node for path in _NAMES if (node := contrib.find(path)) is not None), None)
+    if name is None:
+        groups = (node for path in _COLLECTIVES if (node := contrib.find(path)) is not None)
+        return next((_group_name(group) for group in groups), None)
+    family = first_text(name, "surname")
+    return (
+        join_name(family, first_text(name, "given-names"), first_text(name, "suffix"))
+        if family
+        else invert_name((plain_text(name) or "").split())
+    )
+
+
+def _group_name(group: Element) -> str | None:
+    """The name of a collective author without the list of its members."""
+    parts = (
+        ("" if child.tag in _NO_NAME else plain_text(child) or "") + (child.tail or "") for child in group
+    )
+    return clean((group.text or "") + "".join(parts))
+
+
+_NO_NAME = frozenset({"contrib-group", "xref", "fn", "aff", "address", "email", "ext-link"})
 
 
 # Types of the abstract itself, best first; every other type is another text.

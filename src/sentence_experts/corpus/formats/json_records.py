@@ -28,6 +28,8 @@ _ENVELOPES = (
     ("data",),
 )
 
+_LIST_LEVELS = ("list", "element", "item", "bag", "array", "array_element")
+
 Raw = bytes | dict[str, Any]
 
 
@@ -129,9 +131,16 @@ def _records(value: Any) -> Iterator[Raw | RecordError]:
             yield RecordError("not-a-record", f"a {type(record).__name__} instead of an object")
 
 
+def _is_of(path: str, columns: Sequence[str]) -> bool:
+    """Whether a column in a Parquet file is one of those, or a field in one."""
+    # Between a list and its items stand two names that depend on the program that wrote the file.
+    names = [name for name in path.split(".") if name not in _LIST_LEVELS]
+    return any(names[: len(wanted)] == wanted for wanted in (column.split(".") for column in columns))
+
+
 def _rows(path: Path, columns: Sequence[str] | None) -> Iterator[dict[str, Any]]:
     with pq.ParquetFile(path) as file:
-        there = file.schema_arrow.names
-        read = [name for name in columns if name in there] if columns else there
+        paths = [file.schema.column(place).path for place in range(len(file.schema))]
+        read = [path for path in paths if columns is None or _is_of(path, columns)]
         for batch in file.iter_batches(_ROWS_PER_BATCH, columns=read):
             yield from batch.to_pylist()

@@ -19,6 +19,7 @@ _LETTERS = {
     "textemdash": "—", "textquoteright": "’", "textquoteleft": "‘", "textbackslash": "\\", "textbar": "|",
     "textregistered": "®", "texttrademark": "™", "textdegree": "°", "textmu": "μ", "dots": "…", "ldots": "…",
     "textquotedblleft": "“", "textquotedblright": "”", "S": "§", "P": "¶", "copyright": "©",
+    "textbraceleft": "\ue000", "textbraceright": "\ue001",
 }  # fmt: skip
 _MATH = re.compile(r"(?<!\\)\$([^$]{1,500})(?<!\\)\$")
 _SIGN_ACCENT = re.compile(
@@ -49,9 +50,11 @@ def latex_to_text(text: str) -> str:
         text = _ESCAPED.sub(lambda match: _PLACES.get(match[1], match[1]), text)
         text = _COMMAND.sub(lambda match: _LETTERS.get(match[1], ""), text)
         text = text.replace("\\\\", " ")
-    text = text.replace("{", "").replace("}", "").replace("~", " ")
-    for sign, letter in (*_QUOTES, *((place, brace) for brace, place in _PLACES.items())):
+    for sign, letter in _QUOTES:  # braces may keep signs apart
         text = text.replace(sign, letter)
+    text = text.replace("{", "").replace("}", "").replace("~", " ")
+    for brace, place in _PLACES.items():
+        text = text.replace(place, brace)
     return unicodedata.normalize("NFC", text)
 
 

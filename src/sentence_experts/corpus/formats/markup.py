@@ -59,6 +59,19 @@ def clean(text: str) -> str | None:
     return " ".join(text.split()) or None
 
 
+# Control characters, except line breaks and tabs, and those that reverse the order of what follows them.
+_CONTROLS = {
+    number: " " if chr(number).isspace() else None
+    for number in (*range(9), *range(11, 32), *range(127, 160), 0x61C, 0x200E, 0x200F, *range(0x202A, 0x202F),
+                   *range(0x2066, 0x206A))
+}  # fmt: skip
+
+
+def without_controls(text: str) -> str:
+    """Text without characters that could change a terminal or the direction of the text around it."""
+    return text if text.isprintable() else text.translate(_CONTROLS)
+
+
 def tex_to_text(tex: str) -> str:
     """A TeX formula without its preamble, made readable by a few replacements."""
     body = _TEX_BODY.search(tex)

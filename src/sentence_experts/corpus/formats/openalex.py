@@ -12,11 +12,12 @@ from functools import lru_cache
 from itertools import chain, repeat
 from typing import Any
 
+from sentence_experts.corpus.formats.authors import invert_name
 from sentence_experts.corpus.formats.json_values import mapping, mappings, text
 from sentence_experts.corpus.formats.licences import licence_from_text
 from sentence_experts.corpus.formats.markup import unique, without_tags
 from sentence_experts.corpus.formats.record_filter import ALL, RecordError, RecordFilter, iso_day
-from sentence_experts.corpus.formats.references import year_in
+from sentence_experts.corpus.formats.references import page_range, year_in
 from sentence_experts.corpus.identifiers import (
     Identifiers,
     identifiers_in_url,
@@ -30,7 +31,7 @@ from sentence_experts.corpus.paper import Paper
 FIELDS = (
     "id", "doi", "ids", "title", "display_name", "publication_year", "publication_date", "type", "language",
     "primary_location", "primary_topic", "mesh", "keywords", "is_retracted", "is_xpac", "referenced_works",
-    "abstract_inverted_index", "updated_date",
+    "abstract_inverted_index", "updated_date", "authorships.author.display_name", "biblio",
 )  # fmt: skip
 """What is read of a work."""
 _ARTICLE_TYPES = {
@@ -81,7 +82,7 @@ def to_paper(work: Mapping[str, Any], chosen: RecordFilter = ALL, day: int = 0) 
         names=named.names(),
     ):
         return "filtered"
-    place = mapping(work.get("primary_location"))
+    place, biblio = mapping(work.get("primary_location")), mapping(work.get("biblio"))
     journal = mapping(place.get("source")).get("display_name") or mapping(work.get("host_venue")).get(
         "display_name"
     )
@@ -89,7 +90,11 @@ def to_paper(work: Mapping[str, Any], chosen: RecordFilter = ALL, day: int = 0) 
         **named._asdict(),
         title=without_tags(text(work.get("title")) or text(work.get("display_name"))),
         abstract=without_tags(abstract_of(work.get("abstract_inverted_index"))),
+        authors=tuple(map(_author, mappings(work.get("authorships")))),
         year=year,
+        volume=text(biblio.get("volume")),
+        issue=text(biblio.get("issue")),
+        pages=page_range(text(biblio.get("first_page")), text(biblio.get("last_page"))),
         article_type=_ARTICLE_TYPES.get(kind or "", kind),
         mesh=unique(map(_heading, mappings(work.get("mesh")))),
         keywords=unique(
@@ -153,6 +158,10 @@ def _numbers(works: Any, own: int) -> tuple[int, ...]:
         if digits.isascii() and digits.isdigit() and 0 < len(digits) < 16:
             numbers.append(int(digits))
     return tuple(dict.fromkeys(number for number in numbers if number and number != own))
+
+
+def _author(authorship: Mapping[str, Any]) -> str:
+    return invert_name((text(mapping(authorship.get("author")).get("display_name")) or "").split())
 
 
 def _pmid(value: str | None) -> str | None:

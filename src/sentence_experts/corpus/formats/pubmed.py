@@ -11,8 +11,9 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from sentence_experts.corpus.formats.authors import join_name
 from sentence_experts.corpus.formats.markup import Element, clean, first_text, plain_text, unique
-from sentence_experts.corpus.formats.references import add_identifier, citation_with, year_in
+from sentence_experts.corpus.formats.references import add_identifier, citation_with, page_range, year_in
 from sentence_experts.corpus.formats.secure_xml import Hashing, RecordLimits, UnreadableArticleError, drop
 from sentence_experts.corpus.identifiers import find_doi, normalise_pmid
 from sentence_experts.corpus.paper import Citation, Deletion, Paper
@@ -104,7 +105,12 @@ def _paper(record: Element) -> Paper:
         unreadable_doi=identifiers.get("unreadable_doi"),
         title=_title(article),
         abstract=_abstract(article),
+        authors=tuple(filter(None, map(_author, article.iterfind("AuthorList/Author")))),
         year=_year(article, data),
+        volume=first_text(article, "Journal/JournalIssue/Volume", "Book/Volume"),
+        issue=first_text(article, "Journal/JournalIssue/Issue"),
+        pages=first_text(article, "Pagination/MedlinePgn")
+        or page_range(first_text(article, "Pagination/StartPage"), first_text(article, "Pagination/EndPage")),
         article_type=article_type(kinds, book),
         mesh=unique(_heading(node) for node in main.iterfind("MeshHeadingList/MeshHeading")),
         keywords=unique(
@@ -117,6 +123,15 @@ def _paper(record: Element) -> Paper:
         retracts=tuple(dict.fromkeys(each for each in withdrawn if each.doi or each.pmid or each.pmcid)),
         citations=tuple(_citations(article if book else data, related)),
         version=_version(pmid),
+    )
+
+
+def _author(node: Element) -> str | None:
+    if node.get("ValidYN") == "N":  # a misspelling, kept beside the right name
+        return None
+    given = first_text(node, "ForeName", "Initials")
+    return first_text(node, "CollectiveName") or join_name(
+        first_text(node, "LastName"), given, first_text(node, "Suffix")
     )
 
 
@@ -214,10 +229,11 @@ _ARTICLE_TYPES = {
 }  # fmt: skip
 
 
-def article_type(kinds: tuple[str, ...], book: bool = False) -> str | None:
+def article_type(kinds: Iterable[str], book: bool = False) -> str | None:
     """JATS's name for the most specific of some of PubMed's publication types."""
     of_a_book = "chapter-article" if book else None
-    return next((kind for name, kind in _ARTICLE_TYPES.items() if name in kinds), of_a_book)
+    stated = {kind.lower() for kind in kinds}
+    return next((kind for name, kind in _ARTICLE_TYPES.items() if name.lower() in stated), of_a_book)
 
 
 def _heading(node: Element) -> str | None:

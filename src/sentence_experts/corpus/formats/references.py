@@ -44,6 +44,13 @@ def year_in(text: str | None) -> int | None:
     return int(match.group()) if match else None
 
 
+def page_range(first: str | None, last: str | None) -> str | None:
+    """First and last page as one text; the first one may be a range, or the number of an article."""
+    if not first or not last or first == last or re.search(r"[-–—]", first):
+        return first or last
+    return f"{first}-{last}"
+
+
 def citations_of(ref: Element) -> Iterator[Citation]:
     """The references in one `ref` element."""
     for child in ref:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from sentence_experts.corpus.formats.json_values import items, mapping, text
+from sentence_experts.corpus.formats.authors import invert_name
+from sentence_experts.corpus.formats.json_values import items, mapping, mappings, text
 from sentence_experts.corpus.formats.markup import unique, without_tags
 from sentence_experts.corpus.formats.record_filter import RecordError
 from sentence_experts.corpus.formats.references import year_in
@@ -98,7 +99,13 @@ def to_paper(record: Mapping[str, Any]) -> tuple[Paper, bool]:
         other=f"s2:{sha}" if sha else None if ids.name() or number else content,
         title=title,
         abstract=without_tags(text(record.get("abstract"))),
+        authors=tuple(
+            invert_name((text(author.get("name")) or "").split())
+            for author in mappings(record.get("authors"))
+        ),
         year=year_in(str(record.get("year") or "")),
+        volume=text(mapping(record.get("journal")).get("volume")),
+        pages=text(mapping(record.get("journal")).get("pages")),
         article_type=next((_ARTICLE_TYPES[kind] for kind in kinds if kind in _ARTICLE_TYPES), None)
         or next(iter(kinds), None),
         subjects=unique(map(text, areas)),

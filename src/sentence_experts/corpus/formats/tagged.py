@@ -12,10 +12,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from sentence_experts.corpus.formats.authors import invert_initials, is_suffix
 from sentence_experts.corpus.formats.exports import exported_paper, read_export
 from sentence_experts.corpus.formats.pubmed import RETRACTED, article_type, without_marks
 from sentence_experts.corpus.formats.record_filter import RecordError
-from sentence_experts.corpus.formats.references import year_in
+from sentence_experts.corpus.formats.references import page_range, year_in
 from sentence_experts.corpus.identifiers import normalise_doi
 from sentence_experts.corpus.paper import Citation, Paper
 
@@ -148,8 +149,13 @@ def ris_to_paper(record: Mapping[str, list[str]]) -> Paper:
         addresses=[
             text for tag in ("UR", "L2", "L1", "LK", "N1", "M1", "M3", "C1") for text in record.get(tag, [])
         ],
+        authors=map(invert_initials, _split(record.get("AU") or record.get("A1") or [], r"[\n;]")),
         year=_first(record, "PY", "Y1", "DA"),
+        volume=_first(record, "VL"),
+        issue=_first(record, "IS"),
+        pages=page_range(_first(record, "SP"), _first(record, "EP")),
         article_type=_RIS_TYPES.get(kind, kind or None),
+        work_types=record.get("M3", []),
         journal=_first(record, "JF", "JO", "T2", "JA"),
         keywords=_split(record.get("KW", []), r"[\n;]"),
         language=_first(record, "LA"),
@@ -167,7 +173,11 @@ def nbib_to_paper(record: Mapping[str, list[str]]) -> Paper:
         pmid=_first(record, "PMID"),
         pmcid=_first(record, "PMC"),
         addresses=[each for each in numbers if each.startswith("http")],
+        authors=[*map(_with_suffix, record.get("FAU") or record.get("AU", [])), *record.get("CN", [])],
         year=_first(record, "DP", "DEP"),
+        volume=_first(record, "VI"),
+        issue=_first(record, "IP"),
+        pages=_first(record, "PG"),
         article_type=article_type(kinds) or ("research-article" if "Journal Articles" in kinds else None),
         journal=_first(record, "JT", "TA"),
         mesh=record.get("MH", []),
@@ -175,6 +185,12 @@ def nbib_to_paper(record: Mapping[str, list[str]]) -> Paper:
         language=_first(record, "LA"),
         retracted=bool(RETRACTED & set(kinds)) or "RIN" in record,
     )
+
+
+def _with_suffix(name: str) -> str:
+    """A name of MEDLINE with a comma before its suffix ("Hellinger, Frank R Jr")."""
+    start, _, last = name.rpartition(" ")
+    return f"{start}, {last}" if "," in start and is_suffix(last) else invert_initials(name)
 
 
 def wos_to_paper(record: Mapping[str, list[str]]) -> Paper:
@@ -186,7 +202,11 @@ def wos_to_paper(record: Mapping[str, list[str]]) -> Paper:
         abstract=_first(whole, "AB"),
         doi=_first(whole, "DI"),
         pmid=_first(whole, "PM"),
+        authors=record.get("AF", record.get("AU", [])) + record.get("CA", []),
         year=_first(whole, "PY"),
+        volume=_first(whole, "VL"),
+        issue=_first(whole, "IS"),
+        pages=page_range(_first(whole, "BP"), _first(whole, "EP")) or _first(whole, "AR"),
         article_type=next(
             (_WOS_TYPES[part] for part in kind.split("; ") if part in _WOS_TYPES), kind or None
         ),

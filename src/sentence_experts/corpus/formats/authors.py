@@ -1,0 +1,74 @@
+"""Names of authors, as "Family, Given" or "Family, Given, Suffix"; collective names stay as they are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+ET_AL = "et al."
+"""Stands last where a record does not name all authors."""
+_MORE_AUTHORS = frozenset({"et al", "and others", "others"})
+_SUFFIX = re.compile(r"(?:jr|sr|2nd|3rd|4th|ii|iii|iv)\.?", re.IGNORECASE)
+_INITIALS = re.compile(r"(?:[^\W\d_][.-]*){1,4}")
+_COLLECTIVE = re.compile(
+    r"\b(?:groups?|consorti(?:um|a)|collaborat\w+|committee|network|team|societ(?:y|ies)|associations?|"
+    r"organi[sz]ations?|institut\w+|universit\w+|ministry|department|investigators|project|program(?:me)?|"
+    r"initiative|stud(?:y|ies)|trials?|cent(?:er|re)s?|agency|foundation|council|federation|commission|alliance|"
+    r"international|national|inc|ltd|gmbh)\b",
+    re.IGNORECASE,
+)
+
+
+def join_name(family: str | None, given: str | None = None, suffix: str | None = None) -> str | None:
+    """Join the parts of a name that are known."""
+    return ", ".join(filter(None, (family, given, suffix))) or None
+
+
+def is_suffix(text: str) -> bool:
+    """Whether a part of a name is one such as "Jr." or "III"."""
+    return bool(_SUFFIX.fullmatch(text))
+
+
+def invert_name(words: Sequence[str]) -> str:
+    """A name whose given names come first: the family begins with the first particle, or is the last word.
+
+    >>> invert_name("Ludwig van Beethoven".split())
+    'van Beethoven, Ludwig'
+    """
+    whole = " ".join(words)
+    # Scripts without small letters, such as Chinese, write the family first.
+    if len(words) < 2 or "," in whole or _COLLECTIVE.search(whole) or whole.lower() == whole.upper():
+        return whole
+    end = len(words) - (len(words) > 2 and is_suffix(words[-1]))
+    first = next((place for place in range(1, end) if words[place][:1].islower()), end - 1)
+    return join_name(" ".join(words[first:end]), " ".join(words[:first]), " ".join(words[end:])) or whole
+
+
+def invert_initials(name: str) -> str:
+    """A name with initials ("King ML Jr", "Liu R.", "R. Liu"); any other one stays as it is.
+
+    >>> invert_initials("King ML Jr")
+    'King, ML, Jr'
+    """
+    words = name.split()
+    if "," in name or len(words) < 2 or _COLLECTIVE.search(name):
+        return name
+    end = len(words) - (len(words) > 2 and is_suffix(words[-1]))
+    if _is_initials(words[end - 1]):
+        return join_name(" ".join(words[: end - 1]), words[end - 1], " ".join(words[end:])) or name
+    dotted = all(_is_initials(word) and word.endswith(".") for word in words[: end - 1])
+    return invert_name(words) if dotted else name
+
+
+def _is_initials(word: str) -> bool:
+    return bool(_INITIALS.fullmatch(word)) and word == word.upper() != word.lower()
+
+
+def clean_authors(names: Iterable[str]) -> tuple[str, ...]:
+    """Names in one spelling: single spaces, a comma and a space between parts, no ";" in any."""
+    cleaned: list[str] = []
+    for name in (name for several in names for name in several.split(";")):
+        parts = (" ".join(part.split()) for part in name.split(","))
+        if whole := ", ".join(filter(None, parts)):
+            cleaned.append(ET_AL if whole.lower().rstrip(".") in _MORE_AUTHORS else whole)
+    return tuple(cleaned)
