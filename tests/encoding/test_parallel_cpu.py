@@ -63,6 +63,13 @@ def test_a_batch_calls_few_experts(experts_model):
     assert sum(number > 1 for number in called) <= 1
 
 
+def test_each_batch_counts_as_progress(dense):
+    counted: list[int] = []
+    BatchEncoder(dense).encode(TEXTS, advance=counted.append)
+    assert len(counted) > 3
+    assert sum(counted) == len(TEXTS)
+
+
 def test_any_number_of_cores_gives_the_same_bytes(dense):
     one, three = (ParallelCpuEncoder(dense, workers).encode(TEXTS) for workers in (1, 3))
     assert one.tobytes() == three.tobytes()

@@ -4,6 +4,7 @@ import json
 import shutil
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -198,7 +199,7 @@ def test_runs_of_one_model_are_measured_as_their_mean():
 def test_results_as_table_and_text(pairs_folder, plain_model):
     loaded = SentenceTransformer(str(plain_model), device="cpu")
     found = evaluate({"loaded": loaded, "folder": plain_model}, pairs_folder, bootstrap=10, baseline="tfidf")
-    frame = found.to_pandas()
+    frame = found.to_pandas(all_columns=True)
     assert list(frame["model"].unique()) == ["loaded", "folder", "TF-IDF"]
     assert frame["view"][:4].tolist() == ["pooled", "pair_weighted_mean", "domain", "domain"]
     assert frame["domain"][2:4].tolist() == ["crops", "neuro"]
@@ -211,6 +212,29 @@ def test_results_as_table_and_text(pairs_folder, plain_model):
     shown = repr(found)
     assert shown.startswith("PairEvaluation of")
     assert f"{found.models[0].pooled.metrics['f1_max']:.3f}" in shown
+
+
+def test_the_table_that_is_printed_hides_nothing():
+    domains = ("cardiology", "neuroscience", "crops", "immunology")
+    generator = np.random.default_rng(0)
+    rows = [(0.5 * label + generator.normal(), label, name) for name in domains for label in [0, 1] * 20]
+    scorers = {"experts": [GivenScores()], "TF-IDF": [Shifted("TF-IDF", 1.0)]}
+    scorers["experts"][0].label = "experts"
+    found = evaluate_scorers(scorers, table_of(rows), bootstrap=10)
+    frame = found.to_pandas()
+    with pd.option_context("display.max_columns", None, "display.width", 100):
+        lines = str(frame).splitlines()
+    assert "..." not in str(frame)
+    assert len(lines) == 1 + 2 * 6
+    assert max(map(len, lines)) <= 80  # pandas' own width for a log
+    assert frame["domain"].tolist() == 2 * ["(pooled)", "(mean)", *sorted(domains)]
+    gap = next(each for each in found.differences if each.view == POOLED and each.metric == "roc_auc")
+    second = frame[frame["model"] == "TF-IDF"].iloc[0]
+    given = [second[name] for name in ("gain", "gain_low", "gain_high")]
+    assert given == pytest.approx([-gap.value, -gap.interval.high, -gap.interval.low], abs=6e-4)
+    assert second["roc_auc"] - frame["roc_auc"][0] == pytest.approx(second["gain"], abs=2e-3)
+    assert second["low"] < second["roc_auc"] < second["high"]
+    assert frame["gain"][:6].isna().all()
 
 
 def test_settings_leave_a_loaded_model_as_it_was(pairs_folder, plain_model):
@@ -254,7 +278,7 @@ def test_domains_and_models_with_names_of_averages_and_columns_lose_nothing():
         assert odd.models[0].views[view_of_domain(other)] == plain.models[0].domains[name]
     assert odd.scores["label"].to_pylist() == renamed["label"].to_pylist()
     assert odd.scores[score_column("label")].to_pylist() == plain.scores[score_column("given")].to_pylist()
-    frame = odd.to_pandas()
+    frame = odd.to_pandas(all_columns=True)
     assert len(frame) == len(plain.to_pandas()) == 4
     assert not frame.duplicated(["view", "domain"]).any()
 

@@ -102,7 +102,7 @@ def test_the_highest_grade_of_a_paper_with_two_ids_counts(tmp_path, corpus, grad
 def test_every_route_stands_beside_bm25(tmp_path, minilm, corpus, qrels):
     model = make_tiny_encoder(tmp_path / "experts", minilm, ("crops", "neuro"))
     found = evaluate_search(str(model), qrels, corpus, out=tmp_path / "out")
-    frame = found.to_pandas()
+    frame = found.to_pandas(all_columns=True)
     assert frame["model"].tolist() == [BM25, *["experts"] * 4]
     assert frame["route"].tolist() == ["", "crops", "crops", "neuro", "neuro"]
     assert frame["hybrid"].tolist() == [False, False, True, False, True]

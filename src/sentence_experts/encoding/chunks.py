@@ -22,14 +22,15 @@ Vectors = NDArray[np.float32]
 
 
 def encode_chunks(
-    encode: Callable[[Sequence[str]], Vectors],
+    encode: Callable[[Sequence[str], Advance], Vectors],
     chunks: Iterable[Sequence[str]],
     parts: PartStore | None,
     advance: Advance,
 ) -> list[Any]:
     """Encode each chunk of texts, to a `.npy` part unless it is there already, or in memory without `parts`.
 
-    The settings of `parts` must hold everything that decides the vectors: model, route, texts, chunk size.
+    `encode` counts the texts that are done. The settings of `parts` must hold everything that decides the
+    vectors: model, route, texts, chunk size.
 
     Returns:
         The files (or the vectors themselves) in the order of the chunks, each of shape (texts, dimensions),
@@ -39,16 +40,16 @@ def encode_chunks(
     reused = 0
     for number, texts in enumerate(chunks):
         if parts is None:
-            encoded.append(encode(texts))
+            encoded.append(encode(texts, advance))
         else:
             if parts.is_done(number):
                 reused += 1
+                advance(len(texts))
             else:
-                vectors = encode(texts)
+                vectors = encode(texts, advance)
                 with parts.writing(number) as temporary:
                     write_npy(temporary, vectors)
             encoded.append(parts.path(number))
-        advance(len(texts))
     if reused:
         logger.info(f"{reused} of {len(encoded)} parts were already encoded by an earlier, interrupted run")
     return encoded

@@ -193,7 +193,7 @@ def _encode(
             return Encoded(place.path, *(place.result[name] for name in COUNTS))
         parts = place.parts(NPY, rounding=encoder.rounding_settings, chunk_size=config.chunk_size)
     with progress(f"encoding {Path(source.name).name}") as advance:
-        encode_part = lambda texts: encoder.encode(texts, route, config.normalize)  # noqa: E731
+        encode_part = lambda texts, advance: encoder.encode(texts, route, config.normalize, advance)  # noqa: E731
         encoded = encode_chunks(encode_part, chunks, parts, advance)
     encoder.log_low_confidence()
     if place is None or parts is None:

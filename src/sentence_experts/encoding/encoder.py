@@ -17,6 +17,7 @@ from sentence_experts.models.pooling import pooling_of
 from sentence_experts.models.routing.known_routes import KnownRoutes
 from sentence_experts.models.sources import notes_of
 from sentence_experts.models.storage.fingerprint import fingerprint_of, name_of
+from sentence_experts.progress import Advance, unseen
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -123,11 +124,17 @@ class BatchEncoder:
         """
         return self.known_routes.choose(route)
 
-    def encode(self, texts: Sequence[str], route: str | None = None, normalize: bool = False) -> Vectors:
+    def encode(
+        self,
+        texts: Sequence[str],
+        route: str | None = None,
+        normalize: bool = False,
+        advance: Advance = unseen,
+    ) -> Vectors:
         """Vectors of shape (texts, dimensions), float32, in the order of the texts.
 
         `route` None means no prompt at all; call `chosen_route` first for the default. An empty text has the
-        zero vector where a decoder's tokenizer gives it no token.
+        zero vector where a decoder's tokenizer gives it no token. `advance` is called as texts are done.
 
         Raises:
             InputError: the model gives a vector that is not finite.
@@ -138,15 +145,17 @@ class BatchEncoder:
             vectors: Vectors = np.zeros((len(texts), self.dimension), dtype=np.float32)
             if written := [row for row, text in enumerate(texts) if text]:
                 vectors[written] = self.encode([texts[row] for row in written], route, normalize)
+            advance(len(texts))
             return vectors
         # An empty prompt, because no name would mean the model's default one.
         prompt = (self.model.prompts[route] or "") if route else ""
         if self._parallel_cpu is not None:
-            vectors = self._parallel_cpu.encode(texts, prompt, normalize)
+            vectors = self._parallel_cpu.encode(texts, prompt, normalize, advance)
         else:
             options: dict[str, Any] = {"batch_size": self.texts_at_once, "normalize_embeddings": normalize}
             encoded = self.model.encode(list(texts), prompt=prompt, show_progress_bar=False, **options)
             vectors = np.asarray(encoded, dtype=np.float32)
+            advance(len(texts))
         bad = ~np.isfinite(vectors).all(axis=1)
         if bad.any():
             start = texts[int(np.argmax(bad))][:60]

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sentence_experts.encoding.batches import batches_of_tokens
+from sentence_experts.progress import Advance, unseen
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -54,10 +55,13 @@ class ParallelCpuEncoder:
         on_device = model.device.type == device and getattr(model[0], "backend", None) == "torch"
         return ordinary and on_device and isinstance(model[0], Transformer) and model.tokenizer is not None
 
-    def encode(self, texts: Sequence[str], prompt: str = "", normalize: bool = False) -> NDArray[np.float32]:
+    def encode(
+        self, texts: Sequence[str], prompt: str = "", normalize: bool = False, advance: Advance = unseen
+    ) -> NDArray[np.float32]:
         """Vectors of shape (texts, dimensions), in the order of the texts, of which there is at least one.
 
-        The batches follow from the texts alone, so the vectors are the same on any number of cores.
+        The batches follow from the texts alone, so the vectors are the same on any number of cores. `advance`
+        is called with the number of texts in each batch.
         """
         import torch
 
@@ -76,6 +80,7 @@ class ParallelCpuEncoder:
                 if vectors is None:
                     vectors = np.empty((len(texts), part.shape[1]), np.float32)
                 vectors[batch] = part
+                advance(len(batch))
         finally:
             pool.shutdown(cancel_futures=True)
             torch.set_num_threads(threads)

@@ -61,7 +61,11 @@ class Result(ABC):
 
     @abstractmethod
     def rows(self) -> list[dict[str, Any]]:
-        """The rows of the table."""
+        """The rows of the table with all columns."""
+
+    def main_rows(self) -> list[dict[str, Any]]:
+        """The rows of the table with the columns that matter most, which fit a terminal."""
+        return self.rows()
 
     def __repr__(self) -> str:
         """The summary as text, the first column to the left, the others to the right."""
@@ -73,9 +77,9 @@ class Result(ABC):
             title += "\n  " + "  ".join([line[0].ljust(first), *cells])
         return title
 
-    def to_pandas(self) -> pd.DataFrame:
-        """The table; `rows` describes it."""
-        return pa.Table.from_pylist(self.rows()).to_pandas()
+    def to_pandas(self, all_columns: bool = False) -> pd.DataFrame:
+        """The table that `main_rows` describes; with `all_columns` that of `rows`, which may be wide."""
+        return pa.Table.from_pylist(self.rows() if all_columns else self.main_rows()).to_pandas()
 
 
 class StoredResult(Result):
@@ -290,6 +294,38 @@ class PairEvaluation(Evaluation):
             for model in self.models
             for view, measured in model.views.items()
         ]
+
+    def main_rows(self) -> list[dict[str, Any]]:
+        """A row per model and domain ("(pooled)", "(mean)"): its ROC-AUC, rounded, with the 95% interval.
+
+        `gain` is the difference from the first model, with its paired interval.
+        """
+        metric, names = "roc_auc", {POOLED: "(pooled)", PAIR_WEIGHTED_MEAN: "(mean)"}
+        first = self.models[0].label
+        gaps = {
+            (gap.second, gap.view): gap
+            for gap in self.differences
+            if (gap.first, gap.metric) == (first, metric)
+        }
+        rows = []
+        for model in self.models:
+            for view, measured in model.views.items():
+                own, gap = measured.intervals.get(metric), gaps.get((model.label, view))
+                of_gap = gap.interval if gap else None
+                figures = {
+                    metric: measured.metrics[metric],
+                    "low": own.low if own else None,
+                    "high": own.high if own else None,
+                    # `Difference` has the first model minus this one.
+                    "gain": -gap.value if gap and gap.value is not None else None,
+                    "gain_low": -of_gap.high if of_gap else None,
+                    "gain_high": -of_gap.low if of_gap else None,
+                }
+                rounded = {
+                    name: None if value is None else round(value, 3) for name, value in figures.items()
+                }
+                rows.append({"model": model.label, "domain": names.get(view, view.domain), **rounded})
+        return rows
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, ready for `storage.write_json`."""

@@ -160,11 +160,10 @@ class EncoderScorer:
 def encode_in_parts(
     encoder: BatchEncoder, texts: Sequence[str], route: str | None, advance: Advance
 ) -> Vectors:
-    """Encode many texts, and report the number of each part to `advance`."""
+    """Encode many texts, and report to `advance`."""
     parts = []
     for start in range(0, len(texts), TEXTS_PER_PART):
-        parts.append(encoder.encode(texts[start : start + TEXTS_PER_PART], route))
-        advance(len(parts[-1]))
+        parts.append(encoder.encode(texts[start : start + TEXTS_PER_PART], route, advance=advance))
     return np.concatenate(parts) if parts else encoder.encode([])
 
 

@@ -90,6 +90,16 @@ class SearchEvaluation(Result):
         """One row for each way to search."""
         return [asdict(each) | {"queries": self.queries} for each in self.metrics]
 
+    def main_rows(self) -> list[dict[str, Any]]:
+        """One row for each way to search: rounded metrics, and the interval of the gain over BM25."""
+        rows = []
+        for each in self.metrics:
+            figures = {"ndcg": each.ndcg, "recall": each.recall, "gain": each.gain}
+            figures |= dict(zip(("gain_low", "gain_high"), each.gain_interval, strict=True))
+            rounded = {name: round(value, 3) for name, value in figures.items()}
+            rows.append({"model": each.model, "lens": each.lens, "hybrid": each.hybrid} | rounded)
+        return rows
+
     def summary(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
         """A line for each way to search."""
         title = f"{self.queries:,} queries, 95% intervals over queries"

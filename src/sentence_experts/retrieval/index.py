@@ -249,8 +249,10 @@ def _build(
             )
     parts = PartStore.open(folder.with_name(f"{folder.name}.chunks"), exact, ".npy")
     plan = _Plan(pieces, folder if old else None)
-    with progress(f"encoding the corpus ({unit})") as advance:
-        encode = lambda texts: encoder.encode(texts, route, normalize=True)  # noqa: E731
+    # Of passages, and of texts that were not encoded before, the number is not known.
+    total = pq.read_metadata(corpus.papers).num_rows if windows is None and old is None else None
+    with progress(f"encoding the corpus ({unit})", total) as advance:
+        encode = lambda texts, advance: encoder.encode(texts, route, True, advance)  # noqa: E731
         files = encode_chunks(encode, plan.chunks(), parts, advance)
     if not plan.rows:
         parts.remove()

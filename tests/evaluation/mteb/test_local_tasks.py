@@ -35,7 +35,7 @@ class Watched(BatchEncoder):
         super().__init__(encoder.model)
         self.taken: list[str | None] = []
 
-    def encode(self, texts, route=None, normalize=False):
+    def encode(self, texts, route=None, normalize=False, advance=None):
         self.taken.append(route)
         return super().encode(texts, route, normalize)
 

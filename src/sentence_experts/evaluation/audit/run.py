@@ -94,6 +94,11 @@ class Audit(StoredResult):
             for each in self.measurements
         ]
 
+    def main_rows(self) -> list[dict[str, Any]]:
+        """The same with two metrics only."""
+        shown = ("model", "test_set", "left", "measured", "f1_max", "roc_auc")
+        return [{name: row.get(name) for name in shown} for row in self.rows()]
+
     def to_json(self) -> dict[str, Any]:
         """Plain values, ready for `storage.write_json`."""
         return {
