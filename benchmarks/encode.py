@@ -5,9 +5,9 @@
 all-MiniLM-L6-v2 on titles, abstracts and a half-half mix of real articles. The ways alternate; a ratio is the
 median over rounds of seconds by `encode` of sentence-transformers (batches of 32) over seconds by the way.
 Share of the peak: floating-point operations of the model's own matrix multiplications, without padding, over
-those that the machine does in plain multiplications of an MLP's shape at the same moment. ONNX Runtime, and
-OpenVINO where it is installed, take turns in other processes (`onnx_process`). What 8 bits cost in cosine,
-STS and F1max, and a profile of one core's work, end the table.
+those that the machine does in plain multiplications of an MLP's shape at the same moment. ONNX Runtime takes
+its turns in a process of its own (`onnx_process`). What 8 bits cost in cosine, STS and F1max, and a profile
+of one core's work, end the table.
 """
 
 from __future__ import annotations
@@ -16,9 +16,7 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
 from functools import partial
-from importlib.util import find_spec
 from typing import Any
 
 from measuring import elife_texts, gemm_flops, in_turn, ratio, table, versions, write
@@ -27,7 +25,7 @@ from study import DATA
 
 PEER = "sentence-transformers, batches of 32"
 BATCH_SIZES = (16,)
-ENGINES = {"onnxruntime": "ONNX Runtime, batches of 32", "openvino": "OpenVINO, batches of 32"}
+ONNX = "ONNX Runtime, batches of 32"
 OURS = "sentence-experts encode"
 PROFILED = 2048  # tokens
 CALIBRATED = 128  # titles, and as many abstracts, behind those that are encoded
@@ -35,7 +33,7 @@ ALIKE = 0.8  # of the highest score
 
 
 def ways_to(
-    texts: list[str], peer: Any, ours: Any, eight: Any, onnx: dict[str, Callable[[], object]]
+    texts: list[str], peer: Any, ours: Any, eight: Any, onnx: Callable[[], object]
 ) -> dict[str, Callable[[], object]]:
     """Each way of encoding the texts."""
     from sentence_experts.encoding.parallel_cpu import ParallelCpuEncoder
@@ -44,7 +42,7 @@ def ways_to(
     ways: dict[str, Callable[[], object]] = {PEER: lambda: peer.encode(texts)}
     for size in BATCH_SIZES:
         ways[f"sentence-transformers, batches of {size}"] = partial(peer.encode, texts, batch_size=size)
-    ways |= onnx
+    ways[ONNX] = onnx
     ways["packed, in sentence-transformers' encode"] = lambda: ours.encode(texts)
     ways[OURS] = lambda: cores.encode(texts)
     ways["sentence-experts encode, 8 bits"] = lambda: ParallelCpuEncoder(eight).encode(texts)
@@ -189,21 +187,14 @@ def main() -> None:
     half = given.texts // 2
     kinds = {"titles": titles, "abstracts": abstracts, "mix": titles[:half] + abstracts[:half]}
     found = {}
-    threads = torch.get_num_threads()
-    with ExitStack() as processes:
-        engines = {
-            name: processes.enter_context(onnx_process(kinds, threads, engine))
-            for engine, name in ENGINES.items()
-            if find_spec(engine)
-        }
+    with onnx_process(kinds, torch.get_num_threads()) as onnx:
         for kind, texts in kinds.items():
-            onnx = {name: partial(encode, kind) for name, encode in engines.items()}
-            ways = ways_to(texts, peer, ours, eight, onnx)
+            ways = ways_to(texts, peer, ours, eight, partial(onnx, kind))
             found[kind] = compared(ways, given.rounds, work_of(peer, texts))
             print(kind, found[kind]["ratio"], flush=True)
     spent, cost = profile(ours, abstracts[:40]), cost_of_8_bits(peer, eight, held)
     result = {**vars(given), "kinds": found, "profile": spent, "cost_of_8_bits": cost}
-    result["versions"] = versions(*filter(find_spec, ENGINES))
+    result["versions"] = versions("onnxruntime")
     write("encode", result, as_text(given, found, cost, spent))
 
 

@@ -1,11 +1,12 @@
 """Ideas for faster encoding on a CPU, each beside the packed encoder as it is.
 
-    OMP_NUM_THREADS=1 python benchmarks/encode_ideas.py [--texts 24] [--rounds 7]
+    OMP_NUM_THREADS=1 python benchmarks/encode_ideas.py [--texts 24] [--rounds 7] [--engines]
 
 all-MiniLM-L6-v2 on abstracts of eLife, one thread and its CPU time; the ways alternate. A figure is the
 median over the rounds of the packed encoder's time over that of the way: more than 1 is a gain. Huge pages
 are a setting of the process (GLIBC_TUNABLES), so they are compared in processes of their own; sorting a whole
 file is compared on titles. The largest difference of a number of a vector stands beside each figure.
+With --engines: inference engines alone, OpenVINO too where it is installed (`pip install openvino`).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -31,11 +33,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad, scaled_dot_product_attention
 
-from measuring import elife_texts, in_turn, ratio, table, write
+from measuring import elife_texts, in_turn, ratio, table, versions, write
 
 BASELINE = "packed, as it is"
 PEER = "sentence-transformers, batches of 32"
 EIGHT = "8 bits"
+OPENVINO = "OpenVINO"
+ENGINES = {"ONNX Runtime": "onnxruntime", OPENVINO: "openvino"}
 CALIBRATED = 384  # abstracts, behind those that are encoded
 STEP = 32  # tokens to which lengths are rounded up
 ONNX_STEP = 8  # tokens by which the texts of a batch of ONNX Runtime may differ
@@ -190,24 +194,39 @@ def in_8_bits(texts: list[str]) -> Any:
     return int8.apply(model, int8.calibrate(model, texts))
 
 
-def on_onnx_runtime() -> Callable[[list[str]], Any]:
-    """The model's graph on ONNX Runtime, with one thread, texts of about the same length together.
+def graph_on(engine: str, file: Path) -> Callable[[dict[str, Any]], Any]:
+    """A model's graph on ONNX Runtime or OpenVINO, in fp32, with one thread."""
+    from sentence_experts.models.export.onnx import VECTOR
+
+    if engine == OPENVINO:
+        from openvino import Core
+
+        # Its default is 16 bits on processors that have them.
+        settings = {"INFERENCE_NUM_THREADS": 1, "INFERENCE_PRECISION_HINT": "f32"}
+        graph = Core().compile_model(file, "CPU", settings)
+        return lambda feeds: graph(feeds)[VECTOR]
+    from onnxruntime import InferenceSession, SessionOptions
+
+    options = SessionOptions()
+    options.intra_op_num_threads = 1
+    session = InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
+    return lambda feeds: session.run([VECTOR], feeds)[0]
+
+
+def by_engine(engine: str) -> Callable[[list[str]], Any]:
+    """The model's graph on another engine, texts of about the same length together.
 
     The graph has no packed attention on a CPU, so nearly no padding is the nearest to it.
     """
-    from onnxruntime import InferenceSession, SessionOptions
     from sentence_transformers import SentenceTransformer
 
-    from sentence_experts.models.export.onnx import VECTOR, write_onnx
+    from sentence_experts.models.export.onnx import write_onnx
     from sentence_experts.models.sources import model_folder
 
     model = SentenceTransformer(model_folder("minilm"), device="cpu")
-    options = SessionOptions()
-    options.intra_op_num_threads = 1
     with tempfile.TemporaryDirectory() as folder:
         write_onnx(model, Path(folder))
-        file = Path(folder) / "model.onnx"
-        session = InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
+        graph = graph_on(engine, Path(folder) / "model.onnx")
 
     def run(texts: list[str]) -> Any:
         groups: dict[int, list[int]] = {}
@@ -217,7 +236,7 @@ def on_onnx_runtime() -> Callable[[list[str]], Any]:
         for places in groups.values():
             features = model.preprocess([texts[place] for place in places])
             feeds = {name: value.numpy() for name, value in features.items() if torch.is_tensor(value)}
-            (vectors[places],) = session.run([VECTOR], feeds)
+            vectors[places] = graph(feeds)
         return vectors
 
     return run
@@ -265,24 +284,36 @@ def int8_graphs() -> dict[str, Callable[[], Any]]:
     }
 
 
-def ways_to(texts: list[str], after: list[str], compiles: bool) -> dict[str, Callable[[], Any]]:
-    """Each idea; 8 bits are calibrated on the texts after those that are encoded."""
+def engines_to(texts: list[str], model: Any) -> dict[str, Callable[[], Any]]:
+    """sentence-transformers, the packed encoder, and other engines that are installed."""
     from sentence_transformers import SentenceTransformer
 
     from sentence_experts.models.sources import model_folder
 
-    model, peer = opened(), SentenceTransformer(model_folder("minilm"), device="cpu")
-    ways: dict[str, Callable[[], Any]] = {
+    peer = SentenceTransformer(model_folder("minilm"), device="cpu")
+    return {
         PEER: partial(peer.encode, texts),
-        EIGHT: partial(encode, in_8_bits(after), texts),
         BASELINE: partial(encode, model, texts),
+        **{
+            f"{engine}, lengths within {ONNX_STEP} tokens together": partial(by_engine(engine), texts)
+            for engine, package in ENGINES.items()
+            if find_spec(package)
+        },
+    }
+
+
+def ways_to(texts: list[str], after: list[str], compiles: bool) -> dict[str, Callable[[], Any]]:
+    """Each idea; 8 bits are calibrated on the texts after those that are encoded."""
+    model = opened()
+    ways: dict[str, Callable[[], Any]] = {
+        **engines_to(texts, model),
+        EIGHT: partial(encode, in_8_bits(after), texts),
         "query, key and value in one multiplication": partial(
             encode, with_fused_projections(copy.deepcopy(model)), texts
         ),
         f"attention over lengths rounded up to {STEP}": partial(encode_rounded, model, texts),
         f"sorted by {PART} texts instead of all": partial(encode_in_chunks, model, texts),
         "the thread pinned to a core": partial(encode_pinned, model, texts),
-        f"ONNX Runtime, lengths within {ONNX_STEP} tokens together": partial(on_onnx_runtime(), texts),
     }
     if compiles:
         compiled = with_compiled_mlps(copy.deepcopy(model))
@@ -300,6 +331,25 @@ def seconds_with(pages: str, texts: int, rounds: int) -> list[float]:
     return found
 
 
+def compare_engines(texts: list[str], rounds: int) -> None:
+    """Measure inference engines, and write their table."""
+    ways = engines_to(texts, opened())
+    expected = ways[BASELINE]()
+    apart = {way: float(np.abs(run() - expected).max()) for way, run in ways.items()}
+    seconds = in_turn(ways, rounds, time.process_time)
+    gains = {way: ratio(seconds, BASELINE, way) for way in ways}
+    head = (
+        f"all-MiniLM-L6-v2, {len(texts)} abstracts, fp32, one thread, CPU time; times as fast as the packed "
+        f"encoder (medians of {rounds} alternating rounds), and the largest difference of a number. Made by "
+        f"`python benchmarks/encode_ideas.py --engines --texts {len(texts)} --rounds {rounds}`."
+    )
+    rows = [[way, f"{gain:.3f}", f"{apart[way]:.0e}"] for way, gain in gains.items()]
+    text = "\n".join(["# Inference engines", "", head, "", table(["", "speed", "difference"], rows)])
+    found = {"texts": len(texts), "rounds": rounds, "gains": gains, "differences": apart, "seconds": seconds}
+    found["versions"] = versions(*filter(find_spec, ENGINES.values()))
+    write("encode_engines", found, text)
+
+
 def main() -> None:
     """Measure, and write the table."""
     parser = argparse.ArgumentParser(
@@ -308,6 +358,7 @@ def main() -> None:
     parser.add_argument("--texts", type=int, default=24)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--no-compile", action="store_true")
+    parser.add_argument("--engines", action="store_true", help="inference engines alone")
     parser.add_argument("--alone", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     torch.set_num_threads(1)
@@ -316,6 +367,9 @@ def main() -> None:
     if given.alone:
         seconds = in_turn({BASELINE: partial(encode, opened(), abstracts)}, given.rounds, time.process_time)
         print(json.dumps(seconds[BASELINE]))
+        return
+    if given.engines:
+        compare_engines(abstracts, given.rounds)
         return
     ways = ways_to(abstracts, after, not given.no_compile)
     expected = ways[BASELINE]()

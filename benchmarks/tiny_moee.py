@@ -76,6 +76,8 @@ def way_tables(ways: dict[str, dict]) -> list[str]:
         lines += ["|---|" + "---:|" * len(PARTS)]
         for name, found in ways.items():
             of_prompt = [row for row in found["correlations"] if row["prompt"] == prompt]
+            if not of_prompt:  # the default was analysed with the nine prompts alone
+                continue
             means = [
                 100 * sum(row["value"] for row in of_prompt if row["part"] == part) / len(DATASETS)
                 for part in PARTS
