@@ -18,7 +18,7 @@ settings.register_profile("package", deadline=None)
 settings.load_profile("package")
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-# Seconds for a test marked `slow`, on a machine that does other things too; the others have those of pyproject.toml.
+# Seconds for a test marked `slow`, also on a busy machine; the others have those of pyproject.toml.
 SLOW = 1800
 LONG = ("test_spark.py", "test_reproduce.py", "test_demo.py", "test_whole_path.py")
 
