@@ -119,7 +119,7 @@ def test_workers_end_with_a_killed_parent(simulated: Path, tmp_path: Path) -> No
         if not listing.exists():
             pytest.skip("needs /proc")
         children = [int(child) for child in listing.read_text().split()]
-    assert len(children) == 2
+    assert len(children) >= 2
     time.sleep(1.0)
     process.kill()
     process.wait()
