@@ -18,11 +18,19 @@ settings.register_profile("package", deadline=None)
 settings.load_profile("package")
 
 REPOSITORY = Path(__file__).resolve().parent.parent
+# Seconds for a test marked `slow`, also on a busy machine; the others have those of pyproject.toml.
+SLOW = 1800
 LONG = ("test_spark.py", "test_reproduce.py", "test_demo.py", "test_whole_path.py")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The files of few long tests come first, or one process would work on them alone at the end."""
+    """The files of few long tests come first, or one process would work on them alone at the end.
+
+    Tests marked `slow` get more time before they are ended.
+    """
+    for item in items:
+        if item.get_closest_marker("slow"):
+            item.add_marker(pytest.mark.timeout(SLOW))
     items.sort(key=lambda item: item.path.name not in LONG)
 
 

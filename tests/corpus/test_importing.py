@@ -112,16 +112,18 @@ def test_workers_end_with_a_killed_parent(simulated: Path, tmp_path: Path) -> No
     # Two workers wait on their queue when the parent is killed.
     process = subprocess.Popen([sys.executable, script, simulated / "simulated.tar.gz", tmp_path / "out"])
     children: list[int] = []
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while len(children) < 2 and time.monotonic() < deadline:
         time.sleep(0.05)
         listing = Path(f"/proc/{process.pid}/task/{process.pid}/children")
         if not listing.exists():
             pytest.skip("needs /proc")
         children = [int(child) for child in listing.read_text().split()]
+    assert len(children) >= 2
     time.sleep(1.0)
     process.kill()
     process.wait()
+    deadline = time.monotonic() + 60
     while any(Path(f"/proc/{child}").exists() for child in children) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not any(_alive(child) for child in children)

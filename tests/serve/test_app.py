@@ -145,7 +145,8 @@ def test_limits(plain: SentenceTransformer) -> None:
         assert "split it" in ask(client, input="a " * 500).json()["error"]["message"]
         with client.app.state.engine.batcher.reserve(99):
             refused = ask(client)
-        assert (refused.status_code, refused.headers["Retry-After"]) == (429, "1")
+        assert refused.status_code == 429
+        assert int(refused.headers["Retry-After"]) >= 1  # as long as the texts before it may take
         assert ask(client).status_code == 200
 
 

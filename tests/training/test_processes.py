@@ -190,7 +190,6 @@ def test_only_the_first_process_logs_and_writes(together: Together) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_two_killed_processes_resume_to_the_same_weights(
     pairs: Pairs, tiny_experts: Path, tmp_path: Path
 ) -> None:
@@ -233,7 +232,6 @@ def test_two_killed_processes_resume_to_the_same_weights(
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_the_death_of_one_process_ends_the_other_with_words_and_the_run_resumes(
     tasks: Tasks, task_experts: Path, tmp_path: Path
 ) -> None:
@@ -298,7 +296,6 @@ def busy(count: int) -> Iterator[None]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(3600)
 def test_checkpoints_survive_a_busy_machine(pairs: Pairs, tiny_experts: Path, tmp_path: Path) -> None:
     """A checkpoint after each step, two processes, and no core free: nobody writes what another writes."""
     settings = {**SETTINGS, "batch_size": 2, "max_steps": 6, "eval_steps": 1, "max_length": 16}
