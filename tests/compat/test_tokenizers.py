@@ -7,10 +7,12 @@ import json
 import pytest
 from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers
 from tokenizers.processors import TemplateProcessing
+from transformers import PreTrainedTokenizerFast
 
 from sentence_experts.compat.tokenizers import (
     leading_token,
     normalizer_steps,
+    untruncated_copy,
     with_leading_token,
     without_leading_token,
     without_replacements,
@@ -57,3 +59,18 @@ def test_steps_of_a_normalizer(backend: Tokenizer) -> None:
     assert backend.encode("X").ids == [0, 3, 1]
     assert without_replacements(backend, "x").encode("X").ids == [0, 2, 1]
     assert json.loads(without_replacements(backend, "x").to_str())["normalizer"] == {"type": "Lowercase"}
+
+
+def test_calls_without_truncation_change_a_tokenizer_but_not_its_copy(backend: Tokenizer) -> None:
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, pad_token="[UNK]")
+    options = {"truncation": True, "max_length": 3, "padding": True}
+    assert len(tokenizer("heart blood", **options)["input_ids"]) == 3
+    state = tokenizer.backend_tokenizer.truncation, tokenizer.backend_tokenizer.padding
+    assert None not in state
+    counting = untruncated_copy(tokenizer)
+    before = counting.backend_tokenizer.to_str()
+    assert len(counting("heart blood", truncation=False, padding=False)["input_ids"]) == 4
+    assert counting.backend_tokenizer.to_str() == before
+    assert (tokenizer.backend_tokenizer.truncation, tokenizer.backend_tokenizer.padding) == state
+    tokenizer("heart blood", truncation=False, padding=False)
+    assert tokenizer.backend_tokenizer.truncation is tokenizer.backend_tokenizer.padding is None

@@ -229,6 +229,28 @@ def test_token_ids_where_they_are_allowed(experts: ExpertEncoder) -> None:
         assert ask(client, input=[10**9], route="crops").status_code == 422
 
 
+def test_requests_leave_the_tokenizer_as_it_is(plain: SentenceTransformer) -> None:
+    """The encoder uses it in other threads, under a lock, and where it has another one, the search does."""
+
+    class Own(SentenceTransformer):
+        def encode(self, *args: Any, **kwargs: Any) -> Any:
+            return super().encode(*args, **kwargs)
+
+    own = Own(modules=list(plain), device="cpu")
+    backend, asked = plain.tokenizer.backend_tokenizer, {"inputs": "a text", "truncate": False}
+    with client_of({"m": plain, "own": own}, token_ids=True) as client:
+        assert client.post("/embed", json={"inputs": "a text"}).status_code == 200
+        cut = backend.truncation, backend.padding
+        assert None not in cut
+        assert client.post("/tokenize", json={"inputs": "a text"}).status_code == 200
+        assert (backend.truncation, backend.padding) == cut
+        backend.no_truncation()
+        backend.no_padding()
+        assert client.post("/embed", json={"model": "own", **asked}).status_code == 200
+        assert ask(client, model="own", input=[5, 6]).status_code == 200
+        assert backend.truncation is backend.padding is None
+
+
 def test_other_routers_can_join(plain: SentenceTransformer) -> None:
     router = APIRouter()
     router.add_api_route("/page", lambda: "a page")

@@ -7,6 +7,7 @@ layout is documented by example only.
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -30,6 +31,19 @@ def backend_copy(tokenizer: PreTrainedTokenizerBase) -> Tokenizer:
     if not getattr(tokenizer, "is_fast", False):
         raise InputError(f"{type(tokenizer).__name__} is a slow tokenizer; routes need a fast one")
     return Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
+
+
+def untruncated_copy(tokenizer: Any) -> Any:
+    """Copy a tokenizer, without truncation and padding, for calls from several threads at once.
+
+    Undocumented: a fast tokenizer holds both as its state. A call that asks for others changes them, in the
+    midst of another thread's call too; one that asks for neither changes nothing here.
+    """
+    copied = copy.deepcopy(tokenizer)
+    if getattr(copied, "is_fast", False):
+        copied.backend_tokenizer.no_truncation()
+        copied.backend_tokenizer.no_padding()
+    return copied
 
 
 def generic_tokenizer(like: PreTrainedTokenizerBase, backend: Tokenizer) -> PreTrainedTokenizerBase:

@@ -46,7 +46,7 @@ def _is_id(value: Any) -> bool:
 
 
 def _text_of_ids(ids: list[int], served: ServedModel, engine: EmbeddingEngine, field: str) -> str:
-    tokenizer = served.model.tokenizer
+    tokenizer = served.tokenizer
     if not engine.config.token_ids or tokenizer is None:
         raise RequestError(400, TOKEN_IDS, field)
     if any(not 0 <= each < len(tokenizer) for each in ids):
@@ -83,7 +83,7 @@ def check_lengths(
     Raises:
         RequestError: 413, the model does not read the whole of a text.
     """
-    longest, tokenizer = served.max_length, served.model.tokenizer
+    longest, tokenizer = served.max_length, served.tokenizer
     if longest is None or tokenizer is None:
         return
     for place, (text, route) in enumerate(zip(texts, routes, strict=True)):

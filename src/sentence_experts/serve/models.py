@@ -35,21 +35,28 @@ class ServedModel:
         name: what requests call it.
         model: the model.
         encoder: names the model's parts, and its routes.
+        tokenizer: counts and shows tokens, beside the lane's own, which cuts and pads.
         created: when it was loaded, in seconds since 1970.
     """
 
     def __init__(self, name: str, model: SentenceTransformer) -> None:
+        from sentence_experts.compat.sentence_transformers import sharing_all_but_tokenizer
+        from sentence_experts.compat.tokenizers import untruncated_copy
         from sentence_experts.models.routing.automatic import AutoRoutedEncoder
 
         self.name, self.model, self.created = name, model, int(time.time())
         self.encoder = BatchEncoder(model, name=name)
+        self.tokenizer = untruncated_copy(getattr(model, "tokenizer", None))
         self.classifier: Any = None
         inner: SentenceTransformer = model
         self.averaged: MixedLane | None = None
         if isinstance(model, AutoRoutedEncoder):
             inner, self.classifier = model.without_auto_routes(), model.classifier
             self.averaged = MixedLane(model.averaged)
-        self.lane = MixedLane(inner) if takes_packed(inner) else RouteLane(self.encoder)
+        if takes_packed(inner):
+            self.lane: MixedLane | RouteLane = MixedLane(inner)
+        else:  # with a tokenizer that the search, which cuts passages by the model's, does not change
+            self.lane = RouteLane(BatchEncoder(sharing_all_but_tokenizer(model), name=name))
         self.dimension = self.encoder.dimension
         self.known = self.encoder.known_routes
 

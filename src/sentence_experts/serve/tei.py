@@ -194,7 +194,7 @@ async def _similarity(request: Request, body: SimilarityRequest) -> Response:
 def _tokens(
     served: ServedModel, texts: list[str], routes: list[str | None], special: bool
 ) -> list[list[dict[str, Any]]]:
-    tokenizer = served.model.tokenizer
+    tokenizer = served.tokenizer
     if tokenizer is None or not getattr(tokenizer, "is_fast", False):
         raise RequestError(422, f"{served.name} has no tokenizer that tells where tokens stand", "model")
     special_ids = {each for each, token in tokenizer.added_tokens_decoder.items() if token.special}
