@@ -19,9 +19,9 @@ def steps(tmp_path: Path) -> list[Step]:
     corpus, pairs, run = tmp_path / "papers.parquet", tmp_path / "pairs.json", tmp_path / "run" / "run.json"
     corpus.write_text("articles")
     return [
-        Step("compile_pairs", {}, pairs, made_from=(corpus,)),
-        Step("train", {"out": run.parent}, run, made_from=(pairs,)),
-        Step("evaluate", {}, tmp_path / "evaluation.json", made_from=(run,), can_be_replaced=True),
+        Made("compile_pairs", {}, pairs, made_from=(corpus,)),
+        Made("train", {"out": run.parent}, run, made_from=(pairs,)),
+        Made("evaluate", {}, tmp_path / "evaluation.json", made_from=(run,), can_be_replaced=True),
     ]
 
 
@@ -30,32 +30,38 @@ def run_all(steps: list[Step], finished: FinishedSteps) -> list[str]:
     ran = []
     for step in steps:
         if not finished.is_done(step):
-            finished.begin(step)
             ran.append(step.call)
-            make(step)
+            finished.run(step)
             finished.finish(step)
     return ran
 
 
-def make(step: Step) -> None:
+class Made(Step):
+    """A step that writes down what it was made from."""
+
+    def run(self, overwrite: bool = False) -> None:
+        make(self, overwrite)
+
+
+def make(step: Step, overwrite: bool = False) -> None:
     text = f"{step} of {[file.read_text() for file in step.made_from]}"
     if "out" not in step.arguments:
         step.makes.write_text(text)
         return
-    with output(step.makes.parent, "run", names=["run.json", "checkpoint"], grows=True) as place:
+    names = ["run.json", "checkpoint"]
+    with output(step.makes.parent, "run", names=names, grows=True, overwrite=overwrite) as place:
         place.begin({"text": text})
-        step.makes.write_text(text)
+        (place.path / "run.json").write_text(text)
         place.finish("run.json")
 
 
-def interrupted(step: Step) -> Path:
-    """Leave what a killed training of the step leaves; its checkpoint."""
-    checkpoint = step.makes.parent / "checkpoint"
+def interrupted(step: Step) -> None:
+    """Leave what a killed training of the step leaves, which was to replace a finished one: a checkpoint."""
     text = f"{step} of {[file.read_text() for file in step.made_from]}"
-    with output(step.makes.parent, "run", names=["run.json", "checkpoint"], grows=True) as place:
+    names = ["run.json", "checkpoint"]
+    with output(step.makes.parent, "run", names=names, grows=True, overwrite=True) as place:
         place.begin({"text": text})
-        checkpoint.touch()
-    return checkpoint
+        (place.path / "checkpoint").touch()
 
 
 def test_results_of_changed_inputs_are_made_again(steps: list[Step], tmp_path: Path) -> None:
@@ -86,16 +92,14 @@ def test_an_interrupted_step_is_not_done_and_can_continue(steps: list[Step], tmp
     run_all(steps, finished)
     # Replaced by an evaluation of other settings, which is interrupted before it is noted.
     other = replace(steps[2], settings={"bootstrap": 0})
-    finished.begin(other)
-    make(other)
+    finished.run(other)
     assert not finished.is_done(steps[2])
 
     steps[0].made_from[0].write_text("other articles")
     run_all(steps[:1], finished)
-    finished.begin(steps[1])
-    checkpoint = interrupted(steps[1])
+    interrupted(steps[1])
     assert run_all(steps, finished) == ["train", "evaluate"]
-    assert checkpoint.exists()
+    assert (steps[1].makes.parent / "checkpoint").exists()
 
 
 def test_recipes_that_run_at_once_lose_no_record(steps: list[Step], tmp_path: Path) -> None:

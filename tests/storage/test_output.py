@@ -19,7 +19,6 @@ from sentence_experts.storage import (
     different_setting,
     output,
     record,
-    remove_output,
 )
 
 Settings = dict[str, Any]
@@ -43,11 +42,11 @@ def grow(out: Path, settings: Settings, steps: int, total: int = 3, **options: A
         state = place.begin(settings)
         if state == "finished":
             return state
-        (out / "parts").mkdir(exist_ok=True)
+        (place.path / "parts").mkdir(exist_ok=True)
         for step in range(steps):
-            (out / "parts" / str(step)).write_text(str(settings))
+            (place.path / "parts" / str(step)).write_text(str(settings))
         if steps == total:
-            (out / "end.txt").write_text("end")
+            (place.path / "end.txt").write_text("end")
             place.finish("parts", "end.txt")
         return state
 
@@ -137,10 +136,8 @@ def test_overwriting_a_run_leaves_files_of_the_user(tmp_path: Path):
     grow(out, {"seed": 1}, 3)
     (out / "notes.txt").write_text("mine")
     (out / "parts" / "notes.txt").write_text("mine")
-    grow(out, {"seed": 2}, 1, overwrite=True)
-    assert files(out) == {RECORD, "notes.txt", "parts/notes.txt", "parts/0"}
-    remove_output(out)
-    assert "notes.txt" in files(out)
+    grow(out, {"seed": 2}, 2, 2, overwrite=True)
+    assert files(out) == {RECORD, "notes.txt", "parts/notes.txt", "parts/0", "parts/1", "end.txt"}
 
 
 @pytest.mark.parametrize("damage", ["changed", "missing"])

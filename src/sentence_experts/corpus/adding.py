@@ -17,7 +17,7 @@ from sentence_experts.corpus.config import ImportConfig
 from sentence_experts.corpus.corpus_folder import MANIFEST, REJECTED, CorpusFolder
 from sentence_experts.corpus.importing import gather_sources, import_corpus
 from sentence_experts.errors import UsageError
-from sentence_experts.storage import hidden_beside, replacing
+from sentence_experts.storage import WHOLE, hidden_beside, replacing
 from sentence_experts.tables import Table
 
 logger = logging.getLogger(__name__)
@@ -57,7 +57,8 @@ def add_to_corpus(
     config = ImportConfig.of(config, **settings)
     folder = corpus.path if isinstance(corpus, CorpusFolder) else Path(corpus)
     merged = hidden_beside(folder, ".adding")
-    if (folder / MANIFEST).is_file() or not (merged / MANIFEST).is_file():
+    exchanging = (folder / WHOLE).is_dir() or not (folder / MANIFEST).is_file()
+    if not (exchanging and (merged / MANIFEST).is_file()):
         before = CorpusFolder.open(folder)
         if before.domains is not None:
             raise UsageError(
@@ -108,11 +109,10 @@ def _exchanged(folder: Path, merged: CorpusFolder) -> CorpusFolder:
         place.begin({"sources": merged.manifest["sources"]})
         tables = list(merged.manifest["tables"])
         for name in (*tables, REJECTED, MANIFEST):
-            (folder / name).unlink(missing_ok=True)
             try:
-                os.link(merged.path / name, folder / name)
+                os.link(merged.path / name, place.path / name)
             except OSError:  # a file system without links
-                shutil.copy2(merged.path / name, folder / name)
+                shutil.copy2(merged.path / name, place.path / name)
         place.result = {"request": merged.manifest["request"]}
         place.finish(MANIFEST, *tables)
         _copy_journal(merged.path, folder)

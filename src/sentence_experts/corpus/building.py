@@ -260,7 +260,7 @@ def _write_corpus(
     parts.remove()
     place.result = {"request": read.request()}
     place.finish(MANIFEST, *manifest["tables"])
-    return CorpusFolder.open(out)
+    return CorpusFolder.open(place.path)
 
 
 def _check_counts(out: Path, parts: PartStore, counts: Mapping[str, Any], stated: int) -> None:

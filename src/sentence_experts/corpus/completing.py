@@ -56,7 +56,7 @@ def build_completed(
         source=service, citations=(), services=config.services, keep_retracted=True, api_key=key,
         email=config.email or os.environ.get("NCBI_EMAIL"),
     )  # fmt: skip
-    with open_journal(place.path / JOURNAL) as journal, open_requests(fetch_config, journal) as requests:
+    with open_journal(place.final / JOURNAL) as journal, open_requests(fetch_config, journal) as requests:
         lacking = _listed(journal, read)
         if lacking is None:
             if state != "finished":

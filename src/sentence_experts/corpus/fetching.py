@@ -34,6 +34,7 @@ from sentence_experts.corpus.sources.requests import Requests
 from sentence_experts.corpus.sources.services import ENTREZ_WITH_KEY
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.progress import progress
+from sentence_experts.storage import check_apart
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -133,6 +134,7 @@ def fetch_corpus(
         )
     if out is None:
         return corpus_in_memory(lambda folder: _fetch_to(folder, config, False))
+    check_apart(out, overwrite, config.citation_table)
     return _fetch_to(Path(out), config, overwrite)
 
 

@@ -29,7 +29,7 @@ from sentence_experts.corpus.record_files import RECORD_SUFFIXES, RecordFiles, f
 from sentence_experts.corpus.record_formats import FORMATS, format_of
 from sentence_experts.corpus.user_tables import UserTables
 from sentence_experts.errors import InputError, UsageError
-from sentence_experts.storage import Output
+from sentence_experts.storage import Output, check_apart
 from sentence_experts.storage.output import State
 from sentence_experts.tables import Table
 
@@ -78,6 +78,7 @@ def import_corpus(
     if out is None:
         read = gather_sources(paths, config, papers, citations)
         return corpus_in_memory(lambda folder: _import(folder, read, config, False))
+    check_apart(out, overwrite, *paths, papers, citations, config.ids)
     return _import(Path(out), gather_sources(paths, config, papers, citations), config, overwrite)
 
 

@@ -1,14 +1,16 @@
 """`encode` into a folder: many files of texts, on one machine or on a cluster of Ray or Spark.
 
 The folder holds the shards, `begun.json` (what they are made from, so that a run goes on only with the same)
-and at the end `made_from.json`, which is written once, on the condition that there is none.
+and at the end `made_from.json`, which is written once, on the condition that there is none. A result that is
+to replace another one is first made in `.new` inside the folder.
 """
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping, Sequence
+import shutil
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -28,14 +30,17 @@ from sentence_experts.models.loading import LoadConfig, load
 from sentence_experts.models.routing.known_routes import AUTO, KnownRoutes
 from sentence_experts.progress import progress
 from sentence_experts.storage import (
+    NEW,
     RECORD,
     SharedFolder,
+    check_apart,
     described,
     different_setting,
     is_url,
     locked,
     record_of,
     sha256_settings,
+    sync,
 )
 from sentence_experts.tables import TextTable
 
@@ -57,7 +62,9 @@ def encode_folder(
     paths = _checked_input(sources, config)
     folder = SharedFolder(str(out) if is_url(out) else str(Path(out).absolute()))
     with nullcontext() if folder.local is None else locked(folder.local, "encode"):
+        _take_place(folder)  # where a run was interrupted
         _check_vacant(folder, overwrite)
+        check_apart(folder.local, overwrite, model, paths)
         known = KnownRoutes.read(model)
         if known is not None:
             _columns(known, config.route)
@@ -67,19 +74,18 @@ def encode_folder(
         routes = _columns(encoder.known_routes, config.route)
         settings = _settings(encoder, routes, config, load_config, engine)
         settings["input"] = [fingerprint_of_file(path) for path in paths]
-        if overwrite:
-            _remove(folder)
-        elif (finished := _compared(folder, settings, RECORD)) is not None:
+        target = _target(folder, settings, overwrite)
+        if target == folder and (finished := _compared(folder, settings, RECORD)) is not None:
             _check_files(folder, finished["files"])
             logger.info(f"{folder.path}: finished already, with the same settings and inputs")
             return EncodedFolder.open(folder.path)
-        files = _planned(folder, settings, paths, config)
+        files = _planned(target, settings, paths, config)
         job = ShardJob(
             model=_place_of(model),
             load_config=load_config,
             batch_size=config.batch_size,
             files=files,
-            out=folder,
+            out=target,
             routes=routes,
             settings=settings["columns"],
             digest=sha256_settings(settings)[:8],
@@ -92,7 +98,9 @@ def encode_folder(
         stamps = _written(engine, job, encoder)
         if [fingerprint_of_file(path) for path in paths] != settings["input"]:
             raise InputError(f"{folder.path}: not finished: its input changed while it was read")
-        return _finish(folder, settings, job, stamps, {"model": name, "dimension": dimension})
+        _finish(target, settings, job, stamps, {"model": name, "dimension": dimension})
+        _take_place(folder)
+        return EncodedFolder.open(folder.path)
 
 
 def _checked_input(sources: Source | Sequence[Source], config: EncodeConfig) -> list[str]:
@@ -242,7 +250,7 @@ def _finish(
     job: ShardJob,
     stamps: Sequence[ShardStamp],
     result: dict[str, Any],
-) -> EncodedFolder:
+) -> None:
     """Write the record of the whole, unless another run that did the same was faster."""
     result |= {
         "texts": sum(stamp.texts for stamp in stamps),
@@ -251,16 +259,49 @@ def _finish(
     }
     files = {job.name(stamp.shard): stamp.sha256 for stamp in stamps}
     record = record_of(WHAT, settings, result, files)
+    for name in files if folder.local is not None else ():
+        sync(folder.local / name)
     if not folder.create(RECORD, orjson.dumps(record, option=orjson.OPT_INDENT_2)):
         there = _compared(folder, settings, RECORD)
         if there is None or there["files"] != files:
             raise InputError(f"{folder.path}: another run finished it with other bytes: give `overwrite`")
-    return EncodedFolder.open(folder.path)
+    if folder.local is not None:
+        sync(folder.local / RECORD)
+        sync(folder.local, inner=False)
 
 
-def _remove(folder: SharedFolder) -> None:
-    """Remove what an earlier run wrote, the records first."""
+def _remove(folder: SharedFolder, but: Collection[str] = ()) -> None:
+    """Remove what an earlier run wrote, the records first, but for some shards."""
     names = folder.names()
     for name in (RECORD, BEGUN, *sorted(name for name in names if _SHARD_NAME.fullmatch(name))):
-        if name in names:
+        if name in names and name not in but:
             folder.remove(name)
+
+
+def _inside(folder: SharedFolder) -> SharedFolder:
+    """Where the result grows that will replace the one in a folder."""
+    return SharedFolder(folder.file(NEW))
+
+
+def _target(folder: SharedFolder, settings: dict[str, Any], overwrite: bool) -> SharedFolder:
+    """Where to write: in the folder, or in `_inside` if a result there is to be replaced."""
+    new = _inside(folder)
+    if overwrite:
+        _remove(new)
+        return new if folder.names() & {BEGUN, RECORD} else folder
+    begun = read_record_of(new, BEGUN, damaged_is_none=True)
+    given = orjson.loads(orjson.dumps(settings))
+    return folder if begun is None or different_setting(begun["settings"], given) else new
+
+
+def _take_place(folder: SharedFolder) -> None:
+    """Put the finished result in `_inside`, if there is one, in the place of the old one."""
+    new = _inside(folder)
+    if (record := read_record_of(new, RECORD, damaged_is_none=True)) is None:
+        return
+    _remove(folder, but=record["files"])
+    for name in (*sorted(new.names() - {RECORD}), RECORD):
+        new.move(name, folder)
+    if new.local is not None and folder.local is not None:
+        shutil.rmtree(new.local, ignore_errors=True)
+        sync(folder.local, inner=False)

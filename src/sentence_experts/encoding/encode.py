@@ -211,7 +211,8 @@ def _encode(
     counts = counter.texts, counter.empty, dimension
     place.result = {"model": encoder.name, **dict(zip(COUNTS, counts, strict=True))}
     with place.replacing() as temporary:
-        write_vectors(temporary, place.path, encoded, source, config, made_by)
+        ranges = place.beside(ranges_beside(place.path).name)
+        write_vectors(temporary, ranges, place.path, encoded, source, config, made_by)
     return Encoded(place.path, *counts)
 
 

@@ -77,6 +77,7 @@ def shape_of(files: Sequence[Path]) -> tuple[int, int]:
 
 def write_vectors(
     path: Path,
+    ranges: Path,
     out: Path,
     files: Sequence[Path],
     source: TextTable,
@@ -87,14 +88,15 @@ def write_vectors(
 
     Args:
         path: the file to write, which becomes `out`.
-        out: its ending decides the form; the ranges of 8-bit numbers go beside it.
+        ranges: the file of the ranges of 8-bit numbers, which goes beside `out`.
+        out: its ending decides the form.
         files: from `encode_chunks`.
         source: the texts, whose ids a `.parquet` file holds.
         config: the settings of the chunks.
         made_by: metadata of a `.parquet` file.
     """
     if out.suffix == NPY:
-        write_in_precision(path, files, config.precision, ranges_beside(out))
+        write_in_precision(path, files, config.precision, ranges)
     else:
         write_parquet(path, files, source, config.chunk_size, made_by)
 

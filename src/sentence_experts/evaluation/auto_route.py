@@ -20,10 +20,10 @@ from sentence_experts.models.encoder import check_experts
 from sentence_experts.models.loading import load
 from sentence_experts.models.routing.automatic import AutoRoutedEncoder, fit_auto_routes
 from sentence_experts.models.routing.config import AutoRouteConfig
-from sentence_experts.models.routing.known_routes import AUTO
+from sentence_experts.models.routing.known_routes import AUTO, SETTINGS
 from sentence_experts.models.routing.route_classifier import auto_route_output
 from sentence_experts.pairs.dataset import Pairs
-from sentence_experts.storage import locked, sha256_file, sha256_text
+from sentence_experts.storage import locked, read_json, sha256_file, sha256_text
 from sentence_experts.tables import Table, TextTable
 
 if TYPE_CHECKING:
@@ -165,10 +165,13 @@ def _learned_and_saved(
         if place.begin({"weights": weights, "config": chosen}, inputs) == "finished":
             there = load(model, device=config.device, int8=False)
             assert isinstance(there, AutoRoutedEncoder)
+            if AUTO not in read_json(model / SETTINGS)["prompts"]:  # killed before it was noted
+                there.note_auto_routes(model)
             return AutoRouteResult(there, sum(there.classifier.trained_on.values()), None, None)
         result = _learned(model, pairs, texts, config)
-        result.model.write_auto_routes(model)
+        result.model.classifier.write(place.path)
         place.finish()
+        result.model.note_auto_routes(model)
     return result
 
 

@@ -29,7 +29,7 @@ from sentence_experts.evaluation.scorers import EncoderScorer, TfidfScorer, rout
 from sentence_experts.models.routing.known_routes import KnownRoutes
 from sentence_experts.models.sources import check_source, notes_of, warn_of_notes
 from sentence_experts.pairs.dataset import Pairs
-from sentence_experts.storage import output
+from sentence_experts.storage import check_apart, output
 from sentence_experts.tasks.dataset import Tasks, open_dataset
 
 if TYPE_CHECKING:
@@ -97,15 +97,16 @@ def evaluate(
         require("mteb", "mteb")
     if out is None:
         return _warned(_measured(runs, source, chosen, None))
+    check_apart(out, overwrite, models, baseline, data)
     with output(out, "evaluation", names=NAMES, keeps=CACHES, grows=True, overwrite=overwrite) as place:
         measured = source.fingerprint() if isinstance(source, Pairs | Tasks) else source
         state = place.begin({"data": measured, **identity_of(runs, chosen)})
         if state == "finished":
             return _warned(_kind_of(source).read(place.path))
-        evaluation = _measured(runs, source, chosen, place.path)
+        evaluation = _measured(runs, source, chosen, place.final)
         evaluation.save(place.path)
-        if not evaluation.missing:  # the data of other tasks may be there next time
-            place.finish(*RESULTS)
+        # The data of missing tasks may be there next time.
+        place.finish(*RESULTS, whole=not evaluation.missing)
     return _warned(evaluation)
 
 

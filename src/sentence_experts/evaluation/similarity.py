@@ -28,8 +28,8 @@ from sentence_experts.evaluation.results import StoredResult
 from sentence_experts.evaluation.wilcoxon import holm
 from sentence_experts.models.routing.known_routes import AUTO, KnownRoutes
 from sentence_experts.models.sources import check_source
-from sentence_experts.storage import output, read_json, write_json, write_parquet
-from sentence_experts.tables import Table, TextTable
+from sentence_experts.storage import check_apart, output, read_json, write_json, write_parquet
+from sentence_experts.tables import Table, TextTable, is_path
 
 logger = logging.getLogger(__name__)
 
@@ -166,6 +166,7 @@ def similarity(
     chosen = SimilarityConfig.of(config, **settings)
     if out is None:
         return _measured(model, texts, chosen, against)
+    check_apart(out, overwrite, model, against, texts if is_path(texts) else None)
     with output(out, "similarity of routes", names=NAMES, grows=True, overwrite=overwrite) as place:
         runs = [
             ModelRun(str(number), "", each)

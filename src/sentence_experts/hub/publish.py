@@ -23,6 +23,7 @@ from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.storage import (
     RECORD,
     Output,
+    check_apart,
     output,
     sha256_file,
     sha256_text,
@@ -122,6 +123,7 @@ def publish(
     config = PublishConfig.of(config, **settings)
     if not _REPO.fullmatch(repo):
         raise UsageError(f"`repo` is {repo!r}; the id of a repository is OWNER/NAME, such as me/name")
+    check_apart(out, overwrite, model, data, evaluation)
     sources = _opened(data)
     results = None if evaluation is None else _results(model, evaluation, config)
     encoder = load(model, device="cpu", int8=False)

@@ -34,7 +34,7 @@ from sentence_experts.pairs.splits import (
 )
 from sentence_experts.pairs.unit import linked_works
 from sentence_experts.progress import progress
-from sentence_experts.storage import sha256_text
+from sentence_experts.storage import check_apart, sha256_text
 
 logger = logging.getLogger(__name__)
 
@@ -73,6 +73,7 @@ def compile_pairs(
     if out is None:
         with open_corpus(corpus) as folder:
             return _compiled_from(folder, config, None)
+    check_apart(out, overwrite, corpus, config.domains)
     with Pairs.output(out, overwrite) as place, open_corpus(corpus) as folder:
         rules = lambda: sha256_text(_rules_text(config.domains) or "")  # noqa: E731
         inputs = {"corpus": folder.fingerprint, "domains": rules}

@@ -36,6 +36,7 @@ from sentence_experts.pairs.splits import (
     split_by_paper,
     split_named,
 )
+from sentence_experts.storage import check_apart
 from sentence_experts.table_values import texts
 from sentence_experts.tables import Table, name_of_table
 
@@ -74,6 +75,7 @@ def import_pairs(
         Pairs(train: 12, validation: 8, test: 8; domains: all; in memory)
     """
     config = ImportPairsConfig.of(config, **settings)
+    check_apart(out, overwrite, source)
     table, split = _read(source, config)
     pairs = _imported(table, split, config)
     return pairs if out is None else pairs.save(out, overwrite)

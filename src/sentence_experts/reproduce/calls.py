@@ -13,12 +13,12 @@ import sentence_experts
 from sentence_experts.moee.vectors import PARTS
 
 
-def average_experts(model: Path, out: Path) -> None:
+def average_experts(model: Path, out: Path, overwrite: bool = False) -> None:
     """Save the dense model whose MLPs are the means of a model's experts."""
     from sentence_experts.models.encoder import check_experts, save
     from sentence_experts.models.surgery.merge import average_experts
 
-    save(average_experts(check_experts(sentence_experts.load(model))), out)
+    save(average_experts(check_experts(sentence_experts.load(model))), out, overwrite)
 
 
 def evaluate(

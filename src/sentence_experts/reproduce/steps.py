@@ -17,7 +17,7 @@ import sentence_experts
 from sentence_experts.errors import UsageError
 from sentence_experts.models.storage.fingerprint import path_fingerprint
 from sentence_experts.reproduce import calls
-from sentence_experts.storage import StepRecords, remove_output
+from sentence_experts.storage import StepRecords
 
 logger = logging.getLogger(__name__)
 
@@ -69,9 +69,9 @@ class Step:
     made_from: tuple[Path, ...] = ()
     can_be_replaced: bool = False
 
-    def run(self) -> None:
-        """Call the function."""
-        self._whole()
+    def run(self, **more: Any) -> None:
+        """Call the function, with `more` arguments."""
+        Call(self.call, {**self.arguments, **self.settings, **more})()
 
     def __str__(self) -> str:
         """The call as one line of Python."""
@@ -116,18 +116,18 @@ class FinishedSteps:
             )
         return before == now
 
-    def begin(self, step: Step) -> None:
-        """Forget the record of a step that is about to run: if it is interrupted, it is not done.
-
-        A result that was made from other inputs is removed, as its call would refuse to replace it.
-        """
-        if self._records.get(str(step.makes)) is None:
-            return
-        out = Path(step.arguments.get("out", step.makes))
-        if out.is_dir():
-            logger.info(f"{out}: made again, what it was made from has changed")
-            remove_output(out)
-        self._records.note(str(step.makes), None)
+    def run(self, step: Step) -> None:
+        """Run a step, or continue it; a result that was made from other inputs is replaced."""
+        name = str(step.makes)
+        if (before := self._records.get(name)) is not None:
+            self._records.note(name, {"call": before["call"]})  # if it is interrupted, it is not done
+        try:
+            step.run()
+        except UsageError:
+            if before is None:
+                raise
+            logger.info(f"{step.makes}: made again, what it was made from has changed")
+            step.run(overwrite=True)
 
     def finish(self, step: Step) -> None:
         """Record that the step is done."""
@@ -148,8 +148,7 @@ def run_steps(steps: Sequence[Step], records: Path) -> None:
             continue
         logger.info(f"{place}: {step}")
         began = time.monotonic()
-        finished.begin(step)
-        step.run()
+        finished.run(step)
         finished.finish(step)
         logger.info(f"{place}: took {time.monotonic() - began:.0f} s")
 

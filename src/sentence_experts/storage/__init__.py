@@ -15,6 +15,7 @@ from sentence_experts.storage.disk import (
     hidden_beside,
     no_space,
     remove_leftovers,
+    sync,
     temporary_folder,
 )
 from sentence_experts.storage.files import (
@@ -36,13 +37,17 @@ from sentence_experts.storage.files import (
     write_text,
 )
 from sentence_experts.storage.locking import InUseError, locked
-from sentence_experts.storage.output import Output, described, output, remove_output
+from sentence_experts.storage.output import Output, output
 from sentence_experts.storage.parts import PartStore
 from sentence_experts.storage.record import (
+    NEW,
     RECORD,
+    WHOLE,
+    check_apart,
     check_finished,
     check_unchanged,
     checked_record,
+    described,
     different_setting,
     hashes_of,
     is_unchanged,
@@ -55,13 +60,16 @@ from sentence_experts.storage.shared_folder import SharedFolder
 from sentence_experts.storage.step_records import StepRecords
 
 __all__ = [
+    "NEW",
     "RECORD",
+    "WHOLE",
     "InUseError",
     "NoSpaceError",
     "Output",
     "PartStore",
     "SharedFolder",
     "StepRecords",
+    "check_apart",
     "check_finished",
     "check_kinds",
     "check_regular",
@@ -86,7 +94,6 @@ __all__ = [
     "remote_files",
     "remote_fingerprint",
     "remove_leftovers",
-    "remove_output",
     "replacing",
     "replacing_folder",
     "sha256_file",
@@ -94,6 +101,7 @@ __all__ = [
     "sha256_text",
     "sha256_unchanging",
     "sound_record",
+    "sync",
     "temporary_folder",
     "update_json",
     "write_json",

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sentence_experts.errors import InputError
-from sentence_experts.storage.disk import check_regular, temporary_beside
+from sentence_experts.storage.disk import check_regular, sync, temporary_beside
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -71,6 +71,7 @@ def replacing_folder(path: Path) -> Iterator[Path]:
     try:
         yield temporary
         open_to_readers(temporary)
+        sync(temporary)
         if path.exists():
             retired = temporary_beside(path, ".old")
             os.replace(path, retired)
@@ -78,6 +79,7 @@ def replacing_folder(path: Path) -> Iterator[Path]:
             shutil.rmtree(retired)
         else:
             os.replace(temporary, path)
+        sync(path.parent, inner=False)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 

@@ -4,6 +4,8 @@ If nothing is there the run starts, and an interrupted run of the same settings 
 finished, with the same settings, is left as it is. Anything else is refused, unless `overwrite` is given,
 which starts over. It removes only what this package wrote, and a file that is named as the output. The record
 of that is `made_from.json` in a folder, and `NAME.json` beside a file.
+
+The old output stays as it is until the new one is whole and on the disk, and takes its place by renames.
 """
 
 from __future__ import annotations
@@ -20,12 +22,23 @@ from pathlib import Path
 from typing import Any, Literal
 
 from sentence_experts.errors import InputError, UsageError
-from sentence_experts.storage.disk import hidden_beside, remove, temporary_beside
-from sentence_experts.storage.files import open_to_readers, read_json, sha256_file
+from sentence_experts.storage.disk import (
+    can_be_replaced,
+    hidden_beside,
+    is_folder,
+    is_in_the_way,
+    remove,
+    sync,
+    temporary_beside,
+)
+from sentence_experts.storage.files import open_to_readers, sha256_file
 from sentence_experts.storage.locking import is_later_process, locked
-from sentence_experts.storage.parts import SETTINGS, PartStore
+from sentence_experts.storage.parts import PartStore, settings_of_parts
 from sentence_experts.storage.record import (
+    NEW,
     RECORD,
+    WHOLE,
+    described,
     different_setting,
     entries_in,
     files_in,
@@ -34,7 +47,9 @@ from sentence_experts.storage.record import (
     own_files,
     read_record,
     record_file,
+    removable_files,
     remove_own_files,
+    take_place,
     write_record,
 )
 
@@ -42,7 +57,6 @@ logger = logging.getLogger(__name__)
 
 State = Literal["new", "unfinished", "finished"]
 _NAMED = 3  # of the files that are in the way
-_MAX_VALUE = 40
 
 
 @contextmanager
@@ -67,8 +81,9 @@ def output(
         names: the top-level names that are written into the folder, as far as they are known; of a file,
             the names of files beside it.
         keeps: the names of what no new run needs to lose, such as caches: it is never removed.
-        grows: the result grows in its folder, where an interrupted run continues; it consists of `names`.
-            Otherwise it is written elsewhere and takes its place when it is whole (`Output.replacing`).
+        grows: the result grows in its folder (in `NEW` inside it, if it is to replace another), where an
+            interrupted run continues; it consists of `names`. Otherwise it is written elsewhere and takes its
+            place when it is whole (`Output.replacing`).
         is_file: whether `out` is a file.
         overwrite: start over if an output of the same kind, or nothing of this package, is there; a file at
             `out` is replaced, whoever wrote it.
@@ -87,6 +102,8 @@ def output(
         yield Output(path, options)
         return
     with locked(path, what):
+        if not is_file:
+            take_place(path, options.names)  # where a run was interrupted
         place = Output(path, options)
         place.check_vacant()
         try:
@@ -112,12 +129,13 @@ class Output:
     """A folder or file that is being written, under its lock.
 
     Attributes:
-        path: the folder or file.
+        path: the folder or file to write; known after `begin`.
+        final: the folder or file that it will be. What `keeps` names is there.
         result: small values to note with the finished output, for the run that finds it finished.
     """
 
     def __init__(self, path: Path, options: _Options) -> None:
-        self.path = path
+        self.path = self.final = path
         self.result: dict[str, Any] = {}
         self._what, self._overwrite = options.what, options.overwrite
         self._is_file, self._grows = options.is_file, options.grows
@@ -179,20 +197,29 @@ class Output:
         self._inputs = inputs
         given = {**settings, **{name: fingerprint() for name, fingerprint in inputs.items()}}
         self._settings = json.loads(json.dumps(given, default=str))
-        state: State = "new"
-        if not self._overwrite:
-            state = self._compared()
+        state: State = "new" if self._overwrite else self._compared()
         if state == "new":
             shutil.rmtree(self._parts, ignore_errors=True)
-            if self._grows:
+        if state == "new" and self._grows:
+            if removable_files(self.path, self._names) and self._overwrite:
+                self.reopen()
+            else:
                 remove_own_files(self.path, self._names)
                 self._note(None)
         return state
 
+    def _move_to(self, folder: Path) -> None:
+        self.path = self._home = folder
+        self._file = record_file(folder, False)
+        self._record = read_record(self._file)
+
     def _compared(self) -> State:
+        begun = read_record(self.path / NEW / RECORD)
+        if begun is not None and different_setting(begun["settings"], self._settings) is None:
+            self._move_to(self.path / NEW)
         record = self._record
         if record is None:
-            before = _settings_of_parts(self._parts)
+            before = settings_of_parts(self._parts)
             if before is None:
                 return "new"
             before = {name: value for name, value in before.items() if name in self._settings}
@@ -202,9 +229,9 @@ class Output:
         if (name := different_setting(before, self._settings)) is not None:
             if record and unfinished and not self._has_content():
                 return "new"
-            begun = "begun" if unfinished else "made"
+            verb = "begun" if unfinished else "made"
             raise UsageError(
-                f"{self.path}: this {self._what} was {begun} with {described(name, before)}; give another "
+                f"{self.path}: this {self._what} was {verb} with {described(name, before)}; give another "
                 "`out`, or `overwrite` to start over"
             )
         if record is None or unfinished:
@@ -249,7 +276,7 @@ class Output:
             InputError: an input has changed meanwhile.
             UsageError: a file that this package did not write has a name that is needed.
         """
-        swaps = self._is_file or not self.path.is_dir() or _can_be_replaced(self.path)
+        swaps = self._is_file or not self.path.is_dir() or can_be_replaced(self.path)
         temporary = temporary_beside(self.path if swaps else self.path / "new")
         try:
             if self._is_file:
@@ -262,33 +289,70 @@ class Output:
             self._check_inputs()
             open_to_readers(temporary)
             if self._is_file:
+                new = {self.beside(name): name for name in self._names[1:] if self.beside(name).exists()}
+                new[temporary] = self.path.name
+                for file in new:
+                    sync(file)
                 self._note(None)
-                os.replace(temporary, self.path)
+                for file, name in new.items():
+                    os.replace(file, self._home / name)
                 for name in old.keys() - set(self._names):
                     (self._home / name).unlink(missing_ok=True)
                 self._note(hashes_of(self._home, self._names))
+                sync(self._file)
             else:
                 self._note(hashes_of(temporary, _listed(temporary)), temporary / RECORD)
                 others = self._others(temporary)
-                (self._swap if swaps else self._move)(temporary, others)
+                sync(temporary)
+                if swaps:
+                    self._swap(temporary, others)
+                else:  # a folder that cannot be replaced itself, such as a mounted one
+                    os.replace(temporary, self.path / WHOLE)
+                    take_place(self.path)
+            sync(self.path.parent, inner=False)
         finally:
-            remove(temporary)
+            for each in (temporary, *map(self.beside, self._names if self._is_file else ())):
+                remove(each)
         shutil.rmtree(self._parts, ignore_errors=True)
 
+    def beside(self, name: str) -> Path:
+        """The temporary path, in a block of `replacing`, of a file of `names` beside the output file."""
+        label = re.sub(r"\W", "_", name)
+        return hidden_beside(self.path, f".{os.getpid()}.scratch.{label}.tmp")
+
     def reopen(self) -> None:
-        """Make a finished output that grows unfinished, since it has to be made again."""
+        """Make an output that grows again, in `NEW`; the old one stays until then."""
+        new = self.final / NEW
+        remove(new)
+        new.mkdir()
+        self._move_to(new)
         self._note(None)
 
-    def finish(self, *names: str) -> None:
+    def finish(self, *names: str, whole: bool = True) -> None:
         """Note that an output that grows is whole, with the hashes of its files: of `names`, or of all.
+
+        If it is not `whole`, it takes the place of an older one all the same, and the next run continues it.
 
         Raises:
             InputError: an input has changed meanwhile.
+            UsageError: a file that this package did not write has a name that is needed.
         """
         self._check_inputs()
-        hashed = names or self._names
-        self._names = tuple(name for name in self._names if name not in hashed)
-        self._note(hashes_of(self._home, hashed))
+        hashed = [name for name in names or self._names if (self._home / name).exists()]
+        if self.path != self.final:
+            self._others(self.path)  # one that is in the way is named
+        for name in hashed:
+            sync(self._home / name)
+        every = self._names
+        if whole:
+            self._names = tuple(name for name in every if name not in (names or every))
+        self._note(hashes_of(self._home, hashed) if whole else None)
+        sync(self._file)
+        sync(self._home, inner=False)
+        if self.path != self.final:
+            os.replace(self.path, self.final / WHOLE)
+            take_place(self.final, every)
+            self._move_to(self.final)
 
     def _check_inputs(self) -> None:
         for name, fingerprint in self._inputs.items():
@@ -304,11 +368,11 @@ class Output:
 
     def _others(self, new: Path) -> list[str]:
         """The files, links and empty folders that stay, none of which has the name of a new file."""
-        others = sorted(entries_in(self.path) - own_files(self.path))
-        if in_the_way := [name for name in others if _is_in_the_way(self.path, new, name)]:
-            raise UsageError(
-                f"{self.path / in_the_way[0]}: not written by this program, and in the way: move it away"
-            )
+        old = self.final
+        others = sorted(entries_in(old) - own_files(old, self._names if self._grows else ()))
+        for name in others:
+            if name not in self._keeps and is_in_the_way(old, new, name):
+                raise UsageError(f"{old / name}: not written by this program, and in the way: move it away")
         return others
 
     def _swap(self, new: Path, others: list[str]) -> None:
@@ -317,7 +381,7 @@ class Output:
             return
         for name in others:
             (new / name).parent.mkdir(parents=True, exist_ok=True)
-            if _is_folder(self.path / name):
+            if is_folder(self.path / name):
                 (new / name).mkdir(exist_ok=True)
                 continue
             try:
@@ -332,63 +396,6 @@ class Output:
         os.replace(self.path, retired)
         os.replace(new, self.path)
         shutil.rmtree(retired)
-
-    def _move(self, new: Path, others: list[str]) -> None:
-        """Into a folder that cannot be replaced itself, such as a mounted one; the record comes last."""
-        files = files_in(new)
-        owned = (own_files(self.path) | files) - {RECORD}
-        # For the run after this one, if it is interrupted here.
-        write_record(self._file, self._what, self._settings, self.result, None, owned)
-        remove_own_files(self.path, keep=files)
-        for name in sorted(files_in(new), key=lambda name: name == RECORD):
-            (self.path / name).parent.mkdir(parents=True, exist_ok=True)
-            os.replace(new / name, self.path / name)
-
-
-def remove_output(folder: Path) -> None:
-    """Remove what `output` wrote into a folder, and nothing else.
-
-    Raises:
-        InUseError: another process is writing it.
-    """
-    with locked(folder, "remove"):
-        remove_own_files(folder)
-
-
-def _is_folder(path: Path) -> bool:
-    return path.is_dir() and not path.is_symlink()
-
-
-def _is_in_the_way(old: Path, new: Path, name: str) -> bool:
-    """Whether what stays under a name in the old folder has no place in the new one."""
-    if any(os.path.lexists(new / inner) and not _is_folder(new / inner) for inner in Path(name).parents):
-        return True
-    return os.path.lexists(new / name) and not (_is_folder(old / name) and _is_folder(new / name))
-
-
-def _can_be_replaced(folder: Path) -> bool:
-    """Whether a folder can be exchanged for another one: not if it is mounted, or somebody works in it."""
-    used = Path.cwd().is_relative_to(folder.resolve()) or os.path.ismount(folder)
-    return not used and os.access(folder.parent, os.W_OK)
-
-
-def described(name: str, before: Mapping[str, Any]) -> str:
-    """What was different, such as "another seed (1)", or "other sources"."""
-    value: Any = before
-    for key in name.split("."):
-        value = value.get(key) if isinstance(value, dict) else None
-    # A reader learns nothing from the hash of an input.
-    shown = "" if value is None or len(str(value)) > _MAX_VALUE else f" ({value})"
-    which = "other" if re.search("[^s]s$", name) else "another"
-    return f"{which} {name.removeprefix('config.').removeprefix('fetch.')}{shown}"
-
-
-def _settings_of_parts(folder: Path) -> dict[str, Any] | None:
-    try:
-        settings: dict[str, Any] = read_json(folder / SETTINGS)["settings"]
-    except (InputError, OSError, KeyError, TypeError):
-        return None
-    return settings
 
 
 def _listed(folder: Path) -> list[str]:

@@ -118,3 +118,12 @@ def _read_hash(noted: Path) -> str:
     if isinstance(content, dict) and isinstance(version := content.get("format_version"), int):
         check_version(noted, version, _FORMAT_VERSION)
     return sha256_settings(content)[:8]
+
+
+def settings_of_parts(folder: Path) -> dict[str, Any] | None:
+    """The settings of the parts in a folder; None if there are none."""
+    try:
+        settings: dict[str, Any] = read_json(folder / SETTINGS)["settings"]
+    except (InputError, OSError, KeyError, TypeError):
+        return None
+    return settings

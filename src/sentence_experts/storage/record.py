@@ -21,7 +21,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from sentence_experts.errors import InputError
+from sentence_experts.errors import InputError, UsageError
+from sentence_experts.storage.disk import remove, sync
 from sentence_experts.storage.files import (
     check_version,
     read_json,
@@ -31,8 +32,11 @@ from sentence_experts.storage.files import (
 )
 
 RECORD = "made_from.json"
+# In the folder of an output: the one that will replace it, while it grows, and when it is whole.
+NEW, WHOLE = ".new", ".whole"
 FORMAT = "sentence-experts output"
 FORMAT_VERSION = 1
+_MAX_VALUE = 40
 LARGE = 1 << 30  # bytes of weights that are not hashed each time they are read
 _KEYS = {"what", "settings", "result", "files", "owned"}
 
@@ -59,21 +63,79 @@ def own_files(folder: Path, names: Iterable[str] = ()) -> set[str]:
     return {name for name in own if os.path.lexists(folder / name)}
 
 
-def remove_own_files(folder: Path, names: Iterable[str] = (), keep: Iterable[str] = ()) -> None:
-    """Remove what `own_files` lists, but for `keep`; call it under the folder's lock.
+def removable_files(folder: Path, names: Iterable[str] = ()) -> list[str]:
+    """What `own_files` lists, the record last.
 
     Raises:
         InputError: a link leads out of the folder.
     """
-    own = sorted(own_files(folder, names) - set(keep), key=lambda name: name == RECORD)
+    own = sorted(own_files(folder, names), key=lambda name: name == RECORD)
     for name in own:
         if not (folder / name).parent.resolve().is_relative_to(folder.resolve()):
             raise InputError(f"{folder / name}: a link leads out of {folder}: remove it yourself")
+    return own
+
+
+def remove_own_files(folder: Path, names: Iterable[str] = ()) -> None:
+    """Remove what `own_files` lists; call it under the folder's lock.
+
+    Raises:
+        InputError: a link leads out of the folder.
+    """
+    own = removable_files(folder, names)
     for name in own:
         (folder / name).unlink()
     for inner in sorted({each for name in own for each in Path(name).parents[:-1]}, reverse=True):
         if not any(os.scandir(folder / inner)):
             (folder / inner).rmdir()
+
+
+def take_place(folder: Path, names: Iterable[str] = ()) -> None:
+    """Put the whole output in `WHOLE` in the place of the old one; call it under the folder's lock.
+
+    If it is interrupted, the next call goes on: the old record is removed after the old files, and the new
+    one comes after the new files.
+    """
+    whole = folder / WHOLE
+    if not whole.is_dir():
+        return
+    if (whole / RECORD).is_file():
+        if (folder / RECORD).exists():
+            remove_own_files(folder, names)
+        for name in sorted(files_in(whole), key=lambda name: name == RECORD):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            os.replace(whole / name, folder / name)
+        sync(folder, inner=False)
+    remove(whole)
+
+
+def check_apart(out: Path | str | None, overwrite: bool, *inputs: Any) -> None:
+    """Refuse inputs that are files of the output that will be replaced.
+
+    Args:
+        out: the output.
+        overwrite: whether it will be replaced.
+        inputs: paths, objects with a `path`, and lists and mappings of them; anything else is left out.
+
+    Raises:
+        UsageError: an input is one of them.
+    """
+    if out is None or not overwrite:
+        return
+    own = own_files(Path(out))
+    for given in inputs:
+        if isinstance(given, Mapping):
+            check_apart(out, True, *given.values())
+        elif isinstance(given, list | tuple) and not any(isinstance(row, Mapping) for row in given):
+            check_apart(out, True, *given)
+        path = getattr(given, "path", given)
+        if isinstance(path, str | Path) and os.path.exists(path):
+            inner = Path(os.path.relpath(os.path.realpath(path), os.path.realpath(out))).as_posix()
+            if any(inner == "." or name == inner or name.startswith(f"{inner}/") for name in own):
+                raise UsageError(
+                    f"{path} is read, and is in {out}, which `overwrite` would replace: give another `out`, "
+                    "or read a copy elsewhere"
+                )
 
 
 def check_finished(folder: Path) -> None:
@@ -148,6 +210,17 @@ def different_setting(before: Mapping[str, Any], now: Mapping[str, Any]) -> str 
     return None
 
 
+def described(name: str, before: Mapping[str, Any]) -> str:
+    """What was different, such as "another seed (1)", or "other sources"."""
+    value: Any = before
+    for key in name.split("."):
+        value = value.get(key) if isinstance(value, dict) else None
+    # A reader learns nothing from the hash of an input.
+    shown = "" if value is None or len(str(value)) > _MAX_VALUE else f" ({value})"
+    which = "other" if re.search("[^s]s$", name) else "another"
+    return f"{which} {name.removeprefix('config.').removeprefix('fetch.')}{shown}"
+
+
 def record_file(path: Path, is_file: bool) -> Path:
     """Where the record of an output is."""
     return path.with_name(f"{path.name}.json") if is_file else path / RECORD
@@ -193,6 +266,11 @@ def checked_record(file: Path) -> dict[str, Any] | None:
     Raises:
         InputError: the record is damaged, or a newer version of this package wrote it.
     """
+    if (file.parent / WHOLE / RECORD).is_file():
+        raise InputError(
+            f"{file.parent}: it was being replaced when a command was interrupted: give that command again, "
+            "without `overwrite`, to finish it"
+        )
     if is_damaged(file):
         raise InputError(
             f"{file}: damaged: make {file.parent} again, or remove this file to read it unchecked"

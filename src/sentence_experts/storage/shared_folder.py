@@ -128,6 +128,15 @@ class SharedFolder:
                 system, path = self._remote()
                 system.rm_file(f"{path}/{name}")
 
+    def move(self, name: str, target: SharedFolder) -> None:
+        """Move a file to another folder on the same storage, in the place of one of its name."""
+        if self.local is not None and target.local is not None:
+            os.replace(self.local / name, target.local / name)
+        else:
+            system, path = self._remote()
+            with self._explained():
+                system.mv(f"{path}/{name}", f"{file_system(target.path)[1]}/{name}")
+
     def remove_leftovers(self) -> None:
         """Remove what killed processes did not finish; call it while no other run writes here."""
         if self.local is not None:

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from sentence_experts.errors import InputError
 from sentence_experts.progress import progress
+from sentence_experts.storage import check_apart
 from sentence_experts.tasks.config import TasksConfig
 from sentence_experts.tasks.dataset import (
     PAIRS_SCHEMA,
@@ -90,6 +91,7 @@ def compile_tasks(
         task_file, folder = TaskFile.read(source), Path(source).parent
     if out is None:
         return _compiled(task_file, folder, config)
+    check_apart(out, overwrite, source if isinstance(source, str | Path) else None)
     with Tasks.output(out, overwrite) as place:
         tasks = _compiled(task_file, folder, config)
         sources = {

@@ -27,6 +27,7 @@ from sentence_experts.models.surgery.lora import add_lora, merge_lora, save_adap
 from sentence_experts.progress import progress
 from sentence_experts.storage import (
     Output,
+    check_apart,
     output,
     read_json,
     replacing_folder,
@@ -104,6 +105,7 @@ def train(
     chosen = TrainConfig.of(config, **settings)
     if out is None and processes.count() > 1:
         raise UsageError("`out`: several processes need a folder")
+    check_apart(out, overwrite, model, data)
     with ExitStack() as stack:
         stack.enter_context(processes.ending_together())
         folder = Path(out) if out is not None else Path(stack.enter_context(temporary_folder())) / "run"
@@ -180,7 +182,7 @@ class _Run:
 
     def run(self, place: Output) -> dict[str, Any]:
         """Train until the model is the one to keep; what run.json holds."""
-        config, model, out = self.config, self.model, place.path
+        config, model = self.config, self.model
         training = TrainingSet.of(self.objectives, self.routes, config)
         batches = RouteBatches(
             training, config.batch_size, processes.count(), seed=config.seed, swap=config.swap
@@ -192,8 +194,9 @@ class _Run:
         )
         if config.lora_rank is not None:
             add_lora(model, config.lora_rank, config.lora_alpha)
-        arguments = training_arguments(out, config, batches.steps, model, validator.has_figure)
-        checkpoint, finished = processes.once(lambda: self._begin(place))
+        arguments = training_arguments(place.path, config, batches.steps, model, validator.has_figure)
+        out, checkpoint, finished = processes.once(lambda: self._begin(place))
+        arguments.output_dir = str(out / CHECKPOINTS)
         if finished:
             result: dict[str, Any] = read_json(out / RUN_FILE)
             self._load_finished(out / MODEL)
@@ -246,15 +249,15 @@ class _Run:
             "processes": processes.count(),
         }
 
-    def _begin(self, place: Output) -> tuple[str | None, bool]:
-        """The checkpoint to continue from, if any, and whether the run is finished already."""
+    def _begin(self, place: Output) -> tuple[Path, str | None, bool]:
+        """The folder, the checkpoint to continue from, if any, and whether the run is finished already."""
         identity = self._identity()
         no_matter = {"tensorboard", "wandb", "keep_checkpoints", "offload_experts"}
         config = {name: value for name, value in identity["config"].items() if name not in no_matter}
         state = place.begin({**identity, "config": config})
         if state == "finished":
-            return None, True
-        return last_whole_checkpoint(place.path / CHECKPOINTS), False
+            return place.path, None, True
+        return place.path, last_whole_checkpoint(place.path / CHECKPOINTS), False
 
     def _remove_checkpoints(self, place: Output) -> None:
         """Remove them, unless this run keeps them, or the finished one kept them."""

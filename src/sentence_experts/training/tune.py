@@ -22,7 +22,14 @@ from sentence_transformers import SentenceTransformer
 from sentence_experts.errors import InputError, SentenceExpertsError, UsageError, require
 from sentence_experts.models.loading import load
 from sentence_experts.models.storage.fingerprint import fingerprint_of
-from sentence_experts.storage import Output, output, replacing, sha256_text, temporary_folder
+from sentence_experts.storage import (
+    Output,
+    check_apart,
+    output,
+    replacing,
+    sha256_text,
+    temporary_folder,
+)
 from sentence_experts.training import processes
 from sentence_experts.training.batches import RouteBatches
 from sentence_experts.training.config import TrainConfig, TuneConfig
@@ -134,12 +141,13 @@ def tune(
     given = chosen.model_fields_set & TrainConfig.model_fields.keys()
     shared = {name: getattr(chosen, name) for name in {*given, "fraction"}}
     varied = without_fixed(read_space(space), chosen, given)
+    check_apart(out, overwrite, model, data, space)
     with ExitStack() as stack:
         folder = Path(out) if out is not None else Path(stack.enter_context(temporary_folder())) / "search"
         names = (BEST, STUDY_FILE, TRIALS)
         place = stack.enter_context(output(folder, "search", names=names, grows=True, overwrite=overwrite))
-        search = _Search(model, open_data(data), place.path, chosen, shared, varied)
-        trials = search.run(place)
+        search = _Search(model, open_data(data), place, chosen, shared, varied)
+        trials = search.run()
         best = best_of(trials)
         if best.start is not None and best.best == best.start:
             logger.warning(f"no trial made the model better than it was before training ({best.start:.4f})")
@@ -170,15 +178,15 @@ class _Search:
 
     model: str | Path | SentenceTransformer
     data: list[Objective]
-    out: Path
+    place: Output
     config: TuneConfig
     shared: dict[str, Any]
     space: SearchSpace
 
-    def run(self, place: Output) -> list[Trial]:
+    def run(self) -> list[Trial]:
         """Run the trials that are missing."""
-        self._begin(place)
-        study = _open_study(self.out / STUDY_FILE)
+        self._begin()
+        study = _open_study(self.place.path / STUDY_FILE)
         for number in range(len(study.trials), self.config.trials):
             self._run_trial(study, number)
         return [
@@ -195,7 +203,7 @@ class _Search:
         """
         return TrainConfig.of(None, **{**self.shared, **sampled})
 
-    def _begin(self, place: Output) -> None:
+    def _begin(self) -> None:
         """Check what all trials share, and that the search in the folder, if any, is the same."""
         if isinstance(self.model, SentenceTransformer):
             model = self.model.to("cpu") if self.config.offload_experts else self.model
@@ -210,7 +218,7 @@ class _Search:
             "config": self.config.model_dump(mode="json", exclude={"trials", "offload_experts"}),
             "space": {name: sampled.model_dump(mode="json") for name, sampled in self.space.items()},
         }
-        place.begin(identity)
+        self.place.begin(identity)
 
     def _problem(self, model: SentenceTransformer, end: int) -> SentenceExpertsError | None:
         """What is wrong with the settings for this model and data, with the lowest draw or the highest.
@@ -235,7 +243,7 @@ class _Search:
         sampled = draw(study, number, self.config, distributions)
         values = ", ".join(f"{name} {short(value)}" for name, value in sampled.items())
         logger.info(f"trial {number + 1} of {self.config.trials}: {values}")
-        folder = self.out / TRIALS / f"{number:03}"
+        folder = self.place.path / TRIALS / f"{number:03}"
         try:
             model = deepcopy(self.model)
             result = train(model, self.data, self.trial_config(sampled), folder)

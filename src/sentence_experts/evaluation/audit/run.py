@@ -30,7 +30,7 @@ from sentence_experts.evaluation.results import POOLED, ModelResult, PairMetrics
 from sentence_experts.evaluation.scorers import EncoderScorer, MemoryScorer, TfidfScorer
 from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.pairs.splits import SPLITS
-from sentence_experts.storage import output, read_json, write_json, write_parquet
+from sentence_experts.storage import check_apart, output, read_json, write_json, write_parquet
 
 logger = logging.getLogger(__name__)
 
@@ -172,6 +172,7 @@ def audit(
     pairs = Pairs.of(data, split=None, labelled=True)
     if out is None:
         return _warned(_audited(pairs, models, chosen))
+    check_apart(out, overwrite, models, data)
     with output(out, "audit", names=NAMES, grows=True, overwrite=overwrite) as place:
         runs = model_runs(models, allow_none=True)
         state = place.begin({"pairs": pairs.fingerprint(), **identity_of(runs, chosen)})

@@ -33,7 +33,7 @@ from sentence_experts.moee.embedder import MoeEmbedder
 from sentence_experts.moee.loading import load_embedder
 from sentence_experts.moee.prompts import PROMPTS
 from sentence_experts.moee.vectors import HIDDEN, PARTS, ROUTING, SUM, Rows, States, joined
-from sentence_experts.storage import output, read_json, sha256_text, write_json
+from sentence_experts.storage import check_apart, output, read_json, sha256_text, write_json
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -106,13 +106,14 @@ def analyse(
     if out is None:
         return _analysed(embedder, data, chosen)
     names = ("analysis.json", "analysis.html")
+    check_apart(out, overwrite, model, pairs)
     with output(out, "analysis", names=names, keeps=["states"], grows=True, overwrite=overwrite) as place:
         read = {each.name: sha256_text(*each.first, *each.second, str(list(each.scores))) for each in data}
         made_from = {"model": embedder.fingerprint, "pairs": read, "config": chosen.model_dump(mode="json")}
         if place.begin(made_from) == "finished":
             content = read_json(place.path / names[0])
             return Analysis(content, content.pop("settings"))
-        embedder.cache_states(place.path / "states")
+        embedder.cache_states(place.final / "states")
         analysis = _analysed(embedder, data, chosen)
         write_json(place.path / names[0], {**analysis.figures, "settings": analysis.settings}, sort=False)
         place.finish(names[0])

@@ -18,8 +18,8 @@ from sentence_experts.moee.embedder import EMBEDDER, MoeEmbedder
 from sentence_experts.moee.loading import load_embedder
 from sentence_experts.moee.saved import FILE
 from sentence_experts.moee.vectors import PARTS
-from sentence_experts.storage import output, sha256_file
-from sentence_experts.tables import Table, TextTable
+from sentence_experts.storage import check_apart, output, sha256_file
+from sentence_experts.tables import Table, TextTable, is_path
 
 logger = logging.getLogger(__name__)
 
@@ -71,6 +71,7 @@ def make_embedder(
         inputs["calibrate"] = texts.fingerprint
     if develop is not None:
         inputs["develop"] = lambda: sha256_file(Path(develop))
+    check_apart(out, overwrite, model, develop, calibrate if is_path(calibrate) else None)
     with output(out, EMBEDDER, names=[FILE], overwrite=overwrite) as place:
         embedder = load_embedder(str(model), config)
         made_from = {"model": embedder.fingerprint, "column": column, "columns": columns.model_dump()}

@@ -14,6 +14,7 @@ from sentence_experts.models.export.routed_onnx import write_routed_onnx
 from sentence_experts.models.loading import load
 from sentence_experts.models.storage.fingerprint import fingerprint_of
 from sentence_experts.models.surgery.merge import average_experts, export_route
+from sentence_experts.storage import check_apart
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -120,6 +121,7 @@ def export(
             raise UsageError(f"`{name}` needs `out`, a folder to write to")
         return _dense(check_experts(load(model, device="cpu", int8=False)), config)
     out = Path(out)
+    check_apart(out, overwrite, model)
     with model_output(out, overwrite) as place:
         encoder = check_experts(load(model, device="cpu", int8=False))
         made_from = {"model": fingerprint_of(encoder), "config": config.model_dump(mode="json")}

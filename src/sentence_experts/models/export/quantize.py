@@ -12,7 +12,8 @@ from sentence_experts.models.export import int8
 from sentence_experts.models.export.config import QuantizeConfig
 from sentence_experts.models.loading import load
 from sentence_experts.models.storage.fingerprint import fingerprint_of
-from sentence_experts.tables import TextTable
+from sentence_experts.storage import check_apart
+from sentence_experts.tables import TextTable, is_path
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -75,6 +76,7 @@ def quantize(
     """
     config, out = QuantizeConfig.of(config, **settings), Path(out)
     source = TextTable(texts, config.column)
+    check_apart(out, overwrite, model, source.source if is_path(source.source) else None)
     with model_output(out, overwrite) as place:
         source.check()
         whole = load(model, device="cpu", dtype="float32", int8=False)

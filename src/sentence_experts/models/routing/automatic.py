@@ -21,7 +21,7 @@ from sentence_experts.errors import RouteError, UsageError
 from sentence_experts.models.card import usage_card
 from sentence_experts.models.encoder import ExpertEncoder, prepend
 from sentence_experts.models.routing.known_routes import AUTO, AUTO_FOLDER
-from sentence_experts.models.routing.route_classifier import RouteClassifier, fit_classifier
+from sentence_experts.models.routing.route_classifier import FILES, RouteClassifier, fit_classifier
 from sentence_experts.models.storage.fingerprint import forget_origin
 from sentence_experts.models.surgery.merge import average_experts
 from sentence_experts.progress import progress
@@ -146,20 +146,20 @@ class AutoRoutedEncoder(ExpertEncoder):
     def save(self, path: str, *args: Any, **kwargs: Any) -> None:
         """As `SentenceTransformer.save`, with the automatic routes."""
         self.without_auto_routes().save(path, *args, **kwargs)
-        self.write_auto_routes(Path(path))
+        self.classifier.write(Path(path) / AUTO_FOLDER)
+        self.note_auto_routes(Path(path))
         if (card := Path(path) / "README.md").exists():
             write_text(card, usage_card(self))
 
-    def write_auto_routes(self, folder: Path) -> None:
-        """Add the automatic routes to the folder of the saved model.
+    def note_auto_routes(self, folder: Path) -> None:
+        """Note in the folder of the saved model that it has automatic routes.
 
         The prompt "auto" and a line of the config are for stock loaders, whose error then says what to do.
         """
-        self.classifier.write(folder)
         update_json(folder / "config.json", {"auto_routes": True})
         settings = folder / "config_sentence_transformers.json"
         update_json(settings, {"prompts": {**read_json(settings)["prompts"], AUTO: AUTO_PROMPT}})
-        note_changes(folder, [AUTO_FOLDER, "config.json", settings.name])
+        note_changes(folder, [*(f"{AUTO_FOLDER}/{name}" for name in FILES), "config.json", settings.name])
 
     def log_low_confidence(self) -> None:
         """Log the number of texts since the last call that were below the confidence threshold, if any."""

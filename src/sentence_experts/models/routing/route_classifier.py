@@ -19,9 +19,9 @@ from sentence_experts.errors import InputError, UsageError, brief
 from sentence_experts.models.pooling import unit
 from sentence_experts.models.routing.known_routes import AUTO_FOLDER
 from sentence_experts.models.storage.complete import read_arrays
-from sentence_experts.storage import Output, output, read_json, replacing_folder, write_json
+from sentence_experts.storage import Output, open_to_readers, output, read_json, write_json
 
-SETTINGS, WEIGHTS = "auto_route.json", "auto_route.safetensors"
+FILES = SETTINGS, WEIGHTS = "auto_route.json", "auto_route.safetensors"
 AGAIN = "write it again with `auto_route`"
 
 
@@ -53,16 +53,17 @@ class RouteClassifier:
         shares: NDArray[np.float64] = softmax(logits, axis=1)
         return shares
 
-    def write(self, model: Path) -> None:
-        """Write to the folder of a model."""
+    def write(self, folder: Path) -> None:
+        """Write to a folder, which a model's folder will contain as `AUTO_FOLDER`."""
         from safetensors.numpy import save_file
 
         settings = dict(vars(self))
         # safetensors writes an array's memory as it is and ignores the order of its axes.
         arrays = {name: np.ascontiguousarray(settings.pop(name)) for name in ("weights", "biases")}
-        with replacing_folder(model / AUTO_FOLDER) as folder:
-            save_file(arrays, folder / WEIGHTS)
-            write_json(folder / SETTINGS, settings)
+        folder.mkdir(exist_ok=True)
+        save_file(arrays, folder / WEIGHTS)
+        open_to_readers(folder)
+        write_json(folder / SETTINGS, settings)
 
     @classmethod
     def read(cls, model: Path) -> RouteClassifier:
@@ -96,7 +97,7 @@ def auto_route_output(model: Path, overwrite: bool) -> AbstractContextManager[Ou
     return output(
         model / AUTO_FOLDER,
         "set of automatic routes",
-        names=(WEIGHTS, SETTINGS),
+        names=FILES,
         grows=True,
         overwrite=overwrite,
     )

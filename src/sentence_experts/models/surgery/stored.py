@@ -12,7 +12,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_experts.models.encoder import ExpertEncoder, check_experts, model_output, save_to
 from sentence_experts.models.loading import load
 from sentence_experts.models.storage.fingerprint import fingerprint_of, path_fingerprint
-from sentence_experts.storage import sha256_text
+from sentence_experts.storage import check_apart, sha256_text
 
 Source = SentenceTransformer | str | Path
 
@@ -42,6 +42,7 @@ def stored(
     """
     if out is None:
         return make(model)
+    check_apart(out, overwrite, model, [value for value, _ in read.values()])
     with model_output(out, overwrite) as place:
         opened = model if isinstance(model, SentenceTransformer) else load(model, device="cpu", int8=False)
         inputs = {
