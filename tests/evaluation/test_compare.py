@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -82,3 +83,27 @@ def test_models_without_a_common_route(before: BatchEncoder, minilm: str, tmp_pa
     other = BatchEncoder(load(str(make_tiny_encoder(tmp_path / "other", minilm, ("marine",))), device="cpu"))
     with pytest.raises(InputError, match="no route in common: crops, neuro before, marine after"):
         route_changes(before, other)
+
+
+def test_the_same_model_is_named_so_and_encoded_once(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoded: list[int] = []
+    encode = BatchEncoder.encode
+    monkeypatch.setattr(
+        BatchEncoder,
+        "encode",
+        lambda encoder, texts, *args, **kwargs: (
+            encoded.append(len(texts)) or encode(encoder, texts, *args, **kwargs)
+        ),
+    )
+    copy = shutil.copytree(folder, tmp_path / "copy")
+    comparison = compare(folder, copy, texts=["leaves"], pairs=make_pairs_folder(tmp_path / "pairs"))
+    assert encoded[:2] == [1, 1]  # once for each of two routes
+    assert comparison.same
+    assert not comparison.differences
+    assert of_comparison(comparison).findings[0] == "Before and after are the same model (one fingerprint)."
+    note = "---\nsentence_experts:\n  untrained: true\n---\n# A model\n"
+    (copy / "README.md").write_text(note)
+    later = of_comparison(compare(folder, copy, texts=["leaves"]))
+    assert "The model after is UNTRAINED: identical to the base." in later.findings

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from sentence_transformers import SentenceTransformer
 
+from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.evaluation.evaluate import evaluate
 from sentence_experts.evaluation.metrics import METRIC_NAMES, pair_metrics
@@ -19,6 +20,7 @@ from sentence_experts.evaluation.results import PAIR_WEIGHTED_MEAN, POOLED, scor
 from sentence_experts.evaluation.scorers import TfidfScorer
 from sentence_experts.models.pooling import pooling_of
 from sentence_experts.pairs.dataset import Pairs
+from sentence_experts.report.verdict import of_pairs
 
 
 class GivenScores:
@@ -333,3 +335,23 @@ def test_runs_are_compared_by_intervals_and_fixed_models_also_by_ranks():
     assert strict.settings["margin"] == 1e-6
     without = evaluate_scorers(models, separated(), bootstrap=0).differences
     assert {(each.interval, each.p_value, each.equivalent) for each in without} == {(None, None, False)}
+
+
+def test_the_same_model_is_named_so_and_encoded_once(pairs_folder, plain_model, tmp_path, monkeypatch):
+    encoded = []
+    encode = BatchEncoder.encode
+    monkeypatch.setattr(
+        BatchEncoder, "encode", lambda encoder, *args: encoded.append(encoder.name) or encode(encoder, *args)
+    )
+    copy = shutil.copytree(plain_model, tmp_path / "copy")
+    (copy / "README.md").write_text("---\nsentence_experts:\n  untrained: true\n---\n# A model\n")
+    found = evaluate({"base": plain_model, "copy": copy}, pairs_folder, baseline="tfidf", bootstrap=20)
+    assert set(encoded) == {plain_model.name}
+    assert found.settings["same_model"] == {"copy": "base"}
+    assert {(each.first, each.second) for each in found.differences} == {("base", "TF-IDF")}
+    base, other, _ = found.models
+    assert base.pooled == other.pooled
+    said = of_pairs(found).lines()
+    assert "copy and base are the same model (one fingerprint)." in said
+    assert "copy is UNTRAINED: identical to the base." in said
+    assert any(line.startswith("Next: Train copy again") for line in said)

@@ -264,3 +264,40 @@ def test_the_command_line_counts_pairs_by_level(
     assert not ended.value.code
     printed = " ".join(capsys.readouterr().out.split())
     assert "closest place that mentions both papers of a pair: sentence" in printed
+
+
+def test_training_pairs_are_of_the_nearest_level_with_enough(
+    mentioned: CorpusFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    every = compile_pairs(mentioned, **LOOSE, train_within="article")
+    counts = Counter(every.split("train")["within"].to_pylist())
+    enough = counts["bracket"] + 1
+    monkeypatch.setattr("sentence_experts.pairs.sets.ENOUGH_TO_TRAIN", enough)
+    near = compile_pairs(mentioned, **LOOSE)
+    expected = {level: counts[level] for level in ("sentence", "bracket")}
+    assert Counter(near.split("train")["within"].to_pylist()) == expected
+    (trained,) = near.manifest["trained_within"].values()
+    assert trained == {"level": "sentence", "pairs": sum(expected.values()), "of": counts.total()}
+    for name in ("validation", "test"):
+        columns = ["anchor_id", "positive_id", "label"]
+        one, other = (pairs.split(name).select(columns).to_pylist() for pairs in (every, near))
+        one, other = (
+            {(frozenset(list(row.values())[:2]), row["label"]) for row in rows} for rows in (one, other)
+        )
+        assert one == other
+
+
+def test_training_pairs_of_a_corpus_without_texts_are_of_whole_articles(corpus: CorpusFolder) -> None:
+    pairs = compile_pairs(corpus, unit="title", max_eval_per_domain=20)
+    assert pairs.manifest["trained_within"] is None
+    with pytest.raises(InputError, match="does not record where papers are cited"):
+        compile_pairs(corpus, unit="title", train_within="bracket")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"train_within": "article", "within": "sentence"}, {"train_within": "bracket", "relation": "coupling"}],
+)
+def test_levels_of_training_that_cannot_be(settings: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match="`train_within"):
+        compile_pairs("nowhere", **settings)

@@ -16,6 +16,7 @@ from sentence_experts.models.loading import load
 from sentence_experts.models.storage.fingerprint import folder_fingerprint
 from sentence_experts.retrieval import index as index_module
 from sentence_experts.retrieval.build import CorpusIndex, build_index
+from sentence_experts.retrieval.config import SearchConfig
 from sentence_experts.retrieval.index import route_vectors
 from sentence_experts.retrieval.search import search
 from sentence_experts.storage import update_json
@@ -146,3 +147,17 @@ def test_vectors_of_encode_become_an_index(tmp_path, experts_model, monkeypatch,
         build_index(None, corpus, vectors=tmp_path / "text.npy")
     with pytest.raises(InputError, match="no such file"):
         build_index(None, corpus, vectors=tmp_path / "none.npy")
+
+
+def test_a_model_is_searched_on_the_text_that_it_was_trained_on(tmp_path, plain_model, caplog):
+    model = shutil.copytree(plain_model, tmp_path / "model")
+    (model / "README.md").write_text("---\nsentence_experts:\n  unit: title\n---\n# A model\n")
+    corpus = write_corpus(tmp_path / "corpus")
+    assert [part["unit"] for part in build_index(model, corpus).parts] == ["title"]
+    search(model, corpus, "rice", sentences=False)
+    assert not caplog.text
+    search(model, corpus, "rice", sentences=False, unit="abstract")
+    assert "model was trained on the text 'title' of papers, and is used on 'abstract'" in caplog.text
+    both = SearchConfig().texts_for({"model": model, "other": plain_model})
+    (model / "README.md").write_text("# A model\n")
+    assert (both, SearchConfig().texts_for({"model": model})) == ("title", "title+abstract")

@@ -15,6 +15,7 @@ from helpers.samples import make_pairs_folder
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.loading import load
+from sentence_experts.models.sources import notes_of
 from sentence_experts.pairs.dataset import SPLITS, Pairs
 from sentence_experts.training import run as run_module
 from sentence_experts.training.config import TrainConfig
@@ -44,12 +45,14 @@ def test_a_run_that_only_loses_gives_back_the_model_it_began_with(
     with caplog.at_level(logging.WARNING):
         result = train(str(tiny_experts), pairs, TrainConfig.of(SHORT, **settings), tmp_path / "run")
     assert (result.validation, result.start, result.kept_step, result.steps) == (0.9, 0.9, 0, 6)
-    assert "no step was better than the model before training (0.9000)" in caplog.text
+    assert "UNTRAINED: identical to the base: no step was better than the model before" in caplog.text
+    assert "UNTRAINED: identical to the base" in repr(result)
     assert "no step was better than the 0.9000 before training" in repr(result)
     assert [entry["step"] for entry in result.history] == [0, 2, 4, 6]
     for model in (result.model, load(tmp_path / "run" / "model", device="cpu")):
         assert np.abs(model.encode(["rice"], prompt_name="crops") - before).max() < 1e-6
-    assert "before training it was 0.9000" in " ".join((tmp_path / "run/model/README.md").read_text().split())
+    assert "**UNTRAINED: identical to the base.**" in (tmp_path / "run/model/README.md").read_text()
+    assert notes_of(result.model) == notes_of(tmp_path / "run" / "model") == {"untrained": True}
     again = train(str(tiny_experts), pairs, TrainConfig.of(SHORT, **settings), tmp_path / "run")
     assert (again.kept_step, again.start, again.history) == (0, 0.9, result.history)
 
@@ -192,3 +195,17 @@ def test_domains_named_as_figures_lose_nothing(pairs: Pairs, tiny_experts: Path,
     }
     assert two == pytest.approx(expected)
     assert len(two) == len(one)
+
+
+def test_a_model_notes_the_text_it_was_trained_on(pairs: Pairs, tiny_experts: Path, tmp_path: Path) -> None:
+    of_titles = Pairs.in_memory(
+        {name: pairs.split(name) for name in SPLITS},
+        pairs.known_links(),
+        {"settings": {"unit": "title", "relation": "co-citation", "split": "paper"}},
+    )
+    result = train(str(tiny_experts), of_titles, SHORT, tmp_path / "run", keep="last", patience=5)
+    copy = load(tmp_path / "run" / "model", device="cpu")
+    copy.save(str(tmp_path / "copy"))
+    for model in (result.model, tmp_path / "run" / "model", copy, tmp_path / "copy"):
+        assert notes_of(model) == {"unit": "title"}
+    assert notes_of(tiny_experts) == {}
