@@ -12,7 +12,9 @@ NOTICE_KINDS = frozenset({
     "correction", "retraction", "expression-of-concern", "editorial", "commentary", "letter", "digest",
     "news",
 })  # fmt: skip
-"""Values of the column `kind` of papers that are not research. The others are "article" and "review"."""
+"""Values of the column `kind` of papers that are not research."""
+KINDS = NOTICE_KINDS | {"article", "review"}
+"""All values of the column `kind`."""
 # Article types of JATS, and what PubMed, OpenAlex, Crossref, Europe PMC, Semantic Scholar, Web of Science and
 # Zotero call the same; in lower case with hyphens.
 _TYPES_OF_KIND = {
@@ -32,7 +34,7 @@ _KIND_OF_TYPE = {name: kind for kind, names in _TYPES_OF_KIND.items() for name i
 _KIND_OF_TITLE = {
     "correction": re.compile(
         r"\W*((author|publisher|editorial)('s)? )?(corrections?( to)?\s*[:‘’“'\"]|correction$|"
-        r"(erratum|errata|corrigend(um|a))\b|addendum(:| to\b|$))", re.I),
+        r"(erratum|errata|corrigend(um|a))\b|addendum(:| to\b|$))|.*: (erratum|corrigendum)\W*$", re.I),
     "retraction": re.compile(
         r"\W*(retraction( note| notice| statement)?\s*(:|$)|retraction (note|notice|statement) |"
         r"notice of (retraction|withdrawal)\b)", re.I),

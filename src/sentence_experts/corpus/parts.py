@@ -121,10 +121,12 @@ def _clean_labels(labels: Sequence[str]) -> tuple[str, ...]:
 def _clean_place(text: str | None) -> str | None:
     """A volume, issue or range of pages, with one hyphen for whatever dash the record has."""
     text = _DASHES.sub("-", _clean(text or "")).strip()
+    first, _, last = text.partition("-")
+    text = first if first == last else text
     return None if text.lower() in _NO_VALUES else text or None
 
 
-_DASHES = re.compile(r"\s*(?:-+|[‐‑–—−])\s*")
+_DASHES = re.compile(r"\s*[-‐‑–—−]+\s*")
 _CLEANERS_OF: dict[str, Callable[[Any], Any]] = {
     "authors": lambda names: _clean(clean_authors(names)), "subjects": _clean_labels,
     "keywords": _clean_labels, "volume": _clean_place, "issue": _clean_place, "pages": _clean_place,
@@ -187,7 +189,14 @@ class CorpusPart:
         retracts: bool = False, citing: tuple[str | None, str | None] = (None, None),
     ) -> None:  # fmt: skip
         self._references.append(
-            (*self._key, record, position, *map(_clean, _CITATION_FIELDS(citation)), retracts, *citing)
+            (
+                *self._key,
+                record,
+                position,
+                *map(_clean, _CITATION_FIELDS(citation)),
+                retracts,
+                *map(_clean, citing),
+            )
         )
 
     def write(self, parts: PartStore) -> int:

@@ -28,7 +28,7 @@ from sentence_experts.corpus.identifiers import (
     normalise_s2,
     parse_identifier,
 )
-from sentence_experts.corpus.paper import Citation, Paper, Rejection
+from sentence_experts.corpus.paper import KINDS, Citation, Paper, Rejection
 from sentence_experts.corpus.parts import CorpusPart, missing_groups
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.storage import PartStore
@@ -55,7 +55,7 @@ _MORE_PAPER_COLUMNS = (
     "abstract",
     "paper_id",
     *_IDS,
-    *("authors", "year", "volume", "issue", "pages", "article_type", "journal", "licence"),
+    *("authors", "year", "volume", "issue", "pages", "article_type", "kind", "journal", "licence"),
     *("retracted", "subjects", "mesh", "keywords", "topic", "subfield", "field", "language"),
     FULL_TEXT,
 )
@@ -193,6 +193,7 @@ def _add_paper(part: CorpusPart, row: Row, number: int, table: str) -> None:
         issue=_text(row.get("issue")),
         pages=_text(row.get("pages")),
         article_type=_text(row.get("article_type")),
+        kind=kind if (kind := _text(row.get("kind"))) in KINDS else None,
         journal=_text(row.get("journal")),
         licence=_text(row.get("licence")),
         topic=_text(row.get("topic")),

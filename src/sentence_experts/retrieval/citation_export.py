@@ -30,7 +30,8 @@ COLUMNS = (
 )  # fmt: skip
 _TEX = {
     "\\": r"\textbackslash{}", "{": r"\textbraceleft{}", "}": r"\textbraceright{}", "$": r"\$",
-    "&": r"\&", "#": r"\#", "%": r"\%", "_": r"\_", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\0": "{}",
+    "&": r"\&", "#": r"\#", "%": r"\%", "_": r"\_", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+    "\0": "{}",
 }  # fmt: skip
 
 
@@ -176,15 +177,15 @@ def _csv(papers: Sequence[Mapping[str, Any]]) -> str:
     writer = csv.writer(out)
     writer.writerow(columns)
     for paper in papers:
-        writer.writerow([_cell(_joined(_present(paper, name))) for name in columns])
+        writer.writerow([_cell(_joined(paper.get(name), _present(paper, name))) for name in columns])
     return out.getvalue()
 
 
-def _joined(values: list[str]) -> str:
+def _joined(value: Any, lines: list[str]) -> str:
     """Several values as a table of papers may have them: as a JSON array if one holds a separator."""
-    if len(values) > 1 and any(re.search(r"[;|]", value) for value in values):
-        return json.dumps(values, ensure_ascii=False)
-    return "; ".join(values)
+    if not isinstance(value, str) and any(re.search(r"[;|]|^\[", line) for line in lines):
+        return json.dumps(lines, ensure_ascii=False)
+    return "; ".join(lines)
 
 
 def _cell(text: str) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 ET_AL = "et al."
 """Stands last where a record does not name all authors."""
 _MORE_AUTHORS = frozenset({"et al", "and others", "others"})
+_NO_AUTHORS = frozenset({"no authors listed", "none", "n/a", "null"})
 _SUFFIX = re.compile(r"(?:jr|sr|2nd|3rd|4th|ii|iii|iv)\.?", re.IGNORECASE)
 _INITIALS = re.compile(r"(?:[^\W\d_][.-]*){1,4}")
 _COLLECTIVE = re.compile(
@@ -56,8 +57,9 @@ def invert_initials(name: str) -> str:
     end = len(words) - (len(words) > 2 and is_suffix(words[-1]))
     if _is_initials(words[end - 1]):
         return join_name(" ".join(words[: end - 1]), words[end - 1], " ".join(words[end:])) or name
-    dotted = all(_is_initials(word) and word.endswith(".") for word in words[: end - 1])
-    return invert_name(words) if dotted else name
+    before = [word for word in words[: end - 1] if not word.islower()]
+    has_initials = bool(before) and all(_is_initials(word) and word.endswith(".") for word in before)
+    return invert_name(words) if has_initials else name
 
 
 def _is_initials(word: str) -> bool:
@@ -69,6 +71,7 @@ def clean_authors(names: Iterable[str]) -> tuple[str, ...]:
     cleaned: list[str] = []
     for name in (name for several in names for name in several.split(";")):
         parts = (" ".join(part.split()) for part in name.split(","))
-        if whole := ", ".join(filter(None, parts)):
+        whole = ", ".join(filter(None, parts))
+        if whole and whole.lower().strip("[]") not in _NO_AUTHORS:
             cleaned.append(ET_AL if whole.lower().rstrip(".") in _MORE_AUTHORS else whole)
     return tuple(cleaned)

@@ -15,7 +15,7 @@ _ACCENTS = {
 _LETTERS = {
     "ss": "ß", "o": "ø", "O": "Ø", "l": "ł", "L": "Ł", "ae": "æ", "AE": "Æ", "oe": "œ", "OE": "Œ", "aa": "å",
     "AA": "Å", "i": "i", "j": "j", "th": "þ", "TH": "Þ", "dh": "ð", "DH": "Ð", "dj": "đ", "DJ": "Đ",
-    "ng": "ŋ", "textless": "<", "textgreater": ">", "textasciitilde": "~", "textendash": "–",
+    "ng": "ŋ", "textless": "<", "textgreater": ">", "textasciitilde": "\ue002", "textendash": "–",
     "textemdash": "—", "textquoteright": "’", "textquoteleft": "‘", "textbackslash": "\\", "textbar": "|",
     "textregistered": "®", "texttrademark": "™", "textdegree": "°", "textmu": "μ", "dots": "…", "ldots": "…",
     "textquotedblleft": "“", "textquotedblright": "”", "S": "§", "P": "¶", "copyright": "©",
@@ -31,7 +31,7 @@ _LETTER_ACCENT = re.compile(
 _COMMAND = re.compile(r"\\([A-Za-z]+)\*?[ \t]*(?:\{\})?")
 _ESCAPED = re.compile(r"\\([&%$#_{} -])")
 _QUOTES = (("---", "—"), ("--", "–"), ("``", "“"), ("''", "”"))
-_PLACES = {"{": "\ue000", "}": "\ue001"}
+_PLACES = {"{": "\ue000", "}": "\ue001", "~": "\ue002"}
 
 
 def latex_to_text(text: str) -> str:

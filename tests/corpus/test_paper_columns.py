@@ -1,0 +1,137 @@
+"""Authors, places, kinds and keywords of papers, from the formats that state them; nothing that is unsafe."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from helpers.small_articles import papers
+from sentence_experts.cli import console
+from sentence_experts.corpus.corpus_folder import CorpusFolder
+from sentence_experts.corpus.formats.authors import invert_initials, invert_name
+from sentence_experts.corpus.importing import import_corpus
+from sentence_experts.corpus.paper import Paper, kind_of
+
+FILES = {
+    "x.ris": "TY  - JOUR\nAU  - van den Brink, G\nAU  - King ML Jr\nAU  - WHO Study Group\nTI  - {title}\n"
+    "VL  - 12\nIS  - 3\nSP  - 1\nEP  - 9\nER  - \n",
+    "x.bib": r"@article{a, author = {van den Brink, G and King, Jr, ML and {WHO Study Group}}, "
+    "title = {{title}}, volume = 12, number = {3}, pages = {1--9}}",
+    "x.nbib": "PMID- 1\nFAU - van den Brink, G\nFAU - King, ML Jr\nCN  - WHO Study Group\nTI  - {title}\n"
+    "VI  - 12\nIP  - 3\nPG  - 1-9\n",
+    "x.csv": "PMID,Title,Authors,Citation,Journal/Book\n"
+    '1,{title},"van den Brink G, King ML Jr, WHO Study Group.","J X. 2001 Mar;12(3):1-9. doi: 10.1/a.",J X\n',
+    "zotero.csv": "Key,Item Type,Title,Abstract Note,Author,Volume,Issue,Pages\n"
+    'A,journalArticle,{title},,"van den Brink, G; King, ML, Jr; WHO Study Group",12,3,1–9\n',
+    "x.json": '{"DOI": "10.1000/a", "prefix": "1", "title": ["{title}"], "volume": "12", "issue": "3", '
+    '"page": "1-9", "author": [{"family": "van den Brink", "given": "G"}, '
+    '{"family": "King", "given": "ML", "suffix": "Jr"}, {"name": "WHO Study Group"}]}',
+    "article.xml": "<article article-type='research-article'><front><article-meta>"
+    "<article-id pub-id-type='pmid'>1</article-id><title-group><article-title>{title}</article-title>"
+    "</title-group><contrib-group><contrib contrib-type='author'><name><surname>van den Brink</surname>"
+    "<given-names>G</given-names></name></contrib><contrib><name><surname>King</surname>"
+    "<given-names>ML</given-names><suffix>Jr</suffix></name></contrib><contrib contrib-type='author'><collab>"
+    "WHO Study Group<contrib-group><contrib><name><surname>Member</surname></name></contrib></contrib-group>"
+    "</collab></contrib><contrib contrib-type='editor'><name><surname>Editor</surname></name></contrib>"
+    "</contrib-group><volume>12</volume><issue>3</issue><fpage>1</fpage><lpage>9</lpage></article-meta>"
+    "</front></article>",
+    "pubmed.xml": "<PubmedArticleSet><PubmedArticle><MedlineCitation><PMID>1</PMID><Article><Journal>"
+    "<JournalIssue><Volume>12</Volume><Issue>3</Issue></JournalIssue></Journal><ArticleTitle>{title}"
+    "</ArticleTitle><Pagination><StartPage>1</StartPage><EndPage>9</EndPage></Pagination><AuthorList>"
+    "<Author><LastName>van den Brink</LastName><Initials>G</Initials></Author><Author><LastName>King"
+    "</LastName><Initials>ML</Initials><Suffix>Jr</Suffix></Author><Author><CollectiveName>WHO Study Group"
+    "</CollectiveName></Author></AuthorList></Article></MedlineCitation></PubmedArticle></PubmedArticleSet>",
+}
+
+
+def imported(folder: Path, name: str, title: str) -> CorpusFolder:
+    path = folder / name
+    path.write_text(FILES[name].replace("{title}", title))
+    return import_corpus([path], workers=1)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_each_format_has_authors_places_and_kinds(tmp_path: Path, name: str) -> None:
+    [paper] = papers(imported(tmp_path, name, "Correction: Rice in drought"))
+    assert paper["authors"] == ["van den Brink, G", "King, ML, Jr", "WHO Study Group"]
+    assert [paper[column] for column in ("volume", "issue", "pages")] == ["12", "3", "1-9"]
+    assert paper["kind"] == "correction"
+    assert [each["kind"] for each in papers(imported(tmp_path, name, "Rice in drought"))] == ["article"]
+
+
+def test_names_of_bibtex(tmp_path: Path) -> None:
+    names = r"Ludwig van Beethoven and {\'E}mile~Zola and de la Cruz, Juana AND {Barnes and Noble} and Plato"
+    (tmp_path / "x.bib").write_text(f"@article{{a, title={{T}}, author = {{{names} and others}}}}")
+    [paper] = papers(import_corpus(tmp_path / "x.bib", workers=1))
+    assert paper["authors"] == [
+        "van Beethoven, Ludwig", "Zola, Émile", "de la Cruz, Juana", "Barnes and Noble", "Plato", "et al.",
+    ]  # fmt: skip
+
+
+def test_names_whose_order_is_not_known_stay() -> None:
+    assert [invert_name(name.split()) for name in ("王 小明", "Max Planck Institute", "Jane Q. Doe Jr.")] == [
+        "王 小明", "Max Planck Institute", "Doe, Jane Q., Jr.",
+    ]  # fmt: skip
+    assert list(map(invert_initials, ("R. van Dam", "Liu R.", "Gerd Gigerenzer", "Doe, J"))) == [
+        "van Dam, R.", "Liu, R.", "Gerd Gigerenzer", "Doe, J",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("title", "article_type", "kind"),
+    [
+        ("Rice", "correction", "correction"), ("Rice", "Published Erratum", "correction"),
+        ("Author Correction: Rice", None, "correction"), ("Sleep: Erratum", None, "correction"),
+        ("Correction of scoliosis", "research-article", "article"),
+        ("Correction for multiple tests", None, "article"), ("Retraction of the eyelid", None, "article"),
+        ("Retraction: Rice", "research-article", "retraction"), ("RETRACTED: Rice", None, "article"),
+        ("Rice", "expression_of_concern", "expression-of-concern"),
+        ("Rice", "Editorial Material", "editorial"),
+        ("Rice", "article-commentary", "commentary"), ("Rice", "Systematic Review", "review"),
+    ],
+)  # fmt: skip
+def test_kinds(title: str, article_type: str | None, kind: str) -> None:
+    assert kind_of(Paper(title=title, article_type=article_type)) == kind
+
+
+def test_a_kind_that_one_of_several_records_states_counts(tmp_path: Path) -> None:
+    rows = [{"doi": "10.1000/a", "title": "Rice", "article_type": kind} for kind in ("other", "editorial")]
+    made = import_corpus(papers=rows, out=tmp_path / "corpus")
+    assert [paper["kind"] for paper in papers(made)] == ["editorial"]
+    assert made.manifest["counts"]["notices"] == 1
+    again = import_corpus([tmp_path / "corpus"])
+    assert [paper["kind"] for paper in papers(again)] == ["editorial"]
+
+
+def test_words_for_nothing_are_no_keywords_or_subjects() -> None:
+    words = ["None", "rice", "other", "N/A", "null", " ", "roots; rice"]
+    made = import_corpus(papers=[{"id": "1", "title": "Rice", "keywords": words, "subjects": words}])
+    assert made.count_values("keywords") == made.count_values("subjects") == {"rice": 1, "roots": 1}
+
+
+UNSAFE = "\x00\x1b\x07\x9b\u202e\u2066\u200f"
+
+
+def test_characters_that_could_change_a_terminal_end_at_the_import() -> None:
+    text = f"Rice{UNSAFE} is"
+    row = {"id": f"a{UNSAFE}", "title": text, "abstract": text, "journal": text, "authors": [text],
+           "keywords": [text], "subjects": [text], "full_text": text, "article_type": text}  # fmt: skip
+    cited = {"citing": f"a{UNSAFE}", "cited": f"a{UNSAFE}", "cited_title": text}
+    made = import_corpus(papers=[row], citations=[cited])
+    for table in ("papers", "citations", "bodies"):
+        found = made.to_pandas(table).to_string()
+        assert not set(UNSAFE) & set(found), table
+        assert table == "citations" or "Rice is" in found
+
+
+def test_nor_do_they_reach_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Texts of a corpus that an earlier version made, or of a table in memory."""
+    for name in ("results", "notes"):
+        assert type(getattr(console, name)) is not Console
+    written = io.StringIO()
+    monkeypatch.setattr(console, "results", type(console.results)(file=written, soft_wrap=True))
+    console.show(f"rice{UNSAFE}\tis\nhere")
+    assert written.getvalue().split() == ["rice", "is", "here"]

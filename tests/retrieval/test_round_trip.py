@@ -1,0 +1,75 @@
+"""A library that is imported, exported and imported again has the same authors, places and keywords."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from helpers.bibliographic import unpack_samples
+from sentence_experts.corpus.corpus_folder import CorpusFolder
+from sentence_experts.corpus.importing import import_corpus
+from sentence_experts.retrieval.citation_export import Format, export_papers
+
+SUFFIX = {"ris": ".ris", "bibtex": ".bib", "csv": ".csv"}
+NAMES = (
+    *("Doe, Jane", "van Beethoven, Ludwig", "King, Martin Luther, Jr.", "de la Vallée Poussin, C. J."),
+    *("World Health Organization", "Department of Health, Education, and Welfare", "Plato", "IARC WG"),
+    *("Smith and Sons", "Ünal-Öz, Ç.", "王小明", "Иванов, Пётр", "محمد, علي", "O'Neill, K", "A {brace} & co"),
+    *("Doe, J_{2}", "$money$, \\LaTeX", "Made-up Group -- 100%", "Doe, Jane", "bell hooks", "D’Arcy, `x''"),
+)
+KEYWORDS = ("rice", "Models, Animal", "a|b", "p < 0.05", "#1 {x} 50% ~ y_z", "α-helix", "IL-2 -- a", "[x]")
+PLACES = ("1-10", "e1001", "S12-S18", "1-1-1-10", "S0140-6736(20)30183-5", "12", "123-8, 140", None)
+
+
+def made_up(number: int) -> dict[str, Any]:
+    dice = random.Random(number)
+    return {
+        "id": f"10.1000/x{number}", "title": f"Rice {number}", "abstract": "Roots grow.", "year": 2019,
+        "authors": [*dice.choices(NAMES, k=dice.randrange(5)), *["et al."] * dice.randrange(2)],
+        "keywords": dice.sample(KEYWORDS, dice.randrange(4)), "pages": dice.choice(PLACES),
+        "volume": dice.choice(["12", "XII", "12 Suppl. 1", None]), "issue": dice.choice(["3", "3-4", None]),
+    }  # fmt: skip
+
+
+def by_text(corpus: CorpusFolder) -> dict[Any, Any]:
+    return {
+        (row["doi"] or row["pmid"] or row["title"] or row["abstract"]): (
+            [[*(row[name] if row[name] is not None else ())] for name in ("authors", "keywords")],
+            [row[name] for name in ("volume", "issue", "pages")],
+        )
+        for row in corpus.to_pandas().replace({float("nan"): None}).to_dict("records")
+        if row["title"] or row["abstract"]  # others are set aside
+    }
+
+
+def again(corpus: CorpusFolder, form: Format, folder: Path) -> CorpusFolder:
+    file = folder / f"{corpus.path.name}{SUFFIX[form]}"
+    rows = corpus.to_pandas().replace({float("nan"): None}).to_dict("records")
+    papers = [{name: list(v) if hasattr(v, "tolist") else v for name, v in row.items()} for row in rows]
+    file.write_text(export_papers(papers, form), newline="")
+    return import_corpus(papers=file, workers=1) if form == "csv" else import_corpus(file, workers=1)
+
+
+@pytest.mark.parametrize("form", ["ris", "bibtex", "csv"])
+def test_awkward_names_and_keywords_come_back(tmp_path: Path, form: Format) -> None:
+    made = import_corpus(papers=[made_up(number) for number in range(200)])
+    first = by_text(made)
+    assert first["10.1000/x7"][0][0] == made_up(7)["authors"] != []
+    assert by_text(again(made, form, tmp_path)) == first
+
+
+@pytest.mark.realdata
+@pytest.mark.parametrize("form", ["ris", "bibtex", "csv"])
+@pytest.mark.parametrize(
+    "name", ["ris", "nbib", "pubmed_csv", "zotero_csv", "bibtex", "openalex", "crossref", "jats", "pubmed"]
+)
+def test_real_libraries_come_back(real_data: Path, tmp_path: Path, name: str, form: Format) -> None:
+    own = {"jats": real_data / "formats" / "pmc_nxml", "pubmed": real_data / "formats" / "pubmed_efetch"}
+    folder = own[name] if name in own else unpack_samples(real_data, name, tmp_path).folder
+    corpus = import_corpus([folder], workers=1)
+    first, second = by_text(corpus), by_text(again(corpus, form, tmp_path))
+    assert sum(bool(each[0][0]) for each in first.values()) > 0
+    assert {key: second.get(key) for key in first} == first
