@@ -19,7 +19,7 @@ from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import InputError, SentenceExpertsError, UsageError, brief
 from sentence_experts.models.routing.known_routes import AUTO
 from sentence_experts.retrieval.index import index_folder, read_index, vector_settings
-from sentence_experts.retrieval.papers import Papers
+from sentence_experts.retrieval.papers import VALUES, Papers
 from sentence_experts.retrieval.search_routes import SearchRoute
 from sentence_experts.retrieval.searcher import Searcher
 from sentence_experts.retrieval.texts import PASSAGES
@@ -33,8 +33,14 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 LARGE = 20_000  # papers; encoding them takes long enough to be announced
-FIELDS = {"type": "types", "journal": "journals", "domain": "domains"}  # setting of `search` -> field
+FIELDS = {
+    "type": "types",
+    "journal": "journals",
+    "domain": "domains",
+    "keyword": "keywords",
+}  # setting of `search` -> field
 _NAMED = re.compile(r"`(\w+)`: ")
+MAX_VALUES = 2_000  # of a filter that the page lists, the frequent ones first
 CACHED_PAPERS = 1_000  # or passages, whose sentences' vectors stay in memory
 
 Vectors = NDArray[np.float32]
@@ -206,7 +212,7 @@ class Library:
                 {"name": view.name, "label": view.label, "default": view.served.name == default}
                 for view in self.views.values()
             ],
-            "values": {each: searcher.values(each) for each in ("year", "type", "journal", "domain")},
+            "values": {each: dict(list(searcher.values(each).items())[:MAX_VALUES]) for each in VALUES},
         }
 
     def close(self) -> None:
