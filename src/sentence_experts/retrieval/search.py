@@ -30,8 +30,8 @@ class SearchResult:
     Attributes:
         queries: the texts that were searched for.
         papers: per query, best first: dicts of `rank` (from 1), `score` (cosine), `closeness` ("close",
-            "fair" or "weak") and the `nearness` behind it (standard deviations above the cosine of two papers at
-            random), `percentile` (the share of the corpus's papers with a lower cosine), `link`, what the
+            "fair" or "weak") and the `nearness` behind it (standard deviations above the cosine of two papers
+            at random), `percentile` (the share of the corpus's papers with a lower cosine), `link`, what the
             corpus knows of the paper, with passages the best `passage`, and `sentence`, the one of the
             abstract or passage that is nearest to the query.
         hidden: the number of corrections, editorials and other notices that were left out.

@@ -32,7 +32,8 @@ class SearchRequest(SearchTarget):
 
     routes: list[str] | None = Field(
         None,
-        description="NAME:ROUTE each, or NAME for all routes of a model. Default: those of the first model",
+        description="NAME:ROUTE each, or NAME for all routes of a model. Default: those of the first model, "
+        "and its base",
     )
     top_k: Annotated[int, Field(ge=1, le=MAX_HITS)] = Field(10, description="Papers per route")
     year: str | None = Field(None, description='"2015", "2015..2020", "2015.." or "..2020"')
