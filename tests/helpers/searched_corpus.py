@@ -20,6 +20,7 @@ from sentence_experts.corpus.corpus_folder import (
 from sentence_experts.storage import sha256_file, write_json, write_parquet
 
 QUERY = "drought in rice fields"
+NOTICE = 3  # the paper that is a correction
 JOURNALS = ("Journal of Made-up Crops", "Annals of Invention", 'Ho"st<i>le & Sons')
 TYPES = ("research-article", "review-article")
 SCRIPT = "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
@@ -74,6 +75,10 @@ def searched_papers(count: int = 40) -> list[dict[str, Any]]:
             "title": title, "abstract": " ".join(sentences), "year": 2001 + number % 12,
             "journal": JOURNALS[number % 3], "article_type": TYPES[number % 2],
             "subjects": [domain], "retracted": number % 5 == 4,
+            "authors": [f"Family{number}, Given", "Ito, A", "Mbeki, C"][: 1 + number % 3],
+            "volume": "2", "issue": "3", "pages": f"{number}-{number + 9}",
+            "keywords": [words[0], "Simulation"], "mesh": ["Plants"] if domain == "crops" else [],
+            "kind": "correction" if number == NOTICE else "article",
         })  # fmt: skip
     return papers
 

@@ -22,7 +22,8 @@ from sentence_experts.retrieval import papers as papers_module
 from sentence_experts.retrieval.filters import Filters
 from sentence_experts.retrieval.papers import Papers, _pattern
 from sentence_experts.retrieval.search_routes import SearchRoute, find_search_route, list_search_routes
-from sentence_experts.retrieval.searcher import Searcher, sentence_spans
+from sentence_experts.retrieval.searcher import Hit, Searcher, is_nothing_close, sentence_spans
+from sentence_experts.retrieval.vectors import RouteVectors
 
 PAPERS = [
     {"paper_id": "doi:10.1000/a", "doi": "10.1000/a", "pmid": "11", "title": "Rice in drought", "year": 2012},
@@ -279,3 +280,20 @@ def test_the_task_file_says_which_route_is_for_queries(tmp_path, minilm):
     assert find_search_route(BatchEncoder(model).known_routes) == pair
     grown = sentence_experts.add_expert(folder, "more", prefix="more: ")
     assert find_search_route(BatchEncoder(grown).known_routes) == pair
+
+
+def test_nothing_is_close_where_all_cosines_are_those_of_random_papers():
+    dice = np.random.default_rng(0)
+    centres = np.eye(16, dtype=np.float32)[:8]
+    papers = centres[dice.integers(0, 8, 200)] + dice.normal(0, 0.1, (200, 16)).astype(np.float32)
+    vectors = RouteVectors(papers / np.linalg.norm(papers, axis=1, keepdims=True), np.arange(200))
+    near, far = np.eye(16, dtype=np.float32)[[0, 12]]
+    hits = {}
+    for name, query in (("near", near), ("far", far)):
+        scores = vectors.search(query[None], 3)[0][1]
+        hits[name] = [Hit(1, 0.0, 0, 0.0, 0, each) for each in vectors.nearness(scores)]
+    assert not is_nothing_close(hits["near"])
+    assert is_nothing_close(hits["far"])
+    assert not is_nothing_close([])
+    few = RouteVectors(vectors.vectors[:5], np.arange(5))
+    assert few.nearness(np.ones(2, np.float32)) == [None, None]

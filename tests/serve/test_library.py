@@ -16,7 +16,7 @@ from starlette.testclient import TestClient
 import sentence_experts
 from helpers.running_server import EXPERTS
 from helpers.samples import make_tiny_encoder
-from helpers.searched_corpus import QUERY, ask, ids
+from helpers.searched_corpus import QUERY, ask, ids, write_searched_corpus
 from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.errors import InputError
 from sentence_experts.models.encoder import ExpertEncoder
@@ -120,3 +120,20 @@ def test_searches_follow_a_model_after_one_that_could_not_be_used(
     assert (library._searchers["m"], tried) == (state, [bad])
     follow(good)
     assert (library._searchers["m"][0], tried) == (good, [bad, good])
+
+
+def test_the_base_stands_beside_the_routes(tmp_path: Path, minilm: str) -> None:
+    corpus = write_searched_corpus(tmp_path / "papers", hostile=False)
+    sentence_experts.extend("minilm", ["crops"], out=tmp_path / "m")
+    with TestClient(
+        sentence_experts.create_app(tmp_path / "m", corpus=corpus.path), base_url="http://localhost"
+    ) as client:
+        about = client.get("/search/corpus").json()
+        assert [(each["name"], each["default"]) for each in about["routes"]] == [
+            ("m:crops", True),
+            ("minilm", True),
+        ]
+        assert len(ask(client, query=QUERY)["routes"]) == 2
+    app = sentence_experts.create_app(tmp_path / "m", corpus=corpus.path, base=False)
+    with TestClient(app, base_url="http://localhost") as client:
+        assert len(client.get("/search/corpus").json()["routes"]) == 1

@@ -393,3 +393,47 @@ LOW_CONTRAST = """() => {
   }
   return low;
 }"""
+
+
+def test_the_first_hit_stands_on_a_phones_first_screen(chromium: Any, served: RunningServer) -> None:
+    with opened(chromium, f"{served.url}/?q=rice+drought", viewport={"width": 360, "height": 740}) as page:
+        page.wait_for_selector(DONE)
+        box = page.locator(".route.shown .hit").first.bounding_box()
+        assert box["y"] + 100 < 740
+        assert not page.locator("#years").is_visible()
+        page.click("#filters summary")
+        assert page.locator("#years").is_visible()
+
+
+def test_lists_of_the_same_papers_fold_into_one(chromium: Any, served: RunningServer) -> None:
+    with opened(chromium, f"{served.url}/?q=rice+drought&top=100") as page:
+        page.wait_for_selector(DONE)
+        assert page.locator(".route").count() == 1
+        assert "nearly the same papers" in page.inner_text(".route h2")
+        assert "1 list folded" in page.inner_text("#status")
+        page.click("text=Show all 2 lists")
+        assert page.locator(".route").count() == 2
+
+
+def test_names_on_the_map_do_not_overlap(chromium: Any, served: RunningServer) -> None:
+    with opened(chromium, f"{served.url}/?q=sleep+memory&view=map") as page:
+        page.wait_for_selector(DONE)
+        boxes = [each.bounding_box() for each in page.locator(".name:visible").all()]
+        assert len(boxes) > 3
+        for n, one in enumerate(boxes):
+            for other in boxes[:n]:
+                apart = abs(one["x"] - other["x"]) >= min(one["width"], other["width"]) - 1
+                assert apart or abs(one["y"] - other["y"]) >= one["height"] - 1
+
+
+def test_a_keyword_of_a_paper_becomes_a_filter_and_citations_open(
+    chromium: Any, served: RunningServer
+) -> None:
+    with opened(chromium, f"{served.url}/?q=wheat&view=citations") as page:
+        page.wait_for_selector(DONE)
+        page.locator("#citations .links summary").first.click()
+        page.wait_for_selector("#citations .links li :is(a, button)")
+        page.click("#tab-lists")
+        page.locator(".title").first.click()
+        page.click("#paper .values >> text=Simulation")
+        page.wait_for_url("**keyword=Simulation*")

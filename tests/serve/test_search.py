@@ -313,3 +313,44 @@ def test_hybrid_ranks_by_words_too(client: TestClient, experts: ExpertEncoder, c
         for rank, hit in enumerate(answer["routes"][number]["hits"], start=1):
             name = answer["routes"][number]["name"]
             assert answer["papers"][hit["paper"]]["ranks"][name]["rank"] == hit["rank"] == rank
+
+
+def test_notices_are_hidden_unless_they_are_asked_for(client: TestClient) -> None:
+    notice = "doi:10.5555/made-up.003"
+    hidden = ask(client, query=QUERY, top_k=100)
+    shown = ask(client, query=QUERY, top_k=100, notices=True)
+    assert hidden["hidden"] == 1
+    assert shown["hidden"] == 0
+    assert notice not in ids(hidden)
+    assert notice in ids(shown)
+
+
+def test_keywords_and_mesh_headings_filter(client: TestClient) -> None:
+    answer = ask(client, query=QUERY, top_k=100, keywords=["simul*"], mesh=["plants"])
+    assert answer["papers"]
+    assert all("Simulation" in paper["keywords"] for paper in answer["papers"])
+    assert all(paper["mesh"] == ["Plants"] for paper in answer["papers"])
+    about = client.get("/search/corpus").json()
+    assert about["values"]["keyword"]["Simulation"] == 40
+    refused = client.post("/search", json={"query": QUERY, "keywords": ["nowhere"]})
+    assert refused.status_code == 422
+
+
+def test_a_paper_has_authors_a_source_and_its_citations(client: TestClient) -> None:
+    answer = ask(client, query=QUERY, top_k=100)
+    paper = next(each for each in answer["papers"] if each["paper_id"] == "doi:10.5555/made-up.020")
+    assert paper["by"] == "Family20 et al."
+    assert (paper["volume"], paper["issue"], paper["pages"]) == ("2", "3", "20-29")
+    assert (paper["cites"], paper["cited_by"]) == (2, 2)
+    found = client.post("/search/citations", json={"paper": paper["paper_id"]}).json()
+    assert {each["paper_id"][-3:] for each in found["cites"]} == {"012", "004"}
+    assert {each["paper_id"][-3:] for each in found["cited_by"]} == {"028", "036"}
+
+
+def test_words_follow_the_nearness(client: TestClient) -> None:
+    for route in ask(client, query=QUERY, top_k=100)["routes"]:
+        values = [hit["nearness"] for hit in route["hits"]]
+        assert values == sorted(values, reverse=True)
+        for hit in route["hits"]:
+            word = "close" if hit["nearness"] >= 2.5 else "fair" if hit["nearness"] >= 1.5 else "weak"
+            assert hit["closeness"] == word

@@ -14,6 +14,7 @@ from sentence_experts.cli.options import CORPUS, Model, add_verb
 from sentence_experts.errors import UsageError
 from sentence_experts.models.loading import LoadConfig
 from sentence_experts.retrieval.config import SearchConfig
+from sentence_experts.retrieval.filters import Filters
 
 
 def register(app: typer.Typer) -> None:
@@ -38,8 +39,9 @@ def search(
     """Find the papers of a corpus that are nearest to a text, or to other papers (--like).
 
     The corpus is encoded the first time, or before by `index build`; its vectors are stored beside it. Each
-    hit: rank, cosine, year, title, id, link, and the sentence of the abstract that is nearest to the query;
-    with --passages the best passage instead.
+    hit: rank, how near it is (close, fair or weak), cosine, year, title, id, authors, journal, link,
+    keywords, and the sentence of the abstract that is nearest to the query; with --passages the best
+    passage instead.
 
     Example: sentence-experts search runs/experts/model --corpus corpus "drought in rice" --route crops -k 5
 
@@ -65,22 +67,38 @@ def search(
         rows = [{"query": query, **paper} for query, papers in result for paper in papers]
         typer.echo(export_papers(rows, chosen[0]), nl=False)  # type: ignore[arg-type]
     else:
-        for query, papers in result:
+        for number, (query, papers) in enumerate(result):
             _show(query, papers)
-    if len(result.papers[0]) < config.top_k and not config.filters and not config.like:
+            if result.is_nothing_close(number):
+                note(f"nothing here is close to {query!r}: the corpus seems to have no paper on it")
+    if result.hidden:
+        note(
+            f"{result.hidden:,} corrections, editorials and other notices are left out; --notices finds them"
+        )
+    if (
+        len(result.papers[0]) < config.top_k
+        and config.filters == Filters(notices=config.notices)
+        and not config.like
+    ):
         note(f"the corpus has only {len(result.papers[0])} papers with such a text")
     elif not result.papers[0]:
         note("no paper passes all filters")
 
 
 def _show(query: str, papers: list[dict[str, Any]]) -> None:
+    from sentence_experts.retrieval.citation_export import short_authors, short_source
+
     results.print(f"\n{query}", style="bold", highlight=False)
     for paper in papers:
         retracted = " [retracted]" if paper.get("retracted") else ""
-        line = f"{paper['rank']:>3}  {paper['score']:.3f}  {paper.get('year') or '    '}  "
+        near = f"{paper.get('closeness') or '':<5}  {paper['score']:.3f}"
+        line = f"{paper['rank']:>3}  {near}  {paper.get('year') or '    '}  "
         show(f"{line}{paper.get('title') or '(no title)'}{retracted}  {paper['paper_id']}")
-        if paper.get("link"):
-            show(f"{'':12}{paper['link']}")
+        source = (short_authors(paper.get("authors")), short_source(paper), paper.get("link"))
+        if any(source):
+            show(f"{'':12}{'  '.join(filter(None, source))}")
+        if paper.get("keywords"):
+            show(f"{'':12}{'; '.join(paper['keywords'][:8])}")
         text, most = (paper.get("passage"), 600) if paper.get("passage") else (paper.get("sentence"), 300)
         if text:
             show(f"{'':12}{textwrap.shorten(text, most, placeholder=' ...')}")

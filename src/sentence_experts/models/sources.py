@@ -89,13 +89,23 @@ def check_source(*sources: Any) -> None:
 def notes_of(model: Any) -> dict[str, Any]:
     """What training noted in a model's card, so that no hash of the model changes by it.
 
-    `unit` is the text of papers that it was trained on; `untrained` is there if no step was better than the
+    `base` is the packaged model or hub id that it was extended from. `unit` is the text of papers that it was
+    trained on; `untrained` is there if no step was better than the
     model before. `model` is a folder, a hub id, or a model that `load` or `train` gave; others have none.
     """
     if not isinstance(model, str | Path):
         return dict(getattr(model, "training_notes", {}))
     place = model_folder(str(model))
     return read_notes(Path(place) if Path(place).is_dir() else cached_folder(place))
+
+
+def base_at_hand(model: Any) -> str | None:
+    """The base that a model was extended from, if it can be opened without a download."""
+    base = notes_of(model).get("base")
+    if not isinstance(base, str) or base == str(model):
+        return None
+    at_hand = find_spec(PACKAGE) if base == NAME else cached_folder(base)
+    return base if at_hand is not None else None
 
 
 def warn_of_notes(name: str, notes: Mapping[str, Any], unit: str | None = None) -> None:

@@ -71,6 +71,25 @@ def paper_url(paper: Mapping[str, Any]) -> str | None:
     return None
 
 
+def short_authors(authors: Sequence[str] | None) -> str:
+    """The authors of a paper, "Family, Given" each, in few words.
+
+    >>> short_authors(["Ito, A", "Wang, B", "Mbeki, C"]), short_authors(["Ito, A", "Wang, B"])
+    ('Ito et al.', 'Ito & Wang')
+    """
+    families = [_line(each).partition(",")[0][:60] for each in authors or ()]
+    return f"{families[0]} et al." if len(families) > 2 else " & ".join(families)
+
+
+def short_source(paper: Mapping[str, Any]) -> str:
+    """The journal, volume, issue and pages of a paper, such as "eLife 2(3):12-15"."""
+    journal, volume, issue, pages = (
+        _line(paper.get(name) or "") for name in ("journal", "volume", "issue", "pages")
+    )
+    number = f"{volume}{f'({issue})' if issue else ''}{f':{pages}' if pages else ''}"
+    return f"{journal} {number}".strip()
+
+
 def _percent(value: str) -> str:
     return quote(value, safe="/():;.,-_~")
 

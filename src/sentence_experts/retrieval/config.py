@@ -72,6 +72,11 @@ class SearchConfig(PaperTexts):
         None, description="Only papers of these domains: those of `domains`, or that the corpus was fetched "
         "by, or else its subjects"
     )  # fmt: skip
+    keyword: list[str] | None = Field(None, description="Only papers with one of these keywords")
+    mesh: list[str] | None = Field(None, description="Only papers with one of these MeSH headings")
+    notices: bool = Field(
+        False, description="Find corrections, retractions, editorials and other notices too"
+    )
     domains: Path | dict[str, Any] | None = Field(
         None, description="YAML rules that sort papers into domains, like those that pairs are compiled by"
     )
@@ -83,7 +88,8 @@ class SearchConfig(PaperTexts):
     @property
     def filters(self) -> Filters:
         """Which papers to look at."""
-        return Filters.of(self.year, self.type or (), self.journal or (), self.domain or ())
+        lists = (self.type, self.journal, self.domain, self.keyword, self.mesh)
+        return Filters.of(self.year, *(each or () for each in lists), notices=self.notices)
 
 
 class IndexConfig(PaperTexts):

@@ -1,4 +1,4 @@
-"""Which papers a search looks at: by year, type, journal and domain."""
+"""Which papers a search looks at: by year, type, journal, domain, keyword and MeSH heading."""
 
 from __future__ import annotations
 
@@ -17,14 +17,18 @@ class Filters:
 
     Attributes:
         years: first and last year; None for an open end.
-        types, journals, domains: at least one of these values each, upper or lower case; `*` stands for any
-            text. Domains are those that a corpus was fetched by, else its subjects.
+        types, journals, domains, keywords, mesh: at least one of these values each, upper or lower case; `*`
+            stands for any text. Domains are those that a corpus was fetched by, else its subjects.
+        notices: whether corrections, editorials and other notices (`NOTICE_KINDS`) are found too.
     """
 
     years: tuple[int | None, int | None] = (None, None)
     types: tuple[str, ...] = ()
     journals: tuple[str, ...] = ()
     domains: tuple[str, ...] = ()
+    keywords: tuple[str, ...] = ()
+    mesh: tuple[str, ...] = ()
+    notices: bool = True
 
     @classmethod
     def of(
@@ -33,12 +37,16 @@ class Filters:
         types: Sequence[str] = (),
         journals: Sequence[str] = (),
         domains: Sequence[str] = (),
+        keywords: Sequence[str] = (),
+        mesh: Sequence[str] = (),
+        notices: bool = True,
     ) -> Filters:
         """Filters as people write them.
 
         Args:
             year: "2015", "2015..2020", "2015.." or "..2020".
-            types, journals, domains: values.
+            types, journals, domains, keywords, mesh: values.
+            notices: whether to find notices too.
 
         Raises:
             UsageError: `year` has another form.
@@ -46,7 +54,8 @@ class Filters:
         >>> Filters.of("2015..").years
         (2015, None)
         """
-        return cls(_years(year), *(tuple(values or ()) for values in (types, journals, domains)))
+        lists = (types, journals, domains, keywords, mesh)
+        return cls(_years(year), *(tuple(values or ()) for values in lists), notices)
 
     def __bool__(self) -> bool:
         return self != Filters()

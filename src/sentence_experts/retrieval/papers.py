@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from threading import RLock
@@ -22,6 +23,7 @@ from sentence_experts.corpus.identifiers import (
     normalise_pmid,
     parse_identifier,
 )
+from sentence_experts.corpus.paper import NOTICE_KINDS
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.retrieval.citation_export import paper_url
 from sentence_experts.retrieval.filters import Filters
@@ -34,8 +36,12 @@ if TYPE_CHECKING:
 FACTS = (
     *("paper_id", "pmid", "pmcid", "doi", "title", "authors", "abstract", "year", "article_type", "kind"),
     *("subjects", "keywords", "journal", "volume", "issue", "pages", "retracted"),
+    *("mesh"),
 )
-VALUES = {"year": "year", "type": "article_type", "journal": "journal", "domain": "domain"}
+VALUES = {
+    **{"year": "year", "type": "article_type", "journal": "journal", "domain": "domain"},
+    **{"keyword": "keywords", "mesh": "mesh"},
+}
 _ID_COLUMNS = ("paper_id", "paper_id", "doi", "pmid", "pmcid", "openalex", "s2")
 _LINKS = 1 << 20  # citations read at once; the ids of all papers are hashed for each
 _NAMED = 8  # of the values that a message names
@@ -170,7 +176,7 @@ class Papers:
         Raises:
             InputError: the corpus lacks the column of a filter, or its value.
         """
-        if not filters:
+        if not filters or (filters == Filters(notices=False) and not self._notices.any()):
             return None
         passing = self._passing.get(filters)  # every route of one search asks for the same
         if passing is None:
@@ -189,18 +195,42 @@ class Papers:
                 raise InputError(f"`year`: no paper of {self.corpus.path} has one")
             numbers = pc.fill_null(years, -1).to_numpy()
             allowed &= (numbers >= (first or 0)) & (numbers <= (last if last is not None else 1 << 30))
-        for parameter, values in (("type", filters.types), ("journal", filters.journals)):
+        if not filters.notices:
+            allowed &= ~self._notices
+        wanted = {"type": filters.types, "journal": filters.journals}
+        for parameter, values in (wanted | {"keyword": filters.keywords, "mesh": filters.mesh}).items():
             if values:
                 allowed &= self._has(parameter, values)
         if filters.domains:
             allowed &= self._in_domains(filters.domains)
         return allowed
 
+    @cached_property
+    def _notices(self) -> NDArray[np.bool_]:
+        """Whether each paper is a correction, an editorial or another notice, (papers,)."""
+        return self._is_in(self.column("kind"), NOTICE_KINDS)
+
+    def hidden(self, filters: Filters | None) -> int:
+        """The number of papers that pass all filters, but are notices, which the filters leave out."""
+        if filters is None or filters.notices:
+            return 0
+        passing = self.places(replace(filters, notices=True))
+        return int((self._notices if passing is None else self._notices & passing).sum())
+
     def _has(self, parameter: str, wanted: Sequence[str]) -> NDArray[np.bool_]:
-        """Whether the value of each paper fits one of the patterns, in which `*` stands for any text."""
+        """Whether a value of each paper fits one of the patterns, in which `*` stands for any text."""
         column = self.column(VALUES[parameter])
-        known = column.unique().drop_null().to_pylist()
-        return self._is_in(column, self._fitting(parameter, wanted, known))
+        if not pa.types.is_list(column.type):
+            return self._is_in(
+                column, self._fitting(parameter, wanted, column.unique().drop_null().to_pylist())
+            )
+        lists = pa.array(column.combine_chunks())
+        values, allowed = lists.flatten(), np.zeros(self.count, bool)
+        fitting = self._is_in(
+            values, self._fitting(parameter, wanted, values.unique().drop_null().to_pylist())
+        )
+        allowed[np.asarray(pc.list_parent_indices(lists))[fitting]] = True
+        return allowed
 
     def _in_domains(self, wanted: Sequence[str]) -> NDArray[np.bool_]:
         """The same for domains: the corpus's own, else its subjects."""
@@ -209,9 +239,9 @@ class Papers:
         papers = [paper for paper, of_paper in domains.items() if not fitting.isdisjoint(of_paper)]
         return self._is_in(self.column("paper_id"), papers)
 
-    def _is_in(self, column: pa.ChunkedArray, values: Iterable[str | None]) -> NDArray[np.bool_]:
+    def _is_in(self, column: pa.ChunkedArray | pa.Array, values: Iterable[str | None]) -> NDArray[np.bool_]:
         inside = pc.is_in(column, value_set=pa.array(list(values), pa.string()))
-        return np.asarray(inside.to_numpy(), bool)
+        return np.asarray(inside, bool)
 
     def _fitting(self, parameter: str, wanted: Sequence[str], known: Sequence[str]) -> set[str]:
         fitting: set[str] = set()
@@ -229,7 +259,7 @@ class Papers:
         return fitting
 
     def values(self, column: str, rows: Sequence[int] | None = None) -> dict[str, int]:
-        """The values of "year", "type", "journal" or "domain" -> number of papers, most frequent first.
+        """The values of one of `VALUES`, such as "year" -> number of papers, most frequent first.
 
         Years are in their order. `rows` limits the count to these papers.
 
@@ -247,13 +277,14 @@ class Papers:
         else:
             values = self.column(VALUES.get(column, column))
             values = values if rows is None else values.take(pa.array(rows, pa.int64()))
+            values = pc.list_flatten(values) if pa.types.is_list(values.type) else values
         counts = [(each["values"], each["counts"]) for each in values.drop_null().value_counts().to_pylist()]
         counts.sort(key=lambda pair: pair[0] if column == "year" else (-pair[1], pair[0]))
         return {str(value): count for value, count in counts}
 
     def citations(self, rows: Sequence[int]) -> list[tuple[int, int]]:
         """(citing row, cited row) of each citation between two of these papers."""
-        wanted, (starts, cited) = set(rows), self._links
+        wanted, (starts, cited) = set(rows), self._links[0]
         return [
             (row, other)
             for row in sorted(wanted)
@@ -261,15 +292,25 @@ class Papers:
             if other in wanted
         ]
 
+    def cites(self, row: int) -> list[int]:
+        """The papers of the corpus that a paper cites."""
+        starts, cited = self._links[0]
+        return list(dict.fromkeys(cited[starts[row] : starts[row + 1]].tolist()))
+
+    def cited_by(self, row: int) -> list[int]:
+        """The papers of the corpus that cite a paper."""
+        starts, citing = self._links[1]
+        return list(dict.fromkeys(citing[starts[row] : starts[row + 1]].tolist()))
+
     def domains_of(self, ids: Sequence[str]) -> list[list[str]]:
         """The domains of papers, by their ids."""
         return [self._domains.get(one, []) for one in ids]
 
     @cached_property
-    def _links(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The citations between papers of the corpus, as rows.
+    def _links(self) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+        """The citations between papers of the corpus, as rows: what each paper cites, then what cites it.
 
-        Where those of each paper begin, (papers + 1,), and what they cite, (citations,).
+        Where those of each paper begin, (papers + 1,), and the other papers, (citations,).
         """
         ids = pa.array(self.column("paper_id").combine_chunks())
         citing, cited = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
@@ -282,8 +323,11 @@ class Papers:
             citing.append(ends[0][inside].astype(np.int64))
             cited.append(ends[1][inside].astype(np.int64))
         all_citing, all_cited = np.concatenate(citing), np.concatenate(cited)
-        order = np.argsort(all_citing, kind="stable")
-        return np.searchsorted(all_citing[order], np.arange(self.count + 1)), all_cited[order]
+        links = []
+        for own, other in ((all_citing, all_cited), (all_cited, all_citing)):
+            order = np.argsort(own, kind="stable")
+            links.append((np.searchsorted(own[order], np.arange(self.count + 1)), other[order]))
+        return links
 
 
 def _pattern(text: str) -> re.Pattern[str]:

@@ -29,14 +29,17 @@ class SearchResult:
 
     Attributes:
         queries: the texts that were searched for.
-        papers: per query, best first: dicts of `rank` (from 1), `score` (cosine), `percentile` (the share of
-            the corpus's papers with a lower cosine), `link`, what the corpus knows of the paper, with
-            passages the best `passage`, and `sentence`, the one of the abstract or passage that is nearest to
-            the query.
+        papers: per query, best first: dicts of `rank` (from 1), `score` (cosine), `closeness` ("close",
+            "fair" or "weak") and the `nearness` behind it (standard deviations above the cosine of two papers
+            at random), `percentile` (the share of the corpus's papers with a lower cosine), `link`, what the
+            corpus knows of the paper, with passages the best `passage`, and `sentence`, the one of the
+            abstract or passage that is nearest to the query.
+        hidden: the number of corrections, editorials and other notices that were left out.
     """
 
     queries: list[str]
     papers: list[list[dict[str, Any]]]
+    hidden: int = 0
 
     def __iter__(self) -> Iterator[tuple[str, list[dict[str, Any]]]]:
         return iter(zip(self.queries, self.papers, strict=True))
@@ -53,6 +56,11 @@ class SearchResult:
                 title = paper.get("title") or paper["paper_id"]
                 lines.append(f"{paper['rank']:>3}  {paper['score']:.3f}  {title}{retracted}")
         return "\n".join(lines)
+
+    def is_nothing_close(self, number: int = 0) -> bool:
+        """Whether all papers found for a query are weak: the corpus seems to have nothing on it."""
+        papers = self.papers[number]
+        return bool(papers) and all(paper.get("closeness") == "weak" for paper in papers)
 
     def to_pandas(self) -> pd.DataFrame:
         """One row per query and paper."""
@@ -121,7 +129,7 @@ def search(
             hits = searcher.search(vectors, route, config.top_k, filters, config.hybrid, texts)
         results = [_described(searcher, *each, route, config) for each in zip(hits, vectors, strict=True)]
     encoder.log_low_confidence()
-    return SearchResult(texts, results)
+    return SearchResult(texts, results, papers.hidden(filters))
 
 
 def _opened(model: Any, config: SearchConfig, load_config: LoadConfig | None) -> BatchEncoder:
@@ -146,6 +154,7 @@ def _described(
     results = []
     for hit, facts, text, span in zip(hits, described, texts, spans, strict=True):
         scores = {"rank": hit.rank, "score": hit.score, "percentile": hit.percentile}
+        scores |= {"closeness": hit.closeness, "nearness": hit.nearness}
         passage = {"passage": text} if passages else {}
         results.append({**scores, **facts, **passage, **({"sentence": text[slice(*span)]} if span else {})})
     return results

@@ -20,6 +20,11 @@ class ServeConfig(PaperTexts):
     corpus: Path | None = Field(
         None, description="Folder of a corpus to search: opens the search page at /, and its API"
     )
+    base: bool = Field(
+        True,
+        description="Show the base of the first model beside its routes on the search page, if it is at hand "
+        "and the corpus has at most 20,000 papers",
+    )
     api_key_file: Path | None = Field(None, description="File of keys that clients may send, one per line")
     auth: bool = Field(
         True, description="Require a key if other machines can reach the address; otherwise anyone is served"

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import re
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import InputError, SentenceExpertsError, UsageError, brief
 from sentence_experts.models.routing.known_routes import AUTO
+from sentence_experts.models.sources import base_at_hand, source_name
 from sentence_experts.retrieval.index import index_folder, read_index, vector_settings
-from sentence_experts.retrieval.papers import Papers
+from sentence_experts.retrieval.papers import VALUES, Papers
 from sentence_experts.retrieval.search_routes import SearchRoute
 from sentence_experts.retrieval.searcher import Searcher
 from sentence_experts.retrieval.texts import PASSAGES
@@ -33,8 +34,14 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 LARGE = 20_000  # papers; encoding them takes long enough to be announced
-FIELDS = {"type": "types", "journal": "journals", "domain": "domains"}  # setting of `search` -> field
+FIELDS = {
+    "type": "types",
+    "journal": "journals",
+    "domain": "domains",
+    "keyword": "keywords",
+}  # setting of `search` -> field
 _NAMED = re.compile(r"`(\w+)`: ")
+MAX_VALUES = 2_000  # of a filter that the page lists, the frequent ones first
 CACHED_PAPERS = 1_000  # or passages, whose sentences' vectors stay in memory
 
 Vectors = NDArray[np.float32]
@@ -61,6 +68,15 @@ class CorpusView:
     searcher: Searcher
 
 
+def base_beside(sources: Mapping[str, Any], corpus: CorpusFolder) -> dict[str, str]:
+    """The base of the first model, by a free name, where searching with it too costs little."""
+    base = base_at_hand(next(iter(sources.values())))
+    if base is None or base in sources.values() or Papers(corpus).count > LARGE:
+        return {}
+    names = (each for each in (source_name(base).replace(":", "-"), "base") if each not in sources)
+    return dict.fromkeys(list(names)[:1], base)
+
+
 class Library:
     """A corpus, under every route of every served model.
 
@@ -69,13 +85,16 @@ class Library:
         views: by name, those of the first model first.
     """
 
-    def __init__(self, corpus: CorpusFolder, models: Models, unit: str) -> None:
+    def __init__(self, corpus: CorpusFolder, models: Models, unit: str, beside: Sequence[str] = ()) -> None:
         """Read the papers' vectors under every route; those that are missing are built first.
+
+        `beside`: names of models that are searched by default together with the first one.
 
         Raises:
             InputError: no paper has text, or vectors cannot be written beside the corpus.
         """
         self.corpus, self._models, self._unit = corpus, models, unit
+        self._default = (models.first.name, *beside)
         self._papers = Papers(corpus)
         self._papers.citations(())  # read now, and not with the first search
         self._searchers = {served.name: (served, self._open(served)) for served in models}
@@ -114,9 +133,9 @@ class Library:
                 if route.document_route == AUTO:
                     continue
                 name = f"{served.name}:{route.name}" if route.name else served.name
-                of_one = route.name or served.name
+                several = len(self._searchers) > len(self._default)
                 label = (
-                    of_one if len(self._searchers) == 1 or not route.name else f"{served.name}, {route.name}"
+                    f"{served.name}, {route.name}" if several and route.name else route.name or served.name
                 )
                 views[name] = CorpusView(name, label, route, served, searcher)
         return views
@@ -127,13 +146,15 @@ class Library:
         return next(iter(self._searchers.values()))[1]
 
     def find(self, names: Sequence[str] | None, field: str = "routes") -> list[CorpusView]:
-        """The views that a request names; a model's name means all of its routes, None the first model.
+        """The views that a request names; a model's name means all of its routes.
+
+        None means the first model and the base beside it.
 
         Raises:
             RequestError: 404, there is no such route; 422, none is named.
         """
         if names is None:
-            names = [self._models.first.name]
+            names = self._default
         views: dict[str, CorpusView] = {}
         for place, name in enumerate(dict.fromkeys(names)):
             of_name = {
@@ -197,16 +218,15 @@ class Library:
     def about(self) -> dict[str, Any]:
         """The corpus and its routes, as the page shows them."""
         searcher = self.searcher
-        default = self._models.first.name
         return {
             "corpus": self.corpus.label,
             "papers": searcher.papers.count,
             "passages": self._unit == PASSAGES,
             "routes": [
-                {"name": view.name, "label": view.label, "default": view.served.name == default}
+                {"name": view.name, "label": view.label, "default": view.served.name in self._default}
                 for view in self.views.values()
             ],
-            "values": {each: searcher.values(each) for each in ("year", "type", "journal", "domain")},
+            "values": {each: dict(list(searcher.values(each).items())[:MAX_VALUES]) for each in VALUES},
         }
 
     def close(self) -> None:

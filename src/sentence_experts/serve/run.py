@@ -67,7 +67,7 @@ def create_app(
     from sentence_experts.serve.app import build_app
     from sentence_experts.serve.engine import EmbeddingEngine
     from sentence_experts.serve.guard import Keys
-    from sentence_experts.serve.library import Library
+    from sentence_experts.serve.library import Library, base_beside
     from sentence_experts.serve.models import Models, named_sources
 
     config = ServeConfig.of(config, **settings)
@@ -76,12 +76,13 @@ def create_app(
     corpus = (
         None if config.corpus is None else CorpusFolder.open(config.corpus)
     )  # a wrong path is known at once
-    loaded = Models(named_sources(models), LoadConfig.of(load_config))
-    library = (
-        None
-        if corpus is None
-        else Library(corpus, loaded, config.texts_for({each.name: each.model for each in loaded}))
-    )
+    sources = named_sources(models)
+    base = base_beside(sources, corpus) if corpus is not None and config.base else {}
+    loaded = Models(sources | base, LoadConfig.of(load_config))
+    library = None
+    if corpus is not None:
+        texts = config.texts_for({each.name: each.model for each in loaded if each.name not in base})
+        library = Library(corpus, loaded, texts, tuple(base))
     local_only = keys is None and is_local(config.host)
     return build_app(EmbeddingEngine(loaded, config), library, keys, local_only, routers)
 

@@ -7,34 +7,37 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from fastapi import APIRouter, Request, Response
 from numpy.typing import NDArray
-from pydantic import Field
 
 from sentence_experts.errors import SentenceExpertsError
-from sentence_experts.retrieval.citation_export import export_papers
+from sentence_experts.retrieval.citation_export import export_papers, short_authors
 from sentence_experts.retrieval.filters import Filters
-from sentence_experts.retrieval.searcher import Hit, sentence_spans
+from sentence_experts.retrieval.searcher import Hit, describe_nearness, is_nothing_close, sentence_spans
 from sentence_experts.serve.engine import EmbeddingEngine
 from sentence_experts.serve.errors import RequestError
-from sentence_experts.serve.http import Schema, answered, body_of, json_answer, read
+from sentence_experts.serve.http import answered, body_of, json_answer, read
 from sentence_experts.serve.library import CorpusView, Library, Vectors
 from sentence_experts.serve.models import ServedModel
+from sentence_experts.serve.search_requests import (
+    CitationsRequest,
+    ExportRequest,
+    SearchRequest,
+    SearchTarget,
+    SentencesRequest,
+)
 from sentence_experts.serve.side_by_side import common_terms, found_by_one, plane, stems
 
-MAX_HITS = 100  # per route
 NEAR = 200  # papers per route whose years are counted
-MAX_LIKE = 20
-MAX_VALUES = 100  # of a filter
-MAX_SENTENCE_PAPERS = 50
-MAX_EXPORT = 10_000
 # Of a text that is shown; hostile records hold megabytes.
 MAX_ABSTRACT, MAX_TITLE, MAX_SENTENCES = 20_000, 1_000, 40
 SHOWN = ("paper_id", "title", "abstract", "year", "journal", "article_type", "doi", "pmid", "pmcid", "link",
-         "retracted", "domains")  # fmt: skip
+         "retracted", "domains", "kind", "authors", "volume", "issue", "pages", "keywords",
+         "mesh")  # fmt: skip
+MAX_LISTED = 40  # authors, keywords, ... of a paper; papers that cite one
 FILES = {
     "ris": ("application/x-research-info-systems", "papers.ris"),
     "bibtex": ("application/x-bibtex", "papers.bib"),
@@ -59,48 +62,6 @@ class RouteResult(NamedTuple):
 
 
 router = APIRouter(tags=["Search"], prefix="/search")
-
-Ids = Annotated[list[str], Field(description="Papers, by DOI, PMID, PMCID or `paper_id`")]
-
-
-class SearchTarget(Schema):
-    """What papers should be near to."""
-
-    query: str | None = Field(None, description="A text")
-    like: Annotated[list[str] | None, Field(max_length=MAX_LIKE)] = Field(
-        None, description="Papers instead of a text, by DOI, PMID, PMCID or `paper_id`"
-    )
-
-
-class SearchRequest(SearchTarget):
-    """A search under several routes."""
-
-    routes: list[str] | None = Field(
-        None,
-        description="NAME:ROUTE each, or NAME for all routes of a model. Default: those of the first model",
-    )
-    top_k: Annotated[int, Field(ge=1, le=MAX_HITS)] = Field(10, description="Papers per route")
-    year: str | None = Field(None, description='"2015", "2015..2020", "2015.." or "..2020"')
-    types: list[str] = Field([], max_length=MAX_VALUES, description="Types of article")
-    journals: list[str] = Field([], max_length=MAX_VALUES, description="Journals")
-    domains: list[str] = Field(
-        [], max_length=MAX_VALUES, description="Domains of a fetched corpus, else subjects"
-    )
-    hybrid: bool = Field(False, description="Rank by the words of the query too (BM25)")
-
-
-class SentencesRequest(SearchTarget):
-    """The sentences of papers that are nearest to a query under one route."""
-
-    route: str = Field(description="One route")
-    papers: Annotated[Ids, Field(max_length=MAX_SENTENCE_PAPERS)]
-
-
-class ExportRequest(Schema):
-    """Papers for a reference manager or a spreadsheet."""
-
-    papers: Annotated[Ids, Field(max_length=MAX_EXPORT)]
-    format: Literal["ris", "bibtex", "csv"] = Field(description="Form of the file")
 
 
 @router.get("/corpus")
@@ -138,6 +99,15 @@ async def sentences(request: Request) -> Response:
     )
 
 
+@router.post("/citations", openapi_extra=body_of(CitationsRequest))
+async def citations(request: Request) -> Response:
+    """The papers of the corpus that a paper cites, and those that cite it."""
+    library: Library = request.app.state.library
+    body = await read(request, CitationsRequest)
+    (row,) = await asyncio.to_thread(_rows, library, [body.paper], "paper")
+    return await json_answer(await asyncio.to_thread(_citations, library, row))
+
+
 @router.post("/export", openapi_extra=body_of(ExportRequest))
 async def export(request: Request) -> Response:
     """Papers as RIS, BibTeX or CSV."""
@@ -150,6 +120,14 @@ async def export(request: Request) -> Response:
     return Response(text, media_type=kind, headers={"Content-Disposition": f'attachment; filename="{name}"'})
 
 
+def _citations(library: Library, row: int) -> dict[str, Any]:
+    papers = library.searcher.papers
+    return {
+        name: [_shown(each) | {"abstract": None} for each in papers.facts(rows[:MAX_LISTED])]
+        for name, rows in (("cites", papers.cites(row)), ("cited_by", papers.cited_by(row)))
+    }
+
+
 async def _search(
     engine: EmbeddingEngine, library: Library, body: SearchRequest, views: Sequence[CorpusView]
 ) -> dict[str, Any]:
@@ -157,7 +135,7 @@ async def _search(
     one_route = partial(_one_route, library, body, liked)
     results = await _per_route(library, one_route, views, vectors)
     rows = list(dict.fromkeys(hit.row for each in results for hit in each.hits))
-    filters = Filters.of(body.year, body.types, body.journals, body.domains)
+    filters = body.filters()
     standings = partial(_standings, rows, filters, liked)
     ranks = await _per_route(library, standings, views, vectors, results)
     compare = partial(_compared, library, body, views, vectors, results, rows, ranks, liked)
@@ -228,9 +206,8 @@ def _mean(library: Library, view: CorpusView, rows: Sequence[int]) -> Vectors:
 def _one_route(
     library: Library, body: SearchRequest, liked: Sequence[int], view: CorpusView, vector: Vectors
 ) -> RouteResult:
-    others: dict[str, Any] = {"types": body.types, "journals": body.journals, "domains": body.domains}
     try:
-        wide, narrow = Filters.of(**others), Filters.of(body.year, **others)
+        wide, narrow = body.filters(any_year=True), body.filters()
         compared = view.searcher.vectors(view.route).compare(vector)
         find = partial(_hits, view, vector, compared, liked, body)
         near = find(max(NEAR, body.top_k), wide)
@@ -274,8 +251,10 @@ def _compared(
     like = [_shown(each) for each in facts[: len(liked)]]
     wanted = stems(body.query or " ".join(_text(each) for each in like))
     papers: list[dict[str, Any]] = []
-    for each in map(_shown, facts[len(liked) :]):
-        papers.append({**each, "terms": common_terms(wanted, _text(each)), "ranks": {}})
+    for row, each in zip(rows, map(_shown, facts[len(liked) :]), strict=True):
+        cites, cited_by = len(searcher.papers.cites(row)), len(searcher.papers.cited_by(row))
+        known = {"cites": cites, "cited_by": cited_by, "ranks": {}}
+        papers.append({**each, "terms": common_terms(wanted, _text(each)), **known})
     routes, maps = [], _maps(views, vectors, rows)
     for view, (hits, *_), of_route, where in zip(views, results, ranks, maps, strict=True):
         for paper, standing in zip(papers, of_route, strict=True):
@@ -285,7 +264,9 @@ def _compared(
             "label": view.label,
             "hits": [
                 {"paper": place[hit.row], "rank": hit.rank, "score": round(hit.score, 5),
-                 "percentile": round(hit.percentile, 3), "only": hit.row in alone}
+                 "percentile": round(hit.percentile, 3), "only": hit.row in alone,
+                 "closeness": hit.closeness,
+                 "nearness": None if hit.nearness is None else round(hit.nearness, 2)}
                 for hit in hits
             ],
             "map": where,
@@ -296,6 +277,8 @@ def _compared(
         "like": like,
         "routes": routes,
         "papers": papers,
+        "nothing_close": is_nothing_close([hit for each in results for hit in each.hits]),
+        "hidden": searcher.papers.hidden(body.filters()),
         "years": searcher.values("year", near),
         "citations": [[place[citing], place[cited]] for citing, cited in searcher.citations(rows)],
     }
@@ -311,10 +294,12 @@ def _standings(
 ) -> list[dict[str, Any] | None]:
     """Rank, percentile and cosine of each paper under a route; None for a paper that it has no vector of."""
     by_row = {hit.row: hit for hit in result.hits}
-    cosines = view.searcher.vectors(view.route).best_places(vector, rows)[1].tolist()
+    of_route = view.searcher.vectors(view.route)
+    cosines = of_route.best_places(vector, rows)[1]
+    words = map(describe_nearness, of_route.nearness(cosines))
     standings: list[dict[str, Any] | None] = []
     ranks = view.searcher.ranks(vector, rows, view.route, filters, liked, result.compared)
-    for row, cosine, (rank, share) in zip(rows, cosines, ranks, strict=True):
+    for row, cosine, word, (rank, share) in zip(rows, cosines.tolist(), words, ranks, strict=True):
         if rank is None or share is None:
             standings.append(None)
             continue
@@ -322,7 +307,9 @@ def _standings(
             rank, share = by_row[row].rank, by_row[row].percentile
         else:
             rank = max(rank, len(by_row) + 1)
-        standings.append({"rank": rank, "percentile": round(share, 3), "score": round(cosine, 5)})
+        standings.append(
+            {"rank": rank, "percentile": round(share, 3), "score": round(cosine, 5), "closeness": word}
+        )
     return standings
 
 
@@ -343,6 +330,9 @@ def _maps(
 def _shown(facts: dict[str, Any]) -> dict[str, Any]:
     """The facts of a paper that an answer holds, its texts cut to what is shown."""
     shown = {name: facts.get(name) for name in SHOWN} | {"abstract": _cut(facts.get("abstract"))}
+    shown["by"] = short_authors(facts.get("authors"))
+    for name in ("authors", "keywords", "mesh"):
+        shown[name] = [each[:200] for each in (shown[name] or [])[:MAX_LISTED]]
     if (title := shown["title"]) and len(title) > MAX_TITLE:
         shown["title"] = f"{title[:MAX_TITLE]}…"
     return shown

@@ -300,7 +300,7 @@ class _Run:
             merge_lora(self.model)
         self.model.load_state_dict(best.state_dict())
         self.model.prompts = best.prompts
-        self.model.training_notes = notes_of(best)
+        self.model.training_notes = notes_of(self.model) | notes_of(best)
 
     def _write(self, trainer: Trainer, training: TrainingSet, place: Output) -> dict[str, Any]:
         """Write the best model with its card, and the run's figures."""
@@ -336,7 +336,8 @@ class _Run:
         if untrained:
             return {**notes_of(self.model), "untrained": True}
         units = {each.unit for each in self.objectives if each.unit and each.own(self.routes)}
-        return {"unit": units.pop()} if len(units) == 1 else {}
+        base = {name: value for name, value in notes_of(self.model).items() if name == "base"}
+        return base | ({"unit": units.pop()} if len(units) == 1 else {})
 
 
 def _train(

@@ -116,6 +116,8 @@ def _extended(
     _include_prompts_in_pooling(extended, plan)
     put_head(extended, config.pooling, config.head, config.seed)
     put_normalize(extended, config.normalize)
+    if isinstance(base, str | Path) and not Path(base).exists():  # no path of this machine goes into a card
+        extended.training_notes = {"base": str(base)}
     return extended
 
 

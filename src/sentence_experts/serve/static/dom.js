@@ -55,10 +55,4 @@ export function short(rank) {
   return `${Math.floor(rank / 1e5) / 10}M`;
 }
 
-/** A percentile that says 100 only for 100. */
-export function percent(value) {
-  const digits = value > 99.9 ? 2 : value > 99 ? 1 : 0;
-  return `${(Math.floor(value * 10 ** digits) / 10 ** digits).toFixed(digits)}%`;
-}
-
 export const title = paper => paper.title || "(no title)";

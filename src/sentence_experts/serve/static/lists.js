@@ -1,27 +1,46 @@
 // The lists of all routes, side by side.
 
-import {fill, make, marked, percent, short, title} from "./dom.js";
+import {fill, make, marked, short, title} from "./dom.js";
 import {keepButton} from "./kept.js";
 
 const WIDTH = 250; // of a column at least, in pixels
+const SAME = 0.8; // share of papers in common from which lists are folded into one
 
-export function showLists(root, answer, page, canGrow) {
+/** Routes in groups of nearly the same papers: [[route, ...], ...]. */
+function grouped(routes) {
+  const groups = [];
+  for (const route of routes) {
+    const papers = new Set(route.hits.map(hit => hit.paper));
+    const alike = ([lead]) => papers.size && lead.hits.filter(hit => papers.has(hit.paper)).length >= SAME * Math.max(lead.hits.length, papers.size);
+    const group = groups.find(alike);
+    if (group) group.push(route);
+    else groups.push([route]);
+  }
+  return groups;
+}
+
+/** Show the lists; returns the number of columns. */
+export function showLists(root, answer, page, canGrow, unfolded) {
   const labels = new Map(answer.routes.map(route => [route.name, route.label]));
-  const columns = answer.routes.map((route, n) => column(route, answer, page, labels, n));
+  const groups = grouped(answer.routes), parts = unfolded ? answer.routes.map(route => [route]) : groups;
+  const columns = parts.map(([route, ...others], n) => column(route, others, answer, page, labels, n));
   const before = root.querySelector(".route.shown")?.dataset.route;
   const shown = columns.find(each => each.dataset.route === before) ?? columns[0];
   const choose = name => {
     for (const each of columns) each.classList.toggle("shown", each.dataset.route === name);
   };
-  const pick = answer.routes.length > 1 && make("label.phone", {}, "List of ",
-    make("select", {onchange: event => choose(event.target.value)}, answer.routes.map(route =>
-      make("option", {value: route.name, selected: route.name === shown.dataset.route}, route.label))));
-  fill(root, pick, columns);
+  const pick = columns.length > 1 && make("label.phone", {}, "List of ",
+    make("select", {onchange: event => choose(event.target.value)}, parts.map(([route, ...others]) =>
+      make("option", {value: route.name, selected: route.name === shown.dataset.route}, [route, ...others].map(each => each.label).join(", ")))));
+  const fold = groups.length < answer.routes.length && make("button.quiet.fold", {type: "button", onclick: page.unfold},
+    unfolded ? "Fold lists of nearly the same papers" : `Show all ${answer.routes.length} lists`);
+  fill(root, pick, fold, columns);
   choose(shown.dataset.route);
   const grow = canGrow && answer.routes.some(route => route.hits.length);
   root.parentNode.querySelector(".more")?.remove();
   if (grow) root.append(make("button.more", {type: "button", onclick: page.more}, "More papers"));
   arrange(root);
+  return columns.length;
 }
 
 /** As many columns as have room, in rows of about one length. */
@@ -33,26 +52,31 @@ export function arrange(root) {
   root.style.setProperty("--columns", phone ? 1 : Math.ceil(routes / rows));
 }
 
-function column(route, answer, page, labels, n) {
+function column(route, others, answer, page, labels, n) {
   const alone = route.hits.filter(hit => hit.only).length;
-  const heading = make("h2", {id: `route-${n}`}, make("span.dot", {"aria-hidden": "true"}), make("bdi", {}, route.label),
-    answer.routes.length > 1 && make("small", {}, alone ? `${alone} only here` : "none of its own"));
+  const weak = route.hits.length && route.hits.every(hit => hit.closeness === "weak");
+  const names = [route, ...others].map(each => [make(`span.dot.${page.colour(each.name)}`, {"aria-hidden": "true"}), make("bdi", {}, each.label)]);
+  const heading = make("h2", {id: `route-${n}`}, names.flat(),
+    answer.routes.length > 1 && make("small", {}, others.length ? "nearly the same papers" : alone ? `${alone} only here` : "none of its own"));
   const list = make("ol", {}, route.hits.map(hit => card(hit, route, answer, page, labels)));
   list.addEventListener("keydown", move);
   return make(`section.route.${page.colour(route.name)}`, {"data-route": route.name, "aria-labelledby": `route-${n}`}, heading,
+    weak && !answer.nothing_close && make("p.hint", {}, "Nothing is close under this route."),
     route.hits.length ? list : make("p.none", {}, "No paper passes the filters."));
 }
 
 function card(hit, route, answer, page, labels) {
   const paper = answer.papers[hit.paper];
-  const hint = `nearer than ${percent(hit.percentile)} of the papers; cosine ${hit.score.toFixed(3)}`;
+  const hint = hit.nearness === null ? `cosine ${hit.score.toFixed(3)}`
+    : `cosine ${hit.score.toFixed(3)}, ${Math.abs(hit.nearness).toFixed(1)} standard deviations ${hit.nearness < 0 ? "below" : "above"} that of two papers at random`;
   const item = make("li.hit", {"data-paper": hit.paper, "data-route": route.name},
     make("span.rank", {title: hint}, hit.rank),
     make("div", {},
       make("h3", {}, make("button.title", {type: "button", dir: "auto", onclick: () => page.open(paper, route.name)}, title(paper))),
-      facts(paper, percent(hit.percentile), hint),
+      facts(paper, hit.closeness, hint),
       make("p.best", {dir: "auto", hidden: true}),
       make("div.under", {}, moves(hit, route, paper, labels, page),
+        cited(paper),
         make("span.do", {}, keepButton(paper),
           make("button.quiet", {type: "button", "aria-description": title(paper).slice(0, 200), onclick: () => page.like(paper)}, "More like this")))));
   const light = on => () => {
@@ -62,10 +86,21 @@ function card(hit, route, answer, page, labels) {
   return item;
 }
 
-export function facts(paper, share, hint) {
-  const parts = [paper.year, paper.journal && paper.journal.slice(0, 80)].filter(Boolean);
-  return make("p.facts", {dir: "auto"}, paper.retracted && make("span.retracted", {}, "Retracted "), parts.join(" · "),
-    share && make("span", {title: hint}, `${parts.length ? " · " : ""}${share}`));
+export function facts(paper, closeness, hint) {
+  const number = `${paper.volume ?? ""}${paper.issue ? `(${paper.issue})` : ""}${paper.pages ? `:${paper.pages}` : ""}`;
+  const source = [paper.journal?.slice(0, 80), number].filter(Boolean).join(" ");
+  const parts = [paper.by, paper.year, source].filter(Boolean);
+  const kind = !["article", "review", null].includes(paper.kind ?? null);
+  return make("p.facts", {dir: "auto"}, closeness && make(`span.near.${closeness}`, {title: hint}, closeness),
+    paper.retracted && make("span.retracted", {}, "Retracted "), kind && make("span.kind", {}, `${paper.kind} `), parts.join(" · "),
+    paper.doi && safe(paper) && [parts.length > 0 && " · ", make("a", {href: safe(paper), target: "_blank", rel: "noopener noreferrer"}, "DOI")]);
+}
+
+export const safe = paper => (paper.link?.startsWith("https://") ? paper.link : null);
+
+function cited(paper) {
+  const counts = [paper.cites && `cites ${paper.cites}`, paper.cited_by && `cited by ${paper.cited_by}`].filter(Boolean);
+  return counts.length > 0 && make("span", {title: "within this corpus"}, counts.join(", "));
 }
 
 /** Where the paper stands under the other routes. */

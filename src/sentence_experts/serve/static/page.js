@@ -1,6 +1,6 @@
 // The search page: reads the address, asks the server, shows the answer.
 
-import {count, fill, find, make, number, percent, title} from "./dom.js";
+import {count, fill, find, make, number, title} from "./dom.js";
 import {keep, kept, onKept, openKept} from "./kept.js";
 import {arrange, showLists, showSentence} from "./lists.js";
 import {paperDetails, showCitations, showMap} from "./views.js";
@@ -12,12 +12,15 @@ let state = asked.read(location.search);
 let about = null, answer = null, running = null, opened = null;
 const best = new Map(); // route and paper -> its best sentence
 
-const CHOICES = 2000; // most values of a filter in its list, the frequent ones first
+let unfolded = false; // whether lists of nearly the same papers are shown apart
 
 const page = {
   open: (paper, from) => openPaper(paper, from),
   like: paper => change({like: [paper.paper_id], query: "", top: asked.TOP, view: "lists"}, true),
   keep: paper => keep(paper),
+  filter: fields => { find("paper").close(); change(fields, true); },
+  unfold: () => { unfolded = !unfolded; showLists(find("lists"), answer, page, state.top < asked.MOST, unfolded); bestAgain(); },
+  citations: paper => send("/search/citations", {paper: paper.paper_id}, {ask: askKey}),
   more: () => change({top: Math.min(state.top * 2, asked.MOST)}),
   colour: name => `h${Math.max(about.routes.findIndex(each => each.name === name), 0) % 10}`,
   best: (route, paper) => best.get(`${route}\n${paper.paper_id}`),
@@ -45,8 +48,11 @@ function showQuestion() {
   const [from, to = ""] = state.year.includes("..") ? state.year.split("..") : [state.year, state.year];
   find("from").value = from;
   find("to").value = to;
-  for (const name of ["type", "journal", "domain"]) find(name).value = state[name];
-  find("clear").hidden = !(state.year || state.type || state.journal || state.domain);
+  for (const name of asked.FILTERS) find(name).value = state[name];
+  const filtered = Boolean(state.year || asked.FILTERS.some(name => state[name]));
+  find("clear").hidden = !filtered;
+  find("notices").checked = state.notices;
+  if (filtered) find("filters").open = true;
   const chosen = state.routes.length ? state.routes : about.routes.filter(each => each.default).map(each => each.name);
   for (const box of find("routes").querySelectorAll("input")) {
     box.checked = chosen.some(name => name === box.value || box.value.startsWith(`${name}:`));
@@ -108,15 +114,25 @@ function show(milliseconds) {
   showLike(answer.like);
   document.title = `${answer.query ?? answer.like.map(title).join(", ")} – ${about.corpus}`;
   drawYears(answer.years, about.values.year, state.year);
-  showLists(find("lists"), answer, page, state.top < asked.MOST);
+  const columns = showLists(find("lists"), answer, page, state.top < asked.MOST, unfolded);
   showMap(find("map"), answer, page);
   showCitations(find("citations"), answer, page);
   selectView();
   const lone = answer.routes.reduce((sum, route) => sum + route.hits.filter(hit => hit.only).length, 0);
   const parts = [`${count(answer.papers.length, "paper")} under ${count(answer.routes.length, "route", "routes")}`];
   if (answer.routes.length > 1) parts.push(`${number(lone)} found by one route only`);
+  if (columns < answer.routes.length) parts.push(`${count(answer.routes.length - columns, "list")} folded`);
+  if (answer.hidden) parts.push(`${count(answer.hidden, "notice")} hidden`);
   parts.push(`${Math.round(milliseconds)} ms`);
   say(answer.papers.length ? parts.join(" · ") : "No paper passes the filters.");
+  if (answer.nothing_close) find("status").prepend(make("strong.far", {}, "Nothing here is close to this query."));
+}
+
+function bestAgain() {
+  for (const route of answer.routes) for (const paper of answer.papers) {
+    const place = page.best(route.name, paper);
+    if (place) showSentence(find("lists"), route.name, paper, place);
+  }
 }
 
 /** The best sentences come in a second request per route, five papers at a time. */
@@ -161,6 +177,7 @@ function selectView() {
     find(name).hidden = !selected;
   }
   arrange(find("lists"));
+  find("map").label?.();
 }
 
 function openView(name) {
@@ -240,14 +257,19 @@ function prepare() {
   fill(find("routes"), about.routes.map(route => make(`label.chip.${page.colour(route.name)}`, {},
     make("input", {type: "checkbox", value: route.name, onchange: chooseRoutes}),
     make("span.dot", {"aria-hidden": "true"}), make("bdi", {}, route.label))));
+  find("filters").open = !matchMedia("(max-width: 44rem)").matches;
+  for (const name of ["keyword", "mesh"]) {
+    const values = Object.entries(about.values[name]);
+    find(name).closest("label").hidden = values.length < 2;
+    fill(find(`${name}-values`), values.map(([value, papers]) => make("option", {value}, number(papers))));
+    find(name).addEventListener("change", event => change({[name]: event.target.value.trim()}));
+  }
   for (const name of ["type", "journal", "domain"]) {
     const values = Object.entries(about.values[name]);
     const select = find(name);
     select.closest("label").hidden = values.length < 2;
-    fill(select, make("option", {value: ""}, "any"), values.slice(0, CHOICES).map(([value, papers]) =>
+    fill(select, make("option", {value: ""}, "any"), values.map(([value, papers]) =>
       make("option", {value}, `${value.length > 60 ? `${value.slice(0, 60)}…` : value} (${number(papers)})`)));
-    const more = values.length - CHOICES;
-    if (more > 0) select.append(make("option", {disabled: ""}, `and ${number(more)} more, for the API`));
     select.addEventListener("change", () => change({[name]: select.value}));
   }
   find("years").hidden = Object.keys(about.values.year).length < 2;
@@ -260,7 +282,8 @@ function listen() {
     if (query) change({query, like: [], top: asked.TOP});
   });
   find("hybrid").addEventListener("change", event => change({hybrid: event.target.checked}));
-  find("clear").addEventListener("click", () => change({year: "", type: "", journal: "", domain: ""}));
+  find("notices").addEventListener("change", event => change({notices: event.target.checked}));
+  find("clear").addEventListener("click", () => change({year: "", ...Object.fromEntries(asked.FILTERS.map(name => [name, ""]))}));
   onYears((from, to) => change({year: from || to ? (from === to ? from : `${from}..${to}`) : ""}));
   for (const name of asked.VIEWS) find(`tab-${name}`).addEventListener("click", () => openView(name));
   find("views").addEventListener("keydown", tabKeys);
@@ -289,7 +312,7 @@ function listen() {
     find("kept-count").textContent = kept().length;
   });
   addEventListener("keydown", onKey);
-  addEventListener("resize", () => arrange(find("lists")));
+  addEventListener("resize", () => { arrange(find("lists")); find("map").label?.(); });
   addEventListener("popstate", () => {
     find("paper").close();
     state = asked.read(location.search);

@@ -1,11 +1,13 @@
 // What is asked for lives in the address, so that a link leads to the same results.
 
-const ONE = ["year", "type", "journal", "domain"];
+export const FILTERS = ["type", "journal", "domain", "keyword", "mesh"];
+const ONE = ["year", ...FILTERS];
+const FIELDS = {type: "types", journal: "journals", domain: "domains", keyword: "keywords", mesh: "mesh"};
 export const TOP = 10, MOST = 100;
 export const VIEWS = ["lists", "map", "citations"];
 
 export function empty() {
-  return {query: "", like: [], routes: [], year: "", type: "", journal: "", domain: "", hybrid: false, top: TOP, view: "lists"};
+  return {query: "", like: [], routes: [], year: "", type: "", journal: "", domain: "", keyword: "", mesh: "", notices: false, hybrid: false, top: TOP, view: "lists"};
 }
 
 export function read(search) {
@@ -14,6 +16,7 @@ export function read(search) {
   state.like = given.getAll("like");
   state.routes = given.getAll("route");
   for (const name of ONE) state[name] = given.get(name) ?? "";
+  state.notices = given.get("notices") === "1";
   state.hybrid = given.get("hybrid") === "1";
   state.top = Math.min(Math.max(parseInt(given.get("top"), 10) || TOP, 1), MOST);
   state.view = VIEWS.includes(given.get("view")) ? given.get("view") : "lists";
@@ -26,6 +29,7 @@ export function write(state) {
   for (const each of state.like) out.append("like", each);
   for (const each of state.routes) out.append("route", each);
   for (const name of ONE) if (state[name]) out.set(name, state[name]);
+  if (state.notices) out.set("notices", "1");
   if (state.hybrid) out.set("hybrid", "1");
   if (state.top !== TOP) out.set("top", state.top);
   if (state.view !== "lists") out.set("view", state.view);
@@ -39,9 +43,8 @@ export function body(state) {
   if (state.routes.length) out.routes = state.routes;
   if (state.top !== TOP) out.top_k = state.top;
   if (state.year) out.year = state.year;
-  if (state.type) out.types = [state.type];
-  if (state.journal) out.journals = [state.journal];
-  if (state.domain) out.domains = [state.domain];
+  for (const name of FILTERS) if (state[name]) out[FIELDS[name]] = [state[name]];
+  if (state.notices) out.notices = true;
   if (state.hybrid && !state.like.length) out.hybrid = true;
   return out;
 }

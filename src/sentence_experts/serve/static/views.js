@@ -1,8 +1,8 @@
 // The map of the results, citations among them, and one paper with all that is known of it.
 
-import {count, fill, make, marked, number, percent, title} from "./dom.js";
+import {count, fill, make, marked, number, title} from "./dom.js";
 import {keepButton} from "./kept.js";
-import {facts} from "./lists.js";
+import {facts, safe} from "./lists.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -24,8 +24,9 @@ export function showMap(root, answer, page) {
     return make("button.point", {type: "button", tabindex: -1, "data-paper": n, onfocus: look, onmouseenter: look,
       onclick: () => page.open(paper, chosen.name)});
   });
+  const names = answer.papers.map(paper => make("span.name", {"aria-hidden": "true"}, shortName(paper)));
   const query = make("span.query", {"aria-hidden": "true"});
-  const field = make("div.points", {role: "group", "aria-label": "Papers"}, points, query);
+  const field = make("div.points", {role: "group", "aria-label": "Papers"}, points, names, query);
   const put = (element, place) => {
     const [left, top] = at(place);
     element.style.left = `${left}%`;
@@ -47,7 +48,10 @@ export function showMap(root, answer, page) {
       Object.entries({x1, y1, x2, y2}).forEach(([name, value]) => lines[n].setAttribute(name, value));
     });
     points[route.hits[0]?.paper ?? 0].tabIndex = 0;
+    root.label();
   };
+  root.label = () => placeNames(field, names, [...chosen.hits.map(hit => hit.paper), ...answer.papers.keys()],
+    [...chosen.map.papers, chosen.map.query].map(at));
   field.addEventListener("keydown", event => moveOnMap(event, points, chosen));
   const chips = make("div.chips", {role: "radiogroup", "aria-label": "Map by"}, answer.routes.map((route, n) =>
     make(`label.chip.${page.colour(route.name)}`, {}, make("input", {type: "radio", name: "map-route", checked: n === 0, onchange: () => choose(route)}),
@@ -55,6 +59,32 @@ export function showMap(root, answer, page) {
   choose(chosen);
   fill(root, answer.routes.length > 1 && make("div.map-head", {}, chips),
     make("div.map-layout", {}, make("div.plane", {}, svg, field), beside));
+}
+
+const shortName = paper => {
+  if (paper.by) return `${paper.by} ${paper.year ?? ""}`.trim();
+  const words = title(paper).slice(0, 200);
+  return words.length > 24 ? `${words.slice(0, 24).replace(/\s+\S*$/, "")}…` : words;
+};
+
+/** Names beside their points, in this order, where they hide neither points nor other names. */
+function placeNames(field, names, order, places) {
+  const width = field.clientWidth, height = field.clientHeight, gap = 14;
+  if (!width) return;
+  const points = places.map(([left, top]) => [left * width / 100, top * height / 100]);
+  const taken = points.map(([x, y]) => [x - gap, y - gap, x + gap, y + gap]);
+  for (const name of names) name.hidden = false;
+  for (const n of new Set(order)) {
+    const [x, y] = points[n], w = names[n].offsetWidth, h = names[n].offsetHeight;
+    const free = [[x + gap, y - h / 2], [x - gap - w, y - h / 2], [x - w / 2, y - gap - h], [x - w / 2, y + gap]].find(([left, top]) =>
+      left > -20 && left + w < width + 20 && top > -20 && top + h < height + 20
+      && !taken.some(([l, t, r, b]) => left < r && left + w > l && top < b && top + h > t));
+    names[n].hidden = !free;
+    if (!free) continue;
+    names[n].style.left = `${free[0]}px`;
+    names[n].style.top = `${free[1]}px`;
+    taken.push([free[0], free[1], free[0] + w, free[1] + h]);
+  }
 }
 
 const hint = () => make("p.hint", {}, "Near papers are alike under the chosen route. ✳ is the query; numbers are ranks, rings are papers that only other "
@@ -80,16 +110,32 @@ function moveOnMap(event, points, route) {
 }
 
 export function showCitations(root, answer, page) {
-  const by = new Map();
-  for (const [from, to] of answer.citations) by.set(to, [...(by.get(to) ?? []), from]);
-  const link = n => make("button.title", {type: "button", dir: "auto", "data-paper": n, onclick: () => page.open(answer.papers[n])}, title(answer.papers[n]));
-  const year = n => answer.papers[n].year && make("span.facts", {}, ` ${answer.papers[n].year}`);
-  const ranked = [...by].sort((one, other) => other[1].length - one[1].length);
-  fill(root, ranked.length
-    ? make("ol.cited", {}, ranked.map(([to, from]) => make("li", {}, link(to), year(to),
-      make("p.facts", {}, `cited by ${count(from.length, "paper")} of these results`),
-      make("ul", {}, from.map(n => make("li", {}, link(n), year(n)))))))
-    : make("p.none", {}, "No paper of these results cites another one, as far as the corpus knows."));
+  const known = answer.papers.filter(paper => paper.cites || paper.cited_by).sort((one, other) => other.cited_by - one.cited_by || other.cites - one.cites);
+  const link = paper => make("button.title", {type: "button", dir: "auto", "data-paper": answer.papers.indexOf(paper), onclick: () => page.open(paper)}, title(paper));
+  fill(root, known.length
+    ? make("ol.cited", {}, known.map(paper => make("li", {}, link(paper), facts(paper), citations(paper, answer, page))))
+    : make("p.none", {}, "The corpus knows no citation between these papers and others of it."));
+}
+
+/** What a paper cites and is cited by within the corpus; the titles are asked for when a list is opened. */
+function citations(paper, answer, page) {
+  return [["cites", n => `Cites ${count(n, "paper")} of this corpus`], ["cited_by", n => `Cited by ${count(n, "paper")} of this corpus`]]
+    .filter(([name]) => paper[name]).map(([name, label]) => {
+      const list = make("ul", {}, make("li", {}, "…"));
+      const one = each => {
+        const among = answer.papers.find(other => other.paper_id === each.paper_id);
+        return make("li", {}, among ? make("button.title", {type: "button", dir: "auto", onclick: () => page.open(among)}, title(among))
+          : safe(each) ? make("a", {href: safe(each), target: "_blank", rel: "noopener noreferrer", dir: "auto"}, title(each)) : make("bdi", {}, title(each)),
+        make("span.facts", {}, ` ${[each.by, each.year, among && "among these results"].filter(Boolean).join(" · ")}`));
+      };
+      const opened = async event => {
+        if (!event.target.open || list.dataset.read) return;
+        list.dataset.read = "1";
+        const found = (await page.citations(paper))[name], more = paper[name] - found.length;
+        fill(list, found.map(one), more > 0 && make("li", {}, `and ${number(more)} more`));
+      };
+      return make("details.links", {ontoggle: opened}, make("summary", {}, label(paper[name])), list);
+    });
 }
 
 function ranks(paper, answer, page) {
@@ -97,31 +143,29 @@ function ranks(paper, answer, page) {
     const standing = paper.ranks[route.name];
     return make(`tr.${page.colour(route.name)}`, {}, make("th", {scope: "row"}, make("span.dot.inline", {"aria-hidden": "true"}), " ", make("bdi", {}, route.label)),
       make("td", {}, standing ? number(standing.rank) : "–"),
-      make("td", {}, standing?.percentile !== null && standing ? percent(standing.percentile) : "–"),
+      make("td", {}, standing?.closeness ?? "–"),
       make("td", {}, standing ? standing.score.toFixed(3) : "–"));
   });
-  return [make("table", {}, make("thead", {}, make("tr", {}, ["Route", "Rank", "Nearer than", "Cosine"].map(name => make("th", {scope: "col"}, name)))),
+  return [make("table", {}, make("thead", {}, make("tr", {}, ["Similar by", "Rank", "Near", "Cosine"].map(name => make("th", {scope: "col"}, name)))),
     make("tbody", {}, rows))];
 }
 
 export function paperDetails(paper, answer, page, route) {
-  const n = answer.papers.indexOf(paper);
   const place = route ? page.best(route, paper) : answer.routes.map(each => page.best(each.name, paper)).find(Boolean);
-  const other = number => make("li", {}, make("button.title", {type: "button", dir: "auto", onclick: () => page.open(answer.papers[number], route)}, title(answer.papers[number])));
-  const cites = answer.citations.filter(([from]) => from === n).map(([, to]) => to);
-  const cited = answer.citations.filter(([, to]) => to === n).map(([from]) => from);
-  const safe = paper.link && paper.link.startsWith("https://") ? paper.link : null;
+  const values = (name, label) => paper[name === "keyword" ? "keywords" : name]?.length > 0 && make("p.facts.values", {}, `${label}: `,
+    paper[name === "keyword" ? "keywords" : name].map(value => make("button.quiet", {type: "button", title: "Only papers with this", onclick: () => page.filter({[name]: value})}, value)));
   const ids = [paper.doi && `doi:${paper.doi}`, paper.pmid && `PMID ${paper.pmid}`, paper.pmcid].filter(Boolean).join(" · ") || paper.paper_id;
   return [
+    paper.authors?.length > 0 && make("p.facts", {dir: "auto"}, paper.authors.join("; ")),
     facts(paper),
-    make("p.facts", {}, safe ? make("a", {href: safe, target: "_blank", rel: "noopener noreferrer"}, ids) : make("bdi", {}, ids)),
+    make("p.facts", {}, safe(paper) ? make("a", {href: safe(paper), target: "_blank", rel: "noopener noreferrer"}, ids) : make("bdi", {}, ids)),
     place?.passage && [make("h3", {}, "Best passage"), text(place.passage, place, place.terms)],
     place?.passage && paper.abstract && make("h3", {}, "Abstract"),
     paper.abstract ? text(paper.abstract, place?.passage ? null : place, paper.terms) : make("p.none", {}, "No abstract."),
     paper.terms.length > 0 && make("p.facts", {}, "In common: ", paper.terms.join(", ")),
+    values("keyword", "Keywords"), values("mesh", "MeSH"),
     make("h3", {}, "Under each route"), ...ranks(paper, answer, page),
-    cites.length > 0 && [make("h3", {}, "Cites, of these results"), make("ul.cited", {}, cites.map(other))],
-    cited.length > 0 && [make("h3", {}, "Cited by, of these results"), make("ul.cited", {}, cited.map(other))],
+    ...citations(paper, answer, page),
     make("div.actions", {},
       make("button", {type: "button", onclick: event => { event.target.closest("dialog").close(); page.like(paper); }}, "More like this"), keepButton(paper)),
   ].filter(Boolean).flat();
