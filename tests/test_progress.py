@@ -10,7 +10,7 @@ import pytest
 
 from sentence_experts import progress as module
 from sentence_experts.cli.console import progress_bar
-from sentence_experts.progress import progress, use_bar
+from sentence_experts.progress import announced, progress, use_bar
 
 
 def wait_for_line(caplog: pytest.LogCaptureFixture, number: int) -> None:
@@ -70,3 +70,19 @@ def test_at_a_terminal_the_bar_of_the_command_line_counts(
         advance(3, "loss 0.5")
     assert "reading [all]" in capsys.readouterr().err
     assert caplog.messages == []
+
+
+def test_work_without_units_is_announced_also_at_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "SECONDS_BEFORE_FIRST_LINE", 0.001)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    caplog.set_level(logging.INFO, module.logger.name)
+    with announced("loading"):
+        wait_for_line(caplog, 1)
+    assert caplog.messages[0].startswith("loading: ")
+    caplog.clear()
+    caplog.set_level(logging.WARNING, module.logger.name)
+    with announced("loading"):
+        time.sleep(0.02)
+    assert caplog.messages == []  # a library call is silent

@@ -63,6 +63,20 @@ def progress(description: str, total: int | None = None) -> Iterator[Advance]:
         lines.end()
 
 
+@contextmanager
+def announced(description: str) -> Iterator[None]:
+    """Show after four seconds, and then every ten, that work goes on that has no units to count.
+
+    Args:
+        description: what the work is, such as "loading minilm".
+    """
+    if logger.isEnabledFor(logging.INFO):
+        with _Lines(description, None):
+            yield
+    else:
+        yield
+
+
 class _Lines:
     """A line after four seconds and then every ten; longer work also gets a line at its end."""
 

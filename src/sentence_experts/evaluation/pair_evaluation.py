@@ -47,6 +47,7 @@ from sentence_experts.evaluation.statistics import (
 )
 from sentence_experts.evaluation.text_free import text_free_scorers
 from sentence_experts.evaluation.wilcoxon import Areas, areas_by_view, rank_tests
+from sentence_experts.progress import announced
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,8 @@ def measure(
     views |= {view_of_domain(domain): of_domain for domain, of_domain in domains.items()}
     if replicates == 0:
         return Measured(views)
-    by_domain, of_pooled, of_mean = runs_of(sets, replicates, seed, threshold_min)
+    with announced("estimating intervals"):
+        by_domain, of_pooled, of_mean = runs_of(sets, replicates, seed, threshold_min)
     runs = {POOLED: of_pooled, PAIR_WEIGHTED_MEAN: of_mean}
     runs |= {view_of_domain(domain): of_domain for domain, of_domain in by_domain.items()}
     return Measured({view: with_intervals(each, runs[view]) for view, each in views.items()}, runs)

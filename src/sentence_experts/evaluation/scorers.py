@@ -19,7 +19,7 @@ from sentence_experts.evaluation.pairs import cosine_by_text
 from sentence_experts.models.routing.known_routes import KnownRoutes
 from sentence_experts.pairs.dataset import describe_domain
 from sentence_experts.pairs.splits import fold_texts
-from sentence_experts.progress import Advance, progress
+from sentence_experts.progress import Advance, announced, progress
 from sentence_experts.storage.text_cache import TEXTS_PER_PART, TextCache
 
 TFIDF_FEATURES = 4096  # 2025 paper, "Models of choice"
@@ -51,6 +51,7 @@ class TfidfScorer:
             "fitted_on": dict(sorted(self._fitted.items())),
         }
 
+    @announced("scoring pairs by TF-IDF")
     def score(self, anchors: Sequence[str], positives: Sequence[str], domain: str) -> NDArray[np.float64]:
         """Cosine of the TF-IDF vectors, shape (pairs,); 0 if a text has no known word.
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from sentence_experts.evaluation.pairs import PairScorer, domains_of, rows_of
 from sentence_experts.pairs.splits import fold_texts
+from sentence_experts.progress import announced
 
 Floats = NDArray[np.float64]
 
@@ -111,6 +112,7 @@ def _value_of_texts(table: pa.Table) -> dict[str, float]:
     return dict(zip(ends.to_pylist(), values[place].tolist(), strict=True))
 
 
+@announced("scoring pairs without comparing texts")
 def text_free_scorers(table: pa.Table, works: pa.Table | None) -> list[PairScorer]:
     """What scores the pairs of a checked table without comparing texts.
 

@@ -27,6 +27,7 @@ from sentence_experts.models.sources import (
     source_name,
 )
 from sentence_experts.models.storage.fingerprint import ModelOrigin, set_origin
+from sentence_experts.progress import announced
 from sentence_experts.storage import check_unchanged
 
 if TYPE_CHECKING:
@@ -143,10 +144,11 @@ def _from_files(source: str, config: LoadConfig) -> SentenceTransformer:
     load_quietly()
     opener = next((OPENERS[file] for file in OPENERS if (Path(place) / file).is_file()), _open)
     try:
-        if cached is None:
-            model: SentenceTransformer = opener(place, config)
-        else:  # so that no library asks a hub that does not answer, many times over
-            model = _open(str(cached), config.model_copy(update=dict.fromkeys(HUB)))
+        with announced(f"loading {name}"):
+            if cached is None:
+                model: SentenceTransformer = opener(place, config)
+            else:  # so that no library asks a hub that does not answer, many times over
+                model = _open(str(cached), config.model_copy(update=dict.fromkeys(HUB)))
     except SentenceExpertsError:
         raise
     except Exception as error:  # whatever a broken file or a missing device makes the libraries raise

@@ -19,7 +19,7 @@ from sentence_experts.pairs.engines import opened
 from sentence_experts.pairs.graph import LinkGraph, NothingLinkedError
 from sentence_experts.pairs.links import RELATIONS
 from sentence_experts.pairs.unit import UNITS
-from sentence_experts.progress import progress
+from sentence_experts.progress import announced, progress
 from sentence_experts.storage import write_text
 
 _ROWS_PER_BATCH = 10_000
@@ -109,6 +109,7 @@ def suggest_domains(
     return rules
 
 
+@announced("choosing domains")
 def _chosen(corpus: CorpusFolder, by: str, config: SuggestDomainsConfig) -> dict[str, int]:
     """Value -> the papers that it brings beside those of the values before it."""
     common: dict[str, int] = {}

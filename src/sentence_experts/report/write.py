@@ -14,6 +14,7 @@ from sentence_experts.evaluation.mteb.results import TaskEvaluation
 from sentence_experts.evaluation.results import Evaluation, PairEvaluation
 from sentence_experts.evaluation.search_quality import SearchEvaluation
 from sentence_experts.evaluation.similarity import Similarity
+from sentence_experts.progress import announced
 from sentence_experts.report.figures import similarity_figure
 from sentence_experts.report.model_pages import audit_page, comparison_page
 from sentence_experts.report.moee_page import moee_page
@@ -36,6 +37,7 @@ _REPORTS: Mapping[type, tuple[str, Callable[[Any], str | bytes]]] = {
 }
 
 
+@announced("writing the report")
 def write_report(
     result: Evaluation | Audit | Comparison | SearchEvaluation | Analysis | Similarity, out: Path | str
 ) -> Path:

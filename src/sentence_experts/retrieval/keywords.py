@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from sentence_experts.errors import InputError
+from sentence_experts.progress import announced
 from sentence_experts.retrieval.index import FOLDER
 from sentence_experts.retrieval.texts import texts_fingerprint, texts_of
 from sentence_experts.storage import locked, replacing_folder, sha256_text, write_npy, write_text
@@ -133,6 +134,7 @@ def keyword_index(corpus: CorpusFolder, unit: str) -> KeywordIndex:
     return KeywordIndex(numbers, starts, rows, weights, pq.read_metadata(corpus.papers).num_rows)
 
 
+@announced("collecting the words of the corpus")
 def _build(corpus: CorpusFolder, unit: str, folder: Path) -> None:
     from sklearn.feature_extraction.text import CountVectorizer
 

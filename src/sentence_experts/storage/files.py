@@ -9,12 +9,13 @@ import os
 import shutil
 import stat
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sentence_experts.errors import InputError
+from sentence_experts.progress import announced
 from sentence_experts.storage.disk import check_regular, sync, temporary_beside
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _ROWS_PER_GROUP = 1 << 14
+_LARGE = 1 << 30  # bytes, which take seconds
 
 
 @contextmanager
@@ -184,7 +186,8 @@ def write_stream(path: Path, batches: Iterable[pa.RecordBatch], schema: pa.Schem
 
 def sha256_file(path: Path) -> str:
     """The SHA-256 of a file's bytes, in hex, read in blocks."""
-    with open(path, "rb") as file:
+    waits = announced(f"checking {path.name}") if path.stat().st_size > _LARGE else nullcontext()
+    with open(path, "rb") as file, waits:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
