@@ -27,7 +27,8 @@ def test_import_then_show(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert "references that the text never mentions" in printed
     assert run("corpus", "show", out) == 0
     shown = capsys.readouterr().out
-    assert shown.startswith(printed)
+    assert printed.startswith("Read articles (folder)\n")
+    assert shown.startswith(printed.partition("\n")[2])
     assert "subjects" in shown
     assert "years 20" in shown
     assert run("corpus", "show", out, "--list", "subjects", "--top", 2) == 0

@@ -25,6 +25,8 @@ _ROWS = {
     "papers": "papers",
     "with_title": "  with a title",
     "with_abstract": "  with an abstract",
+    "with_doi": "  with a DOI",
+    "with_authors": "  with authors",
     "with_topic": "  with a topic",
     "research_articles": "  research articles",
     "retracted": "  retracted",
@@ -43,6 +45,9 @@ _ROWS = {
     "mentions": "  places in the text that cite an identified work",
     "references_never_mentioned": "  identified references that the text never mentions",
 }
+
+_SHOWN_IF_NONE = ("papers", "with_abstract", "with_doi", "citations")
+_SHOWN_SOURCES = 5
 
 
 def register(app: typer.Typer) -> None:
@@ -124,7 +129,11 @@ def import_(
     """
     from sentence_experts.corpus.importing import import_corpus
 
-    _show_corpus(import_corpus(sources or [], out, config, overwrite, papers=papers, citations=citations))
+    corpus = import_corpus(sources or [], out, config, overwrite, papers=papers, citations=citations)
+    read = [f"{source['name']} ({source['kind']})" for source in corpus.manifest["sources"]]
+    more = [f"{len(read) - _SHOWN_SOURCES:,} more"] if len(read) > _SHOWN_SOURCES else []
+    show(f"Read {', '.join(read[:_SHOWN_SOURCES] + more)}")
+    _show_corpus(corpus)
 
 
 def fetch(
@@ -211,11 +220,8 @@ def _show_corpus(corpus: CorpusFolder) -> None:
     table = Table(title=f"Corpus {corpus.path}", title_justify="left", show_header=False)
     table.add_column("what")
     table.add_column("how many", justify="right")
-    of_none = False
     for key, name in _ROWS.items():
-        is_part = name.startswith(" ")
-        of_none = of_none if is_part else not counts.get(key)
-        if key in counts and not (is_part and of_none):  # a corpus of an earlier version lacks some
+        if counts.get(key) or (key in counts and key in _SHOWN_IF_NONE):  # an earlier version lacks some
             table.add_row(name, f"{counts[key]:,}")
     for reason, number in sorted(counts["rejected"].items()):
         table.add_row(f"set aside: {reason}", f"{number:,}")

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from sentence_experts.corpus.formats.authors import clean_authors
-from sentence_experts.corpus.formats.markup import unique, without_controls
+from sentence_experts.corpus.formats.markup import CONTROLS, unique, without_controls
 from sentence_experts.corpus.paper import Citation, Deletion, Paper, Rejection, kind_of
 from sentence_experts.storage import PartStore, write_text
 
@@ -105,22 +105,15 @@ def part_key(source: int, number: int) -> str:
     return f"{source:04d}-{number:06d}"
 
 
-def _clean(value: Any) -> Any:
-    """A value of a record without control characters, if it is a text or several."""
-    if type(value) is str:
-        return value if value.isprintable() else without_controls(value)
-    return tuple(map(_clean, value)) if type(value) is tuple else value
-
-
 def _clean_labels(labels: Sequence[str]) -> tuple[str, ...]:
     """Subjects or keywords, apart where ";" joins several, without "None", "other" and the like."""
     parts = (part.strip() for label in labels for part in label.split(";"))
-    return unique(_clean(part) for part in parts if part.lower() not in _NO_VALUES)
+    return unique(part for part in parts if part.lower() not in _NO_VALUES)
 
 
 def _clean_place(text: str | None) -> str | None:
     """A volume, issue or range of pages, with one hyphen for whatever dash the record has."""
-    text = _DASHES.sub("-", _clean(text or "")).strip()
+    text = _DASHES.sub("-", text or "").strip()
     first, _, last = text.partition("-")
     text = first if first == last else text
     return None if text.lower() in _NO_VALUES else text or None
@@ -128,10 +121,14 @@ def _clean_place(text: str | None) -> str | None:
 
 _DASHES = re.compile(r"\s*[-‐‑–—−]+\s*")
 _CLEANERS_OF: dict[str, Callable[[Any], Any]] = {
-    "authors": lambda names: _clean(clean_authors(names)), "subjects": _clean_labels,
+    "authors": clean_authors, "subjects": _clean_labels,
     "keywords": _clean_labels, "volume": _clean_place, "issue": _clean_place, "pages": _clean_place,
 }  # fmt: skip
-_CLEANERS = [_CLEANERS_OF.get(name, _clean) for name in STATED_PAPERS.names[4:-5]]
+_CLEANED = [
+    (place, _CLEANERS_OF[name])
+    for place, name in enumerate(STATED_PAPERS.names[4:-5])
+    if name in _CLEANERS_OF
+]
 
 
 class CorpusPart:
@@ -152,7 +149,9 @@ class CorpusPart:
         record = len(self._papers)
         references = len(paper.citations) + len(paper.cites_openalex)
         counts = (kind_of(paper), references, paper.version, deleted, paper.has_body)
-        values = [clean(value) for clean, value in zip(_CLEANERS, _PAPER_FIELDS(paper), strict=True)]
+        values = list(_PAPER_FIELDS(paper))
+        for place, clean in _CLEANED:
+            values[place] = clean(values[place])
         self._papers.append((*self._key, record, member, *values, *counts))
         for position, citation in enumerate(paper.citations):
             self._add(record, position, citation)
@@ -161,9 +160,7 @@ class CorpusPart:
         if paper.cites_openalex:
             self._numbers.append((record, len(paper.citations), paper.cites_openalex))
         self._mentions += [(*self._key, record, *mention, None) for mention in paper.mentions]
-        self._bodies += [
-            (*self._key, record, place, *map(_clean, each)) for place, each in enumerate(paper.body)
-        ]
+        self._bodies += [(*self._key, record, place, *each) for place, each in enumerate(paper.body)]
 
     def delete(self, deletion: Deletion, member: str | None) -> None:
         """Note, in its place among the papers, that an earlier record is deleted."""
@@ -193,9 +190,9 @@ class CorpusPart:
                 *self._key,
                 record,
                 position,
-                *map(_clean, _CITATION_FIELDS(citation)),
+                *_CITATION_FIELDS(citation),
                 retracts,
-                *map(_clean, citing),
+                *citing,
             )
         )
 
@@ -236,10 +233,25 @@ def _typed(schema: pa.Schema) -> list[tuple[str, pa.DataType]]:
 
 
 def table_of(rows: Sequence[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:
-    """A table from rows of values in the order of a schema's columns."""
+    """A table from rows of values in the order of a schema's columns, without control characters."""
     # Not `zip(*rows)`, which takes three times as long for many rows.
-    arrays = [pa.array([row[place] for row in rows], field.type) for place, field in enumerate(schema)]
+    arrays = [_safe([row[place] for row in rows], field.type) for place, field in enumerate(schema)]
     return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _safe(values: list[Any], kind: pa.DataType) -> pa.Array:
+    """An array of values without control characters, which few texts have."""
+    array = pa.array(values, kind)
+    texts = array.flatten() if pa.types.is_list(kind) else array
+    if pa.types.is_string(texts.type) and pc.any(pc.match_substring_regex(texts, CONTROLS)).as_py():
+        return pa.array(list(map(_without_controls, values)), kind)
+    return array
+
+
+def _without_controls(value: str | Sequence[str] | None) -> Any:
+    if isinstance(value, str):
+        return without_controls(value)
+    return None if value is None else list(map(without_controls, value))
 
 
 def _write(parts: PartStore, key: str, suffix: str | None, table: pa.Table) -> None:

@@ -242,6 +242,7 @@ OF_WORKS = """
     FROM works"""
 OF_PAPERS = f"""
     SELECT count(*) AS papers, count(title) AS with_title, count(topic) AS with_topic,
+        count(doi) AS with_doi, count(*) FILTER (WHERE len(authors) > 0) AS with_authors,
         count(*) FILTER (WHERE starts_with(doi, '{SIMULATED_DOI}')) AS simulated,
         count(*) FILTER (WHERE article_type = 'research-article') AS research_articles,
         count(*) FILTER (WHERE retracted) AS retracted,

@@ -11,13 +11,15 @@ _MORE_AUTHORS = frozenset({"et al", "and others", "others"})
 _NO_AUTHORS = frozenset({"no authors listed", "none", "n/a", "null"})
 _SUFFIX = re.compile(r"(?:jr|sr|2nd|3rd|4th|ii|iii|iv)\.?", re.IGNORECASE)
 _INITIALS = re.compile(r"(?:[^\W\d_][.-]*){1,4}")
-_COLLECTIVE = re.compile(
-    r"\b(?:groups?|consorti(?:um|a)|collaborat\w+|committee|network|team|societ(?:y|ies)|associations?|"
-    r"organi[sz]ations?|institut\w+|universit\w+|ministry|department|investigators|project|program(?:me)?|"
-    r"initiative|stud(?:y|ies)|trials?|cent(?:er|re)s?|agency|foundation|council|federation|commission|alliance|"
-    r"international|national|inc|ltd|gmbh)\b",
-    re.IGNORECASE,
-)
+_WORDS_OF_GROUPS = """
+    group groups consortium consortia collaboration collaborative collaborators committee network
+    team society societies association associations organization organisation organizations
+    organisations institute institutes institut instituto institution university universität
+    universidad université ministry department investigators project program programme initiative
+    study studies trial trials center centre centers centres agency foundation council federation
+    commission alliance international national inc ltd gmbh
+"""
+_COLLECTIVE = frozenset(_WORDS_OF_GROUPS.split())
 
 
 def join_name(family: str | None, given: str | None = None, suffix: str | None = None) -> str | None:
@@ -38,7 +40,7 @@ def invert_name(words: Sequence[str]) -> str:
     """
     whole = " ".join(words)
     # Scripts without small letters, such as Chinese, write the family first.
-    if len(words) < 2 or "," in whole or _COLLECTIVE.search(whole) or whole.lower() == whole.upper():
+    if len(words) < 2 or "," in whole or _is_collective(words) or whole.lower() == whole.upper():
         return whole
     end = len(words) - (len(words) > 2 and is_suffix(words[-1]))
     first = next((place for place in range(1, end) if words[place][:1].islower()), end - 1)
@@ -52,7 +54,7 @@ def invert_initials(name: str) -> str:
     'King, ML, Jr'
     """
     words = name.split()
-    if "," in name or len(words) < 2 or _COLLECTIVE.search(name):
+    if "," in name or len(words) < 2 or _is_collective(words):
         return name
     end = len(words) - (len(words) > 2 and is_suffix(words[-1]))
     if _is_initials(words[end - 1]):
@@ -60,6 +62,10 @@ def invert_initials(name: str) -> str:
     before = [word for word in words[: end - 1] if not word.islower()]
     has_initials = bool(before) and all(_is_initials(word) and word.endswith(".") for word in before)
     return invert_name(words) if has_initials else name
+
+
+def _is_collective(words: Sequence[str]) -> bool:
+    return any(word.lower().strip("().") in _COLLECTIVE for word in words)
 
 
 def _is_initials(word: str) -> bool:

@@ -82,6 +82,7 @@ def pubmed_to_paper(row: Mapping[str, str]) -> Paper:
     """A row of PubMed's CSV as a paper, which has no abstract."""
     named = dict(part.strip().split(":", 1) for part in row.get("identifiers", "").split("|") if ":" in part)
     details = row.get("citation") or row.get("details") or ""
+    volume, issue, pages = _place(details)
     return exported_paper(
         title=without_marks(row.get("title")),
         abstract=row.get("abstract"),
@@ -92,15 +93,17 @@ def pubmed_to_paper(row: Mapping[str, str]) -> Paper:
             invert_initials, (row.get("authors") or row.get("description") or "").rstrip(". ").split(", ")
         ),
         year=row.get("publication year") or row.get("shortdetails") or details,
-        **_place(details),
+        volume=volume,
+        issue=issue,
+        pages=pages,
         journal=row.get("journal/book") or row.get("shortdetails", "").partition(".  ")[0],
     )
 
 
-def _place(citation: str) -> dict[str, str | None]:
+def _place(citation: str) -> tuple[str | None, ...]:
     """Volume, issue and pages in a citation of PubMed, such as "J Sleep. 2001 Mar;12(3):45-50. doi: ..."."""
     match = _PLACE.search(citation)
-    return {name: text or None for name, text in match.groupdict().items()} if match else {}
+    return match.group("volume", "issue", "pages") if match else (None, None, None)
 
 
 def zotero_to_paper(row: Mapping[str, str]) -> Paper | str:

@@ -67,6 +67,10 @@ _CONTROLS = {
 }  # fmt: skip
 
 
+CONTROLS = "[" + "".join(f"\\x{{{number:x}}}" for number in _CONTROLS) + "]"
+"""The same as a regular expression of Arrow."""
+
+
 def without_controls(text: str) -> str:
     """Text without characters that could change a terminal or the direction of the text around it."""
     return text if text.isprintable() else text.translate(_CONTROLS)
