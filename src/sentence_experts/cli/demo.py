@@ -115,8 +115,8 @@ def _show_what_is_next(material: Material, out: Path, minutes: float) -> None:
     show(f"reports   {out / 'evaluation' / 'report.html'}")
     show(f"          {routes / 'evaluation' / 'report.html'}, SIMULATED")
     show("open      a search page with the routes side by side, at http://127.0.0.1:8000:")
-    routes = ",".join(material.queries)
-    served = f"demo={model} --routes {routes} --corpus {out / 'corpus'} --unit title"
+    names = ",".join(material.queries)
+    served = f"demo={model} --routes {names} --corpus {out / 'corpus'} --unit title"
     show(f"  {program()} serve {served}")
     show("          and one with the three routes on SIMULATED texts:")
     served = f"routes={model_folder(routes, GROWN)} --corpus {routes / 'corpus'} --unit title"

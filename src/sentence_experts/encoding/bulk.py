@@ -259,8 +259,9 @@ def _finish(
     }
     files = {job.name(stamp.shard): stamp.sha256 for stamp in stamps}
     record = record_of(WHAT, settings, result, files)
-    for name in files if folder.local is not None else ():
-        sync(folder.local / name)
+    if (local := folder.local) is not None:
+        for name in files:
+            sync(local / name)
     if not folder.create(RECORD, orjson.dumps(record, option=orjson.OPT_INDENT_2)):
         there = _compared(folder, settings, RECORD)
         if there is None or there["files"] != files:

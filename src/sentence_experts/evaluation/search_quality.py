@@ -97,7 +97,7 @@ class SearchEvaluation(Result):
             figures = {"ndcg": each.ndcg, "recall": each.recall, "gain": each.gain}
             figures |= dict(zip(("gain_low", "gain_high"), each.gain_interval, strict=True))
             rounded = {name: round(value, 3) for name, value in figures.items()}
-            rows.append({"model": each.model, "lens": each.lens, "hybrid": each.hybrid} | rounded)
+            rows.append({"model": each.model, "route": each.route, "hybrid": each.hybrid} | rounded)
         return rows
 
     def summary(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
@@ -189,9 +189,10 @@ def evaluate_search(
         if (known := KnownRoutes.read(run.source)) is not None:
             for name in route:
                 find_search_route(known, name)
-    unit = PaperTexts(unit=None if unit == PASSAGES else unit, passages=unit == PASSAGES).texts_for(
-        {run.label: run.source for run in runs}
+    texts = PaperTexts.model_validate(
+        {"unit": None if unit == PASSAGES else unit, "passages": unit == PASSAGES}
     )
+    unit = texts.texts_for({run.label: run.source for run in runs})
     with open_corpus(corpus) as folder:
         data = _Measured.of(judged, Papers(folder))
         keywords = keyword_index(folder, unit)

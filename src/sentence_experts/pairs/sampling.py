@@ -23,7 +23,9 @@ def nearest_enough(
     for domain in np.unique(pairs.domain):
         rows = pairs.domain == domain
         counts[str(domain)] = {"level": "", "pairs": int(rows.sum()), "of": int(rows.sum())}
-        for level in levels if pairs.level is not None else ():
+        for level in levels:
+            if pairs.level is None:
+                break
             near = rows & (pairs.level >= LEVELS.index(level))
             if near.sum() >= enough:
                 chosen &= near | ~rows

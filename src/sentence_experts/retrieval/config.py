@@ -88,8 +88,15 @@ class SearchConfig(PaperTexts):
     @property
     def filters(self) -> Filters:
         """Which papers to look at."""
-        lists = (self.type, self.journal, self.domain, self.keyword, self.mesh)
-        return Filters.of(self.year, *(each or () for each in lists), notices=self.notices)
+        return Filters.of(
+            self.year,
+            self.type or (),
+            self.journal or (),
+            self.domain or (),
+            self.keyword or (),
+            self.mesh or (),
+            self.notices,
+        )
 
 
 class IndexConfig(PaperTexts):

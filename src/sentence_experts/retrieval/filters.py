@@ -54,8 +54,15 @@ class Filters:
         >>> Filters.of("2015..").years
         (2015, None)
         """
-        lists = (types, journals, domains, keywords, mesh)
-        return cls(_years(year), *(tuple(values or ()) for values in lists), notices)
+        return cls(
+            _years(year),
+            tuple(types or ()),
+            tuple(journals or ()),
+            tuple(domains or ()),
+            tuple(keywords or ()),
+            tuple(mesh or ()),
+            notices,
+        )
 
     def __bool__(self) -> bool:
         return self != Filters()
