@@ -21,7 +21,7 @@ from sentence_experts.errors import UsageError
 from sentence_experts.models.layers.experts import keep_experts_on_cpu
 from sentence_experts.models.loading import load
 from sentence_experts.models.routing.automatic import AutoRoutedEncoder
-from sentence_experts.models.sources import RUN_FILE, notes_of
+from sentence_experts.models.sources import RUN_FILE, notes_of, set_notes
 from sentence_experts.models.storage.fingerprint import fingerprint_of
 from sentence_experts.models.surgery.lora import add_lora, merge_lora, save_adapter
 from sentence_experts.progress import progress
@@ -300,7 +300,7 @@ class _Run:
             merge_lora(self.model)
         self.model.load_state_dict(best.state_dict())
         self.model.prompts = best.prompts
-        self.model.training_notes = notes_of(self.model) | notes_of(best)
+        set_notes(self.model, notes_of(self.model) | notes_of(best))
 
     def _write(self, trainer: Trainer, training: TrainingSet, place: Output) -> dict[str, Any]:
         """Write the best model with its card, and the run's figures."""
@@ -321,7 +321,7 @@ class _Run:
             "history": history,
             "losses": [[entry["step"], entry["loss"]] for entry in state.log_history if "loss" in entry],
         }
-        self.model.training_notes = self._notes(untrained=chosen == 0)
+        set_notes(self.model, self._notes(untrained=chosen == 0))
         with replacing_folder(out / MODEL) as folder:
             self.model.save_pretrained(str(folder), create_model_card=False)
             write_text(folder / "README.md", model_card(self.model, self.objectives, training, result))

@@ -21,6 +21,7 @@ from sentence_experts.models.architectures.families import family_of_base
 from sentence_experts.models.encoder import ExpertEncoder
 from sentence_experts.models.loading import load
 from sentence_experts.models.routing.router_kinds import ROUTER_KINDS
+from sentence_experts.models.sources import set_notes
 from sentence_experts.models.surgery.assemble import ExpertSource, with_experts
 from sentence_experts.models.surgery.config import ExtendConfig
 from sentence_experts.models.surgery.expert_plan import (
@@ -117,7 +118,7 @@ def _extended(
     put_head(extended, config.pooling, config.head, config.seed)
     put_normalize(extended, config.normalize)
     if isinstance(base, str | Path) and not Path(base).exists():  # no path of this machine goes into a card
-        extended.training_notes = {"base": str(base)}
+        set_notes(extended, {"base": str(base)})
     return extended
 
 
