@@ -78,7 +78,7 @@ def titles(page: Any, route: str) -> list[str]:
 
 
 def test_routes_stand_side_by_side(chromium: Any, served: RunningServer) -> None:
-    with opened(chromium, served.url) as page:
+    with opened(chromium, f"{served.url}/?apart=1") as page:
         page.wait_for_selector("#routes input")
         search(page)
         assert page.locator(".route").count() == 2
@@ -91,7 +91,7 @@ def test_routes_stand_side_by_side(chromium: Any, served: RunningServer) -> None
         page.uncheck("#routes input[value='m:neuro']")
         page.wait_for_selector(".route[data-route='m:neuro']", state="detached")
         before = titles(page, "m:crops")
-        assert "q=drought+in+rice+fields&route=m%3Acrops" in page.url
+        assert "q=drought+in+rice+fields&route=m%3Acrops&apart=1" in page.url
         page.reload()
         page.wait_for_selector(DONE)
         assert titles(page, "m:crops") == before
@@ -120,7 +120,7 @@ def test_filters_and_years(chromium: Any, served: RunningServer) -> None:
 
 
 def test_more_like_a_paper_and_its_details(chromium: Any, served: RunningServer) -> None:
-    with opened(chromium, f"{served.url}/?q=sleep+memory") as page:
+    with opened(chromium, f"{served.url}/?q=sleep+memory&apart=1") as page:
         page.wait_for_selector(DONE)
         first = titles(page, "m:neuro")[0]
         page.click('.route[data-route="m:neuro"] .title >> nth=0')
@@ -163,7 +163,9 @@ def test_map_and_citations(chromium: Any, served: RunningServer) -> None:
         page.wait_for_selector(DONE)
         page.click("#tab-map")
         points = page.locator(".point")
-        assert points.count() == int(page.inner_text("#status").split()[0])
+        papers = re.search(r"(\d+) papers under", page.inner_text("#status"))
+        assert papers
+        assert points.count() == int(papers[1])
         page.check("#map input >> nth=1", force=True)
         points.first.focus()
         assert page.inner_text(".beside h2")
@@ -238,7 +240,7 @@ def test_hostile_texts_stay_texts(chromium: Any, served: RunningServer) -> None:
 
 
 def test_everything_by_keyboard(chromium: Any, served: RunningServer) -> None:
-    with opened(chromium, served.url) as page:
+    with opened(chromium, f"{served.url}/?apart=1") as page:
         page.wait_for_selector("#routes input")
         page.keyboard.type("memory")
         page.keyboard.press("Enter")
@@ -412,6 +414,7 @@ def test_lists_of_the_same_papers_fold_into_one(chromium: Any, served: RunningSe
         assert "nearly the same papers" in page.inner_text(".route h2")
         assert "1 list folded" in page.inner_text("#status")
         page.click("text=Show all 2 lists")
+        page.wait_for_selector("text=Fold lists")
         assert page.locator(".route").count() == 2
 
 

@@ -35,8 +35,7 @@ if TYPE_CHECKING:
 
 FACTS = (
     *("paper_id", "pmid", "pmcid", "doi", "title", "authors", "abstract", "year", "article_type", "kind"),
-    *("subjects", "keywords", "journal", "volume", "issue", "pages", "retracted"),
-    *("mesh"),
+    *("subjects", "keywords", "mesh", "journal", "volume", "issue", "pages", "retracted"),
 )
 VALUES = {
     **{"year": "year", "type": "article_type", "journal": "journal", "domain": "domain"},

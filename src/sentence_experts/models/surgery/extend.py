@@ -82,8 +82,10 @@ def extend(
     chosen = ExtendConfig.of(config, **settings)
     names = [experts] if isinstance(experts, str) else None if experts is None else list(experts)
     device = str(base.device) if isinstance(base, SentenceTransformer) else None
+    # No path of this machine goes into a card.
+    name = str(base) if isinstance(base, str | Path) and not Path(base).exists() else None
     return stored(
-        lambda opened: _extended(opened, names, chosen, domains, tasks, device),
+        lambda opened: _extended(opened, names, chosen, domains, tasks, device, name),
         base,
         out,
         overwrite,
@@ -100,6 +102,7 @@ def _extended(
     domains: Any,
     tasks: Any,
     device: str | None,
+    name: str | None,
 ) -> ExpertEncoder:
     plan = plan_experts(experts, domains, tasks, config)
     if config.default_route is not None and config.default_route not in plan.routes:
@@ -117,8 +120,8 @@ def _extended(
     _include_prompts_in_pooling(extended, plan)
     put_head(extended, config.pooling, config.head, config.seed)
     put_normalize(extended, config.normalize)
-    if isinstance(base, str | Path) and not Path(base).exists():  # no path of this machine goes into a card
-        set_notes(extended, {"base": str(base)})
+    if name is not None:
+        set_notes(extended, {"base": name})
     return extended
 
 

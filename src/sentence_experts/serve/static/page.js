@@ -12,14 +12,12 @@ let state = asked.read(location.search);
 let about = null, answer = null, running = null, opened = null;
 const best = new Map(); // route and paper -> its best sentence
 
-let unfolded = false; // whether lists of nearly the same papers are shown apart
-
 const page = {
   open: (paper, from) => openPaper(paper, from),
   like: paper => change({like: [paper.paper_id], query: "", top: asked.TOP, view: "lists"}, true),
   keep: paper => keep(paper),
   filter: fields => { find("paper").close(); change(fields, true); },
-  unfold: () => { unfolded = !unfolded; showLists(find("lists"), answer, page, state.top < asked.MOST, unfolded); bestAgain(); },
+  unfold: () => change({apart: !state.apart}),
   citations: paper => send("/search/citations", {paper: paper.paper_id}, {ask: askKey}),
   more: () => change({top: Math.min(state.top * 2, asked.MOST)}),
   colour: name => `h${Math.max(about.routes.findIndex(each => each.name === name), 0) % 10}`,
@@ -114,7 +112,7 @@ function show(milliseconds) {
   showLike(answer.like);
   document.title = `${answer.query ?? answer.like.map(title).join(", ")} – ${about.corpus}`;
   drawYears(answer.years, about.values.year, state.year);
-  const columns = showLists(find("lists"), answer, page, state.top < asked.MOST, unfolded);
+  const columns = showLists(find("lists"), answer, page, state.top < asked.MOST, state.apart);
   showMap(find("map"), answer, page);
   showCitations(find("citations"), answer, page);
   selectView();
@@ -126,13 +124,6 @@ function show(milliseconds) {
   parts.push(`${Math.round(milliseconds)} ms`);
   say(answer.papers.length ? parts.join(" · ") : "No paper passes the filters.");
   if (answer.nothing_close) find("status").prepend(make("strong.far", {}, "Nothing here is close to this query."));
-}
-
-function bestAgain() {
-  for (const route of answer.routes) for (const paper of answer.papers) {
-    const place = page.best(route.name, paper);
-    if (place) showSentence(find("lists"), route.name, paper, place);
-  }
 }
 
 /** The best sentences come in a second request per route, five papers at a time. */

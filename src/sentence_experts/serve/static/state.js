@@ -7,7 +7,7 @@ export const TOP = 10, MOST = 100;
 export const VIEWS = ["lists", "map", "citations"];
 
 export function empty() {
-  return {query: "", like: [], routes: [], year: "", type: "", journal: "", domain: "", keyword: "", mesh: "", notices: false, hybrid: false, top: TOP, view: "lists"};
+  return {query: "", like: [], routes: [], year: "", type: "", journal: "", domain: "", keyword: "", mesh: "", notices: false, apart: false, hybrid: false, top: TOP, view: "lists"};
 }
 
 export function read(search) {
@@ -17,6 +17,7 @@ export function read(search) {
   state.routes = given.getAll("route");
   for (const name of ONE) state[name] = given.get(name) ?? "";
   state.notices = given.get("notices") === "1";
+  state.apart = given.get("apart") === "1";
   state.hybrid = given.get("hybrid") === "1";
   state.top = Math.min(Math.max(parseInt(given.get("top"), 10) || TOP, 1), MOST);
   state.view = VIEWS.includes(given.get("view")) ? given.get("view") : "lists";
@@ -30,6 +31,7 @@ export function write(state) {
   for (const each of state.routes) out.append("route", each);
   for (const name of ONE) if (state[name]) out.set(name, state[name]);
   if (state.notices) out.set("notices", "1");
+  if (state.apart) out.set("apart", "1");
   if (state.hybrid) out.set("hybrid", "1");
   if (state.top !== TOP) out.set("top", state.top);
   if (state.view !== "lists") out.set("view", state.view);
