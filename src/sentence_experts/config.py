@@ -117,7 +117,7 @@ class Config(BaseModel):
     keyword in Python, the key in YAML and, with dashes, the flag.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     def __init__(self, **settings: Any) -> None:
         try:

@@ -59,7 +59,9 @@ def file_columns(path: Path | str) -> list[str]:
             check_unlike(names, str(path))
             return names
         if kind == "json":
-            rows = itertools.islice(json_rows(path, file), _ROWS_WITH_COLUMNS)
+            rows = list(itertools.islice(json_rows(path, file), _ROWS_WITH_COLUMNS))
+            if rows and not any(isinstance(row, dict) for row in rows):
+                raise InputError(f"{path}: row 1: {rows[0]}")
             return list(dict.fromkeys(name for row in rows if isinstance(row, dict) for name in row))
         return _header(path, _csv_reader(path, file, kind))
 
@@ -196,7 +198,7 @@ def json_rows(path: Path | str, file: IO[bytes], before: int = 0) -> Iterator[Ro
         except RecursionError:
             yield BadRowError("not JSON that can be read: nested too deep")
         except ValueError as error:  # not JSON, or a number of 5,000 digits
-            yield BadRowError(f"not JSON: {error}")
+            yield BadRowError(f"not JSON: {str(error).partition('; use sys.')[0]}")
         except BadRowError as error:
             yield error
         else:

@@ -47,6 +47,7 @@ VERBS = {
     "demo": "Show all steps from articles to search, and what experts are for",
 }
 INTERRUPTED = 130
+PRINTING = {"rich", "typer", "click", "cli"}  # modules that write to the terminal only
 
 
 class _Verbs(Group):
@@ -102,6 +103,9 @@ def main(arguments: list[str] | None = None) -> None:
     # step took 5 times as long beside one other busy process, with threads that sleep 10% longer.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     show_logs()
+    if sys.stdout is None:  # a file that is opened now could take its place
+        note("error: standard output is closed: leave it open, or send it to a file")
+        sys.exit(1)
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in arguments
     arguments = [argument for argument in arguments if argument != "--debug"]
@@ -110,6 +114,7 @@ def main(arguments: list[str] | None = None) -> None:
         wrong = bool(arguments) and not called and arguments[0][:1] != "-"  # the error names similar verbs
         run = app_with_verbs(*(VERBS if wrong else called))
         status = run(arguments, prog_name="sentence-experts", standalone_mode=False)
+        sys.stdout.flush()
     except TyperException as error:
         message = error.format_message()
         is_help = message.startswith("Usage:")  # what a group without a command prints
@@ -133,8 +138,17 @@ def _one_line(error: Exception) -> str:
     message = " ".join(str(error).split())
     if isinstance(error, SentenceExpertsError):
         return message
-    if (full := no_space(error, Path.cwd())) is not None:
+    writer = Path(traceback.extract_tb(error.__traceback__)[-1].filename)
+    if isinstance(error, OSError) and not error.filename and PRINTING & {*writer.parts}:
+        return f"standard output cannot be written to: {error.strerror}"
+    try:
+        here = Path.cwd()
+    except FileNotFoundError:
+        return "the working directory was removed: change to one that exists, and give the same command again"
+    if (full := no_space(error, here)) is not None:
         return full
     if isinstance(error, OSError) and error.filename and error.strerror:
         return f"{error.filename}: {error.strerror}"
+    if isinstance(error, PermissionError):  # pyarrow's names the file in its message
+        return message
     return f"{type(error).__name__}: {message} (unexpected; --debug shows the traceback)"

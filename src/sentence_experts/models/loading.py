@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import os
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from importlib import import_module
@@ -139,6 +140,9 @@ def _from_files(source: str, config: LoadConfig) -> SentenceTransformer:
         known.check_loadable(config.routes)
     cached = commit = None
     if is_folder := Path(place).exists():
+        for file in Path(place).rglob("*"):
+            if not os.access(file, os.R_OK):  # libraries say that there is no such file
+                raise InputError(f"{file}: this user may not read it")
         check_unchanged(Path(place), but="model-expert-*" if config.partial else "")
     else:
         cached = check_hub(place, **config.hub)

@@ -197,7 +197,7 @@ def no_space(error: BaseException, path: Path) -> str | None:
     reason = f"no space left on the disk ({free:,.1f} MB free in {folder})"
     if free > _ENOUGH_MB:
         reason = f"the file is larger than a limit or quota allows ({free:,.0f} MB free in {folder})"
-    return f"{path}: {reason}; make room, or give another `out`, and give the same command again"
+    return f"{path}: {reason}; make room and give the same command again, or write elsewhere"
 
 
 def check_regular(path: Path | str) -> None:

@@ -116,7 +116,7 @@ def read_json(path: Path) -> Any:
     except RecursionError as error:
         raise InputError(f"{path}: not valid JSON: nested too deep") from error
     except ValueError as error:  # also a number of 5,000 digits
-        raise InputError(f"{path}: not valid JSON: {error}") from error
+        raise InputError(f"{path}: not valid JSON: {str(error).partition('; use sys.')[0]}") from error
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}") from error
 

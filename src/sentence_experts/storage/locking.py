@@ -13,7 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import IO
 
-from sentence_experts.errors import InputError
+from sentence_experts.errors import InputError, UsageError
 from sentence_experts.storage.disk import explained, hidden_beside, remove_leftovers
 
 logger = logging.getLogger(__name__)
@@ -85,6 +85,7 @@ def locked(path: Path | str, purpose: str, *, wait: bool = False) -> Iterator[No
     Raises:
         InUseError: another process holds the lock, and `wait` is false. Names that process.
         InputError: the folder of `path` cannot be written to, or its disk is full.
+        UsageError: it has no name, or one that is not UTF-8.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -97,6 +98,12 @@ def locked(path: Path | str, purpose: str, *, wait: bool = False) -> Iterator[No
     True
     """
     path = Path(os.path.abspath(path))
+    if not path.name:
+        raise UsageError(f"{path}: nothing can take the place of a whole file system: name a folder in it")
+    try:
+        os.fspath(path).encode()
+    except UnicodeEncodeError as error:
+        raise UsageError(f"{str(path)!a}: this name is not UTF-8: choose another one") from error
     with explained(path):
         file, lock_file = _acquire(path, purpose, wait)
         owner = os.getpid()
@@ -117,7 +124,7 @@ def _acquire(path: Path, purpose: str, wait: bool) -> tuple[IO[str], Path]:
             lock_file.parent.mkdir(parents=True, exist_ok=True)
             file = open(lock_file, "a+", encoding="utf-8")  # noqa: SIM115
         except OSError as error:
-            raise InputError(f"{path} cannot be written to ({error.strerror}); give another `out`") from error
+            raise InputError(f"{path} cannot be written to ({error.strerror}): write elsewhere") from error
         try:
             free = _try_lock(file)
         except OSError as error:
@@ -134,7 +141,7 @@ def _acquire(path: Path, purpose: str, wait: bool) -> tuple[IO[str], Path]:
         if free:  # the file was removed between opening and locking it: lock the new one
             continue
         if not wait:
-            raise InUseError(f"{path} is in use by {holder}; wait for it, or give another `out`")
+            raise InUseError(f"{path} is in use by {holder}; wait for it, or write elsewhere")
         if not announced:
             logger.info(f"{path}: waiting for {holder}")
             announced = True

@@ -30,7 +30,7 @@ class Source(BaseModel):
     subjects), `several` decides on rows with more than one: drop them, or take the first label.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     file: str | None = None
     files: dict[Split, str] | None = Field(None, min_length=1)

@@ -39,7 +39,7 @@ Name = Annotated[str, AfterValidator(_folder_name)]
 class Task(BaseModel):
     """One task: kind, routes with their instructions and experts, datasets."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     kind: str
     name: str = ""
@@ -94,7 +94,7 @@ class Task(BaseModel):
 class TaskFile(BaseModel):
     """All tasks of a task file, in its order; what the file leaves out has its default."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     tasks: dict[Name, Task] = Field(min_length=1)
 

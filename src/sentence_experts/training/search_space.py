@@ -17,7 +17,7 @@ from sentence_experts.yaml_files import read_settings
 class Range(BaseModel):
     """Numbers from low to high, both included; with `log`, uniform on a logarithmic scale."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     type: Literal["int", "float"]
     low: int | float
@@ -47,7 +47,7 @@ class Range(BaseModel):
 class Categories(BaseModel):
     """One of a few values."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     type: Literal["categorical"]
     choices: tuple[bool | int | float | str | None, ...] = Field(min_length=1)

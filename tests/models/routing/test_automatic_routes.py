@@ -297,7 +297,7 @@ def test_automatic_routes_of_another_model(
 ) -> None:
     save(routed, tmp_path / "model")
     dimensions = width or routed.get_embedding_dimension()
-    RouteClassifier(routes, np.zeros((2, dimensions)), np.zeros(2)).write(tmp_path / "model")
+    RouteClassifier(routes, np.zeros((2, dimensions)), np.zeros(2)).write(tmp_path / "model" / AUTO_FOLDER)
     (tmp_path / "model" / RECORD).unlink(missing_ok=True)
     with pytest.raises(InputError, match=r"automatic routes of another model: .*`auto_route`"):
         sentence_experts.load(tmp_path / "model")

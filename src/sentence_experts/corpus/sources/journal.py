@@ -82,7 +82,7 @@ def open_journal(path: Path) -> Iterator[Journal]:
             yield Journal(database, path)
         except sqlite3.OperationalError as error:
             raise SentenceExpertsError(
-                f"{path}: {error}; what was fetched before is kept: make room or give another `out`, then "
+                f"{path}: {error}; what was fetched before is kept: make room, or write elsewhere, then "
                 "give the same command again"
             ) from error
         except sqlite3.DatabaseError as error:
@@ -101,7 +101,7 @@ def _prepare(database: sqlite3.Connection, path: Path) -> None:
     database.execute("PRAGMA synchronous = NORMAL")
     version = database.execute("PRAGMA user_version").fetchone()[0]
     if version not in range(_FORMAT + 1):
-        raise InputError(f"{path} is of format {version}, this version writes {_FORMAT}; give another `out`")
+        raise InputError(f"{path} is of format {version}, this version writes {_FORMAT}: write elsewhere")
     with database:
         database.execute(
             "CREATE TABLE IF NOT EXISTS answers (key TEXT PRIMARY KEY, body BLOB, note TEXT NOT NULL, "

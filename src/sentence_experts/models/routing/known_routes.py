@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sentence_experts.errors import RouteError
+from sentence_experts.errors import InputError, RouteError
 from sentence_experts.models.architectures.families import FORMAT_VERSION, MODEL_TYPES
 from sentence_experts.models.openers import OPENERS
 from sentence_experts.models.routing.task_types import without_task_types
@@ -70,9 +70,17 @@ class KnownRoutes:
             return None
         files = {name: folder / name for name in (SETTINGS, "config.json")}
         content = {name: read_json(file) if file.is_file() else {} for name, file in files.items()}
+        for file, value in zip(files.values(), content.values(), strict=True):
+            if not isinstance(value, dict):
+                raise InputError(f"{file}: not a JSON object")
         if (config := content["config.json"]).get("model_type") in MODEL_TYPES:
             check_version(files["config.json"], config.get("format_version", FORMAT_VERSION), FORMAT_VERSION)
         prompts, default = (content[SETTINGS].get(key) for key in ("prompts", "default_prompt_name"))
+        if not isinstance(prompts or {}, dict):
+            raise InputError(f"{files[SETTINGS]}: `prompts` is {prompts!r}, not names with their texts")
+        for prompt, text in {**(prompts or {}), "default_prompt_name": default}.items():
+            if not isinstance(text, str | None):
+                raise InputError(f"{files[SETTINGS]}: {prompt!r} is {text!r}, not a text")
         name, search_routes = source_name(str(source)), config.get("search_routes")
         return cls.of(name, prompts, default, config.get("experts"), search_routes)
 
