@@ -58,7 +58,7 @@ function column(route, others, answer, page, labels, n) {
   const names = [route, ...others].map(each => [make(`span.dot.${page.colour(each.name)}`, {"aria-hidden": "true"}),
     make(each === route ? "bdi" : "bdi.other", {}, each.label)]);
   const heading = make("h2", {id: `route-${n}`}, names.flat(),
-    answer.routes.length > 1 && make("small", {}, others.length ? `${others.length + 1} routes, nearly the same papers` : alone ? `${alone} only here` : "none of its own"));
+    answer.routes.length > 1 && make("small", {}, others.length ? `${others.length + 1} routes, nearly the same papers` : alone ? `${alone} only here` : "all in other lists too"));
   const list = make("ol", {}, route.hits.map(hit => card(hit, route, answer, page, labels)));
   list.addEventListener("keydown", move);
   return make(`section.route.${page.colour(route.name)}`, {"data-route": route.name, "aria-labelledby": `route-${n}`}, heading,
