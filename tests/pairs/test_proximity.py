@@ -269,7 +269,7 @@ def test_the_command_line_counts_pairs_by_level(
 def test_training_pairs_are_of_the_nearest_level_with_enough(
     mentioned: CorpusFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    every = compile_pairs(mentioned, **LOOSE, train_within="article")
+    every = compile_pairs(mentioned, **LOOSE)  # no level has enough
     counts = Counter(every.split("train")["within"].to_pylist())
     enough = counts["bracket"] + 1
     monkeypatch.setattr("sentence_experts.pairs.sets.ENOUGH_TO_TRAIN", enough)

@@ -20,13 +20,12 @@ def nearest_enough(
         The mask, and domain -> the level ("" for all), the number of its pairs, and `of` how many.
     """
     chosen, counts = np.ones(len(pairs), dtype=bool), {}
+    closest = np.zeros(len(pairs), dtype=np.int64) if pairs.level is None else pairs.level
     for domain in np.unique(pairs.domain):
         rows = pairs.domain == domain
         counts[str(domain)] = {"level": "", "pairs": int(rows.sum()), "of": int(rows.sum())}
         for level in levels:
-            if pairs.level is None:
-                break
-            near = rows & (pairs.level >= LEVELS.index(level))
+            near = rows & (closest >= LEVELS.index(level))
             if near.sum() >= enough:
                 chosen &= near | ~rows
                 counts[str(domain)] |= {"level": level, "pairs": int(near.sum())}
