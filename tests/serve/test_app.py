@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,6 +17,7 @@ from sentence_transformers import SentenceTransformer
 from starlette.testclient import TestClient
 
 import sentence_experts
+from sentence_experts.cli.console import show_logs
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.encoder import ExpertEncoder
 from sentence_experts.models.loading import load
@@ -65,6 +67,29 @@ def test_a_file_without_keys_is_refused(plain: SentenceTransformer, tmp_path: Pa
     (tmp_path / "keys").write_text("# none\n")
     with pytest.raises(InputError, match="no key in it"):
         sentence_experts.create_app({"m": plain}, api_key_file=tmp_path / "keys")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [("ok\nschlüssel\n", "line 2: .* printable ASCII"), ("a\tkey", "line 1: "), (None, "not a file")],
+)
+def test_keys_that_no_client_could_send_are_refused(
+    plain: SentenceTransformer, tmp_path: Path, content: str | None, message: str
+) -> None:
+    if content is None:
+        os.mkfifo(tmp_path / "keys")
+    else:
+        (tmp_path / "keys").write_text(content)
+    with pytest.raises(InputError, match=f"keys: {message}"):
+        sentence_experts.create_app({"m": plain}, api_key_file=tmp_path / "keys")
+
+
+def test_a_file_of_keys_may_begin_with_a_mark_of_its_encoding(
+    plain: SentenceTransformer, tmp_path: Path
+) -> None:
+    (tmp_path / "keys").write_text("first\n", encoding="utf-8-sig")
+    with client_of({"m": plain}, api_key_file=tmp_path / "keys") as client:
+        assert client.get("/metrics", headers={"Authorization": "Bearer first"}).status_code == 200
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.0.2", "example.org"])
@@ -126,15 +151,20 @@ def test_the_access_log_has_no_texts(plain: SentenceTransformer) -> None:
     assert statuses == [f"POST {PATH} 200", f"POST {PATH} 422", "GET other 404"]
 
 
-def test_an_error_of_the_server_is_one_sentence(
-    plain: SentenceTransformer, monkeypatch: pytest.MonkeyPatch
+def test_an_error_of_the_server_is_one_sentence_and_its_traceback_in_the_log(
+    plain: SentenceTransformer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    show_logs()
     with client_of({"m": plain}) as client:
         monkeypatch.setattr(client.app.state.engine, "embed", None)
         answer = ask(client)
         assert answer.status_code == 500
         assert answer.json()["error"]["message"] == "something went wrong in the server"
         assert answer.headers["X-Content-Type-Options"] == "nosniff"
+    logged = capsys.readouterr().err
+    assert f"error: {PATH!r}: TypeError\nTraceback" in logged
+    assert "in embed_texts" in logged
+    assert "'NoneType' object is not callable" in logged
 
 
 def test_limits(plain: SentenceTransformer) -> None:

@@ -6,6 +6,7 @@ import logging
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from traceback import format_exception
 from typing import Any
 
 from rich.console import Console
@@ -72,9 +73,11 @@ class NotesHandler(logging.Handler):
     """Prints each log record as one note, warnings with their level in front."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Print the record's message."""
+        """Print the record's message, and the traceback of its error if it has one."""
         level = "" if record.levelno < logging.WARNING else f"{record.levelname.lower()}: "
         note(f"{level}{name_flags(record.getMessage(), parameters)}")
+        if record.exc_info:
+            notes.print("".join(format_exception(record.exc_info[1])).rstrip())
 
 
 @contextmanager

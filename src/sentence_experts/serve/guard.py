@@ -46,12 +46,17 @@ class Keys:
         """The keys of a file, one per line; empty lines and lines that begin with # are left out.
 
         Raises:
-            InputError: it cannot be read, or holds no key.
+            InputError: it cannot be read, holds no key, or one that clients could not send.
         """
         try:
-            lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
+            if path.exists() and not path.is_file():  # a pipe that nobody writes to would be waited for
+                raise InputError(f"{path}: not a file; write the keys to one, one per line")
+            lines = [line.strip() for line in path.read_text(encoding="utf-8-sig").splitlines()]
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(f"{path}: the keys cannot be read: {error}") from error
+        for number, line in enumerate(lines, 1):
+            if not line.startswith("#") and not (line.isascii() and line.isprintable()):
+                raise InputError(f"{path}: line {number}: clients can send keys of printable ASCII only")
         keys = [line for line in lines if line and not line.startswith("#")]
         if not keys:
             raise InputError(f"{path}: no key in it; write one per line")
@@ -104,7 +109,7 @@ class Guard:
         except RequestError as error:
             await _send(sending, error, scope["path"])
         except Exception as error:
-            logger.error(f"{scope['path']}: {type(error).__name__}", exc_info=error)
+            logger.error(f"{scope['path']!r}: {type(error).__name__}", exc_info=error)
             if not status:
                 await _send(sending, RequestError(500, "something went wrong in the server"), scope["path"])
         finally:

@@ -10,6 +10,7 @@ import signal
 import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sentence_experts.errors import UsageError, require
@@ -26,6 +27,10 @@ logger = logging.getLogger(__name__)
 
 CAPACITY, KERNELS = "ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64"
 IDLE_SECONDS = 30  # after which a connection without requests is closed
+HEADER_SECONDS = 10  # for a client to send a request's headers
+# Connections wait in the system's queue until they are accepted, few at a time: asyncio tries as often in one
+# go, also after an error, and those that are closed to make room are gone by the next.
+BACKLOG, ACCEPTED_AT_ONCE = 2048, 16
 
 
 def create_app(
@@ -41,7 +46,7 @@ def create_app(
     Args:
         models: a path, hub id, `NAME=PATH` or model in memory, a list of them, or a mapping of names to them.
         config: settings; those given by name come before it. `host` only decides whether requests must
-            name this machine as their host; `port` and `drain_seconds` have no effect.
+            name this machine as their host; `port`, `max_connections` and `drain_seconds` have no effect.
         load_config: how to open models that are given by path or name; see `load`.
         routers: FastAPI routers of your own; `request.app.state.engine` has the models and the batches.
 
@@ -108,6 +113,8 @@ def serve(
     os.environ.setdefault(CAPACITY, KERNELS)
     import uvicorn
 
+    from sentence_experts.compat.uvicorn import LimitedProtocol
+
     config = ServeConfig.of(config, **settings)
     check_host(config)
     listener = _listen(config.host, config.port)
@@ -117,6 +124,9 @@ def serve(
     address = f"http://{f'[{host}]' if ':' in host else host}:{port}{page}"
     server_config = uvicorn.Config(
         app,
+        http=partial(LimitedProtocol, header_seconds=HEADER_SECONDS),  # type: ignore[arg-type]
+        limit_concurrency=_max_connections(config) + 1,
+        backlog=ACCEPTED_AT_ONCE,
         log_config=None,
         access_log=False,
         server_header=False,
@@ -135,9 +145,14 @@ def _server(server_config: uvicorn.Config, engine: EmbeddingEngine, address: str
     """A uvicorn server that finishes accepted requests after a signal to stop, and then returns."""
     import uvicorn
 
+    from sentence_experts.compat.uvicorn import log_accept_errors_rarely
+
     class Server(uvicorn.Server):
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            log_accept_errors_rarely(asyncio.get_running_loop())
             await super().startup(sockets)
+            for listener in sockets or ():
+                listener.listen(BACKLOG)
             logger.info(f"serving {', '.join(engine.models.names)} at {address}")
 
         @contextmanager
@@ -160,6 +175,16 @@ def _server(server_config: uvicorn.Config, engine: EmbeddingEngine, address: str
             yield
 
     return Server(server_config)
+
+
+def _max_connections(config: ServeConfig) -> int:
+    """The setting, or half of the files that this process may open; models and requests need some too."""
+    if os.name == "nt":
+        return config.max_connections
+    import resource
+
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return config.max_connections if files < 0 else max(min(config.max_connections, files // 2), 1)
 
 
 def _show_access() -> None:
