@@ -148,7 +148,7 @@ def test_a_domain_of_one_kind_of_pairs_is_named(
         result = train(str(tiny_experts), one_kind(tmp_path, ["neuro"]), SHORT)
     assert "the validation pairs of neuro are all linked or all unlinked" in caplog.text
     assert all(
-        entry["eval_validation_mean"] == entry["eval_validation_crops/f1_max"] for entry in result.history
+        entry["eval_validation_mean"] == entry["eval_validation_crops/roc_auc"] for entry in result.history
     )
 
 
