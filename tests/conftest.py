@@ -42,6 +42,14 @@ def _notes_on_stderr() -> None:
     show_logs()
 
 
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Empty figures in reports: tests/report looks at them, and drawing is a third of a small evaluation."""
+    from sentence_experts.report import figures
+
+    monkeypatch.setattr(figures, "svg_of", lambda figure: figures.pyplot().close(figure) or "<svg></svg>")
+
+
 @pytest.fixture(scope="session")
 def real_data() -> Path:
     """The folder with real articles; tests that need it may not be skipped where CI has it."""

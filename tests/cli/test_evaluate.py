@@ -10,6 +10,7 @@ import pytest
 from helpers.samples import TOPICS, make_pairs_folder, make_tiny_encoder
 from sentence_experts.cli.main import main
 
+pytestmark = pytest.mark.usefixtures("undrawn")
 METRICS = {"f1_max", "precision", "recall", "threshold", "ratio", "roc_auc", "mean_distance", "accuracy"}
 
 

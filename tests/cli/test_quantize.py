@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from helpers.fresh_process import run_fresh
 from helpers.samples import make_tiny_encoder
 from sentence_experts.cli.main import main
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.models.loading import load
 
 PROGRAM = "from sentence_experts.cli.main import main; main()"
-
-
-def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", PROGRAM, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +33,7 @@ def texts(tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def made(model, texts, tmp_path_factory) -> tuple[Path, subprocess.CompletedProcess[str]]:
     folder = tmp_path_factory.mktemp("made") / "eight"
-    return folder, run("quantize", model, "--texts", texts, "--out", folder)
+    return folder, run_fresh(PROGRAM, "quantize", model, "--texts", texts, "--out", folder)
 
 
 def test_8_bit_vectors_are_close(model, texts, made, tmp_path):

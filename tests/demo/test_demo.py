@@ -10,6 +10,7 @@ from helpers.samples import make_tiny_encoder
 from sentence_experts.cli.demo import program
 from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.corpus.simulate import TOPICS, simulate_corpus
+from sentence_experts.demo import job, lens_job
 from sentence_experts.demo.config import DemoConfig
 from sentence_experts.demo.job import demo_steps, measured, searches
 from sentence_experts.demo.route_job import FIRST, QUERY, TEXTS, nearest_texts, route_steps, verdict
@@ -20,6 +21,14 @@ from sentence_experts.pairs.domains import DomainRules
 from sentence_experts.report.verdict import of_pairs
 from sentence_experts.reproduce.material import Material, data_folder
 from sentence_experts.reproduce.steps import run_steps
+
+pytestmark = pytest.mark.usefixtures("undrawn")
+
+
+@pytest.fixture(autouse=True)
+def _few_replicates(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (job, lens_job):
+        monkeypatch.setattr(module, "BOOTSTRAP", 20)
 
 
 def test_all_steps_run_on_the_simulated_corpus_and_only_once(

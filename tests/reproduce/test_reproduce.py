@@ -14,6 +14,7 @@ from helpers.shipped_recipes import copy_recipe
 from sentence_experts.cli.main import main
 from sentence_experts.recipes import RECIPES
 
+pytestmark = pytest.mark.usefixtures("undrawn")
 MOE_ALL = RECIPES / "hallee2025" / "moe_all.yaml"
 
 

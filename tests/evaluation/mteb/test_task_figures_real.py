@@ -26,6 +26,7 @@ tasks:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.realdata
 def test_minilm_on_sts_benchmark_and_banking77(real_data, minilm, tmp_path):
     with gzip.open(real_data / "eval" / "stsb_dev.jsonl.gz", "rt") as file:
