@@ -14,6 +14,7 @@ from sentence_experts.errors import InputError, UsageError
 from sentence_experts.storage import (
     RECORD,
     InUseError,
+    check_apart,
     check_finished,
     check_unchanged,
     different_setting,
@@ -124,6 +125,112 @@ def test_interrupted_run_continues_only_with_its_own_settings(tmp_path: Path):
     assert grow(out, {"seed": 1}, 3) == "finished"
     assert grow(out, {"seed": 2}, 3, overwrite=True) == "new"
     assert "2" in (out / "parts" / "0").read_text()
+
+
+def test_old_run_stays_whole_until_the_new_one_is(tmp_path: Path):
+    out = tmp_path / "run"
+    grow(out, {"seed": 1}, 3)
+    before = {name: (out / name).read_bytes() for name in files(out)}
+    assert grow(out, {"seed": 2}, 1, overwrite=True) == "new"
+    assert {name: (out / name).read_bytes() for name in files(out) if name[:5] != ".new/"} == before
+    check_unchanged(out)
+    assert grow(out, {"seed": 1}, 3) == "finished"
+    with pytest.raises(UsageError, match="another seed"):
+        grow(out, {"seed": 3}, 3)
+    assert grow(out, {"seed": 2}, 3) == "unfinished"  # without `overwrite`, as the command line says
+    assert grow(out, {"seed": 2}, 3) == "finished"
+    assert files(out) == {*before}
+    assert "2" in (out / "parts" / "0").read_text()
+
+
+@pytest.mark.parametrize("renames", range(1, 6))
+def test_killed_replacement_is_finished_by_the_next_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, renames: int
+):
+    out = tmp_path / "run"
+    grow(out, {"seed": 1}, 3)
+    (out / "notes.txt").write_text("mine")
+    real = os.replace
+
+    def replace(source: Path, target: Path) -> None:
+        nonlocal renames
+        if str(source).startswith((f"{out}/.new", f"{out}/.whole")) and target.name != RECORD:
+            renames -= 1
+            if not renames:
+                raise KeyboardInterrupt
+        real(source, target)
+
+    monkeypatch.setattr(os, "replace", replace)
+    with pytest.raises(KeyboardInterrupt):
+        grow(out, {"seed": 2}, 3, overwrite=True)
+    if (out / ".whole").exists():
+        with pytest.raises(InputError, match=r"was being replaced.*give that command again"):
+            check_finished(out)
+    grow(out, {"seed": 2}, 3)
+    assert grow(out, {"seed": 2}, 3) == "finished"
+    assert files(out) == {RECORD, "notes.txt", "parts/0", "parts/1", "parts/2", "end.txt"}
+
+
+def grow_twice(out: Path) -> None:
+    grow(out, {}, 3)
+    grow(out, {}, 3, overwrite=True)
+
+
+@pytest.mark.parametrize("write", [grow_twice, lambda out: encode(out, {}, 2), lambda out: replaced(out)])
+def test_finished_output_is_on_the_disk_before_its_rename(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: Callable[[Path], None]
+):
+    synced: set[int] = set()
+    real, rename = os.fsync, os.replace
+
+    def fsync(descriptor: int) -> None:
+        synced.add(os.fstat(descriptor).st_ino)
+        real(descriptor)
+
+    def replace(source: Path, target: Path) -> None:
+        if Path(target).name in ("out", ".whole"):
+            missing = [
+                each for each in (source, *Path(source).rglob("*")) if each.stat().st_ino not in synced
+            ]
+            assert not missing
+            replaced.append(target)
+        rename(source, target)
+
+    replaced: list[Path] = []
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(os, "replace", replace)
+    write(tmp_path / "out")
+    assert replaced
+    assert tmp_path.stat().st_ino in synced or (tmp_path / "out").stat().st_ino in synced
+
+
+def replaced(out: Path) -> None:
+    write_folder(out, {}, {"a": "1", "b/c": "2"})
+
+
+def test_inputs_in_the_output_are_refused_only_if_they_would_be_lost(tmp_path: Path):
+    out = tmp_path / "run"
+    grow(out, {}, 3)
+    (out / "mine.txt").write_text("mine")
+    (tmp_path / "link").symlink_to(out / "parts")
+    check_apart(
+        out, True, tmp_path, out / "mine.txt", [{"text": str(out)}], None, "s3://bucket/run", object()
+    )
+    check_apart(out, False, out)
+    for read in (out, out / "parts", str(out / "parts" / "1"), tmp_path / "link", {"a": [out / "end.txt"]}):
+        with pytest.raises(UsageError, match=r"is read, and is in .*run, which `overwrite`"):
+            check_apart(out, True, read)
+
+
+@pytest.mark.parametrize("path", ["/", os.fsdecode(b"a\xff.npy")])
+@pytest.mark.parametrize("is_file", [True, False])
+def test_names_that_cannot_be_written_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, is_file: bool
+):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match=r"whole file system|not UTF-8"), output(path, "x", is_file=is_file):
+        pass
+    assert not files(tmp_path)
 
 
 def test_run_that_left_nothing_stands_in_nobodys_way(tmp_path: Path):

@@ -91,12 +91,14 @@ def remove_own_files(folder: Path, names: Iterable[str] = ()) -> None:
 
 
 def take_place(folder: Path, names: Iterable[str] = ()) -> None:
-    """Put the whole output in `WHOLE` in the place of the old one; call it under the folder's lock.
+    """Put the whole output in `WHOLE`, or `NEW`, in the place of the old one, under the folder's lock.
 
     If it is interrupted, the next call goes on: the old record is removed after the old files, and the new
     one comes after the new files.
     """
-    whole = folder / WHOLE
+    new, whole = folder / NEW, folder / WHOLE
+    if (read_record(new / RECORD) or {}).get("files"):  # finished, and interrupted before this rename
+        os.replace(new, whole)
     if not whole.is_dir():
         return
     if (whole / RECORD).is_file():

@@ -23,6 +23,7 @@ from sentence_experts.errors import InputError, SentenceExpertsError, UsageError
 from sentence_experts.models.loading import load
 from sentence_experts.models.storage.fingerprint import fingerprint_of
 from sentence_experts.storage import (
+    NoSpaceError,
     Output,
     check_apart,
     output,
@@ -253,6 +254,8 @@ class _Search:
                 )
             outcome = {"state": optuna.trial.TrialState.COMPLETE, "value": result.validation}
             notes: dict[str, Any] = {"steps": result.steps, "start": result.start}
+        except NoSpaceError:
+            raise
         except FAILURES as error:
             logger.info(f"trial {number + 1} failed: {error}")
             outcome, notes = {"state": optuna.trial.TrialState.FAIL}, {"failure": str(error)}
