@@ -85,7 +85,10 @@ def test_routes_stand_side_by_side(chromium: Any, served: RunningServer) -> None
         assert len(titles(page, "m:crops")) == len(titles(page, "m:neuro")) == 10
         assert page.locator(".hit .moves").count() == 20
         only = page.locator(".route[data-route='m:crops'] .only").count()
-        assert page.locator(".route h2 small").first.inner_text() in (f"{only} only here", "all in other lists too")
+        assert page.locator(".route h2 small").first.inner_text() in (
+            f"{only} only here",
+            "all in other lists too",
+        )
         page.wait_for_selector(".best:visible mark")
         # A link leads to the same results, through another choice of routes.
         page.uncheck("#routes input[value='m:neuro']")
