@@ -97,7 +97,7 @@ class SearchEvaluation(Result):
             figures = {"ndcg": each.ndcg, "recall": each.recall, "gain": each.gain}
             figures |= dict(zip(("gain_low", "gain_high"), each.gain_interval, strict=True))
             rounded = {name: round(value, 3) for name, value in figures.items()}
-            rows.append({"model": each.model, "lens": each.lens, "hybrid": each.hybrid} | rounded)
+            rows.append({"model": each.model, "route": each.route, "hybrid": each.hybrid} | rounded)
         return rows
 
     def summary(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:

@@ -54,8 +54,8 @@ class Filters:
         >>> Filters.of("2015..").years
         (2015, None)
         """
-        lists = (types, journals, domains, keywords, mesh)
-        return cls(_years(year), *(tuple(values or ()) for values in lists), notices)
+        lists = (tuple(values or ()) for values in (types, journals, domains, keywords, mesh))
+        return cls(_years(year), *lists, notices=notices)
 
     def __bool__(self) -> bool:
         return self != Filters()

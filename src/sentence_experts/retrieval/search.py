@@ -153,7 +153,7 @@ def _described(
     spans = searcher.best_sentences(query, texts, route) if config.sentences else [None] * len(texts)
     results = []
     for hit, facts, text, span in zip(hits, described, texts, spans, strict=True):
-        scores = {"rank": hit.rank, "score": hit.score, "percentile": hit.percentile}
+        scores: dict[str, Any] = {"rank": hit.rank, "score": hit.score, "percentile": hit.percentile}
         scores |= {"closeness": hit.closeness, "nearness": hit.nearness}
         passage = {"passage": text} if passages else {}
         results.append({**scores, **facts, **passage, **({"sentence": text[slice(*span)]} if span else {})})
