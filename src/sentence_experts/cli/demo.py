@@ -105,21 +105,21 @@ def _show_what_is_next(material: Material, out: Path, minutes: float) -> None:
     """What was made, and what to open and do."""
     from sentence_experts.demo.route_job import GROWN, model_folder
 
-    routes = out / "routes"
+    simulated = out / "routes"
     model = out / "runs" / "experts" / "model"
     _show_title(f"DONE in {minutes:.1f} minutes")
     show(f"made      {out / 'corpus'}: {material.name}")
     show(f"          {out / 'pairs'}: pairs of papers in it that are cited together")
     show(f"          {model}: a model with an expert per domain")
-    show(f"          {model_folder(routes, GROWN)}: a model of three routes, SIMULATED")
+    show(f"          {model_folder(simulated, GROWN)}: a model of three routes, SIMULATED")
     show(f"reports   {out / 'evaluation' / 'report.html'}")
-    show(f"          {routes / 'evaluation' / 'report.html'}, SIMULATED")
+    show(f"          {simulated / 'evaluation' / 'report.html'}, SIMULATED")
     show("open      a search page with the routes side by side, at http://127.0.0.1:8000:")
     names = ",".join(material.queries)
     served = f"demo={model} --routes {names} --corpus {out / 'corpus'} --unit title"
     show(f"  {program()} serve {served}")
     show("          and one with the three routes on SIMULATED texts:")
-    served = f"routes={model_folder(routes, GROWN)} --corpus {routes / 'corpus'} --unit title"
+    served = f"routes={model_folder(simulated, GROWN)} --corpus {simulated / 'corpus'} --unit title"
     show(f"  {program()} serve {served}")
     show("next      your own articles: docs/getting-started.md")
     show("          a route of your own: docs/add-a-route.md")

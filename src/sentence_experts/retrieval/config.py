@@ -15,6 +15,9 @@ from sentence_experts.retrieval.texts import PASSAGES
 
 LANCE_TABLE = "papers"  # the name that `export_index` gives a table
 
+Notices = Annotated[
+    bool, Field(description="Find corrections, retractions, editorials and other notices too")
+]
 Unit = Annotated[
     Literal["title+abstract", "abstract", "title"] | None,
     Field(description="Text of a paper. Default: the one that the model was trained on, or title+abstract"),
@@ -74,9 +77,7 @@ class SearchConfig(PaperTexts):
     )  # fmt: skip
     keyword: list[str] | None = Field(None, description="Only papers with one of these keywords")
     mesh: list[str] | None = Field(None, description="Only papers with one of these MeSH headings")
-    notices: bool = Field(
-        False, description="Find corrections, retractions, editorials and other notices too"
-    )
+    notices: Notices = False
     domains: Path | dict[str, Any] | None = Field(
         None, description="YAML rules that sort papers into domains, like those that pairs are compiled by"
     )
@@ -88,15 +89,10 @@ class SearchConfig(PaperTexts):
     @property
     def filters(self) -> Filters:
         """Which papers to look at."""
-        return Filters.of(
-            self.year,
-            self.type or (),
-            self.journal or (),
-            self.domain or (),
-            self.keyword or (),
-            self.mesh or (),
-            self.notices,
+        types, journals, domains, keywords, mesh = (
+            each or () for each in (self.type, self.journal, self.domain, self.keyword, self.mesh)
         )
+        return Filters.of(self.year, types, journals, domains, keywords, mesh, self.notices)
 
 
 class IndexConfig(PaperTexts):

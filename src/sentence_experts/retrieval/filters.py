@@ -54,15 +54,10 @@ class Filters:
         >>> Filters.of("2015..").years
         (2015, None)
         """
-        return cls(
-            _years(year),
-            tuple(types or ()),
-            tuple(journals or ()),
-            tuple(domains or ()),
-            tuple(keywords or ()),
-            tuple(mesh or ()),
-            notices,
+        types, journals, domains, keywords, mesh = (
+            tuple(values or ()) for values in (types, journals, domains, keywords, mesh)
         )
+        return cls(_years(year), types, journals, domains, keywords, mesh, notices)
 
     def __bool__(self) -> bool:
         return self != Filters()

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from sentence_experts.retrieval.config import Notices
 from sentence_experts.retrieval.filters import Filters
 from sentence_experts.serve.http import Schema
 
@@ -44,15 +45,15 @@ class SearchRequest(SearchTarget):
     )
     keywords: list[str] = Field([], max_length=MAX_VALUES, description="Keywords")
     mesh: list[str] = Field([], max_length=MAX_VALUES, description="MeSH headings")
-    notices: bool = Field(
-        False, description="Find corrections, retractions, editorials and other notices too"
-    )
+    notices: Notices = False
     hybrid: bool = Field(False, description="Rank by the words of the query too (BM25)")
 
     def filters(self, any_year: bool = False) -> Filters:
         """Which papers to look at."""
-        lists = (self.types, self.journals, self.domains, self.keywords, self.mesh)
-        return Filters.of(None if any_year else self.year, *lists, notices=self.notices)
+        year = None if any_year else self.year
+        return Filters.of(
+            year, self.types, self.journals, self.domains, self.keywords, self.mesh, self.notices
+        )
 
 
 class SentencesRequest(SearchTarget):
