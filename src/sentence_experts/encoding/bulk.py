@@ -63,8 +63,8 @@ def encode_folder(
     folder = SharedFolder(str(out) if is_url(out) else str(Path(out).absolute()))
     with nullcontext() if folder.local is None else locked(folder.local, "encode"):
         _take_place(folder)  # where a run was interrupted
-        _check_vacant(folder, overwrite)
         check_apart(folder.local, overwrite, model, paths)
+        _check_vacant(folder, overwrite)
         known = KnownRoutes.read(model)
         if known is not None:
             _columns(known, config.route)
@@ -259,8 +259,9 @@ def _finish(
     }
     files = {job.name(stamp.shard): stamp.sha256 for stamp in stamps}
     record = record_of(WHAT, settings, result, files)
-    for name in files if folder.local is not None else ():
-        sync(folder.local / name)
+    if folder.local is not None:
+        for name in files:
+            sync(folder.local / name)
     if not folder.create(RECORD, orjson.dumps(record, option=orjson.OPT_INDENT_2)):
         there = _compared(folder, settings, RECORD)
         if there is None or there["files"] != files:
