@@ -367,7 +367,9 @@ def test_file_is_made_from_parts_of_its_own_settings(tmp_path: Path):
     assert files(tmp_path) == {"v.npy", "v.npy.json", "side.txt"}
     with pytest.raises(UsageError, match=r"made with another model \(a\)"):
         encode(out, {"model": "b"}, 2)
-    assert encode(out, {"model": "b"}, 2, overwrite=True) == ("new", 0)
+    assert encode(out, {"model": "b"}, 1, overwrite=True) == ("new", 0)
+    assert "a" in out.read_text()
+    assert encode(out, {"model": "b"}, 2) == ("unfinished", 1)
     assert "b" in out.read_text()
 
 

@@ -214,17 +214,16 @@ class Output:
         self._record = read_record(self._file)
 
     def _compared(self) -> State:
-        begun = read_record(self.path / NEW / RECORD)
-        if begun is not None and different_setting(begun["settings"], self._settings) is None:
+        new, parts = read_record(self.path / NEW / RECORD), settings_of_parts(self._parts)
+        if new is not None and different_setting(new["settings"], self._settings) is None:
             self._move_to(self.path / NEW)
+        begun = {name: value for name, value in (parts or {}).items() if name in self._settings}
+        if begun and different_setting(begun, self._settings) is None:
+            return "unfinished"  # whatever it is to replace
         record = self._record
-        if record is None:
-            before = settings_of_parts(self._parts)
-            if before is None:
-                return "new"
-            before = {name: value for name, value in before.items() if name in self._settings}
-        else:
-            before = record["settings"]
+        if record is None and parts is None:
+            return "new"
+        before = begun if record is None else record["settings"]
         unfinished = record is None or record["files"] is None
         if (name := different_setting(before, self._settings)) is not None:
             if record and unfinished and not self._has_content():
