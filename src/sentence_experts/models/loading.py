@@ -24,6 +24,7 @@ from sentence_experts.models.sources import (
     load_quietly,
     model_folder,
     notes_of,
+    set_notes,
     source_name,
 )
 from sentence_experts.models.storage.fingerprint import ModelOrigin, set_origin
@@ -155,7 +156,7 @@ def _from_files(source: str, config: LoadConfig) -> SentenceTransformer:
     if not is_folder:
         commit = hub_commit(place, config.revision, config.cache_folder)
     set_origin(model, origin := ModelOrigin(name, place, commit))
-    model.training_notes = notes_of(place)
+    set_notes(model, notes_of(place))
     if opener is _open:
         from sentence_experts.models.export import int8
 

@@ -26,6 +26,7 @@ MODEL_FILES = (*HUB_FILES, "adapter_config.json")
 RUN_FILE = "run.json"  # beside the model of a training run
 CARD = "README.md"
 NOTED = "sentence_experts"  # in a card's metadata
+_NOTES = "_sentence_experts_notes"  # an attribute of models in memory
 UNTRAINED = "UNTRAINED: identical to the base"
 WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 
@@ -93,9 +94,14 @@ def notes_of(model: Any) -> dict[str, Any]:
     model before. `model` is a folder, a hub id, or a model that `load` or `train` gave; others have none.
     """
     if not isinstance(model, str | Path):
-        return dict(getattr(model, "training_notes", {}))
+        return dict(getattr(model, _NOTES, {}))
     place = model_folder(str(model))
     return read_notes(Path(place) if Path(place).is_dir() else cached_folder(place))
+
+
+def set_notes(model: Any, notes: Mapping[str, Any]) -> None:
+    """Give a model in memory the notes that its card will hold."""
+    setattr(model, _NOTES, dict(notes))
 
 
 def warn_of_notes(name: str, notes: Mapping[str, Any], unit: str | None = None) -> None:

@@ -17,11 +17,12 @@ from transformers import PrinterCallback, ProgressCallback, TrainerCallback, Tra
 from transformers.integrations import TensorBoardCallback, WandbCallback  # type: ignore[attr-defined]
 
 from sentence_experts.compat.messages import hide_messages
+from sentence_experts.compat.sentence_transformers import set_tokenizer_limits, tokenizer_limits
 from sentence_experts.errors import UsageError
 from sentence_experts.models.layers.experts import keep_experts_on_cpu
 from sentence_experts.models.loading import load
 from sentence_experts.models.routing.automatic import AutoRoutedEncoder
-from sentence_experts.models.sources import RUN_FILE, notes_of
+from sentence_experts.models.sources import RUN_FILE, notes_of, set_notes
 from sentence_experts.models.storage.fingerprint import fingerprint_of
 from sentence_experts.models.surgery.lora import add_lora, merge_lora, save_adapter
 from sentence_experts.progress import progress
@@ -134,6 +135,7 @@ class _Run:
     Attributes:
         fingerprint: of the model before training.
         max_length: that of the model before training, in tokens.
+        limits: of its tokenizer before training: a model that learned nothing is saved to equal bytes.
     """
 
     model: SentenceTransformer
@@ -143,6 +145,7 @@ class _Run:
     routes: tuple[TrainedRoute, ...]
     trainable: Trainable
     max_length: int | None
+    limits: Any
 
     @classmethod
     def of(
@@ -165,7 +168,8 @@ class _Run:
         trainable = choose_trainable(model, config)
         if len(routes) < sum(len(objective.routes) for objective in objectives):
             logger.info(f"only these routes are trained: {', '.join(route.name for route in routes)}")
-        return cls(model, fingerprint, objectives, config, routes, trainable, model.max_seq_length)
+        limits = tokenizer_limits(model)
+        return cls(model, fingerprint, objectives, config, routes, trainable, model.max_seq_length, limits)
 
     def restore(self) -> None:
         """Leave the model as it was but for what it learned.
@@ -297,7 +301,7 @@ class _Run:
             merge_lora(self.model)
         self.model.load_state_dict(best.state_dict())
         self.model.prompts = best.prompts
-        self.model.training_notes = notes_of(best)
+        set_notes(self.model, notes_of(best))
 
     def _write(self, trainer: Trainer, training: TrainingSet, place: Output) -> dict[str, Any]:
         """Write the best model with its card, and the run's figures."""
@@ -318,7 +322,8 @@ class _Run:
             "history": history,
             "losses": [[entry["step"], entry["loss"]] for entry in state.log_history if "loss" in entry],
         }
-        self.model.training_notes = self._notes(untrained=chosen == 0)
+        set_notes(self.model, self._notes(untrained=chosen == 0))
+        set_tokenizer_limits(self.model, self.limits)
         with replacing_folder(out / MODEL) as folder:
             self.model.save_pretrained(str(folder), create_model_card=False)
             write_text(folder / "README.md", model_card(self.model, self.objectives, training, result))
