@@ -16,6 +16,7 @@ from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.loading import load
 from sentence_experts.models.sources import notes_of
+from sentence_experts.models.storage.fingerprint import folder_fingerprint
 from sentence_experts.pairs.dataset import SPLITS, Pairs
 from sentence_experts.training import run as run_module
 from sentence_experts.training.config import TrainConfig
@@ -52,6 +53,8 @@ def test_a_run_that_only_loses_gives_back_the_model_it_began_with(
     for model in (result.model, load(tmp_path / "run" / "model", device="cpu")):
         assert np.abs(model.encode(["rice"], prompt_name="crops") - before).max() < 1e-6
     assert "**UNTRAINED: identical to the base.**" in (tmp_path / "run/model/README.md").read_text()
+    if not settings:
+        assert folder_fingerprint(tmp_path / "run" / "model") == folder_fingerprint(tiny_experts)
     assert notes_of(result.model) == notes_of(tmp_path / "run" / "model") == {"untrained": True}
     again = train(str(tiny_experts), pairs, TrainConfig.of(SHORT, **settings), tmp_path / "run")
     assert (again.kept_step, again.start, again.history) == (0, 0.9, result.history)

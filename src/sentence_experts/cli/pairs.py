@@ -118,7 +118,7 @@ def _show(pairs: Pairs) -> None:
         closest = ", ".join(f"{level} {count:,}" for level, count in totals.items() if count)
         show(f"closest place that mentions both papers of a pair: {closest}")
     if settings["train_within"] == AUTO_LEVEL and (trained := manifest["trained_within"]):
-        show(f"training pairs are {describe_trained(trained)}; `train_within` chooses")
+        show(f"training pairs are {describe_trained(trained)}; --train-within chooses")
     left_out = sum((manifest["positives_without_negative"] or {}).values())
     if left_out and settings["negatives"] == "same-article":
         show(

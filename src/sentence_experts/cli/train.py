@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from sentence_experts.cli.console import show
+from sentence_experts.cli.console import parameters, show
+from sentence_experts.cli.help import name_flags
 from sentence_experts.cli.options import Model, Overwrite, add_verb
 from sentence_experts.errors import UsageError
 from sentence_experts.models.sources import check_source
@@ -49,7 +50,7 @@ def train(
     result = run(model, data, config, out, overwrite)
     if processes.is_first():
         show(f"model: {out / 'model'}")
-        show(result.summary)
+        show(name_flags(result.summary, parameters))
 
 
 def training_data(pairs: Path | None, tasks: Path | None) -> list[Path]:

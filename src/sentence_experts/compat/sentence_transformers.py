@@ -41,6 +41,24 @@ def sharing_all_but_tokenizer(model: SentenceTransformer) -> SentenceTransformer
     return sharing_weights(model, **{name: first})
 
 
+def tokenizer_limits(model: SentenceTransformer) -> Any:
+    """The truncation and padding that a fast tokenizer holds, which each call changes and a save writes."""
+    fast = getattr(model.tokenizer, "backend_tokenizer", None)
+    return None if fast is None else (fast.truncation, fast.padding)
+
+
+def set_tokenizer_limits(model: SentenceTransformer, limits: Any) -> None:
+    """Set what `tokenizer_limits` gave."""
+    if limits is not None:
+        fast, (truncation, padding) = model.tokenizer.backend_tokenizer, limits
+        fast.no_truncation()
+        fast.no_padding()
+        if truncation:
+            fast.enable_truncation(**truncation)
+        if padding:
+            fast.enable_padding(**padding)
+
+
 def prompt_of(model: SentenceTransformer, prompt: str | None, prompt_name: str | None) -> str:
     """What stands in front of the texts of an `encode` with these arguments; "" for nothing.
 

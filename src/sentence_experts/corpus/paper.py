@@ -8,12 +8,9 @@ from typing import NamedTuple
 
 from sentence_experts.corpus.identifiers import Identifiers
 
-NOTICE_KINDS = frozenset({
-    "correction", "retraction", "expression-of-concern", "editorial", "commentary", "letter", "digest",
-    "news",
-})  # fmt: skip
-"""Values of the column `kind` of papers that are not research."""
-KINDS = NOTICE_KINDS | {"article", "review"}
+NOTICE_KINDS = frozenset({"correction", "retraction", "expression-of-concern", "editorial", "digest", "news"})
+"""Values of the column `kind` of papers that are notices: left out of pairs, hidden in search."""
+KINDS = NOTICE_KINDS | {"article", "review", "commentary", "letter"}
 """All values of the column `kind`."""
 # Article types of JATS, and what PubMed, OpenAlex, Crossref, Europe PMC, Semantic Scholar, Web of Science and
 # Zotero call the same; in lower case with hyphens.

@@ -189,10 +189,8 @@ def evaluate_search(
         if (known := KnownRoutes.read(run.source)) is not None:
             for name in route:
                 find_search_route(known, name)
-    texts = PaperTexts.model_validate(
-        {"unit": None if unit == PASSAGES else unit, "passages": unit == PASSAGES}
-    )
-    unit = texts.texts_for({run.label: run.source for run in runs})
+    chosen = {"passages": True} if unit == PASSAGES else {"unit": unit}
+    unit = PaperTexts.of(None, **chosen).texts_for({run.label: run.source for run in runs})
     with open_corpus(corpus) as folder:
         data = _Measured.of(judged, Papers(folder))
         keywords = keyword_index(folder, unit)

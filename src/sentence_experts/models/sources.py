@@ -26,7 +26,7 @@ MODEL_FILES = (*HUB_FILES, "adapter_config.json")
 RUN_FILE = "run.json"  # beside the model of a training run
 CARD = "README.md"
 NOTED = "sentence_experts"  # in a card's metadata
-_NOTES = "training_notes"  # of a model in memory
+_NOTES = "_sentence_experts_notes"  # an attribute of models in memory
 UNTRAINED = "UNTRAINED: identical to the base"
 WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 
@@ -100,9 +100,9 @@ def notes_of(model: Any) -> dict[str, Any]:
     return read_notes(Path(place) if Path(place).is_dir() else cached_folder(place))
 
 
-def set_notes(model: Any, notes: dict[str, Any]) -> None:
-    """Give a model the notes that `notes_of` finds and its card is written with."""
-    setattr(model, _NOTES, notes)
+def set_notes(model: Any, notes: Mapping[str, Any]) -> None:
+    """Give a model in memory the notes that its card will hold."""
+    setattr(model, _NOTES, dict(notes))
 
 
 def base_at_hand(model: Any) -> str | None:

@@ -102,7 +102,7 @@ def of_pairs(evaluation: PairEvaluation) -> Verdict:
     ]
     runs_of = {model.label: model.runs or (model,) for model in models}
     copies = [label for label, runs in runs_of.items() if any(run.settings.get("untrained") for run in runs)]
-    findings += [f"{label} is {UNTRAINED}." for label in copies]
+    findings = [f"{label} is {UNTRAINED}." for label in copies] + findings
     trained = {model.label: model.seeds for model in models if model.trained and model.label not in copies}
     findings += [*single_runs(trained, len(models)), *told_without_texts(evaluation.text_free)]
     if negatives == "hard" and any(model.settings.get("model") == "tfidf" for model in models):

@@ -17,6 +17,7 @@ from transformers import PrinterCallback, ProgressCallback, TrainerCallback, Tra
 from transformers.integrations import TensorBoardCallback, WandbCallback  # type: ignore[attr-defined]
 
 from sentence_experts.compat.messages import hide_messages
+from sentence_experts.compat.sentence_transformers import set_tokenizer_limits, tokenizer_limits
 from sentence_experts.errors import UsageError
 from sentence_experts.models.layers.experts import keep_experts_on_cpu
 from sentence_experts.models.loading import load
@@ -136,6 +137,7 @@ class _Run:
     Attributes:
         fingerprint: of the model before training.
         max_length: that of the model before training, in tokens.
+        limits: of its tokenizer before training: a model that learned nothing is saved to equal bytes.
     """
 
     model: SentenceTransformer
@@ -145,6 +147,7 @@ class _Run:
     routes: tuple[TrainedRoute, ...]
     trainable: Trainable
     max_length: int | None
+    limits: Any
 
     @classmethod
     def of(
@@ -167,7 +170,8 @@ class _Run:
         trainable = choose_trainable(model, config)
         if len(routes) < sum(len(objective.routes) for objective in objectives):
             logger.info(f"only these routes are trained: {', '.join(route.name for route in routes)}")
-        return cls(model, fingerprint, objectives, config, routes, trainable, model.max_seq_length)
+        limits = tokenizer_limits(model)
+        return cls(model, fingerprint, objectives, config, routes, trainable, model.max_seq_length, limits)
 
     def restore(self) -> None:
         """Leave the model as it was but for what it learned.
@@ -322,6 +326,7 @@ class _Run:
             "losses": [[entry["step"], entry["loss"]] for entry in state.log_history if "loss" in entry],
         }
         set_notes(self.model, self._notes(untrained=chosen == 0))
+        set_tokenizer_limits(self.model, self.limits)
         with replacing_folder(out / MODEL) as folder:
             self.model.save_pretrained(str(folder), create_model_card=False)
             write_text(folder / "README.md", model_card(self.model, self.objectives, training, result))
