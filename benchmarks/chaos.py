@@ -248,8 +248,10 @@ def contents(folder: Path) -> Iterator[str]:
 
 def leftovers(folder: Path) -> list[Path]:
     """Temporary files that nobody removed."""
-    return [path for path in folder.rglob(".*") if path.name.endswith((".tmp", ".old", ".parts", ".partial"))
-            or ".scratch" in path.name]  # fmt: skip
+    endings = (".tmp", ".old", ".parts", ".partial", ".new", ".whole")
+    return [
+        path for path in folder.rglob(".*") if path.name.endswith(endings) or ".scratch" in path.name
+    ]  # fmt: skip
 
 
 # ---- the benchmark -------------------------------------------------------------------------------

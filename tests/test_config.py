@@ -13,6 +13,7 @@ from sentence_experts.errors import InputError, UsageError
 
 class Settings(Config):
     size: int = Field(1, ge=1)
+    rate: float = Field(1.0, gt=0)
     weights: dict[str, float] = Field({})
     pages: list[int] | str = Field([])
 
@@ -53,6 +54,15 @@ def test_the_class_itself_and_a_file_say_the_same(tmp_path: Path) -> None:
         Settings.read(tmp_path / "s.yaml")
     with pytest.raises(UsageError, match="`size`"):
         Settings.read(None, size=0)
+
+
+@pytest.mark.parametrize("number", [".inf", "-.inf", ".nan"])
+def test_infinite_numbers_are_refused(tmp_path: Path, number: str) -> None:
+    (tmp_path / "settings.yaml").write_text(f"rate: {number}")
+    with pytest.raises(UsageError, match="rate"):
+        function(rate=float(number.replace(".", "")))
+    with pytest.raises(InputError, match="rate: Input should be a finite number"):
+        Settings.read(tmp_path / "settings.yaml")
 
 
 def test_settings_of_a_larger_class_are_taken() -> None:

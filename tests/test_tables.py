@@ -39,6 +39,8 @@ def test_line_breaks_inside_csv_cells_and_windows_line_ends(tmp_path):
         ("a.jsonl", b'{"id": 1, "title": "x"}\n', "abstract", "no column 'abstract'; columns are id, title"),
         ("a.jsonl", b'{"abstract": "x"}\nnot json\n', "abstract", "row 2: not JSON"),
         ("a.jsonl", b"[1]\n", "abstract", "row 1: not a JSON object"),
+        ("a.jsonl", b'[{"abstract": "x"}]\n', None, "row 1: not a JSON object"),
+        ("a.jsonl", b'{"abstract": ' + b"9" * 5000 + b"}\n", "abstract", "row 1: not JSON: .*5000 digits$"),
         ("a.docx", b"x", None, "cannot tell its format"),
         ("a.txt", b"\xff\xfe\x00", None, "not UTF-16-LE throughout"),
         ("a.txt.gz", b"not gzip", None, "truncated or damaged .Not a gzipped file"),

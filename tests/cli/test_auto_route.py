@@ -81,6 +81,11 @@ def test_auto_route_from_texts(model: Path, tmp_path: Path, capsys: pytest.Captu
     (tmp_path / "bad.csv").write_text("text,domain\nrice,\n")
     status, _, error = run(capsys, "auto-route", model, "--texts", tmp_path / "bad.csv", "--overwrite")
     assert (status, "row 1 has no domain" in error) == (1, True), error
+    texts = ["--texts", tmp_path / "texts.csv"]
+    status, _, error = run(capsys, "auto-route", model, *texts, "--confidence", "0.9")
+    assert (status, "--out" in error, "give --overwrite to start over" in error) == (2, False, True), error
+    status, _, error = run(capsys, "auto-route", model, *texts, "--confidence", "0.9", "--overwrite")
+    assert status == 0, error
 
 
 @pytest.mark.parametrize(

@@ -15,13 +15,13 @@ import pytest
 from helpers.text_tables import text_partitions
 from sentence_experts.encoding import bulk
 from sentence_experts.encoding.encode import encode
-from sentence_experts.encoding.encoded_folder import EncodedFolder
+from sentence_experts.encoding.encoded_folder import BEGUN, EncodedFolder
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.encoding.shards import ShardWriter
 from sentence_experts.encoding.text_files import TextFiles, find_files
 from sentence_experts.errors import InputError, RouteError, UsageError
 from sentence_experts.models.loading import load
-from sentence_experts.storage import SharedFolder
+from sentence_experts.storage import RECORD, SharedFolder
 
 SETTINGS = {"column": "text", "id_column": "id", "chunk_size": 8, "shard_size": 16}
 
@@ -236,3 +236,34 @@ def test_object_storage_gets_the_same_bytes_and_one_manifest(encoded, model, par
     encode(model, texts, out=out, route="all", **SETTINGS)
     assert {name: storage.cat_file(name) for name in storage.find("/bucket/vectors")} == written
     storage.rm("/bucket", recursive=True)
+
+
+@pytest.mark.parametrize("on", ["a disk", "object storage"])
+def test_old_vectors_stay_until_the_new_ones_are_whole(model, partitions, tmp_path, monkeypatch, on):
+    if on == "object storage":
+        pytest.importorskip("fsspec").filesystem("memory")
+    out = f"{tmp_path}/vectors" if on == "a disk" else f"memory://{tmp_path.name}/vectors"
+    more = {"route": "neuro", **SETTINGS}
+    old = encode(model, partitions[0], out=out, **more).vectors()
+    real, written = bulk.write_shards, 0
+
+    def fails(*given):
+        nonlocal written
+        for stamp in real(*given):
+            written += not stamp.reused
+            yield stamp
+            if written == 1:
+                raise KeyboardInterrupt
+
+    monkeypatch.setattr(bulk, "write_shards", fails)
+    with pytest.raises(KeyboardInterrupt):
+        encode(model, partitions[0], out=out, overwrite=True, normalize=True, **more)
+    assert np.array_equal(EncodedFolder.open(out).vectors(), old)
+    assert np.array_equal(encode(model, partitions[0], out=out, **more).vectors(), old)
+    written = -100
+    new = encode(model, partitions[0], out=out, normalize=True, **more)  # continues
+    assert written < 0
+    assert written - -100 == len(new.files) - 1
+    assert not np.array_equal(new.vectors(), old)
+    assert {RECORD, BEGUN, *new.files} == SharedFolder(out).names()
+    assert not SharedFolder(f"{out}/.new").names()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from itertools import product
 from pathlib import Path
@@ -135,3 +136,28 @@ def test_a_model_of_a_newer_format_is_refused_by_name(tmp_path: Path) -> None:
     for opening in (sentence_experts.load, KnownRoutes.read, lambda place: SentenceTransformer(str(place))):
         with pytest.raises(InputError, match=r"config\.json: written by a newer sentence-experts"):
             opening(tmp_path / "again")
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"prompts": {"a": 5}}, "'a' is 5, not a text"),
+        ({"prompts": ["a"]}, "`prompts` is .* not names with their texts"),
+        ({"prompts": {}, "default_prompt_name": 5}, "'default_prompt_name' is 5, not a text"),
+        (["a"], "not a JSON object"),
+    ],
+)
+def test_prompts_that_are_no_texts_are_named(tmp_path: Path, settings: Any, said: str) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "config_sentence_transformers.json").write_text(json.dumps(settings))
+    with pytest.raises(InputError, match=rf"config_sentence_transformers\.json: {said}"):
+        load(tmp_path)
+
+
+def test_weights_that_may_not_be_read_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The libraries say that there is no such file."""
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "model.safetensors").touch()
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path).suffix != ".safetensors")
+    with pytest.raises(InputError, match=r"model\.safetensors: this user may not read it"):
+        load(tmp_path)

@@ -108,6 +108,8 @@ def name_flags(message: str, parameters: Iterable[Any]) -> str:
     `` `top_k` `` becomes `--top-k`, `` `top_k=5` `` `--top-k 5`, and `` `packed=False` `` `--no-packed`.
     """
     known = {each.name: each for each in parameters}
+    if known and "out" not in known:  # such as `auto-route`, which writes into a model's folder
+        message = message.replace("give another `out`, or `overwrite`", "give `overwrite`")
 
     def flag(match: re.Match[str]) -> str:
         name, value = match["name"], match["value"] and match["value"].strip("'")

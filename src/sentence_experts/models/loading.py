@@ -136,7 +136,8 @@ def load(
 def _from_files(source: str, config: LoadConfig) -> SentenceTransformer:
     """The model of a folder or hub id, which remembers where it comes from."""
     place, name = model_folder(source), source_name(source)
-    if config.routes and (known := KnownRoutes.read(place)) is not None:
+    known = KnownRoutes.read(place)
+    if config.routes and known is not None:
         known.check_loadable(config.routes)
     cached = commit = None
     if is_folder := Path(place).exists():
