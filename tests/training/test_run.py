@@ -15,6 +15,7 @@ from sentence_transformers import SentenceTransformer
 from helpers.killed_run import run_until_killed
 from helpers.saved_weights import weights_of
 from sentence_experts.errors import InputError, SentenceExpertsError, UsageError
+from sentence_experts.models.routing.known_routes import AUTO_FOLDER
 from sentence_experts.models.routing.route_classifier import RouteClassifier, has_auto_route
 from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.storage import output
@@ -134,7 +135,7 @@ def test_trained_model_has_no_automatic_routes(
     pairs: Pairs, tiny_experts: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     model = shutil.copytree(tiny_experts, tmp_path / "model")
-    RouteClassifier(("crops", "neuro"), np.zeros((2, 32)), np.zeros(2)).write(model)
+    RouteClassifier(("crops", "neuro"), np.zeros((2, 32)), np.zeros(2)).write(model / AUTO_FOLDER)
     train(str(model), pairs, SHORT.model_copy(update={"max_steps": 2}), tmp_path / "run")
     assert "the trained model has no automatic routes" in capsys.readouterr().err
     assert has_auto_route(model)
