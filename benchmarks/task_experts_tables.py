@@ -141,16 +141,18 @@ def tests(figures: Figures) -> list[dict]:
     for first, second in PAIRS:
         if first in figures.scores and second in figures.scores:
             gaps = figures.scores[first] - figures.scores[second]
-            of_seeds = ttest_1samp(gaps.mean(1), 0)
-            interval = of_seeds.confidence_interval()
-            row = {"low": interval.low, "high": interval.high, "p": of_seeds.pvalue}
-            found.append({"first": first, "second": second, "gap": gaps.mean(), "seeds": row})
-            if estimated := estimate(runs_of_datasets(gaps)):
-                bounds = estimated.interval(lowest=-100, highest=100)
-                row = {"low": bounds.low, "high": bounds.high, "p": estimated.p_value()}
+            found.append({"first": first, "second": second, "gap": float(gaps.mean())})
+            if len(gaps) > 1:
+                of_seeds = ttest_1samp(gaps.mean(1), 0)
+                interval = of_seeds.confidence_interval()
+                found[-1]["seeds"] = {"low": interval.low, "high": interval.high, "p": of_seeds.pvalue}
+            if over_both := estimate(runs_of_datasets(gaps)):
+                bounds = over_both.interval(lowest=-100, highest=100)
+                row = {"low": bounds.low, "high": bounds.high, "p": over_both.p_value()}
                 found[-1]["seeds and datasets"] = row
     for kind in ("seeds", "seeds and datasets"):
-        for one, p_holm in zip(found, holm([one[kind]["p"] for one in found]), strict=True):
+        estimated = [one for one in found if kind in one]
+        for one, p_holm in zip(estimated, holm([one[kind]["p"] for one in estimated]), strict=True):
             one[kind] = {key: float(value) for key, value in {**one[kind], "p_holm": p_holm}.items()}
     return found
 
@@ -165,9 +167,11 @@ def test_table(found: Sequence[Mapping]) -> Iterator[list[str]]:
     for one in found:
         cells = [f"{one['first']} - {one['second']}"]
         for kind in ("seeds", "seeds and datasets"):
-            row = one[kind]
-            cells.append(f"{one['gap']:+.2f} ({row['low']:+.2f} to {row['high']:+.2f})")
-            cells += [p_text(row["p"]), p_text(row["p_holm"])]
+            if row := one.get(kind):
+                cells.append(f"{one['gap']:+.2f} ({row['low']:+.2f} to {row['high']:+.2f})")
+                cells += [p_text(row["p"]), p_text(row["p_holm"])]
+            else:  # one seed or one dataset
+                cells += ["–"] * 3
         yield cells
 
 

@@ -217,8 +217,12 @@ def test_old_result_outlasts_kills_and_full_disks(
             time.sleep(dice.uniform(0.1, 4))
             child.kill()
         child.join()
-        if child.exitcode:  # else it was faster
-            assert state(verb.out) == before, (limit, at_the_end)
-        before = state(verb.out)
+        after = state(verb.out)
+        if child.exitcode and after != before:  # killed when all was there
+            assert limit is None
+            assert not at_the_end
+            assert after.keys() == before.keys()
+            assert all(after[name][1] != before[name][1] for name in before), name
+        before = after
     verb.call(verb.reads, verb.out)
     assert state(verb.out).keys() == before.keys()

@@ -16,6 +16,7 @@ from typing import Protocol
 logger = logging.getLogger("sentence_experts")
 
 # Nobody waits longer without a word, also where the first unit takes longer.
+THREAD = "progress"  # writes lines, and imports nothing
 SECONDS_BEFORE_FIRST_LINE = 4.0
 SECONDS_BETWEEN_LINES = 10.0
 
@@ -87,7 +88,7 @@ class _Lines:
         self._done = self._written = 0
         self._note = ""
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._write_regularly, daemon=True)
+        self._thread = threading.Thread(target=self._write_regularly, name=THREAD, daemon=True)
 
     def __enter__(self) -> None:
         self._thread.start()

@@ -10,7 +10,7 @@ from helpers.samples import make_tiny_encoder
 from sentence_experts.cli.demo import program
 from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.corpus.simulate import TOPICS, simulate_corpus
-from sentence_experts.demo import job, lens_job
+from sentence_experts.demo import job, route_job
 from sentence_experts.demo.config import DemoConfig
 from sentence_experts.demo.job import demo_steps, measured, searches
 from sentence_experts.demo.route_job import FIRST, QUERY, TEXTS, nearest_texts, route_steps, verdict
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.usefixtures("undrawn")
 
 @pytest.fixture(autouse=True)
 def _few_replicates(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (job, lens_job):
+    for module in (job, route_job):
         monkeypatch.setattr(module, "BOOTSTRAP", 20)
 
 

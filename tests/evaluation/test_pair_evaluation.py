@@ -341,7 +341,9 @@ def test_the_same_model_is_named_so_and_encoded_once(pairs_folder, plain_model, 
     encoded = []
     encode = BatchEncoder.encode
     monkeypatch.setattr(
-        BatchEncoder, "encode", lambda encoder, *args: encoded.append(encoder.name) or encode(encoder, *args)
+        BatchEncoder,
+        "encode",
+        lambda encoder, *args, **settings: encoded.append(encoder.name) or encode(encoder, *args, **settings),
     )
     copy = shutil.copytree(plain_model, tmp_path / "copy")
     (copy / "README.md").write_text("---\nsentence_experts:\n  untrained: true\n---\n# A model\n")

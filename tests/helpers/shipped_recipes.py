@@ -17,10 +17,11 @@ def recipe_id(recipe: Path) -> str:
 
 def copy_recipe(recipe: Path, folder: Path, **replacements: str) -> Path:
     """The recipe and the parts beside it in `folder`, with some text replaced."""
-    for file in (recipe, *(recipe.parent / part for part in PARTS)):
-        if file.exists():
-            text = file.read_text(encoding="utf-8")
-            for old, new in replacements.items():
-                text = text.replace(old, new)
-            (folder / file.name).write_text(text, encoding="utf-8")
+    files = [file for file in (recipe, *(recipe.parent / part for part in PARTS)) if file.exists()]
+    texts = {file.name: file.read_text(encoding="utf-8") for file in files}
+    for old, new in replacements.items():
+        assert any(old in text for text in texts.values()), old
+        texts = {name: text.replace(old, new) for name, text in texts.items()}
+    for name, text in texts.items():
+        (folder / name).write_text(text, encoding="utf-8")
     return folder / recipe.name

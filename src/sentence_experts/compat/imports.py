@@ -21,6 +21,8 @@ from importlib.metadata import version
 from types import ModuleType
 from typing import Any
 
+from sentence_experts.progress import THREAD as PROGRESS_THREAD
+
 # Packages that encoding does not use.
 PACKAGES = (
     *("accelerate", "datasets", "pandas", "peft", "scipy", "sklearn"),
@@ -152,7 +154,8 @@ def deferred_imports(*names: str) -> Iterator[None]:
     Those that are there already stay; nothing is deferred if another thread could import one. A stand-in that
     is used while this is open ends it: from then on the real modules are imported.
     """
-    if not _allowed.get() or threading.active_count() > 1:
+    others = [thread.name for thread in threading.enumerate() if thread is not threading.current_thread()]
+    if not _allowed.get() or any(name != PROGRESS_THREAD for name in others):
         yield
         return
     names = tuple(name for name in names if name not in sys.modules)

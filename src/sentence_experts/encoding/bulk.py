@@ -63,8 +63,8 @@ def encode_folder(
     folder = SharedFolder(str(out) if is_url(out) else str(Path(out).absolute()))
     with nullcontext() if folder.local is None else locked(folder.local, "encode"):
         _take_place(folder)  # where a run was interrupted
-        _check_vacant(folder, overwrite)
         check_apart(folder.local, overwrite, model, paths)
+        _check_vacant(folder, overwrite)
         known = KnownRoutes.read(model)
         if known is not None:
             _columns(known, config.route)

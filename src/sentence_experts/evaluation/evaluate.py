@@ -88,6 +88,7 @@ def evaluate(
     """
     chosen = EvaluateConfig.of(config, **settings)
     runs = model_runs(models, baseline)
+    check_apart(out, overwrite, models, baseline, data)
     source = _opened(data, chosen.split)
     _warn_of_notes(runs, source)
     if isinstance(source, Pairs):
@@ -97,7 +98,6 @@ def evaluate(
         require("mteb", "mteb")
     if out is None:
         return _warned(_measured(runs, source, chosen, None))
-    check_apart(out, overwrite, models, baseline, data)
     with output(out, "evaluation", names=NAMES, keeps=CACHES, grows=True, overwrite=overwrite) as place:
         measured = source.fingerprint() if isinstance(source, Pairs | Tasks) else source
         state = place.begin({"data": measured, **identity_of(runs, chosen)})

@@ -71,8 +71,8 @@ class PairsConfig(Config):
     keep_retracted: KeepRetracted = False
     keep_notices: bool = Field(
         False,
-        description="Keep papers that are no research: corrections, retraction notices, editorials, letters, "
-        "commentaries, news; otherwise they are left out and counted",
+        description="Keep papers that are no research: corrections, retraction notices, expressions of "
+        "concern, editorials, digests, news; otherwise they are left out and counted",
     )
     within: Level = Field(
         "article",

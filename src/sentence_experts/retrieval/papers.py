@@ -207,7 +207,10 @@ class Papers:
     @cached_property
     def _notices(self) -> NDArray[np.bool_]:
         """Whether each paper is a correction, an editorial or another notice, (papers,)."""
-        return self._is_in(self.column("kind"), NOTICE_KINDS)
+        # Every search asks for this; `pa.array` and `to_numpy`, of which `pc.is_in` needs one, import pandas.
+        kinds = self.column("kind").dictionary_encode("encode").combine_chunks()
+        is_notice = np.array([kind in NOTICE_KINDS for kind in kinds.dictionary.to_pylist()], dtype=bool)
+        return is_notice[np.from_dlpack(kinds.indices)]
 
     def hidden(self, filters: Filters | None) -> int:
         """The number of papers that pass all filters, but are notices, which the filters leave out."""
