@@ -210,7 +210,7 @@ class Papers:
         # Every search asks for this; `pa.array` and `to_numpy`, of which `pc.is_in` needs one, import pandas.
         kinds = self.column("kind").dictionary_encode("encode").combine_chunks()
         is_notice = np.array([kind in NOTICE_KINDS for kind in kinds.dictionary.to_pylist()], dtype=bool)
-        return np.take(is_notice, np.from_dlpack(kinds.indices))
+        return is_notice[np.from_dlpack(kinds.indices).astype(np.intp)]
 
     def hidden(self, filters: Filters | None) -> int:
         """The number of papers that pass all filters, but are notices, which the filters leave out."""
