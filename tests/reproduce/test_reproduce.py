@@ -49,7 +49,7 @@ def recipe_for(tiny: Path, folder: Path, recipe: Path = MOE_ALL, **more: str) ->
         "small:\n": f"small:\n  base: {tiny}\n",
         "max_steps: 60": "max_steps: 2",
         "eval_steps: 20": "eval_steps: 1",
-        "{max_validation_per_domain: null}": "{min_count: 3, max_validation_per_domain: 20}",
+        "{max_validation_per_domain: null": "{min_count: 3, max_validation_per_domain: 20",
         "{split: validation": "{bootstrap: 20, split: validation",
     }
     return copy_recipe(recipe, folder, **{**small, **more})
