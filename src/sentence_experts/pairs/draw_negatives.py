@@ -11,7 +11,7 @@ import numpy as np
 from sentence_experts.pairs.config import PairsConfig
 from sentence_experts.pairs.graph import LinkGraph
 from sentence_experts.pairs.hard import near_first
-from sentence_experts.pairs.matched import Allowed, keys_of, pair_anew
+from sentence_experts.pairs.matched import Allowed, find_among, keys_between, keys_of, pair_anew
 from sentence_experts.pairs.negatives import Linked, NegativeSampler, Request
 from sentence_experts.pairs.same_article import draw_same_article
 from sentence_experts.pairs.splits import (
@@ -138,7 +138,7 @@ def _draw_matched(
     shortfall: dict[str, dict[str, dict[str, int]]] = {}
     near: dict[str, dict[str, dict[str, int]]] = {}
     same_text = graph.works.same_text
-    used = np.empty(0, dtype=np.int64)  # keys of the negatives of other sets
+    used = np.empty(0, dtype=np.int64)  # keys of the negatives of other sets, sorted
     for request in requests:
         split = SPLITS.index(request.split)
         positives = np.flatnonzero(splits[split].domain == request.domain)
@@ -162,7 +162,7 @@ def _draw_matched(
         if hard:
             counts = {"near": int(np.isin(keys, near_keys).sum()), "all": len(keys)}
             near.setdefault(request.domain, {})[request.split] = counts
-        used = np.concatenate([used, keys])
+        used = np.sort(np.concatenate([used, keys]))
         negatives_of_requests.append(negatives)
         if matched.nearest or len(others) or missing:
             counts = {"nearest": matched.nearest, "random": len(others), "left_out": missing}
@@ -177,7 +177,7 @@ def _allowed(request: Request, same_text: np.ndarray, linked: Linked, used: np.n
         mask: np.ndarray = (same_text[left] != same_text[right]) & ~linked(left, right)
         if request.one_end is not None:
             mask &= request.one_end[left] | request.one_end[right]
-        mask &= ~np.isin(keys_of(np.stack([left, right], axis=1)), used)
+        mask &= ~find_among(keys_between(left, right), used)
         return mask
 
     return allowed

@@ -12,6 +12,6 @@ NEAR: tuple[Level, ...] = LEVELS[LEVELS.index("paragraph") :]
 AUTO_LEVEL: Literal["auto"] = "auto"
 # Levels that training pairs are kept to where enough are so near, since those have more in common.
 TRAINED_LEVELS: tuple[Level, ...] = ("bracket", "sentence", "paragraph")
-# Training pairs of a domain that are enough to leave wider levels out: some thirty batches of 32, with which a
-# first training was better than the base (docs/training.md).
+# Training pairs of a domain that are enough to leave wider levels out: some thirty batches of 32, with which
+# a first training was better than the base (docs/training.md).
 ENOUGH_TO_TRAIN = 1_000

