@@ -77,7 +77,10 @@ class RoutedBlock:
             blueprint = nn.ModuleDict(owned).to("meta")
             self.experts = Experts(IdleExpert(blueprint) for _ in config.experts)
         else:
-            self.experts = Experts(nn.ModuleDict(copy.deepcopy(owned)) for _ in config.experts)
+            # Experts share the config that some modules hold: copying it takes longer than the weights.
+            self.experts = Experts(
+                nn.ModuleDict(copy.deepcopy(owned, {id(config): config})) for _ in config.experts
+            )
         self.experts.last = list(family_of(config.model_type).mlp)[-1]
         if (kind := router_kind(config)).is_learned:
             router = TokenRouter if kind.per_token else SequenceRouter
