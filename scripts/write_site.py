@@ -29,7 +29,8 @@ def write_site() -> None:
     folder = REPOSITORY / "benchmarks" / "results"
     results = sorted(folder.glob("*.md"))
     for result in results:
-        _write(SITE / MEASUREMENTS / result.name, result.read_text(encoding="utf-8"))
+        text = result.read_text(encoding="utf-8").replace("](../../docs/", "](../")
+        _write(SITE / MEASUREMENTS / result.name, text)
     _write(SITE / MEASUREMENTS / "index.md", "\n".join(_contents(results)))
 
 

@@ -26,7 +26,7 @@ TEXTS = {
 }
 EXPERTS, DENSE = "experts", "dense"
 GROWN, FURTHER = f"{EXPERTS}-{ADDED}", f"{DENSE}-{ADDED}"  # the same models once they have the third route
-# Three times the default: trained alone, an expert needs a higher rate to learn as much (docs/studies.md).
+# Three times the default: trained alone, an expert needs a higher rate (benchmarks/results/studies.md).
 RATE_OF_ADDED = 6e-5
 BOOTSTRAP = 200
 

@@ -95,7 +95,7 @@ def _mixed_where_shared(
 
     Texts of other domains are easy negatives for an expert, which sees its own domain alone: they cost 0.015
     to 0.019. A model that all domains share gained 0.006 by them, and a learned router that sees one domain
-    per step collapses (docs/studies.md).
+    per step collapses (benchmarks/results/studies.md).
     """
     routed = routed_model(model)
     experts = {route.experts for route in routes if route.batches == AUTO_BATCHES}
