@@ -20,6 +20,9 @@ from sentence_experts.storage import NoSpaceError, explained, locked, read_json
         OSError("7680 requested and 718 written"),
         RuntimeError("[enforce fail at inline_container.cc:659] . unexpected pos 64 vs 0"),
         ValueError("Error while serializing: I/O error: No space left on device (os error 28)"),
+        OSError(
+            'Async write failed: {"exception_message":"Could not write \\"a\\": File too large","errno":"27"}'
+        ),
     ],
 )
 def test_full_disk_is_one_line_from_every_library(tmp_path: Path, error: Exception) -> None:

@@ -20,7 +20,8 @@ _MAX_NAME_BYTES = 255
 _NO_SPACE = {errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)}
 # Libraries that write from C++ or Rust put the system's error into their message, if anywhere.
 _NO_SPACE_WORDS = re.compile(
-    r"no space left on device|os error (28|27|122)\b|database or disk is full|file too large$|"
+    r"no space left on device|os error (28|27|122)\b|errno\W+(28|27|122)\b|database or disk is full|"
+    r"file too large$|"
     r"quota exceeded$|requested and \d+ written$|PytorchStreamWriter failed writing|"
     r"inline_container.*unexpected pos",
     re.IGNORECASE,
