@@ -24,7 +24,7 @@ DEFAULT = "models"
 
 
 class ModelsUnlessScores(TyperGroup):
-    """`evaluate scores ...` is a command of its own; any other first word is a model or an option."""
+    """`evaluate scores ...` is a separate command; any other first word is a model or an option."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Hand everything but `scores ...` to the models command, `--help` included."""

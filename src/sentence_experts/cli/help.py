@@ -1,4 +1,4 @@
-"""Help texts of verbs and groups, readable at any width: each flag stands on a line of its own."""
+"""Help texts of verbs and groups, readable at any width: each flag stands on its own line."""
 
 from __future__ import annotations
 

@@ -160,7 +160,7 @@ def _found(requests: Requests, find: Any, service: str, lacking: list[Names]) ->
 
 
 def _queries(service: str, lacking: list[Names]) -> Iterator[tuple[str, str]]:
-    """Queries for the papers by one name of each, with names of their own for messages."""
+    """Queries for the papers by one name of each, with their own names for messages."""
     for kind, values in _names_used(service, lacking):
         for name, batch in batches_of(values, _PER_QUERY):
             yield f"{kind} {name}", _QUERIES[service](kind, batch)

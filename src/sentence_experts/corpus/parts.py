@@ -173,7 +173,7 @@ class CorpusPart:
         """Add a citation from a table; its paper has the user's own name and, if known, a canonical id.
 
         `contexts` are the sentences that cite; where two citations of a paper have one in common, that is one
-        place. Each reference of a part that has any needs a `position` of its own.
+        place. Each reference of a part that has any needs its own `position`.
         """
         places = {" ".join(context.split()) for context in contexts} - {""}
         self._add(position if places else None, position, citation, citing=(citing, citing_key))

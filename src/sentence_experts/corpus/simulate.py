@@ -172,7 +172,7 @@ def _references(
     references = [(other.doi, other.title, other.year) for other in cited]
     field = list(TOPICS).index(article.field)
     for work in dice.sample(range(_OUTSIDE_WORKS), 11):
-        # Every outside work has a title of its own, the same wherever it is cited.
+        # Every outside work has its own title, the same wherever it is cited.
         name = f"{field}-{article.topic}-{work}"
         title_dice = random.Random(f"simulated work {name}")
         words = [word.replace("-", " ") for word in TOPICS[article.field][article.topic].split()]

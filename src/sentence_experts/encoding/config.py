@@ -18,7 +18,7 @@ class EncodeConfig(Config):
     route: list[str] | None = Field(
         None,
         description="Route to encode with; needed if the model has routes. In a folder there may be several, "
-        "or all, each with a column of its own",
+        "or all, each with its own column",
     )
     column: Column = None
     id_column: str | None = Field(

@@ -107,7 +107,7 @@ class TextFiles:
 
     @classmethod
     def scan(cls, paths: Sequence[str], size: int, column: str | None, id_column: str | None) -> TextFiles:
-        """Count the rows of files; with an id column, also check that every row has an id of its own.
+        """Count the rows of files; with an id column, also check that every row has its own id.
 
         Raises:
             InputError: a file cannot be read, a column or an id is missing, or two rows have one id.

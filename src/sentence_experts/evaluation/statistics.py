@@ -29,7 +29,7 @@ is large, but the few seeds that happen to lie close together make it look small
 10% false positives at 5%. So for the degrees of freedom alone that part is taken at the upper end of its
 one-sided 75% interval.
 
-The same holds for means over datasets of tasks, each of which is a unit of its own (`runs_of_datasets`).
+The same holds for means over datasets of tasks, each of which is one unit (`runs_of_datasets`).
 
 `benchmarks/interval_coverage.py` measures on simulated worlds how often the intervals hold the true value.
 """

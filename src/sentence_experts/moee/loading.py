@@ -23,7 +23,7 @@ def load_embedder(model: str, config: MoeeConfig | None = None) -> MoeEmbedder:
     if not is_embedder(model):
         return MoeEmbedder(model, config)
     if foreign := sorted(config.model_fields_set - CHANGEABLE):
-        raise UsageError(f"`{foreign[0]}` is for a language model; {model} has settings of its own")
+        raise UsageError(f"`{foreign[0]}` is for a language model; {model} has its own settings")
     embedder = load(model, device=config.device)
     assert isinstance(embedder, MoeEmbedder)
     given = config.model_dump(include={"parts", "alpha"}, exclude_unset=True)

@@ -28,11 +28,11 @@ def open_embedder(folder: str, config: LoadConfig) -> MoeEmbedder:
     from sentence_experts.moee.embedder import MoeEmbedder
     from sentence_experts.moee.saved import read_embedder
 
-    config.refuse(sorted(config.model_fields_set - FITTING), f"{folder} has settings of its own")
+    config.refuse(sorted(config.model_fields_set - FITTING), f"{folder} has its own settings")
     saved = read_embedder(Path(folder))
     if saved["trust_remote_code"] and not config.trust_remote_code:
         raise UsageError(
-            f"{folder}: its language model, {saved['model']}, comes with code of its own, which would run "
+            f"{folder}: its language model, {saved['model']}, comes with its own code, which would run "
             "here: read it, and then give `trust_remote_code=True`"
         )
     saved["trust_remote_code"] = config.trust_remote_code

@@ -222,7 +222,7 @@ def _imported(table: pa.Table, split: np.ndarray | None, config: ImportPairsConf
         pools = {number: _mask(known, split[row] == number) for number in range(len(SPLITS))}
         assignment = Assignment(split[row], pools)
     tables = _with_negatives(whole, pairs, known, assignment, config, rng)
-    # A stated negative of a training pair belongs to its row, not to a row of its own.
+    # A stated negative of a training pair belongs to its row, and is not a row itself.
     train = np.flatnonzero((assignment.pairs == TRAIN) & (np.arange(whole.num_rows) < table.num_rows))
     tables["train"] = table.take(train)
     left_out = int((assignment.pairs[: table.num_rows] == CROSSING).sum())

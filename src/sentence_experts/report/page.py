@@ -108,7 +108,7 @@ def _sections(evaluation: PairEvaluation) -> Iterator[str]:
         yield f'<section id="view-{number_}">\n<h2>{escape(_heading(key))}</h2>'
         if key == PAIR_WEIGHTED_MEAN:
             yield (
-                '<p class="note">Here every domain has a threshold of its own, which flatters a model '
+                '<p class="note">Here every domain has its own threshold, which flatters a model '
                 "compared with one threshold for all. Compare pooled metrics with pooled metrics, and means "
                 "with means.</p>"
             )

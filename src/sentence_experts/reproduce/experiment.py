@@ -110,7 +110,7 @@ class Experiment(ABC):
         self.trusts_code = config.trust_remote_code
         if recipe.needs_remote_code and not self.small and not self.trusts_code:
             raise UsageError(
-                f"{recipe.model} comes with code of its own, which would run here: read it, and then give "
+                f"{recipe.model} comes with its own code, which would run here: read it, and then give "
                 "`trust_remote_code=True`"
             )
         self.published = Published.read(recipe.protocol.published)

@@ -166,7 +166,7 @@ class Recipe(Strict):
         beside: recipes whose models belong in the same tables; they are run too.
         runs: the models of `beside`, then its own.
         model: (language models) the paper's name of the model.
-        needs_remote_code: the model comes with code of its own, which only the user may allow.
+        needs_remote_code: the model comes with its own code, which only the user may allow.
         train, small_train, read: over the protocol's, for every run.
     """
 

@@ -2,7 +2,7 @@
 
 Requests take turns by tokens (start-time fair queueing): each text is stamped with the tokens that its
 request had before it, so a request of a thousand texts does not hold up those that come after it. Short and
-long texts go in batches of their own, since all texts of a batch end together.
+long texts go in their own batches, since all texts of a batch end together.
 """
 
 from __future__ import annotations

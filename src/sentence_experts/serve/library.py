@@ -105,7 +105,7 @@ class Library:
         self._sentences: WeakKeyDictionary[Searcher, _Sentences] = WeakKeyDictionary()
 
     def _open(self, served: ServedModel) -> Searcher:
-        """A searcher with the vectors of all routes, by an encoder of its own beside the server's batches."""
+        """A searcher with the vectors of all routes, by an encoder beside the server's batches."""
         from sentence_experts.compat.sentence_transformers import sharing_all_but_tokenizer
 
         # Requests may use the model's tokenizer at the same time, which takes one call at a time.

@@ -75,7 +75,7 @@ def remove_leftovers(path: Path) -> None:
 
 
 def _is_in_use(folder: Path, name: str, pid: str) -> bool:
-    """Whether a temporary file belongs to a process that lives, or to an output with a lock of its own."""
+    """Whether a temporary file belongs to a process that lives, or to an output with its own lock."""
     if (folder / f"{name}.lock").exists():  # the next process that takes that lock removes the file
         return True
     return _is_alive(pid)

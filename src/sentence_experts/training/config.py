@@ -72,7 +72,7 @@ class TrainConfig(Config):
         0,
         ge=0,
         description="Number of mined negatives per pair: the nearest texts of the route that are not known "
-        "positives. Tasks with negatives of their own keep those",
+        "positives. Tasks with their own negatives keep those",
     )
     route_by: Literal["router", "domain"] = Field(
         "router",

@@ -36,7 +36,7 @@ def with_hard_negatives(
     file: Path,
     once: Callable[[Callable[[], Any]], Any] = lambda work: work(),
 ) -> TrainingSet:
-    """The pairs with `count` mined negatives each; routes with negatives of their own keep those.
+    """The pairs with `count` mined negatives each; routes with their own negatives keep those.
 
     Args:
         training: the pairs.
@@ -57,7 +57,7 @@ def with_hard_negatives(
     negatives = np.where(mined == NONE, NONE, numbers[mined])  # (rows, count)
     columns = [texts.take(pa.array(mined[:, place], mask=mined[:, place] == NONE)) for place in range(count)]
     if training.negatives:
-        # Routes with negatives of their own have one per pair.
+        # Routes with their own negatives have one per pair.
         without = negatives[:, 0] == NONE
         negatives[:, 0] = np.where(without, training.numbers[:, 2], negatives[:, 0])
         columns[0] = pc.if_else(pa.array(without), training.negatives[0].combine_chunks(), columns[0])

@@ -282,7 +282,7 @@ class _Run:
             keep_experts_on_cpu(model)
             model.to(device)
         for route in self.routes:
-            # A model without routes of its own is used as it was trained.
+            # A model without routes is used as it was trained.
             for name, prompt in route.instructions.items() if any(route.prompts) else ():
                 before = model.prompts.get(name)
                 if before and before != prompt:

@@ -135,7 +135,7 @@ def test_the_default_route_may_share_an_expert(bases: dict[str, SentenceTransfor
             {"share": {"clustering": "passage"}},
             "'clustering' shares 'passage', which is not an expert; they are",
         ),
-        ({"share": {"document": "query"}}, "'document' has an expert of its own"),
+        ({"share": {"document": "query"}}, "'document' has its own expert"),
         ({"route": "token", "prefixes": {}}, "`share` goes with `route='prefix'`"),
         (
             {"share": {"clustering": "document"}},

@@ -70,7 +70,7 @@ Member = Document | Passed | Rejection
 
 
 def find_sources(paths: list[Path]) -> list[Source]:
-    """The sources at some paths; archives inside a folder are sources of their own.
+    """The sources at some paths; each archive inside a folder is one source.
 
     Raises:
         InputError: a path is missing or is neither a folder, an XML file nor an archive.

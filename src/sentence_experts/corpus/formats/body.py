@@ -30,7 +30,7 @@ class BodyText:
             self._parts.append((section, [text]))
 
     def sections(self) -> tuple[tuple[str | None, str], ...]:
-        """(title of the innermost section, text) in reading order; paragraphs stand on lines of their own."""
+        """(title of the innermost section, text) in reading order; paragraphs stand on their own lines."""
         return tuple((self._titles.get(section), "\n".join(texts)) for section, texts in self._parts)
 
 

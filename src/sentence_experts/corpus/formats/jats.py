@@ -12,7 +12,7 @@ from sentence_experts.corpus.formats.references import citations_of
 from sentence_experts.corpus.formats.secure_xml import Hashing, RecordLimits, UnreadableArticleError, drop
 from sentence_experts.corpus.paper import Citation, Paper
 
-# Parts of an article with references of their own: decision letters, replies, translations.
+# Parts of an article with their own references: decision letters, replies, translations.
 _PARTS = frozenset({"sub-article", "response"})
 _CITING = ("ref", "xref")
 

@@ -2,7 +2,7 @@
 
 Read are the body, appendices, and floats outside the body; not abstracts, acknowledgements, notes in the back
 matter, and the letters and replies of sub-articles. Captions of figures, tables and supplements, cells of
-tables, items of lists and footnotes are paragraphs of their own, not parts of the text around them.
+tables, items of lists and footnotes are separate paragraphs, not parts of the text around them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sentence_experts.corpus.formats.secure_xml import RecordLimits, UnreadableA
 from sentence_experts.corpus.formats.sentences import CITATION_IN_WORDS, CITATION_NUMBER, sentence_starts
 from sentence_experts.corpus.paper import Mention
 
-# Elements that hold running text; a nested one is a paragraph of its own.
+# Elements that hold running text; a nested one is a separate paragraph.
 PARAGRAPHS = frozenset({"p", "title", "td", "th", "attrib", "term", "verse-line"})
 # Parts of an article whose text is read.
 REGIONS = frozenset({"body", "app", "floats-group", "floats-wrap"})

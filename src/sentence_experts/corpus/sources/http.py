@@ -194,7 +194,7 @@ class Client:
 
 
 class _Transfer:
-    """One request and its answer, of limited size, in a thread of its own."""
+    """One request and its answer, of limited size, in a thread."""
 
     def __init__(self, http: httpx.Client, url: str, params: dict[str, Any], form: bool) -> None:
         self.done = threading.Event()

@@ -202,7 +202,7 @@ def fit_auto_routes(
     model = model.without_auto_routes()
     known = [route.name for route in model.routes]
     if model.prompts.get(AUTO, AUTO_PROMPT) != AUTO_PROMPT:  # this one is noted beside automatic routes
-        raise UsageError(f"the model has a route of its own that is called {AUTO!r}")
+        raise UsageError(f"the model already has a route that is called {AUTO!r}")
     if unknown := sorted(set(routes) - set(known)):
         raise UsageError(
             f"texts of {unknown[0]!r}, which is not a route; routes: {', '.join(known) or 'none'}"

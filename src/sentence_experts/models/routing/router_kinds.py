@@ -19,7 +19,7 @@ class RouterKind:
         name: the value of `config.router`.
         description: one sentence for a model card, with `{top_k}`.
         is_learned: routers in the blocks choose by the text, so that any text may need any expert.
-        per_token: each token has experts of its own; otherwise a text has one expert per block.
+        per_token: each token has its own experts; otherwise a text has one expert per block.
         scaled: the output of the expert's MLP is multiplied by the router's probability.
     """
 

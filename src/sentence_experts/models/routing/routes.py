@@ -122,7 +122,7 @@ def without_inner_route_tokens(
 ) -> Tensor:
     """`input_ids` with every leading route token that does not begin its sequence replaced.
 
-    For models with domain tokens, whose routes all begin with a token of their own.
+    For models with domain tokens, whose routes all begin with their own token.
 
     The tokenizer lets a route token through inside a text only right after another special token, as in
     "x [SEP][COPD]", because it looks at the pieces between special tokens one by one.

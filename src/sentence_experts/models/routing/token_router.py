@@ -9,7 +9,7 @@ vectors, unless `top_k` is 1. Routes stay in the text and tell the router the ta
 
 A block's router reads the tokens where they first meet what an expert owns: between attention and MLP, or
 before the attention where the experts own the norm there (ModernBERT with `expert_norms`). It reads them
-normalised, as Mixtral's does, but by no weights of its own, since the norm may be an expert's.
+normalised, as Mixtral's does, but without weights, since the norm may be an expert's.
 """
 
 from __future__ import annotations

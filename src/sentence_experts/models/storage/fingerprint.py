@@ -106,7 +106,7 @@ def fingerprint_of(model: SentenceTransformer, route: str | None = None) -> str:
     """The hash of everything in a model that decides a vector.
 
     That of its folder's files, or of its hub revision, if it is as `load` found it there; else that of its
-    weights. A model may have a `fingerprint` of its own: that of an embedder whose folder lacks its weights.
+    weights. A model may have a `fingerprint` already: that of an embedder whose folder lacks its weights.
 
     Args:
         model: a model in memory.

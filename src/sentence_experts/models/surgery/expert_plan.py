@@ -168,7 +168,7 @@ def _repeated(names: Sequence[str]) -> list[str]:
 def _checked_share(names: Sequence[str], share: Mapping[str, str]) -> dict[str, str]:
     for name, expert in share.items():
         if name in names:
-            raise UsageError(f"route {name!r} has an expert of its own, so it cannot share {expert!r}'s")
+            raise UsageError(f"route {name!r} has its own expert, so it cannot share {expert!r}'s")
         if expert not in names:
             known = ", ".join(names)
             raise UsageError(f"route {name!r} shares {expert!r}, which is not an expert; they are {known}")
