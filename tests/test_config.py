@@ -16,6 +16,7 @@ class Settings(Config):
     rate: float = Field(1.0, gt=0)
     weights: dict[str, float] = Field({})
     pages: list[int] | str = Field([])
+    loud: bool | None = None
 
 
 class LargeSettings(Settings):
@@ -31,7 +32,9 @@ def function(data: object = None, config: Settings | None = None, *, route: str 
     [
         ({"siz": 2}, "`siz`: no such setting; did you mean size?"),
         ({"rout": "x"}, "`rout`: no such setting; did you mean route?"),
-        ({"x": 2}, "`x`: no such setting; known: size, rate, weights, pages, data, route"),
+        ({"x": 2}, "`x`: no such setting; known: size, rate, weights, pages, loud, data, route"),
+        ({"size": True}, "`size`: a number, not True"),
+        ({"loud": "yes"}, "`loud`: True or False, not 'yes'"),
         ({"size": 0}, "`size`: Input should be greater than or equal to 1 (got 0)"),
         ({"weights": {"a": "much"}}, "`weights`: a: Input should be a valid number"),
         ({"pages": [1, "two"]}, "`pages`: 1: Input should be a valid integer"),

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from types import CodeType
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
@@ -17,9 +17,18 @@ from sentence_experts.errors import InputError, UsageError
 from sentence_experts.storage import write_text
 from sentence_experts.yaml_files import read_settings
 
+
+def _check_device(device: str | None) -> str | None:
+    if device is not None and device.partition(":")[0] == "meta":
+        raise ValueError("computes nothing")
+    return device
+
+
 # Settings that several functions have.
 Device = Annotated[
-    str | None, Field(description="cpu, cuda, cuda:1, mps, ... Default: the best one that this machine has")
+    str | None,
+    AfterValidator(_check_device),
+    Field(description="cpu, cuda, cuda:1, mps, ... Default: the best one that this machine has"),
 ]
 KeepRetracted = Annotated[
     bool,
@@ -66,7 +75,7 @@ MaxLength = Annotated[
     int | None,
     Field(ge=1, description="Maximum number of tokens per text, if the model would read more"),
 ]
-Seed = Annotated[int, Field(ge=0, description="Random seed; the same seed gives the same bytes")]
+Seed = Annotated[int, Field(ge=0, lt=2**32, description="Random seed; the same seed gives the same bytes")]
 TrustRemoteCode = Annotated[bool, Field(description="Run code that comes with the weights")]
 Revision = Annotated[str | None, Field(description="Revision of a hub model: a branch, tag or commit")]
 
@@ -110,6 +119,16 @@ class SettingError(UsageError):
         return cls(name, f"{place}{message}{got}")
 
 
+def _check_bool(name: str, value: Any, annotation: Any) -> None:
+    """Refuse True where a number belongs and the reverse, which pydantic would convert."""
+    members = {annotation, *get_args(annotation)} - {type(None)}
+    if isinstance(value, bool) and members & {int, float} and bool not in members:
+        raise SettingError(name, f"a number, not {value}")
+    is_other = isinstance(value, str | int | float) and not isinstance(value, bool)
+    if is_other and bool in members and members <= {bool, annotation}:
+        raise SettingError(name, f"True or False, not {value!r}")
+
+
 class Config(BaseModel):
     """Settings of one public function, and of the verb of the same name.
 
@@ -120,6 +139,9 @@ class Config(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     def __init__(self, **settings: Any) -> None:
+        for name, value in settings.items():
+            if (field := type(self).model_fields.get(name)) is not None:
+                _check_bool(name, value, field.annotation)
         try:
             super().__init__(**settings)
         except ValidationError as error:

@@ -11,13 +11,21 @@ import pytest
 
 from helpers.samples import make_pairs_folder, make_tiny_encoder
 
-# An argument -> part of the message; MODEL has the routes crops and neuro, PAIRS the domains.
+# A command, EMPTY for an empty argument -> part of the message; MODEL has the routes crops and neuro,
+# PAIRS the domains.
 WRONG = {
     "encode nowhere/model/x --input texts.txt --out v.npy": "no such model folder",
     "encode MODEL --input nowhere.txt --out v.npy": "no such file",
     "encode MODEL --input texts.csv --column x --out v.npy": "no column 'x'",
     "encode MODEL --input texts.txt --out v.npy": "needs a route",
     "encode MODEL --input texts.txt --out v.npy --route x": "no route 'x'",
+    "encode MODEL --input EMPTY --out v.npy": "--input: empty",
+    "encode MODEL --input texts.txt --out v.npy --route crops --device meta": "computes nothing",
+    "encode MODEL --input texts.txt --out v.npy --route crops --revision x": "--revision has no effect here",
+    "encode MODEL --input texts.txt --out v.npy --route crops --max-resident-bytes 0": "--max-resident-bytes",
+    "corpus import EMPTY --out o": "an argument: empty",
+    "corpus import . --out .": ". is read: give another --out",
+    "train MODEL --pairs PAIRS --out o --seed 4294967296": "--seed",
     "search MODEL --corpus nowhere rice --route crops": "holds no corpus",
     "evaluate PLAIN ./nowhere --pairs PAIRS --out o": "no such model folder",
     "evaluate MODEL --pairs nowhere --out o": "no pairs here",
@@ -78,7 +86,8 @@ def place(tmp_path_factory: pytest.TempPathFactory, minilm: str) -> Path:
 
 
 def test_wrong_arguments_show_before_torch_is_imported(place: Path) -> None:
-    commands = json.dumps([command.split() for command in WRONG])
+    split = [command.split() for command in WRONG]
+    commands = json.dumps([["" if word == "EMPTY" else word for word in words] for words in split])
     done = subprocess.run(
         [sys.executable, "-c", CODE], input=commands, capture_output=True, text=True, cwd=place, check=True
     )

@@ -9,6 +9,7 @@ import tarfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -254,3 +255,9 @@ def test_simulated_articles_are_marked_and_reproducible(tmp_path: Path) -> None:
     assert corpus.manifest["counts"]["simulated"] == corpus.manifest["counts"]["papers"]
     with pytest.raises(UsageError):
         simulate_corpus(tmp_path / "d", articles=3)
+
+
+@pytest.mark.parametrize(("sources", "message"), [(None, "are paths, not NoneType"), ("", "an empty path")])
+def test_what_is_no_path_is_refused(sources: Any, message: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=message):
+        import_corpus(sources, tmp_path / "out")

@@ -10,6 +10,7 @@ import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 
+from sentence_experts.encoding.encode import encode
 from sentence_experts.errors import UsageError
 from sentence_experts.models.export.export import export
 from sentence_experts.models.export.quantize import quantize
@@ -47,7 +48,6 @@ def model(plain_folders: dict[str, Path]) -> SentenceTransformer:
         {"pooling": "cls", "max_length": 4},
         {"dtype": "bfloat16"},
         {"packed": False},
-        {"device": "meta"},
     ],
 )
 def test_settings_leave_the_model_as_it_was(model: SentenceTransformer, settings: dict[str, Any]) -> None:
@@ -65,8 +65,6 @@ def test_settings_leave_the_model_as_it_was(model: SentenceTransformer, settings
         assert other.dtype == torch.bfloat16
     if "packed" in settings:
         assert not is_packed(other)
-    if "device" in settings:
-        assert other.device.type == "meta"
 
 
 def test_two_poolings_of_one_model_give_different_vectors(
@@ -144,3 +142,18 @@ def test_without_a_folder_the_exported_model_stays_in_memory(
         np.testing.assert_array_equal(dense.encode(TEXTS), written.model.encode(TEXTS))
     with pytest.raises(UsageError, match="`onnx` needs `out`"):
         export(experts, route="cvd", onnx=True)
+
+
+@pytest.mark.parametrize("length", [1, 2])
+def test_a_maximum_length_leaves_room_for_text(model: SentenceTransformer, length: int) -> None:
+    with pytest.raises(UsageError, match="no room for text beside the 2 tokens of the model"):
+        load(model, max_length=length)
+    vectors = load(model, max_length=3).encode(["rice", "neurons"])
+    assert not np.allclose(vectors[0], vectors[1])
+
+
+def test_a_prompt_leaves_room_for_text(model: SentenceTransformer) -> None:
+    model = load(model, max_length=6)
+    model.prompts["query"] = "a query about rice and wheat: "
+    with pytest.raises(UsageError, match="no room for text beside the prompt's"):
+        encode(model, ["rice", "neurons"], route="query")

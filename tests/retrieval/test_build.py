@@ -4,11 +4,13 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 import torch
 
 import sentence_experts
 from helpers.samples import PAPERS, make_tiny_encoder, write_corpus
+from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.encoding.encode import encode
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import InputError, RouteError, UsageError
@@ -147,6 +149,40 @@ def test_vectors_of_encode_become_an_index(tmp_path, experts_model, monkeypatch,
         build_index(None, corpus, vectors=tmp_path / "text.npy")
     with pytest.raises(InputError, match="no such file"):
         build_index(None, corpus, vectors=tmp_path / "none.npy")
+    with pytest.raises(UsageError, match="`unit` has no effect here"):
+        build_index(None, corpus, vectors=tmp_path / name, unit="abstract")
+
+
+@pytest.mark.parametrize("name", ["v.npy", "v.parquet", "folder"])
+def test_vectors_that_have_changed_become_no_index(tmp_path, experts_model, name):
+    corpus = write_corpus(tmp_path / "corpus")
+    encode(
+        load(experts_model, device="cpu"),
+        corpus.papers,
+        out=tmp_path / name,
+        column="title",
+        route="all" if name == "folder" else "crops",
+    )
+    file = next((tmp_path / name).glob("*.parquet")) if name == "folder" else tmp_path / name
+    if name == "v.npy":
+        np.save(file, np.load(file)[::-1])
+    else:
+        table = pq.read_table(file)
+        pq.write_table(table.take(list(range(len(table)))[::-1]), file)
+    with pytest.raises(InputError, match=f"{file.name} has changed since it was written"):
+        build_index(None, corpus, vectors=tmp_path / name)
+    assert not CorpusIndex.open(corpus).parts
+
+
+def test_a_corpus_that_was_replaced_meanwhile_is_not_called_damaged(tmp_path, experts_model):
+    opened = write_corpus(tmp_path)
+    write_corpus(tmp_path, PAPERS[:3])
+    with pytest.raises(InputError, match="was replaced while it was read: give the same command again"):
+        build_index(load(experts_model, device="cpu"), opened, route=["crops"])
+    opened = CorpusFolder.open(tmp_path)
+    opened.papers.write_bytes(opened.papers.read_bytes() + b"x")
+    with pytest.raises(InputError, match="has changed since it was written: make the corpus"):
+        build_index(load(experts_model, device="cpu"), opened, route=["crops"])
 
 
 def test_a_model_is_searched_on_the_text_that_it_was_trained_on(tmp_path, plain_model, caplog):

@@ -98,3 +98,9 @@ def test_errors_are_in_the_protocols_form(client: httpx.Client) -> None:
     assert refused.status_code == 422
     assert refused.json()["error_type"] == "invalid_request_error"
     assert "experts needs a route; its routes: crops, neuro" in refused.json()["error"]
+
+
+def test_a_body_that_contradicts_the_path_is_refused(client: httpx.Client) -> None:
+    answer = client.post("/models/experts:neuro/embed", json={"inputs": "a text", "model": "dense"})
+    assert answer.status_code == 422
+    assert "the path names 'experts:neuro'" in answer.text

@@ -480,3 +480,18 @@ def test_difference_of_settings_is_named():
     assert different_setting({"a": 1, "b": 2}, {"a": 1}) == "b"
     assert different_setting({"a": 1}, {"a": 1}) is None
     assert different_setting({}, {"a": {"b": 1}}) == "a"
+
+
+def _fail(out: Path, number: int) -> None:
+    with output(out, "file", is_file=True) as place:
+        place.begin({"number": number})
+        place.parts(".npy")
+        with place.replacing():
+            raise InputError("cannot")
+
+
+def test_a_file_that_failed_before_anything_was_kept_leaves_no_trace(tmp_path: Path) -> None:
+    for number in range(2):  # the second has other settings, of which no earlier run is left
+        with pytest.raises(InputError, match="cannot"):
+            _fail(tmp_path / "v", number)
+    assert not list(tmp_path.iterdir())

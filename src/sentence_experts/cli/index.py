@@ -99,9 +99,15 @@ def _show(index: CorpusIndex) -> None:
     table = Table(title=f"Index of {index.corpus.path}", title_justify="left")
     for name in ("route", "text", "model", "state"):
         table.add_column(name)
-    for name in ("texts", "dimensions", "MB"):
+    for name in ("tokens", "texts", "dimensions", "MB"):
         table.add_column(name, justify="right")
     for part in index.parts:
         row = (part["route"] or "", part["unit"], part["model"], part["state"])
-        table.add_row(*row, f"{part['texts']:,}", str(part["dimensions"]), f"{part['megabytes']:,.1f}")
+        table.add_row(
+            *row,
+            str(part["max_length"] or ""),
+            f"{part['texts']:,}",
+            str(part["dimensions"]),
+            f"{part['megabytes']:,.1f}",
+        )
     results.print(table)

@@ -60,9 +60,21 @@ class Fields:
 class Verb(TyperCommand):
     """A command whose errors name its flags where the library names parameters, with plain help."""
 
+    paths: frozenset[str] = frozenset()  # the flags that take a path
+
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write what `--help` shows."""
         formatter.write(help_text(self, ctx.command_path))
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Refuse empty paths, as from a variable that is not set: they would mean the working directory."""
+        for before, argument in zip(["", *args], args, strict=False):
+            flag, equals, value = argument.partition("=")
+            flag = flag if equals else before
+            if not (value if equals else argument) and (flag in self.paths or not flag.startswith("-")):
+                raise UsageError(f"{flag if flag in self.paths else 'an argument'}: empty")
+        parsed: list[str] = super().parse_args(ctx, args)
+        return parsed
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; `` `top_k` `` in a note or the message of an error becomes `--top-k`."""
@@ -123,7 +135,11 @@ def add_verb(
         short: short flags by parameter, such as {"top_k": "-k"}.
         find_config: finds the file that --config names.
     """
-    app.command(name or command.__name__.strip("_"), cls=Verb)(with_options(command, short, find_config))
+    run = with_options(command, short, find_config)
+    paths = (each for each, kind in run.__annotations__.items() if Path in _members(kind))
+    flags = frozenset(f"--{each.replace('_', '-')}" for each in paths)
+    verb = type("VerbWithPaths", (Verb,), {"paths": flags})
+    app.command(name or command.__name__.strip("_"), cls=verb)(run)
 
 
 def with_options(

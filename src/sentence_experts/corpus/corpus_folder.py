@@ -259,10 +259,18 @@ class CorpusFolder:
         hashes = {name: sha256_file(self.path / name) for name in tables}
         for name, expected in self.manifest.get("tables", {}).items():
             if expected and hashes.get(name, expected) != expected:
-                raise InputError(
-                    f"{self.path / name} has changed since it was written: make it again with `overwrite`"
-                )
+                raise self.describe_change(name)
         return sha256_text(*(f"{name}={hashes[name]}" for name in sorted(hashes)))
+
+    def describe_change(self, name: str) -> InputError:
+        """The error of a table that is not as the manifest says: replaced meanwhile, or damaged."""
+        try:
+            replaced = read_json(self.path / MANIFEST) != self.manifest
+        except (InputError, OSError):  # its new one is not there yet
+            replaced = True
+        if replaced:
+            return InputError(f"{self.path} was replaced while it was read: give the same command again")
+        return InputError(f"{self.path / name} has changed since it was written: make the corpus again")
 
     def count_values(self, column: str, limit: int | None = None) -> dict[str, int]:
         """The values of a column of the papers, such as `subjects`, with the number of papers that have each.

@@ -74,12 +74,25 @@ def import_corpus(
         ['Roots of rice']
     """
     config = ImportConfig.of(config, **settings)
-    paths = [sources] if isinstance(sources, str | Path) else sources
+    paths = _paths(sources)
     if out is None:
         read = gather_sources(paths, config, papers, citations)
         return corpus_in_memory(lambda folder: _import(folder, read, config, False))
     check_apart(out, overwrite, *paths, papers, citations, config.ids)
+    for path in paths:
+        if os.path.realpath(path) == os.path.realpath(out) and not (path / MANIFEST).is_file():
+            raise UsageError(f"{path} is read: give another `out`")
     return _import(Path(out), gather_sources(paths, config, papers, citations), config, overwrite)
+
+
+def _paths(sources: Any) -> list[Path]:
+    given = [sources] if isinstance(sources, str | Path) else sources
+    paths: list[Any] = list(given) if isinstance(given, Iterable) else [None]
+    if not all(isinstance(each, str | Path) for each in paths):
+        raise UsageError(f"`sources` are paths, not {type(sources).__name__}")
+    if "" in paths:  # as from a variable that is not set; it would mean the working directory
+        raise UsageError("`sources`: an empty path")
+    return [Path(each) for each in paths]
 
 
 def gather_sources(
@@ -91,7 +104,7 @@ def gather_sources(
         InputError: as `import_corpus`.
         UsageError: there are none.
     """
-    paths = [Path(path) for path in sources]
+    paths = _paths(sources)
     corpora = [path for path in paths if (path / MANIFEST).is_file()]
     articles, of_records = _sorted([path for path in paths if path not in corpora], config)
     files = find_sources(articles)

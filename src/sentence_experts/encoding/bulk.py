@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import re
 import shutil
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,13 @@ from typing import Any
 import orjson
 
 from sentence_experts.encoding.config import ALL_ROUTES, EncodeConfig
-from sentence_experts.encoding.encoded_folder import BEGUN, WHAT, EncodedFolder, read_record_of
+from sentence_experts.encoding.encoded_folder import (
+    BEGUN,
+    WHAT,
+    EncodedFolder,
+    check_files,
+    read_record_of,
+)
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.encoding.parallel_cpu import BATCHING
 from sentence_experts.encoding.shards import ID, ROW, ShardJob, ShardStamp
@@ -76,7 +82,7 @@ def encode_folder(
         settings["input"] = [fingerprint_of_file(path) for path in paths]
         target = _target(folder, settings, overwrite)
         if target == folder and (finished := _compared(folder, settings, RECORD)) is not None:
-            _check_files(folder, finished["files"])
+            check_files(folder, finished["files"])
             logger.info(f"{folder.path}: finished already, with the same settings and inputs")
             return EncodedFolder.open(folder.path)
         files = _planned(target, settings, paths, config)
@@ -190,19 +196,6 @@ def _compared(folder: SharedFolder, settings: dict[str, Any], name: str) -> dict
             "another `out`, or `overwrite` to start over"
         )
     return record
-
-
-def _check_files(folder: SharedFolder, hashes: Mapping[str, str]) -> None:
-    """Check that the files of a finished folder are as they were written.
-
-    Raises:
-        InputError: one is not.
-    """
-    names = folder.names()
-    for name, digest in hashes.items():
-        if name not in names or folder.sha256(name) != digest:
-            how = "has changed since it was written" if name in names else "is missing"
-            raise InputError(f"{folder.file(name)} {how}: give `overwrite` to encode again")
 
 
 def _planned(

@@ -41,6 +41,19 @@ def read_record_of(folder: SharedFolder, name: str, damaged_is_none: bool = Fals
     return record
 
 
+def check_files(folder: SharedFolder, hashes: Mapping[str, str]) -> None:
+    """Check that the files of a finished folder are as they were written.
+
+    Raises:
+        InputError: one is not.
+    """
+    names = folder.names()
+    for name, digest in hashes.items():
+        if name not in names or folder.sha256(name) != digest:
+            how = "has changed since it was written" if name in names else "is missing"
+            raise InputError(f"{folder.file(name)} {how}: encode again into another folder, or replace it")
+
+
 @dataclass(frozen=True)
 class EncodedFolder:
     """A folder of vectors that `encode` wrote, on a disk or object storage.
@@ -63,6 +76,7 @@ class EncodedFolder:
     model: str
     files: Sequence[str] = field(repr=False)
     settings: Mapping[str, Any] = field(repr=False)
+    hashes: Mapping[str, str] = field(repr=False)
 
     @classmethod
     def open(cls, path: Path | str) -> EncodedFolder:
@@ -83,7 +97,17 @@ class EncodedFolder:
             raise InputError(f"{folder.file(min(missing))} is missing: give `overwrite` to make it again")
         result = record["result"]
         counts = (result["texts"], result["empty"], result["dimension"])
-        return cls(str(path), *counts, result["routes"], result["model"], files, record["settings"])
+        return cls(
+            str(path), *counts, result["routes"], result["model"], files, record["settings"], record["files"]
+        )
+
+    def check_unchanged(self) -> None:
+        """Check that all files are as they were written.
+
+        Raises:
+            InputError: one is not.
+        """
+        check_files(SharedFolder(self.path), self.hashes)
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """The rows in order: `row`, `id` (if wanted) and a column of vectors for each route.

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from sentence_experts.encoding.chunks import Vectors
 from sentence_experts.encoding.parallel_cpu import BATCHING, ParallelCpuEncoder
-from sentence_experts.errors import InputError
+from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.decoders import is_decoder
 from sentence_experts.models.pooling import pooling_of
 from sentence_experts.models.routing.known_routes import KnownRoutes
@@ -149,6 +149,7 @@ class BatchEncoder:
             return vectors
         # An empty prompt, because no name would mean the model's default one.
         prompt = (self.model.prompts[route] or "") if route else ""
+        self._check_room(prompt)
         if self._parallel_cpu is not None:
             vectors = self._parallel_cpu.encode(texts, prompt, normalize, advance)
         else:
@@ -161,6 +162,14 @@ class BatchEncoder:
             start = texts[int(np.argmax(bad))][:60]
             raise InputError(f"{self.name} gives numbers that are not finite for the text {start!r}...")
         return vectors
+
+    def _check_room(self, prompt: str) -> None:
+        """Refuse a prompt that fills the model's length: all texts would have one vector."""
+        longest, tokenizer = self.model.max_seq_length, getattr(self.model, "tokenizer", None)
+        if not (prompt and longest and callable(tokenizer)) or len(prompt) < longest - 2:
+            return
+        if (tokens := len(tokenizer(prompt)["input_ids"])) >= longest:
+            raise UsageError(f"`max_length={longest}`: no room for text beside the prompt's {tokens} tokens")
 
     @cached_property
     def _parallel_cpu(self) -> ParallelCpuEncoder | None:

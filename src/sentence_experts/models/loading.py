@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+LIMITS = ("routes", "max_resident_experts", "max_resident_bytes")  # settings that keep experts on disk
 HUB = ("revision", "cache_folder", "token", "local_files_only")  # settings that find a hub model's files
 
 
@@ -62,11 +63,12 @@ class LoadConfig(Config):
     )
     max_resident_experts: int | None = Field(
         None,
+        ge=1,
         description="Maximum number of experts in memory: an expert is read when a text needs it, and the "
         "least recently used one is unloaded",
     )
     max_resident_bytes: int | None = Field(
-        None, description="The same limit in bytes of experts; at least one expert stays"
+        None, ge=1, description="The same limit in bytes of experts; at least one expert stays"
     )
     revision: Revision = None
     cache_folder: str | None = Field(None, description="Folder for hub downloads")
@@ -92,8 +94,7 @@ class LoadConfig(Config):
     @property
     def partial(self) -> bool:
         """Whether some experts stay out of memory."""
-        limits = (self.routes, self.max_resident_experts, self.max_resident_bytes)
-        return any(limit is not None for limit in limits)
+        return any(getattr(self, name) is not None for name in LIMITS)
 
 
 def load(
@@ -144,6 +145,7 @@ def _from_files(source: str, config: LoadConfig) -> SentenceTransformer:
         for file in Path(place).rglob("*"):
             if not os.access(file, os.R_OK):  # libraries say that there is no such file
                 raise InputError(f"{file}: this user may not read it")
+        config.refuse(["revision"], f"{name} is a folder")
         check_unchanged(Path(place), but="model-expert-*" if config.partial else "")
     else:
         cached = check_hub(place, **config.hub)
@@ -278,7 +280,7 @@ def _with_settings(
     from sentence_experts.models.encoder import ExpertEncoder
 
     if config.partial and not isinstance(model, ExpertEncoder):
-        name = "routes" if config.routes is not None else "max_resident_experts"
+        name = next(name for name in LIMITS if getattr(config, name) is not None)
         raise UsageError(f"`{name}` has no effect here: this model has no experts")
     changes = _changes(model, config, given)
     if changes and not in_place:
@@ -288,6 +290,17 @@ def _with_settings(
     for change in changes.values():
         change(model)
     return model
+
+
+def check_length(model: SentenceTransformer, max_length: int) -> None:
+    """Refuse a maximum length in tokens that leaves no room for any text.
+
+    Raises:
+        UsageError: the model's own tokens, such as [CLS] and [SEP], fill it.
+    """
+    count = getattr(model.tokenizer, "num_special_tokens_to_add", int)
+    if max_length <= (own := count()):
+        raise UsageError(f"`max_length={max_length}`: no room for text beside the {own} tokens of the model")
 
 
 def _changes(
@@ -315,6 +328,8 @@ def _changes(
     if (pooling := config.pooling) not in (None, pooling_of(model)):
         changes["pooling"] = lambda model: set_pooling(model, str(pooling))
     length = model.max_seq_length
+    if config.max_length is not None:
+        check_length(model, config.max_length)
     if config.max_length is not None and (length is None or length > config.max_length):
         changes["max_length"] = lambda model: setattr(model, "max_seq_length", config.max_length)
     return changes

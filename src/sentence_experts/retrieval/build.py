@@ -27,7 +27,7 @@ from sentence_experts.retrieval.index import (
 )
 from sentence_experts.retrieval.search_routes import find_search_route, list_search_routes
 from sentence_experts.retrieval.texts import PASSAGES, UNITS, texts_fingerprint
-from sentence_experts.storage import read_json, temporary_folder
+from sentence_experts.storage import check_file_unchanged, read_json, temporary_folder
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,9 +42,9 @@ class CorpusIndex:
     Attributes:
         corpus: the corpus.
         parts: one dict for each model, route and unit: `route` (None without routes), `unit`, `passages`
-            (whether a paper has several vectors), `fingerprint` (of the route), `model`, `texts`,
-            `dimensions`, `megabytes`, `state` ("whole", "of an older corpus", or "damaged", as what version
-            0.1.0 wrote is too) and `folder`.
+            (whether a paper has several vectors), `fingerprint` (of the route), `model`, `max_length` (in
+            tokens), `texts`, `dimensions`, `megabytes`, `state` ("whole", "of an older corpus", or "damaged",
+            as what version 0.1.0 wrote is too) and `folder`.
     """
 
     corpus: CorpusFolder
@@ -91,6 +91,7 @@ def _described(folder: Path, corpus: CorpusFolder) -> dict[str, Any]:
         "passages": settings.get("unit") == PASSAGES,
         "fingerprint": settings.get("fingerprint", ""),
         "model": noted.get("model", ""),
+        "max_length": settings.get("max_length"),
         "texts": texts,
         "dimensions": dimensions,
         "megabytes": round(size / 1e6, 1),
@@ -137,6 +138,9 @@ def build_index(
         raise UsageError("give a model, or `vectors`, and not both")
     opened = corpus if isinstance(corpus, CorpusFolder) else CorpusFolder.open(corpus)
     if vectors is not None:
+        given = {"route", "unit", "passages", "window", "overlap", "batch_size"} & config.model_fields_set
+        if given:
+            raise UsageError(f"`{min(given)}` has no effect here: `vectors` are made already")
         (_take_folder if Path(vectors).is_dir() else _take_vectors)(Path(vectors), opened)
         return CorpusIndex.open(opened)
     assert model is not None
@@ -164,6 +168,7 @@ def _routes(known: KnownRoutes, config: IndexConfig) -> Iterator[str | None]:
 
 def _take_vectors(file: Path, corpus: CorpusFolder) -> None:
     """Store the vectors of a file that `encode` wrote of the corpus's own table of papers."""
+    check_file_unchanged(file)
     noted = read_json(file.with_name(f"{file.name}.json"))
     made, result = (noted.get(key) or {} for key in ("settings", "result"))
     column, precision = made.get("column"), made.get("precision", FLOAT32)
@@ -184,6 +189,7 @@ def _take_vectors(file: Path, corpus: CorpusFolder) -> None:
 def _take_folder(folder: Path, corpus: CorpusFolder) -> None:
     """Store the vectors of all routes in a folder that `encode` wrote of the corpus's own table of papers."""
     encoded = EncodedFolder.open(folder)
+    encoded.check_unchanged()
     column = encoded.settings["column"]
     if column not in UNITS:
         raise InputError(

@@ -128,5 +128,5 @@ def _fingerprint(corpus: CorpusFolder, file: Path, noted: Mapping[str, Any] = {}
     digest: str = noted["sha256"] if same else sha256_file(file)
     expected = corpus.manifest.get("tables", {}).get(file.name)
     if expected and digest != expected:
-        raise InputError(f"{file} has changed since it was written: make it again with `overwrite`")
+        raise corpus.describe_change(file.name)
     return digest

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import SentenceExpertsError, UsageError, brief
-from sentence_experts.models.loading import LoadConfig, load
+from sentence_experts.models.loading import LIMITS, LoadConfig, load
 from sentence_experts.models.routing.known_routes import KnownRoutes
 from sentence_experts.models.sources import source_name
 from sentence_experts.models.storage.fingerprint import name_of
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 WATCH_SECONDS = 2.0  # between checks of the folders; a changed one must be the same in two of them
-LIMITS = ("routes", "max_resident_experts", "max_resident_bytes")  # settings for models with experts only
 
 
 class ServedModel:

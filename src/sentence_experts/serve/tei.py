@@ -160,7 +160,10 @@ def _as(schema: type[Any], given: dict[str, Any]) -> Any:
 
 def _model(request: Request, requested: str | None) -> tuple[ServedModel, str | None]:
     engine: EmbeddingEngine = request.app.state.engine
-    name = request.path_params.get("model") or requested or engine.models.first.name
+    in_path = request.path_params.get("model")
+    if in_path and requested not in (None, in_path):
+        raise RequestError(422, f"is {requested!r}, but the path names {in_path!r}", "model")
+    name = in_path or requested or engine.models.first.name
     return find_model(engine.models, name)
 
 

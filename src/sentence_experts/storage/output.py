@@ -33,7 +33,7 @@ from sentence_experts.storage.disk import (
 )
 from sentence_experts.storage.files import open_to_readers, sha256_file
 from sentence_experts.storage.locking import is_later_process, locked
-from sentence_experts.storage.parts import PartStore, settings_of_parts
+from sentence_experts.storage.parts import SETTINGS, PartStore, settings_of_parts
 from sentence_experts.storage.record import (
     NEW,
     RECORD,
@@ -245,10 +245,17 @@ class Output:
         return "finished"
 
     def forget_nothing(self) -> None:
-        """Remove the record of a result that grows, if nothing was written besides."""
-        if self._grows and self._record and self._record["files"] is None and not self._has_content():
+        """Remove the record of what was begun, if nothing was written besides."""
+        if self._parts.is_dir() and {entry.name for entry in os.scandir(self._parts)} <= {SETTINGS}:
+            shutil.rmtree(self._parts)
+        if (
+            (self._grows or self._is_file)
+            and self._record
+            and self._record["files"] is None
+            and not self._has_content()
+        ):
             self._file.unlink(missing_ok=True)
-            if self.path.is_dir() and not any(os.scandir(self.path)):
+            if self._grows and self.path.is_dir() and not any(os.scandir(self.path)):
                 self.path.rmdir()
 
     def _has_content(self) -> bool:

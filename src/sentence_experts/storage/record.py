@@ -181,6 +181,23 @@ def check_unchanged(folder: Path, but: str = "") -> None:
                 )
 
 
+def check_file_unchanged(file: Path) -> None:
+    """Refuse to read an output file that was damaged, or edited, since it was written.
+
+    Raises:
+        InputError: it has no record, or is not as its record says.
+    """
+    beside = record_file(file, is_file=True)
+    if (record := checked_record(beside)) is None:
+        raise InputError(f"{beside}: no such file, or not the record of {file.name}")
+    digest = (record["files"] or {}).get(file.name)
+    if digest is None:
+        raise InputError(f"{file}: not finished; give the command that makes it again to finish it")
+    if not file.is_file() or sha256_file(file) != digest:
+        how = "has changed since it was written" if file.is_file() else "is missing"
+        raise InputError(f"{file} {how}: make it again")
+
+
 def _is_unchanged(file: Path, digest: str) -> bool:
     """Whether a file has its hash; a large file of weights, only the size that its header tells.
 

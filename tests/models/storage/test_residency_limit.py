@@ -15,8 +15,9 @@ from sentence_transformers import SentenceTransformer
 
 import sentence_experts
 from helpers.hub import running_hub
-from sentence_experts.errors import UsageError
+from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.encoder import save
+from sentence_experts.models.storage.shards import WeightFiles
 
 NAMES = ["a", "b", "c", "d"]
 ROUTED = [
@@ -103,7 +104,7 @@ def test_threads_share_the_experts(folder: Path, whole: SentenceTransformer) -> 
 
 
 def test_what_cannot_come_and_go(folder: Path, bases: Any, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="at least one expert"):
+    with pytest.raises(UsageError, match="greater than or equal to 1"):
         sentence_experts.load(folder, device="cpu", max_resident_experts=0)
     part = sentence_experts.load(folder, device="cpu", max_resident_experts=2)
     part.train()
@@ -131,3 +132,21 @@ def test_only_the_called_experts_are_fetched_from_the_hub(
     part.use_routes(["d"])
     assert [name for name in hub if name.startswith("model-expert")][1:] == ["model-expert-003.safetensors"]
     assert np.array_equal(part.encode("lungs", prompt_name="d"), whole.encode("lungs", prompt_name="d"))
+
+
+def test_an_expert_whose_file_goes_while_it_is_read_has_changed(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = shutil.copytree(folder, tmp_path / "model")
+    model = sentence_experts.load(place, device="cpu", max_resident_experts=1)
+    look = WeightFiles._unchanged
+
+    def look_and_lose(files: WeightFiles, name: str) -> Path:
+        path = look(files, name)
+        Path(path).unlink()
+        return path
+
+    monkeypatch.setattr(WeightFiles, "_unchanged", look_and_lose)
+    for _ in range(2):  # it goes after it was looked at, or before
+        with pytest.raises(InputError, match="changed since the model was loaded"):
+            model.encode("a text", prompt_name="a")

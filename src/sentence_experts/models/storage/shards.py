@@ -148,6 +148,8 @@ class WeightFiles:
                         yield key, file.get_tensor(key)
             except SafetensorError as error:
                 raise InputError(f"{path}: an expert cannot be read ({brief(error)}); {REMEDY}") from error
+            except OSError as error:  # it went since it was looked at
+                raise _changed(path) from error
 
     def expert_weights(self) -> set[str]:
         """The names of all experts' weights."""
@@ -171,11 +173,19 @@ class WeightFiles:
 
     def _unchanged(self, name: str) -> str:
         path = self.find_file(name)
-        known = path in self.stamps
-        if path is None or not Path(path).is_file() or (known and _stamp(path) != self.stamps[path]):
-            raise InputError(f"{path or name}: changed since the model was loaded; load it again")
-        self.stamps.setdefault(path, _stamp(path))
+        if path is None:
+            raise _changed(name)
+        try:
+            stamp = _stamp(path)
+        except OSError as error:
+            raise _changed(path) from error
+        if self.stamps.setdefault(path, stamp) != stamp:
+            raise _changed(path)
         return path
+
+
+def _changed(path: str) -> InputError:
+    return InputError(f"{path}: changed since the model was loaded; load it again")
 
 
 def _stamp(path: str) -> tuple[int, int]:
