@@ -1,19 +1,16 @@
-"""Write docs/api.md from the docstrings of what is public (--check: fail if it is out of date)."""
+"""Write the API reference from the docstrings of what is public."""
 
 from __future__ import annotations
 
 import inspect
 import re
-import sys
 from collections.abc import Iterator
 from dataclasses import is_dataclass
-from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
 import sentence_experts
 
-API = Path(__file__).resolve().parent.parent / "docs" / "api.md"
 # Title of a part of the page -> packages whose public names stand in it.
 PARTS = {
     "Corpus": ("corpus",),
@@ -35,13 +32,13 @@ LINE = 100
 
 
 def api() -> str:
-    """The text of docs/api.md."""
+    """The text of the page."""
     public = {name: getattr(sentence_experts, name) for name in sentence_experts.__all__ if name[0] != "_"}
     settings = [name for name in public if name.endswith("Config")]
     blocks = [
         "# API reference",
         "The public functions and classes of `sentence_experts`, and the classes of their results, made from "
-        "their docstrings by `python scripts/write_api.py`. For how they go together see the "
+        "their docstrings. For how they go together see the "
         "[Python API](python-api.md).",
         "Keywords that a signature calls `**settings` are the fields of its `config`. Their names, types and "
         "defaults are in the [reference](reference.md). These classes of settings are public: "
@@ -143,10 +140,3 @@ def _section(title: str, body: str) -> Iterator[str]:
         yield body
     else:
         yield "\n".join(f"- `{item[1]}`: {' '.join(item[2].split())}" for item in named if item)
-
-
-if __name__ == "__main__":
-    text = api()
-    if "--check" in sys.argv:
-        sys.exit(0 if API.read_text(encoding="utf-8") == text else f"{API} is out of date")
-    API.write_text(text, encoding="utf-8")

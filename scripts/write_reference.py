@@ -1,10 +1,8 @@
-"""Write docs/reference.md from the verbs and their settings (--check: fail if it is out of date)."""
+"""Write the reference of the command line from the verbs and their settings."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import typer
@@ -12,19 +10,17 @@ import typer
 from sentence_experts.cli.help import description, flags, in_usage, metavar
 from sentence_experts.cli.main import VERBS, app_with_verbs
 
-REFERENCE = Path(__file__).resolve().parent.parent / "docs" / "reference.md"
 INTRODUCTION = """# Reference
 
 Every verb, its arguments and its options. A setting has the same name everywhere: `--max-length` on the
-command line, `max_length` in the YAML file that `--config` reads, and `max_length=` in Python. Written by
-`python scripts/write_reference.py`.
+command line, `max_length` in the YAML file that `--config` reads, and `max_length=` in Python.
 """
 
 UNNAMED = "models"  # `evaluate MODEL...`, whose group also has `evaluate scores`
 
 
 def reference() -> str:
-    """The text of docs/reference.md."""
+    """The text of the page."""
     root = typer.main.get_command(app_with_verbs(*VERBS))
     sections = [INTRODUCTION, "\n".join(_contents(root))]
     sections += [_section(path, command) for path, command in _commands(root, ())]
@@ -73,10 +69,3 @@ def _cell(text: str | None) -> str:
 
 def _first_line(command: Any) -> str:
     return _cell((command.help or "").strip().split("\n\n")[0])
-
-
-if __name__ == "__main__":
-    text = reference()
-    if "--check" in sys.argv:
-        sys.exit(0 if REFERENCE.read_text(encoding="utf-8") == text else f"{REFERENCE} is out of date")
-    REFERENCE.write_text(text, encoding="utf-8")

@@ -1,8 +1,9 @@
-"""Write the sources of the website to build/docs: the pages and the measurements."""
+"""Write the sources of the website to build/docs: the pages, both references and the measurements."""
 
 from __future__ import annotations
 
 import re
+import runpy
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,6 +27,8 @@ def write_site() -> None:
         text = (REPOSITORY / name).read_text(encoding="utf-8")
         page = f"```text\n{text}```\n" if name == "LICENSE" else _moved(text.replace("](docs/", "]("))
         _write(SITE / f"{Path(name).stem}.md", page)
+    for name in ("reference", "api"):
+        _write(SITE / f"{name}.md", runpy.run_path(str(Path(__file__).with_name(f"write_{name}.py")))[name]())
     folder = REPOSITORY / "benchmarks" / "results"
     results = sorted(folder.glob("*.md"))
     for result in results:

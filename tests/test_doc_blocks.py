@@ -22,7 +22,6 @@ from helpers.samples import make_pairs_folder, make_tiny_encoder, write_corpus
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 PAGES = [*sorted(REPOSITORY.glob("*.md")), *sorted((REPOSITORY / "docs").rglob("*.md"))]
-GENERATED = ("api.md", "reference.md")
 LANGUAGES = ("python", "yaml", "bash", "console", "text")
 # Commands of a shell in which nothing of this repository can be wrong.
 SHELL = (".", "cd", "export", "git", "pre-commit", "LM")
@@ -85,9 +84,9 @@ def test_no_block_is_left_out(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     languages = [match["language"] for match in BLOCK.finditer(text)]
     assert len(re.findall(r"^\s*(?:```|~~~)", text, flags=re.MULTILINE)) == 2 * len(languages)
-    assert set(languages) <= {*LANGUAGES, *(("py", "pycon") if page.name in GENERATED else ())}
-    if page.name not in GENERATED:  # no block by indentation
-        assert not re.findall(r"^(?:    |\t)(?!\s*[-*\d])", BLOCK.sub("", text), flags=re.MULTILINE)
+    assert set(languages) <= set(LANGUAGES)
+    # No block by indentation.
+    assert not re.findall(r"^(?:    |\t)(?!\s*[-*\d])", BLOCK.sub("", text), flags=re.MULTILINE)
 
 
 def shell_commands(block: Block) -> list[list[str]]:

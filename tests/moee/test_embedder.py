@@ -199,7 +199,7 @@ def test_a_folder_gives_the_same_vectors_in_a_fresh_process(olmoe, texts, tmp_pa
 @pytest.mark.parametrize("settings", [{"pooling": "cls"}, {"revision": "main"}])
 def test_a_folder_refuses_settings_that_it_does_not_take(olmoe, tmp_path, settings):
     MoeEmbedder(str(olmoe), device="cpu").save(str(tmp_path))
-    with pytest.raises(UsageError, match=f"`{next(iter(settings))}` has no effect.*its own settings"):
+    with pytest.raises(UsageError, match=f"`{next(iter(settings))}` has no effect here"):
         load(tmp_path, **settings)
 
 
