@@ -309,7 +309,7 @@ def test_the_openapi_page_has_all_that_it_refers_to(plain: SentenceTransformer) 
 def test_the_openapi_page_describes_every_request(plain: SentenceTransformer) -> None:
     with client_of({"m": plain}) as client:
         described = client.get("/openapi.json").json()["paths"]
-        for path in (PATH, "/embed", "/similarity", "/tokenize", "/v2/embed"):
+        for path in (PATH, "/embed", "/similarity", "/tokenize"):
             schema = described[path]["post"]["requestBody"]["content"]["application/json"]["schema"]
             assert schema["properties"], path
         page = client.get("/docs").text
@@ -339,7 +339,6 @@ def test_models_of_any_kind_share_a_server(plain: SentenceTransformer) -> None:
     [
         ("/v1/embeddings", "input", "input.1"),
         ("/embed", "inputs", "inputs.1"),
-        ("/v2/embed", "texts", "texts.1"),
     ],
 )
 def test_a_text_without_a_clear_route_is_named_by_its_place(

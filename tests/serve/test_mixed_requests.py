@@ -41,7 +41,7 @@ class Expected:
 
     def check(self, client: httpx.Client, generator: random.Random) -> str:
         """Send one request, check its answer, and return the kind of the request."""
-        kind = generator.choice(("openai", "tei", "cohere", "tei whole", "cohere whole", "tokenize"))
+        kind = generator.choice(("openai", "tei", "tei whole", "tokenize"))
         route = generator.choice(ROUTES if kind == "openai" else EXPERTS)
         numbers = generator.sample(range(len(self.texts)), 6)
         texts, vectors = [self.texts[n] for n in numbers], self.vectors[route][numbers]
@@ -55,9 +55,6 @@ class Expected:
         if kind.startswith("tei"):
             path = "/embed"
             request = {"inputs": texts, "route": route, "normalize": False, "truncate": not whole}
-        elif kind.startswith("cohere"):
-            path = "/v2/embed"
-            request = {"texts": texts, "route": route, "truncate": "NONE" if whole else "END"}
         answer = client.post(path, json=request)
         if whole and any(len(each) > READ for each in ids):
             assert answer.status_code == 413, answer.text
@@ -65,9 +62,7 @@ class Expected:
         assert answer.status_code == 200, answer.text
         body = answer.json()
         found = [item["embedding"] for item in body["data"]] if kind == "openai" else body
-        np.testing.assert_allclose(
-            body["embeddings"]["float"] if "cohere" in kind else found, vectors, atol=1e-5
-        )
+        np.testing.assert_allclose(found, vectors, atol=1e-5)
         if kind == "openai" and ids:
             assert body["usage"]["prompt_tokens"] == sum(min(len(each), READ) for each in ids)
         return kind
@@ -120,4 +115,4 @@ def test_mixed_requests_get_the_vectors_of_encode(url: str, expected: Expected, 
     for thread in threads:
         thread.join()
     assert not wrong, f"{len(wrong)} of {len(wrong) + kinds.total()}: {wrong[0][:500]}"
-    assert len(kinds) == 6, kinds
+    assert len(kinds) == 4, kinds

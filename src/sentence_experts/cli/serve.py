@@ -16,7 +16,7 @@ def register(app: typer.Typer) -> None:
 
 
 def serve(config: ServeConfig, load_config: LoadConfig, models: Models = None) -> None:
-    """Serve models over HTTP, in OpenAI's, TEI's and Cohere's form, and a search page with --corpus.
+    """Serve models over HTTP, in OpenAI's and TEI's form, and a search page with --corpus.
 
     MODEL can be NAME=MODEL, by which requests then name it. Requests of all routes and protocols share
     batches. SIGTERM finishes what was accepted; SIGHUP loads the models again.

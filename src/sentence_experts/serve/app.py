@@ -10,14 +10,14 @@ from fastapi import APIRouter, FastAPI, Request, Response
 from starlette.exceptions import HTTPException
 
 from sentence_experts import __version__
-from sentence_experts.serve import cohere, openai, pages, search, status, tei
+from sentence_experts.serve import openai, pages, search, status, tei
 from sentence_experts.serve.engine import EmbeddingEngine
 from sentence_experts.serve.errors import RequestError
 from sentence_experts.serve.guard import Guard, Keys
 from sentence_experts.serve.http import json_answer
 from sentence_experts.serve.library import Library
 
-ROUTERS = (openai.router, tei.router, cohere.router, status.router, pages.router)
+ROUTERS = (openai.router, tei.router, status.router, pages.router)
 
 
 def build_app(

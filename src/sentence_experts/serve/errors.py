@@ -43,11 +43,9 @@ class RequestError(Exception):
         return headers | ({"WWW-Authenticate": "Bearer"} if self.status == 401 else {})
 
     def body(self, path: str) -> dict[str, Any]:
-        """The answer as the protocol of this path has it: TEI's, Cohere's, or OpenAI's."""
+        """The answer as the protocol of this path has it: TEI's or OpenAI's."""
         kind = TYPES.get(self.status, "server_error" if self.status >= 500 else "invalid_request_error")
         text = f"{self.field}: {self.message}" if self.field else self.message
         if path in TEI_PATHS or path.startswith("/models/"):
             return {"error": text, "error_type": kind}
-        if path.startswith("/v2/"):
-            return {"message": text}
         return {"error": {"message": text, "type": kind, "param": self.field, "code": self.status}}
