@@ -95,12 +95,12 @@ def family(driver: subprocess.Popen[bytes]) -> list[psutil.Process]:
 
 
 def is_worker(process: psutil.Process) -> bool:
-    """Whether a process is one that encodes for Ray or Spark."""
+    """Whether a process is one that encodes for Ray."""
     try:
         line = " ".join(process.cmdline())
     except psutil.Error:
         return False
-    return line.startswith("ray::MapWorker") or "pyspark.daemon" in line
+    return line.startswith("ray::RayWorker")
 
 
 def watched(driver: subprocess.Popen[bytes], out: Path, seconds: float = 0.5) -> Iterator[Sample]:

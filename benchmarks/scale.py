@@ -48,7 +48,7 @@ class Assumptions:
     snapshot_gb: float = assumed(330, "gzipped JSON lines of all records, as OpenAlex states")
     cores: float = assumed(16, "cores of a machine; import, pairs and index run on one machine")
     training_cores: float = assumed(64, "processes of `torchrun`, one core each")
-    encoding_cores: float = assumed(256, "workers of Ray or Spark, one core each")
+    encoding_cores: float = assumed(256, "workers of Ray, one core each")
     memory_gb: float = assumed(64, "`--memory` of import")
     core_price: float = assumed(0.05, "of a core for an hour, in any currency: an example, not a quote")
     disk_price: float = assumed(0.05, "of a GB for a month: an example, not a quote")

@@ -77,11 +77,11 @@ def test_an_interrupted_run_writes_only_what_is_missing_or_damaged(
 ):
     out, real, written = tmp_path / "vectors", ShardWriter._write, []
 
-    def stops_at_the_third(self, shard):
+    def stops_at_the_third(self, number, *given):
         if len(written) == 2:
             raise StoppedError
-        written.append(shard)
-        return real(self, shard)
+        written.append(number)
+        return real(self, number, *given)
 
     monkeypatch.setattr(ShardWriter, "_write", stops_at_the_third)
     with pytest.raises(StoppedError):
@@ -93,7 +93,9 @@ def test_an_interrupted_run_writes_only_what_is_missing_or_damaged(
     damaged = bytearray(first.read_bytes())
     damaged[len(damaged) // 2] ^= 4
     first.write_bytes(damaged)
-    monkeypatch.setattr(ShardWriter, "_write", lambda self, shard: written.append(shard) or real(self, shard))
+    monkeypatch.setattr(
+        ShardWriter, "_write", lambda self, *given: written.append(given[0]) or real(self, *given)
+    )
     monkeypatch.setattr(TextFiles, "scan", None)  # the first run looked through the input
     encode(model, partitions[0], out=out, route="all", **SETTINGS)
     assert written == [0, 1, 0, 2, 3, 4, 5]
@@ -141,14 +143,14 @@ def test_other_input_is_refused_until_told_to_start_over(encoded, model, partiti
 def test_input_that_changes_meanwhile_is_noticed(model, partitions, tmp_path, monkeypatch):
     copy = tmp_path / "texts"
     shutil.copytree(partitions[0], copy)
-    real = bulk.write_shards
+    real = bulk.write_here
 
     def and_changes(*given):
         yield from real(*given)
         with open(copy / "b.jsonl", "a") as file:
             file.write('{"id": "new", "text": "new"}\n')
 
-    monkeypatch.setattr(bulk, "write_shards", and_changes)
+    monkeypatch.setattr(bulk, "write_here", and_changes)
     with pytest.raises(InputError, match="its input changed while it was read"):
         encode(model, copy, out=tmp_path / "vectors", route="crops", **SETTINGS)
     assert not (tmp_path / "vectors" / "made_from.json").exists()
@@ -245,7 +247,7 @@ def test_old_vectors_stay_until_the_new_ones_are_whole(model, partitions, tmp_pa
     out = f"{tmp_path}/vectors" if on == "a disk" else f"memory://{tmp_path.name}/vectors"
     more = {"route": "neuro", **SETTINGS}
     old = encode(model, partitions[0], out=out, **more).vectors()
-    real, written = bulk.write_shards, 0
+    real, written = bulk.write_here, 0
 
     def fails(*given):
         nonlocal written
@@ -255,7 +257,7 @@ def test_old_vectors_stay_until_the_new_ones_are_whole(model, partitions, tmp_pa
             if written == 1:
                 raise KeyboardInterrupt
 
-    monkeypatch.setattr(bulk, "write_shards", fails)
+    monkeypatch.setattr(bulk, "write_here", fails)
     with pytest.raises(KeyboardInterrupt):
         encode(model, partitions[0], out=out, overwrite=True, normalize=True, **more)
     assert np.array_equal(EncodedFolder.open(out).vectors(), old)

@@ -24,17 +24,11 @@ SETTINGS = {
     "column": "text", "id_column": "id", "chunk_size": 8, "shard_size": 16, "route": "all",
     "load_config": {"device": "cpu"},
 }  # fmt: skip
-has_spark = find_spec("pyspark") is not None and shutil.which("java") is not None
 ENGINES = [
     pytest.param(
         "ray[1]",
         marks=[pytest.mark.slow, pytest.mark.skipif(find_spec("ray") is None, reason="needs Ray")],
         id="ray",
-    ),
-    pytest.param(
-        "spark[1]",
-        marks=[pytest.mark.slow, pytest.mark.skipif(not has_spark, reason="needs pyspark and Java")],
-        id="spark",
     ),
 ]
 

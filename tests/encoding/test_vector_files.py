@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sentence_transformers.util import quantize_embeddings
 
-from sentence_experts.encoding.vector_files import PRECISIONS, check_form, write_in_precision, write_matrix
+from sentence_experts.encoding.vector_files import PRECISIONS, check_form, write_in_precision
 from sentence_experts.errors import UsageError
 
 
@@ -22,7 +22,7 @@ def files(tmp_path):
 
 def test_full_precision_is_the_chunks(files, tmp_path):
     vectors, parts = files
-    write_matrix(tmp_path / "all.npy", parts)
+    write_in_precision(tmp_path / "all.npy", parts, "float32")
     assert np.array_equal(np.load(tmp_path / "all.npy"), vectors)
 
 

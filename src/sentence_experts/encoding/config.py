@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator
 
 from sentence_experts.config import BatchSize, Column, Config
-from sentence_experts.engines import LOCAL, EngineName
+from sentence_experts.engines import LOCAL, SPARK, Engine, EngineName
 
 ALL_ROUTES = "all"
 
@@ -35,8 +35,8 @@ class EncodeConfig(Config):
     engine: EngineName = Field(
         LOCAL,
         description="What encodes into a folder: local[CORES] (this process; default: as many as torch has "
-        "threads), ray[CORES], ray://HOST:PORT, spark[CORES] or spark://HOST:PORT (all machines must see "
-        "model, input and output). Workers of Ray and Spark have one core each, or with device cuda one GPU",
+        "threads), or Ray as ray[CORES] or ray://HOST:PORT (all machines must see model, input and output). "
+        "A worker of Ray has one core, or with device cuda one GPU",
     )
     shard_size: int = Field(
         16_384,
@@ -48,6 +48,13 @@ class EncodeConfig(Config):
     @classmethod
     def _check_route(cls, route: Any) -> Any:
         return route.split(",") if isinstance(route, str) else route
+
+    @field_validator("engine")
+    @classmethod
+    def _check_engine(cls, name: str) -> str:
+        if Engine.parse(name).kind == SPARK:
+            raise ValueError("Spark does not encode: give local[CORES], ray[CORES] or ray://HOST:PORT")
+        return name
 
     @property
     def only_route(self) -> str | None:

@@ -1,9 +1,7 @@
-"""`encode`: many texts to vectors, in memory or or to a file that an interrupted run continues."""
+"""`encode`: many texts to vectors, in memory or to a file that an interrupted run continues."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
@@ -12,29 +10,30 @@ import numpy as np
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from sentence_experts.encoding.bulk import encode_folder
-from sentence_experts.encoding.chunks import encode_chunks
+from sentence_experts.encoding.bulk import check_complete, encode_folder
 from sentence_experts.encoding.config import EncodeConfig
 from sentence_experts.encoding.encoded_folder import EncodedFolder
 from sentence_experts.encoding.encoder import BatchEncoder
+from sentence_experts.encoding.shards import VECTOR, ShardJob, ShardWriter
 from sentence_experts.encoding.vector_files import (
     NPY,
+    PARQUET,
     WITH_RANGES,
     check_form,
     in_precision,
     is_folder,
     ranges_beside,
     read_vectors,
-    shape_of,
-    write_vectors,
+    write_in_precision,
+    write_parquet,
 )
 from sentence_experts.engines import LOCAL
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.loading import LoadConfig, load
 from sentence_experts.models.routing.known_routes import check_route
 from sentence_experts.progress import progress
-from sentence_experts.storage import Output, output
-from sentence_experts.tables import Table, TextRow, TextTable, is_path
+from sentence_experts.storage import Output, SharedFolder, output
+from sentence_experts.tables import Table, TextTable, is_path
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -105,7 +104,7 @@ def encode(
     shards that are missing, also on another engine.
 
     Args:
-        model: a model in memory, or the path or name of one (which workers of Ray and Spark need).
+        model: a model in memory, or the path or name of one (which workers of Ray need).
         texts: a list of texts, the path of a table (Parquet, CSV, TSV, JSON lines, or plain text with one
             text per line; optionally gzipped), or a table or series in memory (pandas, polars, Arrow,
             `datasets.Dataset`). Into a folder: a file, folder, pattern (`papers/*.parquet`) or URL
@@ -136,9 +135,13 @@ def encode(
     source = TextTable(texts, config.column, config.id_column)
     path = None if out is None else Path(out)
     check_out(source, path, config)
-    with nullcontext() if path is None else _vector_file(path, config, overwrite) as place:
+    if path is None:
         encoder, route = open_encoder(model, config.only_route, config.batch_size, load_config)
-        return _encode(encoder, source, config, route, place)
+        return _encode_in_memory(encoder, source, config, route)
+    ranges = [ranges_beside(path).name] if config.precision in WITH_RANGES else []
+    with output(path, "file of vectors", is_file=True, names=ranges, overwrite=overwrite) as place:
+        encoder, route = open_encoder(model, config.only_route, config.batch_size, load_config)
+        return _encode_to_file(encoder, source, config, route, place)
 
 
 def open_encoder(
@@ -173,65 +176,55 @@ def check_out(source: TextTable, out: Path | None, config: EncodeConfig) -> None
         raise UsageError(f"{out}: the output would overwrite the input")
 
 
-def _vector_file(out: Path, config: EncodeConfig, overwrite: bool) -> AbstractContextManager[Output]:
-    ranges = [ranges_beside(out).name] if config.precision in WITH_RANGES else []
-    return output(out, "file of vectors", is_file=True, names=ranges, overwrite=overwrite)
-
-
-def _encode(
-    encoder: BatchEncoder, source: TextTable, config: EncodeConfig, route: str | None, place: Output | None
-) -> NDArray[Any] | Encoded:
-    """Encode chunk by chunk, to a file if there is a place for one."""
-    parts, made_by = None, {}
-    counter = _Counter(source.name, encoder.takes_empty)
-    chunks = counter.count(source.chunks(config.chunk_size))
-    if place is not None:
-        settings = encoder.vector_settings(route)
-        made_by = {"model": encoder.name, "fingerprint": settings["fingerprint"], "route": route or ""}
-        settings |= config.model_dump(include={"normalize", "column", "id_column", "precision"})
-        if place.begin(settings, {"input": source.fingerprint}) == "finished":
-            return Encoded(place.path, *(place.result[name] for name in COUNTS))
-        parts = place.parts(NPY, rounding=encoder.rounding_settings, chunk_size=config.chunk_size)
+def _encode_in_memory(
+    encoder: BatchEncoder, source: TextTable, config: EncodeConfig, route: str | None
+) -> NDArray[Any]:
+    parts, done = [np.zeros((0, encoder.dimension), np.float32)], 0
     with progress(f"encoding {Path(source.name).name}") as advance:
-        encode_part = lambda texts, advance: encoder.encode(texts, route, config.normalize, advance)  # noqa: E731
-        encoded = encode_chunks(encode_part, chunks, parts, advance)
+        for rows in source.chunks(config.chunk_size):
+            texts = [row.text for row in rows]
+            encoder.check_empty(texts, done)
+            parts.append(encoder.encode(texts, route, config.normalize, advance))
+            done += len(texts)
     encoder.log_low_confidence()
-    if place is None or parts is None:
-        vectors = np.concatenate(encoded) if encoded else np.zeros((0, encoder.dimension), np.float32)
-        return in_precision(vectors, config.precision)
-    if not encoded:
+    return in_precision(np.concatenate(parts), config.precision)
+
+
+def _encode_to_file(
+    encoder: BatchEncoder, source: TextTable, config: EncodeConfig, route: str | None, place: Output
+) -> Encoded:
+    """Encode to parts beside the file, from which an interrupted run continues, and join them."""
+    settings = encoder.vector_settings(route)
+    made_by = {"model": encoder.name, "fingerprint": settings["fingerprint"], "route": route or ""}
+    settings |= config.model_dump(include={"normalize", "column", "id_column", "precision"})
+    if place.begin(settings, {"input": source.fingerprint}) == "finished":
+        return Encoded(place.path, *(place.result[name] for name in COUNTS))
+    parts = place.parts(PARQUET, rounding=encoder.rounding_settings, chunk_size=config.chunk_size)
+    job = ShardJob(
+        out=SharedFolder(str(parts.folder)),
+        digest=parts.settings_hash,
+        routes={VECTOR: route},
+        settings={VECTOR: settings},
+        has_ids=source.id_column is not None,
+        chunk_size=config.chunk_size,
+        normalize=config.normalize,
+    )
+    writer = ShardWriter(job, encoder)
+    with progress(f"encoding {Path(source.name).name}") as advance:
+        chunks = enumerate(source.chunks(config.chunk_size))
+        shards = check_complete(
+            writer.write(number, number * config.chunk_size, rows, advance) for number, rows in chunks
+        )
+    encoder.log_low_confidence()
+    if not shards:
         parts.remove()
         raise InputError(f"{source.name}: no texts in it")
-    rows, dimension = shape_of(encoded)
-    if rows != counter.texts:
-        raise InputError(
-            f"{place.path}: not written: {rows:,} vectors of {counter.texts:,} texts; give the same command "
-            "again"
-        )
-    counts = counter.texts, counter.empty, dimension
+    counts = sum(shard.texts for shard in shards), sum(shard.empty for shard in shards), encoder.dimension
     place.result = {"model": encoder.name, **dict(zip(COUNTS, counts, strict=True))}
+    files = [parts.folder / job.name(shard.number) for shard in shards]
     with place.replacing() as temporary:
-        ranges = place.beside(ranges_beside(place.path).name)
-        write_vectors(temporary, ranges, place.path, encoded, source, config, made_by)
+        if place.path.suffix == NPY:
+            write_in_precision(temporary, files, config.precision)
+        else:
+            write_parquet(temporary, files, made_by)
     return Encoded(place.path, *counts)
-
-
-class _Counter:
-    """Counts texts and empty texts, and stops at an empty one that the model cannot encode."""
-
-    def __init__(self, name: str, takes_empty: bool) -> None:
-        self.name = name
-        self.takes_empty = takes_empty
-        self.texts = self.empty = 0
-
-    def count(self, chunks: Iterator[list[TextRow]]) -> Iterator[list[str]]:
-        for rows in chunks:
-            empty = [number for number, row in enumerate(rows, start=1) if not row.text.strip()]
-            if empty and not self.takes_empty:
-                raise InputError(
-                    f"{self.name}: text {self.texts + empty[0]} is empty, and this model cannot encode empty "
-                    f"texts: remove it (the {self.texts:,} texts of the chunks before it are encoded)"
-                )
-            self.texts += len(rows)
-            self.empty += len(empty)
-            yield [row.text for row in rows]

@@ -64,8 +64,8 @@ class EncodedFolder:
         dimension: of a vector.
         routes: column -> route of its vectors (None for a model without routes).
         model: what the model is called.
-        files: the names of the Parquet files, in the order of the texts.
         settings: what decided the vectors.
+        hashes: the SHA-256 of each Parquet file.
     """
 
     path: str
@@ -74,7 +74,6 @@ class EncodedFolder:
     dimension: int
     routes: Mapping[str, str | None]
     model: str
-    files: Sequence[str] = field(repr=False)
     settings: Mapping[str, Any] = field(repr=False)
     hashes: Mapping[str, str] = field(repr=False)
 
@@ -92,14 +91,14 @@ class EncodedFolder:
             raise InputError(f"{path}: not finished; give the command that makes it again to finish it")
         if record is None or record["what"] != WHAT:
             raise InputError(f"{path}: not a folder of vectors that `encode` wrote")
-        files = sorted(record["files"] or {})
-        if missing := set(files) - folder.names():
+        if missing := set(record["files"] or {}) - folder.names():
             raise InputError(f"{folder.file(min(missing))} is missing: give `overwrite` to make it again")
-        result = record["result"]
-        counts = (result["texts"], result["empty"], result["dimension"])
-        return cls(
-            str(path), *counts, result["routes"], result["model"], files, record["settings"], record["files"]
-        )
+        return cls(str(path), **record["result"], settings=record["settings"], hashes=record["files"])
+
+    @property
+    def files(self) -> list[str]:
+        """The names of the Parquet files, in the order of the texts."""
+        return sorted(self.hashes)
 
     def check_unchanged(self) -> None:
         """Check that all files are as they were written.

@@ -111,6 +111,20 @@ class BatchEncoder:
         """Whether an empty text has a vector."""
         return bool(getattr(self.model, "takes_empty", True))
 
+    def check_empty(self, texts: Sequence[str], first: int = 0) -> None:
+        """Refuse an empty text if the model cannot encode it; `first` is the number of the first text.
+
+        Raises:
+            InputError: one is empty.
+        """
+        empty = (
+            None if self.takes_empty else next((n for n, each in enumerate(texts) if not each.strip()), None)
+        )
+        if empty is not None:
+            raise InputError(
+                f"text {first + empty + 1} is empty, and this model cannot encode empty texts: remove it"
+            )
+
     @property
     def dimension(self) -> int:
         """The length of a vector."""

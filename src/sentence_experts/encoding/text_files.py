@@ -10,6 +10,7 @@ import io
 import itertools
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,16 +19,15 @@ from typing import IO, Any
 import orjson
 import pyarrow as pa
 
-from sentence_experts.errors import InputError, SentenceExpertsError, UsageError
+from sentence_experts.errors import InputError, UsageError
 from sentence_experts.storage import is_url, remote_files, remote_fingerprint, sha256_unchanging
 from sentence_experts.table_files import encoding_of, format_of, json_rows, opened, parquet_file
 from sentence_experts.table_values import BadRowError, as_identifier, with_texts_for_bytes
 from sentence_experts.tables import TextRow, TextTable
 
 FORMATS = ("parquet", "json")
-_ROWS_PER_BATCH = 2048
+_ROWS_PER_BATCH = 8192
 _MEMORY = "1GB"  # of the comparison of ids; the rest goes to the disk
-_ID_SCHEMA = pa.schema([("id", pa.string()), ("row", pa.int64())])
 
 Source = str | Path
 
@@ -112,13 +112,27 @@ class TextFiles:
         Raises:
             InputError: a file cannot be read, a column or an id is missing, or two rows have one id.
         """
-        scan = _Scan(paths, size, column, id_column)
-        if id_column is None:
-            for _ in scan.ids():
-                pass
-        else:
-            _check_ids(scan, paths)
-        return cls(tuple(scan.files), size, column, id_column)
+        files: list[TextFile] = []
+        first = 0
+        with nullcontext() if id_column is None else _id_table() as connection:
+            for path in paths:
+                TextTable(path, column, id_column).columns()
+                fingerprint, rows = fingerprint_of_file(path), 0
+                offsets: list[int] = []
+                with opened(path) as (content, kind):
+                    for ids in (
+                        _ids_of_parquet(path, content, id_column)
+                        if kind == "parquet"
+                        else _ids_of_json(path, content, id_column, first, size, offsets)
+                    ):
+                        if id_column is not None:
+                            _add_ids(connection, path, len(files), ids, rows, id_column)
+                        rows += len(ids)
+                files.append(TextFile(path, fingerprint, rows, tuple(offsets)))
+                first += rows
+            if id_column is not None:
+                _check_ids(connection, paths)
+        return cls(tuple(files), size, column, id_column)
 
     @classmethod
     def of_json(cls, content: dict[str, Any], paths: Sequence[str]) -> TextFiles:
@@ -204,113 +218,86 @@ def _parquet_rows(
             return
 
 
-class _Scan:
-    """Counts the rows of files, and gives their ids on the way."""
+def _ids_of_parquet(path: str, content: IO[bytes], id_column: str | None) -> Iterator[Sequence[Any]]:
+    """Yield the ids of the rows, or without an id column as many other values."""
+    table = parquet_file(path, content)
+    if id_column is None:
+        yield range(table.metadata.num_rows)
+        return
+    for batch in table.iter_batches(_ROWS_PER_BATCH, columns=[id_column]):
+        yield with_texts_for_bytes(batch, path).column(0).to_pylist()
 
-    def __init__(self, paths: Sequence[str], size: int, column: str | None, id_column: str | None) -> None:
-        self.paths, self.size, self.column, self.id_column = paths, size, column, id_column
-        self.files: list[TextFile] = []
-        self.error: SentenceExpertsError | None = None
 
-    def ids(self) -> Iterator[pa.RecordBatch]:
-        """The ids and numbers of the rows, if there is an id column."""
-        start = 0
-        try:
-            for path in self.paths:
-                TextTable(path, self.column, self.id_column).columns()
-                fingerprint, row = fingerprint_of_file(path), start
-                with opened(path) as (content, kind):
-                    scan = self._parquet if kind == "parquet" else self._json
-                    offsets: list[int] = []
-                    for values in scan(path, content, start, offsets):
-                        if self.id_column is not None:
-                            yield self._batch(path, values, start, row)
-                        row += len(values)
-                self.files.append(TextFile(path, fingerprint, row - start, tuple(offsets)))
-                start = row
-        except SentenceExpertsError as error:  # DuckDB keeps only its words
-            self.error = error
-            raise
+def _ids_of_json(
+    path: str, content: IO[bytes], id_column: str | None, first: int, size: int, offsets: list[int]
+) -> Iterator[Sequence[Any]]:
+    """Yield the ids of JSON lines, or None for each; fill `offsets` with the places where ranges begin."""
+    if (encoding := encoding_of(content)) != "utf-8-sig":
+        raise InputError(f"{path}: {encoding.upper()}: save it as UTF-8")
+    place, number, ids = 0, first, []
+    for line in content:
+        if line[:1] == b"{" or line.decode("utf-8", "surrogateescape").strip():
+            if number == first or number % size == 0:
+                offsets.append(place)
+            ids.append(None if id_column is None else _json_id(path, line, number - first + 1, id_column))
+            number += 1
+            if len(ids) == _ROWS_PER_BATCH:
+                yield ids
+                ids = []
+        place += len(line)
+    offsets.append(place)
+    yield ids
 
-    def _parquet(
-        self, path: str, content: IO[bytes], start: int, offsets: list[int]
-    ) -> Iterator[Sequence[Any]]:
-        table = parquet_file(path, content)
-        if self.id_column is None:
-            yield range(table.metadata.num_rows)
-            return
-        for batch in table.iter_batches(_ROWS_PER_BATCH, columns=[self.id_column]):
-            yield with_texts_for_bytes(batch, path).column(0).to_pylist()
 
-    def _json(self, path: str, content: IO[bytes], start: int, offsets: list[int]) -> Iterator[Sequence[Any]]:
-        """The ids, or nothing, of JSON lines; fills `offsets`."""
-        if (encoding := encoding_of(content)) != "utf-8-sig":
-            raise InputError(f"{path}: {encoding.upper()}: save it as UTF-8")
-        place, number, values = 0, start, []
-        for line in content:
-            if line[:1] == b"{" or line.decode("utf-8", "surrogateescape").strip():
-                if number == start or number % self.size == 0:
-                    offsets.append(place)
-                values.append(self._json_id(path, line, number - start + 1))
-                number += 1
-                if len(values) == _ROWS_PER_BATCH:
-                    yield values
-                    values = []
-            place += len(line)
-        offsets.append(place)
-        yield values
-
-    def _json_id(self, path: str, line: bytes, number: int) -> Any:
-        if self.id_column is None:
-            return None
-        try:
-            row = orjson.loads(line.removeprefix(b"\xef\xbb\xbf"))
-        except orjson.JSONDecodeError:  # what it does not take, such as NaN, may be read all the same
-            row = next(json_rows(path, io.BytesIO(line), number - 1))
-        if not isinstance(row, dict):
-            raise InputError(
-                f"{path}: row {number}: {row if isinstance(row, BadRowError) else 'not a JSON object'}"
-            )
-        return row.get(self.id_column)
-
-    def _batch(self, path: str, values: Sequence[Any], start: int, row: int) -> pa.RecordBatch:
-        ids = []
-        for number, value in enumerate(values, start=row - start + 1):
-            try:
-                ids.append(as_identifier(value))
-            except BadRowError as error:
-                raise InputError(f"{path}: row {number}: {error}") from error
-            if not ids[-1]:
-                raise InputError(f"{path}: row {number} has no {self.id_column}")
-        return pa.record_batch(
-            [pa.array(ids, pa.string()), pa.array(range(row, row + len(ids)))], schema=_ID_SCHEMA
+def _json_id(path: str, line: bytes, number: int, id_column: str) -> Any:
+    try:
+        row = orjson.loads(line.removeprefix(b"\xef\xbb\xbf"))
+    except orjson.JSONDecodeError:  # what it does not take, such as NaN, may be read all the same
+        row = next(json_rows(path, io.BytesIO(line), number - 1))
+    if not isinstance(row, dict):
+        raise InputError(
+            f"{path}: row {number}: {row if isinstance(row, BadRowError) else 'not a JSON object'}"
         )
+    return row.get(id_column)
 
 
-def _check_ids(scan: _Scan, paths: Sequence[str]) -> None:
-    """Check that no two rows have one id, within a fixed memory."""
+@contextmanager
+def _id_table() -> Iterator[Any]:
+    """Yield DuckDB with a table `ids` (id, file, row) that takes a fixed memory."""
     import duckdb  # the command line starts without it
 
-    reader = pa.RecordBatchReader.from_batches(_ID_SCHEMA, scan.ids())  # noqa: F841 - DuckDB finds it by name
-    with tempfile.TemporaryDirectory(prefix="sentence-experts-") as spilled, duckdb.connect() as connection:
+    with (
+        tempfile.TemporaryDirectory(prefix="sentence-experts-") as folder,
+        duckdb.connect(f"{folder}/ids.duckdb") as connection,
+    ):
         connection.execute(f"SET memory_limit = '{_MEMORY}'")
-        connection.execute(f"SET temp_directory = '{spilled}'")
         connection.execute("SET enable_progress_bar = false")
+        connection.execute("CREATE TABLE ids (id VARCHAR, file INTEGER, row BIGINT)")
+        yield connection
+
+
+def _add_ids(connection: Any, path: str, file: int, values: Sequence[Any], row: int, id_column: str) -> None:
+    ids = []
+    for number, value in enumerate(values, start=row + 1):
         try:
-            twice = connection.execute(
-                "SELECT id, min(row), max(row), count(*) OVER () FROM reader GROUP BY id HAVING count(*) > 1 "
-                "ORDER BY 2 LIMIT 1"
-            ).fetchone()
-        except duckdb.Error:
-            if scan.error is not None:
-                raise scan.error from None
-            raise
+            ids.append(as_identifier(value))
+        except BadRowError as error:
+            raise InputError(f"{path}: row {number}: {error}") from error
+        if not ids[-1]:
+            raise InputError(f"{path}: row {number} has no {id_column}")
+    numbers = range(row + 1, row + len(ids) + 1)
+    batch = pa.table({"id": pa.array(ids, pa.string()), "row": pa.array(numbers, pa.int64())})  # noqa: F841 - DuckDB finds it by name
+    connection.execute(f"INSERT INTO ids SELECT id, {file}, row FROM batch")
+
+
+def _check_ids(connection: Any, paths: Sequence[str]) -> None:
+    """Check that no two rows have one id."""
+    twice = connection.execute(
+        "SELECT id, min((file, row)), max((file, row)), count(*) OVER () FROM ids GROUP BY id "
+        "HAVING count(*) > 1 ORDER BY 2 LIMIT 1"
+    ).fetchone()
     if twice is not None:
-        identifier, first, last, count = twice
-        starts = list(itertools.accumulate((file.rows for file in scan.files), initial=0))
-        places = []
-        for row in (first, last):
-            number = next(n for n, file in enumerate(scan.files) if row < starts[n] + file.rows)
-            places.append(f"{scan.files[number].path}, row {row - starts[number] + 1}")
+        identifier, *rows, count = twice
+        places = " and ".join(f"{paths[file]}, row {row}" for file, row in rows)
         more = f", as do the rows of {count - 1:,} more ids" if count > 1 else ""
-        raise InputError(f"{' and '.join(places)} have one id, {identifier!r}{more}: ids must be distinct")
+        raise InputError(f"{places} have one id, {identifier!r}{more}: ids must be distinct")

@@ -17,10 +17,8 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from sentence_experts.encoding.chunks import Vectors
-from sentence_experts.encoding.config import EncodeConfig
 from sentence_experts.errors import UsageError
-from sentence_experts.storage import is_url, replacing, write_npy
-from sentence_experts.tables import TextTable
+from sentence_experts.storage import is_url, write_npy
 
 FLOAT32, FLOAT16 = "float32", "float16"
 WITH_RANGES, BITS = ("int8", "uint8"), ("binary", "ubinary")
@@ -64,74 +62,33 @@ def read_vectors(file: Path) -> NDArray[Any]:
     if file.suffix == NPY:
         array: NDArray[Any] = np.load(file, mmap_mode="r")
         return array
-    column = pq.read_table(file, columns=["vector"])["vector"].combine_chunks()
+    column = pq.read_table(file, columns=["vector"], partitioning=None)["vector"].combine_chunks()
     rows: NDArray[Any] = column.flatten().to_numpy().reshape(len(column), -1)
     return rows
 
 
-def shape_of(files: Sequence[Path]) -> tuple[int, int]:
-    """(texts, dimensions) of all vectors in chunk files."""
-    shapes = [np.load(file, mmap_mode="r").shape for file in files]
-    return sum(rows for rows, _ in shapes), shapes[0][1]
-
-
-def write_vectors(
-    path: Path,
-    ranges: Path,
-    out: Path,
-    files: Sequence[Path],
-    source: TextTable,
-    config: EncodeConfig,
-    made_by: dict[str, str],
-) -> None:
-    """Join chunk files to one file of vectors, in the form and precision wanted.
-
-    Args:
-        path: the file to write, which becomes `out`.
-        ranges: the file of the ranges of 8-bit numbers, which goes beside `out`.
-        out: its ending decides the form.
-        files: from `encode_chunks`.
-        source: the texts, whose ids a `.parquet` file holds.
-        config: the settings of the chunks.
-        made_by: metadata of a `.parquet` file.
-    """
-    if out.suffix == NPY:
-        write_in_precision(path, files, config.precision, ranges)
-    else:
-        write_parquet(path, files, source, config.chunk_size, made_by)
-
-
-def write_in_precision(
-    out: Path, files: Sequence[Path], precision: str, ranges_file: Path | None = None
-) -> None:
-    """Join chunk files to one `.npy` in a precision; the ranges of 8-bit numbers go to a file beside it."""
+def write_in_precision(out: Path, files: Sequence[Path], precision: str) -> None:
+    """Join files of vectors to one `.npy` in a precision; ranges of 8-bit numbers go to a file beside it."""
     ranges = None
     if precision in WITH_RANGES:
-        bounds = np.stack([np.stack([part.min(axis=0), part.max(axis=0)]) for part in map(np.load, files)])
+        bounds = np.stack(
+            [np.stack([part.min(axis=0), part.max(axis=0)]) for part in map(read_vectors, files)]
+        )
         ranges = np.stack([bounds[:, 0].min(axis=0), bounds[:, 1].max(axis=0)])  # (2, dimensions)
-        with replacing(ranges_file or ranges_beside(out)) as temporary:
-            write_npy(temporary, ranges)
-    write_matrix(out, files, _conversion(precision, ranges))
-
-
-def write_matrix(
-    path: Path, files: Sequence[Path], convert: Callable[[Vectors], NDArray[Any]] = lambda vectors: vectors
-) -> None:
-    """Join chunk files to one `.npy` of shape (texts, dimensions), with one chunk at a time in memory.
-
-    Args:
-        path: the file.
-        files: from `encode_chunks`.
-        convert: (texts, dimensions) float32 -> the rows to write.
-    """
-    rows, _ = shape_of(files)
-    example = convert(np.load(files[0], mmap_mode="r")[:1])
+        write_npy(ranges_beside(out), ranges)
+    convert = _conversion(precision, ranges)
+    example = convert(read_vectors(files[0])[:1])
     kind = example.dtype.newbyteorder("<")
-    with open(path, "wb") as out:
+    rows = sum(_count(file) for file in files)
+    with open(out, "wb") as target:
         header = {"descr": kind.str, "fortran_order": False, "shape": (rows, example.shape[1])}
-        np.lib.format.write_array_header_2_0(out, header)
+        np.lib.format.write_array_header_2_0(target, header)
         for file in files:
-            out.write(np.ascontiguousarray(convert(np.load(file)), dtype=kind).tobytes())
+            target.write(np.ascontiguousarray(convert(read_vectors(file)), dtype=kind).tobytes())
+
+
+def _count(file: Path) -> int:
+    return len(read_vectors(file)) if file.suffix == NPY else pq.read_metadata(file).num_rows
 
 
 def in_precision(vectors: Vectors, precision: str) -> NDArray[Any]:
@@ -149,31 +106,9 @@ def _conversion(precision: str, ranges: Vectors | None) -> Callable[[Vectors], N
     return lambda vectors: quantize(np.asarray(vectors), precision=precision, ranges=ranges)  # type: ignore[no-any-return]
 
 
-def write_parquet(
-    out: Path, files: Sequence[Path], source: TextTable, chunk_size: int, made_by: dict[str, str]
-) -> None:
-    """Join chunk files to one `.parquet` with the rows' numbers and, if wanted, the texts' ids.
-
-    Args:
-        out: the file.
-        files: from `encode_chunks`.
-        source: the texts, and the column with their ids.
-        chunk_size: number of texts per file.
-        made_by: metadata of the file.
-    """
-    dimension = shape_of(files)[1]
-    fields = [pa.field("row", pa.int64()), pa.field("vector", pa.list_(pa.float32(), dimension))]
-    if source.id_column:
-        fields.insert(1, pa.field("id", pa.string()))
-    schema = pa.schema(fields, metadata=made_by)
-    first = 0
+def write_parquet(out: Path, files: Sequence[Path], made_by: dict[str, str]) -> None:
+    """Join parts to one `.parquet`; `made_by` is its metadata."""
+    schema = pa.schema([field.remove_metadata() for field in pq.read_schema(files[0])], metadata=made_by)
     with pq.ParquetWriter(out, schema, compression="zstd") as writer:
-        for vectors, rows in zip(map(np.load, files), source.chunks(chunk_size), strict=True):
-            flat = pa.array(vectors.ravel(), pa.float32())
-            columns = {
-                "row": range(first, first + len(rows)),
-                "id": [row.id for row in rows],
-                "vector": pa.FixedSizeListArray.from_arrays(flat, dimension),
-            }
-            writer.write_table(pa.table([columns[name] for name in schema.names], schema=schema))
-            first += len(rows)
+        for file in files:
+            writer.write_table(pq.read_table(file, partitioning=None).cast(schema))

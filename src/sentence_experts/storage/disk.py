@@ -133,24 +133,6 @@ def sync(path: Path, inner: bool = True) -> None:
             os.close(descriptor)
 
 
-def is_folder(path: Path) -> bool:
-    """Whether this is a folder, and no link to one."""
-    return path.is_dir() and not path.is_symlink()
-
-
-def is_in_the_way(old: Path, new: Path, name: str) -> bool:
-    """Whether what stays under a name in the old folder has no place in the new one."""
-    if any(os.path.lexists(new / inner) and not is_folder(new / inner) for inner in Path(name).parents):
-        return True
-    return os.path.lexists(new / name) and not (is_folder(old / name) and is_folder(new / name))
-
-
-def can_be_replaced(folder: Path) -> bool:
-    """Whether a folder can be exchanged for another one: not if it is mounted, or somebody works in it."""
-    used = Path.cwd().is_relative_to(folder.resolve()) or os.path.ismount(folder)
-    return not used and os.access(folder.parent, os.W_OK)
-
-
 def _entries(folder: Path, prefix: str = ".") -> list[Path]:
     # A prefix search by name: the parent may hold many thousand files.
     try:

@@ -13,44 +13,33 @@ from __future__ import annotations
 import json
 import logging
 import os
-import re
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from sentence_experts.errors import InputError, UsageError
-from sentence_experts.storage.disk import (
-    can_be_replaced,
-    hidden_beside,
-    is_folder,
-    is_in_the_way,
-    remove,
-    sync,
-    temporary_beside,
-)
-from sentence_experts.storage.files import open_to_readers, sha256_file
+from sentence_experts.storage.disk import hidden_beside, remove, sync, temporary_beside
+from sentence_experts.storage.files import open_to_readers, write_json
 from sentence_experts.storage.locking import is_later_process, locked
 from sentence_experts.storage.parts import SETTINGS, PartStore, settings_of_parts
 from sentence_experts.storage.record import (
     NEW,
     RECORD,
     WHOLE,
+    changed_file,
+    check_free,
     described,
     different_setting,
-    entries_in,
     files_in,
     hashes_of,
     is_damaged,
-    own_files,
     read_record,
     record_file,
+    record_of,
     removable_files,
     remove_own_files,
     take_place,
-    write_record,
 )
 
 logger = logging.getLogger(__name__)
@@ -97,32 +86,20 @@ def output(
     path = Path(out)
     if os.path.islink(path) or not path.name or path.name == "..":
         path = Path(os.path.realpath(path))  # what a link points to is replaced, not the link
-    options = _Options(what, tuple(names), frozenset(keeps), grows, is_file, overwrite)
+    options = (what, tuple(names), frozenset(keeps), grows, is_file, overwrite)
     if shared and is_later_process():
-        yield Output(path, options)
+        yield Output(path, *options)
         return
     with locked(path, what):
         if not is_file:
-            take_place(path, options.names)  # where a run was interrupted
-        place = Output(path, options)
+            take_place(path, options[1])  # where a run was interrupted
+        place = Output(path, *options)
         place.check_vacant()
         try:
             yield place
         except BaseException:
-            place.forget_nothing()
+            place.remove_empty()
             raise
-
-
-@dataclass(frozen=True)
-class _Options:
-    """The arguments of `output`."""
-
-    what: str
-    names: tuple[str, ...]
-    keeps: frozenset[str]
-    grows: bool
-    is_file: bool
-    overwrite: bool
 
 
 class Output:
@@ -134,16 +111,25 @@ class Output:
         result: small values to note with the finished output, for the run that finds it finished.
     """
 
-    def __init__(self, path: Path, options: _Options) -> None:
+    def __init__(
+        self,
+        path: Path,
+        what: str,
+        names: tuple[str, ...],
+        keeps: frozenset[str],
+        grows: bool,
+        is_file: bool,
+        overwrite: bool,
+    ) -> None:
         self.path = self.final = path
         self.result: dict[str, Any] = {}
-        self._what, self._overwrite = options.what, options.overwrite
-        self._is_file, self._grows = options.is_file, options.grows
-        self._keeps = options.keeps
-        self._home = path.parent if self._is_file else path
-        self._names = (path.name, *options.names) if self._is_file else options.names
-        self._file = record_file(path, self._is_file)
+        self._what, self._keeps, self._overwrite = what, keeps, overwrite
+        self._is_file, self._grows = is_file, grows
+        self._home = path.parent if is_file else path
+        self._names = (path.name, *names) if is_file else names
+        self._file = record_file(path, is_file)
         self._record = read_record(self._file)
+        self._parts = hidden_beside(path, ".parts")
         self._settings: dict[str, Any] = {}
         self._inputs: Mapping[str, Callable[[], str]] = {}
 
@@ -197,9 +183,11 @@ class Output:
         self._inputs = inputs
         given = {**settings, **{name: fingerprint() for name, fingerprint in inputs.items()}}
         self._settings = json.loads(json.dumps(given, default=str))
-        state: State = "new" if self._overwrite else self._compared()
+        state: State = "new" if self._overwrite else self._compare()
         if state == "new":
-            shutil.rmtree(self._parts, ignore_errors=True)
+            remove(self._parts)
+        if not self._grows and not self._is_file:
+            remove(self.path / NEW)  # of a run that was killed
         if state == "new" and self._grows:
             if removable_files(self.path, self._names) and self._overwrite:
                 self.reopen()
@@ -208,14 +196,10 @@ class Output:
                 self._note(None)
         return state
 
-    def _move_to(self, folder: Path) -> None:
-        self.path = self._home = folder
-        self._file = record_file(folder, False)
-        self._record = read_record(self._file)
-
-    def _compared(self) -> State:
+    def _compare(self) -> State:
+        """Compare the settings with those of what was finished or begun."""
         new, parts = read_record(self.path / NEW / RECORD), settings_of_parts(self._parts)
-        if new is not None and different_setting(new["settings"], self._settings) is None:
+        if self._grows and new is not None and different_setting(new["settings"], self._settings) is None:
             self._move_to(self.path / NEW)
         begun = {name: value for name, value in (parts or {}).items() if name in self._settings}
         if begun and different_setting(begun, self._settings) is None:
@@ -235,27 +219,25 @@ class Output:
             )
         if record is None or unfinished:
             return "unfinished"
-        for name, digest in record["files"].items():
-            file = self._home / name
-            if not file.is_file() or sha256_file(file) != digest:
-                how = "has changed since it was written" if file.is_file() else "is missing"
-                raise InputError(f"{file} {how}: give `overwrite` to make this {self._what} again")
+        if (changed := changed_file(self._home, record["files"])) is not None:
+            raise InputError(f"{changed}: give `overwrite` to make this {self._what} again")
         self.result = record["result"]
         logger.info(f"{self.path}: this {self._what} is finished already, with the same settings and inputs")
         return "finished"
 
-    def forget_nothing(self) -> None:
+    def _move_to(self, folder: Path) -> None:
+        self.path = self._home = folder
+        self._file = record_file(folder, False)
+        self._record = read_record(self._file)
+
+    def remove_empty(self) -> None:
         """Remove the record of what was begun, if nothing was written besides."""
         if self._parts.is_dir() and {entry.name for entry in os.scandir(self._parts)} <= {SETTINGS}:
-            shutil.rmtree(self._parts)
-        if (
-            (self._grows or self._is_file)
-            and self._record
-            and self._record["files"] is None
-            and not self._has_content()
-        ):
+            remove(self._parts)
+        begun = self._grows and self._record and self._record["files"] is None
+        if begun and not self._has_content():
             self._file.unlink(missing_ok=True)
-            if self._grows and self.path.is_dir() and not any(os.scandir(self.path)):
+            if self.path.is_dir() and not any(os.scandir(self.path)):
                 self.path.rmdir()
 
     def _has_content(self) -> bool:
@@ -268,63 +250,51 @@ class Output:
         """
         return PartStore.open(self._parts, {**self._settings, **more}, suffix)
 
-    @property
-    def _parts(self) -> Path:
-        return hidden_beside(self.path, ".parts")
-
     @contextmanager
     def replacing(self) -> Iterator[Path]:
         """Yield a temporary path, a folder or a file to be, that takes the output's place when it is whole.
 
-        Files that this package did not write stay in the folder.
+        Files that this package did not write stay in the folder. Files beside an output file are written
+        beside the temporary one.
 
         Raises:
             InputError: an input has changed meanwhile.
             UsageError: a file that this package did not write has a name that is needed.
         """
-        swaps = self._is_file or not self.path.is_dir() or can_be_replaced(self.path)
-        temporary = temporary_beside(self.path if swaps else self.path / "new")
+        inside = not self._is_file and self.path.is_dir()
+        temporary = self.path / NEW if inside else temporary_beside(self.path)
+        remove(temporary)
+        temporary.mkdir(parents=True)
         try:
-            if self._is_file:
-                old = (self._record or {}).get("files") or {}
-                if not old and not self.path.exists():  # otherwise it stays, whole, until the new one is
-                    self._note(None)
-            else:
-                temporary.mkdir(parents=True)
-            yield temporary
+            yield temporary / self.path.name if self._is_file else temporary
             self._check_inputs()
             open_to_readers(temporary)
+            sync(temporary)
             if self._is_file:
-                new = {self.beside(name): name for name in self._names[1:] if self.beside(name).exists()}
-                new[temporary] = self.path.name
-                for file in new:
-                    sync(file)
-                self._note(None)
-                for file, name in new.items():
-                    os.replace(file, self._home / name)
-                for name in old.keys() - set(self._names):
-                    (self._home / name).unlink(missing_ok=True)
-                self._note(hashes_of(self._home, self._names))
-                sync(self._file)
+                self._replace_files(temporary)
             else:
+                if inside:
+                    check_free(self.path, temporary, keeps=self._keeps)
                 self._note(hashes_of(temporary, _listed(temporary)), temporary / RECORD)
-                others = self._others(temporary)
-                sync(temporary)
-                if swaps:
-                    self._swap(temporary, others)
-                else:  # a folder that cannot be replaced itself, such as a mounted one
-                    os.replace(temporary, self.path / WHOLE)
-                    take_place(self.path)
+                sync(temporary / RECORD)
+                sync(temporary, inner=False)
+                os.replace(temporary, self.path / WHOLE if inside else self.path)
+                take_place(self.path)
             sync(self.path.parent, inner=False)
         finally:
-            for each in (temporary, *map(self.beside, self._names if self._is_file else ())):
-                remove(each)
-        shutil.rmtree(self._parts, ignore_errors=True)
+            remove(temporary)
+        remove(self._parts)
 
-    def beside(self, name: str) -> Path:
-        """The temporary path, in a block of `replacing`, of a file of `names` beside the output file."""
-        label = re.sub(r"\W", "_", name)
-        return hidden_beside(self.path, f".{os.getpid()}.scratch.{label}.tmp")
+    def _replace_files(self, temporary: Path) -> None:
+        old = (self._record or {}).get("files") or {}
+        self._note(None)
+        for name in (*self._names[1:], self.path.name):
+            if (temporary / name).exists():
+                os.replace(temporary / name, self._home / name)
+        for name in old.keys() - set(self._names):
+            (self._home / name).unlink(missing_ok=True)
+        self._note(hashes_of(self._home, self._names))
+        sync(self._file)
 
     def reopen(self) -> None:
         """Make an output that grows again, in `NEW`; the old one stays until then."""
@@ -346,7 +316,7 @@ class Output:
         self._check_inputs()
         hashed = [name for name in names or self._names if (self._home / name).exists()]
         if self.path != self.final:
-            self._others(self.path)  # one that is in the way is named
+            check_free(self.final, self.path, self._names, self._keeps)
         for name in hashed:
             sync(self._home / name)
         every = self._names
@@ -370,40 +340,10 @@ class Output:
 
     def _note(self, files: dict[str, str] | None, file: Path | None = None) -> None:
         owned = self._names if self._grows else ()
-        self._record = write_record(file or self._file, self._what, self._settings, self.result, files, owned)
-
-    def _others(self, new: Path) -> list[str]:
-        """The files, links and empty folders that stay, none of which has the name of a new file."""
-        old = self.final
-        others = sorted(entries_in(old) - own_files(old, self._names if self._grows else ()))
-        for name in others:
-            if name not in self._keeps and is_in_the_way(old, new, name):
-                raise UsageError(f"{old / name}: not written by this program, and in the way: move it away")
-        return others
-
-    def _swap(self, new: Path, others: list[str]) -> None:
-        if not self.path.exists():
-            os.replace(new, self.path)
-            return
-        for name in others:
-            (new / name).parent.mkdir(parents=True, exist_ok=True)
-            if is_folder(self.path / name):
-                (new / name).mkdir(exist_ok=True)
-                continue
-            try:
-                os.link(self.path / name, new / name, follow_symlinks=False)
-            except OSError:  # a file system without links
-                shutil.copy2(self.path / name, new / name, follow_symlinks=False)
-        for folder, _, _ in os.walk(self.path):
-            if (folder_of_new := new / Path(folder).relative_to(self.path)).is_dir():
-                shutil.copymode(folder, folder_of_new)
-        # If this is interrupted, `remove_leftovers` brings the retired folder back.
-        retired = temporary_beside(self.path, ".old")
-        os.replace(self.path, retired)
-        os.replace(new, self.path)
-        shutil.rmtree(retired)
+        self._record = record_of(self._what, self._settings, self.result, files, owned)
+        write_json(file or self._file, self._record)
 
 
 def _listed(folder: Path) -> list[str]:
-    """The names in a folder, hidden ones aside."""
+    """Return the names in a folder, hidden ones aside."""
     return [name for name in sorted(os.listdir(folder)) if name[0] != "."] if folder.is_dir() else []

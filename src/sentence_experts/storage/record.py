@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from fnmatch import fnmatch
 from importlib import metadata
 from pathlib import Path
@@ -140,20 +140,6 @@ def check_apart(out: Path | str | None, overwrite: bool, *inputs: Any) -> None:
                 )
 
 
-def check_finished(folder: Path) -> None:
-    """Refuse to read a folder whose run was interrupted.
-
-    Raises:
-        InputError: it is unfinished, its record is damaged, or a newer version of this package wrote it.
-    """
-    record = checked_record(folder / RECORD)
-    if record is not None and record["files"] is None:
-        raise InputError(
-            f"{folder}: this {record['what']} is not finished; give the command that makes it again to "
-            "finish it"
-        )
-
-
 def check_unchanged(folder: Path, but: str = "") -> None:
     """Refuse to read what was damaged, or edited, since it was written.
 
@@ -167,18 +153,23 @@ def check_unchanged(folder: Path, but: str = "") -> None:
         InputError: a file of a finished output is missing or not as its record says; a run is unfinished; its
             record is damaged, or a newer version of this package wrote it.
     """
-    check_finished(folder)
+    record = checked_record(folder / RECORD)
+    if record is not None and record["files"] is None:
+        raise InputError(
+            f"{folder}: this {record['what']} is not finished; give the command that makes it again to "
+            "finish it"
+        )
     for home, prefix in ((folder, ""), (folder.parent, f"{folder.name}/")):
-        record = checked_record(home / RECORD)
-        for name, digest in ((record or {}).get("files") or {}).items():
-            file = home / name
-            if not name.startswith(prefix) or fnmatch(name.removeprefix(prefix), but):
-                continue
-            if not file.is_file() or not _is_unchanged(file, digest):
-                how = "has changed since it was written" if file.is_file() else "is missing"
-                raise InputError(
-                    f"{file} {how}: make it again, or remove {home / RECORD} if you changed it yourself"
-                )
+        files = (checked_record(home / RECORD) or {}).get("files") or {}
+        read = {
+            name: digest
+            for name, digest in files.items()
+            if name.startswith(prefix) and not fnmatch(name.removeprefix(prefix), but)
+        }
+        if (changed := changed_file(home, read, _is_unchanged)) is not None:
+            raise InputError(
+                f"{changed}: make it again, or remove {home / RECORD} if you changed it yourself"
+            )
 
 
 def check_file_unchanged(file: Path) -> None:
@@ -190,12 +181,27 @@ def check_file_unchanged(file: Path) -> None:
     beside = record_file(file, is_file=True)
     if (record := checked_record(beside)) is None:
         raise InputError(f"{beside}: no such file, or not the record of {file.name}")
-    digest = (record["files"] or {}).get(file.name)
-    if digest is None:
+    if file.name not in (record["files"] or {}):
         raise InputError(f"{file}: not finished; give the command that makes it again to finish it")
-    if not file.is_file() or sha256_file(file) != digest:
-        how = "has changed since it was written" if file.is_file() else "is missing"
-        raise InputError(f"{file} {how}: make it again")
+    if (changed := changed_file(file.parent, {file.name: record["files"][file.name]})) is not None:
+        raise InputError(f"{changed}: make it again")
+
+
+def _has_hash(file: Path, digest: str) -> bool:
+    return sha256_file(file) == digest
+
+
+def changed_file(
+    folder: Path, hashes: Mapping[str, str], is_same: Callable[[Path, str], bool] = _has_hash
+) -> str | None:
+    """Return which of some files is missing or has changed, and how; None if none has."""
+    for name, digest in hashes.items():
+        file = folder / name
+        if not file.is_file():
+            return f"{file} is missing"
+        if not is_same(file, digest):
+            return f"{file} has changed since it was written"
+    return None
 
 
 def _is_unchanged(file: Path, digest: str) -> bool:
@@ -245,20 +251,6 @@ def record_file(path: Path, is_file: bool) -> Path:
     return path.with_name(f"{path.name}.json") if is_file else path / RECORD
 
 
-def write_record(
-    file: Path,
-    what: str,
-    settings: Mapping[str, Any],
-    result: Mapping[str, Any],
-    files: Mapping[str, str] | None,
-    owned: Iterable[str],
-) -> dict[str, Any]:
-    """Write the record of an output; returns it."""
-    record = record_of(what, settings, result, files, owned)
-    write_json(file, record)
-    return record
-
-
 def record_of(
     what: str,
     settings: Mapping[str, Any],
@@ -266,7 +258,7 @@ def record_of(
     files: Mapping[str, str] | None,
     owned: Iterable[str] = (),
 ) -> dict[str, Any]:
-    """The record of an output, as it is written."""
+    """Return the record of an output, as it is written."""
     return {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
@@ -356,8 +348,7 @@ def hashes_of(folder: Path, names: Iterable[str]) -> dict[str, str]:
 
 def is_unchanged(folder: Path, hashes: Mapping[str, str]) -> bool:
     """Whether all these files are in a folder, with the bytes that `hashes_of` saw."""
-    files = ((folder / name, digest) for name, digest in hashes.items())
-    return all(file.is_file() and sha256_file(file) == digest for file, digest in files)
+    return changed_file(folder, hashes) is None
 
 
 def _files_under(folder: Path, name: str) -> set[str]:
@@ -375,19 +366,22 @@ def files_in(path: Path) -> set[str]:
     return files
 
 
-def entries_in(folder: Path) -> set[str]:
-    """All files, links and empty folders in a folder, relative to it, but what this process writes there."""
-    entries = set()
-    for inner, folders, names in os.walk(folder):
-        ends = [name for name in folders if os.path.islink(os.path.join(inner, name))]
-        if not (folders or names) and inner != str(folder):
-            ends.append("")
-        entries |= {Path(inner, name).relative_to(folder).as_posix() for name in (*names, *ends)}
-    return {
-        name
-        for name in entries
-        if not re.search(rf"(^|/)\.[^/]+\.{os.getpid()}(\.scratch\.\w+)?\.tmp(/|$)", name)
-    }
+def check_free(old: Path, new: Path, names: Iterable[str] = (), keeps: Collection[str] = ()) -> None:
+    """Refuse to put the files in `new` where `old` has a file, link or folder that is not its own.
+
+    Raises:
+        UsageError: it has.
+    """
+    own = own_files(old, names)
+    for name in sorted(files_in(new)):
+        for each in (Path(name), *Path(name).parents[:-1]):
+            there, is_needed = old / each, str(each) == name
+            is_folder = there.is_dir() and not there.is_symlink()
+            if not os.path.lexists(there) or each.as_posix() in own or each.parts[0] in keeps:
+                continue
+            if is_folder and (not is_needed or _files_under(old, each.as_posix()) <= own):
+                continue
+            raise UsageError(f"{there}: not written by this program, and in the way: move it away")
 
 
 def _is_temporary(name: str) -> bool:
