@@ -1,10 +1,10 @@
-"""Bulk encoding: a million titles, throughput beside one process, and runs that are killed at random.
+"""Bulk encoding: a million titles, and throughput beside one process.
 
-    python benchmarks/bulk_encode.py [--parts million,throughput,kills] [--engines local[2],ray[2]]
+    python benchmarks/bulk_encode.py [--parts million,throughput] [--engines local[2],ray[2]]
 
-`million` and `kills` use a tiny random model, so that the work around the model is what is measured;
-`throughput` uses all-MiniLM-L6-v2 on titles of eLife. CPU time is that of all processes together, between the
-sixth file and the last but one, so that start-up does not count.
+`million` uses a tiny random model, so that the work around the model is what is measured; `throughput` uses
+all-MiniLM-L6-v2 on titles of eLife. CPU time is that of all processes together, between the sixth file and
+the last but one, so that start-up does not count.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import json
 import os
 import random
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -185,65 +184,6 @@ def throughput(home: Path, count: int, engines: list[str]) -> dict:
     return {"texts": count, "engines": found}
 
 
-# ---- kills ---------------------------------------------------------------------------------------
-
-
-def kills(home: Path, count: int, engine: str, seed: int) -> dict:
-    """Kill workers and drivers at random until `count` died; then let it finish, and compare."""
-    dice = random.Random(seed)
-    model = tiny_model(home / "small")
-    generated_titles(home / "few", 40_000, per_file=7_000)
-    settings = {"shard_size": 400, "chunk_size": 100}
-    whole, out = home / "undisturbed", home / "killed"
-    driver = start(model, home / "few", whole, engine="local[2]", **settings)
-    for _ in watched(driver, whole):
-        pass
-    died, same = {"driver": 0, "worker": 0}, True
-    shards = 40_000 // 400
-    while sum(died.values()) < count:
-        driver = start(model, home / "few", out, engine=engine, **settings)
-        target = len(list(out.glob("part-*"))) + dice.randint(0, max(1, shards // count))
-        while driver.poll() is None and sum(died.values()) < count:
-            time.sleep(0.05)
-            if len(list(out.glob("part-*"))) < min(target, shards - 1) or not out.exists():
-                continue
-            processes = family(driver)
-            workers = [process for process in processes if is_worker(process)]
-            if workers and dice.random() < 0.7:
-                dice.choice(workers).kill()
-                died["worker"] += 1
-                target = len(list(out.glob("part-*"))) + dice.randint(1, max(2, shards // count))
-                continue
-            if engine.startswith("local") or workers:
-                os.kill(driver.pid, signal.SIGKILL)
-                died["driver"] += 1
-        driver.wait()
-        for process in processes if died["driver"] else ():
-            end(process)
-        print(died, len(list(out.glob("part-*"))), flush=True)
-        if driver.returncode == 0:  # it was faster than the next kill
-            same = same and bytes_of(out) == bytes_of(whole)
-            shutil.rmtree(out)
-    driver = start(model, home / "few", out, engine=engine, **settings)
-    for _ in watched(driver, out):
-        pass
-    same = same and bytes_of(out) == bytes_of(whole)
-    return {"engine": engine, "killed": died, "texts": 40_000, "files": shards, "same_bytes": same}
-
-
-def bytes_of(folder: Path) -> dict[str, bytes]:
-    """The content of each file of a folder, by its name."""
-    return {file.name: file.read_bytes() for file in folder.iterdir()}
-
-
-def end(process: psutil.Process) -> None:
-    """End what a killed driver left; a cluster of its own ends by itself, but not at once."""
-    try:
-        process.kill()
-    except psutil.Error:
-        return
-
-
 # ---- the result ----------------------------------------------------------------------------------
 
 
@@ -283,13 +223,6 @@ def report(result: dict, command: str) -> str:
             "MB in all",
         ]
         blocks.append(f"## all-MiniLM-L6-v2, {found['texts']:,} titles\n\n{table(header, rows)}")
-    for found in result.get("kills", {}).values():
-        outcome = "the same bytes" if found["same_bytes"] else "OTHER BYTES"
-        blocks.append(
-            f"## Killed, `--engine {found['engine']}`\n\n{found['killed']['driver']} drivers and "
-            f"{found['killed']['worker']} workers killed at random while {found['texts']:,} texts went to "
-            f"{found['files']} files: {outcome} as the undisturbed run in one process."
-        )
     blocks.append(
         f"The load of the machine was {result['load']}: where it exceeds 2, other jobs shared the cores."
     )
@@ -299,12 +232,10 @@ def report(result: dict, command: str) -> str:
 def main() -> None:
     """Measure the parts, and write them beside those measured before."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--parts", default="million,throughput,kills")
+    parser.add_argument("--parts", default="million,throughput")
     parser.add_argument("--engines", default="local[2],ray[2]")
     parser.add_argument("--titles", type=int, default=1_000_000)
     parser.add_argument("--texts", type=int, default=4096)
-    parser.add_argument("--kills", type=int, default=20)
-    parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--folder", type=Path)
     options = parser.parse_args()
     before = RESULTS / "bulk_encode.json"
@@ -316,11 +247,8 @@ def main() -> None:
             if part == "million":
                 result[part] = million(home, options.titles, engines[0])
                 shutil.rmtree(home / "titles")
-            elif part == "throughput":
-                result[part] = throughput(home, options.texts, engines)
             else:
-                found = kills(home, options.kills, engines[-1], options.seed)
-                result.setdefault("kills", {})[found["engine"].partition("[")[0]] = found
+                result[part] = throughput(home, options.texts, engines)
     result["load"] = round(os.getloadavg()[0], 1)
     result.pop("versions", None)
     write("bulk_encode", result, report(result, "python benchmarks/bulk_encode.py"))

@@ -31,19 +31,8 @@ def texts(tmp_path):
 
 def test_encode_csv(experts_model, texts, tmp_path, capsys):
     out = tmp_path / "v.npy"
-    status, said, _ = run(
-        capsys,
-        "encode",
-        experts_model,
-        "--input",
-        texts,
-        "--column",
-        "abstract",
-        "--route",
-        "crops",
-        "--out",
-        out,
-    )
+    options = ["--input", texts, "--column", "abstract", "--route", "crops", "--out", out]
+    status, said, _ = run(capsys, "encode", experts_model, *options)
     assert status == 0
     assert said.strip() == f"{out}: 3 texts, 1 of them empty, 32 dimensions"
     stock = SentenceTransformer(str(experts_model), device="cpu")
@@ -59,42 +48,30 @@ def test_encode_matches_sentence_transformers(minilm, texts, tmp_path, capsys):
     assert np.abs(np.load(out) - stock).max() < 1e-6
 
 
-def test_errors_are_one_line(experts_model, texts, tmp_path, capsys):
-    out = tmp_path / "v.npy"
-    for arguments, status, message in (
-        (
-            ["--input", texts, "--out", out],
-            1,
-            "name the column with the texts (--column); columns are id, abstract",
-        ),
-        (
-            ["--input", texts, "--column", "title", "--out", out],
-            1,
-            "no column 'title'; columns are id, abstract",
-        ),
-        (
-            ["--input", texts, "--column", "abstract", "--out", out],
-            1,
-            "needs a route; its routes: crops, neuro",
-        ),
-        (
-            ["--input", texts, "--column", "abstract", "--route", "x", "--out", out],
-            1,
-            "no route 'x'; its routes: crops",
-        ),
-        (["--input", tmp_path / "no.txt", "--out", out], 1, "no such file"),
-        (
-            ["--input", texts, "--column", "abstract", "--route", "crops", "--out", tmp_path / "v.txt"],
-            2,
-            "must end in",
-        ),
-        (["--out", out], 2, "--input"),
-    ):
-        found, said, err = run(capsys, "encode", experts_model, *arguments)
-        assert (found, said) == (status, ""), err
-        assert message in err
-    assert not out.exists()
-    assert run(capsys, "encode", "./nowhere", "--input", texts, "--column", "abstract", "--out", out)[0] == 1
+@pytest.mark.parametrize(
+    ("options", "status", "message"),
+    [
+        ("--input TEXTS --out OUT", 1, "name the column with the texts (--column); columns are id, abstract"),
+        ("--input TEXTS --column title --out OUT", 1, "no column 'title'; columns are id, abstract"),
+        ("--input TEXTS --column abstract --out OUT", 1, "needs a route; its routes: crops, neuro"),
+        ("--input TEXTS --column abstract --route x --out OUT", 1, "no route 'x'; its routes: crops"),
+        ("--input no.txt --out OUT", 1, "no such file"),
+        ("--input TEXTS --column abstract --route crops --out v.txt", 2, "must end in"),
+        ("--input TEXTS --column abstract --engine spark[2] --out vectors", 2, "Spark does not encode"),
+        ("--out OUT", 2, "--input"),
+    ],
+)
+def test_errors_are_one_line(experts_model, texts, tmp_path, capsys, options, status, message):
+    paths = {"TEXTS": texts, "OUT": tmp_path / "v.npy", "vectors": tmp_path / "vectors"}
+    found = run(capsys, "encode", experts_model, *(paths.get(option, option) for option in options.split()))
+    assert found[:2] == (status, ""), found
+    assert message in found[2]
+    assert {file.name for file in tmp_path.iterdir()} == {"texts.csv"}
+
+
+def test_model_that_is_not_there_is_an_error(texts, tmp_path, capsys):
+    options = ["--input", texts, "--column", "abstract", "--out", tmp_path / "v.npy"]
+    assert run(capsys, "encode", "./nowhere", *options)[0] == 1
 
 
 def test_loading_one_route_gives_same_bytes(experts_model, texts, tmp_path, capsys):

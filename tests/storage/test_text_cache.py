@@ -79,13 +79,6 @@ def test_cache_under_name_of_another_is_emptied(tmp_path: Path):
     assert TextCache(tmp_path, "m", SETTINGS | {"route": None}).missing(["aa"]) == ["aa"]
 
 
-def test_cache_of_version_0_1_0_is_replaced(tmp_path: Path):
-    old = Path(f"{TextCache(tmp_path, 'm', SETTINGS).folder}.parquet")
-    old.write_bytes(b"PAR1")
-    TextCache(tmp_path, "m", SETTINGS)
-    assert not old.exists()
-
-
 def test_interrupted_run_keeps_its_finished_parts(tmp_path: Path):
     texts = ["aa", "b", "cccc", "dd", "e", "f"]
     with pytest.raises(KeyboardInterrupt):

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 def batches_of_tokens(
     lengths: Sequence[int], budget: int, groups: Sequence[int] | None = None, padded: bool = False
 ) -> Iterator[list[int]]:
-    """Indices of texts in batches of at most `budget` tokens; a longer text gets its own batch.
+    """Yield the indices of texts in batches of at most `budget` tokens; a longer text gets its own batch.
 
     Texts are sorted by group (such as their expert), then from long to short, so that a batch calls few
     experts, gives each many tokens, and holds little padding.

@@ -95,9 +95,15 @@ def encode_folder(
             logger.info(f"{folder.path}: finished already, with the same settings and inputs")
             return EncodedFolder.open(folder.path)
         files = _plan(target, settings, paths, config)
-        digest, has_ids = sha256_settings(settings)[:8], config.id_column is not None
         job = ShardJob(
-            target, digest, routes, settings["columns"], has_ids, config.chunk_size, config.normalize
+            out=target,
+            digest=sha256_settings(settings)[:8],
+            routes=routes,
+            settings=settings["columns"],
+            has_ids=config.id_column is not None,
+            chunk_size=config.chunk_size,
+            normalize=config.normalize,
+            source=str(sources) if isinstance(sources, Source) else ", ".join(map(str, sources)),
         )
         result = {"model": encoder.name, "dimension": encoder.dimension, "routes": routes}
         with progress(f"encoding {files.rows:,} texts", files.rows) as advance:

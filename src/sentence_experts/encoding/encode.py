@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 Model: TypeAlias = "str | Path | SentenceTransformer | BatchEncoder"
-COUNTS = ("texts", "empty", "dimension")
 
 
 @dataclass(frozen=True)
@@ -53,11 +52,11 @@ class Encoded:
     dimension: int
 
     def vectors(self) -> NDArray[Any]:
-        """The vectors, (texts, dimensions); `.npy` is mapped into memory, not read."""
+        """Read the vectors, (texts, dimensions); `.npy` is mapped into memory."""
         return read_vectors(self.path)
 
     def to_pandas(self) -> pd.DataFrame:
-        """One row per text: `row`, `id` (if wanted), `vector`."""
+        """Return one row per text: `row`, `id` (if wanted), `vector`."""
         import pandas as pd
 
         if self.path.suffix == NPY:
@@ -150,7 +149,7 @@ def open_encoder(
     batch_size: int | None = None,
     config: LoadConfig | None = None,
 ) -> tuple[BatchEncoder, str | None]:
-    """A model ready to encode many texts, and the route that `route` means for it.
+    """Return a model ready to encode many texts, and the route that `route` means for it.
 
     A path or name is opened as `load` does, once the route is known to be one of the model's.
 
@@ -179,15 +178,17 @@ def check_out(source: TextTable, out: Path | None, config: EncodeConfig) -> None
 def _encode_in_memory(
     encoder: BatchEncoder, source: TextTable, config: EncodeConfig, route: str | None
 ) -> NDArray[Any]:
-    parts, done = [np.zeros((0, encoder.dimension), np.float32)], 0
+    parts: list[NDArray[np.float32]] = []
+    done = 0
     with progress(f"encoding {Path(source.name).name}") as advance:
         for rows in source.chunks(config.chunk_size):
             texts = [row.text for row in rows]
-            encoder.check_empty(texts, done)
+            encoder.check_empty(source.name, texts, done)
             parts.append(encoder.encode(texts, route, config.normalize, advance))
             done += len(texts)
     encoder.log_low_confidence()
-    return in_precision(np.concatenate(parts), config.precision)
+    vectors = np.concatenate(parts) if parts else np.zeros((0, encoder.dimension), np.float32)
+    return in_precision(vectors, config.precision)
 
 
 def _encode_to_file(
@@ -198,7 +199,7 @@ def _encode_to_file(
     made_by = {"model": encoder.name, "fingerprint": settings["fingerprint"], "route": route or ""}
     settings |= config.model_dump(include={"normalize", "column", "id_column", "precision"})
     if place.begin(settings, {"input": source.fingerprint}) == "finished":
-        return Encoded(place.path, *(place.result[name] for name in COUNTS))
+        return Encoded(place.path, **{name: place.result[name] for name in ("texts", "empty", "dimension")})
     parts = place.parts(PARQUET, rounding=encoder.rounding_settings, chunk_size=config.chunk_size)
     job = ShardJob(
         out=SharedFolder(str(parts.folder)),
@@ -208,6 +209,7 @@ def _encode_to_file(
         has_ids=source.id_column is not None,
         chunk_size=config.chunk_size,
         normalize=config.normalize,
+        source=source.name,
     )
     writer = ShardWriter(job, encoder)
     with progress(f"encoding {Path(source.name).name}") as advance:
@@ -219,12 +221,13 @@ def _encode_to_file(
     if not shards:
         parts.remove()
         raise InputError(f"{source.name}: no texts in it")
-    counts = sum(shard.texts for shard in shards), sum(shard.empty for shard in shards), encoder.dimension
-    place.result = {"model": encoder.name, **dict(zip(COUNTS, counts, strict=True))}
     files = [parts.folder / job.name(shard.number) for shard in shards]
+    counts = {name: sum(getattr(shard, name) for shard in shards) for name in ("texts", "empty")}
+    counts["dimension"] = pq.read_schema(files[0]).field(VECTOR).type.list_size
+    place.result = {"model": encoder.name, **counts}
     with place.replacing() as temporary:
         if place.path.suffix == NPY:
             write_in_precision(temporary, files, config.precision)
         else:
             write_parquet(temporary, files, made_by)
-    return Encoded(place.path, *counts)
+    return Encoded(place.path, **counts)

@@ -25,7 +25,7 @@ _ROWS_PER_BATCH = 4096
 
 
 def read_record_of(folder: SharedFolder, name: str, damaged_is_none: bool = False) -> dict[str, Any] | None:
-    """The record of an output in a folder; None if there is none.
+    """Read the record of an output in a folder; None if there is none.
 
     Raises:
         InputError: it is damaged, or a newer version of this package wrote it.
@@ -79,7 +79,7 @@ class EncodedFolder:
 
     @classmethod
     def open(cls, path: Path | str) -> EncodedFolder:
-        """A finished folder.
+        """Open a finished folder.
 
         Raises:
             InputError: it is not finished or not such a folder, a file is missing, or a newer version of this
@@ -109,7 +109,7 @@ class EncodedFolder:
         check_files(SharedFolder(self.path), self.hashes)
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-        """The rows in order: `row`, `id` (if wanted) and a column of vectors for each route.
+        """Yield the rows in order: `row`, `id` (if wanted) and a column of vectors for each route.
 
         Raises:
             InputError: a file is damaged.
@@ -124,7 +124,7 @@ class EncodedFolder:
                 raise InputError(f"{folder.file(name)}: damaged ({error}): give `overwrite`") from error
 
     def vectors(self, column: str | None = None) -> NDArray[np.float32]:
-        """The vectors of a route, (texts, dimensions), in memory; the column may be left out if there is one.
+        """Return the vectors of a route, (texts, dimensions); the column may be left out if there is one.
 
         Raises:
             UsageError: there is no such column, or none is named of several.
@@ -144,6 +144,6 @@ class EncodedFolder:
             done += len(batch)
 
     def to_pandas(self) -> pd.DataFrame:
-        """One row per text: `row`, `id` (if wanted), and a column of vectors for each route."""
+        """Return one row per text: `row`, `id` (if wanted), and a column of vectors for each route."""
         frame: pd.DataFrame = pa.Table.from_batches(self.batches()).to_pandas()
         return frame

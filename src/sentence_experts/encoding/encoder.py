@@ -28,10 +28,11 @@ BATCH_SIZE = 32  # texts per batch by default, where batches are not cut by toke
 class BatchEncoder:
     """Encodes many texts with one model, and names the model in results.
 
-    It takes any `SentenceTransformer`, wherever that came from (`sentence_experts.load` opens one).
-
     Attributes:
-        model: the sentence-transformers model.
+        model: any `SentenceTransformer`, as `sentence_experts.load` opens it.
+        batch_size: number of texts per batch; by default, on a CPU, batches have a number of tokens and run
+            side by side on all cores (`parallel_cpu`), elsewhere they have 32 texts.
+        cores: number of batches side by side on a CPU; by default as torch has threads.
     """
 
     def __init__(
@@ -41,15 +42,7 @@ class BatchEncoder:
         name: str | None = None,
         cores: int | None = None,
     ) -> None:
-        """Prepare a model for many texts.
-
-        Args:
-            model: a model in memory.
-            batch_size: number of texts per batch; by default, on a CPU, batches have a number of tokens and
-                run side by side on all cores (`parallel_cpu`), elsewhere they have 32 texts.
-            name: by default the model's own (`fingerprint.name_of`).
-            cores: number of batches side by side on a CPU; by default as torch has threads.
-        """
+        """Prepare a model for many texts; `name` is by default the model's own (`fingerprint.name_of`)."""
         self.model = model
         self.cores = cores
         self.batch_size = batch_size
@@ -57,7 +50,7 @@ class BatchEncoder:
 
     @cached_property
     def name(self) -> str:
-        """What the model is called in results."""
+        """The model's name in results."""
         return self._name or name_of(self.model)
 
     @cached_property
@@ -111,19 +104,22 @@ class BatchEncoder:
         """Whether an empty text has a vector."""
         return bool(getattr(self.model, "takes_empty", True))
 
-    def check_empty(self, texts: Sequence[str], first: int = 0) -> None:
-        """Refuse an empty text if the model cannot encode it; `first` is the number of the first text.
+    def check_empty(self, name: str, texts: Sequence[str], first: int) -> None:
+        """Refuse an empty text if the model cannot encode it.
+
+        Args:
+            name: the name of the table with the texts.
+            texts: some of its texts.
+            first: the number of texts before them.
 
         Raises:
             InputError: one is empty.
         """
-        empty = (
-            None if self.takes_empty else next((n for n, each in enumerate(texts) if not each.strip()), None)
-        )
-        if empty is not None:
-            raise InputError(
-                f"text {first + empty + 1} is empty, and this model cannot encode empty texts: remove it"
-            )
+        for number, text in enumerate(texts if not self.takes_empty else (), start=first + 1):
+            if not text.strip():
+                raise InputError(
+                    f"{name}: text {number} is empty, and this model cannot encode empty texts: remove it"
+                )
 
     @property
     def dimension(self) -> int:
@@ -131,7 +127,7 @@ class BatchEncoder:
         return int(self.model.get_embedding_dimension() or self.encode([""]).shape[1])
 
     def chosen_route(self, route: str | None) -> str | None:
-        """The route that `route` means for this model: None only for a model without routes.
+        """Return the route that `route` means for this model: None only for a model without routes.
 
         Raises:
             RouteError: the model has routes and none is named or set as default, or it does not know `route`.
@@ -145,7 +141,7 @@ class BatchEncoder:
         normalize: bool = False,
         advance: Advance = unseen,
     ) -> Vectors:
-        """Vectors of shape (texts, dimensions), float32, in the order of the texts.
+        """Return vectors of shape (texts, dimensions), float32, in the order of the texts.
 
         `route` None means no prompt at all; call `chosen_route` first for the default. An empty text has the
         zero vector where a decoder's tokenizer gives it no token. `advance` is called as texts are done.
@@ -197,7 +193,7 @@ class BatchEncoder:
             log()
 
     def vector_settings(self, route: str | None) -> dict[str, Any]:
-        """What decides the vectors of a route up to rounding: the key of stored vectors."""
+        """Return what decides the vectors of a route up to rounding: the key of stored vectors."""
         return {
             "fingerprint": fingerprint_of(self.model, route),
             "route": route,
@@ -208,7 +204,7 @@ class BatchEncoder:
 
     @property
     def rounding_settings(self) -> dict[str, Any]:
-        """What decides how vectors are rounded: the same for all parts of one file."""
+        """What rounding depends on: the same for all parts of one file."""
         from sentence_experts.models.layers.packed_forward import is_packed
 
         return {
@@ -218,7 +214,7 @@ class BatchEncoder:
         }
 
     def settings(self) -> dict[str, Any]:
-        """The description of this model in results, without paths of the machine."""
+        """Return the description of this model in results, without paths of the machine."""
         return {
             "model": self.name,
             "fingerprint": self.fingerprint,
@@ -234,7 +230,7 @@ class BatchEncoder:
 
 
 def cosines(first: Vectors, second: Vectors) -> NDArray[np.float64]:
-    """Row-wise cosine similarity, shape (rows,), in float64; 0 where a vector is zero."""
+    """Return row-wise cosine similarities, shape (rows,), in float64; 0 where a vector is zero."""
     a, b = first.astype(np.float64), second.astype(np.float64)
     lengths = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
     products = np.einsum("ij,ij->i", a, b)

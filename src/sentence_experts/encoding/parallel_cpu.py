@@ -58,7 +58,7 @@ class ParallelCpuEncoder:
     def encode(
         self, texts: Sequence[str], prompt: str = "", normalize: bool = False, advance: Advance = unseen
     ) -> NDArray[np.float32]:
-        """Vectors of shape (texts, dimensions), in the order of the texts, of which there is at least one.
+        """Return vectors of shape (texts, dimensions), in the order of the texts, at least one.
 
         The batches follow from the texts alone, so the vectors are the same on any number of cores. `advance`
         is called with the number of texts in each batch.
@@ -90,7 +90,7 @@ class ParallelCpuEncoder:
     def tokenize(
         self, texts: Sequence[str], prompt: str
     ) -> tuple[list[TokenizedText], list[int], list[int] | None]:
-        """Each text as the model's `preprocess` gives it, its number of tokens, and the expert of its route.
+        """Return each text as the model's `preprocess` gives it, its number of tokens, and its expert.
 
         The last is None where routes choose no expert.
         """
@@ -120,9 +120,9 @@ class ParallelCpuEncoder:
         return rows, lengths.tolist(), experts.tolist() if routes else None
 
     def encode_rows(self, rows: Sequence[TokenizedText], normalize: bool) -> NDArray[np.float32]:
-        """Vectors of the texts of `rows`, which may come from several calls of `tokenize`, in one batch.
+        """Return vectors of the texts of `rows` in one batch, which is padded as the tokenizer pads.
 
-        The batch is padded as the tokenizer pads.
+        The rows may come from several calls of `tokenize`.
         """
         import torch
         from torch.nn.utils.rnn import pad_sequence

@@ -60,6 +60,7 @@ class ShardJob:
         has_ids: whether texts have identifiers.
         chunk_size: number of texts encoded at once.
         normalize: whether vectors have length 1.
+        source: where the texts are from, for messages.
     """
 
     out: SharedFolder
@@ -69,6 +70,7 @@ class ShardJob:
     has_ids: bool
     chunk_size: int
     normalize: bool
+    source: str
 
     def name(self, number: int) -> str:
         """The name of a part's file."""
@@ -145,7 +147,7 @@ class ShardWriter:
 
     def _encode(self, rows: list[TextRow], first: int, advance: Advance) -> pa.Table:
         texts = [row.text for row in rows]
-        self.encoder.check_empty(texts, first)
+        self.encoder.check_empty(self.job.source, texts, first)
         columns: dict[str, Any] = {ROW: range(first, first + len(rows)), ID: [row.id for row in rows]}
         for left, (column, route) in enumerate(self.job.routes.items(), start=1 - len(self.job.routes)):
             # Texts are done when they have the last vector.

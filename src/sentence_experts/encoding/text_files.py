@@ -50,7 +50,7 @@ class TextFile:
 
 
 def find_files(sources: Source | Sequence[Source]) -> list[str]:
-    """The paths and URLs of the files that `sources` mean: files, folders, patterns with `*`, URLs.
+    """Return the paths and URLs of the files that `sources` mean: files, folders, patterns with `*`, URLs.
 
     Raises:
         InputError: there is none, or one of another format.
@@ -85,7 +85,7 @@ def _files_of(source: Source) -> list[str]:
 
 
 def fingerprint_of_file(path: str) -> str:
-    """What changes when a file does."""
+    """Return what changes when a file does."""
     return remote_fingerprint(path) if is_url(path) else sha256_unchanging(Path(path))
 
 
@@ -136,7 +136,7 @@ class TextFiles:
 
     @classmethod
     def of_json(cls, content: dict[str, Any], paths: Sequence[str]) -> TextFiles:
-        """The reverse of `to_json`, with the files where they are now."""
+        """Make it from `to_json`, with the files where they are now."""
         files = (
             TextFile(path, each["fingerprint"], each["rows"], tuple(each["offsets"]))
             for path, each in zip(paths, content["files"], strict=True)
@@ -144,7 +144,7 @@ class TextFiles:
         return cls(tuple(files), content["size"], content["column"], content["id_column"])
 
     def to_json(self) -> dict[str, Any]:
-        """A description as plain values, without the folders of this machine."""
+        """Return a description as plain values, without the folders of this machine."""
         names = [{**asdict(file), "path": file.path.rsplit("/", 1)[-1]} for file in self.files]
         return {"size": self.size, "column": self.column, "id_column": self.id_column, "files": names}
 
@@ -164,7 +164,7 @@ class TextFiles:
         return -(-self.rows // self.size)
 
     def read(self, number: int) -> Iterator[TextRow]:
-        """The texts of a range.
+        """Yield the texts of a range.
 
         Raises:
             InputError: a file cannot be read, or a row of it.
@@ -199,7 +199,7 @@ class TextFiles:
 def _parquet_rows(
     path: str, content: IO[bytes], columns: Sequence[str], begin: int, end: int
 ) -> Iterator[dict[str, Any]]:
-    """The rows of a Parquet file from `begin` to before `end`."""
+    """Yield the rows of a Parquet file from `begin` to before `end`."""
     table = parquet_file(path, content)
     groups: list[int] = []
     first = before = 0

@@ -53,12 +53,12 @@ def check_form(out: Path | None, precision: str, of_folder: bool = False) -> Non
 
 
 def ranges_beside(out: Path) -> Path:
-    """The file of the ranges of 8-bit numbers."""
+    """Return the name of the file of the ranges of 8-bit numbers."""
     return out.with_name(f"{out.stem}.ranges{NPY}")
 
 
 def read_vectors(file: Path) -> NDArray[Any]:
-    """The vectors in a file, (texts, dimensions); `.npy` is mapped into memory."""
+    """Read the vectors in a file, (texts, dimensions); `.npy` is mapped into memory."""
     if file.suffix == NPY:
         array: NDArray[Any] = np.load(file, mmap_mode="r")
         return array
@@ -92,7 +92,7 @@ def _count(file: Path) -> int:
 
 
 def in_precision(vectors: Vectors, precision: str) -> NDArray[Any]:
-    """Vectors of shape (texts, dimensions) in a precision that needs no ranges."""
+    """Return vectors of shape (texts, dimensions) in a precision that needs no ranges."""
     return _conversion(precision, None)(vectors)
 
 

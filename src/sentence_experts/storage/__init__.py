@@ -55,8 +55,13 @@ from sentence_experts.storage.record import (
     record_of,
     sound_record,
 )
-from sentence_experts.storage.remote import is_url, open_remote, remote_files, remote_fingerprint
-from sentence_experts.storage.shared_folder import SharedFolder
+from sentence_experts.storage.shared_folder import (
+    SharedFolder,
+    is_url,
+    open_remote,
+    remote_files,
+    remote_fingerprint,
+)
 from sentence_experts.storage.step_records import StepRecords
 
 __all__ = [

@@ -37,7 +37,7 @@ class NoSpaceError(InputError):
 
 
 def hidden_beside(path: Path, ending: str) -> Path:
-    """A hidden name beside `path`, such as `.corpus.lock`, as short as file systems want it."""
+    """Return a hidden name beside `path`, such as `.corpus.lock`, as short as file systems want it."""
     name = path.name
     if len(f".{name}{ending}".encode()) > _MAX_NAME_BYTES:
         digest = hashlib.sha256(name.encode()).hexdigest()[:16]
@@ -46,7 +46,7 @@ def hidden_beside(path: Path, ending: str) -> Path:
 
 
 def temporary_beside(path: Path, ending: str = ".tmp") -> Path:
-    """What this process writes before it takes the place of `path`."""
+    """Return the name under which this process writes what will take the place of `path`."""
     return hidden_beside(path, f".{os.getpid()}{ending}")
 
 
@@ -82,7 +82,7 @@ def _is_in_use(folder: Path, name: str, pid: str) -> bool:
 
 
 def temporary_folder() -> TemporaryDirectory[str]:
-    """A folder in the system's temporary folder, removed at the end of a `with`, or with the object.
+    """Make a folder in the system's temporary folder, removed at the end of a `with`, or with the object.
 
     Those that killed processes left there, and nobody touched for a day, go first.
     """
@@ -162,7 +162,7 @@ def explained(path: Path) -> Iterator[None]:
 
 
 def no_space(error: BaseException, path: Path) -> str | None:
-    """The message for an error that a full disk caused, directly or indirectly; None for any other."""
+    """Return the message for an error that a full disk caused, directly or indirectly; None for any other."""
     current: BaseException | None = error
     while current is not None:
         if isinstance(current, OSError) and current.errno in _NO_SPACE:

@@ -122,7 +122,7 @@ def read_json(path: Path) -> Any:
 
 
 def check_version(where: Path | str, version: Any, newest: int) -> int:
-    """The format version that was found in `where`; this version of the package reads up to `newest`.
+    """Return the format version that was found in `where` if it is at most `newest`.
 
     Raises:
         InputError: it is not a version, or a newer one.
@@ -185,14 +185,14 @@ def write_stream(path: Path, batches: Iterable[pa.RecordBatch], schema: pa.Schem
 
 
 def sha256_file(path: Path) -> str:
-    """The SHA-256 of a file's bytes, in hex, read in blocks."""
+    """Return the SHA-256 of a file's bytes, in hex, read in blocks."""
     waits = announced(f"checking {path.name}") if path.stat().st_size > _LARGE else nullcontext()
     with open(path, "rb") as file, waits:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def sha256_unchanging(path: Path) -> str:
-    """As `sha256_file`, computed once for a file that keeps its size and time."""
+    """Return `sha256_file`, computed once for a file that keeps its size and time."""
     status = path.stat()
     return _hash_of(path, status.st_size, status.st_mtime_ns)
 
@@ -203,12 +203,12 @@ def _hash_of(file: Path, size: int, changed: int) -> str:
 
 
 def sha256_settings(settings: Any) -> str:
-    """The SHA-256 of JSON values, which does not depend on the order of their keys."""
+    """Return the SHA-256 of JSON values, which does not depend on the order of their keys."""
     return sha256_text(json.dumps(settings, sort_keys=True))
 
 
 def sha256_text(*parts: str) -> str:
-    """The SHA-256 of several strings, each ended by a zero byte so that boundaries count."""
+    """Return the SHA-256 of several strings, each ended by a zero byte so that boundaries count."""
     digest = hashlib.sha256()
     for part in parts:
         digest.update(part.encode("utf-8") + b"\0")

@@ -68,7 +68,7 @@ class PartStore:
         return cls(folder, digest, suffix, others)
 
     def path(self, key: str | int, suffix: str | None = None) -> Path:
-        """The file of a part; with `suffix`, another file that belongs to it, written before the main one."""
+        """Return the main file of a part, or another one by its `suffix`, which is written before."""
         name = f"{key:06d}" if isinstance(key, int) else key
         return self.folder / f"{name}.{self.settings_hash}{self.suffix if suffix is None else suffix}"
 
@@ -97,12 +97,12 @@ class PartStore:
                 self.path(key, _HASHES).write_text(json.dumps(hashes), encoding="utf-8")
 
     def keys(self, suffix: str | None = None) -> list[str]:
-        """The keys of all parts, or of all files with `suffix`, sorted."""
+        """Return the keys of all parts, or of all files with `suffix`, sorted."""
         ending = f".{self.settings_hash}{self.suffix if suffix is None else suffix}"
         return sorted(file.name.removesuffix(ending) for file in self.folder.glob(f"[!.]*{ending}"))
 
     def paths(self, suffix: str | None = None) -> list[Path]:
-        """The files of all parts in the order of their keys."""
+        """Return the files of all parts in the order of their keys."""
         return [self.path(key, suffix) for key in self.keys(suffix)]
 
     def remove(self) -> None:
@@ -121,7 +121,7 @@ def _read_hash(noted: Path) -> str:
 
 
 def settings_of_parts(folder: Path) -> dict[str, Any] | None:
-    """The settings of the parts in a folder; None if there are none."""
+    """Return the settings of the parts in a folder; None if there are none."""
     try:
         settings: dict[str, Any] = read_json(folder / SETTINGS)["settings"]
     except (InputError, OSError, KeyError, TypeError):

@@ -38,11 +38,11 @@ FORMAT = "sentence-experts output"
 FORMAT_VERSION = 1
 _MAX_VALUE = 40
 LARGE = 1 << 30  # bytes of weights that are not hashed each time they are read
-_KEYS = {"what", "settings", "result", "files", "owned"}
+_KINDS = {"what": str, "settings": dict, "result": dict, "files": dict | None, "owned": list}
 
 
 def note_changes(folder: Path, names: Iterable[str]) -> None:
-    """Note that this package added or changed files of `folder`, a finished output or the folder of one."""
+    """Note that this package added or changed files of `folder`, a finished output or a folder in one."""
     for home in (folder, folder.parent):
         record = read_record(home / RECORD)
         if record is None or record["files"] is None:
@@ -55,7 +55,7 @@ def note_changes(folder: Path, names: Iterable[str]) -> None:
 
 
 def own_files(folder: Path, names: Iterable[str] = ()) -> set[str]:
-    """The files in a folder that `output` wrote there, relative to it: by its record, or under `names`."""
+    """Return the files that `output` wrote into a folder, relative to it: by its record, or under `names`."""
     record = read_record(folder / RECORD)
     owned = names if record is None else record["owned"]
     files = set() if record is None else set(record["files"] or {})
@@ -64,7 +64,7 @@ def own_files(folder: Path, names: Iterable[str] = ()) -> set[str]:
 
 
 def removable_files(folder: Path, names: Iterable[str] = ()) -> list[str]:
-    """What `own_files` lists, the record last.
+    """Return `own_files`, the record last.
 
     Raises:
         InputError: a link leads out of the folder.
@@ -77,7 +77,7 @@ def removable_files(folder: Path, names: Iterable[str] = ()) -> list[str]:
 
 
 def remove_own_files(folder: Path, names: Iterable[str] = ()) -> None:
-    """Remove what `own_files` lists; call it under the folder's lock.
+    """Remove `own_files`, and the folders that are empty then; call it under the folder's lock.
 
     Raises:
         InputError: a link leads out of the folder.
@@ -122,9 +122,9 @@ def check_apart(out: Path | str | None, overwrite: bool, *inputs: Any) -> None:
     Raises:
         UsageError: an input is one of them.
     """
-    if out is None or not overwrite:
+    own = own_files(Path(out)) if out is not None and overwrite else set()
+    if out is None or not own:
         return
-    own = own_files(Path(out))
     for given in inputs:
         if isinstance(given, Mapping):
             check_apart(out, True, *given.values())
@@ -222,7 +222,7 @@ def _is_unchanged(file: Path, digest: str) -> bool:
 
 
 def different_setting(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
-    """The name of the first setting that differs, such as "config.learning_rate".
+    """Return the name of the first setting that differs, such as "config.learning_rate".
 
     >>> different_setting({"model": "a", "config": {"seed": 1}}, {"model": "a", "config": {"seed": 2}})
     'config.seed'
@@ -236,7 +236,7 @@ def different_setting(before: Mapping[str, Any], now: Mapping[str, Any]) -> str 
 
 
 def described(name: str, before: Mapping[str, Any]) -> str:
-    """What was different, such as "another seed (1)", or "other sources"."""
+    """Describe the setting that differs, such as "another seed (1)", or "other sources"."""
     value: Any = before
     for key in name.split("."):
         value = value.get(key) if isinstance(value, dict) else None
@@ -247,7 +247,7 @@ def described(name: str, before: Mapping[str, Any]) -> str:
 
 
 def record_file(path: Path, is_file: bool) -> Path:
-    """Where the record of an output is."""
+    """Return the path of the record of an output."""
     return path.with_name(f"{path.name}.json") if is_file else path / RECORD
 
 
@@ -294,13 +294,13 @@ def is_damaged(file: Path) -> bool:
     if not file.is_file() or read_record(file) is not None:
         return False
     content = file.read_text(encoding="utf-8", errors="replace")
-    if FORMAT in content or sum(f'"{key}"' in content for key in _KEYS) > 2:
+    if FORMAT in content or sum(f'"{key}"' in content for key in _KINDS) > 2:
         return True
     return file.name == RECORD and not content.rstrip().endswith("}")  # else it may be JSON of the user's own
 
 
 def read_record(file: Path) -> dict[str, Any] | None:
-    """The record of an output; None if there is none, also if the file is something else.
+    """Read the record of an output; None if there is none, also if the file is something else.
 
     Raises:
         InputError: a newer version of this package wrote it.
@@ -313,7 +313,9 @@ def read_record(file: Path) -> dict[str, Any] | None:
 
 
 def sound_record(record: Any, where: Path | str) -> dict[str, Any] | None:
-    """What was read from `where`, if it is the record of an output.
+    """Return what was read from `where` if it is the record of an output.
+
+    Such a record has all its keys, with values of their types, and names only files within its folder.
 
     Raises:
         InputError: a newer version of this package wrote it.
@@ -321,27 +323,18 @@ def sound_record(record: Any, where: Path | str) -> dict[str, Any] | None:
     if not isinstance(record, dict) or record.get("format") != FORMAT:
         return None
     check_version(where, record.get("format_version"), FORMAT_VERSION)
-    return record if _is_sound(record) else None
-
-
-def _is_sound(record: Mapping[str, Any]) -> bool:
-    """Whether a record has all its keys, of their types, and names only files within its folder."""
-    files, owned = record.get("files"), record.get("owned")
-    if not (isinstance(files, dict | None) and "files" in record and isinstance(owned, list)):
-        return False
-    texts = [record.get("what"), *(files or {}), *(files or {}).values(), *owned]
-    if not all(isinstance(text, str) for text in texts):
-        return False
-    if not all(isinstance(record.get(key), dict) for key in ("settings", "result")):
-        return False
-    return all(
-        path.parts and not path.anchor and ".." not in path.parts
-        for path in map(Path, [*(files or {}), *owned])
-    )
+    if not all(isinstance(record.get(key), kind) for key, kind in _KINDS.items()) or "files" not in record:
+        return None
+    files, owned = record["files"] or {}, record["owned"]
+    if not all(isinstance(text, str) for text in (*files, *files.values(), *owned)):
+        return None
+    paths = [Path(name) for name in (*files, *owned)]
+    inside = all(path.parts and not path.anchor and ".." not in path.parts for path in paths)
+    return record if inside else None
 
 
 def hashes_of(folder: Path, names: Iterable[str]) -> dict[str, str]:
-    """File -> SHA-256 of all files under the names."""
+    """Return file -> SHA-256 of all files under the names."""
     files = {name for each in names for name in _files_under(folder, each)}
     return {name: sha256_file(folder / name) for name in sorted(files)}
 
@@ -356,7 +349,7 @@ def _files_under(folder: Path, name: str) -> set[str]:
 
 
 def files_in(path: Path) -> set[str]:
-    """The files in a folder, relative to it, temporary ones and locks aside; "" for a file itself."""
+    """Return the files in a folder, relative to it, but temporary ones and locks; "" for a file itself."""
     if not path.is_dir():
         return {""} if os.path.lexists(path) else set()
     files = set()

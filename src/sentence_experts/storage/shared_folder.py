@@ -1,24 +1,68 @@
-"""A folder on a disk or object storage that several machines write: whole files, each written once."""
+"""A folder on a disk or object storage that several machines write: whole files, each written once.
+
+Object storage is anything of fsspec, by URL: `s3://bucket/papers`, `gs://...`, `memory://...`.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import re
 import tempfile
 import uuid
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from sentence_experts.errors import InputError, SentenceExpertsError, brief
-from sentence_experts.storage.disk import remove
-from sentence_experts.storage.remote import file_system, is_url, open_remote
+from sentence_experts.errors import InputError, SentenceExpertsError, brief, require
 
+_URL = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)
 _LEFTOVER = re.compile(r"\..+\.[0-9a-f]{32}\.tmp")
+
+
+def is_url(path: Path | str) -> bool:
+    """Whether a path is on another storage than this machine's disks."""
+    return isinstance(path, str) and _URL.match(path) is not None
+
+
+def file_system(url: str) -> tuple[Any, str]:
+    """Return the file system of a URL, and the path in it; credentials come from the environment.
+
+    Raises:
+        SentenceExpertsError: what reads this kind of storage is not installed.
+        InputError: no such kind of storage.
+    """
+    fsspec = require("fsspec", "models")
+    try:
+        system, path = fsspec.url_to_fs(url)
+    except ImportError as error:  # its message names the package
+        raise SentenceExpertsError(f"{url}: {brief(error)}") from error
+    except ValueError as error:
+        raise InputError(f"{url}: {brief(error)}") from error
+    return system, path
+
+
+def open_remote(url: Path | str) -> AbstractContextManager[IO[bytes]]:
+    """Open a file for reading."""
+    system, path = file_system(str(url))
+    opened: AbstractContextManager[IO[bytes]] = system.open(path, "rb")
+    return opened
+
+
+def remote_files(url: str) -> list[str]:
+    """Return the URLs of the files that a URL means: a file, a folder or a pattern with `*`, sorted."""
+    system, path = file_system(url)
+    found = system.glob(path) if any(sign in path for sign in "*?[") else [path]
+    files = [file for each in found for file in (system.find(each) if system.isdir(each) else [each])]
+    return sorted(system.unstrip_protocol(file) for file in files if system.exists(file))
+
+
+def remote_fingerprint(url: str) -> str:
+    """Return what changes when a file does: its size, time and tag."""
+    system, path = file_system(url)
+    return str(system.ukey(path))
 
 
 @dataclass(frozen=True)
@@ -40,22 +84,19 @@ class SharedFolder:
         return None if is_url(self.path) else Path(self.path)
 
     def file(self, name: str) -> str:
-        """The path or URL of a file."""
+        """Return the path or URL of a file."""
         return f"{self.path.rstrip('/')}/{name}"
 
     def names(self) -> set[str]:
-        """The files in the folder, hidden ones aside."""
+        """Return the names of the files in the folder, hidden ones aside."""
         if self.local is not None:
             found = os.listdir(self.local) if self.local.is_dir() else []
         else:
-            system, path = self._remote()
+            system, path = file_system(self.path)
             system.invalidate_cache()
-            found = (
-                [each.rsplit("/", 1)[-1] for each in system.ls(path, detail=False)]
-                if system.exists(path)
-                else []
-            )
-        return {name for name in found if name and name[0] != "."}
+            found = system.ls(path, detail=False) if system.exists(path) else []
+        names = {each.rsplit("/", 1)[-1] for each in found}
+        return {name for name in names if name and name[0] != "."}
 
     def opened(self, name: str) -> AbstractContextManager[IO[bytes]]:
         """Open a file for reading.
@@ -66,7 +107,7 @@ class SharedFolder:
         return open_remote(self.file(name)) if self.local is None else open(self.local / name, "rb")
 
     def read(self, name: str) -> bytes | None:
-        """What is in a file; None if there is none."""
+        """Return the content of a file; None if there is none."""
         try:
             with self.opened(name) as file:
                 return file.read()
@@ -74,7 +115,7 @@ class SharedFolder:
             return None
 
     def sha256(self, name: str) -> str:
-        """The SHA-256 of a file's bytes, in hex, read in blocks.
+        """Return the SHA-256 of a file's bytes, in hex.
 
         Raises:
             FileNotFoundError: there is none.
@@ -92,9 +133,8 @@ class SharedFolder:
         if self.local is None:
             with tempfile.TemporaryDirectory(prefix=f"sentence-experts-{os.getpid()}-") as home:
                 yield Path(home) / "file"
-                system, path = self._remote()
-                with self._explained():
-                    system.put_file(str(Path(home) / "file"), f"{path}/{name}", mode="create")
+                with self._storage(name) as (system, path):
+                    system.put_file(str(Path(home) / "file"), path, mode="create")
             return
         self.local.mkdir(parents=True, exist_ok=True)
         # Processes of several machines may have the same number.
@@ -106,51 +146,42 @@ class SharedFolder:
             temporary.unlink(missing_ok=True)
 
     def create(self, name: str, content: bytes) -> bool:
-        """Write a small file unless there is one of this name; whether it was written."""
+        """Write a file unless there is one of this name; whether it was written."""
         try:
-            if self.local is not None:
-                with self.writing(name) as temporary:
-                    temporary.write_bytes(content)
-            else:
-                system, path = self._remote()
-                with self._explained():
-                    system.pipe_file(f"{path}/{name}", content, mode="create")
+            with self.writing(name) as temporary:
+                temporary.write_bytes(content)
         except FileExistsError:
             return False
         return True
 
     def remove(self, name: str) -> None:
         """Remove a file, if it is there."""
-        with contextlib.suppress(FileNotFoundError):
+        with suppress(FileNotFoundError):
             if self.local is not None:
                 (self.local / name).unlink()
             else:
-                system, path = self._remote()
-                system.rm_file(f"{path}/{name}")
+                system, path = file_system(self.file(name))
+                system.rm_file(path)
 
     def move(self, name: str, target: SharedFolder) -> None:
         """Move a file to another folder on the same storage, in the place of one of its name."""
         if self.local is not None and target.local is not None:
             os.replace(self.local / name, target.local / name)
         else:
-            system, path = self._remote()
-            with self._explained():
-                system.mv(f"{path}/{name}", f"{file_system(target.path)[1]}/{name}")
+            with self._storage(name) as (system, path):
+                system.mv(path, file_system(target.file(name))[1])
 
     def remove_leftovers(self) -> None:
         """Remove what killed processes did not finish; call it while no other run writes here."""
-        if self.local is not None:
-            for file in self.local.glob(".*.tmp"):
-                if _LEFTOVER.fullmatch(file.name):
-                    remove(file)
-
-    def _remote(self) -> tuple[Any, str]:
-        return file_system(self.path)
+        for file in self.local.glob(".*.tmp") if self.local is not None else ():
+            if _LEFTOVER.fullmatch(file.name):
+                file.unlink(missing_ok=True)
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
+    def _storage(self, name: str) -> Iterator[tuple[Any, str]]:
+        """Yield the object storage to write to, and the path of a file in it."""
         try:
-            yield
+            yield file_system(self.file(name))
         except (FileExistsError, SentenceExpertsError):
             raise
         except (OSError, ValueError, NotImplementedError) as error:

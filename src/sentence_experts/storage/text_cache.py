@@ -52,8 +52,6 @@ class TextCache:
         digest = sha256_settings(dict(settings))[:16]
         readable = re.sub(r"[^\w.-]+", "-", name).strip("-.")[:60]
         self.folder = Path(folder) / "-".join(filter(None, [readable, digest]))
-        # What version 0.1.0 kept under the same settings.
-        Path(f"{self.folder}.parquet").unlink(missing_ok=True)
         self._dtype = dtype
         exists = (self.folder / SETTINGS).exists()
         with nullcontext() if exists else locked(self.folder, "begin a cache", wait=True):
@@ -63,7 +61,7 @@ class TextCache:
         self._refresh()
 
     def missing(self, texts: Sequence[str]) -> list[str]:
-        """The distinct texts that have not been computed, in their order."""
+        """Return the distinct texts that have not been computed, in their order."""
         return [text for text in dict.fromkeys(texts) if _id(text) not in self._places]
 
     def fetch(
@@ -73,7 +71,7 @@ class TextCache:
         advance: Advance = unseen,
         texts_per_part: int | None = None,
     ) -> dict[str, NDArray[np.float32]]:
-        """The arrays of texts, in their order; computes and stores those that are missing.
+        """Return the arrays of texts, in their order; compute and store those that are missing.
 
         Args:
             texts: may repeat.
@@ -116,7 +114,7 @@ class TextCache:
         self._refresh()
 
     def get(self, texts: Sequence[str]) -> dict[str, NDArray[np.float32]]:
-        """The arrays, float32, of texts that are all there."""
+        """Return the arrays, float32, of texts that are all there."""
         wanted: dict[Path, list[tuple[int, int]]] = defaultdict(list)
         for place, text in enumerate(texts):
             part, row = self._places[_id(text)]
