@@ -22,7 +22,7 @@ def files(tmp_path):
 
 def test_full_precision_is_the_chunks(files, tmp_path):
     vectors, parts = files
-    write_in_precision(tmp_path / "all.npy", parts, "float32")
+    write_in_precision(tmp_path / "all.npy", parts, 40, "float32")
     assert np.array_equal(np.load(tmp_path / "all.npy"), vectors)
 
 
@@ -30,7 +30,7 @@ def test_full_precision_is_the_chunks(files, tmp_path):
 def test_ranges_are_those_of_all_chunks(files, tmp_path, precision):
     vectors, parts = files
     out = tmp_path / "v.npy"
-    write_in_precision(out, parts, precision)
+    write_in_precision(out, parts, 40, precision)
     found = np.load(out)
     assert found.dtype == (
         precision if "int" in precision else {"binary": "int8", "ubinary": "uint8"}[precision]
@@ -43,7 +43,7 @@ def test_ranges_are_those_of_all_chunks(files, tmp_path, precision):
 
 def test_half_precision(files, tmp_path):
     vectors, parts = files
-    write_in_precision(tmp_path / "v.npy", parts, "float16")
+    write_in_precision(tmp_path / "v.npy", parts, 40, "float16")
     assert np.array_equal(np.load(tmp_path / "v.npy"), vectors.astype(np.float16))
 
 

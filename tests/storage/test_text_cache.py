@@ -129,16 +129,6 @@ def test_broken_part_is_computed_again(tmp_path: Path, flipped: bool):
     assert np.array_equal(found["hidden"], states(1, 5)["hidden"])
 
 
-def test_broken_part_of_an_earlier_version_is_named(tmp_path: Path):
-    cache = TextCache(tmp_path, "", {})
-    cache.add(["text"], states(1))
-    part = next(cache.folder.glob("0*.parquet"))
-    part.write_bytes(part.read_bytes()[:40])
-    next(cache.folder.glob("0*.sha256.json")).unlink()
-    with pytest.raises(InputError, match=r"cannot be read .* delete the file"):
-        TextCache(tmp_path, "", {})
-
-
 def test_number_beyond_float16_is_refused(tmp_path: Path):
     cache = TextCache(tmp_path, "", {}, np.float16)
     cache.add(["small"], states(1))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,32 +24,28 @@ Vectors = NDArray[np.float32]
 def encode_chunks(
     encode: Callable[[Sequence[str], Advance], Vectors],
     chunks: Iterable[Sequence[str]],
-    parts: PartStore | None,
+    parts: PartStore,
     advance: Advance,
-) -> list[Any]:
-    """Encode each chunk of texts, to a `.npy` part unless it is there already, or in memory without `parts`.
+) -> list[Path]:
+    """Encode each chunk of texts to a `.npy` part, unless it is there already.
 
     `encode` counts the texts that are done. The settings of `parts` must hold everything that decides the
     vectors: model, route, texts, chunk size.
 
     Returns:
-        The files (or the vectors themselves) in the order of the chunks, each of shape (texts, dimensions),
-        float32.
+        The files in the order of the chunks, each of shape (texts, dimensions), float32.
     """
-    encoded: list[Any] = []
+    files: list[Path] = []
     reused = 0
     for number, texts in enumerate(chunks):
-        if parts is None:
-            encoded.append(encode(texts, advance))
+        if parts.is_done(number):
+            reused += 1
+            advance(len(texts))
         else:
-            if parts.is_done(number):
-                reused += 1
-                advance(len(texts))
-            else:
-                vectors = encode(texts, advance)
-                with parts.writing(number) as temporary:
-                    write_npy(temporary, vectors)
-            encoded.append(parts.path(number))
+            vectors = encode(texts, advance)
+            with parts.writing(number) as temporary:
+                write_npy(temporary, vectors)
+        files.append(parts.path(number))
     if reused:
-        logger.info(f"{reused} of {len(encoded)} parts were already encoded by an earlier, interrupted run")
-    return encoded
+        logger.info(f"{reused} of {len(files)} parts were already encoded by an earlier, interrupted run")
+    return files

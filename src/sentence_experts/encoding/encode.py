@@ -227,7 +227,7 @@ def _encode_to_file(
     place.result = {"model": encoder.name, **counts}
     with place.replacing() as temporary:
         if place.path.suffix == NPY:
-            write_in_precision(temporary, files, config.precision)
+            write_in_precision(temporary, files, counts["texts"], config.precision)
         else:
             write_parquet(temporary, files, made_by)
     return Encoded(place.path, **counts)

@@ -77,12 +77,12 @@ class ShardJob:
         return f"part-{number:06d}.{self.digest}.parquet"
 
 
+@dataclass
 class ShardWriter:
     """Writes the parts of one job with an open model."""
 
-    def __init__(self, job: ShardJob, encoder: BatchEncoder) -> None:
-        self.job = job
-        self.encoder = encoder
+    job: ShardJob
+    encoder: BatchEncoder
 
     def write(self, number: int, first: int, rows: Iterable[TextRow], advance: Advance = unseen) -> Shard:
         """Write a part unless it is there, whole.

@@ -67,8 +67,15 @@ def read_vectors(file: Path) -> NDArray[Any]:
     return rows
 
 
-def write_in_precision(out: Path, files: Sequence[Path], precision: str) -> None:
-    """Join files of vectors to one `.npy` in a precision; ranges of 8-bit numbers go to a file beside it."""
+def write_in_precision(out: Path, files: Sequence[Path], rows: int, precision: str) -> None:
+    """Join files of vectors to one `.npy` in a precision; ranges of 8-bit numbers go to a file beside it.
+
+    Args:
+        out: the file.
+        files: parts of an encoding, or other files of vectors.
+        rows: the number of vectors in all files.
+        precision: one of `PRECISIONS`.
+    """
     ranges = None
     if precision in WITH_RANGES:
         bounds = np.stack(
@@ -79,16 +86,11 @@ def write_in_precision(out: Path, files: Sequence[Path], precision: str) -> None
     convert = _conversion(precision, ranges)
     example = convert(read_vectors(files[0])[:1])
     kind = example.dtype.newbyteorder("<")
-    rows = sum(_count(file) for file in files)
     with open(out, "wb") as target:
         header = {"descr": kind.str, "fortran_order": False, "shape": (rows, example.shape[1])}
         np.lib.format.write_array_header_2_0(target, header)
         for file in files:
             target.write(np.ascontiguousarray(convert(read_vectors(file)), dtype=kind).tobytes())
-
-
-def _count(file: Path) -> int:
-    return len(read_vectors(file)) if file.suffix == NPY else pq.read_metadata(file).num_rows
 
 
 def in_precision(vectors: Vectors, precision: str) -> NDArray[Any]:

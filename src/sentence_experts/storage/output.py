@@ -186,8 +186,6 @@ class Output:
         state: State = "new" if self._overwrite else self._compare()
         if state == "new":
             remove(self._parts)
-        if not self._grows and not self._is_file:
-            remove(self.path / NEW)  # of a run that was killed
         if state == "new" and self._grows:
             if removable_files(self.path, self._names) and self._overwrite:
                 self.reopen()
@@ -262,8 +260,7 @@ class Output:
             UsageError: a file that this package did not write has a name that is needed.
         """
         inside = not self._is_file and self.path.is_dir()
-        temporary = self.path / NEW if inside else temporary_beside(self.path)
-        remove(temporary)
+        temporary = temporary_beside(self.path / "new" if inside else self.path)
         temporary.mkdir(parents=True)
         try:
             yield temporary / self.path.name if self._is_file else temporary

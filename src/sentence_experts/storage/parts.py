@@ -82,10 +82,6 @@ class PartStore:
         except (InputError, OSError, TypeError, AttributeError):
             return False
 
-    def is_damaged(self, key: str | int) -> bool:
-        """Whether the part is there with other bytes than were written."""
-        return self.path(key, _HASHES).exists() and not self.is_done(key)
-
     @contextmanager
     def writing(self, key: str | int, suffix: str | None = None) -> Iterator[Path]:
         """Yield a temporary path; it becomes the part (or its file with `suffix`) when the block succeeds."""

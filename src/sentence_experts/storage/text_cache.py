@@ -45,9 +45,6 @@ class TextCache:
             folder: may hold the caches of many models; `name` begins the name of this one's, for people.
             settings: everything that decides a text's arrays, as plain JSON values.
             dtype: the precision in which numbers are stored; they come back as float32.
-
-        Raises:
-            InputError: a part cannot be read.
         """
         digest = sha256_settings(dict(settings))[:16]
         readable = re.sub(r"[^\w.-]+", "-", name).strip("-.")[:60]
@@ -80,7 +77,7 @@ class TextCache:
             texts_per_part: computed between two writes to disk; what an interruption loses at most.
 
         Raises:
-            InputError: a number does not fit into the cache's precision, or a part cannot be read.
+            InputError: a number does not fit into the cache's precision.
         """
         if self.missing(texts):
             self._refresh()
@@ -121,7 +118,7 @@ class TextCache:
             wanted[part].append((place, row))
         result: dict[str, NDArray[np.float32]] = {}
         for part, rows in wanted.items():
-            table = _read(part)
+            table = pq.read_table(part, partitioning=None)
             places, rows_of_parts = map(list, zip(*rows, strict=True))
             for name in table.drop_columns([_ID]).column_names:
                 numbers = table[name].combine_chunks().flatten().to_numpy(zero_copy_only=False)
@@ -137,10 +134,10 @@ class TextCache:
             if part in self._known_parts:
                 continue
             self._known_parts.add(part)
-            if self._parts.is_damaged(key):
+            if not self._parts.is_done(key):
                 logger.warning(f"{part}: damaged; what it held is computed again")
                 continue
-            ids = _read(part, [_ID])[_ID].to_pylist()
+            ids = pq.read_table(part, columns=[_ID], partitioning=None)[_ID].to_pylist()
             self._places |= {identifier: (part, row) for row, identifier in enumerate(ids)}
 
     def _check_range(self, rows: NDArray[Any], texts: Sequence[str]) -> None:
@@ -156,10 +153,3 @@ class TextCache:
 
 def _id(text: str) -> bytes:
     return bytes.fromhex(sha256_text(text))
-
-
-def _read(part: Path, columns: list[str] | None = None) -> pa.Table:
-    try:
-        return pq.read_table(part, columns=columns, partitioning=None)
-    except (pa.ArrowException, OSError) as error:
-        raise InputError(f"{part}: this part of a cache cannot be read ({error}); delete the file") from error
