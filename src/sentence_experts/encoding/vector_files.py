@@ -21,10 +21,9 @@ from sentence_experts.errors import UsageError
 from sentence_experts.storage import is_url, write_npy
 
 FLOAT32, FLOAT16 = "float32", "float16"
-WITH_RANGES, BITS = ("int8", "uint8"), ("binary", "ubinary")
+WITH_RANGES = ("int8", "uint8")
 NPY, PARQUET = ".npy", ".parquet"
 ENDINGS = (PARQUET, NPY)
-PRECISIONS = (FLOAT32, FLOAT16, *WITH_RANGES, *BITS)
 
 
 def is_folder(out: Path | str) -> bool:
@@ -36,10 +35,8 @@ def check_form(out: Path | None, precision: str, of_folder: bool = False) -> Non
     """Refuse an output that cannot hold vectors of this precision; None means memory, or a folder.
 
     Raises:
-        UsageError: another ending, an unknown precision, or one that needs another kind of file.
+        UsageError: another ending, or a precision that needs another kind of file.
     """
-    if precision not in PRECISIONS:
-        raise UsageError(f"unknown precision {precision!r}: choose {', '.join(PRECISIONS)}")
     if of_folder and precision != FLOAT32:
         raise UsageError(f"`precision={precision}`: a folder holds {FLOAT32}; other vectors go to {NPY}")
     if out is None and precision in WITH_RANGES:
@@ -74,7 +71,7 @@ def write_in_precision(out: Path, files: Sequence[Path], rows: int, precision: s
         out: the file.
         files: parts of an encoding, or other files of vectors.
         rows: the number of vectors in all files.
-        precision: one of `PRECISIONS`.
+        precision: as `EncodeConfig` has it.
     """
     ranges = None
     if precision in WITH_RANGES:

@@ -71,7 +71,7 @@ def locked(path: Path | str, purpose: str, *, wait: bool = False) -> Iterator[No
     with explained(path):
         inside = path.is_dir() and not os.access(path.parent, os.W_OK)
         file = path / ".lock" if inside else hidden_beside(path, ".lock")
-        lock = FileLock(file, poll_interval=_POLL_SECONDS, thread_local=False)
+        lock = FileLock(file, thread_local=False, poll_interval=_POLL_SECONDS, fallback_to_soft=False)
         _acquire(lock, path, file, wait)
         owner = os.getpid()
         try:
