@@ -77,8 +77,8 @@ def test_a_key_is_needed(settings: dict[str, Any], monkeypatch: pytest.MonkeyPat
     monkeypatch.delenv("OPENALEX_API_KEY", raising=False)
     with pytest.raises(UsageError, match="OPENALEX_API_KEY"):
         fetch_corpus(domains={"a": "type:article"}, **settings | {"api_key": None})
-    with pytest.raises(UsageError, match="those of OpenAlex"):
-        fetch_corpus(domains={"a": "type:article"}, citations=("icite",), **settings)
+    with pytest.raises(UsageError, match=r"licences.*needs `source=pmc`"):
+        fetch_corpus(domains={"a": "type:article"}, licences="commercial", **settings)
 
 
 @pytest.mark.realdata
