@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 from sentence_experts.corpus.formats.markup import unique, without_tags
@@ -18,7 +18,7 @@ from sentence_experts.corpus.identifiers import (
     normalise_pmcid,
     normalise_pmid,
 )
-from sentence_experts.corpus.paper import NOTICE_KINDS, Citation, Paper, kind_of_type
+from sentence_experts.corpus.paper import NOTICE_KINDS, Paper, kind_of_type
 from sentence_experts.storage import sha256_text
 
 MAX_EXPORT_BYTES = 1 << 30
@@ -87,10 +87,8 @@ def exported_paper(
     journal: str | None = None,
     keywords: Iterable[str | None] = (),
     mesh: Iterable[str | None] = (),
-    subjects: Iterable[str | None] = (),
     language: str | None = None,
     retracted: bool = False,
-    citations: Sequence[Citation] = (),
 ) -> Paper:
     """A paper of the texts in an export.
 
@@ -130,10 +128,8 @@ def exported_paper(
         journal=journal,
         keywords=unique(map(without_tags, keywords)),
         mesh=unique(map(without_tags, mesh)),
-        subjects=unique(map(without_tags, subjects)),
         language=_language_code(language),
         retracted=retracted,
-        citations=tuple(citations),
     )
 
 

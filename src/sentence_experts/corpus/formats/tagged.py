@@ -1,8 +1,7 @@
-"""Exports of lines that begin with a tag: RIS, MEDLINE (.nbib) and Web of Science's field format.
+"""Exports of lines that begin with a tag: RIS and MEDLINE (.nbib).
 
 A record is a mapping from tag to its values. Sources: "RIS Format Specifications" (Research Information
-Systems, 2011); "MEDLINE/PubMed Data Element (Field) Descriptions" (NLM); "Web of Science Core Collection
-Field Tags" (Clarivate).
+Systems, 2011); "MEDLINE/PubMed Data Element (Field) Descriptions" (NLM).
 """
 
 from __future__ import annotations
@@ -15,19 +14,15 @@ from pathlib import Path
 from sentence_experts.corpus.formats.authors import invert_initials, is_suffix
 from sentence_experts.corpus.formats.exports import exported_paper, read_export
 from sentence_experts.corpus.formats.pubmed import RETRACTED, article_type, without_marks
-from sentence_experts.corpus.formats.record_filter import RecordError
-from sentence_experts.corpus.formats.references import page_range, year_in
-from sentence_experts.corpus.identifiers import normalise_doi
-from sentence_experts.corpus.paper import Citation, Paper
+from sentence_experts.corpus.formats.references import page_range
+from sentence_experts.corpus.paper import Paper
 
 Fields = dict[str, list[str]]
 
 _RIS_LINE = re.compile(r"([A-Z][A-Z0-9])  -(?: (.*))?$")
 _NBIB_LINE = re.compile(r"([A-Z]{2,4}) {0,2}- ?(.*)$")
-_WOS_LINE = re.compile(r"([A-Z][A-Z0-9])(?: (.*))?$")
 _RIS_BEGINS = re.compile(r"^TY  - ", re.MULTILINE)
 _NBIB_BEGINS = re.compile(r"^(?:PMID|PMC |OWN )- ?\S", re.MULTILINE)
-_WOS_BEGINS = re.compile(r"^\ufeff?FN .*\r?\nVR 1", re.MULTILINE)
 _RIS_TYPES = {
     "jour": "research-article", "ejour": "research-article", "journal article": "research-article",
     "mgzn": "magazine-article", "news": "news", "conf": "proceedings-article",
@@ -36,10 +31,7 @@ _RIS_TYPES = {
     "abst": "abstract", "unpb": "unpublished", "elec": "web-page", "stand": "standard", "pat": "patent",
     "comp": "software", "gen": "other",
 }  # fmt: skip
-_WOS_TYPES = {"article": "research-article", "review": "review-article", "letter": "letter",
-              "proceedings paper": "proceedings-article"}  # fmt: skip
 _MAX_VALUE = 1 << 17
-_CITED_DOI = re.compile(r"\bDOI \[?(10\.[^\s,\]]+)", re.IGNORECASE)
 
 
 def is_ris(text: str) -> bool:
@@ -50,11 +42,6 @@ def is_ris(text: str) -> bool:
 def is_nbib(text: str) -> bool:
     """Whether a text begins as MEDLINE's does."""
     return bool(_NBIB_BEGINS.search(text))
-
-
-def is_wos(text: str) -> bool:
-    """Whether a text begins as Web of Science's field format does."""
-    return bool(_WOS_BEGINS.search(text))
 
 
 @dataclass
@@ -111,25 +98,6 @@ def read_nbib(path: Path) -> Iterator[Fields]:
             lines.add(match[1], match[2])
     if lines.record:
         yield lines.record
-
-
-def read_wos(path: Path) -> Iterator[Fields]:
-    """The records of Web of Science's field format, from PT to ER."""
-    lines = _Lines()
-    for line in read_export(path).splitlines():
-        match = _WOS_LINE.match(line)
-        if match is None:
-            if lines.values and line.startswith("  "):
-                # A new line is a new value only where values fill a line each.
-                lines.values.append(line.strip())
-        elif match[1] == "ER":
-            yield lines.finished()
-        elif match[1] not in ("FN", "VR", "EF"):
-            lines.add(match[1], match[2])
-    if lines.record:
-        raise RecordError(
-            "broken-file", "the last record does not end with ER; the records before it were kept"
-        )
 
 
 def ris_to_paper(record: Mapping[str, list[str]]) -> Paper:
@@ -191,38 +159,6 @@ def _with_suffix(name: str) -> str:
     """A name of MEDLINE with a comma before its suffix ("Hellinger, Frank R Jr")."""
     start, _, last = name.rpartition(" ")
     return f"{start}, {last}" if "," in start and is_suffix(last) else invert_initials(name)
-
-
-def wos_to_paper(record: Mapping[str, list[str]]) -> Paper:
-    """A record of Web of Science as a paper with the works that it cites."""
-    whole = {tag: [" ".join(values)] for tag, values in record.items()}
-    kind = (_first(whole, "DT") or "").lower()
-    return exported_paper(
-        title=_first(whole, "TI"),
-        abstract=_first(whole, "AB"),
-        doi=_first(whole, "DI"),
-        pmid=_first(whole, "PM"),
-        authors=record.get("AF", record.get("AU", [])) + record.get("CA", []),
-        year=_first(whole, "PY"),
-        volume=_first(whole, "VL"),
-        issue=_first(whole, "IS"),
-        pages=page_range(_first(whole, "BP"), _first(whole, "EP")) or _first(whole, "AR"),
-        article_type=next(
-            (_WOS_TYPES[part] for part in kind.split("; ") if part in _WOS_TYPES), kind or None
-        ),
-        journal=_first(whole, "SO"),
-        keywords=_split(whole.get("DE", []) + whole.get("ID", []), ";"),
-        subjects=_split(whole.get("WC", whole.get("SC", [])), ";"),
-        language=_first(whole, "LA"),
-        retracted="retracted publication" in kind,
-        citations=[_cited(line) for line in record.get("CR", [])],
-    )
-
-
-def _cited(line: str) -> Citation:
-    """A line such as "Karrasch S, 1995, EMBO J, V14, P631, DOI 10.1000/abc"."""
-    match = _CITED_DOI.search(line)
-    return Citation(doi=normalise_doi(match[1]) if match else None, year=year_in(line.partition(", ")[2]))
 
 
 def _first(record: Mapping[str, list[str]], *tags: str) -> str | None:
