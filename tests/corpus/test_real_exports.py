@@ -8,7 +8,7 @@ import pytest
 
 from helpers.bibliographic import unpack_samples
 from sentence_experts.corpus.formats import bibtex, exported_tables, tagged
-from sentence_experts.corpus.formats.record_filter import RecordError
+from sentence_experts.corpus.formats.records import RecordError
 from sentence_experts.corpus.importing import import_corpus
 from sentence_experts.corpus.paper import Paper
 from sentence_experts.corpus.record_formats import FORMATS, format_of

@@ -21,7 +21,7 @@ from sentence_experts.corpus.config import ImportConfig
 from sentence_experts.corpus.corpus_folder import MANIFEST, CorpusFolder, corpus_in_memory
 from sentence_experts.corpus.corpus_source import CorpusSource
 from sentence_experts.corpus.formats.archives import find_sources, kind_of
-from sentence_experts.corpus.formats.record_filter import RecordFilter
+from sentence_experts.corpus.formats.records import RecordFilter
 from sentence_experts.corpus.identifiers import normalise_openalex, parse_identifier
 from sentence_experts.corpus.record_files import RECORD_SUFFIXES, RecordFiles, find_record_files
 from sentence_experts.corpus.record_formats import FORMATS, format_of

@@ -20,7 +20,7 @@ import numpy as np
 from sentence_experts.compat.multiprocessing import DetachedContext
 from sentence_experts.corpus.formats.json_records import Raw, parsed
 from sentence_experts.corpus.formats.openalex_lists import RemovedWorks, list_kind, read_removed
-from sentence_experts.corpus.formats.record_filter import RecordError, RecordFilter, iso_day
+from sentence_experts.corpus.formats.records import RecordError, RecordFilter, iso_day
 from sentence_experts.corpus.jobs import follow_parent
 from sentence_experts.corpus.paper import Rejection
 from sentence_experts.corpus.parsing import ignored_if_done, mark_done

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from sentence_experts.corpus.formats import bibtex, exported_tables, openalex, tagged
+from sentence_experts.corpus.formats.archives import BROKEN_PACKING
 from sentence_experts.corpus.formats.exports import beginning
 from sentence_experts.corpus.formats.json_records import Raw, is_parquet, parsed, read_raw
 from sentence_experts.corpus.formats.openalex_lists import RemovedWorks
-from sentence_experts.corpus.formats.record_filter import RecordError, RecordFilter
-from sentence_experts.corpus.formats.secure_xml import BROKEN_PACKING
+from sentence_experts.corpus.formats.records import RecordError, RecordFilter
 from sentence_experts.corpus.paper import Paper, Rejection
 from sentence_experts.corpus.parts import CorpusPart
 

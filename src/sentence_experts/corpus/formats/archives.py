@@ -12,19 +12,29 @@ import os
 import stat
 import tarfile
 import zipfile
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 from sentence_experts.compat.tarfile import TooLargeError, read_forward
-from sentence_experts.corpus.formats.secure_xml import BROKEN_PACKING, WHOLE_DOCUMENT_BYTES
+from sentence_experts.corpus.formats.records import RecordError
 from sentence_experts.corpus.paper import Rejection
 from sentence_experts.errors import InputError
 
 MAX_DOCUMENT_BYTES = 1 << 30
 """Larger documents are refused."""
+WHOLE_DOCUMENT_BYTES = 16 << 20
+"""Documents of archives up to this size are held in memory; larger ones are streamed."""
+MAX_UNPACKED = 1 << 30
+"""Maximum number of bytes that may come out of one gzipped document."""
+USUAL_EXPANSION = 10
+"""Approximate ratio of the sizes of an XML document and its gzipped form."""
+BROKEN_PACKING = (EOFError, lzma.LZMAError, zlib.error)
+"""Errors of decompression on broken data, besides OSError."""
+_BLOCK = 1 << 16
 _FREE_EXPANSION = 2 << 30
 _MAX_EXPANSION = 250  # times the archive's own size; XML text shrinks 5 to 20 times
 
@@ -261,3 +271,41 @@ def _zip_member(source: str, archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -
             return Document(name, entry.file_size, data=stream.read())
     except _BROKEN as error:
         return Rejection(source, name, None, "broken-member", _describe(error))
+
+
+def open_unpacked(path: Path) -> IO[bytes]:
+    """Open a file, decompressed if its first bytes are those of gzip, whatever its name."""
+    with open(path, "rb") as file:
+        packed = file.read(2) == b"\x1f\x8b"
+    return cast("IO[bytes]", gzip.open(path)) if packed else open(path, "rb")
+
+
+def is_packed(name: str) -> bool:
+    """Whether a document of this name is gzipped."""
+    return name.lower().endswith(".gz")
+
+
+def unpacked(stream: IO[bytes]) -> IO[bytes]:
+    """The content of a gzipped stream, such as a file of PubMed's baseline.
+
+    Reading it raises `RecordError` where the data are broken, after everything before, and once more than
+    `MAX_UNPACKED` bytes have come out.
+    """
+    return cast("IO[bytes]", _Unpacked(stream))
+
+
+class _Unpacked:
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._packed = gzip.GzipFile(fileobj=stream, mode="rb")
+        self._length = 0
+
+    def read(self, size: int = -1) -> bytes:
+        try:
+            # Not `read`, which loses what came out before an error.
+            data = self._packed.read1(size if size >= 0 else _BLOCK)
+        except (gzip.BadGzipFile, *BROKEN_PACKING) as error:
+            raise RecordError("broken-packing", f"{type(error).__name__}: {error}") from error
+        self._length += len(data)
+        if self._length > MAX_UNPACKED:
+            raise RecordError("expands-too-much", f"it decompresses to more than {MAX_UNPACKED:,} bytes")
+        return data

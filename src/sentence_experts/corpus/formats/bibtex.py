@@ -13,7 +13,7 @@ from pathlib import Path
 from sentence_experts.corpus.formats.authors import invert_name
 from sentence_experts.corpus.formats.exports import exported_paper, read_export
 from sentence_experts.corpus.formats.latex import latex_to_text, without_braces
-from sentence_experts.corpus.formats.record_filter import RecordError
+from sentence_experts.corpus.formats.records import RecordError
 from sentence_experts.corpus.paper import Paper
 
 _ENTRY = re.compile(r"@[ \t]*([A-Za-z]+)\s*([{(])")

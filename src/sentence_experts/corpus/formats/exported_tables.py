@@ -16,7 +16,7 @@ from pathlib import Path
 from sentence_experts.corpus.formats.authors import invert_initials
 from sentence_experts.corpus.formats.exports import exported_paper, read_export
 from sentence_experts.corpus.formats.pubmed import without_marks
-from sentence_experts.corpus.formats.record_filter import RecordError
+from sentence_experts.corpus.formats.records import RecordError
 from sentence_experts.corpus.identifiers import find_doi
 from sentence_experts.corpus.paper import Paper
 

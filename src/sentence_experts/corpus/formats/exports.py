@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from sentence_experts.corpus.formats.archives import open_unpacked
 from sentence_experts.corpus.formats.markup import unique, without_tags
-from sentence_experts.corpus.formats.packed import open_unpacked
-from sentence_experts.corpus.formats.record_filter import RecordError
+from sentence_experts.corpus.formats.records import RecordError
 from sentence_experts.corpus.formats.references import SHOWN, year_in
 from sentence_experts.corpus.identifiers import (
     find_doi,

@@ -10,9 +10,8 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sentence_experts.corpus.formats.packed import open_unpacked
-from sentence_experts.corpus.formats.record_filter import RecordError
-from sentence_experts.corpus.formats.secure_xml import BROKEN_PACKING
+from sentence_experts.corpus.formats.archives import BROKEN_PACKING, open_unpacked
+from sentence_experts.corpus.formats.records import RecordError
 
 MAX_DOCUMENT_BYTES = 1 << 30
 """Larger JSON documents, and lines, are refused."""

@@ -93,7 +93,7 @@ def tex_to_text(tex: str) -> str:
 
 def _math_parts(node: Element, parts: list[str]) -> None:
     """Add MathML tokens in reading order: fractions get a slash, roots a sign."""
-    name = node.tag.rpartition("}")[2] if isinstance(node.tag, str) else ""
+    name = local_name(node)
     if not name or name.startswith("annotation"):
         return
     if name in ("msqrt", "mroot"):
@@ -173,6 +173,11 @@ def first_text(node: Element, *paths: str) -> str | None:
     """The text of the first of some descendants that has any."""
     nodes = (child for child in map(node.find, paths) if child is not None)
     return next(filter(None, map(plain_text, nodes)), None)
+
+
+def local_name(node: Element) -> str:
+    """The name of an element without its namespace; empty for comments and None."""
+    return node.tag.rpartition("}")[2] if node is not None and isinstance(node.tag, str) else ""
 
 
 _BLOCK_TAG = re.compile(

@@ -16,7 +16,7 @@ from sentence_experts.corpus.formats.authors import invert_name
 from sentence_experts.corpus.formats.json_values import mapping, mappings, text
 from sentence_experts.corpus.formats.licences import licence_from_text
 from sentence_experts.corpus.formats.markup import unique, without_tags
-from sentence_experts.corpus.formats.record_filter import ALL, RecordError, RecordFilter, iso_day
+from sentence_experts.corpus.formats.records import ALL, RecordError, RecordFilter, iso_day
 from sentence_experts.corpus.formats.references import page_range, year_in
 from sentence_experts.corpus.identifiers import (
     Identifiers,

@@ -13,68 +13,27 @@ from typing import Any
 
 from sentence_experts.corpus.formats.authors import join_name
 from sentence_experts.corpus.formats.markup import Element, clean, first_text, plain_text, unique
+from sentence_experts.corpus.formats.records import RecordError
 from sentence_experts.corpus.formats.references import add_identifier, citation_with, page_range, year_in
-from sentence_experts.corpus.formats.secure_xml import Hashing, RecordLimits, UnreadableArticleError, drop
 from sentence_experts.corpus.identifiers import find_doi, normalise_pmid
 from sentence_experts.corpus.paper import Citation, Deletion, Paper
 
-Outcome = Paper | Deletion | UnreadableArticleError
-
-_RECORDS = frozenset({"PubmedArticle", "PubmedBookArticle"})
 _DELETIONS = frozenset({"DeleteCitation", "DeleteDocument"})
-_NO_RECORDS = ("no-records", "the PubMed document holds no record and no deletion")
-_ROOTS = _RECORDS | {"PubmedArticleSet", "PubmedBookArticleSet"}
+RECORDS = frozenset({"PubmedArticle", "PubmedBookArticle"}) | _DELETIONS
+"""Elements that are read as a whole."""
+ROOTS = frozenset({"PubmedArticleSet", "PubmedBookArticleSet"})
 
 
-def is_pubmed(root_tag: str) -> bool:
-    """Whether a document with this root element is PubMed's."""
-    return root_tag in _ROOTS
-
-
-def read_whole(root: Element) -> Iterator[Outcome]:
-    """Read the records and deletions under a root element; none is an UnreadableArticleError."""
-    empty = True
-    for node in [root] if root.tag in _RECORDS else root:
-        for outcome in _outcomes(node):
-            empty = False
-            yield outcome
-    if empty:
-        raise UnreadableArticleError(*_NO_RECORDS)
-
-
-def read_stream(events: Iterable[tuple[str, Element]], stream: Hashing) -> Iterator[Outcome]:
-    """Read the same from the start and end events of a parser; each record is dropped once it is read."""
-    limits = RecordLimits(stream)
-    empty = True
-    inside: Element | None = None
-    for event, node in events:
-        if event == "start":
-            if inside is None and node.tag in _RECORDS | _DELETIONS:
-                inside = node
-                limits.begin()
-            continue
-        if inside is not None:
-            limits.count("one record")
-        if node is inside:
-            inside = None
-            for outcome in _outcomes(node):
-                empty = False
-                yield outcome
-        if inside is None:
-            drop(node)
-    if empty:
-        raise UnreadableArticleError(*_NO_RECORDS)
-
-
-def _outcomes(node: Element) -> Iterator[Outcome]:
+def read_record(node: Element) -> Iterator[Paper | Deletion | RecordError]:
+    """Read a record, or the records that an element of deletions names."""
     if node.tag in _DELETIONS:
         for entry in node.iterfind("PMID"):
             if pmid := normalise_pmid(entry.text):
                 yield Deletion(pmid, _version(entry))
-    elif node.tag in _RECORDS:
+    else:
         try:
             yield _paper(node)
-        except UnreadableArticleError as error:
+        except RecordError as error:
             yield error
 
 
@@ -89,7 +48,7 @@ def _paper(record: Element) -> Paper:
     pmid = main.find("PMID") if main is not None else None
     number = normalise_pmid(pmid.text) if pmid is not None else None
     if main is None or number is None:
-        raise UnreadableArticleError("no-pmid", "the PubMed record has no PMID")
+        raise RecordError("no-pmid", "the PubMed record has no PMID")
     article = main if book else main.find("Article")
     article = main if article is None else article
     data = record.find("PubmedBookData" if book else "PubmedData")
