@@ -9,7 +9,7 @@ import pytest
 
 from helpers.small_articles import papers, rejected
 from sentence_experts.corpus.corpus_folder import CorpusFolder
-from sentence_experts.corpus.formats.latex import latex_to_text
+from sentence_experts.corpus.formats.bibtex import latex_to_text
 from sentence_experts.corpus.importing import import_corpus
 from sentence_experts.errors import InputError
 

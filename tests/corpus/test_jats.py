@@ -7,9 +7,8 @@ import pytest
 
 from helpers.small_articles import jats, ref, rejected
 from sentence_experts.corpus.formats.articles import read_articles
-from sentence_experts.corpus.formats.records import RecordError
 from sentence_experts.corpus.importing import import_corpus
-from sentence_experts.corpus.paper import Citation, Paper
+from sentence_experts.corpus.paper import Citation, Paper, RecordError
 
 
 def one(document: str | bytes) -> Paper:

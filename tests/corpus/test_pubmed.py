@@ -11,9 +11,8 @@ from helpers.small_articles import jats, links, papers, ref, rejected
 from helpers.small_pubmed import article_ids, deletion, heading, packed_file, record, record_set
 from sentence_experts.corpus.formats import archives, articles
 from sentence_experts.corpus.formats.articles import Outcome, read_articles
-from sentence_experts.corpus.formats.records import RecordError
 from sentence_experts.corpus.importing import import_corpus
-from sentence_experts.corpus.paper import Citation, Deletion, Paper
+from sentence_experts.corpus.paper import Citation, Deletion, Paper, RecordError
 
 
 def outcomes(document: str) -> list[Outcome]:

@@ -7,17 +7,16 @@ from pathlib import Path
 import pytest
 
 from helpers.bibliographic import unpack_samples
-from sentence_experts.corpus.formats import bibtex, exported_tables, tagged
-from sentence_experts.corpus.formats.records import RecordError
+from sentence_experts.corpus.formats import bibtex, exports, tagged
 from sentence_experts.corpus.importing import import_corpus
-from sentence_experts.corpus.paper import Paper
+from sentence_experts.corpus.paper import Paper, RecordError
 from sentence_experts.corpus.record_formats import FORMATS, format_of
 
 pytestmark = pytest.mark.realdata
 
 TO_PAPER = {
     "ris": tagged.ris_to_paper, "nbib": tagged.nbib_to_paper,
-    "pubmed-csv": exported_tables.pubmed_to_paper, "zotero-csv": exported_tables.zotero_to_paper,
+    "pubmed-csv": exports.pubmed_to_paper, "zotero-csv": exports.zotero_to_paper,
     "bibtex": bibtex.to_paper,
 }  # fmt: skip
 # The separate parser looked at fewer fields, and took whatever stands in `doi` for a DOI.

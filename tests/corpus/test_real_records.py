@@ -9,10 +9,9 @@ import pytest
 
 from helpers.bibliographic import Samples, unpack_samples
 from sentence_experts.corpus.formats import openalex
-from sentence_experts.corpus.formats.json_records import parsed, read_raw
-from sentence_experts.corpus.formats.records import RecordError
+from sentence_experts.corpus.formats.records import parsed, read_raw
 from sentence_experts.corpus.importing import import_corpus
-from sentence_experts.corpus.paper import Paper
+from sentence_experts.corpus.paper import Paper, RecordError
 
 pytestmark = pytest.mark.realdata
 

@@ -16,7 +16,7 @@ from helpers.openalex_works import work, write_records
 from helpers.small_articles import links, papers, rejected
 from sentence_experts.corpus import record_files
 from sentence_experts.corpus.corpus_folder import CorpusFolder
-from sentence_experts.corpus.formats.openalex_lists import RemovedWorks
+from sentence_experts.corpus.formats.openalex import RemovedWorks
 from sentence_experts.corpus.formats.records import RecordFilter
 from sentence_experts.corpus.importing import import_corpus
 from sentence_experts.corpus.parts import open_parts

@@ -14,8 +14,7 @@ from typing import IO
 
 from sentence_experts.corpus.formats.archives import BROKEN_PACKING, Document, is_packed, unpacked
 from sentence_experts.corpus.formats.articles import read_articles
-from sentence_experts.corpus.formats.records import RecordError
-from sentence_experts.corpus.paper import Deletion, Rejection
+from sentence_experts.corpus.paper import Deletion, RecordError, Rejection
 from sentence_experts.corpus.parts import CorpusPart
 from sentence_experts.storage import PartStore
 

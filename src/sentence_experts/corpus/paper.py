@@ -169,3 +169,12 @@ class Rejection:
     reason: str
     detail: str = ""
     records: int = 1
+
+
+class RecordError(Exception):
+    """A record that cannot become a paper or a citation; `reason` is a short code for `rejected.jsonl`."""
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        super().__init__(f"{reason}: {detail}")
+        self.reason = reason
+        self.detail = detail

@@ -18,11 +18,10 @@ from typing import Any
 import numpy as np
 
 from sentence_experts.compat.multiprocessing import DetachedContext
-from sentence_experts.corpus.formats.json_records import Raw, parsed
-from sentence_experts.corpus.formats.openalex_lists import RemovedWorks, list_kind, read_removed
-from sentence_experts.corpus.formats.records import RecordError, RecordFilter, iso_day
+from sentence_experts.corpus.formats.openalex import RemovedWorks, list_kind, read_removed
+from sentence_experts.corpus.formats.records import Raw, RecordFilter, iso_day, parsed
 from sentence_experts.corpus.jobs import follow_parent
-from sentence_experts.corpus.paper import Rejection
+from sentence_experts.corpus.paper import RecordError, Rejection
 from sentence_experts.corpus.parsing import ignored_if_done, mark_done
 from sentence_experts.corpus.parts import CorpusPart, part_key
 from sentence_experts.corpus.record_formats import FORMATS, NAMED_PER_PART, Add, Reading, format_of

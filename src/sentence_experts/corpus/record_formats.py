@@ -8,13 +8,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sentence_experts.corpus.formats import bibtex, exported_tables, openalex, tagged
+from sentence_experts.corpus.formats import bibtex, exports, openalex, tagged
 from sentence_experts.corpus.formats.archives import BROKEN_PACKING
 from sentence_experts.corpus.formats.exports import beginning
-from sentence_experts.corpus.formats.json_records import Raw, is_parquet, parsed, read_raw
-from sentence_experts.corpus.formats.openalex_lists import RemovedWorks
-from sentence_experts.corpus.formats.records import RecordError, RecordFilter
-from sentence_experts.corpus.paper import Paper, Rejection
+from sentence_experts.corpus.formats.openalex import RemovedWorks
+from sentence_experts.corpus.formats.records import Raw, RecordFilter, is_parquet, parsed, read_raw
+from sentence_experts.corpus.paper import Paper, RecordError, Rejection
 from sentence_experts.corpus.parts import CorpusPart
 
 NAMED_PER_PART = 100
@@ -119,12 +118,8 @@ FORMATS = {
     "openalex": RecordFormat(openalex.is_work, _add_openalex, openalex.FIELDS),
     "ris": _export(tagged.is_ris, tagged.read_ris, tagged.ris_to_paper),
     "nbib": _export(tagged.is_nbib, tagged.read_nbib, tagged.nbib_to_paper),
-    "pubmed-csv": _export(
-        exported_tables.is_pubmed_csv, exported_tables.read_csv, exported_tables.pubmed_to_paper
-    ),
-    "zotero-csv": _export(
-        exported_tables.is_zotero_csv, exported_tables.read_csv, exported_tables.zotero_to_paper
-    ),
+    "pubmed-csv": _export(exports.is_pubmed_csv, exports.read_csv, exports.pubmed_to_paper),
+    "zotero-csv": _export(exports.is_zotero_csv, exports.read_csv, exports.zotero_to_paper),
     "bibtex": _export(bibtex.is_bibtex, bibtex.read_bibtex, bibtex.to_paper),
 }
 """Formats by name, in the order in which they are tried on a record of unknown format."""

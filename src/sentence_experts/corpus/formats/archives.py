@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from sentence_experts.compat.tarfile import TooLargeError, read_forward
-from sentence_experts.corpus.formats.records import RecordError
-from sentence_experts.corpus.paper import Rejection
+from sentence_experts.corpus.paper import RecordError, Rejection
 from sentence_experts.errors import InputError
 
 MAX_DOCUMENT_BYTES = 1 << 30

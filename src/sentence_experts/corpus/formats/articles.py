@@ -17,8 +17,7 @@ from sentence_experts.corpus.formats.archives import BROKEN_PACKING
 from sentence_experts.corpus.formats.jats import KEPT, PARTS, REGIONS, Article, remove_namespace
 from sentence_experts.corpus.formats.markup import Element, local_name
 from sentence_experts.corpus.formats.mentions import PARAGRAPHS
-from sentence_experts.corpus.formats.records import RecordError
-from sentence_experts.corpus.paper import Deletion, Paper
+from sentence_experts.corpus.paper import Deletion, Paper, RecordError
 
 MAX_RECORD_ELEMENTS = 2_000_000
 """Maximum number of elements that are held in memory at a time, counted by their tags."""

@@ -21,10 +21,9 @@ from sentence_experts.corpus.formats.markup import (
     unique,
 )
 from sentence_experts.corpus.formats.mentions import PARAGRAPHS, ArticleText, ReferenceList
-from sentence_experts.corpus.formats.records import RecordError
 from sentence_experts.corpus.formats.references import add_identifier, citations_of, page_range, year_in
 from sentence_experts.corpus.identifiers import identifiers_in_url, normalise_pmcid, normalise_pmid
-from sentence_experts.corpus.paper import Citation, Paper
+from sentence_experts.corpus.paper import Citation, Paper, RecordError
 
 PARTS = frozenset({"sub-article", "response"})
 """Parts with their own front matter and references, which are left out: decision letters, translations."""

@@ -13,10 +13,9 @@ from typing import Any
 
 from sentence_experts.corpus.formats.authors import join_name
 from sentence_experts.corpus.formats.markup import Element, clean, first_text, plain_text, unique
-from sentence_experts.corpus.formats.records import RecordError
 from sentence_experts.corpus.formats.references import add_identifier, citation_with, page_range, year_in
 from sentence_experts.corpus.identifiers import find_doi, normalise_pmid
-from sentence_experts.corpus.paper import Citation, Deletion, Paper
+from sentence_experts.corpus.paper import Citation, Deletion, Paper, RecordError
 
 _DELETIONS = frozenset({"DeleteCitation", "DeleteDocument"})
 RECORDS = frozenset({"PubmedArticle", "PubmedBookArticle"}) | _DELETIONS
