@@ -7,7 +7,7 @@ text size, entity amplification) stay on, so an entity bomb is an error like any
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import IO, Any
 
 from lxml import etree
@@ -103,21 +103,22 @@ def _read(stream: _LimitedStream, full_text: bool) -> Iterator[Outcome]:
             article.add_reference(node)
         if kept is not None and node is not kept:
             continue
-        if tag in pubmed.RECORDS:
-            for outcome in pubmed.read_record(node):
-                empty = False
-                yield outcome
-        elif article is not None and node is kept:
-            remove_namespace(node)
-            article.add(node)
-        elif article is not None and tag in REGIONS:
-            article.end_region()
-        elif article is not None and node is article.element:
-            empty = False
-            try:
-                yield article.paper()
-            except RecordError as error:
-                yield error
+        outcomes: Sequence[Outcome] = ()
+        try:
+            if tag in pubmed.RECORDS:
+                outcomes = pubmed.read_record(node)
+            elif article is not None and node is kept:
+                remove_namespace(node)
+                article.add(node)
+            elif article is not None and tag in REGIONS:
+                article.end_region()
+            elif article is not None and node is article.element:
+                outcomes = [article.paper()]
+        except RecordError as error:
+            outcomes = [error]
+        yield from outcomes
+        empty = empty and not outcomes
+        if article is not None and node is article.element:
             article = None
         kept = None
         if stream.length:
@@ -150,7 +151,7 @@ def _free(node: Element) -> None:
 
 
 def _syntax_error(error: etree.XMLSyntaxError) -> RecordError:
-    """A parser error with its reason code for `rejected.jsonl`."""
+    """Give a parser error its reason code for `rejected.jsonl`."""
     message = " ".join(str(error.msg or error).split())[:300]
     low = message.lower()
     if "amplification" in low or "entity reference loop" in low or ("entities" in low and "loop" in low):

@@ -73,12 +73,12 @@ class _UnclosedError(_BrokenError):
 
 
 def is_bibtex(text: str) -> bool:
-    """Whether a text has an entry of BibTeX at the beginning of a line."""
+    """Return whether a text has an entry of BibTeX at the beginning of a line."""
     return bool(_BEGINS.search(text))
 
 
 def read_bibtex(path: Path) -> Iterator[dict[str, str] | RecordError]:
-    """The entries as mappings from field (in lower case) to its value, and the type as `entrytype`."""
+    """Read entries as mappings from field (in lower case) to its value, and the type as `entrytype`."""
     text = read_export(path)
     macros: dict[str, str] = {}
     entries: list[dict[str, str] | RecordError] = []
@@ -111,7 +111,7 @@ def read_bibtex(path: Path) -> Iterator[dict[str, str] | RecordError]:
 
 
 def _with_parents(entries: list[dict[str, str] | RecordError]) -> Iterator[dict[str, str] | RecordError]:
-    """The entries, completed with the year and venue of the entry that their `crossref` names."""
+    """Complete entries with the year and venue of the entry that their `crossref` names."""
     known = {entry["key"].lower(): entry for entry in entries if isinstance(entry, dict) and "key" in entry}
     for entry in entries:
         if isinstance(entry, dict) and (parent := known.get(entry.get("crossref", "").strip().lower())):
@@ -160,7 +160,7 @@ def _value(text: str, place: int, macros: Mapping[str, str]) -> tuple[str, int]:
 
 
 def _closing(text: str, place: int, sign: str) -> int:
-    """The place of the sign that closes a value or block; signs inside braces do not."""
+    """Return the place of the sign that closes a value or block; signs inside braces do not."""
     depth = 0
     for match in _BRACES.finditer(text, place):
         symbol = match.group()
@@ -173,7 +173,7 @@ def _closing(text: str, place: int, sign: str) -> int:
 
 
 def to_paper(entry: Mapping[str, str]) -> Paper:
-    """An entry as a paper."""
+    """Convert an entry into a paper."""
     kind = entry.get(TYPE, "")
     title = ": ".join(filter(None, (_text(entry, "title"), _text(entry, "subtitle"))))
     words = _text(entry, "keywords", "keyword") or ""
@@ -200,7 +200,7 @@ def to_paper(entry: Mapping[str, str]) -> Paper:
 
 
 def _names(value: str) -> list[str]:
-    """The names of a field: "Knuth, Donald E. and {Made-up Group} and others"."""
+    """Return the names of a field: "Knuth, Donald E. and {Made-up Group} and others"."""
     names: list[list[str]] = [[]]
     for word in _words(value):
         if word.lower() == "and":
@@ -211,7 +211,7 @@ def _names(value: str) -> list[str]:
 
 
 def _words(value: str) -> list[str]:
-    """The words of a field of names; a group in braces is one, a comma outside of them too."""
+    """Return the words of a field of names; a group in braces is one, a comma outside of them too."""
     words, depth, before = [""], 0, ""
     for sign in value:
         depth += (sign == "{") - (sign == "}")
@@ -237,8 +237,10 @@ def _text(entry: Mapping[str, str], *names: str) -> str | None:
 
 
 def latex_to_text(text: str) -> str:
-    r"""Accents, letters, quotes and dashes as Unicode, formulas made readable; other commands leave their
-    arguments.
+    r"""Convert LaTeX to plain text.
+
+    Accents, letters, quotes and dashes become Unicode, formulas readable; other commands leave
+    their arguments.
 
     >>> latex_to_text(r"{\"O}zge's {{DNA}} --- \emph{f{\"u}r} 5\,\% of $\alpha$")
     "Özge's DNA — für 5 % of α"
@@ -266,5 +268,5 @@ def _accented(match: re.Match[str]) -> str:
 
 
 def without_braces(text: str) -> str:
-    """An identifier or address without braces and escapes."""
+    """Return an identifier or address without braces and escapes."""
     return re.sub(r"\\([&%$#_{}~])", r"\1", text).replace("{", "").replace("}", "").strip()

@@ -61,7 +61,7 @@ _PLACE = re.compile(
 
 
 def read_export(path: Path) -> str:
-    """The text of a file in UTF-8 or, with a byte order mark, UTF-16; perhaps gzipped.
+    """Read the text of a file in UTF-8 or, with a byte order mark, UTF-16; perhaps gzipped.
 
     Raises:
         RecordError: another encoding, or too large.
@@ -79,7 +79,7 @@ def read_export(path: Path) -> str:
 
 
 def beginning(path: Path) -> str:
-    """The first characters of a file, for telling its format; bytes that are not text are left out."""
+    """Read the first characters of a file, for telling its format; bytes that are not text are left out."""
     try:
         with open_unpacked(path) as file:
             data = file.read(_SNIFFED_BYTES)
@@ -113,7 +113,7 @@ def exported_paper(
     language: str | None = None,
     retracted: bool = False,
 ) -> Paper:
-    """A paper of the texts in an export.
+    """Make a paper of the texts in an export.
 
     `addresses` and notes are searched for identifiers that have no field of their own. A paper without any
     identifier is known by a hash of its texts.
@@ -158,7 +158,7 @@ def exported_paper(
 
 
 def _identifiers_in(text: str) -> Iterator[tuple[str, str | None]]:
-    """Identifiers in an address or note: of doi.org, PubMed and PMC, or with their name before them."""
+    """Find identifiers in an address or note: of doi.org, PubMed and PMC, or named before."""
     for match in _LABELLED.finditer(text):
         kind = match[1].lower()
         yield kind, _NORMALISE[kind](match[2].rstrip(".,;"))
@@ -173,17 +173,17 @@ def _language_code(language: str | None) -> str | None:
 
 
 def is_pubmed_csv(text: str) -> bool:
-    """Whether the first line has the columns of PubMed's CSV."""
+    """Return whether the first line has the columns of PubMed's CSV."""
     return any(wanted <= set(_header(text)) for wanted in _PUBMED)
 
 
 def is_zotero_csv(text: str) -> bool:
-    """Whether the first line has the columns of Zotero's CSV."""
+    """Return whether the first line has the columns of Zotero's CSV."""
     return set(_header(text)) >= _ZOTERO
 
 
 def _header(text: str) -> list[str]:
-    """The names of the columns, in lower case; none if the text is no table."""
+    """Return the names of the columns, in lower case; none if the text is no table."""
     try:
         return [name.strip().lower() for name in next(_rows(text), [])]
     except csv.Error:
@@ -198,7 +198,7 @@ def _rows(text: str) -> Iterator[list[str]]:
 
 
 def read_csv(path: Path) -> Iterator[dict[str, str]]:
-    """The rows as mappings from the column's name in lower case to its text."""
+    """Read rows as mappings from the column's name in lower case to its text."""
     csv.field_size_limit(1 << 26)
     text = read_export(path)
     header, number = _header(text), 0
@@ -211,7 +211,7 @@ def read_csv(path: Path) -> Iterator[dict[str, str]]:
 
 
 def pubmed_to_paper(row: Mapping[str, str]) -> Paper:
-    """A row of PubMed's CSV as a paper, which has no abstract."""
+    """Convert a row of PubMed's CSV into a paper, which has no abstract."""
     named = dict(part.strip().split(":", 1) for part in row.get("identifiers", "").split("|") if ":" in part)
     details = row.get("citation") or row.get("details") or ""
     place = _PLACE.search(details)
@@ -233,7 +233,7 @@ def pubmed_to_paper(row: Mapping[str, str]) -> Paper:
 
 
 def zotero_to_paper(row: Mapping[str, str]) -> Paper | str:
-    """A row of Zotero's CSV as a paper, or "not-a-paper" for a note or a file."""
+    """Convert a row of Zotero's CSV into a paper, or return "not-a-paper" for a note or a file."""
     kind = row.get("item type", "").lower()
     if kind in _NO_PAPERS:
         return "not-a-paper"

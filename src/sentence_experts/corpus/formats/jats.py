@@ -21,7 +21,7 @@ from sentence_experts.corpus.formats.markup import (
     unique,
 )
 from sentence_experts.corpus.formats.mentions import PARAGRAPHS, ArticleText, ReferenceList
-from sentence_experts.corpus.formats.references import add_identifier, citations_of, page_range, year_in
+from sentence_experts.corpus.formats.references import citations_of, identifiers_of, page_range, year_in
 from sentence_experts.corpus.identifiers import identifiers_in_url, normalise_pmcid, normalise_pmid
 from sentence_experts.corpus.paper import Citation, Paper, RecordError
 
@@ -52,13 +52,13 @@ class Article:
         self._regions: list[str] = []
 
     def begin(self, tag: str) -> bool:
-        """An element begins; True if it is to be kept until it ends, and then given to `add`."""
+        """Note that an element begins; return True if it is to be kept and, once it ends, given to `add`."""
         if tag in REGIONS:
             self._regions.append(tag)
         return tag in KEPT or (tag in PARAGRAPHS and bool(self._regions))
 
     def end_region(self) -> None:
-        """One of `REGIONS` ends."""
+        """Note that one of `REGIONS` ends."""
         if self._regions:
             self._regions.pop()
 
@@ -76,7 +76,7 @@ class Article:
         self._references.add(ref, first, len(self._citations))
 
     def paper(self) -> Paper:
-        """The article as a paper.
+        """Return the article as a paper.
 
         Raises:
             RecordError: it has no metadata.
@@ -109,16 +109,13 @@ def _read_front(article: Element, front: Element) -> Paper | None:
     meta = front.find("article-meta")
     if meta is None:
         return None
-    identifiers = _own_identifiers(meta)
+    identifiers = identifiers_of(meta.iterfind("article-id"), "pub-id-type")
     known = identifiers.keys() - {"unreadable_doi"}
     title = _title(meta)
     kind = clean(article.get("article-type") or "")
     related = meta.findall("related-article") + front.findall("related-article")
     return Paper(
-        doi=identifiers.get("doi"),
-        pmid=identifiers.get("pmid"),
-        pmcid=identifiers.get("pmcid"),
-        unreadable_doi=identifiers.get("unreadable_doi"),
+        **identifiers,
         other=None
         if known
         else f"file:{hashlib.sha256(etree.tostring(front, with_tail=False)).hexdigest()[:24]}",
@@ -142,16 +139,6 @@ def _read_front(article: Element, front: Element) -> Paper | None:
     )
 
 
-def _own_identifiers(meta: Element) -> dict[str, str]:
-    known: dict[str, str] = {}
-    for node in meta.iterfind("article-id"):
-        if (kind := node.get("pub-id-type")) != "medline":  # a number of the old MEDLINE, no PMID
-            add_identifier(known, kind, node)
-    if "doi" in known:
-        known.pop("unreadable_doi", None)
-    return known
-
-
 def _title(meta: Element) -> str | None:
     group = meta.find("title-group")
     group = meta if group is None else group
@@ -166,7 +153,7 @@ _COLLECTIVES = ("collab", "collab-alternatives/collab")
 
 
 def _author(contrib: Element) -> str | None:
-    """The name of an author; None for editors, translators, and members that a group is made of."""
+    """Return the name of an author; None for editors, translators, and members that a group is made of."""
     kind = (contrib.get("contrib-type") or "author").lower()
     if not kind.startswith(("author", "collab")) or "non-byline" in kind:
         return None
@@ -183,7 +170,7 @@ def _author(contrib: Element) -> str | None:
 
 
 def _group_name(group: Element) -> str | None:
-    """The name of a collective author without the list of its members."""
+    """Return the name of a collective author without the list of its members."""
     parts = (
         ("" if child.tag in _NO_NAME else plain_text(child) or "") + (child.tail or "") for child in group
     )
@@ -220,7 +207,7 @@ def _abstract(meta: Element, language: str | None) -> str | None:
 
 
 def _section_parts(section: Element) -> Iterator[str]:
-    """The paragraphs of a section in order; the label of a subsection precedes its first one."""
+    """Yield the paragraphs of a section in order; the label of a subsection precedes its first one."""
     for child in section:
         tag = child.tag
         if tag == "sec":
@@ -274,7 +261,7 @@ _KIND_OF_ARTICLE = re.compile(
 
 
 def _subjects(meta: Element) -> tuple[str, ...]:
-    """The topics of the article; its kind ("Research Article") only if there is nothing else."""
+    """Return the topics of the article; its kind ("Research Article") only if there is nothing else."""
     topics: list[str | None] = []
     channels: list[str | None] = []
     for group in meta.iterfind("article-categories/subj-group"):

@@ -83,13 +83,13 @@ class ReferenceList:
         self._citations.append(range(first, end))
 
     def numbers(self, ids: list[str]) -> list[int]:
-        """The numbers of the references with these ids, without unknown ids."""
+        """Return the numbers of the references with these ids, without unknown ids."""
         if len(ids) == 1:
             return [self._number[ids[0]]] if ids[0] in self._number else []
         return [self._number[one] for one in ids if one in self._number]
 
     def citations(self, numbers: list[int]) -> Sequence[int]:
-        """The citations in the references of these numbers; there are none beyond the list."""
+        """Return the citations in the references of these numbers; there are none beyond the list."""
         if len(numbers) == 1:
             return self._citations[numbers[0]]
         inside = [number for number in numbers if number < len(self._citations)]
@@ -149,7 +149,7 @@ class ArticleText:
                 self._body.append((section, [text]))
 
     def _marks_in(self, paragraph: Element, number: int, xrefs: list[Element]) -> Iterator[_Mark]:
-        """Read the citations of a paragraph. What is nested in it is removed."""
+        """Read the citations of a paragraph, and remove paragraphs that are nested in it."""
         where = self._section_of(paragraph)
         assert where is not None
         etree.strip_elements(paragraph, *PARAGRAPHS, with_tail=False)
@@ -171,8 +171,7 @@ class ArticleText:
             before = place
 
     def _section_of(self, paragraph: Element) -> _Section | None:
-        """The number in the article, the title and the kind of the innermost section of a paragraph; None
-        inside a reference."""
+        """Return number, title and kind of the innermost section of a paragraph; None inside a reference."""
         parent = paragraph.getparent()
         if parent not in self._sections:
             around = list(paragraph.iterancestors("{*}sec", "{*}app", "{*}ref"))
@@ -181,7 +180,7 @@ class ArticleText:
         return self._sections[parent]
 
     def _number_section(self, around: Sequence[Element]) -> _Section:
-        """The section of the elements around a paragraph, the innermost first."""
+        """Return the section of the elements around a paragraph, the innermost first."""
         if not around:
             return 0, None, OTHER
         stated = [(self._titles.get(section), section.get("sec-type")) for section in around]
@@ -189,7 +188,7 @@ class ArticleText:
         return number, stated[0][0], kind_of(stated[::-1])
 
     def mentions(self, references: ReferenceList) -> tuple[Mention, ...]:
-        """The mentions of the references, in the order of the paragraphs.
+        """Return the mentions of the references, in the order of the paragraphs.
 
         Text before the first section of an article that has sections is its introduction.
         """
@@ -202,7 +201,7 @@ class ArticleText:
         return tuple(all_mentions)
 
     def body(self) -> tuple[tuple[str | None, str], ...]:
-        """(title of the innermost section, text) in reading order; paragraphs stand on their own lines."""
+        """Return (title of the section, text) in reading order; paragraphs stand on their own lines."""
         return tuple((self._titles.get(section), "\n".join(texts)) for section, texts in self._body)
 
 
@@ -228,7 +227,7 @@ def _mark_of(text: str) -> tuple[str, int | None, int | None]:
 
 
 def _text_with_marks(paragraph: Element, xrefs: list[Element], marks: list[str]) -> tuple[str, list[int]]:
-    """The text of a paragraph and the places of its marks, the characters in `xrefs`."""
+    """Return the text of a paragraph and the places of its marks, the characters in `xrefs`."""
     text = etree.tostring(paragraph, method="text", encoding="unicode", with_tail=False)
     if text.count(CITATION_IN_WORDS) + text.count(CITATION_NUMBER) != len(xrefs):
         _remove_marks(paragraph, set(xrefs))
@@ -250,7 +249,7 @@ def _remove_marks(paragraph: Element, marks: set[Element]) -> None:
 
 
 def _in_one_group(text: str, start: int, one: int, other: int) -> bool:
-    """Whether two marks of one sentence stand in one bracket, or with only punctuation between.
+    """Return whether two marks of one sentence stand in one bracket, or with only punctuation between.
 
     A bracket that is never closed ends with its sentence, which begins at `start`.
     """
@@ -267,7 +266,7 @@ def _in_one_group(text: str, start: int, one: int, other: int) -> bool:
 
 
 def _cited(marks: list[_Mark], references: ReferenceList) -> Iterator[tuple[_Place, Sequence[int]]]:
-    """The place of each mark with the citations that it stands for.
+    """Yield the place of each mark with the citations that it stands for.
 
     "[3-7]" may be two marks with a dash between, or one that names the first, the ends, or all. The
     references between are taken where the numbers shown agree with the places in the reference list.
@@ -288,9 +287,7 @@ def _cited(marks: list[_Mark], references: ReferenceList) -> Iterator[tuple[_Pla
 
 
 def kind_of(sections: Sequence[tuple[str | None, str | None]]) -> str:
-    """The kind of the innermost of nested sections, given (title, `sec-type`) of each, the outermost first.
-
-    The first one whose kind is known counts.
+    """Return the kind of the first of nested sections that has one, given (title, `sec-type`) of each.
 
     >>> kind_of([("2. Materials and methods", None), ("Results of the pilot", None)])
     'methods'
@@ -301,7 +298,7 @@ def kind_of(sections: Sequence[tuple[str | None, str | None]]) -> str:
 
 @lru_cache(maxsize=4096)
 def _kind(title: str | None, sec_type: str | None) -> str:
-    """The kind of one section by its `sec-type` (`materials|methods`), else by its title.
+    """Return the kind of one section by its `sec-type` (`materials|methods`), else by its title.
 
     A title counts if it has no other words ("Results and discussion", not "Effects of drying methods"); the
     first word with a kind decides.

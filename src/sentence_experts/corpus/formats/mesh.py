@@ -59,7 +59,7 @@ class MeshTree:
             self._names[descriptor.ui.casefold()] = name
 
     def name_of(self, heading: str) -> str:
-        """The descriptor's name in lower case, given its name or its unique id."""
+        """Return the descriptor's name in lower case, given its name or its unique id."""
         folded = heading.casefold()
         return self._names.get(folded, folded)
 
@@ -67,5 +67,5 @@ class MeshTree:
         return self.name_of(heading) in self._numbers
 
     def numbers_of(self, heading: str) -> tuple[str, ...]:
-        """The tree numbers of a heading; none if the file does not have it."""
+        """Return the tree numbers of a heading; none if the file does not have it."""
         return self._numbers.get(self.name_of(heading), ())

@@ -53,14 +53,14 @@ _ALL = RecordFilter()
 
 
 def is_work(record: Mapping[str, Any]) -> bool:
-    """Whether a record looks like a work of OpenAlex."""
+    """Return whether a record looks like a work of OpenAlex."""
     ids = record.get("ids")
     named = [record.get("id"), *([ids.get("openalex")] if isinstance(ids, dict) else [])]
     return any(isinstance(one, str) and "openalex.org/W" in one for one in named)
 
 
 def to_paper(work: Mapping[str, Any], chosen: RecordFilter = _ALL, day: int = 0) -> Paper | str:
-    """A work as a paper, or the reason why `chosen` leaves it out.
+    """Convert a work into a paper, or return the reason why `chosen` leaves it out.
 
     `day` (YYYYMMDD) stands for a work that does not tell when it was updated.
 
@@ -125,7 +125,7 @@ def to_paper(work: Mapping[str, Any], chosen: RecordFilter = _ALL, day: int = 0)
 
 
 def abstract_of(index: Any) -> str | None:
-    """The text of an inverted index (word -> positions), or None.
+    """Return the text of an inverted index (word -> positions), or None.
 
     Positions may leave gaps, and words may hold white space.
 
@@ -162,7 +162,7 @@ def abstract_of(index: Any) -> str | None:
 
 
 def _numbers(works: Any, own: int) -> tuple[int, ...]:
-    """The distinct numbers of the works in a list, in its order, without the work itself."""
+    """Return the distinct numbers of the works in a list, in its order, without the work itself."""
     numbers = []
     for work in works if isinstance(works, list) else ():
         digits = work.rpartition("W")[2] if isinstance(work, str) else ""
@@ -189,7 +189,7 @@ def _year(work: Mapping[str, Any]) -> int | None:
 
 
 def _heading(heading: Mapping[str, Any]) -> str | None:
-    """A MeSH heading as PubMed has it: a star if it is a major topic, a qualifier behind a slash."""
+    """Return a MeSH heading as PubMed has it: a star if it is a major topic, a qualifier behind a slash."""
     name, qualifier = _text(heading.get("descriptor_name")), _text(heading.get("qualifier_name"))
     if not name:
         return None
@@ -202,22 +202,22 @@ def _licence(stated: str) -> str | None:
 
 
 def _text(value: Any) -> str | None:
-    """A text, or a whole number as one; None for anything else."""
+    """Return a text, or a whole number as one; None for anything else."""
     return value if isinstance(value, str) else str(value) if type(value) is int else None
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
-    """An object; an empty one for anything else."""
+    """Return an object; an empty one for anything else."""
     return value if isinstance(value, dict) else {}
 
 
 def _mappings(value: Any) -> Iterator[Mapping[str, Any]]:
-    """The objects in a list; none in anything else."""
+    """Return the objects in a list; none in anything else."""
     return (each for each in value if isinstance(each, dict)) if isinstance(value, list) else iter(())
 
 
 def list_kind(path: Path) -> str | None:
-    """`deleted` or `merged` for a file that is such a list, by its name and folder."""
+    """Return `deleted` or `merged` for a file that is such a list, by its name and folder."""
     if path.name in _DELETED:
         return "deleted"
     is_table = path.name.endswith((".csv", ".csv.gz"))
@@ -235,7 +235,7 @@ class RemovedWorks:
     table: np.ndarray
 
     def reason(self, number: int) -> str | None:
-        """`deleted` or `merged` for a work that no longer exists."""
+        """Return `deleted` or `merged` for a work that no longer exists."""
         numbers, successors = self.table
         place = int(np.searchsorted(numbers, number))
         if place == len(numbers) or numbers[place] != number:
@@ -243,7 +243,7 @@ class RemovedWorks:
         return "merged" if successors[place] else "deleted"
 
     def renumbered(self, cited: tuple[int, ...], own: int | None) -> tuple[int, ...]:
-        """Numbers of cited works with those of merged ones replaced, each once, without the citing work."""
+        """Replace the numbers of merged works among cited ones; each occurs once, the citing work never."""
         numbers, successors = self.table
         if not cited or not len(numbers):
             return cited
@@ -254,7 +254,7 @@ class RemovedWorks:
 
 
 def read_removed(lists: list[Path]) -> np.ndarray:
-    """The lists as a table for `RemovedWorks`; a merged work is followed to the end of its chain.
+    """Read the lists into a table for `RemovedWorks`; a merged work is followed to the end of its chain.
 
     Raises:
         InputError: a list lacks its columns.
@@ -273,7 +273,7 @@ def read_removed(lists: list[Path]) -> np.ndarray:
 
 
 def _read_numbers(files: list[Path], *columns: str) -> np.ndarray:
-    """The numbers in the columns of some lists, by the first, each once; shape (columns, rows)."""
+    """Read the numbers in the columns of some lists, by the first, each once; shape (columns, rows)."""
     import duckdb
 
     if not files:

@@ -13,7 +13,13 @@ from typing import Any
 
 from sentence_experts.corpus.formats.authors import join_name
 from sentence_experts.corpus.formats.markup import Element, clean, first_text, plain_text, unique
-from sentence_experts.corpus.formats.references import add_identifier, citation_with, page_range, year_in
+from sentence_experts.corpus.formats.references import (
+    add_identifier,
+    citation_with,
+    identifiers_of,
+    page_range,
+    year_in,
+)
 from sentence_experts.corpus.identifiers import find_doi, normalise_pmid
 from sentence_experts.corpus.paper import Citation, Deletion, Paper, RecordError
 
@@ -23,17 +29,16 @@ RECORDS = frozenset({"PubmedArticle", "PubmedBookArticle"}) | _DELETIONS
 ROOTS = frozenset({"PubmedArticleSet", "PubmedBookArticleSet"})
 
 
-def read_record(node: Element) -> Iterator[Paper | Deletion | RecordError]:
-    """Read a record, or the records that an element of deletions names."""
-    if node.tag in _DELETIONS:
-        for entry in node.iterfind("PMID"):
-            if pmid := normalise_pmid(entry.text):
-                yield Deletion(pmid, _version(entry))
-    else:
-        try:
-            yield _paper(node)
-        except RecordError as error:
-            yield error
+def read_record(node: Element) -> list[Paper] | list[Deletion]:
+    """Read one record, or the deletions in an element.
+
+    Raises:
+        RecordError: the record has no PMID.
+    """
+    if node.tag not in _DELETIONS:
+        return [_paper(node)]
+    entries = ((normalise_pmid(entry.text), entry) for entry in node.iterfind("PMID"))
+    return [Deletion(pmid, _version(entry)) for pmid, entry in entries if pmid]
 
 
 def _version(pmid: Element) -> int:
@@ -57,10 +62,7 @@ def _paper(record: Element) -> Paper:
     withdrawn = [_related(node) for node in related if node.get("RefType") == "RetractionOf"]
     identifiers = _identifiers(article, data)
     return Paper(
-        pmid=number,
-        doi=identifiers.get("doi"),
-        pmcid=identifiers.get("pmcid"),
-        unreadable_doi=identifiers.get("unreadable_doi"),
+        **(identifiers | {"pmid": number}),
         title=_title(article),
         abstract=_abstract(article),
         authors=tuple(filter(None, map(_author, article.iterfind("AuthorList/Author")))),
@@ -105,14 +107,15 @@ _NO_LABELS = frozenset({"UNLABELLED", "UNASSIGNED"})
 
 
 def _title(article: Element) -> str | None:
-    """The first title of an article that is one."""
+    """Return the first title of an article that is one."""
     texts = (without_marks(first_text(article, path)) for path in _TITLES)
     return next(filter(None, texts), None)
 
 
 def without_marks(title: str | None) -> str | None:
-    """A title without NLM's own marks: brackets around a translation, a full stop at the end; None if it
-    says that there is none.
+    """Remove NLM's own marks from a title: brackets around a translation, a full stop at the end.
+
+    Returns None if it says that there is none.
 
     >>> without_marks("[Sleep in rats].")
     'Sleep in rats'
@@ -129,7 +132,7 @@ def without_marks(title: str | None) -> str | None:
 
 
 def _abstract(article: Element) -> str | None:
-    """The main abstract, with the labels of a structured one. `OtherAbstract` does not count."""
+    """Return the main abstract, with the labels of a structured one. `OtherAbstract` does not count."""
     parts = []
     for node in article.iterfind("Abstract/AbstractText"):
         text = plain_text(node)
@@ -140,7 +143,7 @@ def _abstract(article: Element) -> str | None:
 
 
 def _year(article: Element, data: Element | None) -> int | None:
-    """The first year of publication, on paper or online; if none is given, the year of PubMed's entry."""
+    """Return the first year of publication, on paper or online, else the year of PubMed's entry."""
     paths = ("Journal/JournalIssue/PubDate", "ArticleDate", "Book/PubDate", "ContributionDate")
     dates = [node for path in paths for node in article.iterfind(path)]
     years = [year_in(node.findtext("Year")) or year_in(node.findtext("MedlineDate")) for node in dates]
@@ -149,17 +152,7 @@ def _year(article: Element, data: Element | None) -> int | None:
     return min((year for year in years if year), default=None)
 
 
-def _listed(holder: Element | None) -> dict[str, str]:
-    """The identifiers in an element's own list, not in those of cited works; the first of a kind counts."""
-    known: dict[str, str] = {}
-    for node in holder.iterfind("ArticleIdList/ArticleId") if holder is not None else ():
-        kind = node.get("IdType", "").lower()
-        if kind != "medline":  # here a number of the old MEDLINE, no PMID
-            add_identifier(known, kind, node)
-    return known
-
-
-def _identifiers(article: Element, data: Element | None) -> dict[str, str]:
+def _identifiers(article: Element, data: Element | None) -> dict[str, Any]:
     known = _listed(article) | _listed(data)
     for node in article.iterfind("ELocationID"):
         if node.get("EIdType") == "doi" and node.get("ValidYN") != "N":
@@ -167,6 +160,11 @@ def _identifiers(article: Element, data: Element | None) -> dict[str, str]:
     if "doi" in known:
         known.pop("unreadable_doi", None)
     return known
+
+
+def _listed(holder: Element | None) -> dict[str, Any]:
+    """Return the identifiers in an element's own list, not in those of cited works."""
+    return {} if holder is None else identifiers_of(holder.iterfind("ArticleIdList/ArticleId"), "IdType")
 
 
 # PubMed's publication types and JATS's article types, the most specific first.
@@ -188,7 +186,7 @@ _ARTICLE_TYPES = {
 
 
 def article_type(kinds: Iterable[str], book: bool = False) -> str | None:
-    """JATS's name for the most specific of some of PubMed's publication types."""
+    """Return JATS's name for the most specific of some of PubMed's publication types."""
     of_a_book = "chapter-article" if book else None
     stated = {kind.lower() for kind in kinds}
     return next((kind for name, kind in _ARTICLE_TYPES.items() if name.lower() in stated), of_a_book)
@@ -220,7 +218,7 @@ def _cited_year(text: str) -> int | None:
 
 
 def _citations(holder: Element | None, related: Iterable[Element]) -> Iterator[Citation]:
-    """The works in the reference lists, then those that only NLM's older list of cited articles has."""
+    """Yield the works in the reference lists, then those that only NLM's older list has."""
     seen = set()
     for node in holder.iterfind("ReferenceList") if holder is not None else ():
         for reference in node.iter("Reference"):
@@ -234,8 +232,7 @@ def _citations(holder: Element | None, related: Iterable[Element]) -> Iterator[C
 
 
 def _reference(node: Element) -> Citation:
-    """`Citation` is a whole line of a bibliography (none of 4,288 real ones is a bare title), so its
-    text gives a year and perhaps a DOI, never a title."""
+    # A `Citation` is a whole line of a bibliography, so it gives a year and perhaps a DOI, never a title.
     text = first_text(node, "Citation") or ""
     known: dict[str, Any] = _listed(node)
     if "doi" not in known and (doi := find_doi(text)):

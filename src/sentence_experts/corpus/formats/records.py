@@ -44,13 +44,13 @@ def read_raw(path: Path, columns: Sequence[str] | None = None) -> Iterator[Raw |
 
 
 def is_parquet(path: Path) -> bool:
-    """Whether a file is Parquet, by its first bytes."""
+    """Return whether a file is Parquet, by its first bytes."""
     with open(path, "rb") as file:
         return file.read(4) == b"PAR1"
 
 
 def parsed(raw: Raw) -> dict[str, Any]:
-    """The object of a record.
+    """Parse the object of a record.
 
     Raises:
         RecordError: not a JSON object.
@@ -107,7 +107,7 @@ def _read_document(begin: bytes, stream: IO[bytes]) -> Iterator[Raw | RecordErro
 
 
 def _records_in(value: Any) -> Iterator[Raw | RecordError]:
-    """The objects in a list or in an answer of the API; the null of an unknown id is not a record."""
+    """Yield the objects in a list or in an answer of the API; the null of an unknown id is not a record."""
     if isinstance(value, dict) and isinstance(value.get("results"), list):
         value = value["results"]
     for record in value if isinstance(value, list) else [value]:
@@ -126,7 +126,7 @@ def _read_parquet(path: Path, columns: Sequence[str] | None) -> Iterator[dict[st
 
 
 def _is_within(path: str, columns: Sequence[str]) -> bool:
-    """Whether a column of a Parquet file is one of those, or a field in one."""
+    """Return whether a column of a Parquet file is one of those, or a field in one."""
     # Between a list and its items stand two names that depend on the program that wrote the file.
     names = [name for name in path.split(".") if name not in _LIST_LEVELS]
     return any(names[: len(wanted)] == wanted for wanted in (column.split(".") for column in columns))
@@ -164,7 +164,7 @@ class RecordFilter:
         fields: Iterable[Mapping[str, Any]] = (),
         names: Iterable[str | None] = (),
     ) -> bool:
-        """Whether a record is kept; topics and fields have an `id` and a `display_name`."""
+        """Return whether a record is kept; topics and fields have an `id` and a `display_name`."""
         return (
             (self.names is None or any(name in self.names for name in names))
             and (self.years is None or (year is not None and self.years[0] <= year <= self.years[1]))
@@ -187,7 +187,7 @@ def _any_matches(patterns: tuple[str, ...], things: Iterable[Mapping[str, Any]])
 
 @lru_cache(maxsize=1 << 16)
 def _matches(patterns: tuple[str, ...], value: str) -> bool:
-    """Whether a value is one of the patterns, in any case; `*` stands for any text."""
+    """Return whether a value is one of the patterns, in any case; `*` stands for any text."""
     return any(
         re.fullmatch(".*".join(map(re.escape, pattern.casefold().split("*"))), value.casefold(), re.DOTALL)
         for pattern in patterns
@@ -195,7 +195,7 @@ def _matches(patterns: tuple[str, ...], value: str) -> bool:
 
 
 def iso_day(value: Any) -> int | None:
-    """The day that a text such as `2023-05-16T10:00` begins with, as the number YYYYMMDD.
+    """Return the day that a text such as `2023-05-16T10:00` begins with, as the number YYYYMMDD.
 
     >>> iso_day("updated_date=2023-05-16/part_000.gz")
     20230516

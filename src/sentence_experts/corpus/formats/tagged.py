@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from sentence_experts.corpus.formats.authors import invert_initials, is_suffix
@@ -31,93 +30,78 @@ _RIS_TYPES = {
     "abst": "abstract", "unpb": "unpublished", "elec": "web-page", "stand": "standard", "pat": "patent",
     "comp": "software", "gen": "other",
 }  # fmt: skip
-_MAX_VALUE = 1 << 17
+_WITH_ADDRESSES = ("UR", "L2", "L1", "LK", "N1", "M1", "M3", "C1")
+_MAX_VALUE = 1 << 17  # longer than any text of a record
 
 
 def is_ris(text: str) -> bool:
-    """Whether a text begins as RIS does."""
+    """Return whether a text begins as RIS does."""
     return bool(_RIS_BEGINS.search(text))
 
 
 def is_nbib(text: str) -> bool:
-    """Whether a text begins as MEDLINE's does."""
+    """Return whether a text begins as MEDLINE's does."""
     return bool(_NBIB_BEGINS.search(text))
 
 
-@dataclass
-class _Lines:
-    """The fields of a record, while its lines are read."""
-
-    record: Fields = field(default_factory=dict)
-    values: list[str] = field(default_factory=list)
-    """Of the last field."""
-
-    def add(self, tag: str, value: str | None) -> None:
-        """Add the first line of a value."""
-        self.values = self.record.setdefault(tag, [])
-        self.values.append((value or "").strip())
-
-    def extend(self, line: str) -> None:
-        """Append a line to the last value, unless that is longer than any text of a record."""
-        if self.values and line.strip() and len(self.values[-1]) < _MAX_VALUE:
-            self.values[-1] = f"{self.values[-1]}\n{line.strip()}"
-
-    def finished(self) -> Fields:
-        """The fields of the record, whose next line belongs to another one."""
-        record, self.record, self.values = self.record, {}, []
-        return record
-
-
 def read_ris(path: Path) -> Iterator[Fields]:
-    """The records of RIS, from TY to ER or the next TY; what stands between records is left out."""
-    lines = _Lines()
+    """Read the records of RIS, from TY to ER or the next TY; what stands between records is left out."""
+    record: Fields = {}
+    values: list[str] = []  # of the last tag
     for line in read_export(path).splitlines():
         match = _RIS_LINE.match(line)
         if match is None:
-            lines.extend(line)
+            _extend(values, line)
             continue
-        if match[1] in ("TY", "ER") and lines.record:
-            yield lines.finished()
-        if match[1] == "TY" or lines.record:
-            lines.add(match[1], match[2])
-    if lines.record:
-        yield lines.record
+        if match[1] in ("TY", "ER") and record:
+            yield record
+            record, values = {}, []
+        if match[1] == "TY" or record:
+            values = record.setdefault(match[1], [])
+            values.append((match[2] or "").strip())
+    if record:
+        yield record
 
 
 def read_nbib(path: Path) -> Iterator[Fields]:
-    """The records of MEDLINE, with empty lines between them; further lines of a value are indented."""
-    lines = _Lines()
+    """Read the records of MEDLINE, with empty lines between them; further lines of a value are indented."""
+    record: Fields = {}
+    values: list[str] = []
     for line in read_export(path).splitlines():
         match = _NBIB_LINE.match(line)
-        begins = match is not None and match[1] == "PMID" and "PMID" in lines.record
-        if lines.record and (begins or not line.strip()):
-            yield lines.finished()
+        begins = match is not None and match[1] == "PMID" and "PMID" in record
+        if record and (begins or not line.strip()):
+            yield record
+            record, values = {}, []
         if match is None:
-            lines.extend(line)
+            _extend(values, line)
         else:
-            lines.add(match[1], match[2])
-    if lines.record:
-        yield lines.record
+            values = record.setdefault(match[1], [])
+            values.append(match[2].strip())
+    if record:
+        yield record
+
+
+def _extend(values: list[str], line: str) -> None:
+    """Append a line to the last value."""
+    if values and line.strip() and len(values[-1]) < _MAX_VALUE:
+        values[-1] = f"{values[-1]}\n{line.strip()}"
 
 
 def ris_to_paper(record: Mapping[str, list[str]]) -> Paper:
-    """A record of RIS as a paper; databases differ in the tags of titles, abstracts and years."""
+    """Convert a record of RIS into a paper; databases differ in the tags of titles, abstracts and years."""
     kind = " ".join(record.get("TY", [])).lower()
     databases = " ".join(record.get("DB", []) + record.get("DP", [])).lower()
     number = _first(record, "AN")
-    from_pubmed = (
-        any(name in databases for name in ("pubmed", "nlm", "medline")) and "embase" not in databases
-    )
+    from_pubmed = re.search("pubmed|nlm|medline", databases) and "embase" not in databases
     return exported_paper(
         title=_first(record, "TI", "T1", "CT", "ST"),
         abstract=_first(record, "AB", "N2"),
         doi=_first(record, "DO"),
         pmid=number if from_pubmed and number and number.isdigit() else None,
         pmcid=next((text for text in record.get("C2", []) if text.startswith("PMC")), None),
-        addresses=[
-            text for tag in ("UR", "L2", "L1", "LK", "N1", "M1", "M3", "C1") for text in record.get(tag, [])
-        ],
-        authors=map(invert_initials, _split(record.get("AU") or record.get("A1") or [], r"[\n;]")),
+        addresses=[text for tag in _WITH_ADDRESSES for text in record.get(tag, [])],
+        authors=map(invert_initials, _split(record.get("AU") or record.get("A1") or [])),
         year=_first(record, "PY", "Y1", "DA"),
         volume=_first(record, "VL"),
         issue=_first(record, "IS"),
@@ -125,13 +109,13 @@ def ris_to_paper(record: Mapping[str, list[str]]) -> Paper:
         article_type=_RIS_TYPES.get(kind, kind or None),
         work_types=record.get("M3", []),
         journal=_first(record, "JF", "JO", "T2", "JA"),
-        keywords=_split(record.get("KW", []), r"[\n;]"),
+        keywords=_split(record.get("KW", [])),
         language=_first(record, "LA"),
     )
 
 
 def nbib_to_paper(record: Mapping[str, list[str]]) -> Paper:
-    """A record of MEDLINE as a paper; the DOI is marked so among other numbers, or an address (ERIC)."""
+    """Convert a record of MEDLINE into a paper; the DOI is marked as one, or an address (ERIC)."""
     numbers = record.get("LID", []) + record.get("AID", [])
     kinds = tuple(record.get("PT", []))
     return exported_paper(
@@ -156,7 +140,7 @@ def nbib_to_paper(record: Mapping[str, list[str]]) -> Paper:
 
 
 def _with_suffix(name: str) -> str:
-    """A name of MEDLINE with a comma before its suffix ("Hellinger, Frank R Jr")."""
+    """Set a comma before the suffix of a name of MEDLINE ("Hellinger, Frank R Jr")."""
     start, _, last = name.rpartition(" ")
     return f"{start}, {last}" if "," in start and is_suffix(last) else invert_initials(name)
 
@@ -165,5 +149,5 @@ def _first(record: Mapping[str, list[str]], *tags: str) -> str | None:
     return next((text for tag in tags for text in record.get(tag, []) if text), None)
 
 
-def _split(texts: Iterable[str], separator: str) -> list[str]:
-    return [part.strip() for text in texts for part in re.split(separator, text)]
+def _split(texts: Iterable[str]) -> list[str]:
+    return [part.strip() for text in texts for part in re.split(r"[\n;]", text)]
