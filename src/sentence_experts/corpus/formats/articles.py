@@ -100,7 +100,7 @@ def _read(stream: _LimitedStream, full_text: bool) -> Iterator[Outcome]:
             continue
         if article is not None and tag == "ref" and local_name(kept) not in PARTS:
             remove_namespace(node)
-            article.add_reference(node)
+            article.references.add(node)
         if kept is not None and node is not kept:
             continue
         outcomes: Sequence[Outcome] = ()

@@ -21,7 +21,7 @@ from sentence_experts.corpus.formats.markup import (
     unique,
 )
 from sentence_experts.corpus.formats.mentions import PARAGRAPHS, ArticleText, ReferenceList
-from sentence_experts.corpus.formats.references import citations_of, identifiers_of, page_range, year_in
+from sentence_experts.corpus.formats.references import identifiers_of, page_range, year_in
 from sentence_experts.corpus.identifiers import identifiers_in_url, normalise_pmcid, normalise_pmid
 from sentence_experts.corpus.paper import Citation, Paper, RecordError
 
@@ -41,13 +41,13 @@ class Article:
 
     Attributes:
         element: the element of the article.
+        references: its reference list.
     """
 
     def __init__(self, element: Element, full_text: bool) -> None:
         self.element = element
         self._paper: Paper | None = None
-        self._citations: list[Citation] = []
-        self._references = ReferenceList()
+        self.references = ReferenceList()
         self._text = ArticleText(full_text)
         self._regions: list[str] = []
 
@@ -69,12 +69,6 @@ class Article:
         elif node.tag in PARAGRAPHS:
             self._text.add(node, "body" in self._regions)
 
-    def add_reference(self, ref: Element) -> None:
-        """Read an element of the reference list."""
-        first = len(self._citations)
-        self._citations.extend(citations_of(ref))
-        self._references.add(ref, first, len(self._citations))
-
     def paper(self) -> Paper:
         """Return the article as a paper.
 
@@ -85,8 +79,8 @@ class Article:
             raise RecordError("no-metadata", "the article has no front/article-meta")
         return replace(
             self._paper,
-            citations=tuple(self._citations),
-            mentions=self._text.mentions(self._references),
+            citations=tuple(self.references.citations),
+            mentions=self._text.mentions(self.references),
             has_body=self._text.has_body,
             body=self._text.body(),
         )

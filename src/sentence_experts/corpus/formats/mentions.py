@@ -14,8 +14,9 @@ from functools import lru_cache
 from lxml import etree
 
 from sentence_experts.corpus.formats.markup import Element, local_name, plain_text
+from sentence_experts.corpus.formats.references import citations_of
 from sentence_experts.corpus.formats.sentences import CITATION_IN_WORDS, CITATION_NUMBER, sentence_starts
-from sentence_experts.corpus.paper import Mention
+from sentence_experts.corpus.paper import Citation, Mention
 
 PARAGRAPHS = frozenset({"p", "title", "td", "th", "attrib", "term", "verse-line"})
 """Elements that hold running text; a nested one is a separate paragraph."""
@@ -69,31 +70,34 @@ _Mark = tuple[_Place, list[str], int | None, int | None, bool]
 
 
 class ReferenceList:
-    """The references of an article: their order, their ids, and which citations each one holds."""
+    """The references of an article: their order, their ids, and which citations each one holds.
+
+    Attributes:
+        citations: the citations of all references.
+    """
 
     def __init__(self) -> None:
+        self.citations: list[Citation] = []
         self._number: dict[str, int] = {}
-        self._citations: list[range] = []
+        self._ranges: list[range] = []
 
-    def add(self, ref: Element, first: int, end: int) -> None:
-        """Add a `ref` element with the citations `first` to `end - 1`."""
+    def add(self, ref: Element) -> None:
+        """Read a `ref` element."""
         ids = [ref.get("id")] if ref.get("id") else [node.get("id") for node in ref]
         for one in filter(None, ids):
-            self._number.setdefault(one, len(self._citations))
-        self._citations.append(range(first, end))
+            self._number.setdefault(one, len(self._ranges))
+        first = len(self.citations)
+        self.citations.extend(citations_of(ref))
+        self._ranges.append(range(first, len(self.citations)))
 
     def numbers(self, ids: list[str]) -> list[int]:
         """Return the numbers of the references with these ids, without unknown ids."""
-        if len(ids) == 1:
-            return [self._number[ids[0]]] if ids[0] in self._number else []
         return [self._number[one] for one in ids if one in self._number]
 
-    def citations(self, numbers: list[int]) -> Sequence[int]:
-        """Return the citations in the references of these numbers; there are none beyond the list."""
-        if len(numbers) == 1:
-            return self._citations[numbers[0]]
-        inside = [number for number in numbers if number < len(self._citations)]
-        return [citation for number in inside for citation in self._citations[number]]
+    def positions(self, numbers: list[int]) -> list[int]:
+        """Return the positions in `citations` of the references of these numbers."""
+        inside = [number for number in numbers if number < len(self._ranges)]
+        return [position for number in inside for position in self._ranges[number]]
 
 
 class ArticleText:
@@ -265,7 +269,7 @@ def _in_one_group(text: str, start: int, one: int, other: int) -> bool:
     return depth > 0
 
 
-def _cited(marks: list[_Mark], references: ReferenceList) -> Iterator[tuple[_Place, Sequence[int]]]:
+def _cited(marks: list[_Mark], references: ReferenceList) -> Iterator[tuple[_Place, list[int]]]:
     """Yield the place of each mark with the citations that it stands for.
 
     "[3-7]" may be two marks with a dash between, or one that names the first, the ends, or all. The
@@ -283,7 +287,7 @@ def _cited(marks: list[_Mark], references: ReferenceList) -> Iterator[tuple[_Pla
             elif after_dash and before and 0 < first - before[1] == numbers[0] - before[0]:
                 numbers = [*range(before[0] + 1, numbers[0]), *numbers]
             before = numbers[-1], last
-        yield place, references.citations(numbers)
+        yield place, references.positions(numbers)
 
 
 def kind_of(sections: Sequence[tuple[str | None, str | None]]) -> str:
