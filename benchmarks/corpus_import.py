@@ -91,15 +91,12 @@ def run(script: str, *arguments: object) -> tuple[float, float, int]:
 
 BODIES = """
 import json, shutil, sys, time
-from sentence_experts.corpus.formats import jats, mentions
+from sentence_experts.corpus.formats import mentions
 from sentence_experts.corpus.importing import import_corpus
-arms = {
-    "with bodies": (mentions.ArticleText.read_whole, jats._CITING),
-    "without": (lambda *_: None, ("ref",)),
-}
+arms = {"with bodies": mentions.ArticleText.add, "without": lambda *_: None}
 seconds = {name: [] for name in arms}
 for number in range(int(sys.argv[3]) + 1):
-    for name, (mentions.ArticleText.read_whole, jats._CITING) in arms.items():
+    for name, mentions.ArticleText.add in arms.items():
         started = time.process_time()
         import_corpus([sys.argv[1]], sys.argv[2], workers=1)
         shutil.rmtree(sys.argv[2])

@@ -62,7 +62,7 @@ def mutation(data: list[tuple[str, bytes]], seed: int, number: int) -> Input:
         name = random.choice(sorted(MUTATIONS))
         document = MUTATIONS[name](random, document)
         names.append(name)
-    container = random.choice(("bare", "bare", "streamed", random.choice(sorted(CONTAINERS))))
+    container = random.choice(("bare", "bare", "bare", random.choice(sorted(CONTAINERS))))
     if container in CONTAINERS:
         file, content = CONTAINERS[container](random, document)
     else:
@@ -72,16 +72,13 @@ def mutation(data: list[tuple[str, bytes]], seed: int, number: int) -> Input:
 
 def outcome_of(mutated: Input, folder: Path) -> dict[str, Any]:
     """Read one mutation as an import would; what came of it, in counts."""
-    from sentence_experts.corpus import jobs, parsing
-    from sentence_experts.corpus.formats import secure_xml
+    from sentence_experts.corpus import parsing
     from sentence_experts.corpus.formats.archives import Source, kind_of
     from sentence_experts.corpus.parts import REJECTED, open_parts, read_rejections
 
     path = folder / mutated.file
     path.write_bytes(mutated.content)
     parts = open_parts(folder / "parts")
-    whole = -1 if mutated.container == "streamed" else secure_xml.WHOLE_DOCUMENT_BYTES
-    jobs.WHOLE_DOCUMENT_BYTES = whole  # type: ignore[attr-defined]
     peak, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
     passed = parsing.parse_sources([Source(path.name, kind_of(path), path)], parts, 1)
     seconds = time.process_time() - began

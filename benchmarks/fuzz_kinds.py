@@ -203,32 +203,15 @@ _SEARCH = (
     "<eSearchResult><Count>3</Count><QueryKey>1</QueryKey><WebEnv>M</WebEnv><IdList><Id>7</Id><Id>8</Id>"
     "<Id>9</Id></IdList></eSearchResult>"
 )
-_RECORD = (
-    "<PubmedArticleSet><PubmedArticle><MedlineCitation><PMID Version='1'>7</PMID><Article><ArticleTitle>A"
-    "</ArticleTitle></Article></MedlineCitation></PubmedArticle></PubmedArticleSet>"
-)
-_LINKS = (
-    "<eLinkResult><LinkSet><IdList><Id>7</Id></IdList><LinkSetDb><LinkName>pubmed_pubmed_refs</LinkName>"
-    "<Link><Id>8</Id></Link></LinkSetDb></LinkSet></eLinkResult>"
-)
 _LISTING = (
     "<ListBucketResult xmlns='http://s3.amazonaws.com/doc/2006-03-01/'><CommonPrefixes><Prefix>PMC7.1/</Prefix>"
     "</CommonPrefixes></ListBucketResult>"
 )
-_EPMC = {
-    "source": "MED", "id": "7", "pmid": "7", "doi": "10.1/x", "title": "A", "abstractText": "B",
-    "pubYear": "2019", "meshHeadingList": {"meshHeading": [{"descriptorName": "Rice", "majorTopic_YN": "Y"}]},
-    "keywordList": {"keyword": ["a"]}, "pubTypeList": {"pubType": ["Review"]},
-    "journalInfo": {"journal": {"title": "J"}},
-}  # fmt: skip
+_WORKS = [{"id": f"https://openalex.org/W{number}", "title": "A", "ids": {}} for number in (7, 8)]
 ANSWERS: dict[str, Any] = {
-    "icite": {"meta": {}, "data": [{"pmid": 7, "cited_by": [8], "references": [9, 10]}]},
-    "converter": {"status": "ok", "records": [{"pmid": 7, "pmcid": "PMC7"}, {"status": "error"}]},
-    "europe pmc": {"hitCount": 1, "nextCursorMark": "x", "resultList": {"result": [_EPMC, _EPMC]}},
-    "europe pmc links": {"hitCount": 2, "referenceList": {"reference": [{"id": "5", "source": "MED"}, {}]}},
+    "openalex": {"meta": {"count": 2, "next_cursor": None}, "results": _WORKS},
     "metadata": {"pmid": 7, "license_code": "CC BY", "is_retracted": False, "xml_url": "s3://x?md5=" + "0"},
-    "search": _SEARCH.encode(), "record": _RECORD.encode(), "links": _LINKS.encode(),
-    "listing": _LISTING.encode(),
+    "search": _SEARCH.encode(), "listing": _LISTING.encode(),
 }  # fmt: skip
 _XML = ("delete elements", "swap tags", "nasty texts", "nasty attributes", "strange tags", "entities", "deep")
 
@@ -263,11 +246,11 @@ class _Client:
 
 
 def _read_answer(case: tuple[str, bytes]) -> None:
-    from sentence_experts.corpus.sources import icite
+
     from sentence_experts.corpus.sources.entrez import Entrez
-    from sentence_experts.corpus.sources.europepmc import EuropePmc
     from sentence_experts.corpus.sources.journal import MEMORY, open_journal
-    from sentence_experts.corpus.sources.pmc import Bucket, converted
+    from sentence_experts.corpus.sources.openalex import OpenAlexSource
+    from sentence_experts.corpus.sources.pmc import PmcSource
     from sentence_experts.corpus.sources.requests import Requests
     from sentence_experts.corpus.sources.services import Services
 
@@ -277,28 +260,21 @@ def _read_answer(case: tuple[str, bytes]) -> None:
     client: Any = _Client(body, lambda url: url.endswith(ending))
     with open_journal(MEMORY) as journal:
         requests = Requests(client, journal, services, "a@b.org")
+        source = PmcSource(requests)
         ways: dict[str, Callable[[], object]] = {
-            "icite": lambda: list(icite.fetch_links(requests, ["7", "8"])),
-            "converter": lambda: converted(requests, ["7"], "pmcid"),
-            "europe pmc": lambda: list(EuropePmc(requests).search("q")),
-            "europe pmc links": lambda: EuropePmc(requests).linked("references", "MED/7"),
-            "search": lambda: Entrez(requests).search("pubmed", "q"),
-            "record": lambda: list(Entrez(requests).records(["7"])),
-            "links": lambda: Entrez(requests).links("pubmed_pubmed_refs", ["7"]),
+            "openalex": lambda: OpenAlexSource(requests, True).find("q"),
+            "search": lambda: Entrez(requests).search("q"),
         }
-        bucket = Bucket(requests)
-        ways.get(name, lambda: bucket.fetch(["PMC7"], lambda version: True, lambda steps=1, note="": None))()
+        ways.get(name, lambda: source.fetch(["PMC7"], lambda steps=1, note="": None))()
         # What entered the journal is used by the next steps.
-        list(icite.fetched_links(requests, ["7", "8"]))
-        bucket.version("PMC7")
-        for answer in journal.answers("europepmc/"):
-            EuropePmc(requests).paper(answer.key.removeprefix("europepmc/"))
+        source.version("PMC7")
+        list(OpenAlexSource(requests, True).papers(["W7", "W8"]))
 
 
 KINDS = {
     "table": Kind("CSV, TSV, JSON lines, plain text, Parquet, each also gzipped", _break_table, _read_table),
     "yaml": Kind("domain rules, task files, settings, plans, recipes", _break_yaml, _read_yaml),
-    "answer": Kind("iCite, PMC, Entrez and Europe PMC", _break_answer, _read_answer),
+    "answer": Kind("PMC, Entrez and OpenAlex", _break_answer, _read_answer),
     "folder": Kind("corpora, pairs, tasks", break_folder, read_folder),
     "index": Kind("vectors, rows and settings of a search index", break_index, read_index),
     "model": Kind("saved models of three families", break_model, read_model),

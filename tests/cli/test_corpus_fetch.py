@@ -12,8 +12,7 @@ from sentence_experts.cli.main import main
 
 # Port 9 (discard) is closed here: nobody answers.
 NOBODY = "services:\n" + "".join(
-    f"  {name}: {{url: 'http://127.0.0.1:9', per_second: 100}}\n"
-    for name in ("entrez", "pmc_bucket", "icite")
+    f"  {name}: {{url: 'http://127.0.0.1:9', per_second: 100}}\n" for name in ("entrez", "pmc_bucket")
 )
 Fetch = Callable[..., str]
 
@@ -60,7 +59,7 @@ def test_no_domain(fetch: Fetch, tmp_path: Path) -> None:
 def test_bad_values_are_refused(fetch: Fetch, tmp_path: Path, plan: Path) -> None:
     mine = ("--config", plan, "--out", tmp_path / "c", "--email", "a@b.org")
     assert "--licences" in fetch(2, *mine, "--licences", "free")
-    assert "--citations" in fetch(2, *mine, "--citations", "scopus")
+    assert "--source" in fetch(2, *mine, "--source", "scopus")
     named = ("--domains", "my domain=q", "--out", tmp_path / "c", "--email", "a@b.org")
     assert "letters, digits" in fetch(2, *named)
     plan.write_text("domains: [a, b]")

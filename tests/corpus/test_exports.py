@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from helpers.small_articles import jats, links, papers, rejected
+from helpers.small_articles import papers, rejected
 from sentence_experts.corpus.corpus_folder import CorpusFolder
-from sentence_experts.corpus.formats.latex import latex_to_text
+from sentence_experts.corpus.formats.bibtex import latex_to_text
 from sentence_experts.corpus.importing import import_corpus
 from sentence_experts.errors import InputError
 
@@ -42,19 +42,6 @@ PMID- 32
 TI  - Withdrawn
 PT  - Retracted Publication
 """
-WOS = """FN Clarivate Analytics Web of Science
-VR 1.0
-PT J
-TI Rice in
-   drought
-DE rice; roots
-CR Doe J, 1999, MADE-UP CROPS, V1, P2, DOI 10.1000/Cited
-   Roe K, 2001, NOWHERE
-DI 10.1000/rice
-PY 2019
-ER
-
-EF"""
 BIBTEX = r"""@comment{no @article{entry}}
 @string{crops = "Made-up " # {Crops}}
 @article{rice, title = {{Rice} in dr{\"o}ught}, journal = crops # { A}, year = 2019,
@@ -79,15 +66,6 @@ A,journalArticle,2019,Rice in drought,,Roots grow.,"PMID: 31
 DOI: 10.1000/rice",rice,roots; drought
 B,note,,A note,,,,,
 """
-ENDNOTE = """<?xml version="1.0" encoding="UTF-8"?><xml><records><record>
-<ref-type name="Journal Article">17</ref-type>
-<titles><title><style>Rice </style><style>in drought</style></title>
-</titles><periodical><full-title>Made-up Crops</full-title></periodical>
-<dates><year><style>2019</style></year></dates>
-<abstract>Roots grow.</abstract><accession-num>31</accession-num>
-<remote-database-name>NLM</remote-database-name>
-<electronic-resource-num>10.1000/rice</electronic-resource-num><keywords><keyword>rice</keyword></keywords>
-</record></records></xml>"""
 
 
 def imported(tmp_path: Path, name: str, text: str, **settings) -> CorpusFolder:
@@ -116,14 +94,6 @@ def test_medline(tmp_path: Path) -> None:
     )  # fmt: skip
     assert gone["retracted"]
     assert not sleep["retracted"]
-
-
-def test_web_of_science_brings_references(tmp_path: Path) -> None:
-    corpus = imported(tmp_path, "savedrecs.txt.gz", WOS)
-    assert (one(corpus)["title"], one(corpus)["keywords"]) == ("Rice in drought", ["rice", "roots"])
-    cited = corpus.to_pandas("citations")
-    assert [work for _, work in links(corpus)] == ["doi:10.1000/cited", None]
-    assert cited["cited_year"].tolist() == [1999, 2001]
 
 
 def test_bibtex(tmp_path: Path) -> None:
@@ -191,16 +161,6 @@ def test_csv_of_zotero(tmp_path: Path) -> None:
     assert corpus.manifest["counts"]["rejected"] == {"not-a-paper": 1}
 
 
-def test_xml_of_endnote_is_distinguished_from_articles(tmp_path: Path) -> None:
-    """To the published schema: no real sample is at hand."""
-    paper = one(imported(tmp_path, "x.xml", ENDNOTE))
-    assert (paper["doi"], paper["pmid"], paper["title"]) == ("10.1000/rice", "31", "Rice in drought")
-    assert (paper["journal"], paper["year"], paper["keywords"]) == ("Made-up Crops", 2019, ["rice"])
-    (tmp_path / "article.xml").write_text(jats("10.1000/jats"))
-    both = import_corpus([tmp_path / "x.xml", tmp_path / "article.xml"], workers=1)
-    assert len(papers(both)) == 2
-
-
 def test_of_two_entries_of_one_work_the_one_that_says_more_counts(tmp_path: Path) -> None:
     entries = [
         "@article{one, title={Rice}, doi={10.1000/rice}, year={2019}}",
@@ -223,7 +183,7 @@ def test_an_error_about_a_wrong_format_names_the_likely_one(tmp_path: Path) -> N
 
 
 def test_several_formats_are_one_corpus_merged_by_identifier(tmp_path: Path) -> None:
-    for name, text in (("a.ris", RIS), ("b.csv", ZOTERO), ("c.xml", ENDNOTE), ("d.nbib", NBIB)):
+    for name, text in (("a.ris", RIS), ("b.csv", ZOTERO), ("c.nbib", NBIB)):
         (tmp_path / name).write_text(text)
     corpus = import_corpus(sorted(tmp_path.iterdir()), workers=1)
     assert [paper["paper_id"] for paper in papers(corpus)] == [

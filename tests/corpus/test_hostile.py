@@ -96,12 +96,7 @@ BROKEN: dict[str, bytes] = {
 }
 
 
-@pytest.mark.parametrize("streamed", [False, True])
-def test_broken_documents_are_named_and_good_ones_kept(
-    folder: Callable[..., Path], tmp_path: Path, streamed: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if streamed:
-        monkeypatch.setattr("sentence_experts.corpus.jobs.WHOLE_DOCUMENT_BYTES", -1)
+def test_broken_documents_are_named_and_good_ones_kept(folder: Callable[..., Path], tmp_path: Path) -> None:
     good = {
         "utf16": jats("10.1000/utf16", title="Żółw").replace("<article", '<?xml version="1.0" encoding="utf-16"?><article', 1)  # noqa: E501
         .encode("utf-16"),

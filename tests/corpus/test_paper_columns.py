@@ -26,9 +26,6 @@ FILES = {
     '1,{title},"van den Brink G, King ML Jr, WHO Study Group.","J X. 2001 Mar;12(3):1-9. doi: 10.1/a.",J X\n',
     "zotero.csv": "Key,Item Type,Title,Abstract Note,Author,Volume,Issue,Pages\n"
     'A,journalArticle,{title},,"van den Brink, G; King, ML, Jr; WHO Study Group",12,3,1–9\n',
-    "x.json": '{"DOI": "10.1000/a", "prefix": "1", "title": ["{title}"], "volume": "12", "issue": "3", '
-    '"page": "1-9", "author": [{"family": "van den Brink", "given": "G"}, '
-    '{"family": "King", "given": "ML", "suffix": "Jr"}, {"name": "WHO Study Group"}]}',
     "article.xml": "<article article-type='research-article'><front><article-meta>"
     "<article-id pub-id-type='pmid'>1</article-id><title-group><article-title>{title}</article-title>"
     "</title-group><contrib-group><contrib contrib-type='author'><name><surname>van den Brink</surname>"

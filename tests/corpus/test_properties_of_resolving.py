@@ -21,7 +21,7 @@ from sentence_experts.corpus.parts import CorpusPart, open_parts
 from sentence_experts.corpus.resolving import resolving
 
 IDS = ("doi", "pmid", "pmcid")
-ALL_IDS = (*IDS, "openalex", "s2")
+ALL_IDS = (*IDS, "openalex")
 PROPERTY = settings(
     max_examples=4, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate]
 )
@@ -74,9 +74,9 @@ def resolve(
 # of which shares an identifier with another.
 _CORPORA = 40
 _SPELLED: dict[str, Callable[[int], Any]] = {
-    "doi": "10.1000/{}".format, "pmid": str, "pmcid": "PMC{}".format, "openalex": int, "s2": int,
+    "doi": "10.1000/{}".format, "pmid": str, "pmcid": "PMC{}".format, "openalex": int,
 }  # fmt: skip
-_NAMED = {"doi": "doi:", "pmid": "pmid:", "pmcid": "pmc:", "openalex": "openalex:", "s2": "s2:"}
+_NAMED = {"doi": "doi:", "pmid": "pmid:", "pmcid": "pmc:", "openalex": "openalex:"}
 
 
 def ids_of(work: int, kinds: Sequence[str] = IDS) -> dict[str, Any]:

@@ -16,8 +16,8 @@ from helpers.openalex_works import work, write_records
 from helpers.small_articles import links, papers, rejected
 from sentence_experts.corpus import record_files
 from sentence_experts.corpus.corpus_folder import CorpusFolder
-from sentence_experts.corpus.formats.openalex_lists import RemovedWorks
-from sentence_experts.corpus.formats.record_filter import RecordFilter
+from sentence_experts.corpus.formats.openalex import RemovedWorks
+from sentence_experts.corpus.formats.records import RecordFilter
 from sentence_experts.corpus.importing import import_corpus
 from sentence_experts.corpus.parts import open_parts
 from sentence_experts.corpus.record_formats import FORMATS, Reading
@@ -34,71 +34,35 @@ def numbers(corpus: CorpusFolder) -> set[int]:
 
 
 def test_a_work_known_by_several_ids_is_one_paper(tmp_path: Path) -> None:
-    """OpenAlex, Semantic Scholar (by MAG's number, which is OpenAlex's), Crossref and a table meet."""
+    """OpenAlex, an export and a table meet."""
     openalex = write_records(tmp_path / "o.jsonl", [
         work(7, (8, 9), doi=None, ids={"pmid": "https://pubmed.ncbi.nlm.nih.gov/5"}),
-        work(8, (), doi=None, ids={}),
+        work(8, (), doi=None, ids={"pmid": "6"}),
     ])  # fmt: skip
-    s2 = write_records(tmp_path / "s.jsonl", [
-        {"corpusid": "70", "externalids": {"MAG": "7"}, "title": "Work 7", "citationcount": 1},
-        {"corpusid": 80, "externalids": {"MAG": "8", "DOI": "10.1000/EIGHT"}, "title": "Work 8"},
-        {"citingcorpusid": 80, "citedcorpusid": "70", "contexts": None, "intents": None},
-    ])  # fmt: skip
+    (tmp_path / "e.ris").write_text("TY  - JOUR\nTI  - Work 8\nDO  - 10.1000/EIGHT\nAN  - 6\nER  - \n")
     table = [
         {"id": "mine", "title": "Seven", "abstract": "Of my own.", "doi": "10.1000/seven", "pmid": "5"},
+        {"id": "pmid:6", "title": "Eight", "abstract": "", "doi": "10.1000/eight"},
         {"id": "other", "title": "Another", "abstract": ""},
     ]
-    cites = [{"citing": "other", "cited": "openalex:W8"}, {"citing": "other", "cited": "s2:70"}]
-    corpus = import_corpus([openalex, s2], papers=table, citations=cites, workers=1)
+    cites = [{"citing": "other", "cited": "openalex:W8"}, {"citing": "other", "cited": "pmid:5"}]
+    corpus = import_corpus([openalex, tmp_path / "e.ris"], papers=table, citations=cites, workers=1)
     found = {paper["paper_id"]: paper for paper in papers(corpus)}
     assert set(found) == {"doi:10.1000/seven", "doi:10.1000/eight", "other"}
     seven = found["doi:10.1000/seven"]
-    assert (seven["openalex"], seven["s2"], seven["pmid"], seven["topic"]) == (
-        "W7",
-        "70",
-        "5",
-        "Rice genetics",
-    )
+    assert (seven["openalex"], seven["pmid"], seven["topic"]) == ("W7", "5", "Rice genetics")
     assert set(links(corpus)) == {
         ("doi:10.1000/seven", "doi:10.1000/eight"),
         ("doi:10.1000/seven", "openalex:W9"),
-        ("doi:10.1000/eight", "doi:10.1000/seven"),
         ("other", "doi:10.1000/eight"),
         ("other", "doi:10.1000/seven"),
     }
     assert corpus.manifest["counts"]["references_by_unknown_number"] == 1
 
 
-def test_paper_ids_join_the_two_ids_of_semantic_scholar(tmp_path: Path) -> None:
-    sha, older = "a" * 40, "b" * 40
-    graph = [
-        {"paperId": sha, "title": "Seven"},
-        {"paperId": "c" * 40, "corpusId": 80, "title": "Eight", "references": [{"paperId": older}]},
-    ]
-    sources = [
-        write_records(tmp_path / "graph.jsonl", graph),
-        write_records(
-            tmp_path / "edges.jsonl", [{"citingcorpusid": 80, "citedcorpusid": 70, "contexts": []}]
-        ),
-    ]
-    assert len(set(links(import_corpus(sources, workers=1)))) == 2
-    rows = [
-        {"sha": one, "corpusid": number, "primary": one == sha}
-        for one, number in ((sha, 70), (older, 70), ("d" * 40, 90))
-    ]
-    rows += [{"corpusid": 70, "model": "tldr@v2", "text": "In short."}]
-    corpus = import_corpus([*sources, write_records(tmp_path / "ids.jsonl", rows)], workers=1)
-    assert sorted(paper["paper_id"] for paper in papers(corpus)) == ["s2:70", "s2:80"]
-    assert links(corpus) == [("s2:80", "s2:70")]
-    assert corpus.manifest["counts"]["rejected"] == {"not-a-paper": 1}
-
-
 def test_a_wrong_number_joins_no_two_works(tmp_path: Path) -> None:
-    records = [
-        {"corpusid": 1, "externalids": {"MAG": "7", "DOI": "10.1000/x"}, "title": "X"},
-        {"corpusid": 2, "externalids": {"MAG": "7", "DOI": "10.1000/y"}, "title": "Y"},
-    ]
-    corpus = import_corpus([write_records(tmp_path / "s.jsonl", records)], workers=1)
+    rows = [{"id": name, "title": name, "doi": f"10.1000/{name}", "openalex": "W7"} for name in "xy"]
+    corpus = import_corpus(papers=rows)
     assert [paper["openalex"] for paper in papers(corpus)] == ["W7", None]
 
 
@@ -200,44 +164,6 @@ def test_filters_leave_out_before_anything_is_written(
     assert corpus.manifest["counts"]["rejected"] == {"filtered": 5 - len(kept)}
 
 
-def test_papers_of_semantic_scholar_without_an_id_stay_apart(tmp_path: Path) -> None:
-    pages = {"data": [{"citedPaper": {"paperId": None, "title": title}} for title in ("One", "Two", "One")]}
-    path = tmp_path / "references.json"
-    path.write_text(json.dumps(pages))
-    found = papers(import_corpus([path], workers=1))
-    assert sorted(paper["title"] for paper in found) == ["One", "Two"]
-    assert all(paper["paper_id"].startswith("file:") for paper in found)
-
-
-def test_a_paper_id_of_semantic_scholar_joins_its_records(tmp_path: Path) -> None:
-    """The datasets know a paper by its number, with its paper id in the address; the API by its paper id."""
-    sha = "0123456789abcdef0123456789abcdef01234567"
-    records: list[dict[str, Any]] = [
-        {
-            "corpusid": 1,
-            "externalids": {"DOI": "10.1000/a"},
-            "url": f"https://s2.org/paper/{sha}",
-            "title": "A",
-        },
-        {"paperId": sha, "title": "A", "abstract": "Of the API.", "references": []},
-        {"paperId": "f" * 40, "title": "B", "references": [{"paperId": sha, "title": "A"}]},
-    ]
-    corpus = import_corpus([write_records(tmp_path / "s2.jsonl", records)], workers=1)
-    found = {paper["paper_id"]: paper["abstract"] for paper in papers(corpus)}
-    assert found == {"doi:10.1000/a": "Of the API.", f"s2:{'f' * 40}": None}
-    assert links(corpus) == [(f"s2:{'f' * 40}", "doi:10.1000/a")]
-
-
-def test_a_list_of_ids_keeps_the_citations_of_its_papers(tmp_path: Path) -> None:
-    records = [{"corpusid": n, "externalids": {"DOI": f"10.1000/{n}"}, "title": "T"} for n in range(1, 5)]
-    edges = [{"citingcorpusid": a, "citedcorpusid": b, "contexts": None} for a, b in ((1, 2), (3, 4), (4, 1))]
-    (tmp_path / "ids.txt").write_text("s2:1\n10.1000/2")
-    path = write_records(tmp_path / "s2.jsonl", [*records, *edges])
-    corpus = import_corpus([path], ids=tmp_path / "ids.txt", workers=1)
-    assert [paper["s2"] for paper in papers(corpus)] == ["1", "2"]
-    assert links(corpus) == [("doi:10.1000/1", "doi:10.1000/2"), ("s2:4", "doi:10.1000/1")]
-
-
 def test_a_list_of_ids_keeps_those_works(tmp_path: Path) -> None:
     ids = tmp_path / "ids.txt"
     ids.write_text("W1\nhttps://doi.org/10.1000/W3\n\n")
@@ -264,68 +190,25 @@ def test_bad_records_are_named_and_the_others_kept(tmp_path: Path) -> None:
 
 
 ODD: list[Any] = [
-    None,
-    1,
-    -1,
-    10**30,
-    2.5,
-    True,
-    "",
-    "x",
-    "W1",
-    "\u00e9\u0301",
-    [],
-    {},
-    [None],
-    [[1]],
-    [{}],
-    {"a": 1},
-]
-RECORDS: dict[str, dict[str, Any]] = {
-    "openalex": work(1, (2, 3), ids={"pmid": "5"}, mesh=[{"descriptor_name": "Rice"}], keywords=[{}]),
-    "s2": {
-        "corpusid": 1, "externalids": {"DOI": "10.1000/a"}, "title": "A", "year": 2020,
-        "publicationtypes": ["Review"], "journal": {"name": "J"}, "s2fieldsofstudy": [{"category": "B"}],
-        "references": [{"title": "B"}],
-        "citationcount": 1, "abstract": "Text.", "openaccessinfo": {"externalids": {}}, "url": "/" + "a" * 40,
-    },
-    "crossref": {
-        "DOI": "10.1000/a", "prefix": "10.1000", "title": ["A"], "type": "x",
-        "abstract": "<jats:p>T</jats:p>", "issued": {"date-parts": [[2020]]}, "license": [{"URL": "u"}],
-        "subject": ["S"], "language": "en", "reference": [{"DOI": "10.1000/b", "year": "2001a"}],
-        "update-to": [{"DOI": "d", "type": "retraction"}],
-    },
-    "europepmc": {
-        "source": "MED", "id": "1", "title": "A", "abstractText": "T", "pubYear": "2020", "pubType": "review",
-        "meshHeadingList": {"meshHeading": [{"descriptorName": "Rice"}]}, "keywordList": {"keyword": ["k"]},
-    },
-}  # fmt: skip
+    None, 1, -1, 10**30, 2.5, True, "", "x", "W1", "\u00e9\u0301", [], {}, [None], [[1]], [{}], {"a": 1},
+]  # fmt: skip
+RECORD = work(1, (2, 3), ids={"pmid": "5"}, mesh=[{"descriptor_name": "Rice"}], keywords=[{}])
 
 
-@pytest.mark.parametrize("format", RECORDS)
-def test_no_value_of_a_field_stops_the_import(tmp_path: Path, format: str) -> None:
+def test_no_value_of_a_field_stops_the_import(tmp_path: Path) -> None:
     """Every field, and every field inside it, with values of any type: a paper, or a named rejection."""
     odd = []
-    for name, value in RECORDS[format].items():
-        odd += [RECORDS[format] | {name: other} for other in ODD]
+    for name, value in RECORD.items():
+        odd += [RECORD | {name: other} for other in ODD]
         inside = value[0] if isinstance(value, list) and value else value
         for key in inside if isinstance(inside, dict) else ():
             changed = [inside | {key: other} for other in ODD]
-            odd += [RECORDS[format] | {name: [one] if isinstance(value, list) else one} for one in changed]
+            odd += [RECORD | {name: [one] if isinstance(value, list) else one} for one in changed]
     reading = Reading("odd", RecordFilter(), 0, RemovedWorks(np.empty((2, 0), np.int64)))
-    part = record_files._part(0, 0, "odd", 0, odd, FORMATS[format].add, reading)
+    part = record_files._part(0, 0, "odd", 0, odd, FORMATS["openalex"].add, reading)
     kept = part.write(open_parts(tmp_path / "parts"))
     assert kept + sum(one.records for one in part.rejections if one.reason != "unreadable-doi") == len(odd)
     assert kept > len(odd) / 2
-
-
-def test_references_with_an_unreadable_doi_are_named(tmp_path: Path) -> None:
-    record = RECORDS["crossref"] | {"reference": [{"DOI": "none given"}, {"DOI": "10.1000/B"}]}
-    corpus = import_corpus([write_records(tmp_path / "c.jsonl", [record])], workers=1)
-    assert [(one["member"], one["reason"]) for one in rejected(corpus)] == [
-        ("doi:10.1000/a", "unreadable-doi")
-    ]
-    assert ("doi:10.1000/a", "doi:10.1000/b") in links(corpus)
 
 
 def test_sources_that_do_not_fit_are_refused(tmp_path: Path) -> None:
@@ -334,7 +217,7 @@ def test_sources_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         import_corpus([strange], workers=1)
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match="no file of records"):
-        import_corpus([tmp_path / "empty"], format="s2", workers=1)
+        import_corpus([tmp_path / "empty"], format="ris", workers=1)
     (tmp_path / "a.xml").write_text("<article/>")
     with pytest.raises(InputError, match="none of the 1 records matches"):
         one_file(tmp_path, work(1), years=(1900, 1901))

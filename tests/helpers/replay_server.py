@@ -2,8 +2,7 @@
 
 Recorded answers are served as they are (`Replay.recorded`). All others are of our own making, in the shape of
 the recorded or documented ones: esearch after the recorded answers, the bucket's listing after S3's
-documentation, its metadata and the ID converter's answers after PMC's, iCite's after the recorded ones,
-Europe PMC's after its documentation.
+documentation, its metadata after PMC's.
 """
 
 from __future__ import annotations
@@ -43,9 +42,7 @@ class Replay:
     Attributes:
         queries: a query as it is sent -> the ids that it finds, with their dates (YYYY/MM/DD).
         articles: PMCID -> article.
-        records: PMID -> `PubmedArticle` XML.
-        links: PMID -> its `cited_by` and `references`.
-        epmc: a query -> Europe PMC records.
+        links: PMID -> its `cited_by` and `references`, for a table of citations.
         openalex: a filter -> OpenAlex works.
         recorded: (utility, a parameter's value) -> a recorded answer.
         fault: number of the request, path -> one of FAULTS, or None.
@@ -54,14 +51,10 @@ class Replay:
 
     queries: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
     articles: dict[str, Article] = field(default_factory=dict)
-    records: dict[str, bytes] = field(default_factory=dict)
     links: dict[str, dict[str, list[int]]] = field(default_factory=dict)
-    epmc: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
-    epmc_links: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     openalex: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     recorded: dict[tuple[str, str], Path] = field(default_factory=dict)
     fault: Callable[[int, str], str | None] = lambda number, path: None
-    cap: int = 9_999
     asked: list[tuple[str, Params]] = field(default_factory=list)
     history: dict[str, list[str]] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -92,13 +85,11 @@ class Replay:
                 f"<ErrorList><PhraseNotFound>{escape(term)}</PhraseNotFound></ErrorList></eSearchResult>"
             ).encode()
         else:
-            first, last = params.get("mindate", ["0"])[0], params.get("maxdate", ["9"])[0]
-            ids = [one for one, day in self.queries[term] if first <= day <= last]
+            ids = [one for one, _ in self.queries[term]]
         with self.lock:
             key = str(len(self.history) + 1)
             self.history["MCID_" + key] = ids
-        assert start < self.cap or not ids, "beyond what a query gives"
-        page = "".join(f"<Id>{one}</Id>" for one in ids[start : min(start + most, self.cap)])
+        page = "".join(f"<Id>{one}</Id>" for one in ids[start : start + most])
         return (
             '<?xml version="1.0" encoding="UTF-8" ?>\n'
             '<!DOCTYPE eSearchResult PUBLIC "-//NLM//DTD esearch 20060628//EN"'
@@ -114,22 +105,6 @@ class Replay:
             for one in params["id"][0].split(",")
         )
         return f"<eSummaryResult>{found}</eSummaryResult>".encode()
-
-    def _efetch(self, params: Params) -> bytes:
-        found = [self.records[one] for one in params["id"][0].split(",") if one in self.records]
-        return b'<?xml version="1.0" ?>\n<PubmedArticleSet>' + b"\n".join(found) + b"</PubmedArticleSet>"
-
-    def _elink(self, params: Params) -> bytes:
-        name = params["linkname"][0]
-        side = "cited_by" if name.endswith("citedin") else "references"
-        sets = []
-        for one in params["id"]:
-            linked = "".join(f"<Link><Id>{i}</Id></Link>" for i in self.links.get(one, {}).get(side, []))
-            sets.append(
-                f"<LinkSet><DbFrom>pubmed</DbFrom><IdList><Id>{one}</Id></IdList><LinkSetDb><DbTo>pubmed</DbTo>"
-                f"<LinkName>{name}</LinkName>{linked}</LinkSetDb></LinkSet>"
-            )
-        return f"<eLinkResult>{''.join(sets)}</eLinkResult>".encode()
 
     # ---- PMC -------------------------------------------------------------------------------------
 
@@ -165,49 +140,7 @@ class Replay:
             f"<IsTruncated>false</IsTruncated>{inside}</ListBucketResult>"
         ).encode()
 
-    def _idconv(self, rest: str, params: Params) -> bytes:
-        assert rest == "articles/"
-        ids = params["ids"][0].split(",")
-        assert len(ids) <= 200
-        by_pmid = {one.pmid: one for one in self.articles.values() if one.pmid}
-        records = []
-        for one in ids:
-            article = self.articles.get(one) or by_pmid.get(one)
-            if article is None or article.pmid is None:
-                records.append(
-                    {"requested-id": one, "status": "error", "errmsg": "Identifier not found in PMC"}
-                )
-            else:
-                found: dict[str, Any] = {
-                    "requested-id": one,
-                    "pmcid": article.pmcid,
-                    "pmid": int(article.pmid),
-                }
-                records.append(found)
-        return json.dumps({"status": "ok", "records": records}).encode()
-
-    # ---- iCite, Europe PMC -----------------------------------------------------------------------
-
-    def _icite(self, rest: str, params: Params) -> bytes:
-        assert rest == "pubs"
-        pmids = params["pmids"][0].split(",")
-        assert len(pmids) <= 1000
-        known = [{"pmid": int(one), **self.links[one]} for one in pmids if one in self.links]
-        return json.dumps({"meta": {}, "links": {}, "data": known}).encode()
-
-    def _epmc(self, rest: str, params: Params) -> bytes | None:
-        if rest == "search":
-            found = self.epmc.get(params["query"][0], [])
-            start = 0 if params["cursorMark"][0] == "*" else int(params["cursorMark"][0])
-            size = min(int(params["pageSize"][0]), 3)
-            page = found[start : start + size]
-            following = str(start + len(page)) if page else params["cursorMark"][0]
-            body = {"hitCount": len(found), "nextCursorMark": following, "resultList": {"result": page}}
-            return json.dumps(body).encode()
-        source, own, relation = rest.split("/")
-        items = self.epmc_links.get(f"{source}/{own}/{relation}", [])
-        one = {"references": "reference", "citations": "citation"}[relation]
-        return json.dumps({"hitCount": len(items), f"{one}List": {one: items}}).encode()
+    # ---- OpenAlex --------------------------------------------------------------------------------
 
     def _openalex(self, rest: str, params: Params) -> bytes:
         """Pages of at most three works, after the recorded answers: the last page is empty."""
@@ -225,8 +158,7 @@ class Replay:
 
     def services(self, base: str) -> dict[str, dict[str, Any]]:
         """The `services` of a plan that asks this server, without waiting."""
-        rooms = {"entrez": "entrez", "id_converter": "idconv", "pmc_bucket": "bucket", "icite": "icite",
-                 "europe_pmc": "epmc", "openalex": "openalex"}  # fmt: skip
+        rooms = {"entrez": "entrez", "pmc_bucket": "bucket", "openalex": "openalex"}
         return {
             name: {"url": f"{base}/{room}", "per_second": 10_000, "at_once": 4}
             for name, room in rooms.items()

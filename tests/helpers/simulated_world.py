@@ -13,7 +13,7 @@ DOMAINS = {"neuro": "Neuroscience", "cells": "Cell biology"}
 
 
 def fill(world: Replay, folder: Path, articles: int = 90) -> None:
-    """Put simulated articles into the bucket, their queries, and who cites them into iCite.
+    """Put simulated articles into the bucket, their queries, and who cites them into `links`.
 
     `neuro` and `cells` share two articles. Of the next of `neuro`, one has two versions, one is retracted,
     one forbids commercial use, one has XML that is not well-formed, and one is not in the bucket any more.
@@ -50,3 +50,10 @@ def fill(world: Replay, folder: Path, articles: int = 90) -> None:
     made_odd[2].metadata = {"license_code": "CC BY-NC"}
     made_odd[3].xml[0] = made_odd[3].xml[0][:400] + b"<p>"
     del world.articles[made_odd[4].pmcid]
+
+
+def write_citation_table(world: Replay, path: Path) -> Path:
+    """Write who cites the articles as the NIH's table of citations, with one citation between others."""
+    rows = {(citing, int(cited)) for cited, links in world.links.items() for citing in links["cited_by"]}
+    path.write_text("citing,referenced\n" + "".join(f"{a},{b}\n" for a, b in [*sorted(rows), (1, 2)]))
+    return path

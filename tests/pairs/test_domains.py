@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from sentence_experts.corpus.corpus_folder import LATER_COLUMNS, CorpusFolder, open_corpus
+from sentence_experts.corpus.corpus_folder import open_corpus
 from sentence_experts.corpus.importing import import_corpus
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.pairs.compile import compile_pairs
@@ -108,18 +105,6 @@ def test_a_paper_in_several_domains(tmp_path: Path, several: str, expected: tupl
 def test_a_paper_in_no_domain_goes_where_none_says(tmp_path: Path) -> None:
     domains_of = rules(tmp_path, {"none": "rest", "domains": {"a": {"keywords": ["x"]}}}).classifier()
     assert domains_of(paper()) == ("rest",)
-
-
-def test_a_corpus_of_an_earlier_version_has_no_topics(corpus: CorpusFolder, tmp_path: Path) -> None:
-    old = shutil.copytree(corpus.path, tmp_path / "old")
-    pq.write_table(pq.read_table(corpus.papers).drop_columns(list(LATER_COLUMNS)), old / "papers.parquet")
-    (old / "manifest.json").write_text(json.dumps(corpus.manifest | {"tables": {}}))
-    opened = CorpusFolder.open(old)
-    assert opened.count_values("topic") == {}
-    settings = PairsConfig(unit="title", split="random")
-    assert compile_pairs(opened, config=settings).split("train").num_rows > 0
-    with pytest.raises(InputError, match="gets no paper"):
-        compile_pairs(opened, config=settings, domains={"rice": {"topics": ["*"]}})
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from helpers.mentioned_works import Place, mentioned_corpus, random_mentions
-from helpers.openalex_works import write_records
 from sentence_experts.cli.main import main
 from sentence_experts.corpus.corpus_folder import CorpusFolder
-from sentence_experts.corpus.importing import import_corpus
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.pairs.compile import compile_pairs
 from sentence_experts.pairs.levels import LEVELS
@@ -65,41 +63,6 @@ def by_definition(mentions: list[Place], within: str) -> dict[tuple[str, str], t
 @pytest.fixture(scope="module")
 def mentioned(tmp_path_factory: pytest.TempPathFactory) -> CorpusFolder:
     return mentioned_corpus(tmp_path_factory.mktemp("mentioned") / "corpus")
-
-
-def test_contexts_of_semantic_scholar_are_sentences(tmp_path: Path) -> None:
-    """Two works that a paper cites with one context are a pair; other contexts are places of their own."""
-    records: list[dict[str, Any]] = [
-        {"corpusid": n, "externalids": {}, "title": f"Title {n}", "citationcount": 0} for n in range(1, 41)
-    ]
-    for citing in range(100, 120):
-        first = 1 + (citing - 100) * 2
-        cited = {
-            first: ["Both (1, 2).", "Alone."],
-            first + 1: ["Both  (1, 2)."],
-            1 + (first + 5) % 40: ["Far."],
-        }
-        records += [
-            {
-                "citingcorpusid": str(citing),
-                "citedcorpusid": one,
-                "contexts": contexts,
-                "intents": [["result"]],
-            }
-            for one, contexts in cited.items()
-        ]
-    path = write_records(tmp_path / "s2.jsonl.gz", records)
-    corpus = import_corpus([path], workers=1)
-    assert corpus.manifest["counts"]["mentions"] == 20 * 4
-    near = {(f"Title {n}", f"Title {n + 1}") for n in range(1, 41, 2)}
-    for within, only_near in (("article", False), ("paragraph", True), ("sentence", True)):
-        pairs = compile_pairs(corpus, within=within, **LOOSE)
-        rows = [row for split in SPLITS for row in pairs.split(split).to_pylist() if row["label"] == 1]
-        linked = {
-            tuple(sorted((row["anchor"], row["positive"]), key=lambda title: int(title[6:]))) for row in rows
-        }
-        assert len(linked & near) > 10
-        assert (linked <= near) == only_near, within
 
 
 @pytest.mark.parametrize("within", LEVELS)

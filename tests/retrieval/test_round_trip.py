@@ -64,7 +64,7 @@ def test_awkward_names_and_keywords_come_back(tmp_path: Path, form: Format) -> N
 @pytest.mark.realdata
 @pytest.mark.parametrize("form", ["ris", "bibtex", "csv"])
 @pytest.mark.parametrize(
-    "name", ["ris", "nbib", "pubmed_csv", "zotero_csv", "bibtex", "openalex", "crossref", "jats", "pubmed"]
+    "name", ["ris", "nbib", "pubmed_csv", "zotero_csv", "bibtex", "openalex", "jats", "pubmed"]
 )
 def test_real_libraries_come_back(real_data: Path, tmp_path: Path, name: str, form: Format) -> None:
     own = {"jats": real_data / "formats" / "pmc_nxml", "pubmed": real_data / "formats" / "pubmed_efetch"}

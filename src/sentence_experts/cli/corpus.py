@@ -35,7 +35,7 @@ _ROWS = {
     "references_with_doi": "  with a DOI",
     "references_with_pmid": "  with a PMID",
     "references_with_title": "  with a title",
-    "references_by_unknown_number": "  by an OpenAlex or Semantic Scholar id of a paper outside the corpus",
+    "references_by_unknown_number": "  by an OpenAlex id of a paper outside the corpus",
     "unidentified_references": "  without any identifier",
     "citations": "citations (one per pair of works)",
     "in_corpus_citations": "  between papers of the corpus",
@@ -96,7 +96,7 @@ def add(
 
     Example: sentence-experts corpus add library new.bib
 
-    Fetch the abstracts that are lacking: sentence-experts corpus add library --complete europepmc
+    Fetch the abstracts that are lacking: sentence-experts corpus add library --complete openalex
     """
     from sentence_experts.corpus.adding import add_to_corpus
 
@@ -114,9 +114,9 @@ def import_(
     """Read articles into a corpus: two Parquet tables, papers and citations.
 
     Sources are folders, .xml and .nxml files, and .tar, .tar.gz, .tar.xz, .tar.bz2 and .zip archives of JATS
-    articles (PMC, PLOS, eLife) or PubMed XML; JSON and Parquet records of OpenAlex, Semantic Scholar,
-    Crossref or Europe PMC; or exports of reference managers and databases: RIS, NBIB, BibTeX, CSV of PubMed
-    and Zotero, EndNote XML. Tables of your own come in with --papers and --citations.
+    articles (PMC, PLOS, eLife) or PubMed XML; JSON and Parquet records of OpenAlex; or exports of reference
+    managers and databases: RIS, NBIB, BibTeX, CSV of PubMed and Zotero. Tables of your own come in with
+    --papers and --citations.
 
     Example: sentence-experts corpus import elife.tar.xz more/ --out corpus
 
@@ -144,12 +144,12 @@ def fetch(
     ] = False,
     overwrite: Overwrite = False,
 ) -> None:
-    """Fetch the articles that queries find, and who cites them, into a corpus.
+    """Fetch the articles that queries find, with their references, into a corpus.
 
     Example: sentence-experts corpus fetch --domains 'asthma="Asthma"[MeSH] AND 2010:2022[PDAT]' --out asthma
 
-    Articles come from PubMed Central's open-access bucket, citations from the NIH Open Citation Collection.
-    Several domains go into the YAML file that --config reads (or names: hallee2025_domains is shipped):
+    Articles come from PubMed Central's open-access bucket, or from OpenAlex (--source openalex). Several
+    domains go into the YAML file that --config reads (or names: hallee2025_domains is shipped):
 
         domains:
           copd: '"Pulmonary Disease, Chronic Obstructive"[MeSH] AND 2010:2022[PDAT]'
@@ -221,7 +221,7 @@ def _show_corpus(corpus: CorpusFolder) -> None:
     table.add_column("what")
     table.add_column("how many", justify="right")
     for key, name in _ROWS.items():
-        if counts.get(key) or (key in counts and key in _SHOWN_IF_NONE):  # an earlier version lacks some
+        if counts.get(key) or (key in counts and key in _SHOWN_IF_NONE):
             table.add_row(name, f"{counts[key]:,}")
     for reason, number in sorted(counts["rejected"].items()):
         table.add_row(f"set aside: {reason}", f"{number:,}")

@@ -107,7 +107,7 @@ def _exchanged(folder: Path, merged: CorpusFolder) -> CorpusFolder:
     """Put the merged corpus in the place of the old one; a run that was stopped here can continue."""
     with corpus_output(folder, overwrite=True) as place:
         place.begin({"sources": merged.manifest["sources"]})
-        tables = list(merged.manifest["tables"])
+        tables = merged.manifest["tables"]
         for name in (*tables, REJECTED, MANIFEST):
             try:
                 os.link(merged.path / name, place.path / name)

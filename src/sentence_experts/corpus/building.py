@@ -56,7 +56,6 @@ from sentence_experts.storage import (
     PartStore,
     output,
     remove_leftovers,
-    sha256_file,
     sha256_text,
     write_json,
     write_stream,
@@ -89,8 +88,8 @@ class Fetch(Protocol):
     def rejections(self) -> list[Rejection]:
         """What could not be fetched, or was left out on purpose."""
 
-    def finish(self, out: Path) -> dict[str, Any]:
-        """Write the tables; returns their hashes (`tables`) and a description for the manifest (`fetch`)."""
+    def finish(self, out: Path) -> tuple[list[str], dict[str, Any]]:
+        """Write the tables; return their names and a part of the manifest."""
 
 
 @dataclass(frozen=True)
@@ -215,13 +214,13 @@ def _write_corpus(
     fetch: Fetch | None,
     memory: str | None,
 ) -> CorpusFolder:
-    out, described = place.path, read.described
+    out, sources = place.path, read.described
     # Without a manifest there is no corpus: it is removed first and written last.
     (out / MANIFEST).unlink(missing_ok=True)
     # An empty part, so that there are tables to read if nothing was parsed.
-    CorpusPart(len(described), 0).write(parts)
+    CorpusPart(len(sources), 0).write(parts)
     rejections = [rejection for path in parts.paths(PART_REJECTED) for rejection in read_rejections(path)]
-    with resolving(parts, [source["name"] for source in described], workers, memory) as resolved:
+    with resolving(parts, [source["name"] for source in sources], workers, memory) as resolved:
         write_stream(out / PAPERS, resolved.papers(), PAPERS_SCHEMA)
         write_stream(out / CITATIONS, resolved.citations(), CITATIONS_SCHEMA)
         write_stream(out / MENTIONS, resolved.mentions(), MENTIONS_SCHEMA)
@@ -237,7 +236,7 @@ def _write_corpus(
     rejections.sort(key=_by_place)
     write_rejections(out / REJECTED, rejections)
     if not counts["papers"]:
-        raise _nothing_read(out, parts, [str(source["name"]) for source in described], rejections)
+        raise _nothing_read(out, parts, [str(source["name"]) for source in sources], rejections)
     rejected: Counter[str] = Counter()
     for rejection in rejections:
         rejected[rejection.reason] += rejection.records
@@ -248,18 +247,19 @@ def _write_corpus(
         "format_version": FORMAT_VERSION,
         "version": __version__,
         "request": read.request(),
-        "sources": described,
+        "sources": sources,
         "counts": counts,
-        "tables": {name: sha256_file(out / name) for name in tables},
     }
     if fetch:
-        fetched = fetch.finish(out)
-        manifest["tables"] |= fetched.pop("tables")
-        manifest |= fetched
+        more, described = fetch.finish(out)
+        tables += more
+        manifest |= described
+    # Their hashes are in the record that `finish` writes.
+    manifest["tables"] = dict.fromkeys(tables, "")
     write_json(out / MANIFEST, manifest)
     parts.remove()
     place.result = {"request": read.request()}
-    place.finish(MANIFEST, *manifest["tables"])
+    place.finish(MANIFEST, *tables)
     return CorpusFolder.open(place.path)
 
 

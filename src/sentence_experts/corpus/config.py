@@ -14,16 +14,12 @@ from sentence_experts.names import DOMAIN
 
 EMAIL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
 
-CitationSource = Literal["icite", "elink", "europepmc"]
 COUNTED = (
     *("subjects", "mesh", "keywords", "topic", "subfield", "field", "journal", "article_type", "kind"),
     *("language", "licence", "year"),
 )
 """Columns of the papers whose values can be listed."""
-RecordFormats = Literal[
-    "openalex", "s2", "crossref", "europepmc",
-    "ris", "nbib", "wos", "pubmed-csv", "zotero-csv", "endnote", "bibtex",
-]  # fmt: skip
+RecordFormats = Literal["openalex", "ris", "nbib", "pubmed-csv", "zotero-csv", "bibtex"]
 Names = tuple[str, ...]
 Workers = Annotated[
     int | None,
@@ -60,14 +56,12 @@ ApiKey = Annotated[
 
 
 class ImportConfig(Config):
-    """Settings of `import_corpus`: how to read, and which records of OpenAlex and other services to keep."""
+    """Settings of `import_corpus`: how to read, and which records to keep."""
 
     format: RecordFormats | None = Field(
         None,
-        description="Format of the sources: openalex (works of a snapshot or the API), s2 (Semantic "
-        "Scholar: papers, abstracts, citations), crossref (works), europepmc (search results); or exports: "
-        "ris, nbib, wos, pubmed-csv, zotero-csv, endnote (XML), bibtex. Default: detected from the "
-        "beginning of each file",
+        description="Format of the sources: openalex (works of a snapshot or the API), or exports: ris, "
+        "nbib, pubmed-csv, zotero-csv, bibtex. Default: detected from the beginning of each file",
     )
     topic: Names = Field(
         (), description="Keep works of these OpenAlex topics: names, `*` for any text, or ids"
@@ -81,7 +75,7 @@ class ImportConfig(Config):
     )
     language: Names = Field((), description="Keep works in these languages, such as en")
     ids: Path | None = Field(
-        None, description="Keep the works of this list: an OpenAlex id, DOI, PMID or s2:ID on each line"
+        None, description="Keep the works of this list: an OpenAlex id, DOI or PMID on each line"
     )
     xpac: bool = Field(
         False, description="Keep the works of OpenAlex's extension pack too, which lack most data"
@@ -91,10 +85,10 @@ class ImportConfig(Config):
         description="Keep the full texts of JATS articles too, to search their passages; a column full_text "
         "of a table of papers is kept anyway",
     )
-    complete: Literal["europepmc", "openalex"] | None = Field(
+    complete: Literal["openalex"] | None = Field(
         None,
-        description="Fetch the abstracts that papers lack from this service, by PMID, PMCID or DOI (PubMed's "
-        "CSV and many .bib files have none)",
+        description="Fetch the abstracts that papers lack from OpenAlex, by PMID, PMCID or DOI (PubMed's CSV "
+        "and many .bib files have none)",
     )
     services: ServiceAddresses = Services()
     email: Email = None
@@ -134,31 +128,16 @@ class FetchConfig(Config):
         {},
         description="NAME=QUERY: a domain, and the query that finds its articles on the service's website",
     )
-    source: Literal["pmc", "pubmed", "pubmed-files", "europepmc", "openalex"] = Field(
+    source: Literal["pmc", "openalex"] = Field(
         "pmc",
-        description="Where articles come from: pmc (whole open-access articles, from PMC's bucket), pubmed "
-        "(titles, abstracts and MeSH headings of all of PubMed), pubmed-files (the same from PubMed's "
-        "baseline and update files; queries are MeSH headings), europepmc (the same from Europe PMC), "
-        "openalex (works of any field with their references; queries are filters of its API, such as "
+        description="Where articles come from: pmc (whole open-access articles of PubMed Central), openalex "
+        "(works of any field with their references; queries are filters of its API, such as "
         "primary_topic.field.id:17,publication_year:2020)",
-    )
-    pubmed_files: Path | None = Field(
-        None, description="Folder of PubMed's files; if it has none, they are downloaded into it (50 GB)"
-    )
-    mesh_descriptors: Path | None = Field(None, description="NLM's descXXXX.xml, for source pubmed-files")
-    years: tuple[int, int] | None = Field(
-        None, description="First and last year, for source pubmed-files, such as 2010,2022"
-    )
-    citations: tuple[CitationSource, ...] = Field(
-        ("icite",),
-        description="Where citations come from besides the articles' own reference lists, any of: icite (the "
-        "NIH Open Citation Collection: who cites each paper, and whom it cites), elink (the same from NCBI), "
-        "europepmc (the same from Europe PMC, two requests per paper), or none. Default for source openalex: "
-        "none, its works come with their references",
     )
     citation_table: Path | None = Field(
         None,
-        description="An unpacked open_citation_collection.csv of iCite, read instead of asking iCite's API",
+        description="An unpacked open_citation_collection.csv of the NIH (iCite): who cites the papers and "
+        "whom they cite, besides their own reference lists",
     )
     licences: Literal["any", "commercial", "noncommercial"] = Field(
         "any", description="Keep only articles whose PMC licence allows this use"
@@ -183,20 +162,6 @@ class FetchConfig(Config):
     timeout: float = Field(60.0, gt=0, description="Seconds without a byte after which an attempt fails")
     workers: Workers = None
 
-    @model_validator(mode="before")
-    @classmethod
-    def _openalex_has_references(cls, values: Any) -> Any:
-        if isinstance(values, dict) and values.get("source") == "openalex":
-            return {"citations": (), **values}
-        return values
-
-    @field_validator("citations", mode="before")
-    @classmethod
-    def _split_at_commas(cls, value: Any) -> Any:
-        if isinstance(value, str):
-            value = [part.strip() for part in value.split(",")]
-        return [part for part in value if part != "none"] if isinstance(value, list | tuple) else value
-
     @field_validator("domains")
     @classmethod
     def _check_domains(cls, domains: dict[str, str]) -> dict[str, str]:
@@ -208,24 +173,13 @@ class FetchConfig(Config):
 
     @model_validator(mode="after")
     def _check_source(self) -> FetchConfig:
-        if self.citation_table is not None and "icite" not in self.citations:
-            raise ValueError("`citation_table` is iCite's, so `citations` must include icite")
-        if self.licences != "any" and self.source not in ("pmc", "pubmed"):
-            raise ValueError("`licences` are those of PMC: use `source=pmc` or `source=pubmed`")
-        if self.source == "openalex" and self.citations:
-            raise ValueError("`citations` are those of OpenAlex with `source=openalex`; leave them out")
-        of_files = ("pubmed_files", "mesh_descriptors", "years")
-        if self.source != "pubmed-files" and any(getattr(self, name) is not None for name in of_files):
-            raise ValueError("`pubmed_files`, `mesh_descriptors` and `years` need `source=pubmed-files`")
-        if self.full_text and self.source != "pmc":
-            raise ValueError("`full_text` needs whole articles, which only `source=pmc` has")
+        only_pmc = {"citation_table": None, "licences": "any", "full_text": False}
+        for name, default in only_pmc.items():
+            if self.source != "pmc" and getattr(self, name) != default:
+                raise ValueError(f"`{name}` needs `source=pmc`")
         return self
 
     def identity(self) -> dict[str, Any]:
         """The settings that shape the corpus, for its manifest."""
         others = ("services", "published", "email", "api_key", "attempts", "first_wait", "timeout")
-        settings = self.model_dump(mode="json", exclude={*others, "workers"})
-        # Left out where it is not asked for, so that a corpus of an earlier version is still known.
-        return (
-            settings if self.full_text else {name: settings[name] for name in settings if name != "full_text"}
-        )
+        return self.model_dump(mode="json", exclude={*others, "workers"})

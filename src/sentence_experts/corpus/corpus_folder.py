@@ -49,7 +49,6 @@ PAPERS_SCHEMA = pa.schema([
     pa.field("pmcid", pa.string()),
     pa.field("doi", pa.string()),
     pa.field("openalex", pa.string()),
-    pa.field("s2", pa.string()),
     pa.field("title", pa.string()),
     pa.field("abstract", pa.string()),
     pa.field("authors", pa.list_(pa.string())),
@@ -72,16 +71,10 @@ PAPERS_SCHEMA = pa.schema([
     pa.field("has_body", pa.bool_()),
 ])  # fmt: skip
 """One row per work, ordered by `paper_id`: `doi:10...` (lower case), else `pmid:123`, else `pmc:PMC123`, else
-`openalex:W123`, else `s2:123` (Semantic Scholar's corpus id), else the user's own id or `file:...`. `authors`
+`openalex:W123`, else the user's own id or `file:...`. `authors`
 are "Family, Given" or "Family, Given, Suffix", collective names as they are. `kind` is "article", "review" or
 one of `paper.NOTICE_KINDS`. `topic`, `subfield` and `field` are those of OpenAlex's primary topic. `has_body`
 tells whether its text came too."""
-
-LATER_COLUMNS = (
-    *("openalex", "s2", "topic", "subfield", "field", "language", "has_body"),
-    *("kind", "authors", "volume", "issue", "pages"),
-)
-"""Columns that a corpus of an earlier version lacks."""
 
 CITATIONS_SCHEMA = pa.schema([
     pa.field("citing", pa.string(), nullable=False),
@@ -144,7 +137,8 @@ class CorpusFolder:
 
     Attributes:
         path: its folder.
-        manifest: what it was made from, with counts and hashes.
+        manifest: what it was made from, with counts.
+        hashes: SHA-256 of each table, as it was written; empty for tables in memory.
 
     Example:
         >>> corpus = CorpusFolder.open("corpus")
@@ -154,6 +148,7 @@ class CorpusFolder:
 
     path: Path
     manifest: dict[str, Any]
+    hashes: dict[str, str] = field(default_factory=dict, compare=False)
     _temporary: TemporaryDirectory[str] | None = field(default=None, compare=False)
 
     def __repr__(self) -> str:
@@ -183,13 +178,14 @@ class CorpusFolder:
             raise InputError(
                 f"{path / MANIFEST} does not describe a corpus; this folder was made by something else"
             )
-        checked_record(path / RECORD)
+        record = checked_record(path / RECORD) or {}
         check_version(path / MANIFEST, manifest.get("format_version"), FORMAT_VERSION)
         check_kinds(path / MANIFEST, manifest, counts=dict, tables=dict, sources=list, fetch=dict)
         missing = [name for name in (PAPERS, CITATIONS) if not (path / name).is_file()]
         if missing:
             raise InputError(f"{path} lacks {' and '.join(missing)}: make it again with `overwrite`")
-        return cls(path, manifest)
+        stated = {name: digest for name, digest in manifest.get("tables", {}).items() if digest}
+        return cls(path, manifest, stated | (record.get("files") or {}))
 
     @property
     def label(self) -> str:
@@ -217,17 +213,12 @@ class CorpusFolder:
         """The table of the places in the papers' texts that cite (`MENTIONS_SCHEMA`).
 
         Raises:
-            InputError: the corpus has none: no paper came with its text, or an older version made it.
+            InputError: the corpus has none: no paper came with its text.
         """
         if not self.has_mentions:
-            why = (
-                "none of its papers came with their text, as PubMed records and tables do not"
-                if "mentions" in self.manifest.get("counts", {})
-                else "it was made from tables or by an older version"
-            )
             raise InputError(
-                f"{self.path} does not record where papers are cited in a text: {why}; import JATS "
-                "articles with their bodies"
+                f"{self.path} does not record where papers are cited in a text: none of its papers came with "
+                "their text, as PubMed records and tables do not; import JATS articles with their bodies"
             )
         return self.path / MENTIONS
 
@@ -254,13 +245,12 @@ class CorpusFolder:
         Raises:
             InputError: a table is not as it was written.
         """
-        optional = (name for name in (MENTIONS, BODIES, DOMAINS) if name in self.manifest.get("tables", {}))
-        tables = (PAPERS, CITATIONS, *(name for name in optional if (self.path / name).is_file()))
-        hashes = {name: sha256_file(self.path / name) for name in tables}
-        for name, expected in self.manifest.get("tables", {}).items():
-            if expected and hashes.get(name, expected) != expected:
+        names = {PAPERS, CITATIONS, MENTIONS, BODIES, DOMAINS}.intersection(self.manifest.get("tables", {}))
+        hashes = {name: sha256_file(self.path / name) for name in sorted({PAPERS, CITATIONS, *names})}
+        for name, digest in hashes.items():
+            if self.hashes.get(name, digest) != digest:
                 raise self.describe_change(name)
-        return sha256_text(*(f"{name}={hashes[name]}" for name in sorted(hashes)))
+        return sha256_text(*(f"{name}={digest}" for name, digest in hashes.items()))
 
     def describe_change(self, name: str) -> InputError:
         """The error of a table that is not as the manifest says: replaced meanwhile, or damaged."""
@@ -296,8 +286,6 @@ class CorpusFolder:
 
         if column not in COUNTED:
             raise UsageError(f"no values of {column!r}; there are {', '.join(COUNTED)}")
-        if column in LATER_COLUMNS and column not in pq.read_schema(self.papers).names:
-            return {}  # made by an earlier version
         value = f"unnest({column})" if column in ("subjects", "mesh", "keywords") else f"{column}::VARCHAR"
         value = f"trim(split_part({value}, '/', 1), '* ')" if column == "mesh" else value
         query = f"""WITH listed AS (
@@ -366,11 +354,11 @@ def open_corpus(corpus: Corpus) -> Iterator[CorpusFolder]:
             _check_one_row_per_paper(table["paper_id"])
             write_parquet(folder / PAPERS, table)
             write_parquet(folder / CITATIONS, _with_schema(citations, CITATIONS_SCHEMA, "citations"))
-            tables: dict[str, Any] = {PAPERS: {}, CITATIONS: {}}
+            tables = {PAPERS: "", CITATIONS: ""}
             if "domain" in papers.column_names:
                 known = papers.select(["paper_id", "domain"]).drop_null()
                 write_parquet(folder / DOMAINS, _with_schema(known, DOMAINS_SCHEMA, "papers"))
-                tables[DOMAINS] = {}
+                tables[DOMAINS] = ""
             manifest = {"format": FORMAT, "format_version": FORMAT_VERSION, "counts": {}, "tables": tables}
             yield CorpusFolder(folder, manifest)
 

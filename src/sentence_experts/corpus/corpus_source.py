@@ -132,7 +132,6 @@ def _paper(row: Row, references: list[Row], mentions: list[Row]) -> Paper:
         pmid=row["pmid"],
         pmcid=row["pmcid"],
         openalex=normalise_openalex(row.get("openalex")),
-        s2=int(row["s2"]) if row.get("s2") else None,
         other=None if by_name.name() else name,
         citations=tuple(map(_citation, references)),
         mentions=tuple(

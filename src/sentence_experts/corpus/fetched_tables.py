@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -24,13 +24,11 @@ from sentence_experts.corpus.corpus_folder import (
 from sentence_experts.corpus.formats.archives import Source
 from sentence_experts.corpus.paper import Rejection
 from sentence_experts.corpus.parts import CorpusPart, in_groups, missing_groups, table_of, write_links
-from sentence_experts.corpus.sources.citations import CitationSource
-from sentence_experts.corpus.sources.icite import bulk_links
-from sentence_experts.corpus.sources.record_sources import Names, RecordSource
-from sentence_experts.storage import PartStore, sha256_file, write_stream
+from sentence_experts.corpus.sources.record_source import Names, RecordSource
+from sentence_experts.errors import InputError
+from sentence_experts.storage import PartStore, write_stream
 
-_LINKS_PER_PART = 1_000_000
-_BATCHES_PER_PART = 16  # of iCite's table, of up to 65,536 links each
+_BATCHES_PER_PART = 16  # of a table of citations, of up to 65,536 links each
 _PAPERS_PER_PART = 20_000
 _ENDS = 1 << 20
 _NAMES = ("pmid", "pmcid", "doi", "openalex")
@@ -52,17 +50,19 @@ class Fetched:
     extras: list[TableSource] = field(default_factory=list)
 
     def sources(self) -> list[Source]:
-        """The fetched XML as one source."""
+        """Return the fetched XML as one source."""
         return [Source(self.config.source, "fetched", Path(), partial(self.records.documents, self.ids))]
 
     def rejections(self) -> list[Rejection]:
-        """What could not be fetched, was not there, or was left out on purpose."""
+        """Return what could not be fetched, was not there, or was left out on purpose."""
         return [*dict.fromkeys(self.set_aside), *self.records.left_out(self.ids)]
 
-    def finish(self, out: Path) -> dict[str, Any]:
-        """Write the tables of domains and of provenance; returns a description for the manifest."""
+    def finish(self, out: Path) -> tuple[list[str], dict[str, Any]]:
+        """Write the tables of domains and of provenance; return their names and a part of the manifest."""
         write_stream(out / DOMAINS, self._domains(out / PAPERS), DOMAINS_SCHEMA)
-        write_stream(out / PROVENANCE, self._provenance(), PROVENANCE_SCHEMA)
+        groups = in_groups(self.records.provenance(self.ids), 8192)
+        batches = (batch for group in groups for batch in table_of(group, PROVENANCE_SCHEMA).to_batches())
+        write_stream(out / PROVENANCE, batches, PROVENANCE_SCHEMA)
         with_abstract = _with_abstract(out / PAPERS, out / DOMAINS)
         domains = {
             name: {
@@ -74,10 +74,7 @@ class Fetched:
             }
             for name, query in self.config.domains.items()
         }
-        return {
-            "tables": {name: sha256_file(out / name) for name in (DOMAINS, PROVENANCE)},
-            "fetch": {"plan": self.config.identity(), "domains": domains},
-        }
+        return [DOMAINS, PROVENANCE], {"fetch": {"plan": self.config.identity(), "domains": domains}}
 
     def _domains(self, papers: Path) -> Iterator[pa.RecordBatch]:
         """Each paper with the domains whose queries found it, matched by any of its names."""
@@ -97,10 +94,6 @@ class Fetched:
             )
             ordered = database.sql(f"{query} ORDER BY ALL", params=[str(papers)] * len(_NAMES))
             yield from ordered.to_arrow_reader(8192)
-
-    def _provenance(self) -> Iterator[pa.RecordBatch]:
-        for group in in_groups(self.records.provenance(self.ids), 8192):
-            yield from table_of(group, PROVENANCE_SCHEMA).to_batches()
 
 
 def _with_abstract(papers: Path, domains: Path) -> dict[str, int]:
@@ -124,8 +117,12 @@ class FetchedPapers:
 
     def described(self) -> list[dict[str, Any]]:
         """Describe the one source, hashed over its records."""
+        digest, count = hashlib.sha256(), 0
+        for one, paper in self.records.papers(self.ids):
+            digest.update(f"{one}\0{paper}\0".encode())
+            count += 1
         kind = "fetched" if self.whole else "completing"
-        return [_described("records", kind, self.records.papers(self.ids))]
+        return [{"name": "records", "kind": kind, "size": count, "sha256": digest.hexdigest()}]
 
     def parse(self, parts: PartStore, first_source: int) -> None:
         """Write the papers as parts."""
@@ -141,30 +138,8 @@ class FetchedPapers:
 
 
 @dataclass(frozen=True)
-class FetchedLinks:
-    """Citations from a service."""
-
-    name: str
-    citations: CitationSource
-    pmids: list[str]
-
-    def described(self) -> list[dict[str, Any]]:
-        """Describe the one source, hashed over its citations."""
-        return [_described(self.name, "citations", self.citations.links(self.pmids))]
-
-    def parse(self, parts: PartStore, first_source: int) -> None:
-        """Write the citations as parts."""
-        links = self.citations.links(self.pmids)
-        for number, group in missing_groups(parts, first_source, links, _LINKS_PER_PART):
-            citing, cited = zip(*group, strict=True) if group else ((), ())
-            write_links(
-                parts, first_source, number, pa.array(citing, pa.string()), pa.array(cited, pa.string())
-            )
-
-
-@dataclass(frozen=True)
-class BulkLinks:
-    """The citations of some papers from iCite's whole table."""
+class CitationTable:
+    """The citations of some papers from the NIH's whole table (`open_citation_collection.csv`)."""
 
     table: Path
     pmids: list[str]
@@ -180,19 +155,37 @@ class BulkLinks:
             file.seek(max(0, size - _ENDS))
             digest.update(file.read(_ENDS))
         described = {"name": self.table.name, "kind": "citations", "size": size}
-        return [described | {"sha256_of_ends": digest.hexdigest()}]
+        return [described | {"sha256": digest.hexdigest()}]
 
     def parse(self, parts: PartStore, first_source: int) -> None:
         """Write the citations as parts."""
-        links = bulk_links(self.table, self.pmids, self.threads)
+        links = self.links()
         for number, batches in enumerate(in_groups(links, _BATCHES_PER_PART)):
             table = pa.Table.from_batches(batches, links.schema).combine_chunks()
             write_links(parts, first_source, number, table["citing"], table["cited"])
 
+    def links(self, memory: str = "2GB") -> pa.RecordBatchReader:
+        """Read the links in one pass over some 870 million rows in bounded memory: columns `citing`, `cited`
+        (`pmid:...`), in order and each pair once. The table is CSV (also .gz or .zst) or Parquet with the
+        columns `citing` and `referenced`.
 
-def _described(name: str, kind: str, items: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    digest, count = hashlib.sha256(), 0
-    for first, second in items:
-        digest.update(f"{first}\0{second}\0".encode())
-        count += 1
-    return {"name": name, "kind": kind, "size": count, "sha256": digest.hexdigest()}
+        Raises:
+            InputError: the file has other columns.
+        """
+        reader = "read_csv(?, header = true, columns = {citing: 'BIGINT', referenced: 'BIGINT'})"
+        if self.table.suffix == ".parquet":
+            reader = "read_parquet(?)"
+        database = duckdb.connect(config={"threads": self.threads, "memory_limit": memory})
+        wanted = pa.table({"pmid": pa.array([int(pmid) for pmid in self.pmids], pa.int64())})
+        database.register("wanted", wanted)
+        try:
+            return database.sql(
+                f"""SELECT DISTINCT 'pmid:' || citing AS citing, 'pmid:' || referenced AS cited
+                FROM {reader}
+                WHERE citing IN (SELECT pmid FROM wanted) OR referenced IN (SELECT pmid FROM wanted)
+                ORDER BY ALL""",
+                params=[str(self.table)],
+            ).to_arrow_reader(1 << 16)
+        except duckdb.Error as error:
+            first = str(error).splitlines()[0]
+            raise InputError(f"{self.table}: not a table of citing,referenced PMIDs: {first}") from error

@@ -1,4 +1,4 @@
-"""`fetch_corpus`: queries to a corpus; articles and citations are fetched into a journal, then imported.
+"""`fetch_corpus`: queries to a corpus; articles are fetched into a journal, then imported.
 
 The journal (`journal.sqlite` in the corpus's folder) holds every answer. So a fetch that was interrupted goes
 on where it stopped, another domain costs only what is new, and the corpus depends only on the journal.
@@ -9,27 +9,22 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from sentence_experts.corpus.building import JOURNAL, Sources, build_corpus, cores, corpus_output
 from sentence_experts.corpus.config import FetchConfig
 from sentence_experts.corpus.corpus_folder import CorpusFolder, corpus_in_memory
-from sentence_experts.corpus.fetched_tables import BulkLinks, Fetched, FetchedLinks, FetchedPapers
-from sentence_experts.corpus.sources.citations import CITATION_SOURCES
+from sentence_experts.corpus.fetched_tables import CitationTable, Fetched, FetchedPapers
+from sentence_experts.corpus.sources.http import Client
 from sentence_experts.corpus.sources.journal import MEMORY, Journal, open_journal
-from sentence_experts.corpus.sources.pubmed_files_source import PubmedFilesSource
-from sentence_experts.corpus.sources.record_sources import (
-    EuropePmcSource,
-    OpenAlexSource,
-    PmcSource,
-    PubmedSource,
-    RecordSource,
-    pmids_of,
-)
+from sentence_experts.corpus.sources.openalex import OpenAlexSource
+from sentence_experts.corpus.sources.pmc import PmcSource
+from sentence_experts.corpus.sources.record_source import RecordSource
 from sentence_experts.corpus.sources.requests import Requests
 from sentence_experts.corpus.sources.services import ENTREZ_WITH_KEY
 from sentence_experts.errors import InputError, UsageError
@@ -40,14 +35,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 logger = logging.getLogger(__name__)
-
-RECORD_SOURCES: dict[str, Callable[[Requests, FetchConfig], RecordSource]] = {
-    "pmc": PmcSource,
-    "pubmed": PubmedSource,
-    "pubmed-files": PubmedFilesSource,
-    "europepmc": EuropePmcSource,
-    "openalex": OpenAlexSource,
-}
 
 
 @dataclass(frozen=True)
@@ -92,15 +79,12 @@ def estimate_fetch(config: FetchConfig | None = None, **settings: Any) -> FetchE
     """
     config = _with_client(FetchConfig.of(config, **settings))
     with open_journal(MEMORY) as journal, open_requests(config, journal) as requests:
-        source = RECORD_SOURCES[config.source](requests, config)
+        source = _record_source(requests, config)
         articles = {name: source.count(query) for name, query in config.domains.items()}
         examples = {name: source.examples(query) for name, query in config.domains.items()}
         limited = {name: min(count, config.max_articles or count) for name, count in articles.items()}
-        total = sum(limited.values())
-        names = [name for name in config.citations if not (name == "icite" and config.citation_table)]
-        costs = [source.cost(total), *(CITATION_SOURCES[name](requests).cost(total) for name in names)]
-        count, seconds = (sum(part) for part in zip(*costs, strict=True))
-        return FetchEstimate(articles, examples, limited, int(count), seconds / 60)
+        count, seconds = source.cost(sum(limited.values()))
+        return FetchEstimate(articles, examples, limited, count, seconds / 60)
 
 
 def fetch_corpus(
@@ -109,7 +93,7 @@ def fetch_corpus(
     overwrite: bool = False,
     **settings: Any,
 ) -> CorpusFolder:
-    """Fetch the articles that queries find, and who cites them, into a corpus.
+    """Fetch the articles that queries find, with their references, into a corpus.
 
     What could not be fetched after every attempt is set aside by name; the same call requests it again.
 
@@ -122,7 +106,7 @@ def fetch_corpus(
         UsageError: a query that the service does not understand, a bad setting, or `out` was made with other
             settings.
         UnreachableError: no connection; what was fetched is kept.
-        InputError: a day with more records than a query may give, or `out` is in use or holds other files.
+        InputError: `out` is in use or holds other files.
 
     Example:
         >>> fetch_corpus(out="fetched", domains={"copd": "copd[title]"}, max_articles=100)  # doctest: +SKIP
@@ -130,7 +114,7 @@ def fetch_corpus(
     config = _with_client(FetchConfig.of(config, **settings))
     if config.citation_table is not None and not config.citation_table.is_file():
         raise InputError(
-            f"{config.citation_table}: no such file; unpack an iCite snapshot's table of citations"
+            f"{config.citation_table}: no such file; unpack open_citation_collection.zip of an iCite snapshot"
         )
     if out is None:
         return corpus_in_memory(lambda folder: _fetch_to(folder, config, False))
@@ -185,8 +169,14 @@ def _fetch_to(out: Path, config: FetchConfig, overwrite: bool) -> CorpusFolder:
             return build_corpus(place, read, config.workers, fetched)
 
 
+def _record_source(requests: Requests, config: FetchConfig) -> RecordSource:
+    if config.source == "openalex":
+        return OpenAlexSource(requests, config.keep_retracted)
+    return PmcSource(requests, config.licences, config.keep_retracted)
+
+
 def _fetch(config: FetchConfig, requests: Requests) -> Fetched:
-    source = RECORD_SOURCES[config.source](requests, config)
+    source = _record_source(requests, config)
     sampled = {}
     for name, query in config.domains.items():
         ids = source.find(query)
@@ -199,17 +189,9 @@ def _fetch(config: FetchConfig, requests: Requests) -> Fetched:
     names = dict(source.names(all_ids))
     fetched = Fetched(config, source, sampled, all_ids, names, requests.set_aside)
     fetched.extras.append(FetchedPapers(source, all_ids))
-    pmids = pmids_of(names.items())
-    for name in config.citations:
-        if name == "icite" and config.citation_table is not None:
-            fetched.extras.append(BulkLinks(config.citation_table, pmids, config.workers or cores()))
-            continue
-        citations = CITATION_SOURCES[name](requests)
-        with progress(f"citations from {name}", len(pmids)) as advance:
-            citations.fetch(pmids, advance)
-        fetched.extras.append(FetchedLinks(name, citations, pmids))
-    # What failed is requested by the next run, not while this one writes what it has.
-    requests.online = False
+    if config.citation_table is not None:
+        pmids = sorted({entry["pmid"] for entry in names.values() if "pmid" in entry}, key=int)
+        fetched.extras.append(CitationTable(config.citation_table, pmids, config.workers or cores()))
     return fetched
 
 
@@ -225,12 +207,15 @@ def sample(ids: list[str], maximum: int | None) -> list[str]:
 @contextmanager
 def open_requests(config: FetchConfig, journal: Journal) -> Iterator[Requests]:
     """The services of some settings, answered from a journal where possible."""
-    services, email = config.services, config.email or ""
-    if config.api_key and config.source != "openalex":
-        faster = max(services.entrez.per_second, ENTREZ_WITH_KEY)
-        entrez = services.entrez.model_copy(update={"per_second": faster})
-        services = services.model_copy(update={"entrez": entrez})
-    with services.client(
-        email, attempts=config.attempts, first_wait=config.first_wait, timeout=config.timeout
+    rates, email = config.services.rates(), config.email or ""
+    if config.api_key and config.source == "pmc":
+        host = urlsplit(config.services.entrez.url).netloc
+        rates[host] = max(rates[host], ENTREZ_WITH_KEY)
+    with Client(
+        email,
+        per_second=rates,
+        attempts=config.attempts,
+        first_wait=config.first_wait,
+        timeout=config.timeout,
     ) as client:
         yield Requests(client, journal, config.services, email, config.api_key)

@@ -1,4 +1,4 @@
-"""DOI, PMID, PMCID, and the numbers of OpenAlex and Semantic Scholar, in one spelling each."""
+"""DOI, PMID, PMCID and the numbers of OpenAlex in one spelling each."""
 
 from __future__ import annotations
 
@@ -37,9 +37,6 @@ _PMID_URL = re.compile(
 _PMCID = re.compile(r"(?:pmcid|pmc)?[\s:]*(?:pmc)?\s*0*([1-9]\d{0,9})(?:\.\d+)?", re.IGNORECASE)
 _PMCID_URL = re.compile(r"/(?:pmc/)?articles/(?:PMC)?0*([1-9]\d{0,9})\b", re.IGNORECASE)
 _OPENALEX = re.compile(r"(?:https?://(?:api\.)?openalex\.org/(?:works/)?|openalex:)?w0*([1-9]\d{0,14})", re.I)
-_S2 = re.compile(
-    r"(?:s2:|corpusid:?|https?://api\.semanticscholar\.org/corpusid:)?\s*0*([1-9]\d{0,14})", re.I
-)
 
 
 class Identifiers(NamedTuple):
@@ -50,12 +47,10 @@ class Identifiers(NamedTuple):
     pmcid: str | None = None
     openalex: int | None = None
     """The number after `W`."""
-    s2: int | None = None
-    """Semantic Scholar's corpus id."""
 
     def names(self) -> list[str]:
         """The identifiers as papers are named in a corpus, such as `doi:10.1000/abc`; best first."""
-        named = zip(("doi:", "pmid:", "pmc:", "openalex:W", "s2:"), self, strict=True)
+        named = zip(("doi:", "pmid:", "pmc:", "openalex:W"), self, strict=True)
         return [f"{prefix}{value}" for prefix, value in named if value]
 
     def name(self) -> str | None:
@@ -139,12 +134,6 @@ def normalise_openalex(value: str | None) -> int | None:
     return int(match.group(1)) if match else None
 
 
-def normalise_s2(value: str | None) -> int | None:
-    """A corpus id of Semantic Scholar as a number, from its digits, `CorpusId:123` or `s2:123`, or None."""
-    match = _S2.fullmatch(value.strip()) if value else None
-    return int(match.group(1)) if match else None
-
-
 def identifiers_in_url(url: str) -> tuple[str | None, str | None, str | None]:
     """The (DOI, PMID, PMCID) that a web address names; None if it names none."""
     doi = normalise_doi(url) if "10." in url else None
@@ -168,8 +157,6 @@ def parse_identifier(value: str) -> Identifiers:
         return Identifiers(doi=normalise_doi(value))
     if low.startswith(("openalex:", "https://openalex.org/", "https://api.openalex.org/")):
         return Identifiers(openalex=normalise_openalex(value))
-    if low.startswith(("s2:", "corpusid:", "https://api.semanticscholar.org/corpusid")):
-        return Identifiers(s2=normalise_s2(value))
     if low.startswith(("http://", "https://")):
         return Identifiers(*identifiers_in_url(value))
     if low.startswith(("pmid", "pubmed:")):

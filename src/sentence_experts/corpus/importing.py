@@ -1,4 +1,4 @@
-"""`import_corpus`: articles, records of services, and tables of the user's own to a corpus."""
+"""`import_corpus`: articles, records and tables to a corpus."""
 
 from __future__ import annotations
 
@@ -21,9 +21,7 @@ from sentence_experts.corpus.config import ImportConfig
 from sentence_experts.corpus.corpus_folder import MANIFEST, CorpusFolder, corpus_in_memory
 from sentence_experts.corpus.corpus_source import CorpusSource
 from sentence_experts.corpus.formats.archives import find_sources, kind_of
-from sentence_experts.corpus.formats.endnote import is_endnote
-from sentence_experts.corpus.formats.exports import beginning
-from sentence_experts.corpus.formats.record_filter import RecordFilter
+from sentence_experts.corpus.formats.records import RecordFilter
 from sentence_experts.corpus.identifiers import normalise_openalex, parse_identifier
 from sentence_experts.corpus.record_files import RECORD_SUFFIXES, RecordFiles, find_record_files
 from sentence_experts.corpus.record_formats import FORMATS, format_of
@@ -53,9 +51,8 @@ def import_corpus(
     Args:
         sources: folders, `.xml`/`.nxml` files, `.tar[.gz|.xz|.bz2]` and `.zip` archives of JATS or PubMed
             articles, in any mix; with `format`, or where there are no such, files and folders of JSON, JSON
-            lines (also `.gz`) or Parquet records of OpenAlex, Semantic Scholar, Crossref or Europe PMC, and
-            exports: RIS, NBIB, BibTeX, Web of Science's text, CSV of PubMed and Zotero, EndNote's XML. The
-            folder of a corpus is a source too.
+            lines (also `.gz`) or Parquet records of OpenAlex, and exports: RIS, NBIB, BibTeX, CSV of PubMed
+            and Zotero. The folder of a corpus is a source too.
         out: the folder of the corpus; without it the corpus lasts as long as the returned object.
         config: settings; those given by name come before it.
         overwrite: start over, replacing another corpus in `out`.
@@ -123,8 +120,7 @@ def _sorted(paths: list[Path], config: ImportConfig) -> tuple[list[Path], list[P
     of_records = [path for path in paths if config.format or _holds_records(path)]
     if config.chooses and not of_records:
         raise UsageError(
-            f"`{config.chooses[0]}` chooses among records of OpenAlex, Semantic Scholar, Crossref or Europe "
-            "PMC; no source has any"
+            f"`{config.chooses[0]}` chooses among records of OpenAlex or exports; no source has any"
         )
     return [path for path in paths if path not in of_records], of_records
 
@@ -132,9 +128,7 @@ def _sorted(paths: list[Path], config: ImportConfig) -> tuple[list[Path], list[P
 def _holds_records(path: Path) -> bool:
     """Whether a file, or every file of a folder, is of a kind that holds records, not articles."""
     if not path.is_dir():
-        if kind := kind_of(path):
-            return kind == "file" and path.is_file() and is_endnote(beginning(path))
-        return path.name.lower().endswith(RECORD_SUFFIXES)
+        return not kind_of(path) and path.name.lower().endswith(RECORD_SUFFIXES)
     has_records = False
     for _, _, files in os.walk(path):
         for name in files:
@@ -177,9 +171,7 @@ def _read_ids(path: Path) -> frozenset[str]:
             name = f"openalex:W{openalex}" if openalex else parse_identifier(line).name()
             if name is None:
                 shown = line.strip()[:60]
-                raise InputError(
-                    f"{path}, line {number}: {shown!r} is not an OpenAlex id, DOI, pmid:... or s2:..."
-                )
+                raise InputError(f"{path}, line {number}: {shown!r} is not an OpenAlex id, DOI or pmid:...")
             names.add(name)
     return frozenset(names)
 
@@ -206,7 +198,7 @@ def _built(place: Output, state: State, read: Sources, config: ImportConfig) -> 
         return build_corpus(place, read, config.workers, memory=config.memory)
     from sentence_experts.corpus.completing import build_completed
 
-    return build_completed(place, state, read, config, config.complete)
+    return build_completed(place, state, read, config)
 
 
 def _likely_format(read: Sources, given: str | None) -> str | None:

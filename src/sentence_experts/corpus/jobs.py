@@ -12,15 +12,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import IO
 
-from sentence_experts.corpus.formats.archives import Document
+from sentence_experts.corpus.formats.archives import BROKEN_PACKING, Document, is_packed, unpacked
 from sentence_experts.corpus.formats.articles import read_articles
-from sentence_experts.corpus.formats.packed import is_packed, unpacked
-from sentence_experts.corpus.formats.secure_xml import (
-    BROKEN_PACKING,
-    WHOLE_DOCUMENT_BYTES,
-    UnreadableArticleError,
-)
-from sentence_experts.corpus.paper import Deletion, Rejection
+from sentence_experts.corpus.paper import Deletion, RecordError, Rejection
 from sentence_experts.corpus.parts import CorpusPart
 from sentence_experts.storage import PartStore
 
@@ -69,7 +63,7 @@ def _parse_document(document: Document, job: Job, part: CorpusPart) -> None:
         with ExitStack() as stack:
             outcomes = read_articles(_content(document, stack), job.full_text)
             for position, outcome in enumerate(outcomes, start=1):
-                if isinstance(outcome, UnreadableArticleError):
+                if isinstance(outcome, RecordError):
                     of_one = outcome.reason in _OF_ONE_RECORD
                     if of_one and len(part.rejections) - before >= _MAX_NAMED_RECORDS:
                         unnamed += 1
@@ -84,7 +78,7 @@ def _parse_document(document: Document, job: Job, part: CorpusPart) -> None:
                     for whose, doi in unreadable:
                         if doi and len(part.rejections) - before < _MAX_NAMED_RECORDS:
                             reject("unreadable-doi", f"of {whose}: {doi}", position)
-    except UnreadableArticleError as error:
+    except RecordError as error:
         reject(error.reason, error.detail)
     except BROKEN_PACKING as error:
         reject("broken-packing", f"{type(error).__name__}: {error}")
@@ -98,17 +92,14 @@ def _parse_document(document: Document, job: Job, part: CorpusPart) -> None:
         reject("more-of-the-same", more)
 
 
-def _content(document: Document, stack: ExitStack) -> bytes | IO[bytes]:
-    if is_packed(document.name):
-        return unpacked(io.BytesIO(document.data) if document.data is not None else _stream(document, stack))
-    if document.data is not None:
-        return document.data
+def _content(document: Document, stack: ExitStack) -> IO[bytes]:
     stream = _stream(document, stack)
-    large = document.stream is not None or document.size > WHOLE_DOCUMENT_BYTES
-    return stream if large else stream.read(WHOLE_DOCUMENT_BYTES + 1)
+    return unpacked(stream) if is_packed(document.name) else stream
 
 
 def _stream(document: Document, stack: ExitStack) -> IO[bytes]:
+    if document.data is not None:
+        return io.BytesIO(document.data)
     if document.stream is not None:
         return document.stream
     return stack.enter_context(open(document.path or document.name, "rb", opener=_open_plainly))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sentence_experts.corpus.resolving_sql import KINDS, PREFIX, pairs
 
 BY_NUMBER = """(citing IS NULL AND doi IS NULL AND pmid IS NULL AND pmcid IS NULL AND other IS NULL
-    AND title IS NULL AND (openalex IS NOT NULL OR s2 IS NOT NULL) AND NOT coalesce(retracts, false))"""
+    AND title IS NULL AND openalex IS NOT NULL AND NOT coalesce(retracts, false))"""
 """References that have nothing but a number, as all of OpenAlex have. They are by far the most, and are
 linked range by range (`numbered`)."""
 _NAMED = " UNION ALL ".join(
@@ -20,15 +20,6 @@ _NAMED = " UNION ALL ".join(
     )
     for kind in KINDS
 )
-
-
-def _number_names(kind: str) -> str:
-    return f"""CREATE TABLE {kind}_names AS
-    WITH named AS (
-        SELECT {kind}, paper_id, 0 AS rank FROM identified WHERE {kind} IS NOT NULL
-        UNION ALL SELECT w.{kind}, i.paper_id, 1 FROM works w JOIN identified i USING (key)
-            WHERE w.{kind} IS NOT NULL AND w.{kind} IS DISTINCT FROM i.{kind}
-    ) SELECT {kind}, first(paper_id ORDER BY rank, paper_id) AS paper_id FROM named GROUP BY {kind}"""
 
 
 REFERENCE_IDS = (
@@ -58,10 +49,14 @@ REFERENCE_IDS = (
         FROM offered
     )
     SELECT spot, key, coalesce('doi:' || one_doi, key) AS paper_id,
-        one_doi AS doi, pmid, pmcid, openalex, s2 FROM chosen""",
+        one_doi AS doi, pmid, pmcid, openalex FROM chosen""",
     "DROP TABLE kept",
-    _number_names("openalex"),
-    _number_names("s2"),
+    """CREATE TABLE openalex_names AS
+    WITH named AS (
+        SELECT openalex, paper_id, 0 AS rank FROM identified WHERE openalex IS NOT NULL
+        UNION ALL SELECT w.openalex, i.paper_id, 1 FROM works w JOIN identified i USING (key)
+            WHERE w.openalex IS NOT NULL AND w.openalex IS DISTINCT FROM i.openalex
+    ) SELECT openalex, first(paper_id ORDER BY rank, paper_id) AS paper_id FROM named GROUP BY openalex""",
     # Works that are cited by numbers alone need no further names.
     f"""CREATE TABLE paper_names AS
     WITH named AS (
@@ -77,12 +72,10 @@ def numbered(condition: str) -> str:
     """The references by number alone of the papers of `identified` that meet a condition."""
     return f"""
     SELECT r.spot, r.source, r.position, r.year, i.paper_id AS citing,
-        coalesce(w.paper_id, s.paper_id, 'openalex:W' || r.openalex, 's2:' || r.s2) AS cited,
-        coalesce(w.paper_id, s.paper_id) IS NOT NULL AS in_corpus
+        coalesce(w.paper_id, 'openalex:W' || r.openalex) AS cited, w.paper_id IS NOT NULL AS in_corpus
     FROM (SELECT * FROM stated_references WHERE {BY_NUMBER}) r
     JOIN (SELECT spot, paper_id FROM identified WHERE {condition}) i ON i.spot = r.spot
-    LEFT JOIN openalex_names w ON w.openalex = r.openalex
-    LEFT JOIN s2_names s ON s.s2 = r.s2"""
+    LEFT JOIN openalex_names w ON w.openalex = r.openalex"""
 
 
 LINKS = (
@@ -90,12 +83,12 @@ LINKS = (
     SELECT r.source, r.spot, r.position, r.retracts, r.doi, r.pmid, r.title, r.year,
         coalesce(i.paper_id, by_own.paper_id, by_key.paper_id, citing_doi.doi,
             r.citing_key, r.citing) AS citing,
-        coalesce(o.paper_id, d.paper_id, p.paper_id, c.paper_id, l.paper_id, w.paper_id, s.paper_id,
+        coalesce(o.paper_id, d.paper_id, p.paper_id, c.paper_id, l.paper_id, w.paper_id,
             'doi:' || r.doi, 'doi:' || a.doi, 'doi:' || b.doi,
             'pmid:' || r.pmid, 'pmid:' || e.pmid, 'pmc:' || r.pmcid,
-            'openalex:W' || r.openalex, 's2:' || r.s2, r.other) AS cited,
+            'openalex:W' || r.openalex, r.other) AS cited,
         coalesce(i.paper_id, by_own.paper_id, by_key.paper_id) IS NOT NULL AS from_corpus,
-        coalesce(o.paper_id, d.paper_id, p.paper_id, c.paper_id, l.paper_id, w.paper_id, s.paper_id)
+        coalesce(o.paper_id, d.paper_id, p.paper_id, c.paper_id, l.paper_id, w.paper_id)
             IS NOT NULL AS in_corpus
     FROM (SELECT * FROM stated_references WHERE NOT {BY_NUMBER}) r
     LEFT JOIN identified i ON i.spot = r.spot
@@ -113,7 +106,6 @@ LINKS = (
     LEFT JOIN paper_names l ON l.name = coalesce(
         'doi:' || r.doi, 'doi:' || a.doi, 'doi:' || b.doi, 'pmid:' || r.pmid, 'pmid:' || e.pmid)
     LEFT JOIN openalex_names w ON w.openalex = r.openalex
-    LEFT JOIN s2_names s ON s.s2 = r.s2
     WHERE i.spot IS NOT NULL OR r.citing IS NOT NULL""",
     """CREATE TABLE retracted AS
     SELECT DISTINCT cited AS paper_id FROM linked WHERE retracts AND in_corpus""",
@@ -125,8 +117,7 @@ LINKS = (
         SELECT spot, position, citing, cited FROM linked WHERE NOT retracts
         UNION ALL SELECT spot, position, citing, cited
             FROM ({numbered("spot IN (SELECT spot FROM stated_papers WHERE has_body)")})
-    ) l LEFT JOIN stated_papers p USING (spot)
-    WHERE p.has_body OR (p.spot IS NULL AND mentioned)""",
+    ) l JOIN stated_papers p USING (spot) WHERE p.has_body""",
 )
 
 
@@ -155,25 +146,12 @@ def between(column: str, first: str | None, end: str | None) -> str:
 LINKS_IN_ORDER = """
     SELECT citing, cited, cited_title, cited_year FROM links WHERE place = 1
     ORDER BY citing, source, position, cited, cited_title, cited_year"""
-# A context is a sentence of unknown place: a section and paragraph of its own. The text itself comes first.
 MENTIONS_IN_ORDER = """
-    WITH placed AS (
-        SELECT l.citing, l.cited, m.*
-        FROM all_mentions m JOIN listed l ON l.spot = m.spot AND l.position = m.reference
-        WHERE l.cited IS NOT NULL AND l.cited <> l.citing
-    ), numbered AS (
-        SELECT DISTINCT ON (citing, context, cited) citing, cited, context,
-            dense_rank() OVER (PARTITION BY citing ORDER BY context) AS place
-        FROM placed WHERE context IS NOT NULL
-            AND citing NOT IN (SELECT citing FROM placed WHERE context IS NULL)
-    )
-    SELECT * EXCLUDE reference FROM (
-        SELECT citing, cited, section, section_title, section_kind, paragraph, sentence, bracket, position,
-            reference
-        FROM placed WHERE context IS NULL
-        UNION ALL SELECT citing, cited, place, NULL, 'other', place, 1,
-            row_number() OVER (PARTITION BY citing, place ORDER BY cited), 0, 0 FROM numbered
-    ) ORDER BY citing, paragraph, position, reference, cited"""
+    SELECT l.citing, l.cited, m.section, m.section_title, m.section_kind, m.paragraph, m.sentence, m.bracket,
+        m.position
+    FROM all_mentions m JOIN listed l ON l.spot = m.spot AND l.position = m.reference
+    WHERE l.cited IS NOT NULL AND l.cited <> l.citing
+    ORDER BY l.citing, m.paragraph, m.position, m.reference, l.cited"""
 
 OF_NUMBERED = """
     SELECT count(*) AS references, count(*) FILTER (WHERE cited = citing) AS self_citations,
@@ -191,7 +169,7 @@ OF_LINKED = """
         references_with_title, count(DISTINCT doi) AS distinct_cited_dois,
         count(*) FILTER (WHERE cited IS NULL) AS unidentified_references,
         count(*) FILTER (WHERE cited = citing) AS self_citations,
-        count(*) FILTER (WHERE NOT in_corpus AND regexp_matches(cited, '^(openalex|s2):')) AS
+        count(*) FILTER (WHERE NOT in_corpus AND starts_with(cited, 'openalex:')) AS
         references_by_unknown_number
     FROM linked WHERE NOT retracts"""
 OF_LISTED = """

@@ -12,8 +12,7 @@ NOTICE_KINDS = frozenset({"correction", "retraction", "expression-of-concern", "
 """Values of the column `kind` of papers that are notices: left out of pairs, hidden in search."""
 KINDS = NOTICE_KINDS | {"article", "review", "commentary", "letter"}
 """All values of the column `kind`."""
-# Article types of JATS, and what PubMed, OpenAlex, Crossref, Europe PMC, Semantic Scholar, Web of Science and
-# Zotero call the same; in lower case with hyphens.
+# Article types of JATS, and what PubMed, OpenAlex and Zotero call the same; in lower case with hyphens.
 _TYPES_OF_KIND = {
     "review": "review review-article systematic-review scoping-review meta-analysis",
     "correction": "correction erratum corrigendum addendum published-erratum",
@@ -52,9 +51,8 @@ class Citation(NamedTuple):
     title: str | None = None
     year: int | None = None
     other: str | None = None
-    """The user's own identifier, from tables, or Semantic Scholar's paper id (`s2:SHA`)."""
+    """The user's own identifier, from tables."""
     openalex: int | None = None
-    s2: int | None = None
     unreadable_doi: str | None = None
     """What stands where the DOI should, if it is none."""
 
@@ -87,11 +85,8 @@ class Paper:
     pmid: str | None = None
     pmcid: str | None = None
     other: str | None = None
-    """The identifier if the work has no other: the user's own, Semantic Scholar's paper id (`s2:SHA`), or a
-    hash of the content."""
+    """The identifier if the work has no other: the user's own, or a hash of the content."""
     openalex: int | None = None
-    s2: int | None = None
-    """Semantic Scholar's corpus id."""
     title: str | None = None
     abstract: str | None = None
     authors: tuple[str, ...] = ()
@@ -133,7 +128,7 @@ class Paper:
     def names(self) -> list[str]:
         """What a corpus may name the paper, best first."""
         own = [self.other] if self.other else []
-        return Identifiers(self.doi, self.pmid, self.pmcid, self.openalex, self.s2).names() + own
+        return Identifiers(self.doi, self.pmid, self.pmcid, self.openalex).names() + own
 
 
 def kind_of_type(article_type: str | None) -> str:
@@ -174,3 +169,12 @@ class Rejection:
     reason: str
     detail: str = ""
     records: int = 1
+
+
+class RecordError(Exception):
+    """A record that cannot become a paper or a citation; `reason` is a short code for `rejected.jsonl`."""
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        super().__init__(f"{reason}: {detail}")
+        self.reason = reason
+        self.detail = detail

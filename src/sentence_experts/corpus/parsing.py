@@ -11,9 +11,15 @@ from hashlib import sha256
 from pathlib import Path
 
 from sentence_experts.compat.multiprocessing import DetachedContext
-from sentence_experts.corpus.formats.archives import Document, Passed, Source, members
-from sentence_experts.corpus.formats.packed import USUAL_EXPANSION, is_packed
-from sentence_experts.corpus.formats.secure_xml import WHOLE_DOCUMENT_BYTES
+from sentence_experts.corpus.formats.archives import (
+    USUAL_EXPANSION,
+    WHOLE_DOCUMENT_BYTES,
+    Document,
+    Passed,
+    Source,
+    is_packed,
+    members,
+)
 from sentence_experts.corpus.jobs import Job, follow_parent, run_job
 from sentence_experts.corpus.paper import Rejection
 from sentence_experts.corpus.parts import REJECTED, part_key, write_rejections

@@ -12,7 +12,6 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
-from hashlib import blake2b
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, TypeVar
@@ -32,7 +31,7 @@ Item = TypeVar("Item")
 _TEXTS = pa.list_(pa.string())
 _IDS = [
     ("doi", pa.string()), ("pmid", pa.string()), ("pmcid", pa.string()), ("other", pa.string()),
-    ("openalex", pa.int64()), ("s2", pa.int64()),
+    ("openalex", pa.int64()),
 ]  # fmt: skip
 _PLACE = [("source", pa.int32()), ("part", pa.int32()), ("record", pa.int32())]
 
@@ -52,7 +51,7 @@ STATED_REFERENCES = pa.schema([
 STATED_MENTIONS = pa.schema([
     *_PLACE, ("reference", pa.int32()), ("section", pa.int32()), ("section_title", pa.string()),
     ("section_kind", pa.string()), ("paragraph", pa.int32()), ("sentence", pa.int32()),
-    ("bracket", pa.int32()), ("position", pa.int32()), ("context", pa.string()),
+    ("bracket", pa.int32()), ("position", pa.int32()),
 ])  # fmt: skip
 STATED_BODIES = pa.schema([
     *_PLACE, ("position", pa.int32()), ("section", pa.string()), ("text", pa.string()),
@@ -159,27 +158,16 @@ class CorpusPart:
             self._add(record, position, citation, retracts=True)
         if paper.cites_openalex:
             self._numbers.append((record, len(paper.citations), paper.cites_openalex))
-        self._mentions += [(*self._key, record, *mention, None) for mention in paper.mentions]
+        self._mentions += [(*self._key, record, *mention) for mention in paper.mentions]
         self._bodies += [(*self._key, record, place, *each) for place, each in enumerate(paper.body)]
 
     def delete(self, deletion: Deletion, member: str | None) -> None:
         """Note, in its place among the papers, that an earlier record is deleted."""
         self.add(Paper(pmid=deletion.pmid, version=deletion.version), member, deleted=True)
 
-    def add_citation(
-        self, citing: str, citing_key: str | None, position: int, citation: Citation,
-        contexts: Iterable[str] = (),
-    ) -> None:  # fmt: skip
-        """Add a citation from a table; its paper has the user's own name and, if known, a canonical id.
-
-        `contexts` are the sentences that cite; where two citations of a paper have one in common, that is one
-        place. Each reference of a part that has any needs its own `position`.
-        """
-        places = {" ".join(context.split()) for context in contexts} - {""}
-        self._add(position if places else None, position, citation, citing=(citing, citing_key))
-        unknown = (None, None, None, None, None, None, None)
-        for place in sorted(blake2b(text.encode(), digest_size=12).hexdigest() for text in places):
-            self._mentions.append((*self._key, position, position, *unknown, place))
+    def add_citation(self, citing: str, citing_key: str | None, position: int, citation: Citation) -> None:
+        """Add a citation from a table; its paper has the user's own name and, if known, a canonical id."""
+        self._add(None, position, citation, citing=(citing, citing_key))
 
     def _add(
         self, record: int | None, position: int, citation: Citation,

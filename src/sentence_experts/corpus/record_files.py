@@ -1,4 +1,4 @@
-"""Files of records (of services, reference managers and databases) to parts, one process per file.
+"""Files of records (of OpenAlex, reference managers and databases) to parts, one process per file.
 
 A file is read in groups of records, each of which becomes a part, so an import that was killed continues with
 the group that it had begun.
@@ -18,11 +18,10 @@ from typing import Any
 import numpy as np
 
 from sentence_experts.compat.multiprocessing import DetachedContext
-from sentence_experts.corpus.formats.json_records import Raw, parsed
-from sentence_experts.corpus.formats.openalex_lists import RemovedWorks, list_kind, read_removed
-from sentence_experts.corpus.formats.record_filter import RecordError, RecordFilter, iso_day
+from sentence_experts.corpus.formats.openalex import RemovedWorks, list_kind, read_removed
+from sentence_experts.corpus.formats.records import Raw, RecordFilter, iso_day, parsed
 from sentence_experts.corpus.jobs import follow_parent
-from sentence_experts.corpus.paper import Rejection
+from sentence_experts.corpus.paper import RecordError, Rejection
 from sentence_experts.corpus.parsing import ignored_if_done, mark_done
 from sentence_experts.corpus.parts import CorpusPart, part_key
 from sentence_experts.corpus.record_formats import FORMATS, NAMED_PER_PART, Add, Reading, format_of
@@ -34,7 +33,7 @@ _RECORDS_PER_PART = 10_000
 _BYTES_PER_PART = 256 << 20
 RECORD_SUFFIXES = (
     *(".json", ".jsonl", ".ndjson", ".json.gz", ".jsonl.gz", ".ndjson.gz", ".gz", ".parquet"),
-    *(".ris", ".nbib", ".bib", ".bibtex", ".csv", ".ciw", ".txt"),
+    *(".ris", ".nbib", ".bib", ".bibtex", ".csv", ".txt"),
 )
 _NO_RECORDS = ("manifest", "manifest.json")
 
@@ -67,8 +66,7 @@ def find_record_files(path: Path, format: str | None) -> tuple[list[RecordFile],
     ]
     lists = [file for file in lists if file not in of_others]
     if path.is_dir():
-        suffixes = (*RECORD_SUFFIXES, ".xml") if format == "endnote" else RECORD_SUFFIXES
-        files = [file for file in files if file.name.lower().endswith(suffixes)]
+        files = [file for file in files if file.name.lower().endswith(RECORD_SUFFIXES)]
         of_works = [file for file in files if "works" in file.relative_to(path.parent).parts[:-1]]
         files = of_works or files
     if not files and lists:

@@ -8,22 +8,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sentence_experts.corpus.formats import (
-    bibtex,
-    crossref,
-    endnote,
-    europepmc,
-    exported_tables,
-    openalex,
-    semantic_scholar,
-    tagged,
-)
+from sentence_experts.corpus.formats import bibtex, exports, openalex, tagged
+from sentence_experts.corpus.formats.archives import BROKEN_PACKING
 from sentence_experts.corpus.formats.exports import beginning
-from sentence_experts.corpus.formats.json_records import Raw, is_parquet, parsed, read_raw
-from sentence_experts.corpus.formats.openalex_lists import RemovedWorks
-from sentence_experts.corpus.formats.record_filter import RecordError, RecordFilter
-from sentence_experts.corpus.formats.secure_xml import BROKEN_PACKING
-from sentence_experts.corpus.paper import Paper, Rejection
+from sentence_experts.corpus.formats.openalex import RemovedWorks
+from sentence_experts.corpus.formats.records import Raw, RecordFilter, is_parquet, parsed, read_raw
+from sentence_experts.corpus.paper import Paper, RecordError, Rejection
 from sentence_experts.corpus.parts import CorpusPart
 
 NAMED_PER_PART = 100
@@ -87,31 +77,6 @@ def _add_openalex(part: CorpusPart, record: Mapping[str, Any], row: int, reading
     return None
 
 
-def _add_s2(part: CorpusPart, record: Mapping[str, Any], row: int, reading: Reading) -> str | None:
-    if semantic_scholar.is_edge(record):
-        try:
-            citing, citation, contexts = semantic_scholar.edge(record)
-        except RecordError as error:
-            return error.reason
-        chosen = reading.chosen.names
-        if chosen is not None and citing not in chosen and f"s2:{citation.s2}" not in chosen:
-            return "filtered"
-        part.add_citation(citing, citing, row, citation, contexts)
-        return None
-    if semantic_scholar.is_summary(record):
-        return "not-a-paper"
-    paper, whole = semantic_scholar.to_paper(record)
-    return _add_paper(part, paper, row, reading, whole)
-
-
-def _add_crossref(part: CorpusPart, record: Mapping[str, Any], row: int, reading: Reading) -> str | None:
-    return _add_paper(part, crossref.to_paper(record), row, reading)
-
-
-def _add_europepmc(part: CorpusPart, record: Mapping[str, Any], row: int, reading: Reading) -> str | None:
-    return _add_paper(part, europepmc.to_paper(record), row, reading)
-
-
 def _add_export(
     part: CorpusPart,
     record: Mapping[str, Any],
@@ -120,12 +85,10 @@ def _add_export(
     to_paper: Callable[[Any], Paper | str],
 ) -> str | None:
     paper = to_paper(record)
-    return paper if isinstance(paper, str) else _add_paper(part, paper, row, reading)
-
-
-def _add_paper(part: CorpusPart, paper: Paper, row: int, reading: Reading, whole: bool = True) -> str | None:
+    if isinstance(paper, str):
+        return paper
     names = paper.names()
-    if whole and not reading.chosen.admits(
+    if not reading.chosen.admits(
         year=paper.year,
         kinds=(paper.article_type,),
         language=paper.language,
@@ -133,7 +96,7 @@ def _add_paper(part: CorpusPart, paper: Paper, row: int, reading: Reading, whole
         names=names,
     ):
         return "filtered"
-    part.add(paper, f"record {row + 1}" if whole else None)
+    part.add(paper, f"record {row + 1}")
     of_paper = [f"of the paper: {paper.unreadable_doi}"] if paper.unreadable_doi else []
     unreadable = of_paper + [
         f"of a reference: {each.unreadable_doi}" for each in paper.citations if each.unreadable_doi
@@ -153,19 +116,10 @@ def _export(
 
 FORMATS = {
     "openalex": RecordFormat(openalex.is_work, _add_openalex, openalex.FIELDS),
-    "s2": RecordFormat(semantic_scholar.is_record, _add_s2),
-    "crossref": RecordFormat(crossref.is_work, _add_crossref),
-    "europepmc": RecordFormat(europepmc.is_record, _add_europepmc),
     "ris": _export(tagged.is_ris, tagged.read_ris, tagged.ris_to_paper),
     "nbib": _export(tagged.is_nbib, tagged.read_nbib, tagged.nbib_to_paper),
-    "wos": _export(tagged.is_wos, tagged.read_wos, tagged.wos_to_paper),
-    "pubmed-csv": _export(
-        exported_tables.is_pubmed_csv, exported_tables.read_csv, exported_tables.pubmed_to_paper
-    ),
-    "zotero-csv": _export(
-        exported_tables.is_zotero_csv, exported_tables.read_csv, exported_tables.zotero_to_paper
-    ),
-    "endnote": _export(endnote.is_endnote, endnote.read_endnote, endnote.to_paper),
+    "pubmed-csv": _export(exports.is_pubmed_csv, exports.read_csv, exports.pubmed_to_paper),
+    "zotero-csv": _export(exports.is_zotero_csv, exports.read_csv, exports.zotero_to_paper),
     "bibtex": _export(bibtex.is_bibtex, bibtex.read_bibtex, bibtex.to_paper),
 }
 """Formats by name, in the order in which they are tried on a record of unknown format."""

@@ -75,9 +75,9 @@ REVISED = """
 # ---- articles ------------------------------------------------------------------------------------
 
 
-KINDS = ("doi", "pmid", "pmcid", "openalex", "s2")
+KINDS = ("doi", "pmid", "pmcid", "openalex")
 """Identifiers, from the one that names a work first."""
-PREFIX = {"doi": "doi:", "pmid": "pmid:", "pmcid": "pmc:", "openalex": "openalex:W", "s2": "s2:"}
+PREFIX = {"doi": "doi:", "pmid": "pmid:", "pmcid": "pmc:", "openalex": "openalex:W"}
 _PLACE = "source, member, record"
 _KEY = "coalesce(" + ", ".join(f"'{PREFIX[kind]}' || {kind}" for kind in KINDS) + ", other)"
 
@@ -106,8 +106,7 @@ _WORKS = f"""
 
 def records(ask: Ask) -> Iterator[str]:
     """Article records: fill in identifiers from each other, then choose the best record per work."""
-    yield f"""CREATE TABLE record_ids AS SELECT spot, {", ".join(KINDS)}, other, {_PLACE},
-        CASE WHEN starts_with(other, 's2:') THEN other END AS s2_paper FROM stated_papers"""
+    yield f"CREATE TABLE record_ids AS SELECT spot, {', '.join(KINDS)}, other, {_PLACE} FROM stated_papers"
     # Twice: a record that has only a PMID may need one that links the PMID to a PMCID, and another that links
     # the PMCID to a DOI.
     for _ in range(2):
@@ -131,7 +130,7 @@ def records(ask: Ask) -> Iterator[str]:
 def _fill(ask: Ask) -> Iterator[str]:
     """Complete the identifiers of each record by those that other records state with them."""
     learned: dict[str, list[str]] = {}
-    for number, kind in enumerate((*KINDS[1:], "s2_paper"), start=1):
+    for number, kind in enumerate(KINDS[1:], start=1):
         # Only if a record lacks what another one of the same work has.
         higher = KINDS[:number]
         differ = ", ".join(f"bool_or({each} IS NULL) AND bool_or({each} IS NOT NULL)" for each in higher)
@@ -157,7 +156,7 @@ def _fill(ask: Ask) -> Iterator[str]:
     )
     yield f"""
     CREATE OR REPLACE TABLE record_ids AS
-    SELECT r.spot, {", ".join(columns)}, r.other, {_PLACE}, r.s2_paper FROM record_ids r {joins}"""
+    SELECT r.spot, {", ".join(columns)}, r.other, {_PLACE} FROM record_ids r {joins}"""
 
 
 _STATED_BY = """(
@@ -207,7 +206,7 @@ TOGETHER = f"""
 def papers(condition: str) -> str:
     """The papers of `identified` that meet a condition, in the order of their ids."""
     return f"""
-    SELECT i.paper_id, i.pmid, i.pmcid, i.doi, 'W' || i.openalex AS openalex, i.s2::VARCHAR AS s2,
+    SELECT i.paper_id, i.pmid, i.pmcid, i.doi, 'W' || i.openalex AS openalex,
         {_columns("title", "abstract")}, {_OWN_OR_OTHERS.format("authors")},
         {_columns("year", "volume", "issue", "pages", "article_type")},
         CASE WHEN p.kind = 'article' THEN coalesce(o.kind, p.kind) ELSE p.kind END AS kind,

@@ -1,7 +1,7 @@
 """Papers and citations from the user's own tables.
 
 Papers need the columns `id` (or `doi`, `pmid`, ...) and `title`; citations `citing`, `cited`, whose values
-are ids of the papers or any DOI, PMID, PMCID, `openalex:W...` or `s2:...`. Lists (subjects, mesh, keywords)
+are ids of the papers or any DOI, PMID, PMCID or `openalex:W...`. Lists (subjects, mesh, keywords)
 are Parquet lists, JSON arrays, or text split at `;` or `|`. Names of columns may be in any case.
 """
 
@@ -25,7 +25,6 @@ from sentence_experts.corpus.identifiers import (
     normalise_openalex,
     normalise_pmcid,
     normalise_pmid,
-    normalise_s2,
     parse_identifier,
 )
 from sentence_experts.corpus.paper import KINDS, Citation, Paper, Rejection
@@ -49,7 +48,7 @@ from sentence_experts.tables import (
 _ROWS_PER_PART, _FULL_TEXTS_PER_PART = 20_000, 500  # a part is in memory
 FULL_TEXT = "full_text"
 _PAPER_COLUMNS = ("id", "title")
-_IDS = ("doi", "pmid", "pmcid", "openalex", "s2")
+_IDS = ("doi", "pmid", "pmcid", "openalex")
 _NAMING = ("id", "paper_id", *_IDS)
 _MORE_PAPER_COLUMNS = (
     "abstract",
@@ -183,7 +182,6 @@ def _add_paper(part: CorpusPart, row: Row, number: int, table: str) -> None:
         pmid=normalise_pmid(_text(row.get("pmid"))) or by_id.pmid,
         pmcid=normalise_pmcid(_text(row.get("pmcid"))) or by_id.pmcid,
         openalex=normalise_openalex(_identifier(row.get("openalex"))) or by_id.openalex,
-        s2=normalise_s2(_identifier(row.get("s2"))) or by_id.s2,
         other=own,
         title=title,
         abstract=abstract,

@@ -10,7 +10,7 @@ import ibis.expr.types as ir
 import numpy as np
 import pyarrow as pa
 
-from sentence_experts.corpus.corpus_folder import CITATIONS_SCHEMA, LATER_COLUMNS, PAPERS_SCHEMA, CorpusFolder
+from sentence_experts.corpus.corpus_folder import CITATIONS_SCHEMA, PAPERS_SCHEMA, CorpusFolder
 from sentence_experts.corpus.paper import NOTICE_KINDS
 from sentence_experts.pairs.config import PairsConfig
 from sentence_experts.pairs.dataset import LINKED_BY, PAIR_COLUMNS, WITHIN, WORKS_SCHEMA
@@ -67,8 +67,6 @@ class LinkGraph:
         self._engine = engine
         self._settings = settings
         papers, references = engine.read(corpus.papers), engine.read(corpus.citations)
-        missing = {name: ibis.null("string") for name in LATER_COLUMNS if name not in papers.columns}
-        papers = papers.mutate(**missing) if missing else papers
         check_columns(str(corpus.papers), PAPERS_SCHEMA.names, papers.columns)
         check_columns(str(corpus.citations), CITATIONS_SCHEMA.names, references.columns)
         self._papers, self._references = papers, references

@@ -41,7 +41,7 @@ VALUES = {
     **{"year": "year", "type": "article_type", "journal": "journal", "domain": "domain"},
     **{"keyword": "keywords", "mesh": "mesh"},
 }
-_ID_COLUMNS = ("paper_id", "paper_id", "doi", "pmid", "pmcid", "openalex", "s2")
+_ID_COLUMNS = ("paper_id", "paper_id", "doi", "pmid", "pmcid", "openalex")
 _LINKS = 1 << 20  # citations read at once; the ids of all papers are hashed for each
 _NAMED = 8  # of the values that a message names
 _MAX_BYTES = 1 << 28  # of row groups of papers in memory, 16,384 papers each
@@ -356,5 +356,4 @@ def _names(given: str) -> tuple[str | None, ...]:
         known.pmid or normalise_pmid(text),
         known.pmcid or (normalise_pmcid(text) if text[:3].lower() == "pmc" else None),
         f"W{known.openalex}" if known.openalex else None,
-        str(known.s2) if known.s2 else None,
     )

@@ -126,7 +126,7 @@ def _fingerprint(corpus: CorpusFolder, file: Path, noted: Mapping[str, Any] = {}
     status = file.stat()
     same = (noted.get("bytes"), noted.get("changed_ns")) == (status.st_size, status.st_mtime_ns)
     digest: str = noted["sha256"] if same else sha256_file(file)
-    expected = corpus.manifest.get("tables", {}).get(file.name)
+    expected = corpus.hashes.get(file.name)
     if expected and digest != expected:
         raise corpus.describe_change(file.name)
     return digest

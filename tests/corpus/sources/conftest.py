@@ -30,10 +30,8 @@ def connect(world: Replay) -> Iterator[Connect]:
 
         def make(journal: Path = MEMORY, **patience: float) -> Requests:
             services = Services.model_validate(world.services(base))
-            client = stack.enter_context(
-                services.client("a@b.org", **{"first_wait": 0.01, "timeout": 0.4, **patience})
-            )
-            assert isinstance(client, Client)
+            patience = {"first_wait": 0.01, "timeout": 0.4, **patience}
+            client = stack.enter_context(Client("a@b.org", per_second=services.rates(), **patience))
             return Requests(client, stack.enter_context(open_journal(journal)), services, "a@b.org")
 
         yield make

@@ -1,4 +1,4 @@
-"""PMC's bucket: the newest version, the licence gate, whole files; the ID converter."""
+"""PMC's bucket: the newest version, the licence gate, whole files."""
 
 from __future__ import annotations
 
@@ -8,15 +8,11 @@ import pytest
 
 from helpers.replay_server import Article, Replay
 from sentence_experts.corpus.sources.http import FailedError
-from sentence_experts.corpus.sources.pmc import LICENCES, Bucket, Version, converted
+from sentence_experts.corpus.sources.pmc import LICENCES, PmcSource, Version
 
 
 def count(steps: int = 1) -> None:
     pass
-
-
-def everything(version: Version) -> bool:
-    return True
 
 
 def test_newest_version_is_taken(world: Replay, connect) -> None:
@@ -24,13 +20,13 @@ def test_newest_version_is_taken(world: Replay, connect) -> None:
     # Ten versions: by number, not by name; and PMC12 begins with PMC1.
     world.articles["PMC12"] = Article("PMC12", "12", [b"<article>%d</article>" % n for n in range(1, 11)])
     requests = connect()
-    bucket = Bucket(requests)
-    bucket.fetch(["PMC1", "PMC12"], everything, count)
+    bucket = PmcSource(requests)
+    bucket.fetch(["PMC1", "PMC12"], count)
     assert bucket.version("PMC1").name == "PMC1.1"
     assert bucket.version("PMC12").name == "PMC12.10"
     assert requests.journal.get("jats/PMC12").body == b"<article>10</article>"
     asked = len(world.asked)
-    bucket.fetch(["PMC1", "PMC12"], everything, count)
+    bucket.fetch(["PMC1", "PMC12"], count)
     assert len(world.asked) == asked, "nothing is fetched twice"
 
 
@@ -40,14 +36,13 @@ def test_what_the_gate_keeps_out_is_not_downloaded(world: Replay, connect) -> No
             f"PMC{number}1", None, [b"<article/>"], metadata={"license_code": code}
         )
     requests = connect()
-    bucket = Bucket(requests)
-    bucket.fetch(world.articles, lambda version: LICENCES["commercial"](version.licence), count)
+    PmcSource(requests, "commercial").fetch(list(world.articles), count)
     fetched = {answer.key for answer in requests.journal.answers("jats/")}
     assert fetched == {"jats/PMC01", "jats/PMC21"}
     assert not any(path.endswith(("PMC11.1.xml", "PMC31.1.xml")) for path, _ in world.asked)
     # A wider gate later asks only for what is new.
     before = len(world.asked)
-    bucket.fetch(world.articles, lambda version: LICENCES["noncommercial"](version.licence), count)
+    PmcSource(requests, "noncommercial").fetch(list(world.articles), count)
     assert {answer.key for answer in requests.journal.answers("jats/")} == fetched | {"jats/PMC11"}
     assert len(world.asked) - before == 3
 
@@ -75,9 +70,9 @@ def test_licences(code: str, commercial: bool, noncommercial: bool) -> None:
 
 def test_articles_that_are_not_there_are_named(world: Replay, connect) -> None:
     world.articles["PMC1"] = Article("PMC1", None, [b"<article/>"])
-    bucket = Bucket(connect())
-    bucket.fetch(["PMC1", "PMC2"], everything, count)
-    (absent,) = bucket.absent(["PMC1", "PMC2"])
+    bucket = PmcSource(connect())
+    bucket.fetch(["PMC1", "PMC2"], count)
+    (absent,) = bucket.left_out(["PMC1", "PMC2"])
     assert (absent.record, absent.reason) == ("PMC2", "absent")
 
 
@@ -86,14 +81,14 @@ def test_text_with_wrong_md5_is_requested_again(world: Replay, connect) -> None:
     wrong = {"xml_url": "s3://pmc-oa-opendata/PMC1.1/PMC1.1.xml?md5=" + "0" * 32}
     world.articles["PMC1"].metadata = wrong
     requests = connect(attempts=2)
-    Bucket(requests).fetch(["PMC1"], everything, count)
+    PmcSource(requests).fetch(["PMC1"], count)
     assert sum(path.endswith("PMC1.1.xml") for path, _ in world.asked) == 2
     (failed,) = requests.set_aside
     assert failed.record == "PMC1"
     assert "MD5" in failed.detail
     # It was not kept, so the next run asks again, and gets it.
     world.articles["PMC1"].metadata = {}
-    Bucket(requests).fetch(["PMC1"], everything, count)
+    PmcSource(requests).fetch(["PMC1"], count)
     assert requests.journal.get("jats/PMC1").body == b"<article/>"
 
 
@@ -102,32 +97,15 @@ def test_one_failing_article_does_not_stop_the_others(world: Replay, connect) ->
         world.articles[f"PMC{number}"] = Article(f"PMC{number}", None, [b"<article/>"])
     world.fault = lambda number, path: "503" if "PMC7.1" in path else None
     requests = connect(attempts=2)
-    Bucket(requests).fetch(world.articles, everything, count)
+    PmcSource(requests).fetch(list(world.articles), count)
     assert [rejection.record for rejection in requests.set_aside] == ["PMC7"]
     assert sum(1 for _ in requests.journal.answers("jats/")) == 29
 
 
-def test_ids_are_converted_200_at_a_time_and_unknown_ones_left_out(world: Replay, connect) -> None:
-    for number in range(1, 451):
-        pmid = str(number + 10_000) if number % 3 else None
-        world.articles[f"PMC{number}"] = Article(f"PMC{number}", pmid, [])
-    ids = [*world.articles, "PMC999999"]
-    found = converted(connect(), ids, "pmid")
-    assert found == {one.pmcid: one.pmid for one in world.articles.values() if one.pmid}
-    assert [len(params["ids"][0].split(",")) for _, params in world.asked] == [200, 200, 51]
-
-
-def test_ids_are_converted_in_both_directions(world: Replay, connect) -> None:
-    world.articles["PMC5"] = Article("PMC5", "55", [])
-    requests = connect()
-    assert converted(requests, ["55", "56"], "pmcid") == {"55": "PMC5"}
-    assert converted(requests, ["PMC5"], "pmid") == {"PMC5": "55"}
-
-
 def test_metadata_comes_from_the_bucket(world: Replay, connect) -> None:
     world.articles["PMC1"] = Article("PMC1", "77", [b"<article/>"], metadata={"is_retracted": True})
-    bucket = Bucket(connect())
-    bucket.fetch(["PMC1"], everything, count)
+    bucket = PmcSource(connect())
+    bucket.fetch(["PMC1"], count)
     version = bucket.version("PMC1")
     assert version.retracted
     assert version.pmid() == "77"
@@ -138,10 +116,10 @@ def test_server_error_is_not_recorded_as_absence(world: Replay, connect) -> None
     world.articles["PMC1"] = Article("PMC1", None, [b"<article/>"])
     world.fault = lambda number, path: "page" if "metadata" in path else None
     requests = connect(attempts=2)
-    bucket = Bucket(requests)
-    bucket.fetch(["PMC1"], everything, count)
+    bucket = PmcSource(requests)
+    bucket.fetch(["PMC1"], count)
     assert bucket.version("PMC1") is None
-    assert not list(bucket.absent(["PMC1"]))
+    assert not list(bucket.left_out(["PMC1"]))
     assert "not JSON" in requests.set_aside[0].detail
     with pytest.raises(FailedError):
         requests.client.get(

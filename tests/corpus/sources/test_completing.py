@@ -1,4 +1,4 @@
-"""Papers without an abstract are completed from a service, by their identifiers."""
+"""Papers without an abstract are completed from OpenAlex, by their identifiers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from helpers.openalex_works import write_records
 from helpers.replay_server import Replay, serving
 from helpers.small_articles import papers, rejected
 from sentence_experts.corpus.adding import add_to_corpus
-from sentence_experts.corpus.formats.json_records import parsed, read_raw
+from sentence_experts.corpus.formats.records import parsed, read_raw
 from sentence_experts.corpus.importing import import_corpus
 from sentence_experts.corpus.sources.http import Client
 from sentence_experts.errors import UsageError
@@ -31,15 +31,15 @@ BIB = """@article{one, title = {Wheat in drought}, doi = {10.1000/wheat}}
 @article{two, title = {With its abstract}, doi = {10.1000/own}, abstract = {It is here.}}
 @misc{three, title = {Nothing but a title}}
 """
-OF_PMIDS = "(EXT_ID:11 AND SRC:MED) OR (EXT_ID:12 AND SRC:MED) OR (EXT_ID:13 AND SRC:MED)"
-OF_DOIS = 'DOI:"10.1000/wheat"'
+OF_PMIDS, OF_DOIS = "pmid:11|13", "doi:10.1000/twelve|10.1000/wheat"
 
 
-def record(number: int, abstract: str | None, **more: Any) -> dict[str, Any]:
+def record(number: int, abstract: str | None, **ids: str) -> dict[str, Any]:
+    words = {word: [place] for place, word in enumerate((abstract or "").split())}
     return {
-        "id": str(number), "source": "MED", "pmid": str(number), "title": f"Title {number}",
-        "abstractText": abstract, "meshHeadingList": {"meshHeading": [{"descriptorName": "Droughts"}]},
-    } | more  # fmt: skip
+        "id": f"https://openalex.org/W{number}", "ids": ids, "title": f"Title {number}",
+        "abstract_inverted_index": words or None, "mesh": [{"descriptor_name": "Droughts"}],
+    }  # fmt: skip
 
 
 @pytest.fixture
@@ -51,10 +51,13 @@ def library(tmp_path: Path) -> list[Path]:
 
 @pytest.fixture
 def settings(world: Replay) -> Iterator[dict[str, Any]]:
-    world.epmc[OF_PMIDS] = [record(11, "Roots grow.", doi="10.1000/eleven"), record(12, None)]
-    world.epmc[OF_DOIS] = [record(99, "Ears grow.", doi="10.1000/WHEAT")]
+    world.openalex[OF_PMIDS] = [record(11, "Roots grow.", pmid="11", doi="10.1000/eleven")]
+    world.openalex[OF_DOIS] = [
+        record(12, None, doi="10.1000/twelve"), record(99, "Ears grow.", doi="10.1000/WHEAT"),
+    ]  # fmt: skip
     with serving(world) as base:
-        yield {"complete": "europepmc", "services": world.services(base), "workers": 1}
+        services = world.services(base)
+        yield {"complete": "openalex", "services": services, "workers": 1, "api_key": "secret"}
 
 
 def by_title(corpus: Any) -> dict[str, str | None]:
@@ -76,7 +79,7 @@ def test_what_lacks_an_abstract_is_completed_by_identifier(
     [twelve] = [paper for paper in papers(corpus) if paper["pmid"] == "12"]
     assert (twelve["title"], twelve["mesh"]) == ("Sleep and memory", ["Droughts"])
     assert corpus.manifest["completed"] == {
-        "from": "Europe PMC", "lacking": 5, "asked": 4, "found": 3, "completed": 2,
+        "from": "OpenAlex", "lacking": 5, "asked": 4, "found": 3, "completed": 2,
     }  # fmt: skip
     asked = len(world.asked)
     assert asked == 4, "two queries, of a page and the last page each"
@@ -115,9 +118,9 @@ def test_a_finished_corpus_is_completed_by_adding(
     assert added.manifest["counts"]["with_abstract"] == 3
     asked = len(world.asked)
     assert by_title(add_to_corpus(added, **settings)) == by_title(added)
-    assert len(world.asked) == asked + 1, "what still lacks one"
+    assert len(world.asked) == asked + 2, "what still lacks one"
     assert by_title(add_to_corpus(added, **settings)) == by_title(added)
-    assert len(world.asked) == asked + 1, "the answers are kept with the corpus"
+    assert len(world.asked) == asked + 2, "the answers are kept with the corpus"
 
 
 @pytest.mark.realdata
@@ -131,7 +134,7 @@ def test_recorded_works_of_openalex_complete_papers_without_their_references(
     world.openalex[f"doi:{'|'.join(dois)}"] = recorded
     table = [{"id": doi, "doi": doi, "title": "A title", "abstract": ""} for doi in dois]
     monkeypatch.setenv("OPENALEX_API_KEY", "secret")
-    corpus = import_corpus(papers=table, **settings | {"complete": "openalex"})
+    corpus = import_corpus(papers=table, **settings | {"api_key": None})
     assert corpus.manifest["completed"]["completed"] == 1
     assert (len(papers(corpus)), corpus.manifest["counts"]["with_topic"]) == (2, 2)
     assert corpus.manifest["counts"]["references"] == 0

@@ -3,47 +3,53 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Iterator
 from pathlib import Path
 
+import duckdb
 import pyarrow.parquet as pq
 import pytest
 
 from helpers.replay_server import FAULTS, Replay, serving
-from helpers.simulated_world import DOMAINS, fill
+from helpers.simulated_world import DOMAINS, fill, write_citation_table
 from sentence_experts.corpus.config import FetchConfig
 from sentence_experts.corpus.corpus_folder import CorpusFolder
+from sentence_experts.corpus.fetched_tables import CitationTable
 from sentence_experts.corpus.fetching import estimate_fetch, fetch_corpus, sample
-from sentence_experts.errors import SentenceExpertsError, UsageError
+from sentence_experts.errors import InputError, SentenceExpertsError, UsageError
 from sentence_experts.pairs.domains import DomainRules
 from sentence_experts.recipes import RECIPES
 
+Served = tuple[Replay, str, Path]
 PATIENCE = {"email": "a@b.org", "first_wait": 0.01, "timeout": 0.5}
 TABLES = ("papers.parquet", "citations.parquet", "domains.parquet", "provenance.parquet")
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Replay, str]]:
-    world = Replay()
-    fill(world, tmp_path_factory.mktemp("simulated"))
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    folder, world = tmp_path_factory.mktemp("simulated"), Replay()
+    fill(world, folder / "articles")
+    write_citation_table(world, folder / "citations.csv")
     with serving(world) as base:
-        yield world, base
+        yield world, base, folder / "citations.csv"
 
 
 @pytest.fixture
-def world(served: tuple[Replay, str]) -> Iterator[Replay]:
+def world(served: Served) -> Iterator[Replay]:
     served[0].asked.clear()
     yield served[0]
     served[0].fault = lambda number, path: None
 
 
-def plan_of(served: tuple[Replay, str], *names: str, **more: object) -> FetchConfig:
+def plan_of(served: Served, *names: str, **more: object) -> FetchConfig:
     queries = {name: f"{DOMAINS[name]}[MeSH]" for name in names or DOMAINS}
-    return FetchConfig(domains=queries, services=served[0].services(served[1]), **more)
+    services = served[0].services(served[1])
+    return FetchConfig(domains=queries, services=services, **{"citation_table": served[2], **more})
 
 
 @pytest.fixture(scope="module")
-def both(served: tuple[Replay, str], tmp_path_factory: pytest.TempPathFactory) -> CorpusFolder:
+def both(served: Served, tmp_path_factory: pytest.TempPathFactory) -> CorpusFolder:
     return fetch_corpus(plan_of(served), tmp_path_factory.mktemp("both") / "corpus", **PATIENCE, workers=1)
 
 
@@ -70,10 +76,10 @@ def test_articles_citations_and_domains_are_there(both: CorpusFolder) -> None:
         subject = next(name for name, title in DOMAINS.items() if title in paper["subjects"])
         assert subject in of_paper[paper["paper_id"]]
     citations = pq.read_table(both.citations).to_pylist()
-    from_icite = [row for row in citations if row["citing"].startswith("pmid:9")]
-    assert len(from_icite) > 500
+    from_table = [row for row in citations if row["citing"].startswith("pmid:9")]
+    assert len(from_table) > 500
     # PMIDs are resolved to the papers; that of the malformed article has no paper to be resolved to.
-    (unread,) = {row["cited"] for row in from_icite} - set(of_paper)
+    (unread,) = {row["cited"] for row in from_table} - set(of_paper)
     assert unread.startswith("pmid:")
 
 
@@ -118,8 +124,6 @@ def test_second_fetch_requests_nothing(both: CorpusFolder, served, world: Replay
 def test_transient_faults_do_not_change_result(
     both: CorpusFolder, served, world: Replay, tmp_path: Path, seed: int
 ) -> None:
-    import random
-
     dice = random.Random(seed)
     # Not silence: it costs its timeout each time.
     some = [fault for fault in FAULTS if fault != "silence"]
@@ -142,8 +146,8 @@ def test_what_fails_is_set_aside_and_fetched_by_the_next_run(
     world.fault = lambda number, path: None
     world.asked.clear()
     again = fetch_corpus(plan_of(served), tmp_path / "c", **patience, workers=1)
-    # Its listing, its metadata, its text; iCite is asked for the one paper that is new.
-    assert len(world.asked) <= 4
+    # Its listing, its metadata, its text.
+    assert len(world.asked) == 3
     assert "not-fetched" not in rejected(again)
     for name in TABLES:
         assert (again.path / name).read_bytes() == (both.path / name).read_bytes(), name
@@ -174,14 +178,14 @@ def test_full_texts_are_kept_on_request_and_cost_no_request(served, world: Repla
     assert papers == set(texts["paper_id"].to_pylist())
     assert all(texts["text"].to_pylist())
     with pytest.raises(UsageError, match="full_text"):
-        plan_of(served, source="pubmed", full_text=True)
+        plan_of(served, source="openalex", citation_table=None, full_text=True)
 
 
 def test_estimate_counts_and_stores_nothing(served, world: Replay) -> None:
     found = estimate_fetch(plan_of(served, max_articles=16), **PATIENCE)
     assert found.articles == {"neuro": 15, "cells": 17}
     assert found.to_fetch == {"neuro": 15, "cells": 16}
-    assert found.requests == 3 * 31 + 1
+    assert found.requests == 3 * 31
     assert found.examples["neuro"] == ["Title of 101", "Title of 102", "Title of 103"]
     assert len(world.asked) == 3 * 2, "a count, a few ids and their titles, for each domain"
 
@@ -216,30 +220,35 @@ def test_unreachable_server_stops_fetch_and_keeps_answers(served, tmp_path: Path
     assert corpus.manifest["counts"]["papers"]
 
 
-@pytest.mark.parametrize("citations", ["elink", "none", "icite,elink"])
-def test_citations_from_elsewhere(both: CorpusFolder, served, tmp_path: Path, citations: str) -> None:
-    corpus = fetch_corpus(plan_of(served, citations=citations), tmp_path / "c", **PATIENCE, workers=1)
-    pairs = {
-        (row["citing"], row["cited"])
-        for row in pq.read_table(corpus.citations).to_pylist()
-        if row["citing"].startswith("pmid:9")
-    }
-    of_icite = {
-        (row["citing"], row["cited"])
-        for row in pq.read_table(both.citations).to_pylist()
-        if row["citing"].startswith("pmid:9")
-    }
-    assert pairs == (set() if citations == "none" else of_icite)
+def test_without_a_table_the_articles_own_references_remain(both, served, tmp_path: Path) -> None:
+    corpus = fetch_corpus(plan_of(served, citation_table=None), tmp_path / "c", **PATIENCE, workers=1)
+    own, every = (
+        {(row["citing"], row["cited"]) for row in pq.read_table(each.citations).to_pylist()}
+        for each in (corpus, both)
+    )
+    assert own == {(citing, cited) for citing, cited in every if not citing.startswith("pmid:9")}
 
 
-def test_icite_table_replaces_its_api(both: CorpusFolder, served, world: Replay, tmp_path: Path) -> None:
-    table = tmp_path / "open_citation_collection.csv"
-    rows = {(citing, int(cited)) for cited, links in world.links.items() for citing in links["cited_by"]}
-    table.write_text("citing,referenced\n" + "".join(f"{a},{b}\n" for a, b in [*sorted(rows), (1, 2)]))
-    corpus = fetch_corpus(plan_of(served, citation_table=table), tmp_path / "c", **PATIENCE, workers=1)
-    assert not any(path.startswith("/icite") for path, _ in world.asked)
-    for one, other in zip(*(pq.read_table(c.citations).to_pylist() for c in (corpus, both)), strict=True):
-        assert (one["citing"], one["cited"]) == (other["citing"], other["cited"])
+@pytest.mark.parametrize("kind", ["csv", "csv.gz", "parquet"])
+def test_the_links_of_papers_are_read_from_a_table(tmp_path: Path, kind: str) -> None:
+    rng = random.Random(0)
+    graph = sorted({(rng.randrange(1, 2_400), rng.randrange(1, 1_200)) for _ in range(6_000)})
+    plain = tmp_path / "open_citation_collection.csv"
+    plain.write_text("citing,referenced\n" + "".join(f"{a},{b}\n" for a, b in graph))
+    table = tmp_path / f"links.{kind}"
+    duckdb.sql(f"COPY (FROM read_csv('{plain}')) TO '{table}'")
+    found = CitationTable(table, [str(n) for n in range(1, 400)], 1).links().read_all()
+    pairs = list(zip(*(found[name].to_pylist() for name in ("citing", "cited")), strict=True))
+    wanted = {(f"pmid:{a}", f"pmid:{b}") for a, b in graph if a < 400 or b < 400}
+    assert pairs == sorted(wanted)
+
+
+def test_a_file_that_is_no_table_of_citations_is_named(served, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no such file"):
+        fetch_corpus(plan_of(served, citation_table=tmp_path / "none.csv"), tmp_path / "c", **PATIENCE)
+    (tmp_path / "bad.csv").write_text("a,b\nx,y\n")
+    with pytest.raises(InputError, match=r"bad\.csv: not a table of citing,referenced"):
+        CitationTable(tmp_path / "bad.csv", ["1"], 1).links()
 
 
 @pytest.mark.parametrize("paper", ["hallee2024", "hallee2025"])
@@ -252,17 +261,3 @@ def test_shipped_plans_have_the_queries_of_the_papers(paper: str) -> None:
         wanted[name] = f'"{rule.mesh[0]}"[MeSH] AND {first}:{last}[PDAT]'
     assert plan.domains == wanted
     assert plan.published.keys() <= plan.domains.keys()
-
-
-@pytest.mark.parametrize(("citations", "path"), [("elink", "elink"), ("europepmc", "/epmc/MED/5")])
-def test_links_that_fail_are_set_aside_and_the_corpus_is_written(
-    served, world: Replay, tmp_path: Path, citations: str, path: str
-) -> None:
-    world.fault = lambda number, asked: "503" if path in asked else None
-    patience = {"email": "a@b.org", "attempts": 1, "first_wait": 0.01}
-    corpus = fetch_corpus(
-        plan_of(served, "neuro", citations=citations), tmp_path / "c", **patience, workers=1
-    )
-    failed = rejected(corpus)["not-fetched"]
-    assert len(failed) == len(set(failed)) > 0
-    assert corpus.manifest["counts"]["papers"]

@@ -12,14 +12,13 @@ from typing import ClassVar
 import pytest
 
 from helpers.replay_server import FAULTS, Replay
-from sentence_experts.corpus.sources.answers import json_value, xml_root
+from sentence_experts.corpus.sources.answers import json_value, looks_like_xml, xml_root
 from sentence_experts.corpus.sources.http import (
     AbsentError,
     Client,
     FailedError,
     RefusedError,
     UnreachableError,
-    looks_like_xml,
 )
 
 

@@ -3,32 +3,24 @@
 from __future__ import annotations
 
 import gzip
-import json
 import socket
-import sqlite3
-import tarfile
 import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
 
 from helpers.replay_server import Article, Replay
 from sentence_experts.corpus.sources import http
-from sentence_experts.corpus.sources.answers import EuropePmcRecord, SearchPage, json_value, shaped
-from sentence_experts.corpus.sources.citations import ELink
+from sentence_experts.corpus.sources.answers import json_value
 from sentence_experts.corpus.sources.entrez import Entrez
-from sentence_experts.corpus.sources.europepmc import EuropePmc, to_paper
 from sentence_experts.corpus.sources.http import Client, FailedError, RefusedError
-from sentence_experts.corpus.sources.icite import fetch_links, fetched_links
-from sentence_experts.corpus.sources.journal import open_journal
-from sentence_experts.corpus.sources.pmc import Bucket, Version, converted
-from sentence_experts.corpus.sources.requests import ODD, Requests
+from sentence_experts.corpus.sources.openalex import OpenAlexSource
+from sentence_experts.corpus.sources.pmc import PmcSource, Version
+from sentence_experts.corpus.sources.requests import Requests
 
 NO_ANSWERS = [
     b"[]", b"null", b"1", b'""', b"{}", b'{"error": "internal"}', b"[" * 100_000, b"", b"<html/>",
@@ -37,45 +29,21 @@ NO_ANSWERS = [
 ]  # fmt: skip
 
 
-def ask_icite(requests: Requests) -> None:
-    list(fetch_links(requests, ["7"]))
-
-
-def ask_converter(requests: Requests) -> None:
-    converted(requests, ["7"], "pmcid")
-
-
 def ask_bucket(requests: Requests) -> None:
-    Bucket(requests).fetch(["PMC7"], lambda version: True, lambda steps=1: None)
+    PmcSource(requests).fetch(["PMC7"], lambda steps=1: None)
 
 
-def ask_europe_pmc(requests: Requests) -> None:
+def ask_openalex(requests: Requests) -> None:
     with pytest.raises(FailedError):
-        list(EuropePmc(requests).search("q"))
-
-
-def ask_europe_pmc_links(requests: Requests) -> None:
-    with pytest.raises(FailedError):
-        EuropePmc(requests).linked("references", "MED/7")
+        OpenAlexSource(requests, True).find("q")
 
 
 def ask_entrez(requests: Requests) -> None:
     with pytest.raises(FailedError):
-        Entrez(requests).search("pubmed", "q")
+        Entrez(requests).search("q")
 
 
-def ask_records(requests: Requests) -> None:
-    list(Entrez(requests).records(["7"]))
-
-
-def ask_links(requests: Requests) -> None:
-    ELink(requests).fetch(["7"], lambda steps=1: None)
-
-
-ASKED = {
-    ask_icite: "_icite", ask_converter: "_idconv", ask_europe_pmc: "_epmc", ask_europe_pmc_links: "_epmc",
-    ask_entrez: "_entrez", ask_records: "_entrez", ask_links: "_entrez", ask_bucket: "_bucket",
-}  # fmt: skip
+ASKED = {ask_openalex: "_openalex", ask_entrez: "_entrez", ask_bucket: "_bucket"}
 
 
 @pytest.mark.parametrize("ask", ASKED)
@@ -90,57 +58,18 @@ def test_answers_of_another_shape_stay_out_of_the_journal(world: Replay, connect
         assert not list(requests.journal.answers("")), body[:80]
 
 
-def test_one_bad_record_of_icite_is_set_aside(world: Replay, connect) -> None:
-    good = {"pmid": 1, "cited_by": [5], "references": "6 7"}
-    bad: list[Any] = [
-        {"pmid": 2, "cited_by": ["x"], "references": []}, {"pmid": 3}, [], None,
-        {"pmid": -1, "cited_by": [], "references": []}, {"pmid": "²", "cited_by": [], "references": []},
-    ]  # fmt: skip
-    body = json.dumps({"data": [*bad, good]}).encode()
-    world._icite = lambda rest, params: body  # type: ignore[method-assign]
-    requests = connect()
-    list(fetch_links(requests, ["1", "2", "3", "4"]))
-    assert list(fetched_links(requests, ["1", "2", "3", "4"])) == [("5", "1"), ("1", "6"), ("1", "7")]
-    assert {one.reason for one in requests.set_aside} == {ODD}
-    assert [one.record for one in requests.set_aside] == ["2", "3", None, None, "-1", "²"]
-    assert {answer.key for answer in requests.journal.answers("")} == {"icite/1"}, "4 may be a nameless one"
-
-
-def test_a_service_that_knows_none_of_many_has_failed(world: Replay, connect) -> None:
-    requests = connect(attempts=1)
-    pmids = [str(n) for n in range(1, 41)]
-    list(fetch_links(requests, pmids))
-    list(Entrez(requests).records(pmids))
-    assert not list(requests.journal.answers(""))
-    assert [one.source for one in requests.set_aside] == ["icite", "pubmed"]
-
-
 def test_odd_ids_of_a_search_are_set_aside(world: Replay, connect) -> None:
     world.queries["q"] = [(one, "2015/01/01") for one in ("3", "x", "-1", "²", "2")]
     requests = connect()
-    assert Entrez(requests).search("pubmed", "q") == ["2", "3"]
+    assert Entrez(requests).search("q") == ["2", "3"]
     assert sorted(str(one.record) for one in requests.set_aside) == ["-1", "x", "²"]
-
-
-def test_odd_records_of_europe_pmc_are_set_aside(world: Replay, connect) -> None:
-    good = {"source": "MED", "id": "1", "title": "Good", "pubYear": "2019"}
-    odd = [{"meshHeadingList": []}, {"keywordList": {"keyword": "x"}}, {"pubYear": [1]}, {"id": "../x"}]
-    world.epmc["q"] = [good, None, {"id": "2"}, *({**good, "id": "9", **one} for one in odd)]  # type: ignore
-    requests = connect()
-    assert list(EuropePmc(requests).search("q")) == [["MED/1"]]
-    assert {answer.key for answer in requests.journal.answers("europepmc/")} == {"europepmc/MED/1"}
-    assert len(requests.set_aside) == 6
-    world.epmc_links["MED/1/references"] = [{"source": "MED", "id": "5"}, [], {"source": {}, "id": "6"}]  # type: ignore
-    assert EuropePmc(requests).linked("references", "MED/1") == ["pmid:5"]
-    assert len(requests.set_aside) == 8
-    assert to_paper({**good, "pubYear": "9" * 5000}).year is None
 
 
 @pytest.mark.parametrize("address", ["http://[::1", "?md5=zz", "s3://x?md5=" + "0" * 31, "\ud800", " ", "%"])
 def test_odd_metadata_of_an_article_is_survived(world: Replay, connect, address: str) -> None:
     world.articles["PMC1"] = Article("PMC1", None, [b"<article/>"], metadata={"xml_url": address})
     requests = connect(attempts=1)
-    Bucket(requests).fetch(["PMC1"], lambda version: True, lambda steps=1: None)
+    PmcSource(requests).fetch(["PMC1"], lambda steps=1: None)
     assert len(requests.set_aside) == (address == "\ud800")
     assert not Version("PMC1.1", {"license_code": None, "pmid": None}).retracted
 
@@ -157,48 +86,8 @@ def test_versions_of_5000_digits_are_no_versions(world: Replay, connect) -> None
     world._listing = listing  # type: ignore[method-assign]
     world.articles["PMC1"] = Article("PMC1", None, [b"<article/>"])
     requests = connect(attempts=1)
-    Bucket(requests).fetch(["PMC1"], lambda version: True, lambda steps=1: None)
-    assert Bucket(requests).version("PMC1").name == "PMC1.1"  # type: ignore[union-attr]
-
-
-def test_doubtful_answers_of_an_older_version_are_requested_again(
-    world: Replay, connect, tmp_path: Path
-) -> None:
-    path = tmp_path / "journal.sqlite"
-    with open_journal(path) as journal:
-        journal.put("icite/1", None, "not in iCite")
-        journal.put("icite/2", json.dumps({"cited_by": ["9"], "references": []}).encode())
-        journal.put("icite/3", json.dumps({"cited_by": ["x"], "references": None}).encode())
-        journal.put(f"esearch/pubmed/{http.__name__}", b"[]")
-        journal.put("pmc/PMC1", b"[]")
-        journal.put("epmc-references/MED/1/001", b'{"errCode": 1}')
-    database = sqlite3.connect(path)
-    database.execute("PRAGMA user_version = 1")
-    database.close()
-    world.links = {str(n): {"cited_by": [n + 10], "references": []} for n in (1, 2, 3)}
-    world.articles["PMC1"] = Article("PMC1", None, [b"<article/>"])
-    world.epmc_links["MED/1/references"] = [{"source": "MED", "id": "5"}]
-    requests = connect(path)
-    assert not list(requests.journal.answers("esearch/"))
-    list(fetch_links(requests, ["1", "2", "3"]))
-    assert list(fetched_links(requests, ["1", "2", "3"])) == [("11", "1"), ("9", "2"), ("13", "3")]
-    Bucket(requests).fetch(["PMC1"], lambda version: True, lambda steps=1: None)
-    assert Bucket(requests).version("PMC1") is not None
-    assert EuropePmc(requests).linked("references", "MED/1") == ["pmid:5"]
-
-
-@pytest.mark.realdata
-def test_real_answers_of_europe_pmc_have_the_shape(real_data: Path) -> None:
-    records = 0
-    with tarfile.open(real_data / "formats" / "bibliographic.tar.xz") as files:
-        for member in files:
-            if member.name.startswith("europepmc_json/search"):
-                page = shaped(SearchPage, files.extractfile(member).read())  # type: ignore[union-attr]
-                for record in page.result_list.result:
-                    shaped(EuropePmcRecord, record)
-                    assert to_paper(record).other
-                    records += 1
-    assert records > 20
+    PmcSource(requests).fetch(["PMC1"], lambda steps=1: None)
+    assert PmcSource(requests).version("PMC1").name == "PMC1.1"  # type: ignore[union-attr]
 
 
 # ---- bodies --------------------------------------------------------------------------------------
@@ -246,28 +135,22 @@ def test_bodies_have_a_limit(monkeypatch: pytest.MonkeyPatch, packing: str) -> N
         client.get(f"{base}/x")
 
 
-@pytest.mark.parametrize("packing", ["gzip", "deflate"])
-def test_packed_bodies_are_unpacked_and_cut_ones_noticed(packing: str) -> None:
-    packed = {"gzip": gzip.compress, "deflate": zlib.compress}[packing](b"x" * 5000)
-    for body, error in ((packed, None), (packed[:-6], "truncated"), (b"junk", "cannot be decompressed")):
-        with (
-            raw_server(
-                lambda to, body=body: to.sendall(answer(body, f"Content-Encoding: {packing}"))
-            ) as base,
-            Client("a@b.org", attempts=1) as client,
-        ):
-            if error is None:
-                assert client.get(base) == b"x" * 5000
-            else:
-                with pytest.raises(FailedError, match=error):
-                    client.get(base)
+def test_packed_bodies_are_unpacked() -> None:
+    gzipped = "Content-Encoding: gzip"
+    with raw_server(lambda to: to.sendall(answer(gzip.compress(b"x" * 5000), gzipped))) as base:
+        assert Client("a@b.org").get(base) == b"x" * 5000
+    with (
+        raw_server(lambda to: to.sendall(answer(b"junk", gzipped))) as base,
+        Client("a@b.org", attempts=1) as client,
+        pytest.raises(FailedError, match="decompress"),
+    ):
+        client.get(base)
 
 
-@pytest.mark.parametrize("head", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\n"])
-def test_a_trickling_server_is_given_up(head: bytes) -> None:
+def test_a_trickling_body_is_given_up() -> None:
     def trickle(to: socket.socket) -> None:
-        to.sendall(head)
-        for letter in b"HTTP/1.1 200 OK\r\nX: " + b"x" * 600:
+        to.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\n")
+        for letter in b"x" * 600:
             to.sendall(bytes([letter]))
             time.sleep(0.02)
 

@@ -15,7 +15,7 @@ from helpers.bibliographic import unpack_samples
 from helpers.replay_server import Replay, serving
 from helpers.small_articles import links, papers, rejected
 from sentence_experts.corpus.fetching import estimate_fetch, fetch_corpus
-from sentence_experts.corpus.formats.json_records import parsed, read_raw
+from sentence_experts.corpus.formats.records import parsed, read_raw
 from sentence_experts.corpus.sources.http import FailedError
 from sentence_experts.errors import UsageError
 from sentence_experts.storage import sha256_file
@@ -77,8 +77,8 @@ def test_a_key_is_needed(settings: dict[str, Any], monkeypatch: pytest.MonkeyPat
     monkeypatch.delenv("OPENALEX_API_KEY", raising=False)
     with pytest.raises(UsageError, match="OPENALEX_API_KEY"):
         fetch_corpus(domains={"a": "type:article"}, **settings | {"api_key": None})
-    with pytest.raises(UsageError, match="those of OpenAlex"):
-        fetch_corpus(domains={"a": "type:article"}, citations=("icite",), **settings)
+    with pytest.raises(UsageError, match=r"licences.*needs `source=pmc`"):
+        fetch_corpus(domains={"a": "type:article"}, licences="commercial", **settings)
 
 
 @pytest.mark.realdata

@@ -12,19 +12,28 @@ import os
 import stat
 import tarfile
 import zipfile
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 from sentence_experts.compat.tarfile import TooLargeError, read_forward
-from sentence_experts.corpus.formats.secure_xml import BROKEN_PACKING, WHOLE_DOCUMENT_BYTES
-from sentence_experts.corpus.paper import Rejection
+from sentence_experts.corpus.paper import RecordError, Rejection
 from sentence_experts.errors import InputError
 
 MAX_DOCUMENT_BYTES = 1 << 30
 """Larger documents are refused."""
+WHOLE_DOCUMENT_BYTES = 16 << 20
+"""Documents of archives up to this size are held in memory; larger ones are streamed."""
+MAX_UNPACKED = 1 << 30
+"""Maximum number of bytes that may come out of one gzipped document."""
+USUAL_EXPANSION = 10
+"""Approximate ratio of the sizes of an XML document and its gzipped form."""
+BROKEN_PACKING = (EOFError, lzma.LZMAError, zlib.error)
+"""Errors of decompression on broken data, besides OSError."""
+_BLOCK = 1 << 16
 _FREE_EXPANSION = 2 << 30
 _MAX_EXPANSION = 250  # times the archive's own size; XML text shrinks 5 to 20 times
 
@@ -70,7 +79,7 @@ Member = Document | Passed | Rejection
 
 
 def find_sources(paths: list[Path]) -> list[Source]:
-    """The sources at some paths; each archive inside a folder is one source.
+    """Find the sources at some paths; each archive inside a folder is one source.
 
     Raises:
         InputError: a path is missing or is neither a folder, an XML file nor an archive.
@@ -100,7 +109,7 @@ def find_sources(paths: list[Path]) -> list[Source]:
 
 
 def kind_of(path: Path) -> str:
-    """`file`, `tar`, `zip`, or an empty string for anything else, by the ending of the name."""
+    """Return `file`, `tar`, `zip`, or an empty string for anything else, by the ending of the name."""
     name = path.name.lower()
     if name.endswith(DOCUMENT_SUFFIXES):
         return "file"
@@ -120,7 +129,7 @@ def _with_unique_names(sources: list[Source]) -> list[Source]:
 
 
 def _walk(folder: Path) -> Iterator[Path]:
-    """Every file and link under `folder`, by name; links to folders are not followed."""
+    """Yield every file and link under `folder`, by name; links to folders are not followed."""
     for base, folders, files in os.walk(folder, followlinks=False):
         folders.sort()
         links = [name for name in folders if os.path.islink(os.path.join(base, name))]
@@ -128,7 +137,7 @@ def _walk(folder: Path) -> Iterator[Path]:
 
 
 def members(source: Source) -> Iterator[Member]:
-    """The members of a source in its order (a folder's by path), up to damage in an archive."""
+    """Read the members of a source in its order (a folder's by path), up to damage in an archive."""
     if source.documents is not None:
         yield from source.documents()
         return
@@ -177,32 +186,53 @@ def _file(source: str, path: Path, name: str) -> Member:
         return Rejection(source, name, None, "link", "links in a folder are not followed")
     if not stat.S_ISREG(status.st_mode):
         return Rejection(source, name, None, "not-a-file", "a device, pipe or socket")
-    if status.st_size > MAX_DOCUMENT_BYTES:
-        return _too_large(source, name, status.st_size)
-    return Document(name, status.st_size, path=path)
+    return _too_large(source, name, status.st_size) or Document(name, status.st_size, path=path)
 
 
-def _too_large(source: str, name: str, size: int) -> Rejection:
+def _too_large(source: str, name: str, size: int) -> Rejection | None:
+    if size <= MAX_DOCUMENT_BYTES:
+        return None
     return Rejection(
         source, name, None, "too-large", f"{size:,} bytes; at most {MAX_DOCUMENT_BYTES:,} are read"
     )
 
 
-def _unsafe(name: str) -> str | None:
+def _not_a_document(source: str, name: str, size: int) -> Member | None:
+    """Return a member of an archive that is not to be read; None for a document."""
     parts = name.replace("\\", "/").split("/")
-    if name.startswith(("/", "\\")) or (len(name) > 1 and name[1] == ":"):
-        return "an absolute name"
-    return "a name that leads out of the archive (..)" if ".." in parts else None
+    problem = "a name that leads out of the archive (..)" if ".." in parts else None
+    if name.startswith(("/", "\\")) or name[1:2] == ":":
+        problem = "an absolute name"
+    name = _printable(name)
+    if problem:
+        return Rejection(source, name, None, "unsafe-name", problem)
+    if not name.lower().endswith(DOCUMENT_SUFFIXES):
+        return Passed(name)
+    return _too_large(source, name, size)
+
+
+def _document(name: str, size: int, stream: IO[bytes]) -> Document:
+    if size > WHOLE_DOCUMENT_BYTES:
+        return Document(name, size, stream=stream)
+    with stream:
+        data = stream.read()
+    if len(data) < size:
+        raise EOFError(f"the archive ends inside {name}")
+    return Document(name, size, data=data)
 
 
 def _tar(source: Source) -> Iterator[Member]:
     name = source.path.name.lower()
     opener = next(opener for suffix, opener in _TAR_OPENERS.items() if name.endswith(suffix))
     with opener(source.path, "rb") as raw:
-        limit = max(_FREE_EXPANSION, _MAX_EXPANSION * source.path.stat().st_size)
-        for archive, entry in read_forward(raw, MAX_DOCUMENT_BYTES, limit):
+        for archive, entry in read_forward(raw, MAX_DOCUMENT_BYTES, _limit(source)):
             if not entry.isdir():
                 yield _tar_member(source.name, archive, entry)
+
+
+def _limit(source: Source) -> int:
+    """Return the maximum number of bytes that may come out of an archive."""
+    return max(_FREE_EXPANSION, _MAX_EXPANSION * source.path.stat().st_size)
 
 
 def _tar_member(source: str, archive: tarfile.TarFile, entry: tarfile.TarInfo) -> Member:
@@ -211,23 +241,13 @@ def _tar_member(source: str, archive: tarfile.TarFile, entry: tarfile.TarInfo) -
         return Rejection(source, name, None, "link", f"a link to {_printable(entry.linkname)!r}")
     if not entry.isreg():
         return Rejection(source, name, None, "not-a-file", "a device, pipe or socket")
-    if problem := _unsafe(entry.name):
-        return Rejection(source, name, None, "unsafe-name", problem)
-    if not entry.name.lower().endswith(DOCUMENT_SUFFIXES):
-        return Passed(name)
-    if entry.size > MAX_DOCUMENT_BYTES:
-        return _too_large(source, name, entry.size)
-    stream: Any = archive.extractfile(entry)
-    if entry.size > WHOLE_DOCUMENT_BYTES:
-        return Document(name, entry.size, stream=stream)
-    data = stream.read()
-    if len(data) < entry.size:
-        raise EOFError(f"the archive ends inside {name}")
-    return Document(name, entry.size, data=data)
+    if other := _not_a_document(source, entry.name, entry.size):
+        return other
+    return _document(name, entry.size, cast("IO[bytes]", archive.extractfile(entry)))
 
 
 def _zip(source: Source) -> Iterator[Member]:
-    limit = max(_FREE_EXPANSION, _MAX_EXPANSION * source.path.stat().st_size)
+    limit = _limit(source)
     with zipfile.ZipFile(source.path) as archive:
         for entry in archive.infolist():
             if entry.is_dir():
@@ -245,19 +265,49 @@ def _zip_member(source: str, archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -
     name = _printable(entry.filename)
     if stat.S_ISLNK(entry.external_attr >> 16):
         return Rejection(source, name, None, "link", "a symbolic link")
-    if problem := _unsafe(entry.orig_filename):
-        return Rejection(source, name, None, "unsafe-name", problem)
-    if not entry.filename.lower().endswith(DOCUMENT_SUFFIXES):
-        return Passed(name)
+    if other := _not_a_document(source, entry.orig_filename, entry.file_size):
+        return other
     if entry.flag_bits & 1:
         return Rejection(source, name, None, "encrypted", "the member is encrypted")
-    if entry.file_size > MAX_DOCUMENT_BYTES:
-        return _too_large(source, name, entry.file_size)
     try:
-        stream = archive.open(entry)
-        if entry.file_size > WHOLE_DOCUMENT_BYTES:
-            return Document(name, entry.file_size, stream=stream)
-        with stream:
-            return Document(name, entry.file_size, data=stream.read())
+        return _document(name, entry.file_size, archive.open(entry))
     except _BROKEN as error:
         return Rejection(source, name, None, "broken-member", _describe(error))
+
+
+def open_unpacked(path: Path) -> IO[bytes]:
+    """Open a file, decompressed if its first bytes are those of gzip, whatever its name."""
+    with open(path, "rb") as file:
+        packed = file.read(2) == b"\x1f\x8b"
+    return cast("IO[bytes]", gzip.open(path)) if packed else open(path, "rb")
+
+
+def is_packed(name: str) -> bool:
+    """Return whether a document of this name is gzipped."""
+    return name.lower().endswith(".gz")
+
+
+def unpacked(stream: IO[bytes]) -> IO[bytes]:
+    """Decompress a stream while it is read, such as a file of PubMed's baseline.
+
+    Reading it raises `RecordError` where the data are broken, after everything before, and once more than
+    `MAX_UNPACKED` bytes have come out.
+    """
+    return cast("IO[bytes]", _Unpacked(stream))
+
+
+class _Unpacked:
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._packed = gzip.GzipFile(fileobj=stream, mode="rb")
+        self._length = 0
+
+    def read(self, size: int = -1) -> bytes:
+        try:
+            # Not `read`, which loses what came out before an error.
+            data = self._packed.read1(size if size >= 0 else _BLOCK)
+        except (gzip.BadGzipFile, *BROKEN_PACKING) as error:
+            raise RecordError("broken-packing", f"{type(error).__name__}: {error}") from error
+        self._length += len(data)
+        if self._length > MAX_UNPACKED:
+            raise RecordError("expands-too-much", f"it decompresses to more than {MAX_UNPACKED:,} bytes")
+        return data

@@ -1,71 +1,165 @@
-"""Read the articles of one XML document of any known kind."""
+"""Read JATS articles and PubMed records of untrusted XML as a stream.
+
+Nothing outside the bytes is ever read: no DTD, no external entity, no network. libxml2's own limits (depth,
+text size, entity amplification) stay on, so an entity bomb is an error like any other malformed file.
+"""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator
-from itertools import chain
-from typing import IO
+import io
+from collections.abc import Iterator, Sequence
+from typing import IO, Any
 
 from lxml import etree
 
-from sentence_experts.corpus.formats import jats, pubmed
-from sentence_experts.corpus.formats.pubmed import Outcome
-from sentence_experts.corpus.formats.secure_xml import (
-    BROKEN_PACKING,
-    SECURE,
-    Hashing,
-    UnreadableArticleError,
-    refuse_external_entities,
-    syntax_error,
-)
+from sentence_experts.corpus.formats import pubmed
+from sentence_experts.corpus.formats.archives import BROKEN_PACKING
+from sentence_experts.corpus.formats.jats import KEPT, PARTS, REGIONS, Article, remove_namespace
+from sentence_experts.corpus.formats.markup import Element, local_name
+from sentence_experts.corpus.formats.mentions import PARAGRAPHS
+from sentence_experts.corpus.paper import Deletion, Paper, RecordError
 
-_BLANK = b"\0\t\r\n "
+MAX_RECORD_ELEMENTS = 2_000_000
+"""Maximum number of elements that are held in memory at a time, counted by their tags."""
+MAX_RECORD_BYTES = 64 << 20
+"""Maximum length of the text that is held in memory at a time."""
+
+Outcome = Paper | Deletion | RecordError
+
+_TAGS = [f"{{*}}{tag}" for tag in ("article", *KEPT, *REGIONS, *PARAGRAPHS, *pubmed.RECORDS)]
+# Not `collect_ids=False`: libxml2 stores it with "load the DTD" and would then request the DTD.
+_SECURE: dict[str, Any] = {
+    "resolve_entities": "internal", "no_network": True, "load_dtd": False, "dtd_validation": False,
+    "attribute_defaults": False, "huge_tree": False, "remove_comments": True, "remove_pis": True,
+}  # fmt: skip
+
+
+class _LimitedStream:
+    """A binary stream that ends with an error once too much of it is in memory.
+
+    Attributes:
+        length: number of bytes that were read since elements were last freed.
+        tags: number of tags among them.
+    """
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self.length = self.tags = 0
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._stream.read(size)
+        self.length += len(data)
+        self.tags += data.count(b"<")
+        if self.tags > 2 * MAX_RECORD_ELEMENTS:
+            raise RecordError("too-large", f"a record holds more than {MAX_RECORD_ELEMENTS:,} elements")
+        if self.length > MAX_RECORD_BYTES:
+            raise RecordError("too-large", f"a record takes more than {MAX_RECORD_BYTES:,} bytes")
+        return data
 
 
 def read_articles(document: bytes | IO[bytes], full_text: bool = False) -> Iterator[Outcome]:
     """Read the articles of one XML document, in order: JATS (`article`, or a set of them) or PubMed records.
 
-    `document` is the whole document, or a binary stream, of which only one front matter with its references,
-    or one record, is in memory at a time; with `full_text` the body's text too. What was read before an error
-    is kept.
+    Only one front matter, reference, paragraph or PubMed record is in memory at a time. Errors are given, not
+    raised, and what was read before an error is kept.
+
+    Args:
+        document: the content, or a binary stream.
+        full_text: keep the text of the body too.
     """
+    stream = _LimitedStream(io.BytesIO(document) if isinstance(document, bytes) else document)
     try:
-        if isinstance(document, bytes):
-            yield from _whole(document, full_text)
-        else:
-            yield from _streamed(document, full_text)
-    except UnreadableArticleError as error:
+        yield from _read(stream, full_text)
+    except RecordError as error:
         yield error
     except etree.XMLSyntaxError as error:
-        yield syntax_error(error)
+        yield _syntax_error(error)
     except BROKEN_PACKING as error:
-        yield UnreadableArticleError("broken-packing", f"{type(error).__name__}: {error}")
+        yield RecordError("broken-packing", f"{type(error).__name__}: {error}")
     except (UnicodeError, LookupError) as error:
         if isinstance(error, KeyError | IndexError):  # a bug, not an unknown encoding
             raise
-        yield UnreadableArticleError("encoding", str(error))
+        yield RecordError("encoding", str(error))
 
 
-def _whole(document: bytes, full_text: bool) -> Iterator[Outcome]:
-    if not document[:4096].strip(_BLANK) and not document.strip(_BLANK):
-        raise UnreadableArticleError("empty", "no content")
-    root = etree.fromstring(document, etree.XMLParser(**SECURE))
-    refuse_external_entities(root.getroottree().docinfo)
-    if pubmed.is_pubmed(root.tag):
-        yield from pubmed.read_whole(root)
-    else:
-        yield from jats.read_whole(root, lambda: hashlib.sha256(document), full_text)
+def _read(stream: _LimitedStream, full_text: bool) -> Iterator[Outcome]:
+    events = etree.iterparse(stream, events=("start", "end"), tag=_TAGS, **_SECURE)  # type: ignore[call-overload]
+    article: Article | None = None
+    kept: Element | None = None  # the outermost element that stays in memory until it ends
+    first = empty = True
+    for event, node in events:
+        if first:
+            _refuse_external_entities(node)
+            first = False
+        tag = node.tag if "}" not in node.tag else local_name(node)
+        if event == "start":
+            if kept is None and tag == "article" and (tag == node.tag or "jats" in node.tag.lower()):
+                article = Article(node, full_text)
+            elif kept is None and (tag in pubmed.RECORDS or (article is not None and article.begin(tag))):
+                kept = node
+            continue
+        if article is not None and tag == "ref" and local_name(kept) not in PARTS:
+            remove_namespace(node)
+            article.references.add(node)
+        if kept is not None and node is not kept:
+            continue
+        outcomes: Sequence[Outcome] = ()
+        try:
+            if tag in pubmed.RECORDS:
+                outcomes = pubmed.read_record(node)
+            elif article is not None and node is kept:
+                remove_namespace(node)
+                article.add(node)
+            elif article is not None and tag in REGIONS:
+                article.end_region()
+            elif article is not None and node is article.element:
+                outcomes = [article.paper()]
+        except RecordError as error:
+            outcomes = [error]
+        yield from outcomes
+        empty = empty and not outcomes
+        if article is not None and node is article.element:
+            article = None
+        kept = None
+        if stream.length:
+            _free(node)
+            stream.length = stream.tags = 0
+    root = events.root
+    if first:
+        _refuse_external_entities(root)
+    if empty and root.tag in pubmed.ROOTS:
+        raise RecordError("no-records", "the PubMed document holds no record and no deletion")
+    if empty:
+        raise RecordError("not-jats", f"the root element is <{root.tag}> and holds no <article>")
 
 
-def _streamed(stream: IO[bytes], full_text: bool) -> Iterator[Outcome]:
-    hashing = Hashing(stream)
-    events = etree.iterparse(hashing, events=("start", "end"), **SECURE)
-    for first in events:
-        root = first[1]
-        refuse_external_entities(root.getroottree().docinfo)
-        everything = chain([first], events)
-        if pubmed.is_pubmed(root.tag):
-            yield from pubmed.read_stream(everything, hashing)
-        else:
-            yield from jats.read_stream(everything, hashing, full_text)
+def _refuse_external_entities(node: Element) -> None:
+    """Refuse a document whose own declarations point outside: an attack, or without part of its text."""
+    dtd = node.getroottree().docinfo.internalDTD
+    for entity in dtd.iterentities() if dtd is not None else ():
+        if entity.system_url:
+            raise RecordError("external-entity", f"the entity {entity.name!r} names {entity.system_url!r}")
+
+
+def _free(node: Element) -> None:
+    """Free an element that was read, and all before it in the document."""
+    node.clear()
+    while (parent := node.getparent()) is not None:
+        while (before := node.getprevious()) is not None:
+            parent.remove(before)
+        node = parent
+
+
+def _syntax_error(error: etree.XMLSyntaxError) -> RecordError:
+    """Give a parser error its reason code for `rejected.jsonl`."""
+    message = " ".join(str(error.msg or error).split())[:300]
+    low = message.lower()
+    if "amplification" in low or "entity reference loop" in low or ("entities" in low and "loop" in low):
+        return RecordError("entity-bomb", message)
+    if "entity" in low and "not defined" in low:
+        return RecordError("undefined-entity", f"{message}; nothing outside the document is read")
+    if "document is empty" in low or "start tag expected" in low or "no element found" in low:
+        return RecordError("not-xml", message)
+    if "encod" in low or "utf-8" in low or "utf-16" in low:
+        return RecordError("encoding", message)
+    return RecordError("malformed-xml", message)

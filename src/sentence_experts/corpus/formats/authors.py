@@ -28,12 +28,14 @@ def join_name(family: str | None, given: str | None = None, suffix: str | None =
 
 
 def is_suffix(text: str) -> bool:
-    """Whether a part of a name is one such as "Jr." or "III"."""
+    """Return whether a part of a name is one such as "Jr." or "III"."""
     return bool(_SUFFIX.fullmatch(text))
 
 
 def invert_name(words: Sequence[str]) -> str:
-    """A name whose given names come first: the family begins with the first particle, or is the last word.
+    """Invert a name whose given names come first.
+
+    The family begins with the first particle, or is the last word.
 
     >>> invert_name("Ludwig van Beethoven".split())
     'van Beethoven, Ludwig'
@@ -48,7 +50,7 @@ def invert_name(words: Sequence[str]) -> str:
 
 
 def invert_initials(name: str) -> str:
-    """A name with initials ("King ML Jr", "Liu R.", "R. Liu"); any other one stays as it is.
+    """Invert a name with initials ("King ML Jr", "Liu R.", "R. Liu"); any other one stays as it is.
 
     >>> invert_initials("King ML Jr")
     'King, ML, Jr'
@@ -73,7 +75,7 @@ def _is_initials(word: str) -> bool:
 
 
 def clean_authors(names: Iterable[str]) -> tuple[str, ...]:
-    """Names in one spelling: single spaces, a comma and a space between parts, no ";" in any."""
+    """Write names in one spelling: single spaces, a comma and a space between parts, no ";" in any."""
     cleaned: list[str] = []
     for name in (name for several in names for name in several.split(";")):
         parts = (" ".join(part.split()) for part in name.split(","))

@@ -7,14 +7,14 @@ follows. An entry that is not closed is set aside, and reading continues with th
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from sentence_experts.corpus.formats.authors import invert_name
 from sentence_experts.corpus.formats.exports import exported_paper, read_export
-from sentence_experts.corpus.formats.latex import latex_to_text, without_braces
-from sentence_experts.corpus.formats.record_filter import RecordError
-from sentence_experts.corpus.paper import Paper
+from sentence_experts.corpus.formats.markup import tex_to_text
+from sentence_experts.corpus.paper import Paper, RecordError
 
 _ENTRY = re.compile(r"@[ \t]*([A-Za-z]+)\s*([{(])")
 _NEXT = re.compile(r"^[ \t]*@[ \t]*[A-Za-z]+\s*[{(]", re.MULTILINE)
@@ -23,6 +23,8 @@ _BETWEEN = re.compile(r"(?:[\s,]|%[^\n]*\n)*")  # Biber takes comments inside en
 _FIELD = re.compile(r"([^\s,={}\"#()]+)\s*=\s*")
 _BARE = re.compile(r"[^\s,{}\"#()=]+")
 _BEGINS = re.compile(r"^[ \t]*@[ \t]*[A-Za-z]+\s*\{\s*[^\s,={}]*\s*(?:,|$|[A-Za-z+-]+\s*=)", re.MULTILINE)
+_JOIN = re.compile(r"\s*#\s*")
+_BRACES = re.compile(r'[{}()"]')
 _CLOSE = {"{": "}", "(": ")"}
 _MAX_DEPTH = 200
 _MAX_UNCLOSED = 50  # each is looked for to the end of the file
@@ -34,6 +36,31 @@ _TYPES = {
     "online": "web-page", "misc": "other", "unpublished": "unpublished", "proceedings": "proceedings",
     "patent": "patent",
 }  # fmt: skip
+_ACCENTS = {
+    "'": "\u0301", "`": "\u0300", "^": "\u0302", '"': "\u0308", "~": "\u0303", "=": "\u0304", ".": "\u0307",
+    "c": "\u0327", "v": "\u030c", "u": "\u0306", "H": "\u030b", "k": "\u0328", "r": "\u030a", "d": "\u0323",
+    "b": "\u0331",
+}  # fmt: skip
+_LETTERS = {
+    "ss": "ß", "o": "ø", "O": "Ø", "l": "ł", "L": "Ł", "ae": "æ", "AE": "Æ", "oe": "œ", "OE": "Œ", "aa": "å",
+    "AA": "Å", "i": "i", "j": "j", "th": "þ", "TH": "Þ", "dh": "ð", "DH": "Ð", "dj": "đ", "DJ": "Đ",
+    "ng": "ŋ", "textless": "<", "textgreater": ">", "textasciitilde": "\ue002", "textendash": "–",
+    "textemdash": "—", "textquoteright": "’", "textquoteleft": "‘", "textbackslash": "\\", "textbar": "|",
+    "textregistered": "®", "texttrademark": "™", "textdegree": "°", "textmu": "μ", "dots": "…", "ldots": "…",
+    "textquotedblleft": "“", "textquotedblright": "”", "S": "§", "P": "¶", "copyright": "©",
+    "textbraceleft": "\ue000", "textbraceright": "\ue001",
+}  # fmt: skip
+_MATH = re.compile(r"(?<!\\)\$([^$]{1,500})(?<!\\)\$")
+_SIGN_ACCENT = re.compile(
+    r"\\(['`^\"~=.])\s*(?:\{\s*(\\[ij](?![A-Za-z])|[^\W\d_]?)\s*\}|(\\[ij](?![A-Za-z])|[^\W\d_]))"
+)
+_LETTER_ACCENT = re.compile(
+    r"\\([cvuHkrdb])(?:\s*\{\s*(\\[ij]|[^\W\d_])\s*\}|\s+(\\[ij]|[^\W\d_]))(?![A-Za-z])"
+)
+_COMMAND = re.compile(r"\\([A-Za-z]+)\*?[ \t]*(?:\{\})?")
+_ESCAPED = re.compile(r"\\([&%$#_{} -])")
+_QUOTES = (("---", "—"), ("--", "–"), ("``", "“"), ("''", "”"))
+_PLACES = {"{": "\ue000", "}": "\ue001", "~": "\ue002"}
 TYPE = "entrytype"
 
 
@@ -46,12 +73,12 @@ class _UnclosedError(_BrokenError):
 
 
 def is_bibtex(text: str) -> bool:
-    """Whether a text has an entry of BibTeX at the beginning of a line."""
+    """Return whether a text has an entry of BibTeX at the beginning of a line."""
     return bool(_BEGINS.search(text))
 
 
 def read_bibtex(path: Path) -> Iterator[dict[str, str] | RecordError]:
-    """The entries as mappings from field (in lower case) to its value, and the type as `entrytype`."""
+    """Read entries as mappings from field (in lower case) to its value, and the type as `entrytype`."""
     text = read_export(path)
     macros: dict[str, str] = {}
     entries: list[dict[str, str] | RecordError] = []
@@ -63,7 +90,7 @@ def read_bibtex(path: Path) -> Iterator[dict[str, str] | RecordError]:
         kind, close = match[1].lower(), _CLOSE[match[2]]
         try:
             if kind in ("comment", "preamble"):
-                place = _skip(text, match.end(), close)
+                place = _closing(text, match.end(), close) + 1
                 continue
             fields, place = _entry(text, match.end(), close, kind, macros)
         except _BrokenError as error:
@@ -84,7 +111,7 @@ def read_bibtex(path: Path) -> Iterator[dict[str, str] | RecordError]:
 
 
 def _with_parents(entries: list[dict[str, str] | RecordError]) -> Iterator[dict[str, str] | RecordError]:
-    """The entries, completed with the year and venue of the entry that their `crossref` names."""
+    """Complete entries with the year and venue of the entry that their `crossref` names."""
     known = {entry["key"].lower(): entry for entry in entries if isinstance(entry, dict) and "key" in entry}
     for entry in entries:
         if isinstance(entry, dict) and (parent := known.get(entry.get("crossref", "").strip().lower())):
@@ -92,17 +119,6 @@ def _with_parents(entries: list[dict[str, str] | RecordError]) -> Iterator[dict[
             inherited = ("year", "date", "journal", "booktitle")
             entry = {name: parent[name] for name in inherited if name in parent} | entry
         yield entry
-
-
-def _skip(text: str, place: int, close: str) -> int:
-    """The place after a block."""
-    depth = 0
-    for match in re.compile(r"[{}()]").finditer(text, place):
-        sign = match.group()
-        if sign == close and depth == 0:
-            return match.end()
-        depth += (sign == "{") - (sign == "}")
-    raise _UnclosedError("it is not closed")
 
 
 def _entry(
@@ -128,12 +144,8 @@ def _value(text: str, place: int, macros: Mapping[str, str]) -> tuple[str, int]:
     parts: list[str] = []
     while True:
         sign = text[place : place + 1]
-        if sign == "{":
-            end = _closing(text, place + 1, "}")
-            parts.append(text[place + 1 : end])
-            place = end + 1
-        elif sign == '"':
-            end = _closing(text, place + 1, '"')
+        if sign in ("{", '"'):
+            end = _closing(text, place + 1, "}" if sign == "{" else sign)
             parts.append(text[place + 1 : end])
             place = end + 1
         elif match := _BARE.match(text, place):
@@ -141,27 +153,27 @@ def _value(text: str, place: int, macros: Mapping[str, str]) -> tuple[str, int]:
             place = match.end()
         else:
             raise _BrokenError(f"a field has no value: {' '.join(text[place : place + 40].split())!r}")
-        joined = re.compile(r"\s*#\s*").match(text, place)
+        joined = _JOIN.match(text, place)
         if joined is None:
             return "".join(parts), place
         place = joined.end()
 
 
 def _closing(text: str, place: int, sign: str) -> int:
-    """The place of the brace or quote that closes a value; quotes inside braces do not."""
+    """Return the place of the sign that closes a value or block; signs inside braces do not."""
     depth = 0
-    for match in re.compile(r'[{}"]').finditer(text, place):
+    for match in _BRACES.finditer(text, place):
         symbol = match.group()
         if symbol == sign and depth == 0:
             return match.start()
         depth += (symbol == "{") - (symbol == "}")
         if not 0 <= depth <= _MAX_DEPTH:
             raise _BrokenError("its braces do not match")
-    raise _UnclosedError("a value is not closed")
+    raise _UnclosedError("it is not closed")
 
 
 def to_paper(entry: Mapping[str, str]) -> Paper:
-    """An entry as a paper."""
+    """Convert an entry into a paper."""
     kind = entry.get(TYPE, "")
     title = ": ".join(filter(None, (_text(entry, "title"), _text(entry, "subtitle"))))
     words = _text(entry, "keywords", "keyword") or ""
@@ -188,7 +200,7 @@ def to_paper(entry: Mapping[str, str]) -> Paper:
 
 
 def _names(value: str) -> list[str]:
-    """The names of a field: "Knuth, Donald E. and {Made-up Group} and others"."""
+    """Return the names of a field: "Knuth, Donald E. and {Made-up Group} and others"."""
     names: list[list[str]] = [[]]
     for word in _words(value):
         if word.lower() == "and":
@@ -199,7 +211,7 @@ def _names(value: str) -> list[str]:
 
 
 def _words(value: str) -> list[str]:
-    """The words of a field of names; a group in braces is one, a comma outside of them too."""
+    """Return the words of a field of names; a group in braces is one, a comma outside of them too."""
     words, depth, before = [""], 0, ""
     for sign in value:
         depth += (sign == "{") - (sign == "}")
@@ -222,3 +234,39 @@ def _name(words: list[str]) -> str:
 
 def _text(entry: Mapping[str, str], *names: str) -> str | None:
     return next((latex_to_text(entry[name]) for name in names if entry.get(name)), None)
+
+
+def latex_to_text(text: str) -> str:
+    r"""Convert LaTeX to plain text.
+
+    Accents, letters, quotes and dashes become Unicode, formulas readable; other commands leave
+    their arguments.
+
+    >>> latex_to_text(r"{\"O}zge's {{DNA}} --- \emph{f{\"u}r} 5\,\% of $\alpha$")
+    "Özge's DNA — für 5 % of α"
+    """
+    if "\\" in text or "$" in text:
+        text = _MATH.sub(lambda match: tex_to_text(match[1]), text)
+        text = text.replace("\\,", " ").replace("\\/", "")
+        for pattern in (_SIGN_ACCENT, _LETTER_ACCENT):
+            text = pattern.sub(_accented, text)
+        # Escaped braces stay, those of groups go.
+        text = _ESCAPED.sub(lambda match: _PLACES.get(match[1], match[1]), text)
+        text = _COMMAND.sub(lambda match: _LETTERS.get(match[1], ""), text)
+        text = text.replace("\\\\", " ")
+    for sign, letter in _QUOTES:  # braces may keep signs apart
+        text = text.replace(sign, letter)
+    text = text.replace("{", "").replace("}", "").replace("~", " ")
+    for brace, place in _PLACES.items():
+        text = text.replace(place, brace)
+    return unicodedata.normalize("NFC", text)
+
+
+def _accented(match: re.Match[str]) -> str:
+    letter = (match[2] or match[3] or "").lstrip("\\")
+    return letter + _ACCENTS[match[1]] if letter else ""
+
+
+def without_braces(text: str) -> str:
+    """Return an identifier or address without braces and escapes."""
+    return re.sub(r"\\([&%$#_{}~])", r"\1", text).replace("{", "").replace("}", "").strip()

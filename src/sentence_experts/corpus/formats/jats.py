@@ -1,136 +1,314 @@
-"""Parse JATS articles (and the older NLM DTD) into `Paper`, in the dialects of PMC, PLOS and eLife."""
+"""Parse JATS articles (and the older NLM DTD) in the dialects of PMC, PLOS and eLife."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+import hashlib
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
-from sentence_experts.corpus.formats.front import read_front
-from sentence_experts.corpus.formats.markup import Element
-from sentence_experts.corpus.formats.mentions import ArticleText, ReferenceList, is_citation
-from sentence_experts.corpus.formats.references import citations_of
-from sentence_experts.corpus.formats.secure_xml import Hashing, RecordLimits, UnreadableArticleError, drop
-from sentence_experts.corpus.paper import Citation, Paper
+from lxml import etree
 
-# Parts of an article with their own references: decision letters, replies, translations.
-_PARTS = frozenset({"sub-article", "response"})
-_CITING = ("ref", "xref")
+from sentence_experts.corpus.formats.authors import invert_name, join_name
+from sentence_experts.corpus.formats.licences import licence_of
+from sentence_experts.corpus.formats.markup import (
+    XLINK,
+    Element,
+    clean,
+    first_text,
+    local_name,
+    plain_text,
+    unique,
+)
+from sentence_experts.corpus.formats.mentions import PARAGRAPHS, ArticleText, ReferenceList
+from sentence_experts.corpus.formats.references import identifiers_of, page_range, year_in
+from sentence_experts.corpus.identifiers import identifiers_in_url, normalise_pmcid, normalise_pmid
+from sentence_experts.corpus.paper import Citation, Paper, RecordError
 
-
-def read_whole(
-    root: Element, hashed: Callable[[], Any], full_text: bool = False
-) -> Iterator[Paper | UnreadableArticleError]:
-    """Read the articles under a root element: an `article`, or a set of them (`pmc-articleset`, an OAI-PMH
-    answer); none is an UnreadableArticleError. `hashed` gives the hash of the document."""
-    _without_namespace(root)
-    articles = [root] if root.tag == "article" else list(root.iter("article"))
-    if not articles:
-        raise _no_article(root.tag)
-    for position, article in enumerate(articles):
-        try:
-            content, xrefs = _Content(full_text), []
-            for child in article:
-                if child.tag in _PARTS:
-                    continue
-                for node in child.iter(*_CITING):  # one walk, as the tree is large
-                    if node.tag == "ref":
-                        content.add_reference(node)
-                    elif is_citation(node):
-                        xrefs.append(node)
-            content.text.read_whole(article, xrefs)
-            yield content.paper(article, article.find("front"), hashed, position)
-        except UnreadableArticleError as error:
-            yield error
+PARTS = frozenset({"sub-article", "response"})
+"""Parts with their own front matter and references, which are left out: decision letters, translations."""
+KEPT = PARTS | {"front", "ref"}
+"""Elements that are read, or left out, as a whole."""
+REGIONS = frozenset({"body", "app", "floats-group", "floats-wrap"})
+"""Parts of an article whose text is read."""
+_JOURNALS = ("journal-meta/journal-title-group/journal-title", "journal-meta/journal-title",
+             "journal-meta/journal-id[@journal-id-type='nlm-ta']")  # fmt: skip
+_LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 
 
-def _no_article(root_tag: str) -> UnreadableArticleError:
-    return UnreadableArticleError("not-jats", f"the root element is <{root_tag}> and holds no <article>")
+class Article:
+    """One article while its elements are read, in their order.
 
+    Attributes:
+        element: the element of the article.
+        references: its reference list.
+    """
 
-class _Content:
-    """The references and the text of one article, as they are read."""
+    def __init__(self, element: Element, full_text: bool) -> None:
+        self.element = element
+        self._paper: Paper | None = None
+        self.references = ReferenceList()
+        self._text = ArticleText(full_text)
+        self._regions: list[str] = []
 
-    def __init__(self, full_text: bool) -> None:
-        self.text = ArticleText(full_text)
-        self._citations: list[Citation] = []
-        self._references = ReferenceList()
+    def begin(self, tag: str) -> bool:
+        """Note that an element begins; return True if it is to be kept and, once it ends, given to `add`."""
+        if tag in REGIONS:
+            self._regions.append(tag)
+        return tag in KEPT or (tag in PARAGRAPHS and bool(self._regions))
 
-    def add_reference(self, ref: Element) -> None:
-        first = len(self._citations)
-        self._citations.extend(citations_of(ref))
-        self._references.add(ref, first, len(self._citations))
+    def end_region(self) -> None:
+        """Note that one of `REGIONS` ends."""
+        if self._regions:
+            self._regions.pop()
 
-    def paper(
-        self, article: Element, front: Element | None, hashed: Callable[[], Any], position: int
-    ) -> Paper:
-        return read_front(
-            article,
-            front,
-            hashed,
-            position,
-            citations=tuple(self._citations),
-            mentions=self.text.mentions(self._references),
-            has_body=self.text.has_body,
-            body=self.text.body.sections() if self.text.body else (),
+    def add(self, node: Element) -> None:
+        """Read an element that was kept. Its text is changed."""
+        if node.tag == "front":
+            self._paper = self._paper or _read_front(self.element, node)
+        elif node.tag in PARAGRAPHS:
+            self._text.add(node, "body" in self._regions)
+
+    def paper(self) -> Paper:
+        """Return the article as a paper.
+
+        Raises:
+            RecordError: it has no metadata.
+        """
+        if self._paper is None:
+            raise RecordError("no-metadata", "the article has no front/article-meta")
+        return replace(
+            self._paper,
+            citations=tuple(self.references.citations),
+            mentions=self._text.mentions(self.references),
+            has_body=self._text.has_body,
+            body=self._text.body(),
         )
 
 
-def read_stream(
-    events: Iterable[tuple[str, Element]], stream: Hashing, full_text: bool = False
-) -> Iterator[Paper | UnreadableArticleError]:
-    """Read the same from a parser's start and end events; elements are dropped once they are read, except
-    the front matter of the current article."""
-    limits = RecordLimits(stream)
-    front: Element | None = None
-    content = _Content(full_text)
-    in_front = False
-    depth_of_part = in_ref = position = 0
-    root_tag = ""
-    for event, node in events:
-        root_tag = root_tag or node.tag
-        tag = node.tag.rpartition("}")[2] if isinstance(node.tag, str) else ""
-        in_text = not in_front and not in_ref and not depth_of_part
-        if event == "start":
-            depth_of_part += tag in _PARTS
-            begins = tag == "ref" or (tag == "front" and not depth_of_part)
-            if begins and not in_front and not in_ref:
-                limits.begin()
-            in_ref += tag == "ref"
-            in_front = in_front or (tag == "front" and not depth_of_part)
-            if in_text:
-                content.text.begin(tag, limits)
-            continue
-        if in_front or in_ref:
-            limits.count("the front matter" if in_front else "a reference")
-        if tag == "front" and not depth_of_part:
-            in_front, front = False, node
-            continue
-        if tag == "article" and not depth_of_part:
-            _without_namespace(node)
-            try:
-                yield content.paper(node, front, lambda: stream.hash, position)
-            except UnreadableArticleError as error:
-                yield error
-            front, content, position = None, _Content(full_text), position + 1
-        elif tag == "ref" and not depth_of_part:
-            _without_namespace(node)
-            content.add_reference(node)
-        elif in_text and content.text.ends(tag, limits):
-            _without_namespace(node)
-            content.text.end(node)
-        depth_of_part -= tag in _PARTS
-        in_ref -= tag == "ref"
-        if not in_front and not in_ref and not content.text.keeps:
-            drop(node, keep=front)
-    if not position:
-        raise _no_article(root_tag)
-
-
-def _without_namespace(root: Element) -> None:
+def remove_namespace(root: Element) -> None:
     """Remove the namespace of JATS elements that have one (OAI-PMH answers)."""
-    if root.tag == "article" or not any("jats" in node.tag for node in (root, *root.iter("{*}article"))):
+    if not root.tag.startswith("{"):
         return
     for node in root.iter("{*}*"):
-        namespace, _, name = node.tag.rpartition("}")
-        if "jats" in namespace.lower():
-            node.tag = name
+        if "jats" in node.tag.lower():
+            node.tag = local_name(node)
+
+
+def _read_front(article: Element, front: Element) -> Paper | None:
+    """Read the paper of an article from its front matter; None without metadata.
+
+    A hash of the front matter identifies an article without any identifier.
+    """
+    meta = front.find("article-meta")
+    if meta is None:
+        return None
+    identifiers = identifiers_of(meta.iterfind("article-id"), "pub-id-type")
+    known = identifiers.keys() - {"unreadable_doi"}
+    title = _title(meta)
+    kind = clean(article.get("article-type") or "")
+    related = meta.findall("related-article") + front.findall("related-article")
+    return Paper(
+        **identifiers,
+        other=None
+        if known
+        else f"file:{hashlib.sha256(etree.tostring(front, with_tail=False)).hexdigest()[:24]}",
+        title=title,
+        abstract=_abstract(meta, article.get(_LANGUAGE)),
+        authors=tuple(filter(None, map(_author, meta.iterfind("contrib-group/contrib")))),
+        year=_year(meta),
+        volume=first_text(meta, "volume"),
+        issue=first_text(meta, "issue"),
+        pages=first_text(meta, "page-range")
+        or page_range(first_text(meta, "fpage"), first_text(meta, "lpage"))
+        or first_text(meta, "elocation-id"),
+        article_type=kind,
+        subjects=_subjects(meta),
+        mesh=_keywords(meta, mesh=True),
+        keywords=_keywords(meta, mesh=False),
+        journal=first_text(front, *_JOURNALS),
+        licence=licence_of(meta.findall("permissions") or meta.findall("license")),
+        retracted=_says_it_is_retracted(kind, title, related),
+        retracts=_retracts(kind, related),
+    )
+
+
+def _title(meta: Element) -> str | None:
+    group = meta.find("title-group")
+    group = meta if group is None else group
+    text, extra = first_text(group, "article-title"), first_text(group, "subtitle")
+    if text and extra and extra.lower() not in text.lower():
+        return f"{text}{' ' if text[-1] in ':?!.–—' else ': '}{extra}"
+    return text
+
+
+_NAMES = ("name", "name-alternatives/name", "string-name", "name-alternatives/string-name")
+_COLLECTIVES = ("collab", "collab-alternatives/collab")
+
+
+def _author(contrib: Element) -> str | None:
+    """Return the name of an author; None for editors, translators, and members that a group is made of."""
+    kind = (contrib.get("contrib-type") or "author").lower()
+    if not kind.startswith(("author", "collab")) or "non-byline" in kind:
+        return None
+    name = next((node for path in _NAMES if (node := contrib.find(path)) is not None), None)
+    if name is None:
+        groups = (node for path in _COLLECTIVES if (node := contrib.find(path)) is not None)
+        return next((_group_name(group) for group in groups), None)
+    family = first_text(name, "surname")
+    return (
+        join_name(family, first_text(name, "given-names"), first_text(name, "suffix"))
+        if family
+        else invert_name((plain_text(name) or "").split())
+    )
+
+
+def _group_name(group: Element) -> str | None:
+    """Return the name of a collective author without the list of its members."""
+    parts = (
+        ("" if child.tag in _NO_NAME else plain_text(child) or "") + (child.tail or "") for child in group
+    )
+    return clean((group.text or "") + "".join(parts))
+
+
+_NO_NAME = frozenset({"contrib-group", "xref", "fn", "aff", "address", "email", "ext-link"})
+
+
+# Types of the abstract itself, best first; every other type is another text.
+_MAIN_TYPES = ("", "abstract", "main", "normal", "full", "structured", "long", "longsummary", "summary")
+_OTHER_ABSTRACTS = re.compile(
+    r"(elife |plain[- ]language |lay |editor\S* |author\S* |web |non[- ]?technical )\s*"
+    r"(digest|summary|abstract)"
+    r"|digest|graphical|visual abstract|highlights|in brief|teaser|significance|key points|synopsis",
+    re.I,
+)
+_ONLY_A_DOI = re.compile(r"(doi:?\s*)?(https?://)?(dx\.)?(doi\.org/)?10\.\d+/\S+", re.I)
+
+
+def _abstract(meta: Element, language: str | None) -> str | None:
+    candidates = []
+    for order, node in enumerate(meta.iterfind("abstract")):
+        kind = (node.get("abstract-type") or "").lower()
+        if kind not in _MAIN_TYPES or _OTHER_ABSTRACTS.match(first_text(node, "title") or ""):
+            continue
+        own = (node.get(_LANGUAGE) or language or "en").lower()[:2]
+        rank = 0 if own == (language or "en").lower()[:2] else 1 if own == "en" else 2
+        candidates.append((_MAIN_TYPES.index(kind), rank, order, node))
+    for *_, node in sorted(candidates, key=lambda candidate: candidate[:3]):
+        if text := clean(" ".join(_section_parts(node))) if len(node) else plain_text(node):
+            return text
+    return None
+
+
+def _section_parts(section: Element) -> Iterator[str]:
+    """Yield the paragraphs of a section in order; the label of a subsection precedes its first one."""
+    for child in section:
+        tag = child.tag
+        if tag == "sec":
+            label = (first_text(child, "title") or "").rstrip(":.;,-–— ")
+            parts = list(_section_parts(child))
+            if parts:
+                yield f"{label}: {parts[0]}" if label else parts[0]
+                yield from parts[1:]
+        elif tag == "p":
+            text = plain_text(child)
+            if text and not _ONLY_A_DOI.fullmatch(text):
+                yield text
+        elif isinstance(tag, str) and tag in _ABSTRACT_BLOCKS and (text := plain_text(child)):
+            yield text
+
+
+_ABSTRACT_BLOCKS = frozenset({
+    "list", "def-list", "disp-formula", "disp-quote", "boxed-text", "statement", "verse-group", "speech",
+})  # fmt: skip
+
+
+# Dates of archiving and of later events are not publication dates.
+_LATER_DATES = frozenset(
+    {"pmc-release", "nihms-submitted", "retraction", "retracted", "corrected", "ecorrected", "update"}
+)
+
+
+def _year(meta: Element) -> int | None:
+    published: list[int] = []
+    later: list[int] = []
+    for date in meta.iterfind("pub-date"):
+        stated = (date.findtext("year"), date.get("iso-8601-date"), "".join(date.itertext()))
+        if year := next(filter(None, map(year_in, stated)), None):
+            kinds = {date.get("pub-type"), date.get("date-type")}
+            (later if kinds & _LATER_DATES else published).append(year)
+    return min(published or later, default=None)
+
+
+_CHANNELS = frozenset({
+    "display-channel", "sub-display-channel", "overline", "leader", "hwp-journal-coll", "section",
+    "article-type", "legacy-article-type", "editorial-class", "online-only", "featured",
+    "category-oup-series", "toc-heading",
+})  # fmt: skip
+_KIND_OF_ARTICLE = re.compile(
+    r"(?:original |full |regular |open |invited |mini-?|short |brief |rapid |research |scientific |data |"
+    r"case |systematic |featured |methodology |technical |clinical )*"
+    r"(?:articles?|research|papers?|reports?|reviews?|notes?|communications?|letters?|editorials?|corrections?|"
+    r"correspondence|commentar(?:y|ies)|protocols?|erratum|corrigendum|perspectives?|opinions?|investigations?)",
+    re.I,
+)
+
+
+def _subjects(meta: Element) -> tuple[str, ...]:
+    """Return the topics of the article; its kind ("Research Article") only if there is nothing else."""
+    topics: list[str | None] = []
+    channels: list[str | None] = []
+    for group in meta.iterfind("article-categories/subj-group"):
+        kind = (group.get("subj-group-type") or "").lower()
+        (channels if kind in _CHANNELS else topics).extend(plain_text(node) for node in group.iter("subject"))
+    about = unique(text for text in topics if text and not _KIND_OF_ARTICLE.fullmatch(text))
+    return about or unique(topics) or unique(channels)
+
+
+def _keywords(meta: Element, *, mesh: bool) -> tuple[str, ...]:
+    keywords: list[str | None] = []
+    for group in meta.iterfind("kwd-group"):
+        kind = " ".join(group.get(name, "") for name in ("kwd-group-type", "vocab", "content-type")).lower()
+        if ("mesh" in kind.replace("-", "").split() or kind.strip().startswith("mesh")) is not mesh:
+            continue
+        if "abbreviation" not in kind:
+            keywords.extend(_keyword(node) for node in group.iter("kwd", "compound-kwd"))
+    return unique(keywords)
+
+
+def _keyword(node: Element) -> str | None:
+    if node.tag == "compound-kwd":
+        return " – ".join(unique(plain_text(part) for part in node.iter("compound-kwd-part"))) or None
+    return (plain_text(node) or "").strip(",;") or None
+
+
+_RETRACTED_TITLE = re.compile(
+    r"\W*(?:retracted|withdrawn)(?:\s+(?:article|paper|chapter))?\s*[:\]\)–—-]", re.I
+)
+
+
+def _says_it_is_retracted(kind: str | None, title: str | None, related: Iterable[Element]) -> bool:
+    return (
+        (kind or "") in ("retracted-article", "withdrawn-article")
+        or bool(title and _RETRACTED_TITLE.match(title))
+        or any(node.get("related-article-type") in ("retraction-forward", "retracted-by") for node in related)
+    )
+
+
+def _retracts(kind: str | None, related: Iterable[Element]) -> tuple[Citation, ...]:
+    retracted: dict[Citation, None] = {}
+    for node in related:
+        relation = node.get("related-article-type") or ""
+        if relation == "retracted-article" or (
+            kind == "retraction" and relation in ("", "article-reference")
+        ):
+            value = node.get(XLINK) or clean("".join(node.itertext())) or ""
+            link = node.get("ext-link-type") or ""
+            if link in ("pmid", "pubmed"):
+                retracted[Citation(pmid=normalise_pmid(value))] = None
+            elif link in ("pmc", "pmcid"):
+                retracted[Citation(pmcid=normalise_pmcid(value))] = None
+            else:
+                doi, pmid, pmcid = identifiers_in_url(value)
+                retracted[Citation(doi=doi, pmid=pmid, pmcid=pmcid)] = None
+    return tuple(citation for citation in retracted if citation != Citation())

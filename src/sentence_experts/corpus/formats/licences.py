@@ -27,7 +27,7 @@ def _short_name(kind: str, version: str | None, place: str | None = None) -> str
 
 
 def licence_from_text(text: str) -> str | None:
-    """`CC-BY-4.0`, `CC0-1.0` or similar from an address or a sentence; None if it names no such licence."""
+    """Return `CC-BY-4.0` or similar for an address or sentence; None if it names no such licence."""
     if match := _CC_URL.search(text):
         return _short_name(match["kind"], match["version"], match["place"])
     if match := _PUBLIC_URL.search(text):
@@ -47,7 +47,7 @@ def licence_from_text(text: str) -> str | None:
 
 
 def licence_of(permissions: list[Element]) -> str | None:
-    """The licence of an article, from its `permissions` elements.
+    """Return the licence of an article, from its `permissions` elements.
 
     An address in the licence's own attributes comes first, then the addresses in its text. A public-domain
     dedication in the text counts only without any other: publishers use it for the *data*.

@@ -53,7 +53,7 @@ _TEX_STYLES = (
 
 
 def clean(text: str) -> str | None:
-    """`text` in Unicode NFC with single spaces, or None if nothing is left."""
+    """Return `text` in Unicode NFC with single spaces, or None if nothing is left."""
     if not text.isascii():
         text = unicodedata.normalize("NFC", text.translate(_DROPPED))
     return " ".join(text.split()) or None
@@ -72,12 +72,12 @@ CONTROLS = "[" + "".join(f"\\x{{{number:x}}}" for number in _CONTROLS) + "]"
 
 
 def without_controls(text: str) -> str:
-    """Text without characters that could change a terminal or the direction of the text around it."""
+    """Remove characters that could change a terminal or the direction of the text around it."""
     return text if text.isprintable() else text.translate(_CONTROLS)
 
 
 def tex_to_text(tex: str) -> str:
-    """A TeX formula without its preamble, made readable by a few replacements."""
+    """Make a TeX formula readable by a few replacements, without its preamble."""
     body = _TEX_BODY.search(tex)
     text = (body.group(1) if body else tex).replace("$", "")
     text = _TEX_FRACTION.sub(r"\1/\2", text)
@@ -93,7 +93,7 @@ def tex_to_text(tex: str) -> str:
 
 def _math_parts(node: Element, parts: list[str]) -> None:
     """Add MathML tokens in reading order: fractions get a slash, roots a sign."""
-    name = node.tag.rpartition("}")[2] if isinstance(node.tag, str) else ""
+    name = local_name(node)
     if not name or name.startswith("annotation"):
         return
     if name in ("msqrt", "mroot"):
@@ -113,7 +113,7 @@ def _math_parts(node: Element, parts: list[str]) -> None:
 
 
 def _is_mark(node: Element) -> bool:
-    """Whether a cross reference is only a mark (a star, a superscript number), not a word."""
+    """Return whether a cross reference is only a mark (a star, a superscript number), not a word."""
     kind = node.get("ref-type")
     return kind in _NOTE_MARKS or (kind == "bibr" and not any(map(str.isalpha, "".join(node.itertext()))))
 
@@ -158,7 +158,7 @@ def _one_rendering(node: Element, parts: list[str]) -> None:
 
 
 def plain_text(node: Element) -> str | None:
-    """The readable text of an element, without note marks, labels and graphics, and with single spaces."""
+    """Return the readable text of an element, without note marks, labels and graphics."""
     if not len(node):
         return clean(node.text) if node.text else None
     parts: list[str] = []
@@ -170,9 +170,14 @@ def plain_text(node: Element) -> str | None:
 
 
 def first_text(node: Element, *paths: str) -> str | None:
-    """The text of the first of some descendants that has any."""
+    """Return the text of the first of some descendants that has any."""
     nodes = (child for child in map(node.find, paths) if child is not None)
     return next(filter(None, map(plain_text, nodes)), None)
+
+
+def local_name(node: Element) -> str:
+    """Return the name of an element without its namespace; empty for comments and None."""
+    return node.tag.rpartition("}")[2] if node is not None and isinstance(node.tag, str) else ""
 
 
 _BLOCK_TAG = re.compile(
@@ -183,7 +188,7 @@ _STYLE_TAG = re.compile(r"</?(?:i|b|u|em|strong|sub|sup|sc|scp|italic|bold|p)>",
 
 
 def without_tags(text: str | None) -> str | None:
-    """Text of a service without its HTML or JATS tags and entities; block elements become spaces.
+    """Remove HTML or JATS tags and entities from a text; block elements become spaces.
 
     >>> without_tags("Rice in <i>drought</i> &amp; <jats:p>flood</jats:p>")
     'Rice in drought & flood'
@@ -199,5 +204,5 @@ def without_tags(text: str | None) -> str | None:
 
 
 def unique(texts: Iterable[str | None]) -> tuple[str, ...]:
-    """The distinct texts in their order, without empty ones."""
+    """Return the distinct texts in their order, without empty ones."""
     return tuple(dict.fromkeys(text for text in texts if text))

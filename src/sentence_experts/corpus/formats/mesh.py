@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 
 from lxml import etree
 
-from sentence_experts.errors import InputError, UsageError
+from sentence_experts.errors import InputError
 
 TREE_NUMBER = re.compile(r"[A-Z]\d{2}(\.\d{3})*")
 """The form of a place in the tree ("C14.280")."""
@@ -60,7 +59,7 @@ class MeshTree:
             self._names[descriptor.ui.casefold()] = name
 
     def name_of(self, heading: str) -> str:
-        """The descriptor's name in lower case, given its name or its unique id."""
+        """Return the descriptor's name in lower case, given its name or its unique id."""
         folded = heading.casefold()
         return self._names.get(folded, folded)
 
@@ -68,42 +67,5 @@ class MeshTree:
         return self.name_of(heading) in self._numbers
 
     def numbers_of(self, heading: str) -> tuple[str, ...]:
-        """The tree numbers of a heading; none if the file does not have it."""
+        """Return the tree numbers of a heading; none if the file does not have it."""
         return self._numbers.get(self.name_of(heading), ())
-
-
-def under_any(headings: Iterable[str], tree: MeshTree | None) -> Callable[[str], bool]:
-    """A test whether a heading is one of `headings` (names, unique ids, or tree numbers such as "C14") or
-    under one of them; without a tree a heading matches only itself.
-
-    Raises:
-        UsageError: the tree does not know a heading, or a tree number is given without one.
-    """
-    names: set[str] = set()
-    numbers: list[str] = []
-    for heading in headings:
-        if TREE_NUMBER.fullmatch(heading):
-            if tree is None:
-                raise UsageError(
-                    f"the MeSH tree number {heading} needs a MeSH descriptor file (desc20XX.xml)"
-                )
-            numbers.append(heading)
-        elif tree is None:
-            names.add(heading.casefold())
-        elif heading in tree:
-            names.add(tree.name_of(heading))
-            numbers += tree.numbers_of(heading)
-        else:
-            raise UsageError(f"the MeSH descriptor file has no heading {heading!r}")
-
-    below = tuple(f"{number}." for number in numbers)
-
-    @lru_cache(maxsize=100_000)
-    def matches(descriptor: str) -> bool:
-        if tree is None:
-            return descriptor.casefold() in names
-        places = tree.numbers_of(descriptor)
-        return tree.name_of(descriptor) in names or any(f"{place}.".startswith(below) for place in places)
-
-    # MEDLINE writes the descriptor `Asthma` as in `*Asthma/drug therapy`.
-    return lambda heading: matches(heading.strip("*").split("/")[0].strip("* "))

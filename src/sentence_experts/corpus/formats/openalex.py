@@ -1,22 +1,27 @@
 """Parse works of OpenAlex, from its snapshot or its API, into papers.
 
 The abstract comes as an inverted index: a JSON string in old snapshots, a structure elsewhere. Identifiers
-come as addresses, as numbers, or bare. Source: "Work object" in OpenAlex's documentation.
+come as addresses, as numbers, or bare. Sources: "Work object" in OpenAlex's documentation; the lists of works
+that no longer exist in its snapshot: `deleted_ids.csv` (a column `work_id` or `id`), and files in
+`merged_ids/works` (columns `merge_date`, `id`, `merge_into_id`).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, repeat
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from sentence_experts.corpus.formats.authors import invert_name
-from sentence_experts.corpus.formats.json_values import mapping, mappings, text
 from sentence_experts.corpus.formats.licences import licence_from_text
 from sentence_experts.corpus.formats.markup import unique, without_tags
-from sentence_experts.corpus.formats.record_filter import ALL, RecordError, RecordFilter, iso_day
+from sentence_experts.corpus.formats.records import RecordFilter, iso_day
 from sentence_experts.corpus.formats.references import page_range, year_in
 from sentence_experts.corpus.identifiers import (
     Identifiers,
@@ -26,7 +31,8 @@ from sentence_experts.corpus.identifiers import (
     normalise_pmcid,
     normalise_pmid,
 )
-from sentence_experts.corpus.paper import Paper
+from sentence_experts.corpus.paper import Paper, RecordError
+from sentence_experts.errors import InputError
 
 FIELDS = (
     "id", "doi", "ids", "title", "display_name", "publication_year", "publication_date", "type", "language",
@@ -39,41 +45,46 @@ _ARTICLE_TYPES = {
     "journal-article": "research-article",
     "review": "review-article",
 }
+_DELETED = ("deleted_ids.csv", "deleted_ids.csv.gz")
+_MERGED_FOLDER = "merged_ids"
+_NUMBER = "try_cast(regexp_extract({}, '[Ww]?([0-9]+)$', 1) AS BIGINT)"
+_MAX_MERGERS = 20  # more are a circle
+_ALL = RecordFilter()
 
 
 def is_work(record: Mapping[str, Any]) -> bool:
-    """Whether a record looks like a work of OpenAlex."""
+    """Return whether a record looks like a work of OpenAlex."""
     ids = record.get("ids")
     named = [record.get("id"), *([ids.get("openalex")] if isinstance(ids, dict) else [])]
     return any(isinstance(one, str) and "openalex.org/W" in one for one in named)
 
 
-def to_paper(work: Mapping[str, Any], chosen: RecordFilter = ALL, day: int = 0) -> Paper | str:
-    """A work as a paper, or the reason why `chosen` leaves it out.
+def to_paper(work: Mapping[str, Any], chosen: RecordFilter = _ALL, day: int = 0) -> Paper | str:
+    """Convert a work into a paper, or return the reason why `chosen` leaves it out.
 
     `day` (YYYYMMDD) stands for a work that does not tell when it was updated.
 
     Raises:
         RecordError: no work of OpenAlex.
     """
-    ids = mapping(work.get("ids"))
-    number = normalise_openalex(text(work.get("id"))) or normalise_openalex(text(ids.get("openalex")))
+    ids = _mapping(work.get("ids"))
+    number = normalise_openalex(_text(work.get("id"))) or normalise_openalex(_text(ids.get("openalex")))
     if number is None:
         raise RecordError("no-openalex-id", f"the id is {str(work.get('id'))[:60]!r}")
     if work.get("is_xpac") and not chosen.xpac:
         return "xpac"
-    topic = mapping(work.get("primary_topic"))
-    subfield, field = mapping(topic.get("subfield")), mapping(topic.get("field"))
-    kind = text(work.get("type"))
+    topic = _mapping(work.get("primary_topic"))
+    subfield, field = _mapping(topic.get("subfield")), _mapping(topic.get("field"))
+    kind = _text(work.get("type"))
     year = _year(work)
     named = Identifiers(
-        doi=normalise_doi(text(work.get("doi")) or text(ids.get("doi"))),
-        pmid=_pmid(text(ids.get("pmid"))),
-        pmcid=_pmcid(text(ids.get("pmcid"))),
+        doi=normalise_doi(_text(work.get("doi")) or _text(ids.get("doi"))),
+        pmid=_pmid(_text(ids.get("pmid"))),
+        pmcid=_pmcid(_text(ids.get("pmcid"))),
         openalex=number,
     )
-    language = text(work.get("language"))
-    if chosen.chooses and not chosen.admits(
+    language = _text(work.get("language"))
+    if not chosen.admits(
         year=year,
         kinds=(kind, _ARTICLE_TYPES.get(kind or "", kind)),
         language=language,
@@ -82,30 +93,30 @@ def to_paper(work: Mapping[str, Any], chosen: RecordFilter = ALL, day: int = 0) 
         names=named.names(),
     ):
         return "filtered"
-    place, biblio = mapping(work.get("primary_location")), mapping(work.get("biblio"))
-    journal = mapping(place.get("source")).get("display_name") or mapping(work.get("host_venue")).get(
+    place, biblio = _mapping(work.get("primary_location")), _mapping(work.get("biblio"))
+    journal = _mapping(place.get("source")).get("display_name") or _mapping(work.get("host_venue")).get(
         "display_name"
     )
     return Paper(
         **named._asdict(),
-        title=without_tags(text(work.get("title")) or text(work.get("display_name"))),
+        title=without_tags(_text(work.get("title")) or _text(work.get("display_name"))),
         abstract=without_tags(abstract_of(work.get("abstract_inverted_index"))),
-        authors=tuple(map(_author, mappings(work.get("authorships")))),
+        authors=tuple(map(_author, _mappings(work.get("authorships")))),
         year=year,
-        volume=text(biblio.get("volume")),
-        issue=text(biblio.get("issue")),
-        pages=page_range(text(biblio.get("first_page")), text(biblio.get("last_page"))),
+        volume=_text(biblio.get("volume")),
+        issue=_text(biblio.get("issue")),
+        pages=page_range(_text(biblio.get("first_page")), _text(biblio.get("last_page"))),
         article_type=_ARTICLE_TYPES.get(kind or "", kind),
-        mesh=unique(map(_heading, mappings(work.get("mesh")))),
+        mesh=unique(map(_heading, _mappings(work.get("mesh")))),
         keywords=unique(
-            without_tags(text(word.get("display_name") or word.get("keyword")))
-            for word in mappings(work.get("keywords"))
+            without_tags(_text(word.get("display_name") or word.get("keyword")))
+            for word in _mappings(work.get("keywords"))
         ),
-        journal=without_tags(text(journal)),
-        licence=_licence(text(place.get("license")) or ""),
-        topic=text(topic.get("display_name")),
-        subfield=text(subfield.get("display_name")),
-        field=text(field.get("display_name")),
+        journal=without_tags(_text(journal)),
+        licence=_licence(_text(place.get("license")) or ""),
+        topic=_text(topic.get("display_name")),
+        subfield=_text(subfield.get("display_name")),
+        field=_text(field.get("display_name")),
         language=language,
         retracted=work.get("is_retracted") is True,
         cites_openalex=_numbers(work.get("referenced_works"), number),
@@ -114,7 +125,7 @@ def to_paper(work: Mapping[str, Any], chosen: RecordFilter = ALL, day: int = 0) 
 
 
 def abstract_of(index: Any) -> str | None:
-    """The text of an inverted index (word -> positions), or None.
+    """Return the text of an inverted index (word -> positions), or None.
 
     Positions may leave gaps, and words may hold white space.
 
@@ -151,7 +162,7 @@ def abstract_of(index: Any) -> str | None:
 
 
 def _numbers(works: Any, own: int) -> tuple[int, ...]:
-    """The distinct numbers of the works in a list, in its order, without the work itself."""
+    """Return the distinct numbers of the works in a list, in its order, without the work itself."""
     numbers = []
     for work in works if isinstance(works, list) else ():
         digits = work.rpartition("W")[2] if isinstance(work, str) else ""
@@ -161,7 +172,7 @@ def _numbers(works: Any, own: int) -> tuple[int, ...]:
 
 
 def _author(authorship: Mapping[str, Any]) -> str:
-    return invert_name((text(mapping(authorship.get("author")).get("display_name")) or "").split())
+    return invert_name((_text(_mapping(authorship.get("author")).get("display_name")) or "").split())
 
 
 def _pmid(value: str | None) -> str | None:
@@ -178,8 +189,8 @@ def _year(work: Mapping[str, Any]) -> int | None:
 
 
 def _heading(heading: Mapping[str, Any]) -> str | None:
-    """A MeSH heading as PubMed has it: a star if it is a major topic, a qualifier behind a slash."""
-    name, qualifier = text(heading.get("descriptor_name")), text(heading.get("qualifier_name"))
+    """Return a MeSH heading as PubMed has it: a star if it is a major topic, a qualifier behind a slash."""
+    name, qualifier = _text(heading.get("descriptor_name")), _text(heading.get("qualifier_name"))
     if not name:
         return None
     return f"{'*' if heading.get('is_major_topic') else ''}{name}{f'/{qualifier}' if qualifier else ''}"
@@ -188,3 +199,97 @@ def _heading(heading: Mapping[str, Any]) -> str | None:
 @lru_cache(maxsize=1024)
 def _licence(stated: str) -> str | None:
     return licence_from_text(stated) or stated or None
+
+
+def _text(value: Any) -> str | None:
+    """Return a text, or a whole number as one; None for anything else."""
+    return value if isinstance(value, str) else str(value) if type(value) is int else None
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    """Return an object; an empty one for anything else."""
+    return value if isinstance(value, dict) else {}
+
+
+def _mappings(value: Any) -> Iterator[Mapping[str, Any]]:
+    """Return the objects in a list; none in anything else."""
+    return (each for each in value if isinstance(each, dict)) if isinstance(value, list) else iter(())
+
+
+def list_kind(path: Path) -> str | None:
+    """Return `deleted` or `merged` for a file that is such a list, by its name and folder."""
+    if path.name in _DELETED:
+        return "deleted"
+    is_table = path.name.endswith((".csv", ".csv.gz"))
+    return "merged" if is_table and _MERGED_FOLDER in path.parts[-3:-1] else None
+
+
+@dataclass(frozen=True)
+class RemovedWorks:
+    """Works that no longer exist, by their numbers.
+
+    Attributes:
+        table: number of each work (ascending), and of the one that it was merged into or 0; shape (2, works).
+    """
+
+    table: np.ndarray
+
+    def reason(self, number: int) -> str | None:
+        """Return `deleted` or `merged` for a work that no longer exists."""
+        numbers, successors = self.table
+        place = int(np.searchsorted(numbers, number))
+        if place == len(numbers) or numbers[place] != number:
+            return None
+        return "merged" if successors[place] else "deleted"
+
+    def renumbered(self, cited: tuple[int, ...], own: int | None) -> tuple[int, ...]:
+        """Replace the numbers of merged works among cited ones; each occurs once, the citing work never."""
+        numbers, successors = self.table
+        if not cited or not len(numbers):
+            return cited
+        places = np.minimum(np.searchsorted(numbers, cited), len(numbers) - 1)
+        merged = (numbers[places] == cited) & (successors[places] > 0)
+        now = np.where(merged, successors[places], cited).tolist()
+        return tuple(dict.fromkeys(number for number in now if number != own))
+
+
+def read_removed(lists: list[Path]) -> np.ndarray:
+    """Read the lists into a table for `RemovedWorks`; a merged work is followed to the end of its chain.
+
+    Raises:
+        InputError: a list lacks its columns.
+    """
+    of_kind = {kind: [path for path in lists if list_kind(path) == kind] for kind in ("deleted", "merged")}
+    deleted = _read_numbers(of_kind["deleted"], "work_id|id")[0]
+    merged, successors = _read_numbers(of_kind["merged"], "id", "merge_into_id")
+    for _ in range(_MAX_MERGERS if len(merged) else 0):
+        places = np.minimum(np.searchsorted(merged, successors), len(merged) - 1)
+        successors = np.where(merged[places] == successors, successors[places], successors)
+    apart = merged != successors
+    deleted = np.setdiff1d(deleted, merged[apart])
+    numbers = np.concatenate([merged[apart], deleted])
+    table = np.stack([numbers, np.concatenate([successors[apart], np.zeros_like(deleted)])])
+    return np.ascontiguousarray(table[:, np.argsort(numbers)])
+
+
+def _read_numbers(files: list[Path], *columns: str) -> np.ndarray:
+    """Read the numbers in the columns of some lists, by the first, each once; shape (columns, rows)."""
+    import duckdb
+
+    if not files:
+        return np.empty((len(columns), 0), np.int64)
+    chosen = ", ".join(_NUMBER.format(f"columns('^({column})$')") for column in columns)
+    query = (
+        f"SELECT DISTINCT {chosen} FROM read_csv(?, header = true, all_varchar = true, union_by_name = true)"
+    )
+    try:
+        with duckdb.connect() as database:
+            rows = database.execute(query, [[str(file) for file in files]]).fetchall()
+    except duckdb.Error as error:
+        named = " and ".join(column.partition("|")[0] for column in columns)
+        raise InputError(
+            f"{files[0]}: not a list of works with {named}: {str(error).splitlines()[0]}"
+        ) from error
+    numbers = np.array(sorted(row for row in rows if None not in row), np.int64).reshape(-1, len(columns))
+    _, first = np.unique(numbers[:, 0], return_index=True)
+    return np.ascontiguousarray(numbers[first].T)

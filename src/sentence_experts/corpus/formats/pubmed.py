@@ -13,69 +13,32 @@ from typing import Any
 
 from sentence_experts.corpus.formats.authors import join_name
 from sentence_experts.corpus.formats.markup import Element, clean, first_text, plain_text, unique
-from sentence_experts.corpus.formats.references import add_identifier, citation_with, page_range, year_in
-from sentence_experts.corpus.formats.secure_xml import Hashing, RecordLimits, UnreadableArticleError, drop
+from sentence_experts.corpus.formats.references import (
+    add_identifier,
+    citation_with,
+    identifiers_of,
+    page_range,
+    year_in,
+)
 from sentence_experts.corpus.identifiers import find_doi, normalise_pmid
-from sentence_experts.corpus.paper import Citation, Deletion, Paper
+from sentence_experts.corpus.paper import Citation, Deletion, Paper, RecordError
 
-Outcome = Paper | Deletion | UnreadableArticleError
-
-_RECORDS = frozenset({"PubmedArticle", "PubmedBookArticle"})
 _DELETIONS = frozenset({"DeleteCitation", "DeleteDocument"})
-_NO_RECORDS = ("no-records", "the PubMed document holds no record and no deletion")
-_ROOTS = _RECORDS | {"PubmedArticleSet", "PubmedBookArticleSet"}
+RECORDS = frozenset({"PubmedArticle", "PubmedBookArticle"}) | _DELETIONS
+"""Elements that are read as a whole."""
+ROOTS = frozenset({"PubmedArticleSet", "PubmedBookArticleSet"})
 
 
-def is_pubmed(root_tag: str) -> bool:
-    """Whether a document with this root element is PubMed's."""
-    return root_tag in _ROOTS
+def read_record(node: Element) -> list[Paper] | list[Deletion]:
+    """Read one record, or the deletions in an element.
 
-
-def read_whole(root: Element) -> Iterator[Outcome]:
-    """Read the records and deletions under a root element; none is an UnreadableArticleError."""
-    empty = True
-    for node in [root] if root.tag in _RECORDS else root:
-        for outcome in _outcomes(node):
-            empty = False
-            yield outcome
-    if empty:
-        raise UnreadableArticleError(*_NO_RECORDS)
-
-
-def read_stream(events: Iterable[tuple[str, Element]], stream: Hashing) -> Iterator[Outcome]:
-    """Read the same from the start and end events of a parser; each record is dropped once it is read."""
-    limits = RecordLimits(stream)
-    empty = True
-    inside: Element | None = None
-    for event, node in events:
-        if event == "start":
-            if inside is None and node.tag in _RECORDS | _DELETIONS:
-                inside = node
-                limits.begin()
-            continue
-        if inside is not None:
-            limits.count("one record")
-        if node is inside:
-            inside = None
-            for outcome in _outcomes(node):
-                empty = False
-                yield outcome
-        if inside is None:
-            drop(node)
-    if empty:
-        raise UnreadableArticleError(*_NO_RECORDS)
-
-
-def _outcomes(node: Element) -> Iterator[Outcome]:
-    if node.tag in _DELETIONS:
-        for entry in node.iterfind("PMID"):
-            if pmid := normalise_pmid(entry.text):
-                yield Deletion(pmid, _version(entry))
-    elif node.tag in _RECORDS:
-        try:
-            yield _paper(node)
-        except UnreadableArticleError as error:
-            yield error
+    Raises:
+        RecordError: the record has no PMID.
+    """
+    if node.tag not in _DELETIONS:
+        return [_paper(node)]
+    entries = ((normalise_pmid(entry.text), entry) for entry in node.iterfind("PMID"))
+    return [Deletion(pmid, _version(entry)) for pmid, entry in entries if pmid]
 
 
 def _version(pmid: Element) -> int:
@@ -89,7 +52,7 @@ def _paper(record: Element) -> Paper:
     pmid = main.find("PMID") if main is not None else None
     number = normalise_pmid(pmid.text) if pmid is not None else None
     if main is None or number is None:
-        raise UnreadableArticleError("no-pmid", "the PubMed record has no PMID")
+        raise RecordError("no-pmid", "the PubMed record has no PMID")
     article = main if book else main.find("Article")
     article = main if article is None else article
     data = record.find("PubmedBookData" if book else "PubmedData")
@@ -99,10 +62,7 @@ def _paper(record: Element) -> Paper:
     withdrawn = [_related(node) for node in related if node.get("RefType") == "RetractionOf"]
     identifiers = _identifiers(article, data)
     return Paper(
-        pmid=number,
-        doi=identifiers.get("doi"),
-        pmcid=identifiers.get("pmcid"),
-        unreadable_doi=identifiers.get("unreadable_doi"),
+        **(identifiers | {"pmid": number}),
         title=_title(article),
         abstract=_abstract(article),
         authors=tuple(filter(None, map(_author, article.iterfind("AuthorList/Author")))),
@@ -147,14 +107,15 @@ _NO_LABELS = frozenset({"UNLABELLED", "UNASSIGNED"})
 
 
 def _title(article: Element) -> str | None:
-    """The first title of an article that is one."""
+    """Return the first title of an article that is one."""
     texts = (without_marks(first_text(article, path)) for path in _TITLES)
     return next(filter(None, texts), None)
 
 
 def without_marks(title: str | None) -> str | None:
-    """A title without NLM's own marks: brackets around a translation, a full stop at the end; None if it
-    says that there is none.
+    """Remove NLM's own marks from a title: brackets around a translation, a full stop at the end.
+
+    Returns None if it says that there is none.
 
     >>> without_marks("[Sleep in rats].")
     'Sleep in rats'
@@ -171,7 +132,7 @@ def without_marks(title: str | None) -> str | None:
 
 
 def _abstract(article: Element) -> str | None:
-    """The main abstract, with the labels of a structured one. `OtherAbstract` does not count."""
+    """Return the main abstract, with the labels of a structured one. `OtherAbstract` does not count."""
     parts = []
     for node in article.iterfind("Abstract/AbstractText"):
         text = plain_text(node)
@@ -182,7 +143,7 @@ def _abstract(article: Element) -> str | None:
 
 
 def _year(article: Element, data: Element | None) -> int | None:
-    """The first year of publication, on paper or online; if none is given, the year of PubMed's entry."""
+    """Return the first year of publication, on paper or online, else the year of PubMed's entry."""
     paths = ("Journal/JournalIssue/PubDate", "ArticleDate", "Book/PubDate", "ContributionDate")
     dates = [node for path in paths for node in article.iterfind(path)]
     years = [year_in(node.findtext("Year")) or year_in(node.findtext("MedlineDate")) for node in dates]
@@ -191,17 +152,7 @@ def _year(article: Element, data: Element | None) -> int | None:
     return min((year for year in years if year), default=None)
 
 
-def _listed(holder: Element | None) -> dict[str, str]:
-    """The identifiers in an element's own list, not in those of cited works; the first of a kind counts."""
-    known: dict[str, str] = {}
-    for node in holder.iterfind("ArticleIdList/ArticleId") if holder is not None else ():
-        kind = node.get("IdType", "").lower()
-        if kind != "medline":  # here a number of the old MEDLINE, no PMID
-            add_identifier(known, kind, node)
-    return known
-
-
-def _identifiers(article: Element, data: Element | None) -> dict[str, str]:
+def _identifiers(article: Element, data: Element | None) -> dict[str, Any]:
     known = _listed(article) | _listed(data)
     for node in article.iterfind("ELocationID"):
         if node.get("EIdType") == "doi" and node.get("ValidYN") != "N":
@@ -209,6 +160,11 @@ def _identifiers(article: Element, data: Element | None) -> dict[str, str]:
     if "doi" in known:
         known.pop("unreadable_doi", None)
     return known
+
+
+def _listed(holder: Element | None) -> dict[str, Any]:
+    """Return the identifiers in an element's own list, not in those of cited works."""
+    return {} if holder is None else identifiers_of(holder.iterfind("ArticleIdList/ArticleId"), "IdType")
 
 
 # PubMed's publication types and JATS's article types, the most specific first.
@@ -230,7 +186,7 @@ _ARTICLE_TYPES = {
 
 
 def article_type(kinds: Iterable[str], book: bool = False) -> str | None:
-    """JATS's name for the most specific of some of PubMed's publication types."""
+    """Return JATS's name for the most specific of some of PubMed's publication types."""
     of_a_book = "chapter-article" if book else None
     stated = {kind.lower() for kind in kinds}
     return next((kind for name, kind in _ARTICLE_TYPES.items() if name.lower() in stated), of_a_book)
@@ -262,7 +218,7 @@ def _cited_year(text: str) -> int | None:
 
 
 def _citations(holder: Element | None, related: Iterable[Element]) -> Iterator[Citation]:
-    """The works in the reference lists, then those that only NLM's older list of cited articles has."""
+    """Yield the works in the reference lists, then those that only NLM's older list has."""
     seen = set()
     for node in holder.iterfind("ReferenceList") if holder is not None else ():
         for reference in node.iter("Reference"):
@@ -276,8 +232,7 @@ def _citations(holder: Element | None, related: Iterable[Element]) -> Iterator[C
 
 
 def _reference(node: Element) -> Citation:
-    """`Citation` is a whole line of a bibliography (none of 4,288 real ones is a bare title), so its
-    text gives a year and perhaps a DOI, never a title."""
+    # A `Citation` is a whole line of a bibliography, so it gives a year and perhaps a DOI, never a title.
     text = first_text(node, "Citation") or ""
     known: dict[str, Any] = _listed(node)
     if "doi" not in known and (doi := find_doi(text)):

@@ -35,7 +35,7 @@ _TYPED = ("pub-id-type", "object-id-type", "article-id-type")
 
 
 def year_in(text: str | None) -> int | None:
-    """The first plausible year (1500-2099) in a text such as `2010a`."""
+    """Return the first plausible year (1500-2099) in a text such as `2010a`."""
     if not text:
         return None
     if len(text) == 4 and text in _YEARS:  # as nearly all are
@@ -45,14 +45,14 @@ def year_in(text: str | None) -> int | None:
 
 
 def page_range(first: str | None, last: str | None) -> str | None:
-    """First and last page as one text; the first one may be a range, or the number of an article."""
+    """Join first and last page; the first one may be a range, or the number of an article."""
     if not first or not last or first == last or re.search(r"[-–—]", first):
         return first or last
     return f"{first}-{last}"
 
 
 def citations_of(ref: Element) -> Iterator[Citation]:
-    """The references in one `ref` element."""
+    """Read the references in one `ref` element."""
     for child in ref:
         tag = child.tag
         if tag in _KINDS:
@@ -90,7 +90,7 @@ def _citation(renderings: Iterable[Element]) -> Citation:
 
 
 def citation_with(known: dict[str, Any]) -> Citation:
-    """The citation with these fields; a DOI that cannot be read counts only if there is no other."""
+    """Make the citation with these fields; a DOI that cannot be read counts only if there is no other."""
     if "doi" in known:
         known.pop("unreadable_doi", None)
     return Citation(**known)
@@ -111,8 +111,20 @@ def add_identifier(known: dict[str, Any], kind: str | None, node: Element) -> No
         text = "".join(node.itertext()) if len(node) else node.text or ""
         if value := normalise(text):
             known[field] = value
+            if field == "doi":
+                known.pop("unreadable_doi", None)
         elif field == "doi" and text.strip():
             known["unreadable_doi"] = " ".join(text.split())[:SHOWN]
+
+
+def identifiers_of(nodes: Iterable[Element], attribute: str) -> dict[str, Any]:
+    """Read the identifiers in elements that name their kind in an attribute; the first of a kind counts."""
+    known: dict[str, Any] = {}
+    for node in nodes:
+        kind = node.get(attribute, "").lower()
+        if kind != "medline":  # here a number of the old MEDLINE, no PMID
+            add_identifier(known, kind, node)
+    return known
 
 
 def _add_nested(known: dict[str, Any], citation: Element) -> None:

@@ -34,7 +34,7 @@ _LONGEST_STOP = 4  # before a citation that follows it: `." [`
 
 
 def sentence_starts(text: str, first: int = 0, last: int | None = None) -> list[int]:
-    """The places in `text` where its second and further sentences begin, ascending.
+    """Return the places in `text` where its second and further sentences begin, ascending.
 
     With `first` and `last`, only those between these two citations (the places of their characters).
 
@@ -53,7 +53,7 @@ def sentence_starts(text: str, first: int = 0, last: int | None = None) -> list[
 
 
 def _is_abbreviation(before: str) -> bool:
-    """Whether the text before a full stop ends with an abbreviation."""
+    """Return whether the text before a full stop ends with an abbreviation."""
     words = before.rsplit(None, 1)
     word = words[-1].lstrip(_BEFORE_WORDS) if words else ""
     if len(word) == 1:

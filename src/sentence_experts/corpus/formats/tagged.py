@@ -1,33 +1,27 @@
-"""Exports of lines that begin with a tag: RIS, MEDLINE (.nbib) and Web of Science's field format.
+"""Exports of lines that begin with a tag: RIS and MEDLINE (.nbib).
 
 A record is a mapping from tag to its values. Sources: "RIS Format Specifications" (Research Information
-Systems, 2011); "MEDLINE/PubMed Data Element (Field) Descriptions" (NLM); "Web of Science Core Collection
-Field Tags" (Clarivate).
+Systems, 2011); "MEDLINE/PubMed Data Element (Field) Descriptions" (NLM).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from sentence_experts.corpus.formats.authors import invert_initials, is_suffix
 from sentence_experts.corpus.formats.exports import exported_paper, read_export
 from sentence_experts.corpus.formats.pubmed import RETRACTED, article_type, without_marks
-from sentence_experts.corpus.formats.record_filter import RecordError
-from sentence_experts.corpus.formats.references import page_range, year_in
-from sentence_experts.corpus.identifiers import normalise_doi
-from sentence_experts.corpus.paper import Citation, Paper
+from sentence_experts.corpus.formats.references import page_range
+from sentence_experts.corpus.paper import Paper
 
 Fields = dict[str, list[str]]
 
 _RIS_LINE = re.compile(r"([A-Z][A-Z0-9])  -(?: (.*))?$")
 _NBIB_LINE = re.compile(r"([A-Z]{2,4}) {0,2}- ?(.*)$")
-_WOS_LINE = re.compile(r"([A-Z][A-Z0-9])(?: (.*))?$")
 _RIS_BEGINS = re.compile(r"^TY  - ", re.MULTILINE)
 _NBIB_BEGINS = re.compile(r"^(?:PMID|PMC |OWN )- ?\S", re.MULTILINE)
-_WOS_BEGINS = re.compile(r"^\ufeff?FN .*\r?\nVR 1", re.MULTILINE)
 _RIS_TYPES = {
     "jour": "research-article", "ejour": "research-article", "journal article": "research-article",
     "mgzn": "magazine-article", "news": "news", "conf": "proceedings-article",
@@ -36,120 +30,78 @@ _RIS_TYPES = {
     "abst": "abstract", "unpb": "unpublished", "elec": "web-page", "stand": "standard", "pat": "patent",
     "comp": "software", "gen": "other",
 }  # fmt: skip
-_WOS_TYPES = {"article": "research-article", "review": "review-article", "letter": "letter",
-              "proceedings paper": "proceedings-article"}  # fmt: skip
-_MAX_VALUE = 1 << 17
-_CITED_DOI = re.compile(r"\bDOI \[?(10\.[^\s,\]]+)", re.IGNORECASE)
+_WITH_ADDRESSES = ("UR", "L2", "L1", "LK", "N1", "M1", "M3", "C1")
+_MAX_VALUE = 1 << 17  # longer than any text of a record
 
 
 def is_ris(text: str) -> bool:
-    """Whether a text begins as RIS does."""
+    """Return whether a text begins as RIS does."""
     return bool(_RIS_BEGINS.search(text))
 
 
 def is_nbib(text: str) -> bool:
-    """Whether a text begins as MEDLINE's does."""
+    """Return whether a text begins as MEDLINE's does."""
     return bool(_NBIB_BEGINS.search(text))
 
 
-def is_wos(text: str) -> bool:
-    """Whether a text begins as Web of Science's field format does."""
-    return bool(_WOS_BEGINS.search(text))
-
-
-@dataclass
-class _Lines:
-    """The fields of a record, while its lines are read."""
-
-    record: Fields = field(default_factory=dict)
-    values: list[str] = field(default_factory=list)
-    """Of the last field."""
-
-    def add(self, tag: str, value: str | None) -> None:
-        """Add the first line of a value."""
-        self.values = self.record.setdefault(tag, [])
-        self.values.append((value or "").strip())
-
-    def extend(self, line: str) -> None:
-        """Append a line to the last value, unless that is longer than any text of a record."""
-        if self.values and line.strip() and len(self.values[-1]) < _MAX_VALUE:
-            self.values[-1] = f"{self.values[-1]}\n{line.strip()}"
-
-    def finished(self) -> Fields:
-        """The fields of the record, whose next line belongs to another one."""
-        record, self.record, self.values = self.record, {}, []
-        return record
-
-
 def read_ris(path: Path) -> Iterator[Fields]:
-    """The records of RIS, from TY to ER or the next TY; what stands between records is left out."""
-    lines = _Lines()
+    """Read the records of RIS, from TY to ER or the next TY; what stands between records is left out."""
+    record: Fields = {}
+    values: list[str] = []  # of the last tag
     for line in read_export(path).splitlines():
         match = _RIS_LINE.match(line)
         if match is None:
-            lines.extend(line)
+            _extend(values, line)
             continue
-        if match[1] in ("TY", "ER") and lines.record:
-            yield lines.finished()
-        if match[1] == "TY" or lines.record:
-            lines.add(match[1], match[2])
-    if lines.record:
-        yield lines.record
+        if match[1] in ("TY", "ER") and record:
+            yield record
+            record, values = {}, []
+        if match[1] == "TY" or record:
+            values = record.setdefault(match[1], [])
+            values.append((match[2] or "").strip())
+    if record:
+        yield record
 
 
 def read_nbib(path: Path) -> Iterator[Fields]:
-    """The records of MEDLINE, with empty lines between them; further lines of a value are indented."""
-    lines = _Lines()
+    """Read the records of MEDLINE, with empty lines between them; further lines of a value are indented."""
+    record: Fields = {}
+    values: list[str] = []
     for line in read_export(path).splitlines():
         match = _NBIB_LINE.match(line)
-        begins = match is not None and match[1] == "PMID" and "PMID" in lines.record
-        if lines.record and (begins or not line.strip()):
-            yield lines.finished()
+        begins = match is not None and match[1] == "PMID" and "PMID" in record
+        if record and (begins or not line.strip()):
+            yield record
+            record, values = {}, []
         if match is None:
-            lines.extend(line)
+            _extend(values, line)
         else:
-            lines.add(match[1], match[2])
-    if lines.record:
-        yield lines.record
+            values = record.setdefault(match[1], [])
+            values.append(match[2].strip())
+    if record:
+        yield record
 
 
-def read_wos(path: Path) -> Iterator[Fields]:
-    """The records of Web of Science's field format, from PT to ER."""
-    lines = _Lines()
-    for line in read_export(path).splitlines():
-        match = _WOS_LINE.match(line)
-        if match is None:
-            if lines.values and line.startswith("  "):
-                # A new line is a new value only where values fill a line each.
-                lines.values.append(line.strip())
-        elif match[1] == "ER":
-            yield lines.finished()
-        elif match[1] not in ("FN", "VR", "EF"):
-            lines.add(match[1], match[2])
-    if lines.record:
-        raise RecordError(
-            "broken-file", "the last record does not end with ER; the records before it were kept"
-        )
+def _extend(values: list[str], line: str) -> None:
+    """Append a line to the last value."""
+    if values and line.strip() and len(values[-1]) < _MAX_VALUE:
+        values[-1] = f"{values[-1]}\n{line.strip()}"
 
 
 def ris_to_paper(record: Mapping[str, list[str]]) -> Paper:
-    """A record of RIS as a paper; databases differ in the tags of titles, abstracts and years."""
+    """Convert a record of RIS into a paper; databases differ in the tags of titles, abstracts and years."""
     kind = " ".join(record.get("TY", [])).lower()
     databases = " ".join(record.get("DB", []) + record.get("DP", [])).lower()
     number = _first(record, "AN")
-    from_pubmed = (
-        any(name in databases for name in ("pubmed", "nlm", "medline")) and "embase" not in databases
-    )
+    from_pubmed = re.search("pubmed|nlm|medline", databases) and "embase" not in databases
     return exported_paper(
         title=_first(record, "TI", "T1", "CT", "ST"),
         abstract=_first(record, "AB", "N2"),
         doi=_first(record, "DO"),
         pmid=number if from_pubmed and number and number.isdigit() else None,
         pmcid=next((text for text in record.get("C2", []) if text.startswith("PMC")), None),
-        addresses=[
-            text for tag in ("UR", "L2", "L1", "LK", "N1", "M1", "M3", "C1") for text in record.get(tag, [])
-        ],
-        authors=map(invert_initials, _split(record.get("AU") or record.get("A1") or [], r"[\n;]")),
+        addresses=[text for tag in _WITH_ADDRESSES for text in record.get(tag, [])],
+        authors=map(invert_initials, _split(record.get("AU") or record.get("A1") or [])),
         year=_first(record, "PY", "Y1", "DA"),
         volume=_first(record, "VL"),
         issue=_first(record, "IS"),
@@ -157,13 +109,13 @@ def ris_to_paper(record: Mapping[str, list[str]]) -> Paper:
         article_type=_RIS_TYPES.get(kind, kind or None),
         work_types=record.get("M3", []),
         journal=_first(record, "JF", "JO", "T2", "JA"),
-        keywords=_split(record.get("KW", []), r"[\n;]"),
+        keywords=_split(record.get("KW", [])),
         language=_first(record, "LA"),
     )
 
 
 def nbib_to_paper(record: Mapping[str, list[str]]) -> Paper:
-    """A record of MEDLINE as a paper; the DOI is marked so among other numbers, or an address (ERIC)."""
+    """Convert a record of MEDLINE into a paper; the DOI is marked as one, or an address (ERIC)."""
     numbers = record.get("LID", []) + record.get("AID", [])
     kinds = tuple(record.get("PT", []))
     return exported_paper(
@@ -188,46 +140,14 @@ def nbib_to_paper(record: Mapping[str, list[str]]) -> Paper:
 
 
 def _with_suffix(name: str) -> str:
-    """A name of MEDLINE with a comma before its suffix ("Hellinger, Frank R Jr")."""
+    """Set a comma before the suffix of a name of MEDLINE ("Hellinger, Frank R Jr")."""
     start, _, last = name.rpartition(" ")
     return f"{start}, {last}" if "," in start and is_suffix(last) else invert_initials(name)
-
-
-def wos_to_paper(record: Mapping[str, list[str]]) -> Paper:
-    """A record of Web of Science as a paper with the works that it cites."""
-    whole = {tag: [" ".join(values)] for tag, values in record.items()}
-    kind = (_first(whole, "DT") or "").lower()
-    return exported_paper(
-        title=_first(whole, "TI"),
-        abstract=_first(whole, "AB"),
-        doi=_first(whole, "DI"),
-        pmid=_first(whole, "PM"),
-        authors=record.get("AF", record.get("AU", [])) + record.get("CA", []),
-        year=_first(whole, "PY"),
-        volume=_first(whole, "VL"),
-        issue=_first(whole, "IS"),
-        pages=page_range(_first(whole, "BP"), _first(whole, "EP")) or _first(whole, "AR"),
-        article_type=next(
-            (_WOS_TYPES[part] for part in kind.split("; ") if part in _WOS_TYPES), kind or None
-        ),
-        journal=_first(whole, "SO"),
-        keywords=_split(whole.get("DE", []) + whole.get("ID", []), ";"),
-        subjects=_split(whole.get("WC", whole.get("SC", [])), ";"),
-        language=_first(whole, "LA"),
-        retracted="retracted publication" in kind,
-        citations=[_cited(line) for line in record.get("CR", [])],
-    )
-
-
-def _cited(line: str) -> Citation:
-    """A line such as "Karrasch S, 1995, EMBO J, V14, P631, DOI 10.1000/abc"."""
-    match = _CITED_DOI.search(line)
-    return Citation(doi=normalise_doi(match[1]) if match else None, year=year_in(line.partition(", ")[2]))
 
 
 def _first(record: Mapping[str, list[str]], *tags: str) -> str | None:
     return next((text for tag in tags for text in record.get(tag, []) if text), None)
 
 
-def _split(texts: Iterable[str], separator: str) -> list[str]:
-    return [part.strip() for text in texts for part in re.split(separator, text)]
+def _split(texts: Iterable[str]) -> list[str]:
+    return [part.strip() for text in texts for part in re.split(r"[\n;]", text)]

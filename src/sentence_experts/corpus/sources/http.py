@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import threading
 import time
-import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -34,9 +33,9 @@ MAX_BODY = 256 << 20
 _MAX_ERROR = 1 << 16  # of an answer that says why a request is refused
 _PATIENCE = 5
 _SLOWEST = 10_000.0
-"""Bytes per second: an answer may take `_PATIENCE` times the timeout, plus its length at this rate."""
+"""Bytes per second: a body may take `_PATIENCE` times the timeout, plus its length at this rate."""
 
-Params = Mapping[str, str | int | list[str]]
+Params = Mapping[str, str | int]
 
 
 class UnreachableError(SentenceExpertsError):
@@ -65,17 +64,6 @@ class _RetryError(Exception):
 
 Check = Callable[[bytes], None]
 """Raises ValueError with the reason if a body is not what was requested."""
-
-
-def looks_like_xml(body: bytes) -> None:
-    """Raise ValueError unless a body begins and ends like an XML document; it is not parsed."""
-    start = body[:1000].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
-    if not start.startswith(b"<"):
-        raise ValueError("not XML")
-    if start.startswith((b"<!doctype html", b"<html")) or b"<html" in start:
-        raise ValueError("a web page instead of XML")
-    if not body.rstrip(b" \t\r\n\0").endswith(b">"):
-        raise ValueError("truncated XML")
 
 
 @dataclass
@@ -140,7 +128,7 @@ class Client:
 
         Raises:
             UnreachableError: there is no connection.
-            RefusedError: the server refuses the request (any other 4xx).
+            RefusedError: the server refuses the request (any other 4xx), or sends too much.
             AbsentError: there is no such thing (404, 410).
             FailedError: every attempt failed (408, 425, 429, 5xx, timeouts, slow, broken or bad bodies).
         """
@@ -153,7 +141,7 @@ class Client:
         )
         host = urlsplit(url).netloc
         try:
-            return attempts(self._once, url, params or {}, check, form)
+            return attempts(self._once, url, dict(params or {}), check, form)
         except _RetryError as error:
             if isinstance(error.__cause__, httpx.ConnectError | httpx.ConnectTimeout | httpx.ProxyError):
                 raise UnreachableError(
@@ -168,23 +156,19 @@ class Client:
             return min(error.wait, _MAX_WAIT)
         return min(self._first_wait * 2.0 ** (state.attempt_number - 1), _MAX_WAIT)
 
-    def _once(self, url: str, params: Params, check: Check | None, form: bool) -> bytes:
+    def _once(self, url: str, params: dict[str, Any], check: Check | None, form: bool) -> bytes:
+        host = urlsplit(url).netloc
+        self._rate_limits.setdefault(host, _RateLimit(1 / 3)).wait()
         if self._closed.is_set():
-            raise FailedError(f"{urlsplit(url).netloc}: no further requests are sent there")
-        self._rate_limits.setdefault(urlsplit(url).netloc, _RateLimit(1 / 3)).wait()
-        transfer = _Transfer(self._http, url, dict(params), form)
-        # In a thread: httpx limits only the wait for the next byte, and a server can send one now and then.
-        threading.Thread(target=transfer.run, daemon=True).start()
-        began, pause = time.monotonic(), min(0.5, self._timeout / 4)
-        while not transfer.done.wait(pause):
-            seconds = time.monotonic() - began
-            if seconds > _PATIENCE * self._timeout + transfer.received / _SLOWEST:
-                transfer.abandoned = True
-                raise _RetryError(f"too slow, {transfer.received:,} bytes in {seconds:.0f} s")
-            if self._closed.is_set():
-                transfer.abandoned = True
-                raise FailedError(f"{urlsplit(url).netloc}: no further requests are sent there")
-        body = transfer.result()
+            raise FailedError(f"{host}: no further requests are sent there")
+        sent: dict[str, Any] = {"data" if form else "params": params}
+        try:
+            with self._http.stream("POST" if form else "GET", url, **sent) as answer:
+                body = self._body(answer)
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise _RetryError(str(error) or type(error).__name__) from error
+        except (RuntimeError, OSError) as error:  # the client was closed
+            raise _RetryError(f"{type(error).__name__}: {error}") from error
         if check is not None:
             try:
                 check(body)
@@ -192,80 +176,35 @@ class Client:
                 raise _RetryError(f"the answer is {error}") from error
         return body
 
-
-class _Transfer:
-    """One request and its answer, of limited size, in a thread."""
-
-    def __init__(self, http: httpx.Client, url: str, params: dict[str, Any], form: bool) -> None:
-        self.done = threading.Event()
-        self.received = 0
-        self.abandoned = False
-        self._http = http
-        self._request: dict[str, Any] = {"method": "POST" if form else "GET", "url": url}
-        self._request["data" if form else "params"] = params
-        self._body = b""
-        self._error: BaseException | None = None
-
-    def run(self) -> None:
-        """Send the request and read the answer."""
-        try:
-            with self._http.stream(**self._request) as answer:
-                failed = answer.status_code >= 400
-                self._body = self._read(answer, _MAX_ERROR if failed else MAX_BODY, cut=failed)
-                _check_status(answer, self._body)
-        except BaseException as error:  # raised again in the thread that waits
-            self._error = error
-        self.done.set()
-
-    def result(self) -> bytes:
-        """The body, or what went wrong."""
-        try:
-            if self._error is not None:
-                raise self._error
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise _RetryError(str(error) or type(error).__name__) from error
-        except (RuntimeError, OSError) as error:  # the client was closed
-            raise _RetryError(f"{type(error).__name__}: {error}") from error
-        return self._body
-
-    def _read(self, answer: httpx.Response, limit: int, cut: bool) -> bytes:
-        """The body, unpacked; at most `limit` bytes, with `cut` only the first of them."""
-        packing = answer.headers.get("Content-Encoding", "identity").strip().lower()
-        if packing not in ("identity", "gzip", "x-gzip", "deflate", ""):
-            raise _RetryError(f"the answer has the encoding {packing[:20]!r}, which was not requested")
-        unpack = zlib.decompressobj(wbits=47) if packing not in ("identity", "") else None
-        blocks, length = [], 0
-        for block in answer.iter_raw():
-            self.received += len(block)
-            if self.abandoned:
+    def _body(self, answer: httpx.Response) -> bytes:
+        """The whole body, if the status is good; of another answer only its beginning is read."""
+        good = 200 <= answer.status_code < 300
+        limit, began = MAX_BODY if good else _MAX_ERROR, time.monotonic()
+        body = bytearray()
+        for block in answer.iter_bytes():
+            body += block
+            if len(body) > limit:
                 break
-            try:
-                data = unpack.decompress(block, limit + 1 - length) if unpack else block
-            except zlib.error as error:
-                raise _RetryError(f"the answer cannot be decompressed ({error})") from error
-            blocks.append(data)
-            length += len(data)
-            if length > limit:
-                if cut:
-                    break
-                raise RefusedError(f"{answer.url.host} sent more than {limit:,} bytes for {answer.url.path}")
-        if unpack and not unpack.eof and not cut and self.received:
-            raise _RetryError("the compressed answer is truncated")
-        return b"".join(blocks)[:limit]
+            # httpx limits only the wait for the next byte, and a server can send one now and then.
+            seconds = time.monotonic() - began
+            if seconds > _PATIENCE * self._timeout + len(body) / _SLOWEST or self._closed.is_set():
+                raise _RetryError(f"too slow, {len(body):,} bytes in {seconds:.0f} s")
+        if not good:
+            raise _error_of(answer, bytes(body[:limit]))
+        if len(body) > limit:
+            raise RefusedError(f"{answer.url.host} sent more than {limit:,} bytes for {answer.url.path}")
+        return bytes(body)
 
 
-def _check_status(answer: httpx.Response, body: bytes) -> None:
+def _error_of(answer: httpx.Response, body: bytes) -> Exception:
     status, host = answer.status_code, answer.url.netloc.decode("ascii", "replace")
-    if status in _RETRIED_STATUS:
-        raise _RetryError(f"HTTP {status}", _retry_after(answer))
+    if status < 400 or status in _RETRIED_STATUS:
+        return _RetryError(f"HTTP {status}", _retry_after(answer))
     if status in _ABSENT_STATUS:
-        raise AbsentError(f"{host} has no {answer.url.path}")
-    if status >= 400:
-        text = "".join(letter if letter.isprintable() else " " for letter in body.decode("utf-8", "replace"))
-        reason = " ".join(text.split())[:200] or "no reason given"
-        raise RefusedError(f"{host} refuses the request with HTTP {status}: {reason}")
-    if status >= 300:
-        raise _RetryError(f"HTTP {status}")
+        return AbsentError(f"{host} has no {answer.url.path}")
+    text = "".join(letter if letter.isprintable() else " " for letter in body.decode("utf-8", "replace"))
+    reason = " ".join(text.split())[:200] or "no reason given"
+    return RefusedError(f"{host} refuses the request with HTTP {status}: {reason}")
 
 
 def _retry_after(answer: httpx.Response) -> float | None:

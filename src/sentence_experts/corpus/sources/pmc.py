@@ -1,4 +1,4 @@
-"""PubMed Central's open-access articles, from its public bucket, and its ID converter.
+"""PubMed Central's open-access articles: found by Entrez, read from the public bucket.
 
 Since 2026 an article is `PMC{id}.{version}/PMC{id}.{version}.xml` in `pmc-oa-opendata`, with its metadata in
 `metadata/PMC{id}.{version}.json` (PMC, "Cloud Service").
@@ -9,35 +9,31 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
-from sentence_experts.corpus.identifiers import normalise_pmcid, normalise_pmid
+from pydantic import BaseModel, BeforeValidator, ConfigDict
+from typing_extensions import override
+
+from sentence_experts.corpus.formats.archives import Document
+from sentence_experts.corpus.identifiers import normalise_pmid
 from sentence_experts.corpus.paper import Rejection
-from sentence_experts.corpus.sources.answers import (
-    ArticleMetadata,
-    ConvertedAnswer,
-    ConvertedRecord,
-    StoredVersion,
-    fits,
-    has_root,
-    name_in,
-    shaped,
-    xml_root,
+from sentence_experts.corpus.sources.answers import fits, has_root, looks_like_xml, xml_root
+from sentence_experts.corpus.sources.entrez import Entrez
+from sentence_experts.corpus.sources.http import AbsentError
+from sentence_experts.corpus.sources.record_source import (
+    SECONDS_PER_REQUEST,
+    Names,
+    Provenance,
+    RecordSource,
 )
-from sentence_experts.corpus.sources.http import TOOL, AbsentError, looks_like_xml
-from sentence_experts.corpus.sources.requests import Requests, batches_of
+from sentence_experts.corpus.sources.requests import ABSENT, Requests
 from sentence_experts.progress import Advance
-from sentence_experts.storage import sha256_text
 
-_IDS_PER_REQUEST = 200
 _VERSION = re.compile(r"\.([0-9]{1,6})/")
 _MD5 = re.compile(r"[?&]md5=([0-9a-fA-F]{32})(?:&|$)")
 _S3 = "{http://s3.amazonaws.com/doc/2006-03-01/}"
-
-_IS_LISTING = has_root("ListBucketResult")
-_IS_VERSION = fits(StoredVersion)
 
 LICENCES: dict[str, Callable[[str], bool]] = {
     "any": lambda code: True,
@@ -46,6 +42,17 @@ LICENCES: dict[str, Callable[[str], bool]] = {
     "commercial": lambda code: code.startswith("CC") and "NC" not in re.split(r"[^A-Z0-9]+", code),
 }
 """`licences` -> whether an article version with a `license_code` (upper case) may be kept."""
+
+
+class _Metadata(BaseModel):
+    """The metadata of an article; a PMID may be a number."""
+
+    model_config = ConfigDict(extra="allow")
+
+    license_code: str | None = None
+    is_retracted: bool | str | int | None = None
+    pmid: Annotated[str | None, BeforeValidator(lambda pmid: str(pmid) if type(pmid) is int else pmid)] = None
+    xml_url: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,94 +73,148 @@ class Version:
         return self.metadata.get("is_retracted") in (True, "true", "yes", 1)
 
     def pmid(self) -> str | None:
-        """Its PubMed id, if it has one."""
+        """Return its PubMed id, if it has one."""
         return normalise_pmid(str(self.metadata.get("pmid") or ""))
 
 
-class Bucket:
-    """The articles of the open-access bucket, answered from the journal where possible.
+class PmcSource(RecordSource):
+    """Whole open-access articles. Ids are PMCIDs.
 
     The journal has `pmc/PMCID` (name and metadata of the newest version) and `jats/PMCID` (its XML).
     """
 
-    def __init__(self, requests: Requests) -> None:
-        self._requests = requests
+    def __init__(self, requests: Requests, licences: str = "any", keep_retracted: bool = False) -> None:
+        self._requests, self._journal = requests, requests.journal
+        self._entrez = Entrez(requests)
         self._base = requests.services.pmc_bucket.url
+        self._licences, self._keeps_retracted = licences, keep_retracted
 
-    def fetch(self, pmcids: Iterable[str], wanted: Callable[[Version], bool], advance: Advance) -> None:
-        """Fetch into the journal the newest version of each article, and its XML if it is wanted."""
-        journal = self._requests.journal
+    @override
+    def count(self, query: str) -> int:
+        return self._entrez.count(_open_access(query))
+
+    @override
+    def examples(self, query: str) -> list[str]:
+        return self._entrez.examples(_open_access(query))
+
+    @override
+    def find(self, query: str) -> list[str]:
+        return [f"PMC{digits}" for digits in self._entrez.search(_open_access(query))]
+
+    @override
+    def cost(self, articles: int) -> tuple[int, float]:
+        bucket, requests = self._requests.services.pmc_bucket, 3 * articles  # listing, metadata, text
+        return requests, requests / min(bucket.per_second, bucket.at_once / SECONDS_PER_REQUEST)
+
+    @override
+    def fetch(self, ids: list[str], advance: Advance) -> None:
+        """Fetch the newest version of each article, and its XML if it is to be kept."""
         missing = []
-        for pmcid in pmcids:
+        for pmcid in ids:
             version = self.version(pmcid)
-            if self._requests.has(f"pmc/{pmcid}", _IS_VERSION) and (
-                version is None or not wanted(version) or journal.get(f"jats/{pmcid}") is not None
-            ):
+            wanted = version is not None and self._reason(version) is None
+            if self._journal.get(f"pmc/{pmcid}") and (not wanted or self._journal.get(f"jats/{pmcid}")):
                 advance()
             else:
                 missing.append(pmcid)
+        at_once = self._requests.services.pmc_bucket.at_once
+        self._requests.at_once("pmc", missing, self._ask, self._keep, at_once, advance)
 
-        def keep(pmcid: str, got: tuple[Version | None, bytes | None]) -> None:
-            version, text = got
-            # The text first: if the version is known, the text is there if it was wanted.
-            if text is not None:
-                journal.put(f"jats/{pmcid}", text)
-            elif version is not None and wanted(version):
-                journal.put(f"jats/{pmcid}", None, f"{version.name} has no XML in the bucket")
-            if version is None:
-                journal.put(f"pmc/{pmcid}", None, "not in the open-access bucket")
-            else:
-                stored = {"name": version.name, "metadata": version.metadata}
-                journal.put(f"pmc/{pmcid}", json.dumps(stored, sort_keys=True).encode())
+    @override
+    def documents(self, ids: list[str]) -> Iterator[Document]:
+        for version, body in self._kept(ids):
+            yield Document(f"{version.name}.xml", len(body), data=body)
 
-        self._requests.at_once(
-            "pmc", missing, lambda pmcid: self._ask(pmcid, wanted), keep,
-            self._requests.services.pmc_bucket.at_once, advance,
-        )  # fmt: skip
+    @override
+    def names(self, ids: list[str]) -> Iterator[tuple[str, Names]]:
+        for pmcid in ids:
+            version = self.version(pmcid)
+            if version is not None and self._reason(version) is None:
+                pmid = version.pmid()
+                yield pmcid, {"pmcid": pmcid, **({"pmid": pmid} if pmid else {})}
+
+    @override
+    def provenance(self, ids: list[str]) -> Iterator[Provenance]:
+        for version, body in self._kept(ids):
+            pmcid, _, number = version.name.rpartition(".")
+            digest = hashlib.sha256(body).hexdigest()
+            yield pmcid, self._address(version), number, version.licence or None, digest
+
+    @override
+    def left_out(self, ids: list[str]) -> Iterator[Rejection]:
+        for pmcid in ids:
+            answers = (self._journal.get(f"{kind}/{pmcid}") for kind in ("pmc", "jats"))
+            absent = next((answer for answer in answers if answer and answer.body is None), None)
+            if absent is not None:
+                yield Rejection("pmc", None, pmcid, ABSENT, absent.note)
+            version = self.version(pmcid)
+            if version is not None and (reason := self._reason(version)):
+                yield Rejection("pmc", version.name, pmcid, *reason)
 
     def version(self, pmcid: str) -> Version | None:
-        """The version in the journal; None if the article is not in the bucket, or was not requested."""
-        answer = self._requests.stored(f"pmc/{pmcid}", _IS_VERSION)
-        return None if answer is None or answer.body is None else Version(**json.loads(answer.body))
+        """Return the version in the journal; None if there is none, or it was not requested."""
+        body = self._journal.body(f"pmc/{pmcid}")
+        return None if body is None else Version(**json.loads(body))
 
-    def absent(self, pmcids: Iterable[str]) -> Iterator[Rejection]:
-        """The articles that the bucket did not have, or not as XML."""
-        return self._requests.absent("pmc", pmcids, "pmc", "jats")
+    def _reason(self, version: Version) -> tuple[str, str] | None:
+        """The reason and detail of leaving a version out; None if it is kept."""
+        if not LICENCES[self._licences](version.licence):
+            return "licence", f"{version.licence or 'no licence'} does not allow {self._licences} use"
+        if version.retracted and not self._keeps_retracted:
+            return "retracted", "the bucket marks it as retracted"
+        return None
 
-    def address(self, version: Version) -> str:
-        """The address of the XML of a version."""
+    def _kept(self, ids: list[str]) -> Iterator[tuple[Version, bytes]]:
+        for pmcid in ids:
+            version, body = self.version(pmcid), self._journal.body(f"jats/{pmcid}")
+            if version is not None and body and self._reason(version) is None:
+                yield version, body
+
+    def _address(self, version: Version) -> str:
         return f"{self._base}/{version.name}/{version.name}.xml"
 
-    def _ask(self, pmcid: str, wanted: Callable[[Version], bool]) -> tuple[Version | None, bytes | None]:
-        """The newest version, and its XML if it is wanted and there; runs in a thread."""
+    def _keep(self, pmcid: str, got: tuple[Version | None, bytes | None]) -> None:
+        version, text = got
+        if version is None:
+            self._journal.put(f"pmc/{pmcid}", None, "not in the open-access bucket")
+            return
+        # The text first: if the version is known, the text is there if it was wanted.
+        if text is not None:
+            self._journal.put(f"jats/{pmcid}", text)
+        elif self._reason(version) is None:
+            self._journal.put(f"jats/{pmcid}", None, f"{version.name} has no XML in the bucket")
+        stored = {"name": version.name, "metadata": version.metadata}
+        self._journal.put(f"pmc/{pmcid}", json.dumps(stored, sort_keys=True).encode())
+
+    def _ask(self, pmcid: str) -> tuple[Version | None, bytes | None]:
+        """The newest version, and its XML if it is to be kept and there; runs in a thread."""
         get = self._requests.client.get
         # The dot: without it PMC12 would list PMC123 too.
-        listing = get(
-            f"{self._base}/", {"list-type": 2, "prefix": f"{pmcid}.", "delimiter": "/"}, _IS_LISTING
-        )
-        root = xml_root(listing)
+        params: dict[str, str | int] = {"list-type": 2, "prefix": f"{pmcid}.", "delimiter": "/"}
+        root = xml_root(get(f"{self._base}/", params, has_root("ListBucketResult")))
         prefixes = [node.text or "" for node in root.iter(f"{_S3}Prefix", "Prefix")]
-        numbers = [
-            int(match[1]) for match in (_VERSION.fullmatch(one, len(pmcid)) for one in prefixes) if match
-        ]
+        matches = (_VERSION.fullmatch(prefix, len(pmcid)) for prefix in prefixes)
+        numbers = [int(match[1]) for match in matches if match]
         if not numbers:
             return None, None
         name = f"{pmcid}.{max(numbers)}"
+        version = None
         try:
             version = Version(
-                name, json.loads(get(f"{self._base}/metadata/{name}.json", None, fits(ArticleMetadata)))
+                name, json.loads(get(f"{self._base}/metadata/{name}.json", None, fits(_Metadata)))
             )
+            if self._reason(version) is None:
+                return version, get(self._address(version), None, _check_text(version))
         except AbsentError:
-            return None, None
-        if not wanted(version):
-            return version, None
-        try:
-            return version, get(self.address(version), None, _checked(version))
-        except AbsentError:
-            return version, None
+            pass
+        return version, None
 
 
-def _checked(version: Version) -> Callable[[bytes], None]:
+def _open_access(query: str) -> str:
+    return f"({query}) AND open access[filter]"
+
+
+def _check_text(version: Version) -> Callable[[bytes], None]:
     """A check that an article's XML looks whole and has the MD5 in its metadata, if any."""
     stated = _MD5.search(str(version.metadata.get("xml_url") or ""))
     expected = stated[1].lower() if stated else ""
@@ -164,37 +225,3 @@ def _checked(version: Version) -> Callable[[bytes], None]:
             raise ValueError("it does not match the MD5 checksum in its metadata")
 
     return check
-
-
-def converted(requests: Requests, ids: list[str], to: str) -> dict[str, str]:
-    """PMIDs -> PMCIDs (`to="pmcid"`), or PMCIDs -> PMIDs (`to="pmid"`), by PMC's ID converter; an id without
-    the other is left out."""
-    given = "pmcid" if to == "pmid" else "pmid"
-    normalise = {"pmid": normalise_pmid, "pmcid": normalise_pmcid}
-    pmcids: dict[str, str] = {}
-
-    def ask(batch: list[str]) -> dict[str, str]:
-        params = {"ids": ",".join(batch), "idtype": given, "format": "json", "versions": "no"}
-        who = {"tool": TOOL, "email": requests.email}
-        address = f"{requests.services.id_converter.url}/articles/"
-        key = f"idconv/{to}/{sha256_text(*batch)[:24]}"
-        usable = fits(ConvertedAnswer)
-        body = requests.once(
-            key, lambda: requests.client.get(address, {**params, **who}, usable), usable
-        ).body
-        pairs = {}
-        for item in shaped(ConvertedAnswer, body).records if body else []:
-            try:
-                record = shaped(ConvertedRecord, item)
-            except ValueError as error:
-                requests.set_odd_aside("id converter", name_in(item, given, to), error)
-                continue
-            # A record of an id that PMC does not know says so ("status": "error") and has no other id.
-            own, other = (normalise[kind](getattr(record, kind)) for kind in (given, to))
-            if own and other:
-                pairs[own] = other
-        return pairs
-
-    for pairs in requests.in_turn("id converter", batches_of(ids, _IDS_PER_REQUEST), ask):
-        pmcids.update(pairs)
-    return pmcids

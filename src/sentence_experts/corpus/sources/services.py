@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pydantic import BaseModel, ConfigDict, Field
-
-if TYPE_CHECKING:
-    from sentence_experts.corpus.sources.http import Client
 
 
 class Service(BaseModel):
@@ -32,22 +27,15 @@ class Services(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     entrez: Service = Service(url="https://eutils.ncbi.nlm.nih.gov/entrez/eutils", per_second=3)
-    id_converter: Service = Service(url="https://pmc.ncbi.nlm.nih.gov/tools/idconv/api/v1", per_second=3)
     # A bucket of the AWS Open Data programme, read anonymously; no limit is published.
     pmc_bucket: Service = Service(url="https://pmc-oa-opendata.s3.amazonaws.com", per_second=30, at_once=8)
-    icite: Service = Service(url="https://icite.od.nih.gov/api", per_second=3)
-    europe_pmc: Service = Service(url="https://www.ebi.ac.uk/europepmc/webservices/rest", per_second=5)
     # The service allows 100 a second.
     openalex: Service = Service(url="https://api.openalex.org", per_second=10)
-    pubmed_files: Service = Service(url="https://ftp.ncbi.nlm.nih.gov/pubmed", per_second=3)
 
-    def client(self, email: str, **patience: float) -> Client:
-        """A client that keeps to the services' limits; `patience` as in `Client`."""
-        from sentence_experts.corpus.sources.http import Client
-
+    def rates(self) -> dict[str, float]:
+        """Host -> requests per second, the lowest rate of the services there."""
         rates: dict[str, float] = {}
-        for name in type(self).model_fields:
-            service: Service = getattr(self, name)
+        for service in (self.entrez, self.pmc_bucket, self.openalex):
             host = service.url.split("://", 1)[-1].split("/", 1)[0]
             rates[host] = min(service.per_second, rates.get(host, service.per_second))
-        return Client(email, per_second=rates, **patience)  # type: ignore[arg-type]
+        return rates
