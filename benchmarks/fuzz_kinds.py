@@ -139,7 +139,7 @@ TASKS = """tasks:
 """
 SETTINGS = "fractions: [0.6, 0.2, 0.2]\nsplit: paper\nunit: abstract\nseed: 3\nmax_references: 50\n"
 PLAN = (
-    "source: pmc\ncitations: [icite]\ndomains:\n  copd: '\"COPD\"[MeSH]'\nmax_articles: 5\nemail: a@b.org\n"
+    "source: pmc\nlicences: any\ndomains:\n  copd: '\"COPD\"[MeSH]'\nmax_articles: 5\nemail: a@b.org\n"
 )
 _LINES = (
     "a: 1", "  - x", "\t x: 1", "? [a]", "<<: *x", "x: &x [*x]", "- ", "!!python/name:os.system x", "...",

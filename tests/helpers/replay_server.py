@@ -20,6 +20,8 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 from xml.sax.saxutils import escape
 
+from sentence_experts.corpus.sources.journal import Journal
+
 Params = dict[str, list[str]]
 FAULTS = ("429", "503", "truncated", "page", "silence", "reset")
 
@@ -163,6 +165,12 @@ class Replay:
             name: {"url": f"{base}/{room}", "per_second": 10_000, "at_once": 4}
             for name, room in rooms.items()
         }
+
+
+def stored(journal: Journal, prefix: str = "") -> dict[str, bytes | None]:
+    """The answers in a journal whose keys begin with a prefix, by key."""
+    keys = [key for (key,) in journal._database.execute("SELECT key FROM answers ORDER BY key")]
+    return {key: journal.body(key) for key in keys if key.startswith(prefix)}
 
 
 @contextmanager

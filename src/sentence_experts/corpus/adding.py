@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from sentence_experts.corpus.building import JOURNAL_FILES, corpus_output
 from sentence_experts.corpus.config import ImportConfig
-from sentence_experts.corpus.corpus_folder import MANIFEST, REJECTED, CorpusFolder
+from sentence_experts.corpus.corpus_folder import MANIFEST, PAPERS, REJECTED, CorpusFolder
 from sentence_experts.corpus.importing import gather_sources, import_corpus
 from sentence_experts.errors import UsageError
 from sentence_experts.storage import WHOLE, hidden_beside, replacing
@@ -80,7 +80,13 @@ def add_to_corpus(
             import_corpus(every, merged, config, papers=papers, citations=citations)
         except UsageError:  # left by an interrupted run with other sources
             import_corpus(every, merged, config, overwrite=True, papers=papers, citations=citations)
-        _report(before, CorpusFolder.open(merged))
+        old, new = (
+            pq.read_table(each / PAPERS, columns=["paper_id"])["paper_id"] for each in (folder, merged)
+        )
+        added = pc.sum(pc.invert(pc.is_in(new, old))).as_py() or 0
+        renamed = pc.sum(pc.invert(pc.is_in(old, new))).as_py() or 0
+        note = f"; {renamed:,} have a better identifier" if renamed else ""
+        logger.info(f"{folder}: {added - renamed:,} new papers, {len(new):,} in all{note}")
     else:
         logger.info(f"{folder}: continuing an interrupted addition")
     return _exchanged(folder, CorpusFolder.open(merged))
@@ -93,28 +99,17 @@ def _hashes(sources: list[dict[str, Any]]) -> set[str]:
     )
 
 
-def _report(before: CorpusFolder, after: CorpusFolder) -> None:
-    old, new = (pq.read_table(corpus.papers, columns=["paper_id"])["paper_id"] for corpus in (before, after))
-    added = pc.sum(pc.invert(pc.is_in(new, old))).as_py() or 0
-    renamed = pc.sum(pc.invert(pc.is_in(old, new))).as_py() or 0
-    logger.info(
-        f"{before.path}: {added - renamed:,} new papers, {len(new):,} in all"
-        + (f"; {renamed:,} have a better identifier" if renamed > 0 else "")
-    )
-
-
 def _exchanged(folder: Path, merged: CorpusFolder) -> CorpusFolder:
     """Put the merged corpus in the place of the old one; a run that was stopped here can continue."""
     with corpus_output(folder, overwrite=True) as place:
         place.begin({"sources": merged.manifest["sources"]})
-        tables = merged.manifest["tables"]
-        for name in (*tables, REJECTED, MANIFEST):
+        for name in (*merged.manifest["tables"], REJECTED, MANIFEST):
             try:
                 os.link(merged.path / name, place.path / name)
             except OSError:  # a file system without links
                 shutil.copy2(merged.path / name, place.path / name)
         place.result = {"request": merged.manifest["request"]}
-        place.finish(MANIFEST, *tables)
+        place.finish(MANIFEST, *merged.manifest["tables"])
         _copy_journal(merged.path, folder)
     shutil.rmtree(merged.path)
     return CorpusFolder.open(folder)

@@ -12,9 +12,9 @@ import logging
 import os
 import shutil
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -42,14 +42,9 @@ from sentence_experts.corpus.formats.archives import Source
 from sentence_experts.corpus.paper import Rejection
 from sentence_experts.corpus.parsing import parse_sources, source_hash
 from sentence_experts.corpus.parts import REJECTED as PART_REJECTED
-from sentence_experts.corpus.parts import (
-    STATED_PAPERS,
-    CorpusPart,
-    open_parts,
-    read_rejections,
-    write_rejections,
-)
+from sentence_experts.corpus.parts import CorpusPart, open_parts, read_rejections, write_rejections
 from sentence_experts.corpus.resolving import SCRATCH, resolving
+from sentence_experts.corpus.workers import number_of_workers
 from sentence_experts.errors import InputError
 from sentence_experts.storage import (
     Output,
@@ -69,7 +64,6 @@ OURS = (PARTIAL, PAPERS, CITATIONS, MENTIONS, BODIES, MANIFEST, DOMAINS, PROVENA
 JOURNAL_FILES = (JOURNAL, f"{JOURNAL}-wal", f"{JOURNAL}-shm")
 # The answers of services, and the list that says why a run found nothing.
 KEPT = (REJECTED, *JOURNAL_FILES)
-MAX_WORKERS_PER_CORE = 4
 
 
 class TableSource(Protocol):
@@ -100,34 +94,44 @@ class Sources:
         sources: documents.
         extras: papers and citations that are not XML documents.
         described: name, kind, size and SHA-256 of each, documents first.
-        state: of the files, to notice a change.
+        firsts: the number of the first source of each of the `extras`.
+        state: sizes and times of the files, to notice a change.
         full_text: whether the text of bodies is kept.
     """
 
     sources: Sequence[Source]
     extras: Sequence[TableSource]
     described: list[dict[str, Any]]
+    firsts: list[int]
     state: str
     full_text: bool = False
 
     @classmethod
     def of(cls, sources: Sequence[Source], extras: Sequence[TableSource], full_text: bool = False) -> Sources:
-        """The sources as they are now."""
+        """Describe the sources as they are now."""
         state = _state_of(sources)
         described: list[dict[str, Any]] = []
         for source in sources:
             size, digest = source_hash(source)
             described.append({"name": source.name, "kind": source.kind, "size": size, "sha256": digest})
-        described += [each for extra in extras for each in extra.described()]
-        return cls(sources, extras, described, state, full_text)
+        read = cls(sources, [], described, [], state, full_text)
+        for extra in extras:
+            read = read.adding(extra)
+        return read
+
+    def adding(self, extra: TableSource) -> Sources:
+        """Return these sources with another one."""
+        return replace(
+            self,
+            extras=[*self.extras, extra],
+            described=[*self.described, *extra.described()],
+            firsts=[*self.firsts, len(self.described)],
+        )
 
     def request(self) -> str:
-        """A hash of what decides the corpus."""
+        """Return a hash of what decides the corpus."""
         described = json.dumps(self.described, sort_keys=True)
-        kept = [BODIES] if self.full_text else []
-        # The columns, since the parts of an earlier version lack some.
-        columns = ",".join(STATED_PAPERS.names)
-        return sha256_text(FORMAT, str(FORMAT_VERSION), __version__, columns, described, *kept)
+        return sha256_text(__version__, described, *([BODIES] if self.full_text else []))
 
     def check_unchanged(self) -> None:
         """Refuse to finish a corpus of sources that were replaced meanwhile.
@@ -168,41 +172,29 @@ def build_corpus(
     Raises:
         InputError: no article could be read, or the sources changed meanwhile.
     """
-    out, workers = place.path, min(workers or cores(), MAX_WORKERS_PER_CORE * cores())
-    parts = open_parts(out / PARTIAL, request=read.request())
+    parts = open_parts(place.path / PARTIAL, request=read.request())
     try:
-        return _build(place, parts, read, workers, fetch, memory)
+        ignored = _parse(place, parts, read, number_of_workers(workers))
+        return _write_corpus(place, parts, read, ignored, number_of_workers(workers), fetch, memory)
     except InputError:
         if not any(pq.read_metadata(part).num_rows for part in parts.paths()):  # nothing is lost
             parts.remove()
         raise
 
 
-def _build(
-    place: Output,
-    parts: PartStore,
-    read: Sources,
-    workers: int,
-    fetch: Fetch | None,
-    memory: str | None,
-) -> CorpusFolder:
-    out = place.path
+def _parse(place: Output, parts: PartStore, read: Sources, workers: int) -> int:
+    """Write the parts that are not there; returns the number of members that are no documents."""
     if parts.keys():
-        logger.info(f"continuing an interrupted import in {out}")
+        logger.info(f"continuing an interrupted import in {place.path}")
     remove_leftovers(parts.folder)
     shutil.rmtree(parts.folder / SCRATCH, ignore_errors=True)
     ignored = parse_sources(list(read.sources), parts, workers, read.full_text)
-    first = len(read.sources)
-    for extra in read.extras:
+    for extra, first in zip(read.extras, read.firsts, strict=True):
         extra.parse(parts, first)
-        first += len(extra.described())
     read.check_unchanged()
-    return _write_corpus(place, parts, read, ignored, workers, fetch, memory)
-
-
-def cores() -> int:
-    """The number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    # An empty part, so that there are tables to read if nothing was parsed.
+    CorpusPart(len(read.described), 0).write(parts)
+    return ignored
 
 
 def _write_corpus(
@@ -214,41 +206,39 @@ def _write_corpus(
     fetch: Fetch | None,
     memory: str | None,
 ) -> CorpusFolder:
-    out, sources = place.path, read.described
+    out, names = place.path, [str(source["name"]) for source in read.described]
     # Without a manifest there is no corpus: it is removed first and written last.
     (out / MANIFEST).unlink(missing_ok=True)
-    # An empty part, so that there are tables to read if nothing was parsed.
-    CorpusPart(len(sources), 0).write(parts)
     rejections = [rejection for path in parts.paths(PART_REJECTED) for rejection in read_rejections(path)]
-    with resolving(parts, [source["name"] for source in sources], workers, memory) as resolved:
+    tables = [PAPERS, CITATIONS, MENTIONS]
+    with resolving(parts, names, workers, memory) as resolved:
         write_stream(out / PAPERS, resolved.papers(), PAPERS_SCHEMA)
         write_stream(out / CITATIONS, resolved.citations(), CITATIONS_SCHEMA)
         write_stream(out / MENTIONS, resolved.mentions(), MENTIONS_SCHEMA)
         (out / BODIES).unlink(missing_ok=True)
         if resolved.has_bodies:
             write_stream(out / BODIES, resolved.bodies(), BODIES_SCHEMA)
-        tables = [PAPERS, CITATIONS, MENTIONS, *([BODIES] if resolved.has_bodies else [])]
+            tables.append(BODIES)
         rejections += resolved.duplicates()
         counts = resolved.counts(out / PAPERS, out / CITATIONS, out / MENTIONS)
-        stated = resolved.stated_papers()
-    _check_counts(out, parts, counts, stated)
     rejections += fetch.rejections() if fetch else []
     rejections.sort(key=_by_place)
     write_rejections(out / REJECTED, rejections)
     if not counts["papers"]:
-        raise _nothing_read(out, parts, [str(source["name"]) for source in sources], rejections)
+        parts.remove()
+        for name in tables:
+            (out / name).unlink()
+        raise _nothing_read(out, names, rejections)
     rejected: Counter[str] = Counter()
     for rejection in rejections:
         rejected[rejection.reason] += rejection.records
-    counts["rejected"] = dict(rejected)
-    counts["other_files"] = ignored
     manifest: dict[str, Any] = {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
         "version": __version__,
         "request": read.request(),
-        "sources": sources,
-        "counts": counts,
+        "sources": read.described,
+        "counts": counts | {"rejected": dict(rejected), "other_files": ignored},
     }
     if fetch:
         more, described = fetch.finish(out)
@@ -263,28 +253,8 @@ def _write_corpus(
     return CorpusFolder.open(place.path)
 
 
-def _check_counts(out: Path, parts: PartStore, counts: Mapping[str, Any], stated: int) -> None:
-    """Compare the rows of the tables with what was counted on the way to them.
-
-    Raises:
-        InputError: they differ, so something was lost.
-    """
-    written = {name: pq.read_metadata(out / name).num_rows for name in (PAPERS, CITATIONS)}
-    written["the parts"] = sum(pq.read_metadata(part).num_rows for part in parts.paths())
-    expected = {PAPERS: counts["papers"], CITATIONS: counts["citations"], "the parts": stated}
-    for name, rows in expected.items():
-        if written[name] != rows:
-            raise InputError(
-                f"{out}: {name} has {written[name]:,} rows where {rows:,} were counted; give the same "
-                "command again"
-            )
-
-
-def _nothing_read(out: Path, parts: PartStore, sources: list[str], rejected: list[Rejection]) -> InputError:
-    """The error of a corpus without papers; leaves only the list of what was set aside."""
-    parts.remove()
-    for name in (PAPERS, CITATIONS, MENTIONS, BODIES):
-        (out / name).unlink(missing_ok=True)
+def _nothing_read(out: Path, sources: list[str], rejected: list[Rejection]) -> InputError:
+    """The error of a corpus without papers."""
     where = ", ".join(sources[:3]) + (f" and {len(sources) - 3} more" if len(sources) > 3 else "")
     if not rejected:
         return InputError(f"{where}: holds no article (.xml, .nxml, or an archive of them) and no record")

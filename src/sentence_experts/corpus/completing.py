@@ -11,7 +11,7 @@ import logging
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -65,9 +65,7 @@ def build_completed(place: Output, state: State, read: Sources, config: ImportCo
         lacking: list[Names] = json.loads(listed)
         source = OpenAlexSource(requests, keep_retracted=True)
         found = _find(source, requests, lacking)
-        extra = FetchedPapers(source, found, whole=False)
-        described = [*read.described, *extra.described()]
-        whole = replace(read, extras=[*read.extras, extra], described=described)
+        whole = read.adding(FetchedPapers(source, found, whole=False))
         if state == "finished":
             if place.result["request"] == whole.request():
                 return CorpusFolder.open(place.path)

@@ -76,6 +76,10 @@ are "Family, Given" or "Family, Given, Suffix", collective names as they are. `k
 one of `paper.NOTICE_KINDS`. `topic`, `subfield` and `field` are those of OpenAlex's primary topic. `has_body`
 tells whether its text came too."""
 
+LIST_COLUMNS = tuple(field.name for field in PAPERS_SCHEMA if pa.types.is_list(field.type))
+TEXT_COLUMNS = tuple(field.name for field in PAPERS_SCHEMA if pa.types.is_string(field.type))[5:]
+"""The columns of papers that are lists, and those that are texts other than identifiers."""
+
 CITATIONS_SCHEMA = pa.schema([
     pa.field("citing", pa.string(), nullable=False),
     pa.field("cited", pa.string()),
@@ -294,11 +298,8 @@ class CorpusFolder:
         ), spelled AS (SELECT value, count(*) AS times FROM listed GROUP BY value)
         SELECT first(value ORDER BY times DESC, value) AS most, count(DISTINCT paper_id) AS papers
         FROM listed JOIN spelled USING (value) GROUP BY lower(value) ORDER BY papers DESC, most LIMIT ?"""
-        try:
-            with duckdb.connect() as database:
-                rows = database.execute(query, [str(self.papers), limit or 1 << 60]).fetchall()
-        except duckdb.Error as error:
-            raise _damaged(self.papers, error) from error
+        with _naming_damage(self.papers), duckdb.connect() as database:
+            rows = database.execute(query, [str(self.papers), limit or 1 << 60]).fetchall()
         return {str(value): int(papers) for value, papers in rows}
 
     def to_pandas(self, table: str = "papers") -> pd.DataFrame:
@@ -311,16 +312,21 @@ class CorpusFolder:
         file = self.path / f"{table}.parquet"
         if not file.is_file():
             raise InputError(f"{self.path} has no table {table!r}")
-        try:
+        with _naming_damage(file):
             frame: pd.DataFrame = pq.read_table(file).to_pandas()
-        except (pa.ArrowException, OSError, ValueError) as error:
-            raise _damaged(file, error) from error
         return frame
 
 
-def _damaged(file: Path, error: Exception) -> InputError:
-    reason = " ".join(str(error).split())[:200]
-    return InputError(f"{file} is damaged ({reason}): make it again with `overwrite`")
+@contextmanager
+def _naming_damage(file: Path) -> Iterator[None]:
+    """Raise an error of reading a table as one that names its file."""
+    import duckdb
+
+    try:
+        yield
+    except (duckdb.Error, pa.ArrowException, OSError, ValueError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise InputError(f"{file} is damaged ({reason}): make it again with `overwrite`") from error
 
 
 def corpus_in_memory(build: Callable[[Path], CorpusFolder]) -> CorpusFolder:
@@ -351,7 +357,13 @@ def open_corpus(corpus: Corpus) -> Iterator[CorpusFolder]:
             if "retracted" not in papers.column_names:
                 papers = papers.append_column("retracted", pa.array([False] * papers.num_rows))
             table = _with_schema(papers, PAPERS_SCHEMA, "papers")
-            _check_one_row_per_paper(table["paper_id"])
+            counts = table["paper_id"].value_counts()
+            twice = counts.filter(pc.greater(counts.field("counts"), 1)).field("values")
+            if len(twice):
+                raise InputError(
+                    f"papers: {len(twice):,} `paper_id` stand in several rows, the first is "
+                    f"{twice[0].as_py()!r}: give one row per paper"
+                )
             write_parquet(folder / PAPERS, table)
             write_parquet(folder / CITATIONS, _with_schema(citations, CITATIONS_SCHEMA, "citations"))
             tables = {PAPERS: "", CITATIONS: ""}
@@ -361,16 +373,6 @@ def open_corpus(corpus: Corpus) -> Iterator[CorpusFolder]:
                 tables[DOMAINS] = ""
             manifest = {"format": FORMAT, "format_version": FORMAT_VERSION, "counts": {}, "tables": tables}
             yield CorpusFolder(folder, manifest)
-
-
-def _check_one_row_per_paper(ids: pa.ChunkedArray) -> None:
-    counts = ids.value_counts()
-    twice = counts.filter(pc.greater(counts.field("counts"), 1)).field("values")
-    if len(twice):
-        raise InputError(
-            f"papers: {len(twice):,} `paper_id` stand in several rows, the first is {twice[0].as_py()!r}: "
-            "give one row per paper"
-        )
 
 
 def _with_schema(table: pa.Table, schema: pa.Schema, name: str) -> pa.Table:

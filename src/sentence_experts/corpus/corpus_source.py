@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
 import pyarrow.parquet as pq
 
-from sentence_experts.corpus.corpus_folder import CorpusFolder
+from sentence_experts.corpus.corpus_folder import LIST_COLUMNS, TEXT_COLUMNS, CorpusFolder
 from sentence_experts.corpus.identifiers import normalise_openalex, parse_identifier
 from sentence_experts.corpus.paper import Citation, Mention, Paper
 from sentence_experts.corpus.parts import CorpusPart, in_groups, part_key, read_rejections
@@ -19,24 +19,6 @@ from sentence_experts.storage import PartStore
 
 _PAPERS_PER_PART, _FULL_TEXTS_PER_PART = 20_000, 500  # a part is in memory
 _ROWS_PER_BATCH = 10_000
-_TEXTS = (
-    *(
-        "title",
-        "abstract",
-        "year",
-        "volume",
-        "issue",
-        "pages",
-        "article_type",
-        "journal",
-        "licence",
-        "topic",
-        "subfield",
-        "field",
-    ),
-    *("language", "retracted", "kind"),
-)
-_LISTS = ("authors", "subjects", "mesh", "keywords")
 _PLACE = Mention._fields[1:]
 
 Row = dict[str, Any]
@@ -72,10 +54,8 @@ class CorpusSource:
                     part.rejections += read_rejections(self.corpus.rejected)
                 for row in group:
                     self._cited_by_others(part, cited.before(row["paper_id"]))
-                    references = cited.of(row["paper_id"])
-                    paper = _paper(row, references, mentioned.of(row["paper_id"]))
-                    body = tuple((each["section"], each["text"]) for each in bodies.of(row["paper_id"]))
-                    part.add(replace(paper, body=body), row["paper_id"])
+                    rows = (table.of(row["paper_id"]) for table in (cited, mentioned, bodies))
+                    part.add(_paper(row, *rows), row["paper_id"])
                 if not parts.is_done(part_key(first_source, number)):
                     part.write(parts)
                 advance(len(group))
@@ -123,28 +103,23 @@ def _rows(corpus: CorpusFolder, table: str) -> Iterator[Row]:
                 yield from batch.to_pylist()
 
 
-def _paper(row: Row, references: list[Row], mentions: list[Row]) -> Paper:
-    name = row["paper_id"]
-    by_name = parse_identifier(name)
+def _paper(row: Row, references: list[Row], mentions: list[Row], bodies: list[Row]) -> Paper:
     place_of = {reference["cited"]: place for place, reference in enumerate(references)}
-    paper = Paper(
-        doi=row["doi"],
-        pmid=row["pmid"],
-        pmcid=row["pmcid"],
-        openalex=normalise_openalex(row.get("openalex")),
-        other=None if by_name.name() else name,
+    columns = ("doi", "pmid", "pmcid", "year", "retracted", "has_body", *TEXT_COLUMNS)
+    values = {column: row[column] for column in columns}
+    values |= {column: tuple(row[column] or ()) for column in LIST_COLUMNS}
+    return Paper(
+        **values,
+        openalex=normalise_openalex(row["openalex"]),
+        other=None if parse_identifier(row["paper_id"]).name() else row["paper_id"],
         citations=tuple(map(_citation, references)),
         mentions=tuple(
             Mention(place_of[each["cited"]], *(each[column] for column in _PLACE))
             for each in mentions
             if each["cited"] in place_of
         ),
+        body=tuple((each["section"], each["text"]) for each in bodies),
     )
-    # Columns that a corpus of an earlier version lacks stay empty.
-    values: Row = {"has_body": bool(mentions) if row.get("has_body") is None else row["has_body"]}
-    values |= {column: row[column] for column in _TEXTS if row.get(column) is not None}
-    values |= {column: tuple(row.get(column) or ()) for column in _LISTS}
-    return replace(paper, **values)
 
 
 def _citation(row: Row) -> Citation:

@@ -161,13 +161,12 @@ class CitationTable:
         """Write the citations as parts."""
         links = self.links()
         for number, batches in enumerate(in_groups(links, _BATCHES_PER_PART)):
-            table = pa.Table.from_batches(batches, links.schema).combine_chunks()
-            write_links(parts, first_source, number, table["citing"], table["cited"])
+            write_links(parts, first_source, number, pa.Table.from_batches(batches, links.schema))
 
     def links(self, memory: str = "2GB") -> pa.RecordBatchReader:
-        """Read the links in one pass over some 870 million rows in bounded memory: columns `citing`, `cited`
-        (`pmid:...`), in order and each pair once. The table is CSV (also .gz or .zst) or Parquet with the
-        columns `citing` and `referenced`.
+        """Read the links in one pass over some 870 million rows in bounded memory: columns `citing`
+        (`pmid:...`) and `cited` (a PMID), in order and each pair once. The table is CSV (also .gz or .zst) or
+        Parquet with the columns `citing` and `referenced`.
 
         Raises:
             InputError: the file has other columns.
@@ -180,7 +179,7 @@ class CitationTable:
         database.register("wanted", wanted)
         try:
             return database.sql(
-                f"""SELECT DISTINCT 'pmid:' || citing AS citing, 'pmid:' || referenced AS cited
+                f"""SELECT DISTINCT 'pmid:' || citing AS citing, referenced::VARCHAR AS cited
                 FROM {reader}
                 WHERE citing IN (SELECT pmid FROM wanted) OR referenced IN (SELECT pmid FROM wanted)
                 ORDER BY ALL""",

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from sentence_experts.corpus.building import JOURNAL, Sources, build_corpus, cores, corpus_output
+from sentence_experts.corpus.building import JOURNAL, Sources, build_corpus, corpus_output
 from sentence_experts.corpus.config import FetchConfig
 from sentence_experts.corpus.corpus_folder import CorpusFolder, corpus_in_memory
 from sentence_experts.corpus.fetched_tables import CitationTable, Fetched, FetchedPapers
@@ -27,6 +27,7 @@ from sentence_experts.corpus.sources.pmc import PmcSource
 from sentence_experts.corpus.sources.record_source import RecordSource
 from sentence_experts.corpus.sources.requests import Requests
 from sentence_experts.corpus.sources.services import ENTREZ_WITH_KEY
+from sentence_experts.corpus.workers import cores
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.progress import progress
 from sentence_experts.storage import check_apart

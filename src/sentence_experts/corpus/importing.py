@@ -9,14 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from sentence_experts.corpus.building import (
-    MAX_WORKERS_PER_CORE,
-    Sources,
-    TableSource,
-    build_corpus,
-    cores,
-    corpus_output,
-)
+from sentence_experts.corpus.building import Sources, TableSource, build_corpus, corpus_output
 from sentence_experts.corpus.config import ImportConfig
 from sentence_experts.corpus.corpus_folder import MANIFEST, CorpusFolder, corpus_in_memory
 from sentence_experts.corpus.corpus_source import CorpusSource
@@ -26,9 +19,9 @@ from sentence_experts.corpus.identifiers import normalise_openalex, parse_identi
 from sentence_experts.corpus.record_files import RECORD_SUFFIXES, RecordFiles, find_record_files
 from sentence_experts.corpus.record_formats import FORMATS, format_of
 from sentence_experts.corpus.user_tables import UserTables
+from sentence_experts.corpus.workers import number_of_workers
 from sentence_experts.errors import InputError, UsageError
-from sentence_experts.storage import Output, check_apart
-from sentence_experts.storage.output import State
+from sentence_experts.storage import check_apart
 from sentence_experts.tables import Table
 
 logger = logging.getLogger(__name__)
@@ -103,8 +96,12 @@ def gather_sources(
     """
     paths = _paths(sources)
     corpora = [path for path in paths if (path / MANIFEST).is_file()]
-    articles, of_records = _sorted([path for path in paths if path not in corpora], config)
-    files = find_sources(articles)
+    of_records = [path for path in paths if path not in corpora and (config.format or _holds_records(path))]
+    if config.chooses and not of_records:
+        raise UsageError(
+            f"`{config.chooses[0]}` chooses among records of OpenAlex or exports; no source has any"
+        )
+    files = find_sources([path for path in paths if path not in (*corpora, *of_records)])
     extras: list[TableSource] = [CorpusSource(CorpusFolder.open(path)) for path in corpora]
     if of_records:
         extras.append(_record_files(of_records, config))
@@ -113,16 +110,6 @@ def gather_sources(
     if not files and not extras:
         raise UsageError("nothing to import: name at least one folder, file or archive, or give `papers`")
     return Sources.of(files, extras, config.full_text)
-
-
-def _sorted(paths: list[Path], config: ImportConfig) -> tuple[list[Path], list[Path]]:
-    """The sources of articles, and those of records."""
-    of_records = [path for path in paths if config.format or _holds_records(path)]
-    if config.chooses and not of_records:
-        raise UsageError(
-            f"`{config.chooses[0]}` chooses among records of OpenAlex or exports; no source has any"
-        )
-    return [path for path in paths if path not in of_records], of_records
 
 
 def _holds_records(path: Path) -> bool:
@@ -155,7 +142,7 @@ def _record_files(paths: list[Path], config: ImportConfig) -> RecordFiles:
         raise UsageError(
             f"{paths[0]}: only lists of deleted and merged works; give the works that they are about too"
         )
-    return RecordFiles(files, lists, chosen, min(config.workers or cores(), MAX_WORKERS_PER_CORE * cores()))
+    return RecordFiles(files, lists, chosen, number_of_workers(config.workers))
 
 
 def _read_ids(path: Path) -> frozenset[str]:
@@ -184,21 +171,24 @@ def _import(out: Path, read: Sources, config: ImportConfig, overwrite: bool) -> 
         if state == "finished" and not config.complete:
             return CorpusFolder.open(place.path)
         try:
-            corpus = _built(place, state, read, config)
+            if config.complete:
+                from sentence_experts.corpus.completing import build_completed
+
+                corpus = build_completed(place, state, read, config)
+            else:
+                corpus = build_corpus(place, read, config.workers, memory=config.memory)
         except InputError as error:
             if hint := _likely_format(read, config.format):
                 raise InputError(f"{error}; {hint}") from error
             raise
-    _report_texts(corpus)
+    counts = corpus.manifest["counts"]
+    if counts["with_abstract"] < 0.8 * counts["with_title"]:
+        use = "to make pairs and to search" if counts["citations"] else "to search them (unit title)"
+        logger.info(
+            f"{counts['with_abstract']:,} of {counts['papers']:,} papers have an abstract, "
+            f"{counts['with_title']:,} a title: titles suffice {use}"
+        )
     return corpus
-
-
-def _built(place: Output, state: State, read: Sources, config: ImportConfig) -> CorpusFolder:
-    if config.complete is None:
-        return build_corpus(place, read, config.workers, memory=config.memory)
-    from sentence_experts.corpus.completing import build_completed
-
-    return build_completed(place, state, read, config)
 
 
 def _likely_format(read: Sources, given: str | None) -> str | None:
@@ -208,13 +198,3 @@ def _likely_format(read: Sources, given: str | None) -> str | None:
     if likely == given or likely not in FORMATS:
         return None
     return f"{files[0].name} looks like `format={likely}`, not {given}"
-
-
-def _report_texts(corpus: CorpusFolder) -> None:
-    counts = corpus.manifest["counts"]
-    if counts["with_abstract"] < 0.8 * counts["with_title"]:
-        use = "to make pairs and to search" if counts["citations"] else "to search them (unit title)"
-        logger.info(
-            f"{counts['with_abstract']:,} of {counts['papers']:,} papers have an abstract, "
-            f"{counts['with_title']:,} a title: titles suffice {use}"
-        )

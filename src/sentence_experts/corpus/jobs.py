@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import gc
 import io
-import multiprocessing
 import os
 import stat
-import threading
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import IO
@@ -112,15 +110,3 @@ def _open_plainly(path: str, flags: int) -> int:
         os.close(handle)
         raise OSError(0, "no longer a regular file")
     return handle
-
-
-def follow_parent() -> None:
-    """End this worker process when its parent ends, even if the parent was killed."""
-
-    def watch() -> None:
-        parent = multiprocessing.parent_process()
-        if parent is not None:
-            parent.join()
-            os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()

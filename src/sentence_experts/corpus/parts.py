@@ -10,8 +10,8 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, TypeVar
@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from sentence_experts.corpus.formats.authors import clean_authors
 from sentence_experts.corpus.formats.markup import CONTROLS, unique, without_controls
 from sentence_experts.corpus.paper import Citation, Deletion, Paper, Rejection, kind_of
-from sentence_experts.storage import PartStore, write_text
+from sentence_experts.storage import PartStore, read_json, write_json, write_text
 
 Item = TypeVar("Item")
 
@@ -56,16 +56,8 @@ STATED_MENTIONS = pa.schema([
 STATED_BODIES = pa.schema([
     *_PLACE, ("position", pa.int32()), ("section", pa.string()), ("text", pa.string()),
 ])  # fmt: skip
-_REPEATED = [
-    "section_title",
-    "section_kind",
-    "topic",
-    "subfield",
-    "field",
-    "journal",
-    "licence",
-    "kind",
-]  # columns of few values
+# Columns of few values.
+_REPEATED = ["section_title", "section_kind", "topic", "subfield", "field", "journal", "licence", "kind"]
 REFERENCES = ".references.parquet"
 MENTIONS = ".mentions.parquet"
 BODIES = ".bodies.parquet"
@@ -104,6 +96,28 @@ def part_key(source: int, number: int) -> str:
     return f"{source:04d}-{number:06d}"
 
 
+def mark_done(source: int, parts: PartStore, ignored: int, count: int, rejections: list[Rejection]) -> None:
+    """Note that all `count` parts of a source are there, and what could not be read of it."""
+    done, key = _done_sources(parts), f"{source:04d}"
+    write_rejections(done.path(key, REJECTED), rejections)
+    with done.writing(key) as temporary:
+        write_json(temporary, {"ignored": ignored, "parts": count})
+
+
+def ignored_if_done(source: int, parts: PartStore) -> int | None:
+    """Return the number of a source's members that are no documents, if all its parts are there and whole."""
+    done, key = _done_sources(parts), f"{source:04d}"
+    if not done.is_done(key):
+        return None
+    noted = read_json(done.path(key))
+    whole = all(parts.is_done(part_key(source, number)) for number in range(noted["parts"]))
+    return int(noted["ignored"]) if whole else None
+
+
+def _done_sources(parts: PartStore) -> PartStore:
+    return replace(parts, suffix=".done.json", others=(REJECTED,))
+
+
 def _clean_labels(labels: Sequence[str]) -> tuple[str, ...]:
     """Subjects or keywords, apart where ";" joins several, without "None", "other" and the like."""
     parts = (part.strip() for label in labels for part in label.split(";"))
@@ -123,11 +137,7 @@ _CLEANERS_OF: dict[str, Callable[[Any], Any]] = {
     "authors": clean_authors, "subjects": _clean_labels,
     "keywords": _clean_labels, "volume": _clean_place, "issue": _clean_place, "pages": _clean_place,
 }  # fmt: skip
-_CLEANED = [
-    (place, _CLEANERS_OF[name])
-    for place, name in enumerate(STATED_PAPERS.names[4:-5])
-    if name in _CLEANERS_OF
-]
+_CLEANED = [(STATED_PAPERS.names[4:].index(name), clean) for name, clean in _CLEANERS_OF.items()]
 
 
 class CorpusPart:
@@ -173,16 +183,8 @@ class CorpusPart:
         self, record: int | None, position: int, citation: Citation,
         retracts: bool = False, citing: tuple[str | None, str | None] = (None, None),
     ) -> None:  # fmt: skip
-        self._references.append(
-            (
-                *self._key,
-                record,
-                position,
-                *_CITATION_FIELDS(citation),
-                retracts,
-                *citing,
-            )
-        )
+        row = (*self._key, record, position, *_CITATION_FIELDS(citation), retracts, *citing)
+        self._references.append(row)
 
     def write(self, parts: PartStore) -> int:
         """Write the files; returns the number of papers."""
@@ -205,19 +207,23 @@ class CorpusPart:
         rows = int(lengths.sum())
         begins = np.cumsum(lengths) - lengths
         columns = {
-            "source": pa.array(np.full(rows, self._key[0], np.int32)),
-            "part": pa.array(np.full(rows, self._key[1], np.int32)),
-            "record": pa.array(np.repeat(np.array(records, np.int32), lengths)),
-            "position": pa.array((np.arange(rows) - np.repeat(begins - first, lengths)).astype(np.int32)),
-            "openalex": pa.array(np.fromiter(itertools.chain.from_iterable(numbers), np.int64, rows)),
-            "retracts": pa.array(np.zeros(rows, bool)),
+            "source": np.full(rows, self._key[0], np.int32),
+            "part": np.full(rows, self._key[1], np.int32),
+            "record": np.repeat(np.array(records, np.int32), lengths),
+            "position": (np.arange(rows) - np.repeat(begins - first, lengths)).astype(np.int32),
+            "openalex": np.fromiter(itertools.chain.from_iterable(numbers), np.int64, rows),
+            "retracts": np.zeros(rows, bool),
         }
-        arrays = [columns.get(name, pa.nulls(rows, type_)) for name, type_ in _typed(STATED_REFERENCES)]
-        return pa.concat_tables([table, pa.Table.from_arrays(arrays, schema=STATED_REFERENCES)])
+        return pa.concat_tables([table, _references(columns, rows)])
 
 
-def _typed(schema: pa.Schema) -> list[tuple[str, pa.DataType]]:
-    return [(field.name, field.type) for field in schema]
+def _references(columns: Mapping[str, Any], rows: int) -> pa.Table:
+    """A table of references from some of its columns."""
+    arrays = [
+        pa.array(columns[name], type_) if name in columns else pa.nulls(rows, type_)
+        for name, type_ in zip(STATED_REFERENCES.names, STATED_REFERENCES.types, strict=True)
+    ]
+    return pa.Table.from_arrays(arrays, schema=STATED_REFERENCES)
 
 
 def table_of(rows: Sequence[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:
@@ -247,35 +253,28 @@ def _write(parts: PartStore, key: str, suffix: str | None, table: pa.Table) -> N
         pq.write_table(table, temporary, compression="lz4", use_dictionary=_REPEATED)
 
 
-def write_links(parts: PartStore, source: int, number: int, citing: pa.Array, cited: pa.Array) -> None:
-    """Write a part of citations alone, without a loop over rows; `citing` and `cited` are texts of shape
-    (citations,): `doi:...`, `pmid:...` or `pmc:...`."""
-    rows = len(citing)
+def write_links(parts: PartStore, source: int, number: int, links: pa.Table) -> None:
+    """Write a part of citations alone, without a loop over rows: columns `citing` (`pmid:...`) and `cited`
+    (a PMID)."""
+    rows = links.num_rows
+    citing = links["citing"].combine_chunks()
     columns = {
-        "source": pa.array([source] * rows, pa.int32()), "part": pa.array([number] * rows, pa.int32()),
-        "position": pa.array(range(rows), pa.int32()), "citing": citing, "citing_key": citing,
-        "retracts": pa.array([False] * rows, pa.bool_()),
+        "source": np.full(rows, source, np.int32), "part": np.full(rows, number, np.int32),
+        "position": np.arange(rows, dtype=np.int32), "citing": citing, "citing_key": citing,
+        "pmid": links["cited"].combine_chunks(), "retracts": np.zeros(rows, bool),
     }  # fmt: skip
-    for column, prefix in (("doi", "doi:"), ("pmid", "pmid:"), ("pmcid", "pmc:")):
-        of_kind = pc.starts_with(cited, prefix)
-        columns[column] = pc.if_else(of_kind, pc.utf8_slice_codeunits(cited, len(prefix)), None)
-    arrays = [columns.get(name, pa.nulls(rows, type_)) for name, type_ in _typed(STATED_REFERENCES)]
     key = part_key(source, number)
-    _write(parts, key, REFERENCES, pa.Table.from_arrays(arrays, schema=STATED_REFERENCES))
+    _write(parts, key, REFERENCES, _references(columns, rows))
     _write(parts, key, None, table_of([], STATED_PAPERS))
 
 
 def write_rejections(path: Path, rejections: Iterable[Rejection]) -> None:
     """Write one JSON object per line: source, member, record, reason, detail."""
-    lines = (json.dumps(_as_dict(rejection), ensure_ascii=False, sort_keys=True) for rejection in rejections)
-    write_text(path, "".join(f"{line}\n" for line in lines))
-
-
-def _as_dict(rejection: Rejection) -> dict[str, Any]:
-    values = asdict(rejection)
-    if rejection.records == 1:
-        del values["records"]
-    return values
+    lines = []
+    for rejection in rejections:
+        values = {name: value for name, value in asdict(rejection).items() if (name, value) != ("records", 1)}
+        lines.append(json.dumps(values, ensure_ascii=False, sort_keys=True) + "\n")
+    write_text(path, "".join(lines))
 
 
 def read_rejections(path: Path) -> list[Rejection]:

@@ -8,24 +8,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from sentence_experts.compat.multiprocessing import DetachedContext
 from sentence_experts.corpus.formats.openalex import RemovedWorks, list_kind, read_removed
 from sentence_experts.corpus.formats.records import Raw, RecordFilter, iso_day, parsed
-from sentence_experts.corpus.jobs import follow_parent
 from sentence_experts.corpus.paper import RecordError, Rejection
-from sentence_experts.corpus.parsing import ignored_if_done, mark_done
-from sentence_experts.corpus.parts import CorpusPart, part_key
+from sentence_experts.corpus.parts import CorpusPart, ignored_if_done, mark_done, part_key
 from sentence_experts.corpus.record_formats import FORMATS, NAMED_PER_PART, Add, Reading, format_of
-from sentence_experts.errors import InputError, SentenceExpertsError
+from sentence_experts.corpus.workers import Workers
+from sentence_experts.errors import InputError
 from sentence_experts.progress import progress
 from sentence_experts.storage import PartStore, sha256_file, sha256_text
 
@@ -57,14 +52,12 @@ def find_record_files(path: Path, format: str | None) -> tuple[list[RecordFile],
         InputError: no file of records, or none whose format is recognised.
     """
     inside = [path] if path.is_file() else sorted(_walk(path))
-    lists = [file for file in inside if list_kind(file)]
-    of_others = [file for file in lists if list_kind(file) == "merged" and "works" not in file.parts[-3:]]
-    files = [
-        file
-        for file in inside
-        if file.name not in _NO_RECORDS and not file.name.startswith((".", "_")) and not list_kind(file)
+    kinds = {file: list_kind(file) for file in inside}
+    lists = [
+        file for file in inside if kinds[file] and (kinds[file] != "merged" or "works" in file.parts[-3:])
     ]
-    lists = [file for file in lists if file not in of_others]
+    files = [file for file in inside if not kinds[file] and file.name[0] not in "._"]
+    files = [file for file in files if file.name not in _NO_RECORDS]
     if path.is_dir():
         files = [file for file in files if file.name.lower().endswith(RECORD_SUFFIXES)]
         of_works = [file for file in files if "works" in file.relative_to(path.parent).parts[:-1]]
@@ -129,34 +122,13 @@ class RecordFiles:
             return
         removed = parts.folder / "removed.npy"
         np.save(removed, read_removed(self.lists))
-        with ExitStack() as stack:
-            advance = stack.enter_context(progress("files of records", len(waiting)))
-            if self.workers == 1 or len(waiting) == 1:
-                for number, file in waiting:
-                    parse_file(number, file, self.chosen, removed, parts)
-                    advance()
-                return
-            workers = min(self.workers, len(waiting))
-            pool = stack.enter_context(
-                ProcessPoolExecutor(workers, mp_context=DetachedContext(), initializer=follow_parent)
-            )
-            running: set[Future[None]] = set()
-            try:
-                for number, file in waiting:
-                    running.add(pool.submit(parse_file, number, file, self.chosen, removed, parts))
-                    while len(running) >= 2 * workers:
-                        finished, running = wait(running, return_when=FIRST_COMPLETED)
-                        for future in finished:
-                            future.result()
-                            advance()
-                for future in running:
-                    future.result()
-                    advance()
-            except BrokenProcessPool as error:
-                raise SentenceExpertsError(
-                    "a worker process died (out of memory?); the finished parts are kept: run the same "
-                    "command again, perhaps with `workers=1`"
-                ) from error
+        tasks = ((number, file, self.chosen, removed, parts) for number, file in waiting)
+        with (
+            progress("files of records", len(waiting)) as advance,
+            Workers(min(self.workers, len(waiting))) as workers,
+        ):
+            for _ in workers.run(parse_file, tasks):
+                advance()
 
 
 def parse_file(source: int, file: RecordFile, chosen: RecordFilter, removed: Path, parts: PartStore) -> None:

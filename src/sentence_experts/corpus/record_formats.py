@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -12,45 +13,12 @@ from sentence_experts.corpus.formats import bibtex, exports, openalex, tagged
 from sentence_experts.corpus.formats.archives import BROKEN_PACKING
 from sentence_experts.corpus.formats.exports import beginning
 from sentence_experts.corpus.formats.openalex import RemovedWorks
-from sentence_experts.corpus.formats.records import Raw, RecordFilter, is_parquet, parsed, read_raw
+from sentence_experts.corpus.formats.records import RecordFilter, is_parquet, parsed, read_raw
 from sentence_experts.corpus.paper import Paper, RecordError, Rejection
 from sentence_experts.corpus.parts import CorpusPart
 
 NAMED_PER_PART = 100
 """Rejections of single records that are listed per part; further ones are counted."""
-
-Add = Callable[[CorpusPart, Mapping[str, Any], int, "Reading"], str | None]
-
-
-@dataclass(frozen=True)
-class RecordFormat:
-    """One format of records.
-
-    Attributes:
-        recognises: whether a record looks like one of it.
-        add: adds a record to a part, or returns the reason why it is left out on purpose.
-        columns: those that are read of Parquet; None for all.
-        begins: of exports that are not JSON, whether a text begins as one.
-        read: reads the records of such an export.
-    """
-
-    recognises: Callable[[Mapping[str, Any]], bool]
-    add: Add
-    columns: tuple[str, ...] | None = None
-    begins: Callable[[str], bool] | None = None
-    read: Callable[[Path], Iterator[Any]] | None = None
-
-    def records(self, path: Path) -> Iterator[Raw | RecordError]:
-        """The records of a file, in order; damage ends it with an error."""
-        if self.read is None:
-            yield from read_raw(path, self.columns)
-            return
-        try:
-            yield from self.read(path)
-        except RecordError as error:
-            yield error
-        except (*BROKEN_PACKING, OSError) as error:
-            yield RecordError("broken-file", " ".join(f"{type(error).__name__}: {error}".split())[:200])
 
 
 @dataclass(frozen=True)
@@ -64,7 +32,34 @@ class Reading:
     """OpenAlex's deleted and merged works."""
 
 
-def _add_openalex(part: CorpusPart, record: Mapping[str, Any], row: int, reading: Reading) -> str | None:
+Add = Callable[[CorpusPart, Any, int, Reading], str | None]
+
+
+@dataclass(frozen=True)
+class RecordFormat:
+    """One format of records.
+
+    Attributes:
+        begins: whether a text begins as one.
+        read: reads the records of a file.
+        add: adds a record to a part, or returns the reason why it is left out on purpose.
+    """
+
+    begins: Callable[[str], bool]
+    read: Callable[[Path], Iterator[Any]]
+    add: Add
+
+    def records(self, path: Path) -> Iterator[Any]:
+        """Yield the records of a file, in order; damage ends it with an error."""
+        try:
+            yield from self.read(path)
+        except RecordError as error:
+            yield error
+        except (*BROKEN_PACKING, OSError) as error:
+            yield RecordError("broken-file", " ".join(f"{type(error).__name__}: {error}".split())[:200])
+
+
+def _add_openalex(part: CorpusPart, record: Any, row: int, reading: Reading) -> str | None:
     paper = openalex.to_paper(record, reading.chosen, reading.day)
     if isinstance(paper, str):
         return paper
@@ -77,52 +72,41 @@ def _add_openalex(part: CorpusPart, record: Mapping[str, Any], row: int, reading
     return None
 
 
-def _add_export(
-    part: CorpusPart,
-    record: Mapping[str, Any],
-    row: int,
-    reading: Reading,
-    to_paper: Callable[[Any], Paper | str],
-) -> str | None:
-    paper = to_paper(record)
-    if isinstance(paper, str):
-        return paper
-    names = paper.names()
-    if not reading.chosen.admits(
-        year=paper.year,
-        kinds=(paper.article_type,),
-        language=paper.language,
-        fields=({"display_name": subject} for subject in paper.subjects),
-        names=names,
-    ):
-        return "filtered"
-    part.add(paper, f"record {row + 1}")
-    of_paper = [f"of the paper: {paper.unreadable_doi}"] if paper.unreadable_doi else []
-    unreadable = of_paper + [
-        f"of a reference: {each.unreadable_doi}" for each in paper.citations if each.unreadable_doi
-    ]
-    for detail in unreadable[: max(0, NAMED_PER_PART - len(part.rejections))]:
-        part.rejections.append(Rejection(reading.name, names[0], None, "unreadable-doi", detail))
-    return None
+def _adding(to_paper: Callable[[Any], Paper | str]) -> Add:
+    """Return what adds a record of an export, which `to_paper` reads."""
 
+    def add(part: CorpusPart, record: Any, row: int, reading: Reading) -> str | None:
+        paper = to_paper(record)
+        if isinstance(paper, str):
+            return paper
+        names = paper.names()
+        if not reading.chosen.admits(
+            year=paper.year,
+            kinds=(paper.article_type,),
+            language=paper.language,
+            fields=({"display_name": subject} for subject in paper.subjects),
+            names=names,
+        ):
+            return "filtered"
+        part.add(paper, f"record {row + 1}")
+        unreadable = [f"of the paper: {paper.unreadable_doi}"] if paper.unreadable_doi else []
+        unreadable += [f"of a reference: {each.unreadable_doi}" for each in paper.citations if each.unreadable_doi]
+        for detail in unreadable[: max(0, NAMED_PER_PART - len(part.rejections))]:
+            part.rejections.append(Rejection(reading.name, names[0], None, "unreadable-doi", detail))
+        return None
 
-def _export(
-    begins: Callable[[str], bool],
-    read: Callable[[Path], Iterator[Any]],
-    to_paper: Callable[[Any], Paper | str],
-) -> RecordFormat:
-    return RecordFormat(lambda _: False, partial(_add_export, to_paper=to_paper), None, begins, read)
+    return add
 
 
 FORMATS = {
-    "openalex": RecordFormat(openalex.is_work, _add_openalex, openalex.FIELDS),
-    "ris": _export(tagged.is_ris, tagged.read_ris, tagged.ris_to_paper),
-    "nbib": _export(tagged.is_nbib, tagged.read_nbib, tagged.nbib_to_paper),
-    "pubmed-csv": _export(exports.is_pubmed_csv, exports.read_csv, exports.pubmed_to_paper),
-    "zotero-csv": _export(exports.is_zotero_csv, exports.read_csv, exports.zotero_to_paper),
-    "bibtex": _export(bibtex.is_bibtex, bibtex.read_bibtex, bibtex.to_paper),
+    "openalex": RecordFormat(lambda _: False, partial(read_raw, columns=openalex.FIELDS), _add_openalex),
+    "ris": RecordFormat(tagged.is_ris, tagged.read_ris, _adding(tagged.ris_to_paper)),
+    "nbib": RecordFormat(tagged.is_nbib, tagged.read_nbib, _adding(tagged.nbib_to_paper)),
+    "pubmed-csv": RecordFormat(exports.is_pubmed_csv, exports.read_csv, _adding(exports.pubmed_to_paper)),
+    "zotero-csv": RecordFormat(exports.is_zotero_csv, exports.read_csv, _adding(exports.zotero_to_paper)),
+    "bibtex": RecordFormat(bibtex.is_bibtex, bibtex.read_bibtex, _adding(bibtex.to_paper)),
 }
-"""Formats by name, in the order in which they are tried on a record of unknown format."""
+"""Formats by name, in the order in which they are tried on a file of unknown format."""
 
 
 def format_of(file: Path) -> str:
@@ -130,18 +114,14 @@ def format_of(file: Path) -> str:
     if not is_parquet(file):
         text = beginning(file)
         for name, format in FORMATS.items():
-            if format.begins and format.begins(text):
+            if format.begins(text):
                 return name
     empty = True
-    for number, raw in enumerate(read_raw(file)):
-        if number >= 10:
-            break
+    for raw in islice(read_raw(file), 10):
         empty = False
         try:
-            record = {} if isinstance(raw, RecordError) else parsed(raw)
+            if not isinstance(raw, RecordError) and openalex.is_work(parsed(raw)):
+                return "openalex"
         except RecordError:
             continue
-        for name, format in FORMATS.items():
-            if format.recognises(record):
-                return name
     return "" if empty else "unknown"

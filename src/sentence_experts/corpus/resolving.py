@@ -99,11 +99,6 @@ class Resolved:
         """The full texts in the order of the papers, as in `BODIES_SCHEMA`, if there are any."""
         return self._stream(sql.BODIES_IN_ORDER)
 
-    def stated_papers(self) -> int:
-        """The number of all records that were read, before duplicates are found."""
-        (count,) = self._database.execute("SELECT count(*) FROM all_papers").fetchone() or (0,)
-        return int(count)
-
     def duplicates(self) -> list[Rejection]:
         """The records of works that another record describes better, and the PubMed records that a later file
         replaces or deletes."""

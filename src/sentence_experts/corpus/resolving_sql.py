@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from sentence_experts.corpus.corpus_folder import LIST_COLUMNS, PAPERS_SCHEMA, TEXT_COLUMNS
 from sentence_experts.corpus.identifiers import SIMULATED_DOI
 from sentence_experts.corpus.paper import NOTICE_KINDS
 
@@ -166,27 +167,17 @@ _STATED_BY = """(
 
 # ---- papers --------------------------------------------------------------------------------------
 
-_SINGLE = (
-    "title",
-    "abstract",
-    "year",
-    "volume",
-    "issue",
-    "pages",
-    "article_type",
-    "journal",
-    "licence",
-    "topic",
-    "subfield",
-    "field",
-    "language",
-)
-_LISTS = ("subjects", "mesh", "keywords", "authors")
-_OWN_OR_OTHERS = "CASE WHEN len(p.{0}) > 0 OR o.{0} IS NULL THEN p.{0} ELSE o.{0} END AS {0}"
+_SINGLE = ("year", *(column for column in TEXT_COLUMNS if column != "kind"))
 
 
-def _columns(*names: str) -> str:
-    return ", ".join(f"coalesce(p.{name}, o.{name}) AS {name}" for name in names)
+def _merged(column: str) -> str:
+    """A column of a paper's best record, or if that has nothing, of the others."""
+    own = f"p.{column} IS NOT NULL"
+    if column == "kind":
+        own = "p.kind <> 'article' OR o.kind IS NULL"
+    elif column in LIST_COLUMNS:
+        own = f"len(p.{column}) > 0 OR o.{column} IS NULL"
+    return f"CASE WHEN {own} THEN p.{column} ELSE o.{column} END AS {column}"
 
 
 _OF_BEST = "first(p.{0} ORDER BY w.place) FILTER ({1}) AS {0}"
@@ -197,7 +188,7 @@ TOGETHER = f"""
     SELECT w.key, bool_or(p.retracted) AS retracted,
         {", ".join(_OF_BEST.format(name, f"p.{name} IS NOT NULL") for name in _SINGLE)},
         {_OF_BEST.format("kind", "p.kind <> 'article'")},
-        {", ".join(_OF_BEST.format(name, f"len(p.{name}) > 0") for name in _LISTS)}
+        {", ".join(_OF_BEST.format(name, f"len(p.{name}) > 0") for name in LIST_COLUMNS)}
     FROM stated_papers p JOIN (
         SELECT * FROM works WHERE key IN (SELECT key FROM works WHERE place > 1)
     ) w USING (spot) GROUP BY w.key"""
@@ -207,11 +198,7 @@ def papers(condition: str) -> str:
     """The papers of `identified` that meet a condition, in the order of their ids."""
     return f"""
     SELECT i.paper_id, i.pmid, i.pmcid, i.doi, 'W' || i.openalex AS openalex,
-        {_columns("title", "abstract")}, {_OWN_OR_OTHERS.format("authors")},
-        {_columns("year", "volume", "issue", "pages", "article_type")},
-        CASE WHEN p.kind = 'article' THEN coalesce(o.kind, p.kind) ELSE p.kind END AS kind,
-        {", ".join(_OWN_OR_OTHERS.format(name) for name in _LISTS[:3])},
-        {_columns("journal", "licence", "topic", "subfield", "field", "language")},
+        {", ".join(map(_merged, PAPERS_SCHEMA.names[5:-2]))},
         p.retracted OR coalesce(o.retracted, false) OR t.paper_id IS NOT NULL AS retracted, p.has_body
     FROM stated_papers p JOIN (SELECT * FROM identified WHERE {condition}) i USING (spot)
     LEFT JOIN together o USING (key) LEFT JOIN retracted t ON t.paper_id = i.paper_id

@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from sentence_experts.corpus.corpus_folder import LIST_COLUMNS, PAPERS_SCHEMA, TEXT_COLUMNS
 from sentence_experts.corpus.formats.markup import clean, unique
 from sentence_experts.corpus.formats.references import SHOWN, year_in
 from sentence_experts.corpus.identifiers import (
@@ -51,11 +52,7 @@ _PAPER_COLUMNS = ("id", "title")
 _IDS = ("doi", "pmid", "pmcid", "openalex")
 _NAMING = ("id", "paper_id", *_IDS)
 _MORE_PAPER_COLUMNS = (
-    "abstract",
-    "paper_id",
-    *_IDS,
-    *("authors", "year", "volume", "issue", "pages", "article_type", "kind", "journal", "licence"),
-    *("retracted", "subjects", "mesh", "keywords", "topic", "subfield", "field", "language"),
+    *(name for name in PAPERS_SCHEMA.names if name not in ("title", "has_body")),
     FULL_TEXT,
 )
 _CITATION_COLUMNS = ("citing", "cited")
@@ -167,9 +164,11 @@ def _add_paper(part: CorpusPart, row: Row, number: int, table: str) -> None:
     own = next(filter(None, (_identifier(row.get(column)) for column in _NAMING)), None)
     if not own:
         raise BadRowError("no id")
-    title, abstract = _text(row.get("title")), _text(row.get("abstract"))
-    if not title and not abstract:
+    texts: dict[str, Any] = {column: _text(row.get(column)) for column in TEXT_COLUMNS}
+    if not texts["title"] and not texts["abstract"]:
         raise BadRowError(f"{own}: neither title nor abstract")
+    if texts["kind"] not in KINDS:
+        texts["kind"] = None
     by_id = parse_identifier(own)
     stated = _text(row.get("doi"))
     doi = normalise_doi(stated) or by_id.doi
@@ -177,32 +176,20 @@ def _add_paper(part: CorpusPart, row: Row, number: int, table: str) -> None:
         detail = f"of the paper {own[:SHOWN]}: {stated[:SHOWN]}"
         part.rejections.append(Rejection(table, None, f"row {number}", "unreadable-doi", detail))
     full_text = _text(row.get(FULL_TEXT))
+    lists: dict[str, Any] = {
+        column: _list(row.get(column), distinct=column != "authors") for column in LIST_COLUMNS
+    }
     paper = Paper(
         doi=doi,
         pmid=normalise_pmid(_text(row.get("pmid"))) or by_id.pmid,
         pmcid=normalise_pmcid(_text(row.get("pmcid"))) or by_id.pmcid,
         openalex=normalise_openalex(_identifier(row.get("openalex"))) or by_id.openalex,
         other=own,
-        title=title,
-        abstract=abstract,
-        authors=_list(row.get("authors"), distinct=False),
         year=_year(row.get("year")),
-        volume=_text(row.get("volume")),
-        issue=_text(row.get("issue")),
-        pages=_text(row.get("pages")),
-        article_type=_text(row.get("article_type")),
-        kind=kind if (kind := _text(row.get("kind"))) in KINDS else None,
-        journal=_text(row.get("journal")),
-        licence=_text(row.get("licence")),
-        topic=_text(row.get("topic")),
-        subfield=_text(row.get("subfield")),
-        field=_text(row.get("field")),
-        language=_text(row.get("language")),
         retracted=_is_retracted(row.get("retracted")),
-        subjects=_list(row.get("subjects")),
-        mesh=_list(row.get("mesh")),
-        keywords=_list(row.get("keywords")),
         body=((None, full_text),) if full_text else (),
+        **texts,
+        **lists,
     )
     part.add(paper, f"row {number}")
 

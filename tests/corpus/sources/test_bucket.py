@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from helpers.replay_server import Article, Replay
+from helpers.replay_server import Article, Replay, stored
 from sentence_experts.corpus.sources.http import FailedError
 from sentence_experts.corpus.sources.pmc import LICENCES, PmcSource, Version
 
@@ -37,13 +37,13 @@ def test_what_the_gate_keeps_out_is_not_downloaded(world: Replay, connect) -> No
         )
     requests = connect()
     PmcSource(requests, "commercial").fetch(list(world.articles), count)
-    fetched = {answer.key for answer in requests.journal.answers("jats/")}
+    fetched = stored(requests.journal, "jats/").keys()
     assert fetched == {"jats/PMC01", "jats/PMC21"}
     assert not any(path.endswith(("PMC11.1.xml", "PMC31.1.xml")) for path, _ in world.asked)
     # A wider gate later asks only for what is new.
     before = len(world.asked)
     PmcSource(requests, "noncommercial").fetch(list(world.articles), count)
-    assert {answer.key for answer in requests.journal.answers("jats/")} == fetched | {"jats/PMC11"}
+    assert stored(requests.journal, "jats/").keys() == fetched | {"jats/PMC11"}
     assert len(world.asked) - before == 3
 
 
@@ -99,7 +99,7 @@ def test_one_failing_article_does_not_stop_the_others(world: Replay, connect) ->
     requests = connect(attempts=2)
     PmcSource(requests).fetch(list(world.articles), count)
     assert [rejection.record for rejection in requests.set_aside] == ["PMC7"]
-    assert sum(1 for _ in requests.journal.answers("jats/")) == 29
+    assert len(stored(requests.journal, "jats/")) == 29
 
 
 def test_metadata_comes_from_the_bucket(world: Replay, connect) -> None:

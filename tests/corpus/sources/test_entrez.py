@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers.replay_server import Replay
+from helpers.replay_server import Replay, stored
 from sentence_experts.corpus.sources import entrez as entrez_module
 from sentence_experts.corpus.sources.entrez import Entrez, _count_of
 from sentence_experts.corpus.sources.http import RefusedError
@@ -62,7 +62,7 @@ def test_api_key_goes_only_to_its_service(world: Replay, connect) -> None:
     requests.api_key = "secret"
     Entrez(requests).search("q")
     assert all(params["api_key"] == ["secret"] for _, params in world.asked)
-    assert all(b"secret" not in (answer.body or b"") for answer in requests.journal.answers(""))
+    assert all(b"secret" not in (body or b"") for body in stored(requests.journal).values())
 
 
 def test_a_long_query_is_sent_as_a_form(world: Replay, connect) -> None:

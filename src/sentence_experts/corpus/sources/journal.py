@@ -19,7 +19,6 @@ MEMORY = Path(":memory:")
 class Answer:
     """The answer of a service to one request; without a body if it has no such thing, as the note says."""
 
-    key: str
     body: bytes | None
     note: str = ""
 
@@ -39,8 +38,11 @@ class Journal:
 
     def get(self, key: str) -> Answer | None:
         """Return the stored answer to a request."""
-        row = self._database.execute("SELECT * FROM answers WHERE key = ?", (key,)).fetchone()
-        return None if row is None else _unpacked(*row)
+        row = self._database.execute("SELECT body, note FROM answers WHERE key = ?", (key,)).fetchone()
+        if row is None:
+            return None
+        body, note = row
+        return Answer(None if body is None else zlib.decompress(body), note)
 
     def body(self, key: str) -> bytes | None:
         """Return the body of a stored answer; None without an answer or body."""
@@ -52,18 +54,6 @@ class Journal:
         packed = None if body is None else zlib.compress(body, 6)
         with self._database:
             self._database.execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?)", (key, packed, note))
-
-    def answers(self, prefix: str) -> Iterator[Answer]:
-        """Yield the answers whose keys begin with `prefix`, by key."""
-        rows = self._database.execute(
-            "SELECT * FROM answers WHERE key >= ? AND key < ? ORDER BY key", (prefix, prefix + "\U0010ffff")
-        )
-        for row in rows:
-            yield _unpacked(*row)
-
-
-def _unpacked(key: str, body: bytes | None, note: str) -> Answer:
-    return Answer(key, None if body is None else zlib.decompress(body), note)
 
 
 @contextmanager
