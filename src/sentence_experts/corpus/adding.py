@@ -93,7 +93,7 @@ def add_to_corpus(
 
 
 def _hashes(sources: list[dict[str, Any]]) -> set[str]:
-    """The hashes of sources, and of those behind a corpus among them."""
+    """Return the hashes of sources, and of those behind a corpus among them."""
     return {source["sha256"] for source in sources}.union(
         *(_hashes(source.get("sources", [])) for source in sources)
     )

@@ -80,7 +80,7 @@ class Fetch(Protocol):
     """The additional tables of a fetched corpus."""
 
     def rejections(self) -> list[Rejection]:
-        """What could not be fetched, or was left out on purpose."""
+        """Return what could not be fetched, or was left out on purpose."""
 
     def finish(self, out: Path) -> tuple[list[str], dict[str, Any]]:
         """Write the tables; return their names and a part of the manifest."""
@@ -145,7 +145,7 @@ class Sources:
 
 
 def _state_of(sources: Sequence[Source]) -> str:
-    """The sizes and times of all files, which are cheaper to compare than contents."""
+    """Return the sizes and times of all files, which are cheaper to compare than contents."""
     states = []
     for source in sources:
         inside = source.path.rglob("*") if source.kind == "folder" and source.documents is None else ()
@@ -254,7 +254,7 @@ def _write_corpus(
 
 
 def _nothing_read(out: Path, sources: list[str], rejected: list[Rejection]) -> InputError:
-    """The error of a corpus without papers."""
+    """Return the error of a corpus without papers."""
     where = ", ".join(sources[:3]) + (f" and {len(sources) - 3} more" if len(sources) > 3 else "")
     if not rejected:
         return InputError(f"{where}: holds no article (.xml, .nxml, or an archive of them) and no record")

@@ -113,14 +113,14 @@ class Completion:
 
 
 def _lacking(corpus: Path) -> list[Names]:
-    """The names of each paper of a corpus that has no abstract."""
+    """Return the names of each paper of a corpus that has no abstract."""
     papers = pq.read_table(corpus / PAPERS, columns=["abstract", *_KINDS])
     rows = papers.filter(papers["abstract"].is_null()).select(_KINDS).to_pylist()
     return [{kind: name for kind, name in row.items() if name} for row in rows]
 
 
 def _find(source: OpenAlexSource, requests: Requests, lacking: list[Names]) -> list[str]:
-    """The ids of the records of the papers, query by query; a query that fails is set aside."""
+    """Return the ids of the records of the papers, query by query; a query that fails is set aside."""
     queries = list(_queries(lacking))
     found: set[str] = set()
     with progress("papers without an abstract, from OpenAlex", len(queries)) as advance:
@@ -143,7 +143,7 @@ def _queries(lacking: list[Names]) -> Iterator[tuple[str, str]]:
 
 
 def _names_used(lacking: list[Names]) -> Iterator[tuple[str, list[str]]]:
-    """The kind of name and the names to look papers up by, one per paper."""
+    """Yield the kind of name and the names to look papers up by, one per paper."""
     by_kind: dict[str, set[str]] = {kind: set() for kind in _KINDS}
     for names in lacking:
         for kind, values in by_kind.items():

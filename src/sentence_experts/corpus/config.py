@@ -180,6 +180,6 @@ class FetchConfig(Config):
         return self
 
     def identity(self) -> dict[str, Any]:
-        """The settings that shape the corpus, for its manifest."""
+        """Return the settings that shape the corpus, for its manifest."""
         others = ("services", "published", "email", "api_key", "attempts", "first_wait", "timeout")
         return self.model_dump(mode="json", exclude={*others, "workers"})

@@ -164,7 +164,7 @@ class CorpusFolder:
 
     @classmethod
     def open(cls, path: Path | str) -> CorpusFolder:
-        """The corpus in a folder.
+        """Return the corpus in a folder.
 
         Raises:
             InputError: the folder holds no finished corpus, or one of another format version.
@@ -244,7 +244,7 @@ class CorpusFolder:
         return path if DOMAINS in self.manifest.get("tables", {}) and path.is_file() else None
 
     def fingerprint(self) -> str:
-        """A hash of the tables' contents, equal for equal corpora in any folder.
+        """Return a hash of the tables' contents, equal for equal corpora in any folder.
 
         Raises:
             InputError: a table is not as it was written.
@@ -257,7 +257,7 @@ class CorpusFolder:
         return sha256_text(*(f"{name}={digest}" for name, digest in hashes.items()))
 
     def describe_change(self, name: str) -> InputError:
-        """The error of a table that is not as the manifest says: replaced meanwhile, or damaged."""
+        """Return the error of a table that is not as the manifest says: replaced meanwhile, or damaged."""
         try:
             replaced = read_json(self.path / MANIFEST) != self.manifest
         except (InputError, OSError):  # its new one is not there yet
@@ -267,7 +267,7 @@ class CorpusFolder:
         return InputError(f"{self.path / name} has changed since it was written: make the corpus again")
 
     def count_values(self, column: str, limit: int | None = None) -> dict[str, int]:
-        """The values of a column of the papers, such as `subjects`, with the number of papers that have each.
+        """Count the papers that have each value of a column, such as `subjects`.
 
         MeSH headings count without their qualifiers and stars. Values that differ only in their case are one,
         in the most frequent spelling, as rules of domains have it.
@@ -303,7 +303,7 @@ class CorpusFolder:
         return {str(value): int(papers) for value, papers in rows}
 
     def to_pandas(self, table: str = "papers") -> pd.DataFrame:
-        """A table of the corpus: "papers", "citations", "mentions", with full texts "bodies", or, if it was
+        """Read a table of the corpus: "papers", "citations", "mentions", "bodies" (full texts), or, if it was
         fetched, "domains" or "provenance".
 
         Raises:
@@ -330,14 +330,14 @@ def _naming_damage(file: Path) -> Iterator[None]:
 
 
 def corpus_in_memory(build: Callable[[Path], CorpusFolder]) -> CorpusFolder:
-    """A corpus in a temporary folder that lasts as long as the returned object."""
+    """Return a corpus in a temporary folder that lasts as long as the returned object."""
     temporary = temporary_folder()
     return replace(build(Path(temporary.name) / "corpus"), _temporary=temporary)
 
 
 @contextmanager
 def open_corpus(corpus: Corpus) -> Iterator[CorpusFolder]:
-    """A corpus given as such, by its folder, as a table of papers, or as two tables: papers and citations.
+    """Open a corpus given as such, by its folder, as a table of papers, or as two: papers and citations.
 
     `papers` needs a column `paper_id`; any other of `PAPERS_SCHEMA` may be missing, and a column `domain`
     gives the domain of each paper. `citations` needs `citing` and `cited`.

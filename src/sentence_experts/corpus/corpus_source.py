@@ -79,13 +79,13 @@ class _Sorted:
         self._next = next(self._groups, None)
 
     def before(self, paper: str | None) -> Iterator[Row]:
-        """The rows of works before a paper; of all that are left for None."""
+        """Yield the rows of works before a paper; of all that are left for None."""
         while self._next and (paper is None or self._next[0] < paper):
             yield from self._next[1]
             self._next = next(self._groups, None)
 
     def of(self, paper: str) -> list[Row]:
-        """The rows of a paper."""
+        """Return the rows of a paper."""
         for _ in self.before(paper):
             pass
         if not self._next or self._next[0] != paper:

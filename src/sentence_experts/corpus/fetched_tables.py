@@ -97,7 +97,7 @@ class Fetched:
 
 
 def _with_abstract(papers: Path, domains: Path) -> dict[str, int]:
-    """The number of papers with an abstract per domain."""
+    """Return the number of papers with an abstract per domain."""
     with duckdb.connect() as database:
         rows = database.execute(
             "SELECT d.domain, count(*) FROM read_parquet(?) d JOIN read_parquet(?) p USING (paper_id) "

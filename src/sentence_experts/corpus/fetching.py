@@ -124,7 +124,7 @@ def fetch_corpus(
 
 
 def _with_client(config: FetchConfig) -> FetchConfig:
-    """The settings, with the address and key of the environment if they have none."""
+    """Return the settings, with the address and key of the environment if they have none."""
     if not config.domains:
         raise UsageError("`domains`: give at least one NAME=QUERY")
     email = config.email or os.environ.get("NCBI_EMAIL")
@@ -138,7 +138,7 @@ def _with_client(config: FetchConfig) -> FetchConfig:
 
 
 def openalex_key(given: str | None) -> str:
-    """The key that OpenAlex requires: the given one, or that of the environment.
+    """Return the key that OpenAlex requires: the given one, or that of the environment.
 
     Raises:
         UsageError: there is none.
@@ -197,8 +197,8 @@ def _fetch(config: FetchConfig, requests: Requests) -> Fetched:
 
 
 def sample(ids: list[str], maximum: int | None) -> list[str]:
-    """At most `maximum` of the ids, in their order: always the same ones, and a larger sample contains a
-    smaller one."""
+    """Return at most `maximum` of the ids, in their order: always the same ones; a larger sample contains
+    a smaller one."""
     if maximum is None or len(ids) <= maximum:
         return ids
     by_hash = sorted(ids, key=lambda one: hashlib.sha256(one.encode()).digest())
@@ -207,7 +207,7 @@ def sample(ids: list[str], maximum: int | None) -> list[str]:
 
 @contextmanager
 def open_requests(config: FetchConfig, journal: Journal) -> Iterator[Requests]:
-    """The services of some settings, answered from a journal where possible."""
+    """Return the services of some settings, answered from a journal where possible."""
     rates, email = config.services.rates(), config.email or ""
     if config.api_key and config.source == "pmc":
         host = urlsplit(config.services.entrez.url).netloc

@@ -49,12 +49,12 @@ class Identifiers(NamedTuple):
     """The number after `W`."""
 
     def names(self) -> list[str]:
-        """The identifiers as papers are named in a corpus, such as `doi:10.1000/abc`; best first."""
+        """Return the identifiers as papers are named in a corpus, such as `doi:10.1000/abc`; best first."""
         named = zip(("doi:", "pmid:", "pmc:", "openalex:W"), self, strict=True)
         return [f"{prefix}{value}" for prefix, value in named if value]
 
     def name(self) -> str | None:
-        """The identifier that a paper is named after; None without."""
+        """Return the identifier that a paper is named after; None without."""
         return next(iter(self.names()), None)
 
 
@@ -73,7 +73,7 @@ def _trimmed(doi: str) -> str | None:
 
 
 def normalise_doi(value: str | None) -> str | None:
-    """A DOI in lower case, without a `doi:` or URL prefix, URL escapes and trailing punctuation.
+    """Return a DOI in lower case, without a `doi:` or URL prefix, URL escapes and trailing punctuation.
 
     Repairs what cannot mean anything else: spaces around the slash or at a line break, typeset dashes, a
     point for the only slash, an article number glued before it ("e14910.1371/...").
@@ -107,25 +107,25 @@ def normalise_doi(value: str | None) -> str | None:
 
 
 def find_doi(text: str) -> str | None:
-    """The first DOI in running text that is marked as one: `doi: 10.1000/abc` or a doi.org address."""
+    """Return the first DOI in running text that is marked as one: `doi: 10.1000/abc` or a doi.org address."""
     match = _DOI_IN_TEXT.search(text)
     return normalise_doi(match.group(1)) if match else None
 
 
 def normalise_pmid(value: str | None) -> str | None:
-    """A PubMed id as its digits without leading zeros, or None."""
+    """Return a PubMed id as its digits without leading zeros, or None."""
     match = _PMID.fullmatch(value.strip()) if value else None
     return match.group(1) if match else None
 
 
 def normalise_pmcid(value: str | None) -> str | None:
-    """A PubMed Central id as `PMC` and its digits, or None; a version (`PMC1.2`) is dropped."""
+    """Return a PubMed Central id as `PMC` and its digits, or None; a version (`PMC1.2`) is dropped."""
     match = _PMCID.fullmatch(value.strip()) if value else None
     return f"PMC{match.group(1)}" if match else None
 
 
 def normalise_openalex(value: str | None) -> int | None:
-    """The number of a work in OpenAlex, from `W123` with or without its address; None for anything else.
+    """Return the number of a work in OpenAlex, from `W123` with or without its address, or None.
 
     >>> normalise_openalex("https://openalex.org/W2741809807")
     2741809807
@@ -135,7 +135,7 @@ def normalise_openalex(value: str | None) -> int | None:
 
 
 def identifiers_in_url(url: str) -> tuple[str | None, str | None, str | None]:
-    """The (DOI, PMID, PMCID) that a web address names; None if it names none."""
+    """Return the (DOI, PMID, PMCID) that a web address names; None if it names none."""
     doi = normalise_doi(url) if "10." in url else None
     if "nih.gov" not in url and "europepmc" not in url:
         return doi, None, None
@@ -144,7 +144,7 @@ def identifiers_in_url(url: str) -> tuple[str | None, str | None, str | None]:
 
 
 def parse_identifier(value: str) -> Identifiers:
-    """The identifier in a value that shows which kind it is; all None for anything else.
+    """Return the identifier in a value that shows which kind it is; all None for anything else.
 
     Bare digits, which may be row numbers, are not read as a PMID, nor a bare `W123` as an OpenAlex id.
 

@@ -113,7 +113,7 @@ def gather_sources(
 
 
 def _holds_records(path: Path) -> bool:
-    """Whether a file, or every file of a folder, is of a kind that holds records, not articles."""
+    """Return whether a file, or every file of a folder, is of a kind that holds records, not articles."""
     if not path.is_dir():
         return not kind_of(path) and path.name.lower().endswith(RECORD_SUFFIXES)
     has_records = False
@@ -146,7 +146,7 @@ def _record_files(paths: list[Path], config: ImportConfig) -> RecordFiles:
 
 
 def _read_ids(path: Path) -> frozenset[str]:
-    """The identifiers in a list, as papers are named after them."""
+    """Return the identifiers in a list, as papers are named after them."""
     names = set()
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
@@ -192,7 +192,7 @@ def _import(out: Path, read: Sources, config: ImportConfig, overwrite: bool) -> 
 
 
 def _likely_format(read: Sources, given: str | None) -> str | None:
-    """A hint for an import that failed with a `format` which the first file does not look like."""
+    """Return a hint for an import that failed with a `format` which the first file does not look like."""
     files = [file for extra in read.extras if isinstance(extra, RecordFiles) for file in extra.files]
     likely = format_of(files[0].path) if given and files else given
     if likely == given or likely not in FORMATS:

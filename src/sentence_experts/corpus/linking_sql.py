@@ -69,7 +69,7 @@ REFERENCE_IDS = (
 
 
 def numbered(condition: str) -> str:
-    """The references by number alone of the papers of `identified` that meet a condition."""
+    """Return the query for references by number alone of papers of `identified` that meet a condition."""
     return f"""
     SELECT r.spot, r.source, r.position, r.year, i.paper_id AS citing,
         coalesce(w.paper_id, 'openalex:W' || r.openalex) AS cited, w.paper_id IS NOT NULL AS in_corpus
@@ -122,7 +122,7 @@ LINKS = (
 
 
 def links(first: str | None, end: str | None) -> tuple[str, ...]:
-    """The statements that make the tables `numbered` and `links` of a range of citing works (`between`)."""
+    """Return the statements that make the tables `numbered` and `links` of a range of citing works."""
     return (
         f"CREATE OR REPLACE TABLE numbered AS {numbered(between('paper_id', first, end))}",
         f"""CREATE OR REPLACE TABLE links AS
@@ -138,7 +138,7 @@ def links(first: str | None, end: str | None) -> tuple[str, ...]:
 
 
 def between(column: str, first: str | None, end: str | None) -> str:
-    """The condition that a column is from `first` to before `end`: SQL strings, or None for no limit."""
+    """Return the condition that a column is from `first` to before `end`, SQL strings or None (no limit)."""
     limits = [f"{column} >= {first}"] * (first is not None) + [f"{column} < {end}"] * (end is not None)
     return " AND ".join(limits) or "true"
 

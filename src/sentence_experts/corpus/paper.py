@@ -126,7 +126,7 @@ class Paper:
     """What stands where the DOI should, if it is none."""
 
     def names(self) -> list[str]:
-        """What a corpus may name the paper, best first."""
+        """Return what a corpus may name the paper, best first."""
         own = [self.other] if self.other else []
         return Identifiers(self.doi, self.pmid, self.pmcid, self.openalex).names() + own
 

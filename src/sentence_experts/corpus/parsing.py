@@ -57,7 +57,7 @@ def parse_sources(sources: list[Source], parts: PartStore, workers: int, full_te
 def _jobs(
     index: int, source: Source, parts: PartStore, full_text: bool, reading: _Reading, advance: Advance
 ) -> Iterator[tuple[Job, PartStore]]:
-    """The jobs of a source whose parts are not there."""
+    """Yield the jobs of a source whose parts are not there."""
     for number, group in enumerate(_groups(source, reading)):
         reading.parts += 1
         if parts.is_done(part_key(index, number)):
@@ -91,7 +91,7 @@ def _groups(source: Source, reading: _Reading) -> Iterator[list[Document]]:
 
 
 def source_hash(source: Source) -> tuple[int, str]:
-    """(bytes, SHA-256) of a source; a folder is hashed over the names and hashes of its documents."""
+    """Return (bytes, SHA-256) of a source; a folder is hashed over the names and hashes of its documents."""
     if source.kind != "folder" and source.documents is None:
         return source.path.stat().st_size, sha256_file(source.path)
     digest = sha256()

@@ -70,12 +70,12 @@ _CITATION_FIELDS = attrgetter(*(name for name, _ in _IDS), "title", "year")
 
 
 def open_parts(folder: Path, **settings: Any) -> PartStore:
-    """The parts in a folder, if they were made with the same settings; else an empty folder."""
+    """Return the parts in a folder, if they were made with the same settings; else an empty folder."""
     return PartStore.open(folder, settings, ".papers.parquet", (REFERENCES, MENTIONS, BODIES, REJECTED))
 
 
 def in_groups(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
-    """The items, `size` at a time; at least one group, which may be empty."""
+    """Yield the items, `size` at a time; at least one group, which may be empty."""
     iterator = iter(items)
     yield list(itertools.islice(iterator, size))
     while group := list(itertools.islice(iterator, size)):
@@ -85,14 +85,14 @@ def in_groups(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
 def missing_groups(
     parts: PartStore, source: int, items: Iterable[Item], size: int
 ) -> Iterator[tuple[int, list[Item]]]:
-    """The items in groups, each with its number, except those whose part is there."""
+    """Yield the items in groups, each with its number, except those whose part is there."""
     for number, group in enumerate(in_groups(items, size)):
         if not parts.is_done(part_key(source, number)):
             yield number, group
 
 
 def part_key(source: int, number: int) -> str:
-    """The key of part `number` of a source."""
+    """Return the key of part `number` of a source."""
     return f"{source:04d}-{number:06d}"
 
 
@@ -125,7 +125,7 @@ def _clean_labels(labels: Sequence[str]) -> tuple[str, ...]:
 
 
 def _clean_place(text: str | None) -> str | None:
-    """A volume, issue or range of pages, with one hyphen for whatever dash the record has."""
+    """Return a volume, issue or range of pages, with one hyphen for whatever dash the record has."""
     text = _DASHES.sub("-", text or "").strip()
     first, _, last = text.partition("-")
     text = first if first == last else text
@@ -218,7 +218,7 @@ class CorpusPart:
 
 
 def _references(columns: Mapping[str, Any], rows: int) -> pa.Table:
-    """A table of references from some of its columns."""
+    """Return a table of references from some of its columns."""
     arrays = [
         pa.array(columns[name], type_) if name in columns else pa.nulls(rows, type_)
         for name, type_ in zip(STATED_REFERENCES.names, STATED_REFERENCES.types, strict=True)
@@ -227,14 +227,14 @@ def _references(columns: Mapping[str, Any], rows: int) -> pa.Table:
 
 
 def table_of(rows: Sequence[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:
-    """A table from rows of values in the order of a schema's columns, without control characters."""
+    """Return a table from rows of values in the order of a schema's columns, without control characters."""
     # Not `zip(*rows)`, which takes three times as long for many rows.
     arrays = [_safe([row[place] for row in rows], field.type) for place, field in enumerate(schema)]
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
 def _safe(values: list[Any], kind: pa.DataType) -> pa.Array:
-    """An array of values without control characters, which few texts have."""
+    """Return an array of values without control characters, which few texts have."""
     array = pa.array(values, kind)
     texts = array.flatten() if pa.types.is_list(kind) else array
     if pa.types.is_string(texts.type) and pc.any(pc.match_substring_regex(texts, CONTROLS)).as_py():
@@ -278,6 +278,6 @@ def write_rejections(path: Path, rejections: Iterable[Rejection]) -> None:
 
 
 def read_rejections(path: Path) -> list[Rejection]:
-    """The rejections in one file."""
+    """Return the rejections in one file."""
     with open(path, encoding="utf-8") as file:
         return [Rejection(**json.loads(line)) for line in file]

@@ -43,7 +43,7 @@ class RecordFile:
 
 
 def find_record_files(path: Path, format: str | None) -> tuple[list[RecordFile], list[Path]]:
-    """The files of records at a path, and OpenAlex's lists of deleted and merged works.
+    """Return the files of records at a path, and OpenAlex's lists of deleted and merged works.
 
     Of a folder that has one, only what lies in a folder `works` counts: an OpenAlex snapshot has others too.
     A folder may hold lists alone.
@@ -151,7 +151,7 @@ def parse_file(source: int, file: RecordFile, chosen: RecordFilter, removed: Pat
 
 
 def _groups(records: Iterator[Raw | RecordError]) -> Iterator[tuple[list[Raw], list[RecordError]]]:
-    """The records of a file in groups that depend only on the file, and what is wrong with the file."""
+    """Yield the records of a file in groups that depend only on the file, and what is wrong with the file."""
     group: list[Raw] = []
     errors: list[RecordError] = []
     size = 0

@@ -110,7 +110,7 @@ FORMATS = {
 
 
 def format_of(file: Path) -> str:
-    """The format of the first records of a file, or "unknown"; empty if it has none."""
+    """Return the format of the first records of a file, or "unknown"; empty if it has none."""
     if not is_parquet(file):
         text = beginning(file)
         for name, format in FORMATS.items():

@@ -63,13 +63,13 @@ class Resolved:
         self._of_links: Counter[str] = Counter()
 
     def papers(self) -> Iterator[pa.RecordBatch]:
-        """The papers in the order of their ids, as in `PAPERS_SCHEMA`."""
+        """Yield the papers in the order of their ids, as in `PAPERS_SCHEMA`."""
         ranges = self._size_of_papers * _SPACE_OF_PAPERS // self.memory + 1
         for first, end in self._ranges(ranges, "SELECT paper_id FROM identified"):
             yield from self._stream(sql.papers(sql_of_links.between("paper_id", first, end)))
 
     def citations(self) -> Iterator[pa.RecordBatch]:
-        """The citations, ordered by citing paper and place in its list, as in `CITATIONS_SCHEMA`."""
+        """Yield the citations, ordered by citing paper and place in its list, as in `CITATIONS_SCHEMA`."""
         self._of_links.clear()
         numbered = f"SELECT count(*) FROM stated_references WHERE {sql_of_links.BY_NUMBER}"
         ((links,),) = self._database.execute(f"SELECT ({numbered}) + count(*) FROM linked").fetchall()
@@ -92,11 +92,11 @@ class Resolved:
         return itertools.pairwise([None, *map(_quoted, bounds), None])
 
     def mentions(self) -> Iterator[pa.RecordBatch]:
-        """The mentions, ordered by citing paper and place in its text, as in `MENTIONS_SCHEMA`."""
+        """Return the mentions, ordered by citing paper and place in its text, as in `MENTIONS_SCHEMA`."""
         return self._stream(sql_of_links.MENTIONS_IN_ORDER)
 
     def bodies(self) -> Iterator[pa.RecordBatch]:
-        """The full texts in the order of the papers, as in `BODIES_SCHEMA`, if there are any."""
+        """Return the full texts in the order of the papers, as in `BODIES_SCHEMA`, if there are any."""
         return self._stream(sql.BODIES_IN_ORDER)
 
     def duplicates(self) -> list[Rejection]:
@@ -106,7 +106,7 @@ class Resolved:
         return [Rejection(*row) for query in queries for row in self._database.execute(query).fetchall()]
 
     def counts(self, papers: Path, citations: Path, mentions: Path) -> dict[str, Any]:
-        """The counts for the manifest, after the tables were written to these files."""
+        """Return the counts for the manifest, after the tables were written to these files."""
         for view, path in (("papers", papers), ("citations", citations)):
             self._database.execute(f"CREATE OR REPLACE VIEW {view} AS FROM read_parquet({_quoted(path)})")
         of_links = self._of_links + Counter(self._row(sql_of_links.OF_LINKED))
@@ -169,7 +169,7 @@ def _unpacked_bytes(path: Path) -> int:
 
 
 def _rows(path: Path, column: str | None = None) -> int:
-    """The number of rows of a Parquet file, or of those where a column is not null."""
+    """Return the number of rows of a Parquet file, or of those where a column is not null."""
     file = pq.read_metadata(path)
     if column is None:
         return int(file.num_rows)

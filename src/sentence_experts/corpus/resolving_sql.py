@@ -17,7 +17,7 @@ Ask = Callable[[str], list[tuple[Any, ...]]]
 
 
 def pairs(name: str, left: str, right: str, rows: str, open_rows: str = "true") -> str:
-    """A table of (left, right) identifiers, at most one partner for either side.
+    """Return the statement that makes a table of (left, right) identifiers, one partner for either at most.
 
     All rows count, but only pairs that one of the `open_rows` states are learned.
     """
@@ -171,7 +171,7 @@ _SINGLE = ("year", *(column for column in TEXT_COLUMNS if column != "kind"))
 
 
 def _merged(column: str) -> str:
-    """A column of a paper's best record, or if that has nothing, of the others."""
+    """Return the SQL of a column of a paper's best record, or if that has nothing, of the others."""
     own = f"p.{column} IS NOT NULL"
     if column == "kind":
         own = "p.kind <> 'article' OR o.kind IS NULL"
@@ -195,7 +195,7 @@ TOGETHER = f"""
 
 
 def papers(condition: str) -> str:
-    """The papers of `identified` that meet a condition, in the order of their ids."""
+    """Return the query for the papers of `identified` that meet a condition, in the order of their ids."""
     return f"""
     SELECT i.paper_id, i.pmid, i.pmcid, i.doi, 'W' || i.openalex AS openalex,
         {", ".join(map(_merged, PAPERS_SCHEMA.names[5:-2]))},

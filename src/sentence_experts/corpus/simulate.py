@@ -164,7 +164,7 @@ def _sentences(dice: random.Random, words: list[str]) -> Iterator[str]:
 def _references(
     dice: random.Random, article: _Article, by_topic: dict[tuple[str, int], list[_Article]]
 ) -> list[tuple[str, str, int]]:
-    """(DOI, title, year) of what an article cites."""
+    """Return (DOI, title, year) of what an article cites."""
     own = [other for other in by_topic[article.field, article.topic] if other is not article]
     elsewhere = [other for (field, topic), group in by_topic.items() for other in group
                  if field == article.field and topic != article.topic]  # fmt: skip

@@ -73,7 +73,7 @@ class UserTables:
 
     @classmethod
     def of(cls, papers: Table | None, citations: Table | None) -> UserTables | None:
-        """The tables, with their columns checked; None if neither is given.
+        """Return the tables, with their columns checked; None if neither is given.
 
         Raises:
             InputError: a file is missing, of an unknown kind, or lacks a column.

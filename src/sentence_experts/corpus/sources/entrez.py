@@ -59,7 +59,7 @@ class Entrez:
         return [title for title in titles if title]
 
     def _all_ids(self, query: str) -> list[str]:
-        """The ids page by page from the history server, so that all belong to one answer."""
+        """Return the ids page by page from the history server, so that all belong to one answer."""
         search = self._search(query)
         count = _count_of(search)
         where = {"term": f"#{search.findtext('QueryKey')}", "WebEnv": search.findtext("WebEnv") or ""}
@@ -93,7 +93,7 @@ class Entrez:
         return root
 
     def _ask(self, utility: str, **params: str | int) -> Element:
-        """The root of the answer; one that names an error raises RefusedError."""
+        """Return the root of the answer; one that names an error raises RefusedError."""
         who = {"tool": TOOL, "email": self._requests.email}
         if self._requests.api_key:
             who["api_key"] = self._requests.api_key

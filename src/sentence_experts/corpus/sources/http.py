@@ -122,7 +122,7 @@ class Client:
     def get(
         self, url: str, params: Params | None = None, check: Check | None = None, *, form: bool = False
     ) -> bytes:
-        """The body of the answer, decompressed; one that fails the `check` is requested again.
+        """Return the body of the answer, decompressed; one that fails the `check` is requested again.
 
         A `form` is sent by POST, for services that take long queries so.
 
@@ -177,7 +177,7 @@ class Client:
         return body
 
     def _body(self, answer: httpx.Response) -> bytes:
-        """The whole body, if the status is good; of another answer only its beginning is read."""
+        """Return the whole body, if the status is good; of another answer only its beginning is read."""
         good = 200 <= answer.status_code < 300
         limit, began = MAX_BODY if good else _MAX_ERROR, time.monotonic()
         body = bytearray()
@@ -208,7 +208,7 @@ def _error_of(answer: httpx.Response, body: bytes) -> Exception:
 
 
 def _retry_after(answer: httpx.Response) -> float | None:
-    """The seconds to wait that the header states, as a number or a date; None if it states neither."""
+    """Return the seconds to wait that the header states, as a number or a date; None if it states neither."""
     value = answer.headers.get("Retry-After", "").strip()
     if re.fullmatch(r"[0-9]{1,9}", value):
         return float(value)

@@ -125,7 +125,7 @@ class OpenAlexSource(RecordSource):
             yield one, f"{self._address}/{one}", None, paper.licence, hashlib.sha256(body).hexdigest()
 
     def _works(self, page: _Page) -> Iterator[dict[str, Any]]:
-        """The works of a page; one of another shape is set aside."""
+        """Yield the works of a page; one of another shape is set aside."""
         for item in page.results:
             try:
                 shaped(_Work, item)

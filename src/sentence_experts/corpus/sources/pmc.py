@@ -157,7 +157,7 @@ class PmcSource(RecordSource):
         return None if body is None else Version(**json.loads(body))
 
     def _reason(self, version: Version) -> tuple[str, str] | None:
-        """The reason and detail of leaving a version out; None if it is kept."""
+        """Return the reason and detail of leaving a version out; None if it is kept."""
         if not LICENCES[self._licences](version.licence):
             return "licence", f"{version.licence or 'no licence'} does not allow {self._licences} use"
         if version.retracted and not self._keeps_retracted:
@@ -187,7 +187,7 @@ class PmcSource(RecordSource):
         self._journal.put(f"pmc/{pmcid}", json.dumps(stored, sort_keys=True).encode())
 
     def _ask(self, pmcid: str) -> tuple[Version | None, bytes | None]:
-        """The newest version, and its XML if it is to be kept and there; runs in a thread."""
+        """Return the newest version, and its XML if it is to be kept and there; runs in a thread."""
         get = self._requests.client.get
         # The dot: without it PMC12 would list PMC123 too.
         params: dict[str, str | int] = {"list-type": 2, "prefix": f"{pmcid}.", "delimiter": "/"}
@@ -215,7 +215,7 @@ def _open_access(query: str) -> str:
 
 
 def _check_text(version: Version) -> Callable[[bytes], None]:
-    """A check that an article's XML looks whole and has the MD5 in its metadata, if any."""
+    """Return a check that an article's XML looks whole and has the MD5 in its metadata, if any."""
     stated = _MD5.search(str(version.metadata.get("xml_url") or ""))
     expected = stated[1].lower() if stated else ""
 
