@@ -249,8 +249,9 @@ class CorpusFolder:
         Raises:
             InputError: a table is not as it was written.
         """
-        names = {PAPERS, CITATIONS, MENTIONS, BODIES, DOMAINS}.intersection(self.manifest.get("tables", {}))
-        hashes = {name: sha256_file(self.path / name) for name in sorted({PAPERS, CITATIONS, *names})}
+        optional = {MENTIONS, BODIES, DOMAINS}.intersection(self.manifest.get("tables", {}))
+        names = {PAPERS, CITATIONS, *(name for name in optional if (self.path / name).is_file())}
+        hashes = {name: sha256_file(self.path / name) for name in sorted(names)}
         for name, digest in hashes.items():
             if self.hashes.get(name, digest) != digest:
                 raise self.describe_change(name)

@@ -33,7 +33,6 @@ def test_answers_come_back_as_they_were_and_in_order(tmp_path: Path) -> None:
 WRITER = """
 import sys
 from pathlib import Path
-from helpers.replay_server import stored
 from sentence_experts.corpus.sources.journal import open_journal
 with open_journal(Path(sys.argv[1])) as journal:
     for number in range(1_000_000):
