@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from sentence_experts.corpus.corpus_folder import LATER_COLUMNS, CorpusFolder, open_corpus
+from sentence_experts.corpus.corpus_folder import open_corpus
 from sentence_experts.corpus.importing import import_corpus
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.pairs.compile import compile_pairs
 from sentence_experts.pairs.config import PairsConfig
 from sentence_experts.pairs.domain_report import DomainCounts
 from sentence_experts.pairs.domains import DomainRules
-from sentence_experts.pairs.engines import opened
 from sentence_experts.pairs.memberships import domains_of_works
+from sentence_experts.pairs.sql_engine import open_engine
 from sentence_experts.pairs.works import folded_texts
 
 DESCRIPTORS = """<?xml version="1.0"?><DescriptorRecordSet>
@@ -110,18 +107,6 @@ def test_a_paper_in_no_domain_goes_where_none_says(tmp_path: Path) -> None:
     assert domains_of(paper()) == ("rest",)
 
 
-def test_a_corpus_of_an_earlier_version_has_no_topics(corpus: CorpusFolder, tmp_path: Path) -> None:
-    old = shutil.copytree(corpus.path, tmp_path / "old")
-    pq.write_table(pq.read_table(corpus.papers).drop_columns(list(LATER_COLUMNS)), old / "papers.parquet")
-    (old / "manifest.json").write_text(json.dumps(corpus.manifest | {"tables": {}}))
-    opened = CorpusFolder.open(old)
-    assert opened.count_values("topic") == {}
-    settings = PairsConfig(unit="title", split="random")
-    assert compile_pairs(opened, config=settings).split("train").num_rows > 0
-    with pytest.raises(InputError, match="gets no paper"):
-        compile_pairs(opened, config=settings, domains={"rice": {"topics": ["*"]}})
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -168,9 +153,9 @@ SETTINGS = {"split": "random", "fractions": "0.5,0.25,0.25"}
 def counts_of(domains: dict, **more: object) -> DomainCounts:
     with open_corpus((PAPERS, CITING)) as corpus:
         config = PairsConfig.of(SETTINGS, domains={"domains": domains, **more})
-        with opened(config, beside=corpus.path) as engine:
+        with open_engine(config, beside=corpus.path) as engine:
             papers, citations = engine.read(corpus.papers), engine.read(corpus.citations)
-            texts = engine.materialized(folded_texts("abstract", papers, citations))
+            texts = engine.compute(folded_texts("abstract", papers, citations))
             return domains_of_works(engine, "abstract", texts, papers, citations, config.domains)[1]
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import yaml
 
 from sentence_experts.pairs.hard import describe_near
-from sentence_experts.pairs.levels import LEVELS
 from sentence_experts.pairs.matched import describe_shortfall
+from sentence_experts.pairs.proximity import LEVELS
 from sentence_experts.pairs.splits import SPLITS
 
 MEANING = {

@@ -16,11 +16,10 @@ from sentence_experts.errors import InputError
 from sentence_experts.pairs import sampling
 from sentence_experts.pairs.config import PairsConfig
 from sentence_experts.pairs.dataset import Pairs
-from sentence_experts.pairs.engines import opened
 from sentence_experts.pairs.graph import LinkGraph
 from sentence_experts.pairs.hard import describe_near
-from sentence_experts.pairs.levels import LEVELS
 from sentence_experts.pairs.matched import describe_shortfall
+from sentence_experts.pairs.proximity import LEVELS
 from sentence_experts.pairs.renewed import linked_in, report_new
 from sentence_experts.pairs.sets import Sets, make_sets
 from sentence_experts.pairs.splits import (
@@ -32,6 +31,7 @@ from sentence_experts.pairs.splits import (
     PairArrays,
     seen_in_training,
 )
+from sentence_experts.pairs.sql_engine import open_engine
 from sentence_experts.pairs.unit import linked_works
 from sentence_experts.progress import progress
 from sentence_experts.storage import check_apart, sha256_text
@@ -85,7 +85,7 @@ def compile_pairs(
 
 
 def _compiled_from(corpus: CorpusFolder, config: PairsConfig, out: Path | None) -> Pairs:
-    with opened(config, beside=out) as engine, progress("compile pairs", 2) as advance:
+    with open_engine(config, beside=out) as engine, progress("compile pairs", 2) as advance:
         advance(0, "linking works")
         graph, chosen, why = linked_works(corpus, config, engine)
         logger.info(f"{chosen.relation} links {_by_domain(graph)}")

@@ -11,7 +11,7 @@ from pydantic import Field, field_validator, model_validator
 
 from sentence_experts.config import Config, KeepRetracted, Memory, Seed
 from sentence_experts.engines import LOCAL, RAY, Engine, EngineName
-from sentence_experts.pairs.levels import (
+from sentence_experts.pairs.proximity import (
     AUTO_LEVEL,
     ENOUGH_TO_TRAIN,
     LEVELS,

@@ -9,31 +9,30 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import ibis
-import ibis.expr.types as ir
 import pyarrow as pa
 
 from sentence_experts.errors import InputError
 from sentence_experts.pairs.domain_report import DomainCounts, explain_empty, unmatched_rules
 from sentence_experts.pairs.domains import COLUMNS, DomainRules, descriptor_of
-from sentence_experts.pairs.engines import LinkEngine
+from sentence_experts.pairs.sql_engine import SqlEngine
 from sentence_experts.pairs.works import BEYOND_THE_CORPUS, domains_of_cited, within_years
 
 logger = logging.getLogger(__name__)
 
 ONE_DOMAIN = "all"
+LISTS = ("subjects", "keywords", "mesh")  # columns of several values
 _FIELDS = ("paper_id", *dict.fromkeys(COLUMNS.values()), "year")
 
 
 def domains_of_works(
-    engine: LinkEngine,
+    engine: SqlEngine,
     unit: str,
-    texts: ir.Table,
-    papers: ir.Table,
-    citations: ir.Table,
+    texts: str,
+    papers: str,
+    citations: str,
     given_rules: Path | Mapping[str, Any] | None,
     found_in: Path | None = None,
-) -> tuple[ir.Table, DomainCounts | None]:
+) -> tuple[str, DomainCounts | None]:
     """`paper_id, domain`: a row for each domain of each work of `texts` (`folded_texts`) that has any; and,
     with rules, the number of papers of each domain.
 
@@ -45,34 +44,31 @@ def domains_of_works(
     """
     # A paper without text is in no pair, but the works that it cites outside the corpus get its domain.
     votes = unit in BEYOND_THE_CORPUS
+    of_works = f"SELECT paper_id, domain FROM {{}} AS m SEMI JOIN {texts} USING (paper_id)"
     years: dict[str, tuple[int, int]] = {}
     counts: DomainCounts | None = None
     if given_rules is not None:
         rules = DomainRules.of(given_rules)
-        classified = papers if votes else papers.semi_join(texts, "paper_id")
+        classified = papers if votes else f"(SELECT * FROM {papers} SEMI JOIN {texts} USING (paper_id))"
         name = "`domains`" if isinstance(given_rules, Mapping) else str(given_rules)
         batches, counts = _classified(engine, classified, rules)
         _check_rules(engine, classified, rules, counts, name)
-        inside = engine.stored(pa.concat_tables(batches))
+        inside = engine.store(pa.concat_tables(batches))
         years = {name: rule.years for name, rule in rules.domains.items() if rule.years is not None}
     elif found_in is not None:
         inside = engine.read(found_in)
-        inside = inside if votes else engine.materialized(inside.semi_join(texts, "paper_id"))
     else:
-        return engine.materialized(texts.select("paper_id", domain=ibis.literal(ONE_DOMAIN))), None
+        return engine.compute(f"SELECT paper_id, '{ONE_DOMAIN}' AS domain FROM {texts}"), None
     if not votes:
-        return inside, counts
-    outside = within_years(domains_of_cited(texts, papers, citations, inside), texts, years)
-    of_works = inside.semi_join(texts, "paper_id").select("paper_id", "domain")
-    return engine.materialized(of_works.union(outside)), counts
+        return engine.compute(of_works.format(inside)), counts
+    outside = within_years(f"({domains_of_cited(texts, papers, citations, inside)})", texts, years)
+    return engine.compute(f"{of_works.format(inside)} UNION ALL {outside}"), counts
 
 
-def _classified(
-    engine: LinkEngine, papers: ir.Table, rules: DomainRules
-) -> tuple[list[pa.Table], DomainCounts]:
+def _classified(engine: SqlEngine, papers: str, rules: DomainRules) -> tuple[list[pa.Table], DomainCounts]:
     """The domains of the papers, batch by batch, without papers of no domain; and how many have each."""
     matching, counts, batches = rules.matching(), DomainCounts(), []
-    for batch in engine.batches(papers.select(*_FIELDS)):
+    for batch in engine.batches(f"SELECT {', '.join(_FIELDS)} FROM {papers} AS papers"):
         memberships = []
         for paper in batch.to_pylist():
             matched = matching(paper)
@@ -86,9 +82,7 @@ def _classified(
     return batches, counts
 
 
-def _check_rules(
-    engine: LinkEngine, papers: ir.Table, rules: DomainRules, counts: DomainCounts, name: str
-) -> None:
+def _check_rules(engine: SqlEngine, papers: str, rules: DomainRules, counts: DomainCounts, name: str) -> None:
     """Log the rules that match nothing, and note them in `counts`.
 
     Raises:
@@ -97,9 +91,10 @@ def _check_rules(
 
     @cache
     def count_values(column: str) -> dict[str, int]:
-        values = papers[column].unnest() if papers[column].type().is_array() else papers[column]
-        table = papers.select(value=values).drop_null()
-        counted = engine.rows(table.group_by("value").aggregate(papers=table.count()))
+        value = f"explode({column})" if column in LISTS else column
+        counted = engine.rows(f"""SELECT value, count(*) AS papers FROM (
+                SELECT {value} AS value FROM {papers} AS papers) AS listed
+            WHERE value IS NOT NULL GROUP BY value""")
         if column != "mesh":
             return dict(zip(counted["value"].to_pylist(), counted["papers"].to_pylist(), strict=True))
         headings: Counter[str] = Counter()

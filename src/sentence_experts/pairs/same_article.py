@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from sentence_experts.pairs.graph import LinkGraph
-from sentence_experts.pairs.levels import LEVELS
+from sentence_experts.pairs.proximity import LEVELS
 from sentence_experts.pairs.splits import (
     SPLITS,
     TEST,

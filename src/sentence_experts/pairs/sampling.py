@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from sentence_experts.pairs.levels import LEVELS, Level
+from sentence_experts.pairs.proximity import LEVELS, Level
 from sentence_experts.pairs.splits import PairArrays
 
 

@@ -12,7 +12,7 @@ from sentence_experts.pairs import sampling
 from sentence_experts.pairs.config import DEFAULT_FRACTIONS, PairsConfig
 from sentence_experts.pairs.draw_negatives import DrawnNegatives, draw_negatives
 from sentence_experts.pairs.graph import LinkGraph
-from sentence_experts.pairs.levels import AUTO_LEVEL, ENOUGH_TO_TRAIN
+from sentence_experts.pairs.proximity import AUTO_LEVEL, ENOUGH_TO_TRAIN
 from sentence_experts.pairs.splits import (
     SPLIT_METHODS,
     SPLITS,

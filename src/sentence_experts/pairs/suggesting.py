@@ -15,9 +15,9 @@ from sentence_experts.errors import InputError
 from sentence_experts.names import DOMAIN
 from sentence_experts.pairs.config import PairsConfig, SuggestDomainsConfig
 from sentence_experts.pairs.domains import COLUMNS, descriptor_of
-from sentence_experts.pairs.engines import opened
 from sentence_experts.pairs.graph import LinkGraph, NothingLinkedError
 from sentence_experts.pairs.links import RELATIONS
+from sentence_experts.pairs.sql_engine import open_engine
 from sentence_experts.pairs.unit import UNITS
 from sentence_experts.progress import announced, progress
 from sentence_experts.storage import write_text
@@ -46,7 +46,7 @@ def count_links(corpus: Corpus) -> list[dict[str, Any]]:
         for relation in RELATIONS:
             for unit in UNITS:
                 settings = PairsConfig.of(None, relation=relation, unit=unit)
-                with opened(settings, beside=None) as engine:
+                with open_engine(settings, beside=None) as engine:
                     try:
                         pairs = LinkGraph(folder, settings, engine).pairs
                         works = len({*pairs.left.tolist(), *pairs.right.tolist()})

@@ -6,9 +6,9 @@ import logging
 
 from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.pairs.config import AUTO_UNIT, PairsConfig
-from sentence_experts.pairs.engines import LinkEngine
 from sentence_experts.pairs.graph import LinkGraph, NothingLinkedError
 from sentence_experts.pairs.links import RELATIONS
+from sentence_experts.pairs.sql_engine import SqlEngine
 
 logger = logging.getLogger(__name__)
 
@@ -18,7 +18,7 @@ UNITS = ("abstract", "title")  # in the order of preference
 
 
 def linked_works(
-    corpus: CorpusFolder, settings: PairsConfig, engine: LinkEngine
+    corpus: CorpusFolder, settings: PairsConfig, engine: SqlEngine
 ) -> tuple[LinkGraph, PairsConfig, str | None]:
     """The linked works of a corpus, the settings with a unit, and why it is that one, if it was chosen.
 
@@ -57,14 +57,14 @@ def linked_works(
     return graphs[chosen], settings.model_copy(update={"unit": chosen}), why
 
 
-def _graph(corpus: CorpusFolder, settings: PairsConfig, engine: LinkEngine, **other: str) -> LinkGraph | None:
+def _graph(corpus: CorpusFolder, settings: PairsConfig, engine: SqlEngine, **other: str) -> LinkGraph | None:
     try:
         return LinkGraph(corpus, settings.model_copy(update=other), engine)
     except NothingLinkedError:
         return None
 
 
-def _with_others(message: str, corpus: CorpusFolder, settings: PairsConfig, engine: LinkEngine) -> str:
+def _with_others(message: str, corpus: CorpusFolder, settings: PairsConfig, engine: SqlEngine) -> str:
     """The message that nothing is linked, with the other relations and units that link something."""
     works = []
     tried = UNITS if settings.unit == AUTO_UNIT else (settings.unit,)
