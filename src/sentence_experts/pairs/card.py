@@ -7,8 +7,6 @@ from typing import Any
 
 import yaml
 
-from sentence_experts.pairs.hard import describe_near
-from sentence_experts.pairs.matched import describe_shortfall
 from sentence_experts.pairs.proximity import LEVELS
 from sentence_experts.pairs.splits import SPLITS
 
@@ -27,6 +25,7 @@ NEGATIVES = {
     "same-article": "join the anchor of a linked pair with another work that the same article mentions, but "
     "never in the same paragraph",
 }
+MAX_NAMED = 3  # sets in a message
 # Added for co-citation, where articles cite both papers of a pair.
 ARTICLE_CAUTION = (
     " {seen} of {articles} articles that cite both papers of a test pair do so for a training pair too."
@@ -142,4 +141,46 @@ def describe_licences(licences: dict[str, int] | None) -> str:
         return "see the corpus"
     return ", ".join(
         f"{name} ({count:,})" for name, count in sorted(licences.items(), key=lambda item: -item[1])
+    )
+
+
+def describe_near(counts: Mapping[str, Mapping[str, Mapping[str, int]]] | None) -> str | None:
+    """A sentence about how many negatives (`DrawnNegatives.near`) are near; None if they are not hard."""
+    if not counts:
+        return None
+    of_sets = [each for by_split in counts.values() for each in by_split.values()]
+    near, every = (sum(each[name] for each in of_sets) for name in ("near", "all"))
+    rest = "; the other works had no unlinked text near them and were matched at random"
+    return (
+        f"hard negatives: {near:,} of {every:,} join texts that are near each other by TF-IDF"
+        f"{rest if near < every else ''}"
+    )
+
+
+def describe_shortfall(shortfall: Mapping[str, Mapping[str, Mapping[str, int]]]) -> str | None:
+    """How many negatives are not fully matched and what was taken instead; None if all are."""
+    if not shortfall:
+        return None
+    sets = [
+        f"{domain} ({split}) {sum(counts.values()) - counts['matched']:,} of {sum(counts.values()):,}"
+        for domain, by_split in shortfall.items()
+        for split, counts in by_split.items()
+    ]
+    named = ", ".join(sets[:MAX_NAMED]) + f" and {len(sets) - MAX_NAMED} more" * (len(sets) > MAX_NAMED)
+    every = [counts for by_split in shortfall.values() for counts in by_split.values()]
+    nearest, others, left_out = (
+        sum(each[kind] for each in every) for kind in ("nearest", "random", "left_out")
+    )
+    instead = [
+        f"{nearest:,} keep one work and get an unlinked one that is nearly as frequent",
+        f"{others:,} are two other unlinked works of the domain",
+        f"{left_out:,} linked pairs were left out",
+    ]
+    replaced_by = "; ".join(
+        text for text, count in zip(instead, (nearest, others, left_out), strict=True) if count
+    )
+    return (
+        f"too few unlinked pairs can be made of the works of the linked pairs: {named}. Instead, "
+        f"{replaced_by}. More articles, fewer domains or a lower `max_eval_per_domain` leave more to choose "
+        "from"
     )

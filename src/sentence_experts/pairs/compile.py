@@ -7,21 +7,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import yaml
 
 from sentence_experts.corpus.corpus_folder import CorpusFolder, open_corpus
 from sentence_experts.errors import InputError
-from sentence_experts.pairs import sampling
+from sentence_experts.pairs.card import describe_near, describe_shortfall
 from sentence_experts.pairs.config import PairsConfig
 from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.pairs.graph import LinkGraph
-from sentence_experts.pairs.hard import describe_near
-from sentence_experts.pairs.matched import describe_shortfall
 from sentence_experts.pairs.proximity import LEVELS
-from sentence_experts.pairs.renewed import linked_in, report_new
-from sentence_experts.pairs.sets import Sets, make_sets
+from sentence_experts.pairs.sets import Sets, duplicated_by_count, make_sets
 from sentence_experts.pairs.splits import (
     CROSSING,
     SPLITS,
@@ -37,6 +35,9 @@ from sentence_experts.progress import progress
 from sentence_experts.storage import check_apart, sha256_text
 
 logger = logging.getLogger(__name__)
+_SHARED_OUT = {"paper": "papers", "article": "citing articles"}
+_LINKED = """SELECT DISTINCT hash(least(anchor_id, positive_id), greatest(anchor_id, positive_id)) AS pair
+    FROM read_parquet(?, union_by_name = true) WHERE label = 1 ORDER BY 1"""
 
 
 def compile_pairs(
@@ -77,10 +78,10 @@ def compile_pairs(
     with Pairs.output(out, overwrite) as place, open_corpus(corpus) as folder:
         rules = lambda: sha256_text(_rules_text(config.domains) or "")  # noqa: E731
         inputs = {"corpus": folder.fingerprint, "domains": rules}
-        before = linked_in(Path(out)) if overwrite else None
+        before = _linked_in(Path(out)) if overwrite else None
         if place.begin({"config": config.stored()}, inputs) != "finished":
             _compiled_from(folder, config, Path(out)).save_to(place)
-            report_new(before, linked_in(Path(out)))
+            _report_new(before, _linked_in(Path(out)))
     return Pairs.open(out)
 
 
@@ -139,7 +140,7 @@ def _compiled(
     known_links = graph.known_links(np.union1d(sets.sampled[TRAIN].left, sets.sampled[TRAIN].right))
     leaks, levels = _leaks(graph, splits, settings), _levels(splits)
     if settings.frequency == "duplication":
-        splits[TRAIN] = sampling.duplicated_by_count(splits[TRAIN])
+        splits[TRAIN] = duplicated_by_count(splits[TRAIN])
     tables, works = {}, np.empty(0, dtype=np.int64)
     for number, name in enumerate(SPLITS):
         labelled = _with_negatives(splits[number], drawn.negatives.get(number))
@@ -172,22 +173,19 @@ def _compiled(
     )
 
 
-_OF_WHAT = {"paper": "papers", "article": "citing articles"}
-
-
 def _uneven_split(sets: Sets, settings: PairsConfig) -> str | None:
     """What to know if the sets' shares of pairs are far from `fractions`, which are of papers or articles.
 
     Shares of pairs follow them only roughly: one long reference list can link more pairs than all others.
     """
-    if settings.split not in _OF_WHAT:
+    if settings.split not in _SHARED_OUT:
         return None
     pairs, assignment = sets.before, sets.assignment
     shares = [count / sum(pairs) for count in pairs]
     fractions = settings.shares
     if all(want / 2 <= share <= want * 2 for share, want in zip(shares, fractions, strict=True)):
         return None
-    what, crossing = _OF_WHAT[settings.split], int((assignment.pairs == CROSSING).sum())
+    what, crossing = _SHARED_OUT[settings.split], int((assignment.pairs == CROSSING).sum())
     got, wanted = (", ".join(f"{share:.0%}" for share in each) for each in (shares, fractions))
     return (
         f"train, validation and test have {', '.join(f'{count:,}' for count in pairs)} pairs ({got}) where "
@@ -242,3 +240,25 @@ def _with_negatives(positives: PairArrays, negatives: PairArrays | None) -> tupl
         level = np.concatenate([positives.level, unlinked if negatives.level is None else negatives.level])
     labels = np.concatenate([labels, np.zeros(len(negatives), dtype=np.int64)])
     return PairArrays(left, right, count, domain, level), labels
+
+
+def _linked_in(folder: Path) -> np.ndarray | None:
+    """A number for each linked pair in a folder, ascending; None if there are no pairs that can be read."""
+    files = [str(path) for name in SPLITS if (path := folder / f"{name}.parquet").is_file()]
+    if not files:
+        return None
+    try:
+        with duckdb.connect() as database:
+            return np.asarray(database.execute(_LINKED, [files]).fetchnumpy()["pair"])
+    except duckdb.Error:
+        return None
+
+
+def _report_new(before: np.ndarray | None, after: np.ndarray | None) -> None:
+    """Log how many linked pairs are new, and how many of those before are gone."""
+    if before is not None and after is not None:
+        common = len(np.intersect1d(before, after, assume_unique=True))
+        logger.info(
+            f"in place of {len(before):,} linked pairs: {len(after):,}, of which {len(after) - common:,} are "
+            f"new; {len(before) - common:,} are gone"
+        )

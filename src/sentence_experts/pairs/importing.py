@@ -18,8 +18,8 @@ from sentence_experts.corpus.identifiers import SIMULATED_DOI
 from sentence_experts.errors import InputError
 from sentence_experts.pairs.config import ImportPairsConfig
 from sentence_experts.pairs.dataset import NEGATIVE, PAIR_COLUMNS, Pairs, links_of, pair_table
-from sentence_experts.pairs.draw_negatives import draw_unlinked
 from sentence_experts.pairs.matched import keys_of
+from sentence_experts.pairs.negatives import draw_unlinked
 from sentence_experts.pairs.ratings import check_labels, warn_of_ratings
 from sentence_experts.pairs.source_tables import pairs_table
 from sentence_experts.pairs.splits import (
