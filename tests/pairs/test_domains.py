@@ -12,9 +12,8 @@ from sentence_experts.corpus.importing import import_corpus
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.pairs.compile import compile_pairs
 from sentence_experts.pairs.config import PairsConfig
-from sentence_experts.pairs.domain_report import DomainCounts
+from sentence_experts.pairs.domain_papers import DomainCounts, domains_of_works
 from sentence_experts.pairs.domains import DomainRules
-from sentence_experts.pairs.memberships import domains_of_works
 from sentence_experts.pairs.sql_engine import open_engine
 from sentence_experts.pairs.works import folded_texts
 

@@ -184,8 +184,10 @@ class Matchers:
         }
 
         def matches(paper: Mapping[str, Any]) -> bool:
-            if rule.years is not None and not _within(rule.years, paper.get("year")):
-                return False
+            if rule.years is not None:
+                year, (first, last) = paper.get("year"), rule.years
+                if year is None or not first <= year <= last:
+                    return False
             for column, check in checks.items():
                 values = paper.get(column) or ()
                 if any(check(value) for value in ([values] if isinstance(values, str) else values)):
@@ -193,10 +195,6 @@ class Matchers:
             return False
 
         return matches
-
-
-def _within(years: tuple[int, int], year: int | None) -> bool:
-    return year is not None and years[0] <= year <= years[1]
 
 
 def _pattern(text: str, star: str) -> str:

@@ -13,6 +13,7 @@ from sentence_experts.corpus.corpus_folder import CITATIONS_SCHEMA, PAPERS_SCHEM
 from sentence_experts.corpus.paper import NOTICE_KINDS
 from sentence_experts.pairs.config import PairsConfig
 from sentence_experts.pairs.dataset import LINKED_BY, PAIR_COLUMNS, WITHIN, WORKS_SCHEMA
+from sentence_experts.pairs.domain_papers import domains_of_works
 from sentence_experts.pairs.links import (
     MEMBER_ENDS,
     RELATIONS,
@@ -21,7 +22,6 @@ from sentence_experts.pairs.links import (
     long_lists,
     references_of_few,
 )
-from sentence_experts.pairs.memberships import domains_of_works
 from sentence_experts.pairs.neighbours import Neighbours
 from sentence_experts.pairs.proximity import LEVELS, co_cited_within
 from sentence_experts.pairs.splits import (

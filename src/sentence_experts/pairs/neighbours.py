@@ -10,13 +10,6 @@ from sentence_experts.pairs.links import linking
 from sentence_experts.pairs.proximity import far_in_one_article
 from sentence_experts.pairs.splits import CitingArticles, PairArrays
 from sentence_experts.pairs.sql_engine import SqlEngine
-from sentence_experts.pairs.works import (
-    citations_of_texts,
-    citations_touching,
-    numbered_citations,
-    numbered_nodes,
-    same_texts,
-)
 
 PAIRS_AT_ONCE = 20_000
 MAX_TABLE = 4_000  # texts, of which a table of all pairs takes 16 MB
@@ -29,7 +22,8 @@ class Neighbours:
 
     Attributes:
         citations: the table `citing, cited`, distinct, by id.
-        texts: the table `paper_id, node, same_text` of each end of them that has a text.
+        texts: the table `paper_id, node, same_text` of each end of them that has a text, numbered from the
+            works on; `same_text` is the smallest number of those with that text.
     """
 
     def __init__(self, engine: SqlEngine, texts: str, works: str, wanted: str, identified: str) -> None:
@@ -38,11 +32,25 @@ class Neighbours:
         `texts` are the corpus's works with a text (`folded_texts`), `wanted` those with a text of `works`.
         """
         self._engine = engine
-        self.citations = engine.compute(citations_touching(identified, wanted))
-        nodes = engine.compute(numbered_nodes(works, wanted, self.citations))
-        self.texts = engine.compute(same_texts(texts, nodes))
-        self._numbered = engine.compute(numbered_citations(self.citations, nodes))
-        self._of_texts = engine.compute(citations_of_texts(self._numbered, self.texts))
+        self.citations = engine.compute(_touching(identified, wanted))
+        # The works keep their numbers; the other ends follow in the order of their ids.
+        nodes = engine.compute(f"""SELECT paper_id, work AS node FROM {works} UNION ALL
+            SELECT paper_id, CAST(row_number() OVER (ORDER BY paper_id) - 1
+                + (SELECT count(*) FROM {works}) AS INT) AS node
+            FROM (SELECT paper_id FROM {wanted} UNION SELECT citing FROM {self.citations}
+                UNION SELECT cited FROM {self.citations}) AS ends ANTI JOIN {works} USING (paper_id)""")
+        self.texts = engine.compute(f"""SELECT paper_id, node,
+                min(node) OVER (PARTITION BY folded) AS same_text
+            FROM {texts} JOIN {nodes} USING (paper_id)""")
+        self._numbered = engine.compute(f"""SELECT a.node AS citing, b.node AS cited
+            FROM {self.citations} AS c
+            JOIN {nodes} AS a ON c.citing = a.paper_id JOIN {nodes} AS b ON c.cited = b.paper_id""")
+        # A citation of a reprint is one of the paper.
+        self._of_texts = engine.compute(f"""SELECT DISTINCT citing, cited FROM (
+                SELECT coalesce(a.same_text, c.citing) AS citing, coalesce(b.same_text, c.cited) AS cited
+                FROM {self._numbered} AS c LEFT JOIN {self.texts} AS a ON c.citing = a.node
+                LEFT JOIN {self.texts} AS b ON c.cited = b.node
+            ) AS renamed WHERE citing <> cited""")
 
     def times_cited(self, works: int) -> np.ndarray:
         """How many papers cite each work: shape (works,)."""
@@ -56,7 +64,7 @@ class Neighbours:
     def links_among(self, texts: np.ndarray) -> TextLinks:
         """All links among texts (distinct numbers, as in `same_text`)."""
         requested = self._engine.store(pa.table({"paper_id": texts}))
-        links = self._engine.rows(citations_touching(self._of_texts, requested))
+        links = self._engine.rows(_touching(self._of_texts, requested))
         return TextLinks(texts, *(links[end].to_numpy().astype(np.int64) for end in ("citing", "cited")))
 
     def far_in_one_article(
@@ -128,3 +136,9 @@ class TextLinks:
 
     def _rows(self, texts: np.ndarray) -> np.ndarray:
         return np.searchsorted(self._texts, texts)
+
+
+def _touching(citations: str, works: str) -> str:
+    """Distinct rows of `citations(citing, cited)` that a work of `works(paper_id)` makes or receives."""
+    return f"""SELECT citing, cited FROM {citations} AS c SEMI JOIN {works} AS w ON c.cited = w.paper_id
+        UNION SELECT citing, cited FROM {citations} AS c SEMI JOIN {works} AS w ON c.citing = w.paper_id"""

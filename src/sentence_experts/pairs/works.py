@@ -1,4 +1,4 @@
-"""The works that can be in a pair, as SQL: their texts, their numbers, their domains, their citations.
+"""The works that can be in a pair, as SQL: their texts, their numbers and their domains.
 
 Each function returns a query over tables (names, or queries in brackets) that runs on DuckDB and on Spark.
 """
@@ -96,43 +96,3 @@ def same_text_works(texts: str, works: str) -> str:
     """`paper_id` of `works(paper_id)`, and of the other works with a text of theirs (reprints)."""
     return f"""SELECT paper_id FROM {texts} SEMI JOIN (
         SELECT folded FROM {texts} SEMI JOIN {works} USING (paper_id)) AS wanted USING (folded)"""
-
-
-def citations_touching(citations: str, works: str) -> str:
-    """Distinct rows of `citations(citing, cited)` that a work of `works(paper_id)` makes or receives."""
-    return f"""SELECT citing, cited FROM {citations} AS c SEMI JOIN {works} AS w ON c.cited = w.paper_id
-        UNION SELECT citing, cited FROM {citations} AS c SEMI JOIN {works} AS w ON c.citing = w.paper_id"""
-
-
-def numbered_nodes(works: str, wanted: str, citations: str) -> str:
-    """`node, paper_id`: a number for each end of a citation and each of `wanted(paper_id)`.
-
-    `works(paper_id, work)` keep the numbers 0, 1, ... that they have; the rest follows in the order of the
-    ids.
-    """
-    return f"""SELECT paper_id, work AS node FROM {works} UNION ALL
-        SELECT paper_id, CAST(row_number() OVER (ORDER BY paper_id) - 1
-            + (SELECT count(*) FROM {works}) AS INT) AS node
-        FROM (SELECT paper_id FROM {wanted} UNION SELECT citing FROM {citations}
-            UNION SELECT cited FROM {citations}) AS ends ANTI JOIN {works} USING (paper_id)"""
-
-
-def same_texts(texts: str, nodes: str) -> str:
-    """`paper_id, node, same_text` of the nodes with a text: the smallest number of those with that text."""
-    return f"""SELECT paper_id, node, min(node) OVER (PARTITION BY folded) AS same_text
-        FROM {texts} JOIN {nodes} USING (paper_id)"""
-
-
-def numbered_citations(citations: str, nodes: str) -> str:
-    """The citations under node numbers: `citing, cited`."""
-    return f"""SELECT a.node AS citing, b.node AS cited FROM {citations} AS c
-        JOIN {nodes} AS a ON c.citing = a.paper_id JOIN {nodes} AS b ON c.cited = b.paper_id"""
-
-
-def citations_of_texts(citations: str, texts: str) -> str:
-    """`citing, cited` with each node under its `same_text`: a citation of a reprint is one of the paper."""
-    return f"""SELECT DISTINCT citing, cited FROM (
-            SELECT coalesce(a.same_text, c.citing) AS citing, coalesce(b.same_text, c.cited) AS cited
-            FROM {citations} AS c LEFT JOIN {texts} AS a ON c.citing = a.node
-            LEFT JOIN {texts} AS b ON c.cited = b.node
-        ) AS renamed WHERE citing <> cited"""
