@@ -17,7 +17,7 @@ def run_query(query: Callable[..., str], *tables: Mapping[str, Any] | pa.Table) 
     """The rows of the query that a function makes of the names of these tables."""
     with (
         tempfile.TemporaryDirectory() as folder,
-        open_engine(PairsConfig(), Path(folder) / "pairs") as engine,
+        open_engine(PairsConfig.of(None), Path(folder) / "pairs") as engine,
     ):
         rows: list[dict[str, Any]] = engine.rows(
             query(*(engine.store(pa.table(t)) for t in tables))

@@ -162,25 +162,23 @@ def describe_shortfall(shortfall: Mapping[str, Mapping[str, Mapping[str, int]]])
     if not shortfall:
         return None
     sets = [
-        f"{domain} ({split}) {sum(counts.values()) - counts['matched']:,} of {sum(counts.values()):,}"
+        (f"{domain} ({split})", counts)
         for domain, by_split in shortfall.items()
         for split, counts in by_split.items()
     ]
-    named = ", ".join(sets[:MAX_NAMED]) + f" and {len(sets) - MAX_NAMED} more" * (len(sets) > MAX_NAMED)
-    every = [counts for by_split in shortfall.values() for counts in by_split.values()]
-    nearest, others, left_out = (
-        sum(each[kind] for each in every) for kind in ("nearest", "random", "left_out")
+    named = ", ".join(
+        f"{name} {sum(counts.values()) - counts['matched']:,} of {sum(counts.values()):,}"
+        for name, counts in sets[:MAX_NAMED]
     )
-    instead = [
-        f"{nearest:,} keep one work and get an unlinked one that is nearly as frequent",
-        f"{others:,} are two other unlinked works of the domain",
-        f"{left_out:,} linked pairs were left out",
-    ]
-    replaced_by = "; ".join(
-        text for text, count in zip(instead, (nearest, others, left_out), strict=True) if count
-    )
+    more = f" and {len(sets) - MAX_NAMED} more" if len(sets) > MAX_NAMED else ""
+    instead = {
+        "nearest": "keep one work and get an unlinked one that is nearly as frequent",
+        "random": "are two other unlinked works of the domain",
+        "left_out": "linked pairs were left out",
+    }
+    totals = {kind: sum(counts[kind] for _, counts in sets) for kind in instead}
+    taken = "; ".join(f"{totals[kind]:,} {text}" for kind, text in instead.items() if totals[kind])
     return (
-        f"too few unlinked pairs can be made of the works of the linked pairs: {named}. Instead, "
-        f"{replaced_by}. More articles, fewer domains or a lower `max_eval_per_domain` leave more to choose "
-        "from"
+        f"too few unlinked pairs can be made of the works of the linked pairs: {named}{more}. Instead, "
+        f"{taken}. More articles, fewer domains or a lower `max_eval_per_domain` leave more to choose from"
     )

@@ -13,6 +13,7 @@ from sentence_experts.pairs.graph import LinkGraph
 from sentence_experts.pairs.negatives import DrawnNegatives, draw_negatives
 from sentence_experts.pairs.proximity import AUTO_LEVEL, ENOUGH_TO_TRAIN, LEVELS, Level
 from sentence_experts.pairs.splits import (
+    CROSSING,
     SPLIT_METHODS,
     SPLITS,
     TRAIN,
@@ -43,6 +44,11 @@ class Sets:
     sampled: list[PairArrays]
     negatives: DrawnNegatives
     trained_within: dict[str, dict[str, Any]]
+
+    @property
+    def crossing(self) -> int:
+        """The number of pairs that are left out, being between two sets."""
+        return int((self.assignment.pairs == CROSSING).sum())
 
 
 def make_sets(graph: LinkGraph, settings: PairsConfig, rng: np.random.Generator) -> Sets:

@@ -13,12 +13,12 @@ import yaml
 from sentence_experts.corpus.corpus_folder import Corpus, CorpusFolder, open_corpus
 from sentence_experts.errors import InputError
 from sentence_experts.names import DOMAIN
+from sentence_experts.pairs.compile import AUTO_UNITS
 from sentence_experts.pairs.config import PairsConfig, SuggestDomainsConfig
 from sentence_experts.pairs.domains import COLUMNS, descriptor_of
 from sentence_experts.pairs.graph import LinkGraph, NothingLinkedError
 from sentence_experts.pairs.links import RELATIONS
 from sentence_experts.pairs.sql_engine import open_engine
-from sentence_experts.pairs.unit import UNITS
 from sentence_experts.progress import announced, progress
 from sentence_experts.storage import write_text
 
@@ -42,9 +42,12 @@ def count_links(corpus: Corpus) -> list[dict[str, Any]]:
         ('co-citation', 'abstract')
     """
     rows: list[dict[str, Any]] = []
-    with open_corpus(corpus) as folder, progress("what links papers", len(RELATIONS) * len(UNITS)) as advance:
+    with (
+        open_corpus(corpus) as folder,
+        progress("what links papers", len(RELATIONS) * len(AUTO_UNITS)) as advance,
+    ):
         for relation in RELATIONS:
-            for unit in UNITS:
+            for unit in AUTO_UNITS:
                 settings = PairsConfig.of(None, relation=relation, unit=unit)
                 with open_engine(settings, beside=None) as engine:
                     try:
