@@ -67,7 +67,7 @@ def read(source: Source, kind: Kind, folder: Path, keep_retracted: bool = False)
 
 
 def _read_files(source: Source, wanted: list[str], folder: Path) -> Reading:
-    given: dict[str | None, str] = {None: source.file} if source.file else {**(source.files or {})}
+    given = {None: source.file} if source.file else source.files or {}
     paths = {split: resolved(written, folder) for split, written in given.items()}
     for path in paths.values():
         check_columns(str(path), wanted, read_columns(path))
