@@ -213,21 +213,21 @@ class DiskWatch(threading.Thread):
 def run_ours(way: str, corpus: Path, out: Path, memory: str, threads: int) -> LinkGraph:
     from sentence_experts.corpus.corpus_folder import CorpusFolder
     from sentence_experts.pairs.config import PairsConfig
-    from sentence_experts.pairs.engines import opened
     from sentence_experts.pairs.graph import LinkGraph
+    from sentence_experts.pairs.sql_engine import open_engine
 
     longest = 500 if way == CAPPED else None
     limits: dict[str, Any] = {"memory": memory, "engine": f"local[{threads}]", "scratch": scratch_of(out)}
     config = PairsConfig.of(unit="abstract", min_count=LEAST, max_references=longest, **limits)
-    with opened(config, beside=out) as engine:
+    with open_engine(config, beside=out) as engine:
         return LinkGraph(CorpusFolder.open(corpus), config, engine)
 
 
 def child(way: str, corpus: Path, out: Path, memory: str, threads: int) -> None:
     """Run one way and print what it took."""
-    import ibis
+    import duckdb
 
-    ibis.duckdb.connect().disconnect()  # what either imports is not measured
+    duckdb.connect().close()  # what either imports is not measured
     scratch_of(out).mkdir(exist_ok=True)
     watch = DiskWatch(scratch_of(out))
     watch.start()
@@ -345,7 +345,7 @@ The load of the machine was {min(loads)} to {max(loads)}: where it exceeds the t
 cores, and CPU seconds and ratios say more than seconds. Made by `python benchmarks/co_citation.py`.
 
 {as_table(results)}"""
-    versions = {name: version(name) for name in ("duckdb", "ibis-framework", "pyarrow")}
+    versions = {name: version(name) for name in ("duckdb", "pyarrow")}
     versions["python"] = platform.python_version()
     limits = {"memory": given.memory, "threads": given.threads}
     write(

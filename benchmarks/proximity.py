@@ -55,7 +55,7 @@ from pair_study import (
     with_column,
 )
 from sentence_experts.pairs.dataset import PAIR_COLUMNS
-from sentence_experts.pairs.levels import LEVELS
+from sentence_experts.pairs.proximity import LEVELS
 from studies import RunFile, arguments, write_study
 from study import BASE, DATA, ELIFE
 

@@ -122,7 +122,7 @@ def test_verbs_are_registered_once() -> None:
 
 
 def test_command_line_starts_without_heavy_imports() -> None:
-    heavy = ["torch", "transformers", "datasets", "ibis", "duckdb", "pyarrow", "numpy", "httpx"]
+    heavy = ["torch", "transformers", "datasets", "duckdb", "pyarrow", "numpy", "httpx"]
     code = (
         "import sys, json; from sentence_experts.cli import main as m; m.app_with_verbs(*m.VERBS);"
         f"print(json.dumps([name for name in {heavy} if name in sys.modules]))"

@@ -16,7 +16,7 @@ from sentence_experts.demo.job import demo_steps, measured, searches
 from sentence_experts.demo.route_job import FIRST, QUERY, TEXTS, nearest_texts, route_steps, verdict
 from sentence_experts.demo.simulated_texts import SIDES
 from sentence_experts.errors import InputError, UsageError
-from sentence_experts.pairs.domain_report import unmatched_rules
+from sentence_experts.pairs.domain_papers import unmatched_rules
 from sentence_experts.pairs.domains import DomainRules
 from sentence_experts.report.verdict import of_pairs
 from sentence_experts.reproduce.material import Material, data_folder

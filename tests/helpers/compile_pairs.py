@@ -9,8 +9,8 @@ from pathlib import Path
 from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.pairs.config import PairsConfig
 from sentence_experts.pairs.dataset import Pairs
-from sentence_experts.pairs.engines import opened
 from sentence_experts.pairs.graph import LinkGraph
+from sentence_experts.pairs.sql_engine import open_engine
 from sentence_experts.recipes import RECIPES
 
 RULES = RECIPES / "material" / "simulated_domains.yaml"
@@ -24,5 +24,5 @@ def link_graph(
 ) -> Iterator[LinkGraph]:
     """The graph of a corpus, its scratch folder beside the corpus."""
     config = PairsConfig.of(settings, domains=rules, **engine)
-    with opened(config, beside=corpus.path) as working:
+    with open_engine(config, beside=corpus.path) as working:
         yield LinkGraph(corpus, config, working)

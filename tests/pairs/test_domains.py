@@ -12,10 +12,9 @@ from sentence_experts.corpus.importing import import_corpus
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.pairs.compile import compile_pairs
 from sentence_experts.pairs.config import PairsConfig
-from sentence_experts.pairs.domain_report import DomainCounts
+from sentence_experts.pairs.domain_papers import DomainCounts, domains_of_works
 from sentence_experts.pairs.domains import DomainRules
-from sentence_experts.pairs.engines import opened
-from sentence_experts.pairs.memberships import domains_of_works
+from sentence_experts.pairs.sql_engine import open_engine
 from sentence_experts.pairs.works import folded_texts
 
 DESCRIPTORS = """<?xml version="1.0"?><DescriptorRecordSet>
@@ -153,9 +152,9 @@ SETTINGS = {"split": "random", "fractions": "0.5,0.25,0.25"}
 def counts_of(domains: dict, **more: object) -> DomainCounts:
     with open_corpus((PAPERS, CITING)) as corpus:
         config = PairsConfig.of(SETTINGS, domains={"domains": domains, **more})
-        with opened(config, beside=corpus.path) as engine:
+        with open_engine(config, beside=corpus.path) as engine:
             papers, citations = engine.read(corpus.papers), engine.read(corpus.citations)
-            texts = engine.materialized(folded_texts("abstract", papers, citations))
+            texts = engine.compute(folded_texts("abstract", papers, citations))
             return domains_of_works(engine, "abstract", texts, papers, citations, config.domains)[1]
 
 

@@ -14,7 +14,7 @@ from sentence_experts.errors import SentenceExpertsError, UsageError
 from sentence_experts.pairs.compile import compile_pairs
 from sentence_experts.pairs.config import PairsConfig
 from sentence_experts.pairs.dataset import Pairs
-from sentence_experts.pairs.engines import opened
+from sentence_experts.pairs.sql_engine import open_engine
 from sentence_experts.storage import NoSpaceError
 
 
@@ -23,49 +23,48 @@ def limits(**settings: object) -> PairsConfig:
 
 
 def test_duckdb_gets_its_limits(tmp_path: Path) -> None:
-    with opened(limits(memory="300MB", engine="local[1]"), tmp_path / "pairs") as engine:
-        (memory, threads, folder), *_ = engine._backend.raw_sql(
-            "SELECT current_setting('memory_limit'), current_setting('threads'), "
-            "current_setting('temp_directory')"
-        ).fetchall()
+    with open_engine(limits(memory="300MB", engine="local[1]"), tmp_path / "pairs") as engine:
+        memory, threads, folder = (
+            engine.rows(f"SELECT current_setting('{name}') AS value")["value"][0].as_py()
+            for name in ("memory_limit", "threads", "temp_directory")
+        )
     assert memory.startswith("286.1 MiB")
     assert threads == 1
     assert folder.startswith(str(tmp_path))
 
 
 def test_more_rows_than_memory_holds_go_to_the_scratch_folder(tmp_path: Path) -> None:
-    with opened(limits(memory="100MB", engine="local[1]"), tmp_path / "pairs") as engine:
-        rows = engine.stored(pa.table({"number": pa.array(range(3_000_000), pa.int64())}))
+    with open_engine(limits(memory="100MB", engine="local[1]"), tmp_path / "pairs") as engine:
+        rows = engine.store(pa.table({"number": pa.array(range(3_000_000), pa.int64())}))
         # 200 million bytes of texts in one order: more than there is memory for.
-        texts = rows.select(text=rows.number.cast("string").hexdigest("sha256"))
-        ordered = engine.rows(texts.order_by("text"))
+        ordered = engine.rows(f"SELECT sha256(CAST(number AS STRING)) AS text FROM {rows} ORDER BY text")
     assert ordered.num_rows == 3_000_000
     assert ordered["text"][0].as_py() < ordered["text"][-1].as_py()
 
 
 def test_too_little_memory_is_a_clear_error(tmp_path: Path) -> None:
-    with opened(limits(memory="5MB", engine="local[1]"), tmp_path / "pairs") as engine:
-        rows = engine.stored(pa.table({"number": pa.array(range(3_000_000), pa.int64())}))
+    with open_engine(limits(memory="5MB", engine="local[1]"), tmp_path / "pairs") as engine:
+        rows = engine.store(pa.table({"number": pa.array(range(3_000_000), pa.int64())}))
         with pytest.raises(SentenceExpertsError, match="`memory`"):
-            engine.rows(rows.group_by("number").aggregate(times=rows.count()).order_by("number"))
+            engine.rows(f"SELECT number, count(*) FROM {rows} GROUP BY number ORDER BY number")
 
 
 def test_full_disk_is_not_taken_for_a_damaged_corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def is_full(*_: object) -> None:
         raise duckdb.IOException("Async write failed: Could not write file: No space left on device")
 
-    with opened(limits(), tmp_path / "pairs") as engine:
-        rows = engine.stored(pa.table({"number": [1]}))
-        monkeypatch.setattr(engine._backend, "to_parquet", is_full)
+    with open_engine(limits(), tmp_path / "pairs") as engine:
+        rows = engine.store(pa.table({"number": [1]}))
+        monkeypatch.setattr(engine, "_write", is_full)
         with pytest.raises(NoSpaceError, match=r"scratch.*make room"):
-            engine.rows(rows)
+            engine.rows(f"SELECT * FROM {rows}")
 
 
 def test_scratch_folder_is_beside_out_or_as_set_and_is_removed(tmp_path: Path) -> None:
     chosen = limits(scratch=str(tmp_path / "chosen"))
     for settings, home in ((limits(), tmp_path / "deep"), (chosen, tmp_path / "chosen")):
-        with opened(settings, tmp_path / "deep" / "pairs") as engine:
-            engine.stored(pa.table({"number": [1]}))
+        with open_engine(settings, tmp_path / "deep" / "pairs") as engine:
+            engine.store(pa.table({"number": [1]}))
             assert len(list(home.glob(".pairs.*.scratch.*/*.parquet"))) == 1
         assert not list(home.iterdir())
 
@@ -74,7 +73,7 @@ def test_a_scratch_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None
     (tmp_path / "file").write_text("")
     with (
         pytest.raises(UsageError, match="`scratch="),
-        opened(limits(scratch=str(tmp_path / "file")), tmp_path / "pairs"),
+        open_engine(limits(scratch=str(tmp_path / "file")), tmp_path / "pairs"),
     ):
         pass
 

@@ -67,7 +67,7 @@ def test_tables_of_every_library(form: str) -> None:
         table = pytest.importorskip("polars").from_pandas(FRAME)
     elif form == "datasets":
         table = pytest.importorskip("datasets").Dataset.from_pandas(FRAME)
-    pairs = Pairs.from_table(table)
+    pairs = Pairs.of(table)
     assert tuple(pairs.split("train").column_names) == PAIR_COLUMNS
     assert pairs.split("train")["anchor"].to_pylist() == list(FRAME["anchor"])
     assert pairs.split("validation").num_rows == 0
@@ -85,7 +85,7 @@ def test_defaults_of_optional_columns() -> None:
 
 def test_split_column_and_saving(tmp_path: Path) -> None:
     table = FRAME.assign(split=["train", "train", "test"], label=[1, 1, 0])
-    pairs = Pairs.from_table(table)
+    pairs = Pairs.of(table)
     saved = pairs.save(tmp_path / "pairs")
     assert saved.fingerprint() == pairs.fingerprint()
     assert Pairs.of(tmp_path / "pairs").split("test").equals(pairs.split("test"))
@@ -145,7 +145,7 @@ def test_pairs_are_compiled_once(
 )
 def test_tables_that_hold_no_pairs_are_refused(columns: dict, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        Pairs.from_table(columns)
+        Pairs.of(columns)
 
 
 @pytest.mark.parametrize("form", ["csv", "jsonl", "list of dicts", "mapping of splits"])

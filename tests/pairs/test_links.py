@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from itertools import combinations
 
-import ibis
 import numpy as np
 import pytest
 
+from helpers.sql import columns, run_query
 from sentence_experts.pairs.links import RELATIONS, linking, references_of_few
-from sentence_experts.pairs.text_links import TextLinks
+from sentence_experts.pairs.neighbours import TextLinks
 
 Citations = set[tuple[int, int]]
 
@@ -20,17 +20,16 @@ def random_citations(seed: int, nodes: int = 30, rows: int = 120) -> Citations:
     return {(a, b) for a, b in rng.integers(0, nodes, size=(rows, 2)).tolist() if a != b}
 
 
-def ibis_table(columns: tuple[str, ...], rows: list[tuple[int, ...]]) -> ibis.Table:
-    return ibis.memtable({name: [row[i] for row in rows] for i, name in enumerate(columns)})
-
-
 def counted(relation: str, citations: Citations, works: list[int], rare: int) -> dict[tuple[int, int], int]:
-    table = ibis_table(("citing", "cited"), sorted(citations))
-    members = ibis_table(("paper_id", "group", "member"), [(work, 0, work) for work in works])
-    if relation == "coupling":
-        table = table.semi_join(references_of_few(table, members, rare), "cited")
-    rows = ibis.duckdb.connect().to_pyarrow(RELATIONS[relation](table, members)).to_pylist()
-    return {(row["left"], row["right"]): row["count"] for row in rows}
+    def query(table: str, members: str) -> str:
+        if relation == "coupling":
+            few = references_of_few(table, members, rare)
+            table = f"(SELECT * FROM {table} SEMI JOIN ({few}) AS few USING (cited))"
+        return RELATIONS[relation](table, members)
+
+    members = columns(("paper_id", "domain_number", "member"), [(work, 0, work) for work in works])
+    rows = run_query(query, columns(("citing", "cited"), sorted(citations)), members)
+    return {(row["one"], row["other"]): row["count"] for row in rows}
 
 
 def by_definition(
@@ -71,21 +70,20 @@ def test_a_paper_without_text_still_makes_its_references_co_cited() -> None:
     assert found == {(1, 2): 1}
 
 
-def test_members_of_two_groups_are_linked_within_each_alone() -> None:
-    # Works 1 and 2 are of group 0; 2 and 3 of group 1, where they have other numbers.
-    members = ibis_table(("paper_id", "group", "member"), [(1, 0, 0), (2, 0, 1), (2, 1, 2), (3, 1, 3)])
-    citations = ibis_table(
-        ("citing", "cited"), [(9, 1), (9, 2), (9, 3), (9, 3), (8, 1), (8, 2), (7, 1), (7, 3)]
-    )
-    rows = ibis.duckdb.connect().to_pyarrow(RELATIONS["co-citation"](citations, members)).to_pylist()
-    assert {(row["left"], row["right"]): row["count"] for row in rows} == {(0, 1): 2, (2, 3): 1}
+def test_members_of_two_domains_are_linked_within_each_alone() -> None:
+    # Works 1 and 2 are of domain 0; 2 and 3 of domain 1, where they have other numbers.
+    rows = [(1, 0, 0), (2, 0, 1), (2, 1, 2), (3, 1, 3)]
+    members = columns(("paper_id", "domain_number", "member"), rows)
+    cited = [(9, 1), (9, 2), (9, 3), (9, 3), (8, 1), (8, 2), (7, 1), (7, 3)]
+    found = run_query(RELATIONS["co-citation"], columns(("citing", "cited"), cited), members)
+    assert {(row["one"], row["other"]): row["count"] for row in found} == {(0, 1): 2, (2, 3): 1}
 
 
 @pytest.mark.parametrize("table", [True, False])
 def test_text_links_finds_every_relation_and_nothing_else(
     table: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sentence_experts.pairs.text_links.MAX_TABLE", 4_000 if table else 0)
+    monkeypatch.setattr("sentence_experts.pairs.neighbours.MAX_TABLE", 4_000 if table else 0)
     citations = random_citations(3, nodes=40, rows=60)
     linked: set[tuple[int, int]] = set()
     for relation in RELATIONS:
@@ -103,9 +101,9 @@ def test_text_links_finds_every_relation_and_nothing_else(
 def test_linking_papers_are_those_that_are_counted(relation: str) -> None:
     citations = random_citations(4)
     counts = by_definition(relation, citations, set(range(30)), rare=10**6)
-    pairs = ibis_table(("pair", "left", "right"), [(row, *pair) for row, pair in enumerate(sorted(counts))])
-    expression = linking(pairs, ibis_table(("citing", "cited"), sorted(citations)), relation)
-    rows = ibis.duckdb.connect().to_pyarrow(expression).to_pylist()
+    pairs = columns(("pair", "one", "other"), [(row, *pair) for row, pair in enumerate(sorted(counts))])
+    table = columns(("citing", "cited"), sorted(citations))
+    rows = run_query(lambda asked, cited: linking(asked, cited, relation), pairs, table)
     through: dict[int, set[int]] = {}
     for row in rows:
         through.setdefault(row["pair"], set()).add(row["through"])

@@ -9,8 +9,8 @@ import pytest
 
 from sentence_experts.errors import InputError
 from sentence_experts.pairs import negatives
-from sentence_experts.pairs.negatives import NegativeSampler, Request
-from sentence_experts.pairs.splits import WorkArrays
+from sentence_experts.pairs.negatives import Request, draw_cited
+from sentence_experts.pairs.splits import TEST, VALIDATION, WorkArrays
 
 
 def works(count: int, cited: np.ndarray | None = None) -> WorkArrays:
@@ -28,9 +28,8 @@ def test_negatives_are_unlinked_distinct_and_cited(
 ) -> None:
     monkeypatch.setattr(negatives, "ENUMERATE_UP_TO", enumerate_up_to)
     known = works(100)
-    sampler = NegativeSampler(known, linked_if_close, np.random.default_rng(0))
-    requests = [Request("test", "a", 40, np.arange(0, 60)), Request("test", "b", 30, np.arange(30, 100))]
-    drawn = sampler.draw(requests, min_cited=20)
+    requests = [Request(TEST, "a", 40, np.arange(0, 60)), Request(TEST, "b", 30, np.arange(30, 100))]
+    drawn = draw_cited(requests, known, linked_if_close, 20, np.random.default_rng(0))
     assert [len(each) for each in drawn] == [40, 30]
     every = [tuple(pair) for each in drawn for pair in each.tolist()]
     assert len(set(every)) == len(every)
@@ -42,16 +41,16 @@ def test_negatives_are_unlinked_distinct_and_cited(
 
 def test_works_with_the_same_text_are_no_negative() -> None:
     known = WorkArrays(np.array([0, 0, 2]), np.zeros(3), np.ones(3))
-    nothing = NegativeSampler(known, lambda left, right: np.zeros(len(left), bool), np.random.default_rng(0))
-    drawn = nothing.draw([Request("test", "a", 2, np.arange(3))], min_cited=0)
+    nothing = lambda left, right: np.zeros(len(left), bool)  # noqa: E731
+    requests = [Request(TEST, "a", 2, np.arange(3))]
+    drawn = draw_cited(requests, known, nothing, 0, np.random.default_rng(0))
     assert {tuple(pair) for pair in drawn[0].tolist()} == {(0, 2), (1, 2)}
 
 
 def test_one_end_comes_from_the_newest_papers_when_required() -> None:
     known = works(60)
-    sampler = NegativeSampler(known, linked_if_close, np.random.default_rng(0))
-    request = Request("test", "a", 50, np.arange(60), one_end=np.arange(60) >= 50)
-    ends = sampler.draw([request], min_cited=0)[0]
+    request = Request(TEST, "a", 50, np.arange(60), one_end=np.arange(60) >= 50)
+    (ends,) = draw_cited([request], known, linked_if_close, 0, np.random.default_rng(0))
     assert (ends >= 50).any(axis=1).all()
 
 
@@ -59,9 +58,9 @@ def test_one_end_comes_from_the_newest_papers_when_required() -> None:
 def test_error_names_the_largest_sufficient_threshold(needed: int) -> None:
     count = 40
     known = works(count)
-    sampler = NegativeSampler(known, linked_if_close, np.random.default_rng(0))
+    requests = [Request(TEST, "a", needed, np.arange(count))]
     with pytest.raises(InputError) as caught:
-        sampler.draw([Request("test", "a", needed, np.arange(count))], min_cited=1000)
+        draw_cited(requests, known, linked_if_close, 1000, np.random.default_rng(0))
     advised = int(str(caught.value).rsplit("=", 1)[1].rstrip("`"))
 
     def available(threshold: int) -> int:
@@ -72,21 +71,21 @@ def test_error_names_the_largest_sufficient_threshold(needed: int) -> None:
 
 def test_suggested_threshold_holds_for_sets_that_share_papers() -> None:
     count = 40
-    sampler = NegativeSampler(works(count), linked_if_close, np.random.default_rng(0))
     requests = [
-        Request("validation", "a", 200, np.arange(count)),
-        Request("test", "a", 200, np.arange(count)),
+        Request(VALIDATION, "a", 200, np.arange(count)),
+        Request(TEST, "a", 200, np.arange(count)),
     ]
     with pytest.raises(InputError) as caught:
-        sampler.draw(requests, min_cited=1000)
+        draw_cited(requests, works(count), linked_if_close, 1000, np.random.default_rng(0))
     advised = int(str(caught.value).rsplit("=", 1)[1].rstrip("`"))
-    again = NegativeSampler(works(count), linked_if_close, np.random.default_rng(1))
-    assert [len(drawn) for drawn in again.draw(requests, advised)] == [200, 200]
+    rng = np.random.default_rng(1)
+    again = draw_cited(requests, works(count), linked_if_close, advised, rng)
+    assert [len(drawn) for drawn in again] == [200, 200]
     with pytest.raises(InputError):
-        again.draw(requests, advised + 1)
+        draw_cited(requests, works(count), linked_if_close, advised + 1, rng)
 
 
 def test_error_when_no_threshold_is_sufficient() -> None:
-    sampler = NegativeSampler(works(4), linked_if_close, np.random.default_rng(0))
+    requests = [Request(TEST, "a", 100, np.arange(4))]
     with pytest.raises(InputError, match="no threshold"):
-        sampler.draw([Request("test", "a", 100, np.arange(4))], min_cited=0)
+        draw_cited(requests, works(4), linked_if_close, 0, np.random.default_rng(0))

@@ -7,18 +7,17 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-import ibis
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from helpers.mentioned_works import Place, mentioned_corpus, random_mentions
+from helpers.sql import columns, run_query
 from sentence_experts.cli.main import main
 from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.pairs.compile import compile_pairs
-from sentence_experts.pairs.levels import LEVELS
-from sentence_experts.pairs.proximity import co_cited_within, far_in_one_article
+from sentence_experts.pairs.proximity import LEVELS, co_cited_within, far_in_one_article
 from sentence_experts.pairs.splits import SPLITS
 
 NAMES = ("citing", "cited", "section", "paragraph", "sentence", "bracket")
@@ -69,12 +68,11 @@ def mentioned(tmp_path_factory: pytest.TempPathFactory) -> CorpusFolder:
 def test_counts_levels_and_weights(within: Any) -> None:
     mentions = random_mentions(1, articles=8, works=25, each=14)
     works = [f"w{number:02d}" for number in range(3, 25)]
-    members = ibis.memtable({"paper_id": works, "group": [0] * len(works), "member": range(3, 25)})
-    table = ibis.memtable({name: [place[n] for place in mentions] for n, name in enumerate(NAMES)})
-    citations = table.select("citing", "cited")
-    pairs = ibis.duckdb.connect().to_pyarrow(co_cited_within(citations, table, members, within)).to_pylist()
+    members = {"paper_id": works, "domain_number": [0] * len(works), "member": list(range(3, 25))}
+    table = columns(NAMES, mentions)
+    pairs = run_query(lambda places, works: co_cited_within(places, places, works, within), table, members)
     found = {
-        (f"w{row['left']:02d}", f"w{row['right']:02d}"): (row["count"], row["level"], row["weight"])
+        (f"w{row['one']:02d}", f"w{row['other']:02d}"): (row["count"], row["level"], row["weight"])
         for row in pairs
     }
     assert found == by_definition([place for place in mentions if place[1] in works], within)
@@ -103,18 +101,14 @@ def test_far_in_one_article() -> None:
                     )
                 }
     rows = {(place[0], place[3], int(place[1][1:])) for place in mentions}
-    columns = list(zip(*sorted(rows), strict=True))
     cited = sorted({(citing, int(work[1:])) for citing, works in listed.items() for work in works})
-    expression = far_in_one_article(
-        ibis.memtable({
-            "pair": range(len(asked)),
-            "anchor": [int(one[1:]) for one, _ in asked],
-            "near": [int(two[1:]) for _, two in asked],
-        }),
-        ibis.memtable(dict(zip(("citing", "paragraph", "text"), columns, strict=True))),
-        ibis.memtable({"citing": [one for one, _ in cited], "text": [work for _, work in cited]}),
-    )  # fmt: skip
-    found = ibis.duckdb.connect().to_pyarrow(expression).to_pylist()
+    pairs = [(number, int(one[1:]), int(two[1:])) for number, (one, two) in enumerate(asked)]
+    found = run_query(
+        far_in_one_article,
+        columns(("pair", "anchor", "near"), pairs),
+        columns(("citing", "paragraph", "text"), sorted(rows)),
+        columns(("citing", "text"), cited),
+    )
     assert {(row["pair"], f"w{row['other']:02d}") for row in found} == wanted
     assert len(found) == len(wanted) > 20
 

@@ -1,4 +1,4 @@
-"""Spark and DuckDB run the same expressions: whole datasets, byte for byte."""
+"""Spark and DuckDB run the same text: whole datasets, byte for byte."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ from helpers.mentioned_works import mentioned_corpus
 from helpers.samples import write_corpus
 from sentence_experts.corpus.corpus_folder import CITATIONS_SCHEMA, CorpusFolder
 from sentence_experts.errors import SentenceExpertsError
-from sentence_experts.pairs import engines
 from sentence_experts.pairs.compile import compile_pairs
 from sentence_experts.pairs.config import PairsConfig
-from sentence_experts.pairs.engines import opened
+from sentence_experts.pairs.sql_engine import open_engine
 from sentence_experts.pairs.works import folded_texts
 from sentence_experts.storage import write_parquet
 
@@ -63,9 +62,9 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     folder = tmp_path_factory.mktemp("spark").resolve()
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("JDK_JAVA_OPTIONS", JAVA)
-        with engines._spark(PairsConfig.of(**SPARK), folder) as backend:
+        with open_engine(PairsConfig.of(**SPARK), folder / "pairs") as engine:
             for key, value in FOR_SMALL_TABLES.items():
-                backend._session.conf.set(f"spark.sql.{key}", value)
+                engine._session.conf.set(f"spark.sql.{key}", value)
             yield
 
 
@@ -159,9 +158,9 @@ def test_spark_compiles_pairs_by_proximity_as_duckdb_does(
 def test_both_engines_fold_texts_in_the_same_way(nasty: CorpusFolder, session: None, tmp_path: Path) -> None:
     found = []
     for settings in (SPARK, DUCKDB):
-        with opened(PairsConfig.of(**settings), tmp_path / "pairs") as engine:
+        with open_engine(PairsConfig.of(**settings), tmp_path / "pairs") as engine:
             papers, citations = engine.read(nasty.papers), engine.read(nasty.citations)
-            found.append(engine.rows(folded_texts("title", papers, citations).order_by("paper_id")))
+            found.append(engine.rows(f"{folded_texts('title', papers, citations)} ORDER BY paper_id"))
     assert found[0].equals(found[1])
     assert found[0].num_rows > 40
     assert len(set(found[0]["folded"].to_pylist())) < found[0].num_rows

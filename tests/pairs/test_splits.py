@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from sentence_experts.errors import InputError
 from sentence_experts.pairs.config import DEFAULT_FRACTIONS
-from sentence_experts.pairs.sampling import draw_per_domain, duplicated_by_count
+from sentence_experts.pairs.sets import draw_per_domain, duplicated_by_count
 from sentence_experts.pairs.splits import (
     CROSSING,
     SPLIT_METHODS,

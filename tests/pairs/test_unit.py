@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from sentence_experts.errors import UsageError
-from sentence_experts.pairs import unit
+from sentence_experts.pairs import compile as compiling
 from sentence_experts.pairs.compile import compile_pairs
 
 LOOSE = {"split": "random", "fractions": (0.4, 0.3, 0.3)}
@@ -43,7 +43,7 @@ def test_abstracts_are_taken_where_they_link_enough(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(unit, "ENOUGH_PAIRS", enough)
+    monkeypatch.setattr(compiling, "ENOUGH_PAIRS", enough)
     caplog.set_level(logging.INFO)
     pairs = compile_pairs(corpus_of(abstracts), LOOSE)
     assert pairs.settings["unit"] == expected

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import ibis
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from helpers.compile_pairs import link_graph
 from helpers.samples import write_corpus
+from helpers.sql import run_query
 from sentence_experts.corpus.corpus_folder import CITATIONS_SCHEMA
 from sentence_experts.pairs.config import PairsConfig
 from sentence_experts.pairs.splits import fold_texts
@@ -27,19 +27,14 @@ TITLES = [
 
 
 def same_texts() -> dict[str, list[str]]:
-    papers = ibis.memtable(
-        pa.table({"paper_id": list("abcde"), "title": TITLES, "abstract": TITLES, "year": [2020] * 5})
-    )
-    nothing = {
-        "citing": pa.string(),
-        "cited": pa.string(),
-        "cited_title": pa.string(),
-        "cited_year": pa.int32(),
-    }
-    citations = ibis.memtable(pa.schema(nothing).empty_table())
-    works = numbered_works(folded_texts("abstract", papers, citations), papers)
+    papers = {"paper_id": list("abcde"), "title": TITLES, "abstract": TITLES, "year": [2020] * 5}
+
+    def query(papers: str, citations: str) -> str:
+        works = numbered_works(f"({folded_texts('abstract', papers, citations)}) AS texts", papers)
+        return f"SELECT * FROM ({works}) AS works ORDER BY paper_id"
+
     groups: dict[str, list[str]] = {}
-    for row in ibis.duckdb.connect().to_pyarrow(works.order_by("paper_id")).to_pylist():
+    for row in run_query(query, papers, CITATIONS_SCHEMA.empty_table()):
         groups.setdefault(row["same_text"], []).append(row["paper_id"])
     return groups
 

@@ -108,7 +108,7 @@ def test_a_domain_whose_pairs_share_one_text_is_too_small(tiny_experts: Path) ->
 def test_missing_routes_and_domains_are_named(pairs: Pairs, tiny_experts: Path) -> None:
     train = pairs.split("train")
     place = train.column_names.index("domain")
-    rocks = Pairs.from_table(train.set_column(place, "domain", [["rocks"] * train.num_rows]))
+    rocks = Pairs.of(train.set_column(place, "domain", [["rocks"] * train.num_rows]))
     with pytest.raises(RouteError, match=r"rocks.*crops, neuro"):
         made(rocks, tiny_experts)
     assert [route.name for route in made(pairs, tiny_experts, routes="neuro").routes] == ["neuro"]

@@ -96,7 +96,7 @@ def _show_sets(pairs: Pairs, title: str) -> None:
 def _show(pairs: Pairs) -> None:
     """The number of pairs per domain, and what readers of results on them should know."""
     from sentence_experts.pairs.card import describe_trained
-    from sentence_experts.pairs.levels import AUTO_LEVEL, LEVELS
+    from sentence_experts.pairs.proximity import AUTO_LEVEL, LEVELS
 
     manifest = pairs.manifest
     settings = manifest["settings"]

@@ -7,9 +7,7 @@ from typing import Any
 
 import yaml
 
-from sentence_experts.pairs.hard import describe_near
-from sentence_experts.pairs.levels import LEVELS
-from sentence_experts.pairs.matched import describe_shortfall
+from sentence_experts.pairs.proximity import LEVELS
 from sentence_experts.pairs.splits import SPLITS
 
 MEANING = {
@@ -27,6 +25,7 @@ NEGATIVES = {
     "same-article": "join the anchor of a linked pair with another work that the same article mentions, but "
     "never in the same paragraph",
 }
+MAX_NAMED = 3  # sets in a message
 # Added for co-citation, where articles cite both papers of a pair.
 ARTICLE_CAUTION = (
     " {seen} of {articles} articles that cite both papers of a test pair do so for a training pair too."
@@ -142,4 +141,44 @@ def describe_licences(licences: dict[str, int] | None) -> str:
         return "see the corpus"
     return ", ".join(
         f"{name} ({count:,})" for name, count in sorted(licences.items(), key=lambda item: -item[1])
+    )
+
+
+def describe_near(counts: Mapping[str, Mapping[str, Mapping[str, int]]] | None) -> str | None:
+    """A sentence about how many negatives (`DrawnNegatives.near`) are near; None if they are not hard."""
+    if not counts:
+        return None
+    of_sets = [each for by_split in counts.values() for each in by_split.values()]
+    near, every = (sum(each[name] for each in of_sets) for name in ("near", "all"))
+    rest = "; the other works had no unlinked text near them and were matched at random"
+    return (
+        f"hard negatives: {near:,} of {every:,} join texts that are near each other by TF-IDF"
+        f"{rest if near < every else ''}"
+    )
+
+
+def describe_shortfall(shortfall: Mapping[str, Mapping[str, Mapping[str, int]]]) -> str | None:
+    """How many negatives are not fully matched and what was taken instead; None if all are."""
+    if not shortfall:
+        return None
+    sets = [
+        (f"{domain} ({split})", counts)
+        for domain, by_split in shortfall.items()
+        for split, counts in by_split.items()
+    ]
+    named = ", ".join(
+        f"{name} {sum(counts.values()) - counts['matched']:,} of {sum(counts.values()):,}"
+        for name, counts in sets[:MAX_NAMED]
+    )
+    more = f" and {len(sets) - MAX_NAMED} more" if len(sets) > MAX_NAMED else ""
+    instead = {
+        "nearest": "keep one work and get an unlinked one that is nearly as frequent",
+        "random": "are two other unlinked works of the domain",
+        "left_out": "linked pairs were left out",
+    }
+    totals = {kind: sum(counts[kind] for _, counts in sets) for kind in instead}
+    taken = "; ".join(f"{totals[kind]:,} {text}" for kind, text in instead.items() if totals[kind])
+    return (
+        f"too few unlinked pairs can be made of the works of the linked pairs: {named}{more}. Instead, "
+        f"{taken}. More articles, fewer domains or a lower `max_eval_per_domain` leave more to choose from"
     )

@@ -7,24 +7,21 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import yaml
 
 from sentence_experts.corpus.corpus_folder import CorpusFolder, open_corpus
 from sentence_experts.errors import InputError
-from sentence_experts.pairs import sampling
-from sentence_experts.pairs.config import PairsConfig
+from sentence_experts.pairs.card import describe_near, describe_shortfall
+from sentence_experts.pairs.config import AUTO_UNIT, PairsConfig
 from sentence_experts.pairs.dataset import Pairs
-from sentence_experts.pairs.engines import opened
-from sentence_experts.pairs.graph import LinkGraph
-from sentence_experts.pairs.hard import describe_near
-from sentence_experts.pairs.levels import LEVELS
-from sentence_experts.pairs.matched import describe_shortfall
-from sentence_experts.pairs.renewed import linked_in, report_new
-from sentence_experts.pairs.sets import Sets, make_sets
+from sentence_experts.pairs.graph import LinkGraph, NothingLinkedError
+from sentence_experts.pairs.links import RELATIONS
+from sentence_experts.pairs.proximity import LEVELS
+from sentence_experts.pairs.sets import Sets, duplicated_by_count, make_sets
 from sentence_experts.pairs.splits import (
-    CROSSING,
     SPLITS,
     TEST,
     TRAIN,
@@ -32,11 +29,18 @@ from sentence_experts.pairs.splits import (
     PairArrays,
     seen_in_training,
 )
-from sentence_experts.pairs.unit import linked_works
+from sentence_experts.pairs.sql_engine import SqlEngine, open_engine
 from sentence_experts.progress import progress
 from sentence_experts.storage import check_apart, sha256_text
 
 logger = logging.getLogger(__name__)
+
+# Linked pairs of abstracts that are enough: three sets of a few hundred pairs each, and some to train on.
+ENOUGH_PAIRS = 1_000
+AUTO_UNITS = ("abstract", "title")  # in the order of preference
+_SHARED_OUT = {"paper": "papers", "article": "citing articles"}
+_LINKED = """SELECT DISTINCT hash(least(anchor_id, positive_id), greatest(anchor_id, positive_id)) AS pair
+    FROM read_parquet(?, union_by_name = true) WHERE label = 1 ORDER BY 1"""
 
 
 def compile_pairs(
@@ -77,32 +81,94 @@ def compile_pairs(
     with Pairs.output(out, overwrite) as place, open_corpus(corpus) as folder:
         rules = lambda: sha256_text(_rules_text(config.domains) or "")  # noqa: E731
         inputs = {"corpus": folder.fingerprint, "domains": rules}
-        before = linked_in(Path(out)) if overwrite else None
+        before = _linked_in(Path(out)) if overwrite else None
         if place.begin({"config": config.stored()}, inputs) != "finished":
             _compiled_from(folder, config, Path(out)).save_to(place)
-            report_new(before, linked_in(Path(out)))
+            _report_new(before, _linked_in(Path(out)))
     return Pairs.open(out)
 
 
 def _compiled_from(corpus: CorpusFolder, config: PairsConfig, out: Path | None) -> Pairs:
-    with opened(config, beside=out) as engine, progress("compile pairs", 2) as advance:
+    rng = np.random.default_rng(config.seed)
+    with open_engine(config, beside=out) as engine, progress("compile pairs", 2) as advance:
         advance(0, "linking works")
-        graph, chosen, why = linked_works(corpus, config, engine)
-        logger.info(f"{chosen.relation} links {_by_domain(graph)}")
+        graph, settings, why = _linked_works(corpus, config, engine)
+        logger.info(f"{settings.relation} links {_by_domain(graph)}")
         advance(1, "splitting and drawing negatives")
-        pairs, known_links, works, made = _compiled(graph, chosen)
+        sets = make_sets(graph, settings, rng)
+        uneven = _describe_uneven(sets, settings)
+        for warning in (uneven, describe_shortfall(sets.negatives.shortfall)):
+            if warning:
+                logger.warning(warning)
+        if near := describe_near(sets.negatives.near):
+            logger.info(near)
+        trained = sets.sampled[TRAIN]
+        known_links = graph.known_links(np.union1d(trained.left, trained.right))
+        leaks = _leaks(graph, sets.negatives.splits, settings)
+        tables, works = _tables(graph, sets, settings, rng)
         advance(1)
+    counts = corpus.manifest["counts"]
     manifest = {
         "unit_chosen": why,
         "domain_rules": _rules_text(config.domains),
         "corpus": {
             "fingerprint": corpus.fingerprint(),
-            "licences": corpus.manifest["counts"].get("by_licence"),
-            "simulated": corpus.manifest["counts"].get("simulated", 0),
+            "licences": counts.get("by_licence"),
+            "simulated": counts.get("simulated", 0),
         },
-        **made,
+        "settings": settings.stored() | {"fractions": list(settings.shares)},
+        "uneven_split": uneven,
+        "known_links": known_links.num_rows,
+        **_counts(graph, sets),
+        **leaks,
     }
-    return Pairs.in_memory(pairs, known_links, manifest, works)
+    return Pairs.in_memory(tables, known_links, manifest, works)
+
+
+def _tables(
+    graph: LinkGraph, sets: Sets, settings: PairsConfig, rng: np.random.Generator
+) -> tuple[dict[str, pa.Table], pa.Table]:
+    """The table of each split, and that of the works of validation and test."""
+    drawn = sets.negatives
+    tables, works = {}, np.empty(0, dtype=np.int64)
+    for number, name in enumerate(SPLITS):
+        pairs = drawn.splits[number]
+        if number == TRAIN:
+            pairs = duplicated_by_count(pairs) if settings.frequency == "duplication" else pairs
+            tables[name] = graph.pair_table(pairs, np.ones(len(pairs), dtype=np.int64), rng)
+        else:
+            pairs, labels = _with_negatives(pairs, drawn.negatives[number])
+            tables[name] = graph.pair_table(pairs, labels, rng, anchored=drawn.anchored)
+            works = np.union1d(works, np.union1d(pairs.left, pairs.right))
+    return tables, graph.works_table(works)
+
+
+def _counts(graph: LinkGraph, sets: Sets) -> dict[str, Any]:
+    """How many papers and pairs there are, and how many were left out and why."""
+    drawn = sets.negatives
+    # Split -> level -> the number of positives with that closest level.
+    levels = {
+        name: {level: int((split.level == number).sum()) for number, level in enumerate(LEVELS)}
+        for name, split in zip(SPLITS, drawn.splits, strict=True)
+        if split.level is not None
+    }
+    return {
+        "papers": None if graph.domain_counts is None else graph.domain_counts.to_json(),
+        "retracted": graph.retracted,
+        "notices": graph.notices,
+        "link_counts": graph.link_counts,
+        "left_out_by_max_references": graph.long_lists,
+        "pairs_of_one_text_left_out": graph.same_text_pairs,
+        "pairs_between_splits_left_out": sets.crossing,
+        "pairs_before_drawing": dict(zip(SPLITS, sets.before, strict=True)),
+        "closest_levels": levels or None,
+        "trained_within": sets.trained_within if levels else None,
+        "positives_without_negative": {
+            SPLITS[split]: len(sets.sampled[split]) - len(drawn.splits[split]) for split in (VALIDATION, TEST)
+        },
+        "not_matched": drawn.shortfall,
+        "near_negatives": drawn.near,
+    }
 
 
 def _by_domain(graph: LinkGraph) -> str:
@@ -124,90 +190,25 @@ def _rules_text(rules: Path | Mapping[str, Any] | None) -> str | None:
         raise InputError(f"{rules}: cannot be read: {reason}") from error
 
 
-def _compiled(
-    graph: LinkGraph, settings: PairsConfig
-) -> tuple[dict[str, pa.Table], pa.Table, pa.Table, dict[str, Any]]:
-    """The table of each split, the known links, the works of the evaluation sets, and the manifest's part."""
-    rng = np.random.default_rng(settings.seed)
-    sets = make_sets(graph, settings, rng)
-    drawn, splits = sets.negatives, sets.negatives.splits
-    for warning in (uneven := _uneven_split(sets, settings), describe_shortfall(drawn.shortfall)):
-        if warning:
-            logger.warning(warning)
-    if near := describe_near(drawn.near):
-        logger.info(near)
-    known_links = graph.known_links(np.union1d(sets.sampled[TRAIN].left, sets.sampled[TRAIN].right))
-    leaks, levels = _leaks(graph, splits, settings), _levels(splits)
-    if settings.frequency == "duplication":
-        splits[TRAIN] = sampling.duplicated_by_count(splits[TRAIN])
-    tables, works = {}, np.empty(0, dtype=np.int64)
-    for number, name in enumerate(SPLITS):
-        labelled = _with_negatives(splits[number], drawn.negatives.get(number))
-        tables[name] = graph.pair_table(*labelled, rng, anchored=drawn.anchored and number != TRAIN)
-        if number != TRAIN:
-            works = np.union1d(works, np.union1d(labelled[0].left, labelled[0].right))
-    return (
-        tables,
-        known_links,
-        graph.works_table(works),
-        {
-            "settings": settings.stored() | {"fractions": list(settings.shares)},
-            "papers": None if graph.domain_counts is None else graph.domain_counts.to_json(),
-            "retracted": graph.retracted,
-            "notices": graph.notices,
-            "link_counts": graph.link_counts,
-            "left_out_by_max_references": graph.long_lists,
-            "pairs_of_one_text_left_out": graph.same_text_pairs,
-            "pairs_between_splits_left_out": int((sets.assignment.pairs == CROSSING).sum()),
-            "uneven_split": uneven,
-            "pairs_before_drawing": dict(zip(SPLITS, sets.before, strict=True)),
-            "known_links": known_links.num_rows,
-            "closest_levels": levels,
-            "trained_within": sets.trained_within if levels else None,
-            "positives_without_negative": _lost(sets.sampled, splits),
-            "not_matched": drawn.shortfall,
-            "near_negatives": drawn.near,
-            **leaks,
-        },
-    )
-
-
-_OF_WHAT = {"paper": "papers", "article": "citing articles"}
-
-
-def _uneven_split(sets: Sets, settings: PairsConfig) -> str | None:
+def _describe_uneven(sets: Sets, settings: PairsConfig) -> str | None:
     """What to know if the sets' shares of pairs are far from `fractions`, which are of papers or articles.
 
     Shares of pairs follow them only roughly: one long reference list can link more pairs than all others.
     """
-    if settings.split not in _OF_WHAT:
+    if settings.split not in _SHARED_OUT:
         return None
-    pairs, assignment = sets.before, sets.assignment
+    pairs, fractions = sets.before, settings.shares
     shares = [count / sum(pairs) for count in pairs]
-    fractions = settings.shares
     if all(want / 2 <= share <= want * 2 for share, want in zip(shares, fractions, strict=True)):
         return None
-    what, crossing = _OF_WHAT[settings.split], int((assignment.pairs == CROSSING).sum())
+    what = _SHARED_OUT[settings.split]
     got, wanted = (", ".join(f"{share:.0%}" for share in each) for each in (shares, fractions))
     return (
         f"train, validation and test have {', '.join(f'{count:,}' for count in pairs)} pairs ({got}) where "
         f"`fractions` asks for {wanted}: they are shares of {what}, and few {what} can make most of the "
-        f"pairs ({crossing:,} more pairs are between two sets and left out). Long reference lists weigh less "
-        "with `max_references`; other `fractions`, another `seed` or more papers help too"
+        f"pairs ({sets.crossing:,} more pairs are between two sets and left out). Long reference lists weigh "
+        "less with `max_references`; other `fractions`, another `seed` or more papers help too"
     )
-
-
-def _lost(before: list[PairArrays], after: list[PairArrays]) -> dict[str, int]:
-    return {SPLITS[split]: len(before[split]) - len(after[split]) for split in (VALIDATION, TEST)}
-
-
-def _levels(splits: list[PairArrays]) -> dict[str, dict[str, int]] | None:
-    """Split -> level -> the number of positives with that closest level; None if levels do not count."""
-    return {
-        name: {level: int((split.level == number).sum()) for number, level in enumerate(LEVELS)}
-        for name, split in zip(SPLITS, splits, strict=True)
-        if split.level is not None
-    } or None
 
 
 def _leaks(graph: LinkGraph, splits: list[PairArrays], settings: PairsConfig) -> dict[str, int | None]:
@@ -228,10 +229,8 @@ def _leaks(graph: LinkGraph, splits: list[PairArrays], settings: PairsConfig) ->
     }
 
 
-def _with_negatives(positives: PairArrays, negatives: PairArrays | None) -> tuple[PairArrays, np.ndarray]:
-    labels = np.ones(len(positives), dtype=np.int64)
-    if negatives is None:
-        return positives, labels
+def _with_negatives(positives: PairArrays, negatives: PairArrays) -> tuple[PairArrays, np.ndarray]:
+    """All pairs, and their labels."""
     left, right, count, domain = (
         np.concatenate([getattr(positives, column), getattr(negatives, column)])
         for column in ("left", "right", "count", "domain")
@@ -240,5 +239,98 @@ def _with_negatives(positives: PairArrays, negatives: PairArrays | None) -> tupl
     if positives.level is not None:
         unlinked = np.full(len(negatives), -1)
         level = np.concatenate([positives.level, unlinked if negatives.level is None else negatives.level])
-    labels = np.concatenate([labels, np.zeros(len(negatives), dtype=np.int64)])
+    labels = np.repeat(np.array([1, 0], dtype=np.int64), [len(positives), len(negatives)])
     return PairArrays(left, right, count, domain, level), labels
+
+
+def _linked_in(folder: Path) -> np.ndarray | None:
+    """A number for each linked pair in a folder, ascending; None if there are no pairs that can be read."""
+    files = [str(path) for name in SPLITS if (path := folder / f"{name}.parquet").is_file()]
+    if not files:
+        return None
+    try:
+        with duckdb.connect() as database:
+            return np.asarray(database.execute(_LINKED, [files]).fetchnumpy()["pair"])
+    except duckdb.Error:
+        return None
+
+
+def _report_new(before: np.ndarray | None, after: np.ndarray | None) -> None:
+    """Log how many linked pairs are new, and how many of those before are gone."""
+    if before is not None and after is not None:
+        common = len(np.intersect1d(before, after, assume_unique=True))
+        logger.info(
+            f"in place of {len(before):,} linked pairs: {len(after):,}, of which {len(after) - common:,} are "
+            f"new; {len(before) - common:,} are gone"
+        )
+
+
+# ---- the text that pairs are made of -------------------------------------------------------------
+
+
+def _linked_works(
+    corpus: CorpusFolder, settings: PairsConfig, engine: SqlEngine
+) -> tuple[LinkGraph, PairsConfig, str | None]:
+    """The linked works of a corpus, the settings with a unit, and why it is that one, if it was chosen.
+
+    Abstracts say more than titles, and are taken if they give `ENOUGH_PAIRS`, or nearly as many pairs as
+    titles do. Titles of cited works outside the corpus often give many more.
+
+    Raises:
+        NothingLinkedError: nothing is linked; names the other relations and units that link something.
+    """
+    if settings.unit != AUTO_UNIT:
+        try:
+            return LinkGraph(corpus, settings, engine), settings, None
+        except NothingLinkedError as error:
+            raise _with_others(str(error), corpus, settings, engine) from error
+    graphs: dict[str, LinkGraph] = {}
+    for unit in AUTO_UNITS:
+        if (graph := _try_graph(corpus, settings, engine, unit=unit)) is not None:
+            graphs[unit] = graph
+            if len(graph.pairs) >= ENOUGH_PAIRS:
+                break
+    if not graphs:
+        near = f" within a {settings.within}" if settings.within != "article" else ""
+        message = (
+            f"no two abstracts and no two titles of one domain are linked by {settings.relation}{near}"
+            f"{settings.at_least}; check `domains` and `min_count`, or add articles"
+        )
+        raise _with_others(message, corpus, settings, engine)
+    counts = {unit: len(graphs[unit].pairs) if unit in graphs else 0 for unit in AUTO_UNITS}
+    abstracts, titles = (counts[unit] for unit in AUTO_UNITS)
+    chosen = "abstract" if abstracts >= ENOUGH_PAIRS or 2 * abstracts >= titles else "title"
+    why = f"pairs are of {chosen}s: linked pairs of abstracts {abstracts:,}"
+    if abstracts < ENOUGH_PAIRS:
+        why += f", of titles {titles:,}"
+    logger.info(f"{why}; `unit` chooses another text")
+    return graphs[chosen], settings.model_copy(update={"unit": chosen}), why
+
+
+def _try_graph(
+    corpus: CorpusFolder, settings: PairsConfig, engine: SqlEngine, **other: str
+) -> LinkGraph | None:
+    try:
+        return LinkGraph(corpus, settings.model_copy(update=other), engine)
+    except NothingLinkedError:
+        return None
+
+
+def _with_others(
+    message: str, corpus: CorpusFolder, settings: PairsConfig, engine: SqlEngine
+) -> NothingLinkedError:
+    """The error that nothing is linked, with the other relations and units that link something."""
+    works = []
+    tried = AUTO_UNITS if settings.unit == AUTO_UNIT else (settings.unit,)
+    fixed = settings.by_proximity or settings.split == "article"  # which need co-citation
+    for relation in (settings.relation,) if fixed else RELATIONS:
+        for unit in (
+            AUTO_UNITS
+            if relation != settings.relation
+            else [each for each in AUTO_UNITS if each not in tried]
+        ):
+            if (graph := _try_graph(corpus, settings, engine, relation=relation, unit=unit)) is not None:
+                works.append(f"`relation={relation}` `unit={unit}` links {len(graph.pairs):,} pairs")
+    return NothingLinkedError(
+        f"{message}. These settings link some: {', '.join(works)}" if works else message
+    )

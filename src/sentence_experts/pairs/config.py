@@ -11,7 +11,7 @@ from pydantic import Field, field_validator, model_validator
 
 from sentence_experts.config import Config, KeepRetracted, Memory, Seed
 from sentence_experts.engines import LOCAL, RAY, Engine, EngineName
-from sentence_experts.pairs.levels import (
+from sentence_experts.pairs.proximity import (
     AUTO_LEVEL,
     ENOUGH_TO_TRAIN,
     LEVELS,
@@ -28,8 +28,6 @@ DEFAULT_FRACTIONS = {
     "random": (0.98, 0.01, 0.01),
     "year": (0.99, 0.01, 0.0),
 }
-# Settings that change no byte of the pairs, and so are not in the manifest.
-MACHINE_SETTINGS = ("engine", "memory", "scratch")
 
 
 def check_shares(value: Any, example: str) -> list[float] | None:
@@ -178,16 +176,12 @@ class PairsConfig(Config):
         return name
 
     @model_validator(mode="after")
-    def _check_split_fits_relation(self) -> PairsConfig:
+    def _check_together(self) -> PairsConfig:
         if self.split == "article" and self.relation != "co-citation":
             raise ValueError(
                 "`split=article` needs `relation=co-citation`, where an article cites both papers of a pair; "
                 f"with {self.relation}, use `split=paper`"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _check_proximity(self) -> PairsConfig:
         wider = self.train_within != AUTO_LEVEL and not self.trained_levels
         if wider and self.train_within != self.within:
             raise ValueError(f"`train_within={self.train_within}` is wider than `within={self.within}`")
@@ -246,7 +240,7 @@ class PairsConfig(Config):
 
     def stored(self) -> dict[str, Any]:
         """The settings that a manifest holds: those that decide the bytes of the pairs."""
-        return self.model_dump(mode="json", exclude={"domains", *MACHINE_SETTINGS})
+        return self.model_dump(mode="json", exclude={"domains", "engine", "memory", "scratch"})
 
 
 class ImportPairsConfig(Config):

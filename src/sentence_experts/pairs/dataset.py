@@ -7,19 +7,32 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from sentence_experts.errors import InputError, UsageError
-from sentence_experts.names import LABEL
 from sentence_experts.pairs.card import dataset_card
-from sentence_experts.pairs.ratings import check_labels, warn_of_ratings
-from sentence_experts.pairs.splits import OTHER_NAMES, SPLITS, fold_texts, split_named
+from sentence_experts.pairs.splits import OTHER_NAMES, SPLITS
 from sentence_experts.pairs.table_folder import TableFolder
+from sentence_experts.pairs.user_tables import (
+    NEGATIVE,
+    ONE_DOMAIN,
+    PAIR_COLUMNS,
+    PAIRS_SCHEMA,
+    check_labels,
+    pair_table,
+    tables_by_split,
+    warn_of_ratings,
+    whole_table,
+    with_split_column,
+)
 from sentence_experts.storage import sha256_text
-from sentence_experts.table_values import identifiers, texts
-from sentence_experts.tables import check_columns, is_path, name_of_table, read_columns, read_table, to_arrow
+from sentence_experts.tables import check_columns, is_path, name_of_table
+
+__all__ = [
+    "KNOWN_LINKS", "LINKED_BY", "NEGATIVE", "PAIR_COLUMNS", "SPLITS", "WITHIN", "WORKS_SCHEMA", "Pairs",
+    "describe_domain", "links_of",
+]  # fmt: skip
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,27 +50,10 @@ WORKS_SCHEMA = pa.schema([
     ("year", pa.int32()),
     ("journal", pa.string()),
 ])  # fmt: skip
-PAIRS_SCHEMA = pa.schema([
-    ("anchor", pa.string()),
-    ("positive", pa.string()),
-    ("label", pa.int64()),
-    ("domain", pa.string()),
-    ("count", pa.int64()),
-    ("anchor_id", pa.string()),
-    ("positive_id", pa.string()),
-])  # fmt: skip
-PAIR_COLUMNS: tuple[str, ...] = tuple(PAIRS_SCHEMA.names)
 LINKS_SCHEMA = pa.schema([("left_id", pa.string()), ("right_id", pa.string())])
-# What the columns of users' tables are read as; the others are numbers.
-READ = {
-    **dict.fromkeys(("anchor", "positive"), texts),
-    **dict.fromkeys(("domain", "anchor_id", "positive_id"), identifiers),
-}
 WITHIN = "within"  # a column of pairs by proximity: the closest level, such as "sentence"
 # A column of lists of ids, in validation and test: the papers through which a linked pair is linked.
 LINKED_BY = "linked_by"
-NEGATIVE = "negative"  # an optional column of tables from the user
-ONE_DOMAIN = "all"
 
 
 class Pairs(TableFolder):
@@ -108,7 +104,7 @@ class Pairs(TableFolder):
         if isinstance(source, Mapping) and set(source) <= {*SPLITS, *OTHER_NAMES}:
             given = {OTHER_NAMES.get(name, name): whole_table(source[name]) for name in map(str, source)}
         else:
-            given = _by_split(whole_table(source), split, name_of_table(source))
+            given = tables_by_split(whole_table(source), split, name_of_table(source))
         for name, table in given.items():
             if labelled and name != "train":
                 check_columns(f"{name_of_table(source)}, {name}", ["label"], table.column_names)
@@ -116,19 +112,6 @@ class Pairs(TableFolder):
         files = source.values() if isinstance(source, Mapping) else [source]
         names = [Path(each).name for each in files if is_path(each)]
         return replace(pairs, manifest={**pairs.manifest, "source": ", ".join(names)}) if names else pairs
-
-    @classmethod
-    def from_table(cls, table: Any) -> Pairs:
-        """Pairs from one table: training pairs, or those of several splits if it has a column `split`.
-
-        Example:
-            >>> import pandas as pd
-            >>> frame = pd.DataFrame({"anchor": ["a cat", "a rose"], "positive": ["a kitten", "a tulip"],
-            ...                       "domain": ["animals", "plants"]})
-            >>> Pairs.from_table(frame)
-            Pairs(train: 2, validation: 0, test: 0; domains: animals, plants; in memory)
-        """
-        return cls.of(table)
 
     @classmethod
     def from_tables(cls, train: Any = None, validation: Any = None, test: Any = None) -> Pairs:
@@ -144,7 +127,7 @@ class Pairs(TableFolder):
         """
         given = dict(zip(SPLITS, (train, validation, test), strict=True))
         tables = {
-            name: PAIRS_SCHEMA.empty_table() if table is None else _given_pairs(whole_table(table), name)
+            name: PAIRS_SCHEMA.empty_table() if table is None else _checked_pairs(whole_table(table), name)
             for name, table in given.items()
         }
         if not any(table.num_rows for table in tables.values()):
@@ -173,9 +156,7 @@ class Pairs(TableFolder):
         """
         if name not in SPLITS:
             raise UsageError(f"no split {name!r}; there are {', '.join(SPLITS)}")
-        table = self.table(f"{name}.parquet")
-        if table is None:
-            raise InputError(f"{self.path}: {name}.parquet is missing")
+        table = self._required(f"{name}.parquet")
         missing = [column for column in PAIR_COLUMNS if column not in table.column_names]
         if missing:
             raise InputError(
@@ -184,20 +165,27 @@ class Pairs(TableFolder):
             )
         return table
 
+    def _required(self, file: str) -> pa.Table:
+        table = self.table(file)
+        if table is None:
+            raise InputError(f"{self.path or self.name}: {file} is missing")
+        return table
+
     def known_links(self) -> pa.Table:
         """Every linked pair of the training works, sampled or not: string columns `left_id` < `right_id`.
 
-        Such works are not negatives of each other, wherever they meet. A folder without this table, of an
-        early version, knows the links of its training pairs.
+        Such works are not negatives of each other, wherever they meet.
+
+        Raises:
+            InputError: the table is missing.
         """
-        links = self.table(KNOWN_LINKS)
-        return links_of(self.split("train")) if links is None else links
+        return self._required(KNOWN_LINKS)
 
     def works(self) -> pa.Table | None:
         """What is known of the works of validation and test beside their text: `paper_id`, `times_cited` and
         `references` within the corpus (0 references for works outside), `year`, `journal`.
 
-        None for pairs from tables, and for folders of an early version.
+        None for pairs from tables.
         """
         return self.table(WORKS)
 
@@ -229,12 +217,7 @@ class Pairs(TableFolder):
 
     def to_pandas(self) -> pd.DataFrame:
         """All pairs as one DataFrame, with a column `split`."""
-        tables = [self.split(name) for name in SPLITS]
-        named = [
-            table.append_column("split", pa.array([name] * table.num_rows, pa.string()))
-            for name, table in zip(SPLITS, tables, strict=True)
-        ]
-        return pa.concat_tables(named, promote_options="default").to_pandas()
+        return with_split_column({name: self.split(name) for name in SPLITS}).to_pandas()
 
     def __repr__(self) -> str:
         counts = [f"{name}: {self.number_of_rows(f'{name}.parquet'):,}" for name in SPLITS]
@@ -264,73 +247,12 @@ def count_pairs(splits: Mapping[str, pa.Table]) -> dict[str, dict[str, Any]]:
     return counts
 
 
-def whole_table(source: Any) -> pa.Table:
-    """A table, with `domain` for `route`."""
-    table = read_table(source, read_columns(source)) if is_path(source) else to_arrow(source)
-    if "domain" in table.column_names:
-        return table
-    return table.rename_columns(["domain" if name == "route" else name for name in table.column_names])
-
-
-def _by_split(table: pa.Table, split: str | None, where: str) -> dict[str, pa.Table]:
-    """The table's rows by its column `split`; all are of `split` if it has none."""
-    if split is not None and "split" not in table.column_names:
-        return {split: table}
-    check_columns(where, ["split"], table.column_names)
-    given = texts(table["split"], f"{where}, column split").to_pylist()
-    names = [split_named(name, where) for name in given]
-    column = pa.array(names, pa.string())
-    return {name: table.filter(pc.equal(column, name)) for name in SPLITS if name in names}
-
-
-def _given_pairs(table: pa.Table, split: str) -> pa.Table:
+def _checked_pairs(table: pa.Table, split: str) -> pa.Table:
     """The pairs of a user's table; rated ones without labels would all count as linked."""
     if "label" not in table.column_names:
         check_labels(split, table)
         warn_of_ratings(split, table, [name for name in table.column_names if name not in PAIR_COLUMNS])
     return pair_table(table, split)
-
-
-def pair_table(table: pa.Table, split: str) -> pa.Table:
-    """The table with all of `PAIR_COLUMNS`, checked."""
-    missing = [name for name in ("anchor", "positive") if name not in table.column_names]
-    if missing:
-        raise InputError(
-            f"{split}: column {missing[0]!r} is missing, found {', '.join(table.column_names) or 'none'}"
-        )
-    columns = {
-        name: READ[name](table[name], f"{split}, column {name}") if name in READ else table[name]
-        for name in PAIR_COLUMNS
-        if name in table.column_names
-    }
-    if "label" in columns and pa.types.is_string(columns["label"].type):
-        columns["label"] = identifiers(columns["label"], f"{split}, column label")  # "1.0" as 1
-    rows = table.num_rows
-    columns.setdefault("label", pa.array(np.ones(rows, dtype=np.int64)))
-    columns.setdefault("domain", pa.array([ONE_DOMAIN] * rows, pa.string()))
-    columns.setdefault("count", columns["label"])
-    for end in ("anchor", "positive"):
-        if f"{end}_id" not in columns:
-            folded = fold_texts(columns[end]).to_pylist()
-            ids = [None if text is None else sha256_text(text)[:16] for text in folded]
-            columns[f"{end}_id"] = pa.array(ids, pa.string())
-    try:
-        whole = pa.table({name: columns[name] for name in PAIR_COLUMNS}).cast(PAIRS_SCHEMA)
-    except (pa.ArrowException, ValueError) as error:
-        raise InputError(f"{split}: {' '.join(str(error).split())}") from error
-    empty = [name for name in PAIR_COLUMNS if whole[name].null_count]
-    if empty:
-        raise InputError(f"{split}: column {empty[0]!r} has rows without a value")
-    try:
-        LABEL.check("domain", *whole["domain"].unique().to_pylist())
-    except ValueError as error:
-        raise InputError(f"{split}: {error}") from error
-    if not pc.all(pc.is_in(whole["label"], pa.array([0, 1]))).as_py() and rows:
-        raise InputError(f"{split}: a label is 1 (linked) or 0 (a negative)")
-    if NEGATIVE in table.column_names:
-        negative = texts(table[NEGATIVE], f"{split}, column {NEGATIVE}")
-        whole = whole.append_column(NEGATIVE, negative)
-    return whole.combine_chunks()
 
 
 def links_of(train: pa.Table) -> pa.Table:

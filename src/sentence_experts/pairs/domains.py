@@ -124,14 +124,12 @@ class DomainRules(BaseModel):
             first = error.errors()[0]
             where = ".".join(str(part) for part in first["loc"]) or "the file"
             form = (
-                " (domain rules need 'domains: NAME: subjects|mesh|keywords|topics|subfields|fields|journals|"
-                "title|years: [...]'; "
+                f" (domain rules need 'domains: NAME: {'|'.join(DomainRule.model_fields)}: [...]'; "
                 "also several, none, mesh_descriptors)"
             )
-            unknown = first["type"] == "extra_forbidden"
-            message = "unknown key" if unknown else first["msg"].removeprefix("Value error, ")
-            own = first["type"] == "value_error"
-            raise InputError(f"{name}: {where}: {message}{'' if own else form}") from error
+            is_unknown, is_ours = (first["type"] == each for each in ("extra_forbidden", "value_error"))
+            message = "unknown key" if is_unknown else first["msg"].removeprefix("Value error, ")
+            raise InputError(f"{name}: {where}: {message}{'' if is_ours else form}") from error
 
     def classifier(self) -> Callable[[Mapping[str, Any]], tuple[str, ...]]:
         """Make a function from a paper (a row of papers.parquet) to its domains, usually one.
@@ -152,9 +150,9 @@ class DomainRules(BaseModel):
         """The domains of a paper that the rules of `matched` match."""
         if not matched:
             return () if self.none == "drop" else (self.none,)
-        if len(matched) > 1 and self.several != "each":
-            return matched[:1] if self.several == "first" else ()
-        return matched
+        if len(matched) == 1 or self.several == "each":
+            return matched
+        return matched[:1] if self.several == "first" else ()
 
 
 class Matchers:
@@ -184,8 +182,10 @@ class Matchers:
         }
 
         def matches(paper: Mapping[str, Any]) -> bool:
-            if rule.years is not None and not _within(rule.years, paper.get("year")):
-                return False
+            if rule.years is not None:
+                year, (first, last) = paper.get("year"), rule.years
+                if year is None or not first <= year <= last:
+                    return False
             for column, check in checks.items():
                 values = paper.get(column) or ()
                 if any(check(value) for value in ([values] if isinstance(values, str) else values)):
@@ -193,10 +193,6 @@ class Matchers:
             return False
 
         return matches
-
-
-def _within(years: tuple[int, int], year: int | None) -> bool:
-    return year is not None and years[0] <= year <= years[1]
 
 
 def _pattern(text: str, star: str) -> str:

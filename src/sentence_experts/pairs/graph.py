@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cached_property
 
-import ibis
-import ibis.expr.types as ir
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from sentence_experts.corpus.corpus_folder import CITATIONS_SCHEMA, PAPERS_SCHEMA, CorpusFolder
 from sentence_experts.corpus.paper import NOTICE_KINDS
 from sentence_experts.pairs.config import PairsConfig
 from sentence_experts.pairs.dataset import LINKED_BY, PAIR_COLUMNS, WITHIN, WORKS_SCHEMA
-from sentence_experts.pairs.engines import LinkEngine
-from sentence_experts.pairs.levels import LEVELS
+from sentence_experts.pairs.domain_papers import domains_of_works
 from sentence_experts.pairs.links import (
     MEMBER_ENDS,
     RELATIONS,
@@ -24,9 +22,8 @@ from sentence_experts.pairs.links import (
     long_lists,
     references_of_few,
 )
-from sentence_experts.pairs.memberships import domains_of_works
 from sentence_experts.pairs.neighbours import Neighbours
-from sentence_experts.pairs.proximity import co_cited_within
+from sentence_experts.pairs.proximity import LEVELS, co_cited_within
 from sentence_experts.pairs.splits import (
     UNKNOWN_YEAR,
     CitingArticles,
@@ -34,11 +31,11 @@ from sentence_experts.pairs.splits import (
     TooFewPairsError,
     WorkArrays,
 )
-from sentence_experts.pairs.works import folded_texts, numbered_members, numbered_works, with_texts_of
+from sentence_experts.pairs.sql_engine import SqlEngine
+from sentence_experts.pairs.works import folded_texts, numbered_members, numbered_works, same_text_works
 from sentence_experts.tables import check_columns
 
 LINK_COUNTS = (1, 2, 3, 5)
-ENDS = ("anchor", "positive")
 
 
 class NothingLinkedError(TooFewPairsError):
@@ -63,106 +60,121 @@ class LinkGraph:
             pair (with coupling: by such works); None without that setting.
     """
 
-    def __init__(self, corpus: CorpusFolder, settings: PairsConfig, engine: LinkEngine) -> None:
+    def __init__(self, corpus: CorpusFolder, settings: PairsConfig, engine: SqlEngine) -> None:
         self._engine = engine
         self._settings = settings
-        papers, references = engine.read(corpus.papers), engine.read(corpus.citations)
-        check_columns(str(corpus.papers), PAPERS_SCHEMA.names, papers.columns)
-        check_columns(str(corpus.citations), CITATIONS_SCHEMA.names, references.columns)
-        self._papers, self._references = papers, references
-        self._citations = identified(references)
-        self._mentions: ir.Table | None = None
+        self._papers, self._references = engine.read(corpus.papers), engine.read(corpus.citations)
+        for path, schema in ((corpus.papers, PAPERS_SCHEMA), (corpus.citations, CITATIONS_SCHEMA)):
+            check_columns(str(path), schema.names, pq.read_schema(path).names)
+        self._citations = identified(self._references)
+        self._mentions: str | None = None
         if settings.needs_mentions or (settings.trained_levels and corpus.has_mentions):
             self._mentions = engine.read(corpus.mentions)
-        texts = folded_texts(settings.unit, papers, references)
-        retracted = papers.filter(papers.retracted)
-        notices = papers.filter(papers.kind.isin(sorted(NOTICE_KINDS)))
-        self.retracted, self.notices = (
-            int(engine.rows(with_text.aggregate(papers=with_text.count()))["papers"][0].as_py())
-            for with_text in (texts.semi_join(each, "paper_id") for each in (retracted, notices))
-        )
-        if not settings.keep_retracted:
-            texts = texts.anti_join(retracted, "paper_id")
-        if not settings.keep_notices:
-            texts = texts.anti_join(notices, "paper_id")
-        self._texts = engine.materialized(texts)
+        self._texts = self._with_texts()
         domains, self.domain_counts = domains_of_works(
-            engine, settings.unit, self._texts, papers, references, settings.domains, corpus.domains
+            engine,
+            settings.unit,
+            self._texts,
+            self._papers,
+            self._references,
+            settings.domains,
+            corpus.domains,
         )
-        self._works = engine.materialized(numbered_works(self._texts, domains))
-        self._wanted = engine.materialized(with_texts_of(self._texts, self._works))
-        works = engine.rows(self._works.select("work", "same_text", "year").order_by("work"))
+        self._works = engine.compute(numbered_works(self._texts, domains))
+        self._wanted = engine.compute(same_text_works(self._texts, self._works))
+        works = engine.rows(f"SELECT work, same_text, year FROM {self._works} ORDER BY work")
         self._same_text = _wide(works["same_text"])
         self._year = works["year"].fill_null(UNKNOWN_YEAR).to_numpy()
         members = self._number_members(domains)
         self.long_lists: dict[str, int] | None = None
-        self._long: ir.Table | None = None
+        self._making_pairs: list[str] = []  # joins that keep the citations that can link
         if settings.max_references is not None:
-            self._leave_out_long_lists(references, settings.max_references)
-        self._few: ir.Table | None = None
+            self._leave_out_long_lists(settings.max_references)
         if settings.relation == "coupling":
-            self._few = engine.materialized(references_of_few(self._citations, self._wanted, settings.rare))
+            few = engine.compute(references_of_few(self._citations, self._wanted, settings.rare))
+            self._making_pairs.append(f"SEMI JOIN {few} USING (cited)")
         self.pairs = self._linked_pairs(members)
         if len(self.pairs) == 0:
             raise NothingLinkedError(self._nothing_linked())
 
-    def _number_members(self, domains: ir.Table) -> ir.Table:
-        """`paper_id, work, group, member`; also stored in arrays by member."""
-        names = sorted(self._engine.rows(domains.select("domain").distinct())["domain"].to_pylist())
-        self._domain_names = np.array(names, dtype=object)
-        groups = pa.array(np.arange(len(names), dtype=np.int32))
-        named = self._engine.stored(pa.table({"domain": pa.array(names, pa.string()), "group": groups}))
-        members = self._engine.materialized(numbered_members(self._works, domains, named))
-        columns = self._engine.rows(members.select("member", "work", "group").order_by("member"))
-        self._work_of_member, self._group_of_member = _wide(columns["work"]), columns["group"].to_numpy()
+    def _with_texts(self) -> str:
+        """The table `folded_texts` of the papers that are kept; also counts the others."""
+        texts = self._engine.compute(folded_texts(self._settings.unit, self._papers, self._references))
+        kinds = ", ".join(f"'{kind}'" for kind in sorted(NOTICE_KINDS))
+        conditions = ("retracted", f"kind IN ({kinds})")
+        counts = (
+            self._engine.rows(f"""SELECT count(*) AS papers FROM {texts}
+                SEMI JOIN (SELECT paper_id FROM {self._papers} WHERE {condition}) AS p USING (paper_id)""")
+            for condition in conditions
+        )
+        self.retracted, self.notices = (each["papers"][0].as_py() for each in counts)
+        are_kept = (self._settings.keep_retracted, self._settings.keep_notices)
+        out = [condition for condition, kept in zip(conditions, are_kept, strict=True) if not kept]
+        if not out:
+            return texts
+        return self._engine.compute(f"""SELECT * FROM {texts} ANTI JOIN (
+            SELECT paper_id FROM {self._papers} WHERE {" OR ".join(out)}) AS out USING (paper_id)""")
+
+    def _number_members(self, domains: str) -> str:
+        """The table of `numbered_members`; also stored in arrays by member."""
+        names = self._engine.rows(f"SELECT DISTINCT domain FROM {domains}")["domain"].to_pylist()
+        self._domain_names = np.array(sorted(names), dtype=object)
+        numbers = pa.array(np.arange(len(names), dtype=np.int32))
+        named = self._engine.store(
+            pa.table({"domain": pa.array(sorted(names), pa.string()), "domain_number": numbers})
+        )
+        members = self._engine.compute(numbered_members(self._works, domains, named))
+        columns = self._engine.rows(f"SELECT work, domain_number FROM {members} ORDER BY member")
+        self._work_of_member = _wide(columns["work"])
+        self._domain_of_member = columns["domain_number"].to_numpy()
         return members
 
-    def _leave_out_long_lists(self, references: ir.Table, max_references: int) -> None:
-        self._long = self._engine.materialized(long_lists(references, max_references))
-        left_out = self._citations.semi_join(self._long, "citing")
-        for end in MEMBER_ENDS[self._settings.relation]:
-            works = self._works.view()
-            left_out = left_out.semi_join(works, left_out[end] == works.paper_id)
-        left_out = left_out.distinct()
-        counts = left_out.aggregate(papers=left_out.citing.nunique(), citations=left_out.count())
+    def _leave_out_long_lists(self, max_references: int) -> None:
+        long = self._engine.compute(long_lists(self._references, max_references))
+        of_works = " ".join(
+            f"SEMI JOIN {self._works} AS {end}_work ON c.{end} = {end}_work.paper_id"
+            for end in MEMBER_ENDS[self._settings.relation]
+        )
+        left_out = f"""SELECT DISTINCT c.citing, c.cited FROM {self._citations} AS c
+            SEMI JOIN {long} AS listed ON c.citing = listed.citing {of_works}"""
+        counts = f"SELECT count(DISTINCT citing) AS papers, count(*) AS citations FROM ({left_out}) AS out"
         self.long_lists = self._engine.rows(counts).to_pylist()[0]
+        self._making_pairs.append(f"ANTI JOIN {long} USING (citing)")
 
-    def _making_pairs(self, citations: ir.Table) -> ir.Table:
+    def _that_link(self, citations: str) -> str:
         """The citations that can link, under the settings."""
-        if self._long is not None:
-            citations = citations.anti_join(self._long, "citing")
-        if self._few is not None:
-            citations = citations.semi_join(self._few, "cited")
-        return citations
+        return f"(SELECT * FROM {citations} AS every {' '.join(self._making_pairs)})"
 
-    def _links(self, members: ir.Table) -> ir.Table:
-        """`left, right, count` of the linked members; with proximity also `level, weight`."""
-        citations = self._making_pairs(self._citations)
-        if self._mentions is None:
-            return RELATIONS[self._settings.relation](citations, members)
-        return co_cited_within(citations, self._making_pairs(self._mentions), members, self._settings.within)
-
-    def _linked_pairs(self, members: ir.Table) -> PairArrays:
+    def _linked_pairs(self, members: str) -> PairArrays:
         """The linked pairs; also sets `link_counts` and `same_text_pairs`."""
         least = self._settings.min_count
-        links = self._links(members)
-        columns = self._engine.rows(links.filter(links["count"] >= least).order_by("left", "right"))
-        left, right, count = (columns[name].to_numpy() for name in ("left", "right", "count"))
+        citations = self._that_link(self._citations)
+        if self._mentions is None:
+            links = RELATIONS[self._settings.relation](citations, members)
+        else:
+            mentions = self._that_link(self._mentions)
+            links = co_cited_within(citations, mentions, members, self._settings.within)
+        columns = self._engine.rows(
+            f"SELECT * FROM ({links}) AS links WHERE count >= {least} ORDER BY one, other"
+        )
+        one, other, count = (columns[name].to_numpy() for name in ("one", "other", "count"))
         level = columns["level"].to_numpy() if self._mentions is not None else None
-        by_weight = self._settings.frequency == "proximity"
-        weight = columns["weight"].to_numpy() if by_weight else None
+        weight = columns["weight"].to_numpy() if self._settings.frequency == "proximity" else None
         del columns
-        levels = sorted({least, *(level for level in LINK_COUNTS if level > least)})
-        self.link_counts = {str(level): int((count >= level).sum()) for level in levels}
+        self.link_counts = {
+            str(level): int((count >= level).sum())
+            for level in sorted({least, *LINK_COUNTS})
+            if level >= least
+        }
         # Members of one domain are in the order of the works; over all domains the works come first.
-        group = self._group_of_member[left]
-        left, right = self._work_of_member[left], self._work_of_member[right]
+        domain = self._domain_of_member[one]
+        left, right = self._work_of_member[one], self._work_of_member[other]
         of_two_texts = self._same_text[left] != self._same_text[right]
         self.same_text_pairs = int((~of_two_texts).sum())
-        pairs = PairArrays(left, right, count, self._domain_names[group], level, weight)
+        pairs = PairArrays(left, right, count, self._domain_names[domain], level, weight)
         if len(self._domain_names) == 1:
             return pairs if of_two_texts.all() else pairs.take(of_two_texts)
-        order = np.lexsort((group, right, left))
+        order = np.lexsort((domain, right, left))
         return pairs.take(order[of_two_texts[order]])
 
     def _nothing_linked(self) -> str:
@@ -205,28 +217,23 @@ class LinkGraph:
         A link of a text is one of all works with that text, and those are linked with each other: none is a
         negative of another. Ordered by the ids, which is the order of the work numbers.
         """
-        among = self._engine.stored(pa.table({"work": works, "same_text": self._same_text[works]}))
-        texts = self._neighbours.texts.semi_join(among, "same_text")
-        members = texts.select("paper_id", member="same_text", group=ibis.literal(0))
-        making = self._making_pairs(self._neighbours.citations)
-        links = RELATIONS[self._settings.relation](making, members)
-        first, second = among.view(), among.view()
-        linked = links.join(first, links.left == first.same_text).select("right", one="work")
-        linked = linked.join(second, linked.right == second.same_text).select("one", other="work")
-        twins = first.join(second, first.same_text == second.same_text).select(
-            one=first.work, other=second.work
-        )
-        both = linked.union(twins).filter(lambda ends: ends.one != ends.other)
-        ends = both.select(left=ibis.least(both.one, both.other), right=ibis.greatest(both.one, both.other))
-        known = self._engine.rows(ends.distinct().order_by("left", "right"))
-        named = self._works.semi_join(among, "work").select("work", "paper_id").order_by("work")
-        ids = self._engine.rows(named)["paper_id"]
-        places = {end: np.searchsorted(works, known[end]) for end in ("left", "right")}
-        return pa.table({f"{end}_id": ids.take(places[end]) for end in places}).combine_chunks()
+        among = self._engine.store(pa.table({"work": works, "same_text": self._same_text[works]}))
+        members = f"""(SELECT paper_id, same_text AS member, 0 AS domain_number
+            FROM {self._neighbours.texts} SEMI JOIN {among} USING (same_text))"""
+        links = RELATIONS[self._settings.relation](self._that_link(self._neighbours.citations), members)
+        known = self._engine.rows(f"""WITH ends AS (
+                SELECT a.work AS one, b.work AS other FROM ({links}) AS links
+                JOIN {among} AS a ON links.one = a.same_text JOIN {among} AS b ON links.other = b.same_text
+                UNION ALL SELECT a.work, b.work FROM {among} AS a JOIN {among} AS b USING (same_text))
+            SELECT DISTINCT least(one, other) AS first, greatest(one, other) AS second FROM ends
+            WHERE one <> other ORDER BY first, second""")
+        ids = self._named(works)["paper_id"]
+        ends = (ids.take(np.searchsorted(works, known[end])) for end in ("first", "second"))
+        return pa.table(dict(zip(("left_id", "right_id"), ends, strict=True))).combine_chunks()
 
     def in_domain(self, domain: str) -> np.ndarray:
         """A mask of shape (works,) of the works of a domain."""
-        of_domain = self._domain_names[self._group_of_member] == domain
+        of_domain = self._domain_names[self._domain_of_member] == domain
         mask = np.zeros(len(self._same_text), dtype=bool)
         mask[self._work_of_member[of_domain]] = True
         return mask
@@ -281,33 +288,31 @@ class LinkGraph:
 
     def _named(self, works: np.ndarray) -> pa.Table:
         """`paper_id` and `text` of works (ascending numbers)."""
-        requested = self._works.semi_join(self._engine.stored(pa.table({"work": works})), "work")
-        named = requested.select("work", "paper_id").join(self._texts.select("paper_id", "text"), "paper_id")
-        return self._engine.rows(named.order_by("work"))
+        requested = self._engine.store(pa.table({"work": works}))
+        return self._engine.rows(f"""SELECT paper_id, text FROM {self._works}
+            SEMI JOIN {requested} USING (work)
+            JOIN (SELECT paper_id, text FROM {self._texts}) AS texts USING (paper_id) ORDER BY work""")
 
     def works_table(self, works: np.ndarray) -> pa.Table:
         """What is known of works (ascending numbers) beside their text, as in `dataset.WORKS_SCHEMA`."""
-        requested = self._engine.stored(
+        requested = self._engine.store(
             pa.table({"work": works, "times_cited": self.works.times_cited[works]})
         )
-        named = self._works.join(requested, "work").select("work", "paper_id", "times_cited", "year")
-        made = self._references.group_by("citing").aggregate(references=self._references.count())
-        known = named.left_join(made, named.paper_id == made.citing).drop("citing")
-        journals = self._papers.select(of="paper_id", journal=self._papers.journal)
-        known = known.left_join(journals, known.paper_id == journals.of)
-        known = known.mutate(references=known.references.fill_null(0))
-        return self._engine.rows(known.order_by("work").select(WORKS_SCHEMA.names)).cast(WORKS_SCHEMA)
+        known = self._engine.rows(f"""SELECT w.paper_id, times_cited, coalesce(entries, 0), w.year, journal
+            FROM {self._works} AS w JOIN {requested} AS r ON w.work = r.work
+            LEFT JOIN (SELECT citing, count(*) AS entries FROM {self._references} GROUP BY citing) AS made
+                ON w.paper_id = made.citing
+            LEFT JOIN {self._papers} AS p ON w.paper_id = p.paper_id ORDER BY w.work""")
+        return known.rename_columns(WORKS_SCHEMA.names).cast(WORKS_SCHEMA)
 
     def _linked_by(self, table: pa.Table) -> pa.Array:
         """For each pair of a table the ids of the papers through which its works are linked: lists."""
         rows = np.flatnonzero(table["label"].to_numpy())
-        ends = {
-            side: table[f"{end}_id"].take(rows) for side, end in zip(("left", "right"), ENDS, strict=True)
-        }
-        requested = self._engine.stored(pa.table({"pair": rows, **ends}))
-        making = self._making_pairs(self._neighbours.citations)
-        links = linking(requested, making, self._settings.relation)
-        linked = self._engine.rows(links.order_by("pair", "through"))
+        ends = {"one": table["anchor_id"].take(rows), "other": table["positive_id"].take(rows)}
+        requested = self._engine.store(pa.table({"pair": rows, **ends}))
+        citations = self._that_link(self._neighbours.citations)
+        links = linking(requested, citations, self._settings.relation)
+        linked = self._engine.rows(f"SELECT * FROM ({links}) AS links ORDER BY pair, through")
         bounds = np.searchsorted(linked["pair"].to_numpy(), np.arange(table.num_rows + 1))
         through = linked["through"].cast(pa.string()).combine_chunks()
         return pa.ListArray.from_arrays(pa.array(bounds, pa.int32()), through)

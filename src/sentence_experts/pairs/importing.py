@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,11 +16,9 @@ from scipy.sparse.csgraph import connected_components
 from sentence_experts.corpus.identifiers import SIMULATED_DOI
 from sentence_experts.errors import InputError
 from sentence_experts.pairs.config import ImportPairsConfig
-from sentence_experts.pairs.dataset import NEGATIVE, PAIR_COLUMNS, Pairs, links_of, pair_table
-from sentence_experts.pairs.draw_negatives import draw_unlinked
-from sentence_experts.pairs.matched import keys_of
-from sentence_experts.pairs.ratings import check_labels, warn_of_ratings
-from sentence_experts.pairs.source_tables import pairs_table
+from sentence_experts.pairs.dataset import Pairs, links_of
+from sentence_experts.pairs.matched import find_among, keys_between, keys_of
+from sentence_experts.pairs.negatives import draw_unlinked
 from sentence_experts.pairs.splits import (
     CROSSING,
     SPLITS,
@@ -35,6 +32,14 @@ from sentence_experts.pairs.splits import (
     fold_texts,
     split_by_paper,
     split_named,
+)
+from sentence_experts.pairs.user_tables import (
+    NEGATIVE,
+    PAIR_COLUMNS,
+    check_labels,
+    pair_table,
+    table_or_dataset,
+    warn_of_ratings,
 )
 from sentence_experts.storage import check_apart
 from sentence_experts.table_values import texts
@@ -84,7 +89,7 @@ def import_pairs(
 def _read(source: Table, config: ImportPairsConfig) -> tuple[pa.Table, np.ndarray | None]:
     """All pairs in one table, one row for each, and the set of each if a column says it."""
     name = name_of_table(source)
-    table = pairs_table(source, config.subset)
+    table = table_or_dataset(source, config.subset)
     folded = [column.strip().lower() for column in table.column_names]
     chosen = {config.anchor.lower(): "anchor", config.positive.lower(): "positive"}
     names = [chosen.get(column, column) for column in folded]
@@ -182,15 +187,15 @@ class _Texts:
         text, side = self.same_text, self.side
 
         def linked(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-            keys = keys_of(np.stack([text[left], text[right]], axis=1))
+            known = find_among(keys_between(text[left], text[right]), self._linked)
             # Two questions are not a negative where all linked pairs are a question and an answer.
-            mask: np.ndarray = np.isin(keys, self._linked) | (side[left] * side[right] == 1)
+            mask: np.ndarray = known | (side[left] * side[right] == 1)
             return mask
 
         return linked
 
     def texts(self, works: np.ndarray) -> list[str]:
-        """The texts of ascending numbers."""
+        """The texts of these numbers."""
         return [self._texts[number] for number in works.tolist()]
 
 
@@ -203,31 +208,24 @@ def _components(left: np.ndarray, right: np.ndarray, size: int) -> np.ndarray:
 
 def _imported(table: pa.Table, split: np.ndarray | None, config: ImportPairsConfig) -> Pairs:
     rng = np.random.default_rng(config.seed)
-    given = split is not None
-    triples = table[NEGATIVE].to_pylist() if NEGATIVE in table.column_names else None
-    whole = (
-        _with_stated_negatives(table, triples)
-        if triples
-        else table.append_column("row", pa.array(np.arange(table.num_rows)))
-    )
+    whole = _with_stated_negatives(table)
     known = _Texts(whole)
-    row = whole["row"].to_numpy()
+    # The count holds the row, so that pairs that get no negative can be told.
     pairs = PairArrays(
-        known.ends[:, 0], known.ends[:, 1], whole["count"].to_numpy(),
+        known.ends[:, 0], known.ends[:, 1], np.arange(whole.num_rows),
         whole["domain"].to_numpy(zero_copy_only=False).astype(object),
     )  # fmt: skip
     if split is None:
-        assignment = _assigned(pairs, known, whole, config, rng)
+        assignment = _assigned(pairs, known, whole["label"].to_numpy(), config, rng)
     else:
-        pools = {number: _mask(known, split[row] == number) for number in range(len(SPLITS))}
-        assignment = Assignment(split[row], pools)
+        assignment = _by_set(known, split[whole["row"].to_numpy()])
     tables = _with_negatives(whole, pairs, known, assignment, config, rng)
     # A stated negative of a training pair belongs to its row, and is not a row itself.
-    train = np.flatnonzero((assignment.pairs == TRAIN) & (np.arange(whole.num_rows) < table.num_rows))
-    tables["train"] = table.take(train)
-    left_out = int((assignment.pairs[: table.num_rows] == CROSSING).sum())
-    seen = _seen(known, tables) if given else 0
-    if empty := [each for each in SPLITS if given and not tables[each].num_rows]:
+    of_rows = assignment.pairs[: table.num_rows]
+    tables["train"] = table.take(np.flatnonzero(of_rows == TRAIN))
+    left_out = int((of_rows == CROSSING).sum())
+    seen = 0 if split is None else _seen(known, tables)
+    if split is not None and (empty := [each for each in SPLITS if not tables[each].num_rows]):
         logger.warning(f"by the column `split`, there are no pairs for {' and '.join(empty)}")
     if left_out:
         logger.info(f"{left_out:,} of {table.num_rows:,} pairs were left out: their texts are in two sets")
@@ -237,7 +235,7 @@ def _imported(table: pa.Table, split: np.ndarray | None, config: ImportPairsConf
             "are optimistic; without the column the sets share no text"
         )
     made = {
-        "split": "given" if given else "text",
+        "split": "text" if split is None else "given",
         "left_out": left_out,
         "test_texts_seen_in_training": seen,
         "simulated": pc.sum(pc.starts_with(pa.array(known.ids, pa.string()), SIMULATED_DOI)).as_py(),
@@ -245,49 +243,58 @@ def _imported(table: pa.Table, split: np.ndarray | None, config: ImportPairsConf
     return Pairs.in_memory(tables, links_of(tables["train"]), {"imported": config.model_dump() | made})
 
 
-def _with_stated_negatives(table: pa.Table, negatives: list[str | None]) -> pa.Table:
+def _with_stated_negatives(table: pa.Table) -> pa.Table:
     """The table with a row of label 0 for each anchor and its negative; `row` is the number of its pair."""
-    rows = [number for number, text in enumerate(negatives) if text]
-    columns = {name: table[name].take(rows) for name in ("anchor", "domain", "anchor_id")}
-    zero = pa.array(np.zeros(len(rows), np.int64))
-    stated = pa.table({**columns, "positive": pa.array([negatives[row] for row in rows]), "label": zero})
-    own = pair_table(stated, NEGATIVE).append_column("row", pa.array(np.array(rows, dtype=np.int64)))
-    whole = table.drop_columns([NEGATIVE]).append_column("row", pa.array(np.arange(table.num_rows)))
-    return pa.concat_tables([whole, own.select(whole.column_names)]).combine_chunks()
+    whole = table.append_column("row", pa.array(np.arange(table.num_rows)))
+    if NEGATIVE not in table.column_names:
+        return whole
+    texts = table[NEGATIVE].to_pylist()
+    stated = whole.take([number for number, text in enumerate(texts) if text])
+    zero = pa.array(np.zeros(stated.num_rows, np.int64))
+    columns = {name: stated[name] for name in ("anchor", "domain", "anchor_id")}
+    negatives = pair_table(pa.table({**columns, "positive": stated[NEGATIVE], "label": zero}), NEGATIVE)
+    whole = whole.drop_columns([NEGATIVE])
+    negatives = negatives.append_column("row", stated["row"])
+    return pa.concat_tables([whole, negatives.select(whole.column_names)]).combine_chunks()
+
+
+def _by_set(known: _Texts, sets: np.ndarray) -> Assignment:
+    """Each row in the set of `sets`, whose negatives are made of its texts."""
+    pools = {}
+    for number in range(len(SPLITS)):
+        pools[number] = np.zeros(len(known.ids), dtype=bool)
+        pools[number][known.ends[sets == number]] = True
+    return Assignment(sets, pools)
 
 
 def _assigned(
-    pairs: PairArrays, known: _Texts, whole: pa.Table, config: ImportPairsConfig, rng: np.random.Generator
+    pairs: PairArrays, known: _Texts, labels: np.ndarray, config: ImportPairsConfig, rng: np.random.Generator
 ) -> Assignment:
     """Groups of pairs that share texts go to one set each; where one group is most pairs, papers are split as
     in `compile_pairs`, and pairs between two sets left out."""
     train, validation, test = config.fractions
     fractions = (train, validation, test)
     text = known.same_text
-    group_of_text = _components(text[pairs.left], text[pairs.right], int(text.max()) + 1)
-    group = group_of_text[text[pairs.left]]
+    group = _components(text[pairs.left], text[pairs.right], int(text.max()) + 1)[text[pairs.left]]
     split_of_group = np.zeros(int(group.max()) + 1, dtype=np.int64)
     sizes = np.bincount(group)
-    first = np.unique(group, return_index=True)
-    home = pairs.domain[first[1]]
+    groups, first = np.unique(group, return_index=True)
+    home = pairs.domain[first]
     for domain in np.unique(home):
-        mine = rng.permutation(first[0][home == domain])
+        mine = rng.permutation(groups[home == domain])
         middle = (np.cumsum(sizes[mine]) - sizes[mine] / 2) / sizes[mine].sum()
         split_of_group[mine] = np.searchsorted(np.cumsum(fractions)[:2], middle, side="right")
     by_group = split_of_group[group]
     if not _is_uneven(pairs, by_group, fractions):
-        pools = {number: _mask(known, by_group == number) for number in range(len(SPLITS))}
-        return Assignment(by_group, pools)
+        return _by_set(known, by_group)
     assignment = split_by_paper(pairs, known.works, fractions, rng)
-    labels = whole["label"].to_numpy()
     for domain in np.unique(pairs.domain):
+        mine = pairs.domain == domain
         for number, share in enumerate(fractions):
-            positives = (assignment.pairs == number) & (pairs.domain == domain) & (labels == 1)
-            if share and not positives.any():
+            if share and not ((assignment.pairs == number) & mine & (labels == 1)).any():
                 raise TooFewPairsError(
-                    f"{domain}: the {SPLITS[number]} set got none of its "
-                    f"{int((pairs.domain == domain).sum()):,} pairs, which share texts; give other "
-                    "`fractions`, another `seed`, more pairs, or a column `split`"
+                    f"{domain}: the {SPLITS[number]} set got none of its {int(mine.sum()):,} pairs, which "
+                    "share texts; give other `fractions`, another `seed`, more pairs, or a column `split`"
                 )
     return assignment
 
@@ -302,62 +309,41 @@ def _is_uneven(pairs: PairArrays, split: np.ndarray, fractions: tuple[float, flo
     return False
 
 
-def _mask(known: _Texts, rows: np.ndarray) -> np.ndarray:
-    mask = np.zeros(len(known.ids), dtype=bool)
-    mask[known.ends[rows]] = True
-    return mask
-
-
 def _with_negatives(
     whole: pa.Table, pairs: PairArrays, known: _Texts, assignment: Assignment, config: ImportPairsConfig,
     rng: np.random.Generator,
 ) -> dict[str, pa.Table]:  # fmt: skip
     """The tables of validation and test; a domain of a set that states no negative gets as many as linked
-    pairs."""
+    pairs, and pairs for which there is none are left out."""
     labels = whole["label"].to_numpy()
     lacking = [pairs.take(np.empty(0, np.int64))] * len(SPLITS)
-    rows = {number: np.flatnonzero(assignment.pairs == number) for number in (VALIDATION, TEST)}
-    for number, rows_of_set in rows.items():
-        stated = Counter(pairs.domain[rows_of_set[labels[rows_of_set] == 0]].tolist())
-        without = [place for place in rows_of_set if labels[place] == 1 and not stated[pairs.domain[place]]]
-        lacking[number] = pairs.take(np.array(without, dtype=np.int64))
-    sampled = draw_unlinked(known, lacking, assignment, config.negatives, 0, rng)
+    for number in (VALIDATION, TEST):
+        rows = np.flatnonzero(assignment.pairs == number)
+        stated = np.unique(pairs.domain[rows[labels[rows] == 0]])
+        lacking[number] = pairs.take(rows[(labels[rows] == 1) & ~np.isin(pairs.domain[rows], stated)])
+    drawn = draw_unlinked(known, lacking, assignment, config.negatives, 0, rng)
     tables = {}
-    for number, rows_of_set in rows.items():
-        # Linked pairs without a negative are left out with it.
-        left_out = len(lacking[number]) - len(sampled.splits[number])
-        if left_out:
-            with_negative = set(
-                keys_of(
-                    np.stack([sampled.splits[number].left, sampled.splits[number].right], axis=1)
-                ).tolist()
-            )
-            of_rows = keys_of(known.ends[rows_of_set])
-            wanting_domains = set(lacking[number].domain.tolist())
-            rows_of_set = np.array([
-                place for place, key in zip(rows_of_set, of_rows.tolist(), strict=True)
-                if pairs.domain[place] not in wanting_domains or key in with_negative
-            ], dtype=np.int64)  # fmt: skip
-        tables[SPLITS[number]] = _labelled(whole.take(rows_of_set), sampled.negatives[number], known)
+    for number in (VALIDATION, TEST):
+        without = np.setdiff1d(lacking[number].count, drawn.splits[number].count)
+        rows = np.setdiff1d(np.flatnonzero(assignment.pairs == number), without)
+        linked = whole.take(rows).drop_columns(["row"])
+        negatives = _unlinked_table(drawn.negatives[number], known).select(linked.column_names)
+        tables[SPLITS[number]] = pa.concat_tables([linked, negatives.cast(linked.schema)]).combine_chunks()
     return tables
 
 
-def _labelled(linked: pa.Table, negatives: PairArrays, known: _Texts) -> pa.Table:
-    columns = [name for name in linked.column_names if name not in (NEGATIVE, "row")]
-    values = {
-        "domain": pa.array(negatives.domain.tolist(), pa.string()),
-        **{name: pa.array(np.zeros(len(negatives), np.int64)) for name in ("label", "count")},
-    }
+def _unlinked_table(negatives: PairArrays, known: _Texts) -> pa.Table:
+    """The rows of negatives; a text of only one column of the user's table stays in that column."""
     turned = known.side[negatives.left] < known.side[negatives.right]
-    first = np.where(turned, negatives.right, negatives.left)
-    second = np.where(turned, negatives.left, negatives.right)
-    for end, numbers in (("anchor", first), ("positive", second)):
-        values[end] = pa.array([known.texts(np.array([number]))[0] for number in numbers], pa.string())
-        values[f"{end}_id"] = pa.array([str(known.ids[number]) for number in numbers], pa.string())
-    table = pa.table({name: values[name] for name in columns})
-    return pa.concat_tables(
-        [linked.select(columns), table.cast(linked.select(columns).schema)]
-    ).combine_chunks()
+    zeros = pa.array(np.zeros(len(negatives), np.int64))
+    columns = {"domain": pa.array(negatives.domain.tolist(), pa.string()), "label": zeros, "count": zeros}
+    for end, numbers in (
+        ("anchor", np.where(turned, negatives.right, negatives.left)),
+        ("positive", np.where(turned, negatives.left, negatives.right)),
+    ):
+        columns[end] = pa.array(known.texts(numbers), pa.string())
+        columns[f"{end}_id"] = pa.array(known.ids[numbers].tolist(), pa.string())
+    return pa.table(columns)
 
 
 def _seen(known: _Texts, tables: dict[str, pa.Table]) -> int:

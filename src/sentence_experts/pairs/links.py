@@ -1,49 +1,43 @@
-"""Links between works and their counts: co-citation, bibliographic coupling, direct citation.
+"""Links between works and their counts, as SQL: co-citation, bibliographic coupling, direct citation.
 
-Each relation is one ibis expression over `citations(citing, cited)`, by id, possibly repeated, and
-`members(paper_id, group, member)`: the works that can be in a pair, each with a number within each of its
-groups (domains). It gives `left, right, count` with left < right, of members of one group. The same code runs
-on any SQL engine of ibis.
+Each function returns a query that runs on DuckDB and on Spark, over `citations(citing, cited)`, by id,
+possibly repeated, and `members(paper_id, domain_number, member)`: the works that can be in a pair, each with
+a number within each of its domains. A relation gives `one, other, count` with one < other, of members of one
+domain.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import ibis
-import ibis.expr.types as ir
 
-
-def co_citation(citations: ir.Table, members: ir.Table) -> ir.Table:
+def co_citation(citations: str, members: str) -> str:
     """Two works cited by the same paper; the count is the number of papers that cite both.
 
     The citing paper itself need not be a member. Source: Hallee et al. 2025, Methods, Data compilation.
     """
-    received = citations.join(members, citations.cited == members.paper_id)
-    return _sharing(received.select("group", "member", through="citing"))
+    return _sharing("citing", f"{citations} AS c JOIN {members} AS m ON c.cited = m.paper_id")
 
 
-def coupling(citations: ir.Table, members: ir.Table) -> ir.Table:
+def coupling(citations: str, members: str) -> str:
     """Two papers that cite the same work (bibliographic coupling); the count is of shared references.
 
     The cited work itself need not be a member.
     """
-    made = citations.join(members, citations.citing == members.paper_id)
-    return _sharing(made.select("group", "member", through="cited"))
+    return _sharing("cited", f"{citations} AS c JOIN {members} AS m ON c.citing = m.paper_id")
 
 
-def citation(citations: ir.Table, members: ir.Table) -> ir.Table:
+def citation(citations: str, members: str) -> str:
     """One paper cites the other; the count is 2 if each cites the other."""
-    other = members.view()
-    citing = citations.join(members, citations.citing == members.paper_id)
-    citing = citing.select("cited", "group", one="member")
-    ends = citing.join(other, [citing.cited == other.paper_id, citing.group == other.group])
-    ends = ends.select(citing.one, other=other.member).filter(lambda each: each.one != each.other).distinct()
-    ends = ends.select(left=ibis.least(ends.one, ends.other), right=ibis.greatest(ends.one, ends.other))
-    return ends.group_by("left", "right").aggregate(count=ends.count())
+    return f"""WITH ends AS (SELECT DISTINCT a.member AS citing, b.member AS cited
+            FROM {citations} AS c JOIN {members} AS a ON c.citing = a.paper_id
+            JOIN {members} AS b ON c.cited = b.paper_id AND a.domain_number = b.domain_number
+            WHERE a.member <> b.member)
+        SELECT least(citing, cited) AS one, greatest(citing, cited) AS other, count(*) AS count
+        FROM ends GROUP BY least(citing, cited), greatest(citing, cited)"""
 
 
-RELATIONS: dict[str, Callable[[ir.Table, ir.Table], ir.Table]] = {
+RELATIONS: dict[str, Callable[[str, str], str]] = {
     "co-citation": co_citation,
     "coupling": coupling,
     "citation": citation,
@@ -53,72 +47,59 @@ RELATIONS: dict[str, Callable[[ir.Table, ir.Table], ir.Table]] = {
 MEMBER_ENDS = {"co-citation": ("cited",), "coupling": ("citing",), "citation": ("citing", "cited")}
 
 
-def _sharing(ends: ir.Table) -> ir.Table:
-    """Count the third works that pairs of members of one group share: `ends(through, group, member)`."""
-    pairs = pairs_in_lists(ends, ("through",))
-    return pairs.group_by("left", "right").aggregate(count=pairs.count())
+def _sharing(through: str, ends: str) -> str:
+    """Count the third works that pairs of members of one domain share."""
+    pairs = pairs_in_lists(f"SELECT {through}, domain_number, member FROM {ends}", [through])
+    return f"SELECT one, other, count(*) AS count FROM ({pairs}) AS pairs GROUP BY one, other"
 
 
-def pairs_in_lists(ends: ir.Table, through: Sequence[str], keep: Sequence[str] = ()) -> ir.Table:
-    """`left, right, *keep` for each two members of one group that share the values of `through`, once for
-    each such values: `ends(*through, group, member)`.
+def pairs_in_lists(ends: str, through: Sequence[str], keep: Sequence[str] = ()) -> str:
+    """`one, other, *keep` for each two members of one domain that share the values of `through`, once for
+    each such values, of a query for `*through, domain_number, member`.
 
     Each of those values has a sorted list of members, and each member pairs with those after it: half the
     rows of a join of `ends` with itself, and no hash table of `ends`.
     """
-    lists = ends.group_by(*through, "group").aggregate(members=ends.member.collect(distinct=True))
-    lists = lists.filter(lists.members.length() > 1).select(*keep, members=lists.members.sort())
-    places = lists.select(*keep, "members", place=ibis.range(0, lists.members.length() - 1).unnest())
-    return places.select(
-        *keep, left=places.members[places.place], right=places.members[places.place + 1 :].unnest()
-    )
+    kept = "".join(f"{name}, " for name in keep)
+    return f"""SELECT {kept}element_at(members, place) AS one,
+            explode(slice(members, place + 1, cardinality(members))) AS other
+        FROM (SELECT {kept}members, explode(sequence(1, cardinality(members) - 1)) AS place
+            FROM (SELECT {kept}array_sort(array_agg(DISTINCT member)) AS members FROM ({ends}) AS ends
+                GROUP BY {", ".join(through)}, domain_number) AS lists
+            WHERE cardinality(members) > 1) AS places"""
 
 
-def identified(citations: ir.Table) -> ir.Table:
+def identified(citations: str) -> str:
     """`citing, cited` of the references with an identifier, without those of a work to itself."""
-    known = citations.filter(citations.cited.notnull(), citations.citing != citations.cited)
-    return known.select("citing", "cited")
+    return f"(SELECT citing, cited FROM {citations} WHERE citing <> cited)"
 
 
-def references_of_few(citations: ir.Table, members: ir.Table, rare: int) -> ir.Table:
+def references_of_few(citations: str, members: str, rare: int) -> str:
     """`cited`: the works that members cite and that at most `rare` papers of the corpus cite.
 
     A work that half a field cites (a method, a program) tells little about two papers that share it.
     """
-    theirs = citations.semi_join(members, citations.citing == members.paper_id).select("cited")
-    every = citations.semi_join(theirs, "cited").distinct()
-    times = every.group_by("cited").aggregate(papers=every.count())
-    return times.filter(times.papers.between(2, rare)).select("cited")
+    return f"""SELECT cited FROM {citations} AS every SEMI JOIN (
+            SELECT cited FROM {citations} AS c SEMI JOIN {members} AS m ON c.citing = m.paper_id
+        ) AS theirs USING (cited) GROUP BY cited HAVING count(DISTINCT citing) BETWEEN 2 AND {rare}"""
 
 
-def long_lists(references: ir.Table, max_references: int) -> ir.Table:
+def long_lists(references: str, max_references: int) -> str:
     """`citing`: the papers with more than `max_references` entries in their list, identified or not."""
-    lengths = references.group_by("citing").aggregate(entries=references.count())
-    return lengths.filter(lengths.entries > max_references).select("citing")
+    return f"SELECT citing FROM {references} GROUP BY citing HAVING count(*) > {max_references}"
 
 
-def citing_both(pairs: ir.Table, citations: ir.Table) -> ir.Table:
-    """`pair, article`: each article that cites both works of a row of `pairs(pair, left, right)`."""
-    return _through_third(pairs, citations, "cited", "citing").select("pair", article="third")
-
-
-def linking(pairs: ir.Table, citations: ir.Table, relation: str) -> ir.Table:
-    """`pair, through`: what links the works of each row of `pairs(pair, left, right)`.
+def linking(pairs: str, citations: str, relation: str) -> str:
+    """`pair, through`: the works that link each row of `pairs(pair, one, other)`, or its own that does.
 
     That is each citing article with co-citation, each shared reference with coupling, and with citation the
     work that cites the other.
     """
-    if relation == "co-citation":
-        return _through_third(pairs, citations, "cited", "citing").select("pair", through="third")
-    if relation == "coupling":
-        return _through_third(pairs, citations, "citing", "cited").select("pair", through="third")
-    forth = pairs.semi_join(citations, [pairs.left == citations.citing, pairs.right == citations.cited])
-    back = pairs.semi_join(citations, [pairs.right == citations.citing, pairs.left == citations.cited])
-    return forth.select("pair", through="left").union(back.select("pair", through="right"))
-
-
-def _through_third(pairs: ir.Table, citations: ir.Table, ours: str, theirs: str) -> ir.Table:
-    """Each row of `pairs(left, right, ...)` with each `third` work that citations link both its works to."""
-    first, second = citations.view(), citations.view()
-    reached = pairs.join(first, pairs.left == first[ours]).select(*pairs.columns, third=theirs)
-    return reached.semi_join(second, [reached.third == second[theirs], reached.right == second[ours]])
+    if relation == "citation":
+        return f"""SELECT pair, one AS through FROM {pairs} AS p SEMI JOIN {citations} AS c
+                ON p.one = c.citing AND p.other = c.cited
+            UNION ALL SELECT pair, other FROM {pairs} AS p SEMI JOIN {citations} AS c
+                ON p.other = c.citing AND p.one = c.cited"""
+    ours, third = ("cited", "citing") if relation == "co-citation" else ("citing", "cited")
+    return f"""SELECT pair, a.{third} AS through FROM {pairs} AS p JOIN {citations} AS a ON p.one = a.{ours}
+        SEMI JOIN {citations} AS b ON a.{third} = b.{third} AND p.other = b.{ours}"""

@@ -4,14 +4,18 @@ Both classes then have the same works, each equally often, so neither a work's f
 tells the class. (Negatives of well-cited works can be told from positives by the number of citations.) It is
 the configuration model of random graphs with rewiring: pair the ends at random, then exchange ends between
 pairs until no pair is linked, of one text or there twice.
+
+Hard negatives start from pairs of texts that are near each other by TF-IDF (`near_first`) instead of random
+ones, so that common words alone tell little.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.sparse import csr_array
 
 # Works of pairs, each of shape (pairs,) -> a mask of those that can be negatives.
 Allowed = Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -19,8 +23,12 @@ Allowed = Callable[[np.ndarray, np.ndarray], np.ndarray]
 MAX_ROUNDS = 3_000
 # Give up after this number of rounds, or of checked exchanges, that leave as many bad pairs as before.
 IDLE_ROUNDS, LEAST_IDLE_ROUNDS, IDLE_EXCHANGES = 300, 20, 2_000_000
-MAX_NAMED = 3  # sets in a message
 MAX_TRIES = 16  # exchanges that are checked for one bad pair in a round
+NEAREST = 10  # a text's neighbours that count as near it, of those that can be a negative with it
+LINKED_TOO = 8  # times as many candidates are checked, since near texts are often linked
+NEAR_ROUNDS = 20
+CELLS_AT_ONCE = 4_000_000  # similarities in memory
+DIGITS = 6  # of a similarity: machines may round further ones differently
 
 
 @dataclass(frozen=True)
@@ -164,30 +172,91 @@ def _nearly_matched(
     return np.concatenate(negatives) if negatives else np.empty((0, 2), dtype=ends.dtype)
 
 
-def describe_shortfall(shortfall: Mapping[str, Mapping[str, Mapping[str, int]]]) -> str | None:
-    """How many negatives are not fully matched and what was taken instead; None if all are."""
-    if not shortfall:
-        return None
-    sets = [
-        f"{domain} ({split}) {sum(counts.values()) - counts['matched']:,} of {sum(counts.values()):,}"
-        for domain, by_split in shortfall.items()
-        for split, counts in by_split.items()
-    ]
-    named = ", ".join(sets[:MAX_NAMED]) + f" and {len(sets) - MAX_NAMED} more" * (len(sets) > MAX_NAMED)
-    every = [counts for by_split in shortfall.values() for counts in by_split.values()]
-    nearest, others, left_out = (
-        sum(each[kind] for each in every) for kind in ("nearest", "random", "left_out")
-    )
-    instead = [
-        f"{nearest:,} keep one work and get an unlinked one that is nearly as frequent",
-        f"{others:,} are two other unlinked works of the domain",
-        f"{left_out:,} linked pairs were left out",
-    ]
-    replaced_by = "; ".join(
-        text for text, count in zip(instead, (nearest, others, left_out), strict=True) if count
-    )
-    return (
-        f"too few unlinked pairs can be made of the works of the linked pairs: {named}. Instead, "
-        f"{replaced_by}. More articles, fewer domains or a lower `max_eval_per_domain` leave more to choose "
-        "from"
-    )
+def near_first(
+    ends: np.ndarray, texts: Sequence[str], allowed: Allowed, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Pair the ends of linked pairs so that texts near each other meet, where they may be a negative.
+
+    The most similar of all near pairs comes first, and so on; works whose neighbours have no free end left
+    get new neighbours among those that have one. What is then left is paired at random.
+
+    Args:
+        ends: works of the linked pairs, shape (pairs, 2).
+        texts: of `np.unique(ends)`.
+        allowed: tells which two works may be a negative.
+
+    Returns:
+        All ends in new pairs, of shape (pairs, 2), and the keys (`keys_of`) of those that are near.
+    """
+    works, free = np.unique(ends, return_counts=True)
+    vectors = _vectors(texts)
+    near = [np.empty((0, 2), dtype=np.int64)]
+    for _ in range(NEAR_ROUNDS):
+        some, used = np.flatnonzero(free), keys_of(works[np.concatenate(near)])
+        candidates = some[_near_pairs(vectors[some], works[some], allowed, used)]
+        if not len(chosen := _taken_in_order(candidates, free)):
+            break
+        near.append(chosen)
+    pairs = works[np.concatenate(near)]
+    rest = rng.permutation(np.repeat(works, free)).reshape(-1, 2)
+    return np.concatenate([pairs, rest]), keys_of(pairs)
+
+
+def _vectors(texts: Sequence[str]) -> csr_array:
+    """TF-IDF vectors of length one, shape (texts, words); words of one text alone make nothing similar."""
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    try:
+        return csr_array(TfidfVectorizer(min_df=min(2, len(texts))).fit_transform(texts))
+    except ValueError:  # no word at all
+        return csr_array((len(texts), 1))
+
+
+def _near_pairs(vectors: csr_array, works: np.ndarray, allowed: Allowed, used: np.ndarray) -> np.ndarray:
+    """Indices, (pairs, 2), of similar texts that may be a negative, the most similar pair first.
+
+    Pairs with a key in `used` are left out.
+    """
+    places, similarities = [np.empty((0, 2), dtype=np.int64)], [np.empty(0)]
+    transposed = vectors.T.tocsr()
+    step = max(1, CELLS_AT_ONCE // max(1, len(works)))
+    for start in range(0, len(works), step):
+        products = csr_array(vectors[start : start + step] @ transposed)
+        rows, columns, values = _largest(products, LINKED_TOO * NEAREST + 1)
+        rows += start
+        fits = allowed(works[rows], works[columns])
+        fits &= ~np.isin(keys_of(np.stack([works[rows], works[columns]], axis=1)), used)
+        rows, columns, values = rows[fits], columns[fits], values[fits]
+        # Sorted by row, the most similar first: the number of each within its row.
+        rank = np.arange(len(rows)) - np.searchsorted(rows, rows)
+        nearest = rank < NEAREST
+        places.append(np.sort(np.stack([rows, columns], axis=1)[nearest], axis=1))
+        similarities.append(values[nearest])
+    pairs, first = np.unique(np.concatenate(places), axis=0, return_index=True)
+    order = np.lexsort((pairs[:, 1], pairs[:, 0], -np.concatenate(similarities)[first]))
+    ordered: np.ndarray = pairs[order]
+    return ordered
+
+
+def _largest(products: csr_array, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(row, column, value) of the `count` largest values of each row, by row, the largest first."""
+    rows, columns, values = [], [], []
+    for row in range(products.shape[0]):
+        inside = slice(products.indptr[row], products.indptr[row + 1])
+        own, at = np.round(products.data[inside], DIGITS), products.indices[inside]
+        order = np.lexsort((at, -own))[:count]
+        rows.append(np.full(len(order), row))
+        columns.append(at[order])
+        values.append(own[order])
+    return np.concatenate(rows), np.concatenate(columns), np.concatenate(values)
+
+
+def _taken_in_order(pairs: np.ndarray, free: np.ndarray) -> np.ndarray:
+    """The pairs, in their order, whose works both have a free end yet; `free` is lowered by theirs."""
+    chosen = []
+    for number, (left, right) in enumerate(pairs.tolist()):
+        if free[left] and free[right]:
+            free[left] -= 1
+            free[right] -= 1
+            chosen.append(number)
+    return pairs[chosen]

@@ -1,19 +1,19 @@
-"""Train, validation and test of linked pairs, with their negatives; where that fails, what would work."""
+"""Train, validation and test of linked pairs: split, sampled, with negatives; or the settings that work."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from sentence_experts.pairs import sampling
 from sentence_experts.pairs.config import DEFAULT_FRACTIONS, PairsConfig
-from sentence_experts.pairs.draw_negatives import DrawnNegatives, draw_negatives
 from sentence_experts.pairs.graph import LinkGraph
-from sentence_experts.pairs.levels import AUTO_LEVEL, ENOUGH_TO_TRAIN
+from sentence_experts.pairs.negatives import DrawnNegatives, draw_negatives
+from sentence_experts.pairs.proximity import AUTO_LEVEL, ENOUGH_TO_TRAIN, LEVELS, Level
 from sentence_experts.pairs.splits import (
+    CROSSING,
     SPLIT_METHODS,
     SPLITS,
     TRAIN,
@@ -33,10 +33,10 @@ class Sets:
 
     Attributes:
         assignment: of all pairs.
-        before: the number of pairs of each set before sampling.
+        before: the number of pairs of each set before
         sampled: the linked pairs of each set.
         negatives: those of the evaluation sets, with the pairs that have one.
-        trained_within: how near training pairs are, as `sampling.nearest_enough` counts them.
+        trained_within: how near training pairs are, as `nearest_enough` counts them.
     """
 
     assignment: Assignment
@@ -44,6 +44,11 @@ class Sets:
     sampled: list[PairArrays]
     negatives: DrawnNegatives
     trained_within: dict[str, dict[str, Any]]
+
+    @property
+    def crossing(self) -> int:
+        """The number of pairs that are left out, being between two sets."""
+        return int((self.assignment.pairs == CROSSING).sum())
 
 
 def make_sets(graph: LinkGraph, settings: PairsConfig, rng: np.random.Generator) -> Sets:
@@ -68,7 +73,7 @@ def _made(graph: LinkGraph, settings: PairsConfig, rng: np.random.Generator) -> 
     splits = [pairs.take(assignment.pairs == split) for split in range(len(SPLITS))]
     before = [len(split) for split in splits]
     enough = min(ENOUGH_TO_TRAIN, settings.max_train_per_domain or ENOUGH_TO_TRAIN)
-    near, trained_within = sampling.nearest_enough(
+    near, trained_within = nearest_enough(
         splits[TRAIN], settings.trained_levels, enough if settings.train_within == AUTO_LEVEL else 1
     )
     splits = _sampled(splits, near, settings, rng)
@@ -86,7 +91,7 @@ def _sampled(
 ) -> list[PairArrays]:
     """The splits with at most as many pairs per domain as the settings allow, those of training `near`."""
     return [
-        sampling.draw_per_domain(
+        draw_per_domain(
             split,
             settings.max_per_domain(SPLITS[number]),
             by_count=number == TRAIN and settings.frequency in ("sampling", "proximity"),
@@ -95,6 +100,61 @@ def _sampled(
         )
         for number, split in enumerate(splits)
     ]
+
+
+def nearest_enough(
+    pairs: PairArrays, levels: Sequence[Level], enough: int
+) -> tuple[np.ndarray, dict[str, dict[str, Any]]]:
+    """The pairs of each domain at the first of `levels` that has enough of them, else all: a mask.
+
+    Returns:
+        The mask, and domain -> the level ("" for all), the number of its pairs, and `of` how many.
+    """
+    chosen, counts = np.ones(len(pairs), dtype=bool), {}
+    closest = np.zeros(len(pairs), dtype=np.int64) if pairs.level is None else pairs.level
+    for domain in np.unique(pairs.domain):
+        rows = pairs.domain == domain
+        counts[str(domain)] = {"level": "", "pairs": int(rows.sum()), "of": int(rows.sum())}
+        for level in levels:
+            near = rows & (closest >= LEVELS.index(level))
+            if near.sum() >= enough:
+                chosen &= near | ~rows
+                counts[str(domain)] |= {"level": level, "pairs": int(near.sum())}
+                break
+    return chosen, counts
+
+
+def draw_per_domain(
+    pairs: PairArrays,
+    maximum: int | None,
+    by_count: bool,
+    rng: np.random.Generator,
+    among: np.ndarray | None = None,
+) -> PairArrays:
+    """Sample at most `maximum` pairs per domain without replacement, in the order of `pairs`.
+
+    `among` is a mask of the pairs that may be sampled; the state of `rng` afterwards does not depend on it.
+
+    With `by_count`, a pair's probability is proportional to its count, or its weight if it has one: the
+    preferential sampling of Hallee et al. 2025 (Data compilation). The largest of the keys u^(1/count), u
+    uniform, are such a sample (Efraimidis and Spirakis 2006, Weighted random sampling with a reservoir).
+    """
+    among = np.ones(len(pairs), dtype=bool) if among is None else among
+    if maximum is None:
+        return pairs.take(among)
+    counted = pairs.count if pairs.weight is None else pairs.weight
+    weight = counted if by_count else np.ones(len(pairs))
+    keys = np.log(1.0 - rng.random(len(pairs))) / weight
+    sampled = []
+    for domain in np.unique(pairs.domain):
+        rows = np.flatnonzero((pairs.domain == domain) & among)
+        sampled.append(rows[np.argsort(-keys[rows], kind="stable")[:maximum]])
+    return pairs.take(np.sort(np.concatenate(sampled))) if sampled else pairs
+
+
+def duplicated_by_count(pairs: PairArrays) -> PairArrays:
+    """Repeat each pair as often as it was linked. Source: Hallee et al. 2024 (preprint), 3.1."""
+    return pairs.take(np.repeat(np.arange(len(pairs)), pairs.count))
 
 
 def _describe_feasible(graph: LinkGraph, settings: PairsConfig) -> str:

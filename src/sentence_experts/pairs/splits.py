@@ -25,7 +25,7 @@ CROSSING = -1
 UNKNOWN_YEAR = -1
 # Characters that do not make texts different: citing papers give a title with and without its final stop.
 # White space is spelled out, as engines differ in the meaning of \s.
-NOT_WORDS = r"[\p{P}\t\n\f\r ]+"
+NOT_WORDS = r"\p{P}\t\n\f\r "
 # Blocks of papers per domain: fewer keep more pairs, more make the sets more similar.
 BLOCKS = 25
 # Shares of train, validation and test.
@@ -279,4 +279,4 @@ def _order_by_citations(article: np.ndarray, cited: np.ndarray) -> np.ndarray:
 
 def fold_texts(texts: pa.ChunkedArray) -> pa.ChunkedArray:
     """The texts without case, punctuation and white space."""
-    return pc.utf8_trim_whitespace(pc.replace_substring_regex(pc.utf8_lower(texts), NOT_WORDS, " "))
+    return pc.utf8_trim_whitespace(pc.replace_substring_regex(pc.utf8_lower(texts), f"[{NOT_WORDS}]+", " "))

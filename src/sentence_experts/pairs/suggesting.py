@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow.parquet as pq
 import yaml
 
 from sentence_experts.corpus.corpus_folder import Corpus, CorpusFolder, open_corpus
 from sentence_experts.errors import InputError
 from sentence_experts.names import DOMAIN
+from sentence_experts.pairs.compile import AUTO_UNITS
 from sentence_experts.pairs.config import PairsConfig, SuggestDomainsConfig
 from sentence_experts.pairs.domains import COLUMNS, descriptor_of
-from sentence_experts.pairs.engines import opened
 from sentence_experts.pairs.graph import LinkGraph, NothingLinkedError
 from sentence_experts.pairs.links import RELATIONS
-from sentence_experts.pairs.unit import UNITS
+from sentence_experts.pairs.sql_engine import open_engine
 from sentence_experts.progress import announced, progress
 from sentence_experts.storage import write_text
 
@@ -42,18 +44,18 @@ def count_links(corpus: Corpus) -> list[dict[str, Any]]:
         ('co-citation', 'abstract')
     """
     rows: list[dict[str, Any]] = []
-    with open_corpus(corpus) as folder, progress("what links papers", len(RELATIONS) * len(UNITS)) as advance:
+    with (
+        open_corpus(corpus) as folder,
+        progress("what links papers", len(RELATIONS) * len(AUTO_UNITS)) as advance,
+    ):
         for relation in RELATIONS:
-            for unit in UNITS:
+            for unit in AUTO_UNITS:
                 settings = PairsConfig.of(None, relation=relation, unit=unit)
-                with opened(settings, beside=None) as engine:
-                    try:
-                        pairs = LinkGraph(folder, settings, engine).pairs
-                        works = len({*pairs.left.tolist(), *pairs.right.tolist()})
-                        rows.append({"pairs": len(pairs), "works": works})
-                    except NothingLinkedError:
-                        rows.append({"pairs": 0, "works": 0})
-                rows[-1] |= {"relation": relation, "unit": unit}
+                pairs = works = 0
+                with open_engine(settings, beside=None) as engine, suppress(NothingLinkedError):
+                    linked = LinkGraph(folder, settings, engine).pairs
+                    pairs, works = len(linked), len(np.union1d(linked.left, linked.right))
+                rows.append({"pairs": pairs, "works": works, "relation": relation, "unit": unit})
                 advance(note=f"{relation}, {unit}s")
     return rows
 
@@ -103,10 +105,16 @@ def suggest_domains(
     names: dict[str, str] = {}
     for value in tried[by]:
         names[_name(value, names)] = value
-    rules = {"domains": {name: {by: [value]} for name, value in names.items()}}
     if out is not None:
-        _write(Path(out), rules, {name: tried[by][value] for name, value in names.items()})
-    return rules
+        lines = ["several: first      # papers in several domains: first | drop | each", "domains:"]
+        for name, value in names.items():
+            rule = yaml.safe_dump(
+                {by: [value]}, default_flow_style=True, allow_unicode=True, width=1000
+            ).strip()
+            count = tried[by][value]
+            lines.append(f"  {name}: {rule}  # {count:,} papers, without those of the domains above")
+        write_text(Path(out), "\n".join(lines) + "\n")
+    return {"domains": {name: {by: [value]} for name, value in names.items()}}
 
 
 @announced("choosing domains")
@@ -154,11 +162,3 @@ def _name(value: str, taken: Iterable[str]) -> str:
     while (numbered := name if number == 1 else f"{name}_{number}") in taken:
         number += 1
     return numbered
-
-
-def _write(out: Path, rules: dict[str, Any], counts: dict[str, int]) -> None:
-    lines = ["several: first      # papers in several domains: first | drop | each", "domains:"]
-    for name, rule in rules["domains"].items():
-        written = yaml.safe_dump(rule, default_flow_style=True, allow_unicode=True, width=1000).strip()
-        lines.append(f"  {name}: {written}  # {counts[name]:,} papers, without those of the domains above")
-    write_text(out, "\n".join(lines) + "\n")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 import pyarrow.parquet as pq
 
@@ -39,9 +39,8 @@ class Record:
     problem: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """What a source holds: its own splits, its records, and its description for the manifest."""
+class Reading(NamedTuple):
+    """The splits that a source has, its records, and its description for the manifest."""
 
     splits: tuple[str, ...]
     records: Iterable[Record]
@@ -56,40 +55,30 @@ def read(source: Source, kind: Kind, folder: Path, keep_retracted: bool = False)
     Raises:
         InputError: a file, corpus or hub dataset that is not there or lacks a column.
     """
-    place = next(place for place in ("corpus", *READERS) if getattr(source, place) is not None)
-    if place == "corpus":
-        return _read_corpus(source, kind, folder, keep_retracted)
-    return READERS[place](source, kind, folder)
-
-
-def wanted_columns(source: Source, kind: Kind) -> list[str]:
-    """The columns that records must have, each once."""
     names = [name for columns in source.columns(kind).values() for name in columns]
-    return list(dict.fromkeys([*names, *([source.group] if source.group else [])]))
+    wanted = list(dict.fromkeys([*names, *([source.group] if source.group else [])]))
+    if source.corpus is not None:
+        return _read_corpus(resolved(source.corpus, folder), wanted, keep_retracted)
+    if source.hub is not None:
+        return _read_hub(source, source.hub, wanted, folder)
+    if source.table is not None:
+        return _read_table(source.table, wanted)
+    return _read_files(source, wanted, folder)
 
 
-# ---- files ---------------------------------------------------------------------------------------
+def _read_files(source: Source, wanted: list[str], folder: Path) -> Reading:
+    given = {None: source.file} if source.file else source.files or {}
+    paths = {split: resolved(written, folder) for split, written in given.items()}
+    for path in paths.values():
+        check_columns(str(path), wanted, read_columns(path))
+    files = {split: {"name": path.name, "sha256": sha256_file(path)} for split, path in paths.items()}
+    records = (record for split, path in paths.items() for record in _rows_of(path, split))
+    if None in paths:
+        return Reading((), records, {"file": files[None]})
+    return Reading(tuple(map(str, paths)), records, {"files": files})
 
 
-def _read_file(source: Source, kind: Kind, folder: Path) -> Reading:
-    path = resolved(str(source.file), folder)
-    described = _checked_file(path, source, kind)
-    return Reading((), _records_of(path, None), {"file": described})
-
-
-def _read_files(source: Source, kind: Kind, folder: Path) -> Reading:
-    paths = {split: resolved(written, folder) for split, written in (source.files or {}).items()}
-    described = {split: _checked_file(path, source, kind) for split, path in paths.items()}
-    records = (record for split, path in paths.items() for record in _records_of(path, split))
-    return Reading(tuple(paths), records, {"files": described})
-
-
-def _checked_file(path: Path, source: Source, kind: Kind) -> dict[str, str]:
-    check_columns(str(path), wanted_columns(source, kind), read_columns(path))
-    return {"name": path.name, "sha256": sha256_file(path)}
-
-
-def _records_of(path: Path, split: str | None) -> Iterator[Record]:
+def _rows_of(path: Path, split: str | None) -> Iterator[Record]:
     for number, row in enumerate(read_rows(path), start=1):
         where = f"{path.name} row {number}"
         if isinstance(row, BadRowError):
@@ -98,13 +87,9 @@ def _records_of(path: Path, split: str | None) -> Iterator[Record]:
             yield Record(where, split, row)
 
 
-# ---- corpora -------------------------------------------------------------------------------------
-
-
-def _read_corpus(source: Source, kind: Kind, folder: Path, keep_retracted: bool) -> Reading:
-    corpus = CorpusFolder.open(resolved(str(source.corpus), folder))
-    names = {*PAPERS_SCHEMA.names, *CORPUS_ALIASES}
-    check_columns(str(corpus.path), wanted_columns(source, kind), sorted(names))
+def _read_corpus(path: Path, wanted: list[str], keep_retracted: bool) -> Reading:
+    corpus = CorpusFolder.open(path)
+    check_columns(str(corpus.path), wanted, sorted({*PAPERS_SCHEMA.names, *CORPUS_ALIASES}))
     return Reading((), _papers(corpus, keep_retracted), {"corpus": {"fingerprint": corpus.fingerprint()}})
 
 
@@ -120,39 +105,32 @@ def _papers(corpus: CorpusFolder, keep_retracted: bool) -> Iterator[Record]:
                     yield Record(where, None, paper | lists)
 
 
-# ---- hub datasets --------------------------------------------------------------------------------
-
-
-def _read_hub(source: Source, kind: Kind, folder: Path) -> Reading:
+def _read_hub(source: Source, hub: str, wanted: list[str], folder: Path) -> Reading:
     require("datasets", "models")
     from sentence_experts.compat.datasets import dataset_fingerprint, load_splits
 
-    local = resolved(str(source.hub), folder)
-    loaded = load_splits(str(local) if local.is_dir() else str(source.hub), source.config)
-    if source.splits:
-        unknown = [name for name in source.splits.values() if name not in loaded]
-        if unknown:
-            raise InputError(f"{source.hub} has no split {unknown[0]!r}; it has {', '.join(loaded)}")
-        splits = {str(split): name for split, name in source.splits.items()}
-    else:
-        splits = {name: name for name in get_args(Split) if name in loaded}
-        if not splits:
-            raise InputError(
-                f"{source.hub} has the splits {', '.join(loaded)}; name those to use: splits: {{train: ...}}"
-            )
+    local = resolved(hub, folder)
+    loaded = load_splits(str(local) if local.is_dir() else hub, source.config)
+    splits = {str(split): name for split, name in (source.splits or {}).items()}
+    if unknown := [name for name in splits.values() if name not in loaded]:
+        raise InputError(f"{hub} has no split {unknown[0]!r}; it has {', '.join(loaded)}")
+    splits = splits or {name: name for name in get_args(Split) if name in loaded}
+    if not splits:
+        raise InputError(
+            f"{hub} has the splits {', '.join(loaded)}; name those to use: splits: {{train: ...}}"
+        )
     for name in splits.values():
-        wanted = wanted_columns(source, kind)
-        check_columns(f"{source.hub}, split {name},", wanted, loaded[name].column_names)
-    fingerprints = {split: dataset_fingerprint(loaded[name]) for split, name in splits.items()}
+        check_columns(f"{hub}, split {name},", wanted, loaded[name].column_names)
     # A dataset with nothing but "train" has not been split yet.
-    only_train = set(splits) == {"train"} and not source.splits
+    is_whole = set(splits) == {"train"} and not source.splits
     records = (
         record
         for split, name in splits.items()
-        for record in _hub_records(f"{source.hub} {name}", None if only_train else split, loaded[name])
+        for record in _hub_records(f"{hub} {name}", None if is_whole else split, loaded[name])
     )
-    described = {"hub": source.hub, "config": source.config, "fingerprints": fingerprints}
-    return Reading(() if only_train else tuple(splits), records, described)
+    fingerprints = {split: dataset_fingerprint(loaded[name]) for split, name in splits.items()}
+    described = {"hub": hub, "config": source.config, "fingerprints": fingerprints}
+    return Reading(() if is_whole else tuple(splits), records, described)
 
 
 def _hub_records(where: str, split: str | None, dataset: Any) -> Iterator[Record]:
@@ -163,12 +141,9 @@ def _hub_records(where: str, split: str | None, dataset: Any) -> Iterator[Record
         yield Record(f"{where} row {number}", split, row | names)
 
 
-# ---- tables in memory ----------------------------------------------------------------------------
-
-
-def _read_table(source: Source, kind: Kind, folder: Path) -> Reading:
-    table = to_arrow(source.table)
-    check_columns("the table", wanted_columns(source, kind), table.column_names)
+def _read_table(given: Any, wanted: list[str]) -> Reading:
+    table = to_arrow(given)
+    check_columns("the table", wanted, table.column_names)
     named = table["split"].unique().to_pylist() if "split" in table.column_names else []
     splits = tuple(name for name in get_args(Split) if name in named)
     records = (
@@ -176,11 +151,3 @@ def _read_table(source: Source, kind: Kind, folder: Path) -> Reading:
         for number, row in enumerate(table.to_pylist(), start=1)
     )
     return Reading(splits, records, {"table": {"rows": table.num_rows, "sha256": parquet_hash(table)}})
-
-
-READERS = {
-    "file": _read_file,
-    "files": _read_files,
-    "hub": _read_hub,
-    "table": _read_table,
-}
