@@ -29,13 +29,13 @@ from .evaluation.search_quality import evaluate_search
 from .evaluation.similarity import similarity
 from .hub.config import PublishConfig
 from .hub.publish import publish
+from .models.automatic import AutoRoutedEncoder
 from .models.encoder import ExpertEncoder
 from .models.export.config import ExportConfig, QuantizeConfig
 from .models.export.export import export
 from .models.export.quantize import quantize
 from .models.loading import LoadConfig, load
-from .models.routing.automatic import AutoRoutedEncoder
-from .models.routing.config import AutoRouteConfig
+from .models.routes.auto_route_config import AutoRouteConfig
 from .models.surgery.config import AddExpertConfig, ExtendConfig
 from .models.surgery.extend import extend
 from .models.surgery.grow import add_expert, drop_expert

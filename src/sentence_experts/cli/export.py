@@ -31,7 +31,7 @@ def export(
 
     Example: sentence-experts export runs/experts/model --route copd --out copd-encoder
     """
-    from sentence_experts.models.routing.known_routes import check_route
+    from sentence_experts.models.routes.known_routes import check_route
     from sentence_experts.models.sources import load_quietly
 
     check_source(model)

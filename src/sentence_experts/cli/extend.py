@@ -64,7 +64,7 @@ def extend(
 
 def describe(encoder: ExpertEncoder, out: Path) -> None:
     """Show a saved model's routes and how to use it."""
-    from sentence_experts.models.routing.router_kinds import router_kind
+    from sentence_experts.models.routes.kinds import router_kind
     from sentence_experts.models.surgery.heads import described
 
     total, active = encoder.parameter_counts()

@@ -11,9 +11,8 @@ from sentence_transformers import SentenceTransformer
 
 from sentence_experts.compat.sentence_transformers import config_of
 from sentence_experts.models.architectures.families import MODEL_TYPES
-from sentence_experts.models.routing.known_routes import AUTO
-from sentence_experts.models.routing.route_kinds import route_kind
-from sentence_experts.models.routing.router_kinds import router_kind
+from sentence_experts.models.routes.kinds import route_kind, router_kind
+from sentence_experts.models.routes.known_routes import AUTO
 from sentence_experts.models.sources import NOTED, notes_of
 
 METADATA = {

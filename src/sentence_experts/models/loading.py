@@ -17,18 +17,19 @@ from sentence_experts.compat.imports import COMPILER, PACKAGES, deferred_imports
 from sentence_experts.config import Config, Device, Dtype, MaxLength, Revision, TrustRemoteCode
 from sentence_experts.errors import InputError, SentenceExpertsError, UsageError, brief, require
 from sentence_experts.models.architectures.families import MODEL_TYPES
-from sentence_experts.models.openers import OPENERS
-from sentence_experts.models.routing.known_routes import AUTO_FOLDER, KnownRoutes
+from sentence_experts.models.routes.known_routes import AUTO_FOLDER, KnownRoutes
 from sentence_experts.models.sources import (
+    OPENERS,
+    ModelOrigin,
     check_hub,
     hub_commit,
     load_quietly,
     model_folder,
     notes_of,
     set_notes,
+    set_origin,
     source_name,
 )
-from sentence_experts.models.storage.fingerprint import ModelOrigin, set_origin
 from sentence_experts.progress import announced
 from sentence_experts.storage import check_unchanged
 
@@ -167,7 +168,7 @@ def _from_files(source: str, config: LoadConfig) -> SentenceTransformer:
     set_origin(model, origin := ModelOrigin(name, place, commit))
     set_notes(model, notes_of(place))
     if opener is _open:
-        from sentence_experts.models.export import int8
+        from sentence_experts.models.layers import int8
 
         model = _with_settings(model, config, {*config.model_fields_set, "packed"}, in_place=True)
         if config.int8 and config.dtype != "float32" and int8.apply_saved(model, Path(place)):
@@ -186,8 +187,8 @@ def _open(place: str, config: LoadConfig) -> SentenceTransformer:
 
     from sentence_experts.compat.torch import LightMeta
     from sentence_experts.models.encoder import ExpertEncoder
-    from sentence_experts.models.storage.complete import checked_weights, transformers_of
-    from sentence_experts.models.storage.shards import shared_part
+    from sentence_experts.models.files.complete import checked_weights, transformers_of
+    from sentence_experts.models.layers.weight_files import shared_part
 
     hub = {"cache_dir" if name == "cache_folder" else name: value for name, value in config.hub.items()}
     try:
@@ -217,22 +218,41 @@ def _dense(model: SentenceTransformer, place: str, config: LoadConfig) -> Senten
     """A model without experts, with the padding and pooling that a decoder's checkpoint lacks."""
     from sentence_transformers.util import is_sentence_transformer_model
 
-    from sentence_experts.models.decoders import is_decoder, pad_on_the_right
     from sentence_experts.models.pooling import set_pooling
 
     if is_decoder(model):
-        pad_on_the_right(model)
+        _pad_on_the_right(model)
         if config.pooling is None and not is_sentence_transformer_model(place, **config.hub):
             set_pooling(model, "mean")
             logger.info(f"{place}: a decoder language model; its vectors are the mean over the tokens")
     return model
 
 
+def is_decoder(model: SentenceTransformer) -> bool:
+    """Return whether the model's blocks are those of a causal language model, not of a masked one."""
+    from sentence_experts.compat.sentence_transformers import config_of
+    from sentence_experts.compat.transformers import is_causal_only
+
+    return is_causal_only(getattr(config_of(model), "model_type", None))
+
+
+def _pad_on_the_right(model: SentenceTransformer) -> None:
+    """Pad a decoder's texts after their last token, with any token of the vocabulary.
+
+    No token attends to later ones, so this padding changes nothing. On the left it would shift positions,
+    which matters with absolute position embeddings (GPT-2).
+    """
+    tokenizer = model.tokenizer
+    tokenizer.padding_side = "right"
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token or tokenizer.convert_ids_to_tokens(0)
+
+
 def _with_experts(model: ExpertEncoder, place: str, config: LoadConfig) -> ExpertEncoder:
     """A model with experts that knows their files, and chooses routes if it was saved so."""
-    from sentence_experts.models.routing.automatic import AutoRoutedEncoder
-    from sentence_experts.models.routing.route_classifier import AGAIN, RouteClassifier, has_auto_route
-    from sentence_experts.models.storage.shards import INDEX, WEIGHTS, WeightFiles, named
+    from sentence_experts.models.automatic import AutoRoutedEncoder
+    from sentence_experts.models.layers.weight_files import INDEX, WEIGHTS, WeightFiles, named
+    from sentence_experts.models.routes.route_classifier import AGAIN, RouteClassifier, has_auto_route
 
     folder, residency = Path(place), model.routed_model.residency
     if config.partial or (folder / WEIGHTS).is_file() or (folder / INDEX).is_file():
@@ -262,7 +282,7 @@ def _check_in_memory(model: SentenceTransformer, config: LoadConfig) -> None:
     require("sentence_transformers", "models")
     from sentence_transformers import SentenceTransformer
 
-    from sentence_experts.models.export.int8 import Int8Linear
+    from sentence_experts.models.layers.int8 import Int8Linear
 
     if not isinstance(model, SentenceTransformer):
         raise UsageError(f"a model is a path, a hub id or a SentenceTransformer, not {type(model).__name__}")
@@ -309,7 +329,7 @@ def _changes(
     """What brings a model to the settings, by setting; settings that it has already are left out."""
     import torch
 
-    from sentence_experts.models.layers.packed_forward import is_packed, use_packing
+    from sentence_experts.models.architectures.packed_forward import is_packed, use_packing
     from sentence_experts.models.pooling import pooling_of, set_pooling
 
     changes: dict[str, Callable[[Any], object]] = {}

@@ -18,8 +18,8 @@ from sentence_experts.compat.sentence_transformers import prompt_of
 from sentence_experts.compat.torch import sharing_weights
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.card import OWN, snippet_card
+from sentence_experts.models.files.fingerprint import source_fingerprint, weights_fingerprint
 from sentence_experts.models.sources import hub_commit, model_folder
-from sentence_experts.models.storage.fingerprint import source_fingerprint, weights_fingerprint
 from sentence_experts.moee.alpha import AlphaChoice, choose_alpha
 from sentence_experts.moee.batches import read_states
 from sentence_experts.moee.config import BATCH, FAITHFUL, UNQUANTIZED, MoeeConfig

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sentence_experts.errors import UsageError, require
-from sentence_experts.models.openers import OPENERS
+from sentence_experts.models.sources import OPENERS
 
 if TYPE_CHECKING:
     from sentence_experts.models.loading import LoadConfig

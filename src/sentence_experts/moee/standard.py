@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from sentence_experts.errors import InputError, UsageError
-from sentence_experts.models.storage.complete import read_arrays
+from sentence_experts.models.layers.weight_files import read_arrays
 from sentence_experts.moee.vectors import Rows, States
 from sentence_experts.storage import replacing
 

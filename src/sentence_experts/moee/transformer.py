@@ -19,8 +19,8 @@ from torch import Tensor
 
 from sentence_experts.compat.transformers import records_router_logits
 from sentence_experts.errors import InputError, SentenceExpertsError, brief, require
+from sentence_experts.models.files.complete import checked_weights
 from sentence_experts.models.sources import check_hub, load_quietly, model_folder
-from sentence_experts.models.storage.complete import checked_weights
 from sentence_experts.moee.config import CODE, UNQUANTIZED, MoeeConfig
 from sentence_experts.moee.families import SCORES, RouterFamily, family_of, is_known, published_weights
 from sentence_experts.moee.prompts import Prompt

@@ -11,7 +11,6 @@ from typing import Any
 
 from sentence_experts.errors import InputError
 
-FORMAT_VERSION = 1  # of saved models with experts; folders of version 0.1.0, which state none, have it too
 # The Python file in saved folders that imports the classes from this package.
 MODELING = "modeling_sentence_experts"
 

@@ -19,22 +19,22 @@ from transformers.utils.generic import ModelOutput
 
 from sentence_experts.compat.transformers import attention_of, ignore_on_load, set_attention
 from sentence_experts.errors import RouteError, UsageError
+from sentence_experts.models.architectures.adapter import insert_adapter
 from sentence_experts.models.architectures.families import family_of
 from sentence_experts.models.architectures.registration import write_modeling_file
+from sentence_experts.models.architectures.routed_block import begin_pass
 from sentence_experts.models.layers.dispatch import Dispatch, dispatch, put_back, reorder_packed, take
 from sentence_experts.models.layers.packing import PACKED, PADDED, Packing, packs
-from sentence_experts.models.routing.routed_block import begin_pass
-from sentence_experts.models.routing.router_kinds import router_kind
-from sentence_experts.models.routing.routes import (
+from sentence_experts.models.layers.residency import Residency
+from sentence_experts.models.layers.weight_files import WEIGHTS, split_by_expert
+from sentence_experts.models.layers.weight_names import EXPERT_PATTERN
+from sentence_experts.models.routes.kinds import router_kind
+from sentence_experts.models.routes.routes import (
     Route,
     experts_of,
     no_route_error,
     without_inner_route_tokens,
 )
-from sentence_experts.models.storage.residency import Residency
-from sentence_experts.models.storage.shards import WEIGHTS, split_by_expert
-from sentence_experts.models.storage.weight_names import EXPERT_PATTERN
-from sentence_experts.models.surgery.lora import insert_adapter
 
 
 class RoutedModel:
@@ -207,7 +207,7 @@ class RoutedModel:
             )
         if self.config.lora is not None:
             raise UsageError(
-                "the model has a low-rank adapter; merge it first (models.surgery.lora.merge_lora)"
+                "the model has a low-rank adapter; merge it first (models.architectures.adapter.merge_lora)"
             )
 
     def save_pretrained(self, save_directory: Any, *args: Any, **kwargs: Any) -> None:

@@ -21,6 +21,7 @@ from sentence_experts.compat.sentence_transformers import transformer_of
 from sentence_experts.compat.tokenizers import backend_copy
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.architectures.families import family_of
+from sentence_experts.models.dense import dense_prompt, export_route
 from sentence_experts.models.encoder import ExpertEncoder
 from sentence_experts.models.export.onnx import (
     FILE,
@@ -33,9 +34,8 @@ from sentence_experts.models.export.onnx import (
     tensors_in,
     traced,
 )
-from sentence_experts.models.routing.router_kinds import router_kind
-from sentence_experts.models.storage.weight_names import base_name, expert_of, of_expert
-from sentence_experts.models.surgery.merge import dense_prompt, export_route
+from sentence_experts.models.layers.weight_names import base_name, expert_of, of_expert
+from sentence_experts.models.routes.kinds import router_kind
 from sentence_experts.storage import write_json, write_text
 
 TOKENIZER, ROUTES = "tokenizer.json", "routes.json"

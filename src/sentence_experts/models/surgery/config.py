@@ -9,8 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from sentence_experts.config import Config, Seed
 from sentence_experts.errors import UsageError
-from sentence_experts.models.routing.route_kinds import ROUTE_KINDS
-from sentence_experts.models.routing.router_kinds import ROUTER_KINDS
+from sentence_experts.models.routes.kinds import ROUTE_KINDS, ROUTER_KINDS
 
 NAMED_LAYERS = ("all", "alternate", "none")
 BASE, AVERAGE = "base", "average"  # what a new expert can begin as, beside another expert

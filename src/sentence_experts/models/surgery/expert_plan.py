@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any
 from transformers import PreTrainedTokenizerBase
 
 from sentence_experts.errors import UsageError
-from sentence_experts.models.routing.route_kinds import ROUTE_KINDS, RouteKind, route_kind_with
-from sentence_experts.models.routing.route_tokens import (
+from sentence_experts.models.routes.kinds import ROUTE_KINDS, RouteKind, route_kind_with
+from sentence_experts.models.routes.route_tokens import (
     behind_instruction_token,
     domain_token,
     prefix_routes,
     with_domain_tokens,
 )
-from sentence_experts.models.routing.routes import Route, is_domain_route
+from sentence_experts.models.routes.routes import Route, is_domain_route
 from sentence_experts.models.surgery.config import ExtendConfig
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.architectures.families import family_of_base
 from sentence_experts.models.encoder import ExpertEncoder
 from sentence_experts.models.loading import load
-from sentence_experts.models.routing.router_kinds import ROUTER_KINDS
+from sentence_experts.models.routes.kinds import ROUTER_KINDS
 from sentence_experts.models.sources import set_notes
 from sentence_experts.models.surgery.assemble import ExpertSource, with_experts
 from sentence_experts.models.surgery.config import ExtendConfig

@@ -16,16 +16,16 @@ from torch import Tensor
 from sentence_experts.compat.sentence_transformers import transformer_of
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.architectures.families import family_of
+from sentence_experts.models.dense import dense_prompt, equal_shares
 from sentence_experts.models.encoder import ExpertEncoder, check_experts
+from sentence_experts.models.files.fingerprint import fingerprint_of
+from sentence_experts.models.layers.weight_names import base_name, is_expert
 from sentence_experts.models.loading import load
-from sentence_experts.models.routing.router_kinds import router_kind
-from sentence_experts.models.routing.routes import is_domain_route
-from sentence_experts.models.storage.fingerprint import fingerprint_of
-from sentence_experts.models.storage.weight_names import base_name, is_expert
-from sentence_experts.models.surgery.assemble import ExpertSource, equal_shares, with_experts
+from sentence_experts.models.routes.kinds import router_kind
+from sentence_experts.models.routes.routes import is_domain_route
+from sentence_experts.models.surgery.assemble import ExpertSource, with_experts
 from sentence_experts.models.surgery.config import AVERAGE, BASE, AddExpertConfig
 from sentence_experts.models.surgery.expert_plan import ExpertPlan, task_routes
-from sentence_experts.models.surgery.merge import dense_prompt
 from sentence_experts.models.surgery.stored import Source, stored
 
 logger = logging.getLogger(__name__)
