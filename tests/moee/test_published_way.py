@@ -17,8 +17,8 @@ from sentence_experts.encoding.encoder import cosines
 from sentence_experts.errors import SentenceExpertsError, UsageError
 from sentence_experts.moee import transformer
 from sentence_experts.moee.embedder import MoeEmbedder
-from sentence_experts.moee.families import published_weights
 from sentence_experts.moee.prompts import PUBLISHED, Prompt, as_published
+from sentence_experts.moee.routing_weights import published_weights
 
 # Word for word, with its names of the two prompts that are called otherwise here.
 PROMPTS_OF_THE_CODE = {

@@ -13,11 +13,7 @@ def dataset_fingerprint(dataset: Dataset) -> str:
 
 
 def load_splits(name: str, config: str | None) -> DatasetDict:
-    """All splits of a hub dataset, or of a local folder of one.
-
-    Raises:
-        InputError: it cannot be loaded.
-    """
+    """All splits of a hub dataset, or of a local folder of one."""
     try:
         return load_dataset(name, config)
     except Exception as error:  # any error of the loaders and the network

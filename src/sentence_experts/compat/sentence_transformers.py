@@ -60,11 +60,7 @@ def set_tokenizer_limits(model: SentenceTransformer, limits: Any) -> None:
 
 
 def prompt_of(model: SentenceTransformer, prompt: str | None, prompt_name: str | None) -> str:
-    """What stands in front of the texts of an `encode` with these arguments; "" for nothing.
-
-    Raises:
-        ValueError: the model has no prompt of this name.
-    """
+    """What stands in front of the texts of an `encode` with these arguments; "" for nothing."""
     return model._resolve_prompt(prompt, prompt_name) or ""
 
 

@@ -27,10 +27,6 @@ def read_forward(
         raw: the archive, decompressed while it is read.
         max_read: the maximum number of bytes of one header or member.
         max_total: the maximum number of bytes of the whole archive.
-
-    Raises:
-        TooLargeError: a maximum is exceeded.
-        tarfile.ReadError: the archive is broken, or other data follow the last member.
     """
     stream: Any = _ForwardStream(raw, max_read, max_total)
     with tarfile.open(fileobj=stream, mode="r:") as archive:

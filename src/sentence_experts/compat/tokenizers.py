@@ -23,11 +23,7 @@ TEMPLATES = ("single", "pair")
 
 
 def backend_copy(tokenizer: PreTrainedTokenizerBase) -> Tokenizer:
-    """Copy the Rust tokenizer inside a tokenizer of transformers.
-
-    Raises:
-        InputError: it is a slow tokenizer, which has none.
-    """
+    """Copy the Rust tokenizer inside a tokenizer of transformers."""
     if not getattr(tokenizer, "is_fast", False):
         raise InputError(f"{type(tokenizer).__name__} is a slow tokenizer; routes need a fast one")
     return Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())

@@ -194,10 +194,6 @@ def fit_auto_routes(
         texts: some hundred per route are enough.
         routes: the route of each text.
         confidence, fallback: as in `AutoRouteConfig`.
-
-    Raises:
-        UsageError: a route that the model does not have, a route without texts, a route that is called
-            "auto", or fewer than two.
     """
     model = model.without_auto_routes()
     known = [route.name for route in model.routes]

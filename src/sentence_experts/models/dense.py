@@ -53,10 +53,6 @@ def export_route(encoder: ExpertEncoder, name: str) -> SentenceTransformer:
 
     Vectors differ from the route's only for texts that hold "[CLS]" themselves, or a domain token right after
     "[SEP]" or another special token, or the noncharacter U+FDD0.
-
-    Raises:
-        RouteError: the model has no such route, nor an expert of that name.
-        UsageError: a low-rank adapter has not been merged, or each token chooses its own experts.
     """
     routes = {route.name: route for route in encoder.routes}
     if name not in routes and name not in encoder.experts:
@@ -86,10 +82,6 @@ def average_experts(
 
     Instructions stay as prompts. `weights`: expert -> its weight in the mean; experts that are not named are
     left out; by default all weigh the same.
-
-    Raises:
-        UsageError: a weight of an unknown expert, a negative one, or none above 0; or an adapter that is not
-            merged.
     """
     _refuse_scaled(encoder)
     shares = equal_shares(len(encoder.experts)) if weights is None else _shares(encoder.experts, weights)

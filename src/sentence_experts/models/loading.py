@@ -274,11 +274,7 @@ def _with_experts(model: ExpertEncoder, place: str, config: LoadConfig) -> Exper
 
 
 def _check_in_memory(model: SentenceTransformer, config: LoadConfig) -> None:
-    """Refuse what is not a model, and settings that have no effect on one in memory.
-
-    Raises:
-        UsageError: it is one of them.
-    """
+    """Refuse what is not a model, and settings that have no effect on one in memory."""
     require("sentence_transformers", "models")
     from sentence_transformers import SentenceTransformer
 
@@ -313,11 +309,7 @@ def _with_settings(
 
 
 def check_length(model: SentenceTransformer, max_length: int) -> None:
-    """Refuse a maximum length in tokens that leaves no room for any text.
-
-    Raises:
-        UsageError: the model's own tokens, such as [CLS] and [SEP], fill it.
-    """
+    """Refuse a maximum length in tokens that leaves no room for any text."""
     count = getattr(model.tokenizer, "num_special_tokens_to_add", int)
     if max_length <= (own := count()):
         raise UsageError(f"`max_length={max_length}`: no room for text beside the {own} tokens of the model")

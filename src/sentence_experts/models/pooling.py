@@ -33,10 +33,6 @@ def set_pooling(model: SentenceTransformer, pooling: str) -> None:
     Args:
         model: a model with a pooling of tokens.
         pooling: "mean", "last" (the last token) or "cls" (the first).
-
-    Raises:
-        UsageError: an unknown pooling.
-        InputError: the model pools no tokens.
     """
     from sentence_transformers.sentence_transformer.modules import Pooling
 

@@ -41,12 +41,7 @@ WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9
 
 @cache
 def minilm_path() -> str:
-    """The folder of the model, its weights checked.
-
-    Raises:
-        SentenceExpertsError: the package is not installed.
-        InputError: the weights are not those of all-MiniLM-L6-v2.
-    """
+    """The folder of the model, its weights checked."""
     spec = find_spec(PACKAGE)
     if spec is None or spec.origin is None:
         raise SentenceExpertsError(
@@ -65,12 +60,7 @@ def minilm_path() -> str:
 
 
 def model_folder(source: str) -> str:
-    """`source` itself, or the packaged model's folder where it is "minilm" and no folder has that name.
-
-    Raises:
-        InputError: `source` looks like a folder and there is none, or no model in it; hub ids are not looked
-            up.
-    """
+    """`source` itself, or the packaged model's folder where it is "minilm" and no folder has that name."""
     if source == NAME and not Path(source).exists():
         return minilm_path()
     looks_local = source.startswith((".", "/", "~")) or source.count("/") > 1
@@ -85,11 +75,7 @@ def model_folder(source: str) -> str:
 
 
 def check_source(*sources: Any) -> None:
-    """Check that models that are given by name or path are there, before anything heavy is imported.
-
-    Raises:
-        InputError: one is not.
-    """
+    """Check that models that are given by name or path are there, before anything heavy is imported."""
     for source in sources:
         if isinstance(source, str | Path) and not Path(place := model_folder(str(source))).exists():
             check_hub(place)
@@ -222,9 +208,6 @@ def check_hub(source: str, **hub: Any) -> Path | None:
 
     Returns:
         The model's folder in the cache, if the hub does not answer or `local_files_only` is set.
-
-    Raises:
-        InputError: it is in neither, or its licence was not accepted.
     """
     from huggingface_hub import get_hf_file_metadata, hf_hub_url
     from huggingface_hub.errors import EntryNotFoundError, RepositoryNotFoundError

@@ -48,9 +48,6 @@ def choose_alpha(
         first, second: states of the first and the second text of each pair.
         scores: the similarity of each pair as people judge it.
         grid: the values to try.
-
-    Raises:
-        UsageError: too few pairs, or all pairs have one score.
     """
     if len(scores) < MIN_PAIRS or len(set(scores)) < 2:
         raise UsageError(

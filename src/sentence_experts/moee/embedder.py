@@ -20,14 +20,23 @@ from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.card import OWN, snippet_card
 from sentence_experts.models.files.fingerprint import source_fingerprint, weights_fingerprint
 from sentence_experts.models.sources import hub_commit, model_folder
+from sentence_experts.moee import FILE, FITTED, FORMAT, STANDARD, is_embedder
 from sentence_experts.moee.alpha import AlphaChoice, choose_alpha
-from sentence_experts.moee.batches import read_states
 from sentence_experts.moee.config import BATCH, FAITHFUL, UNQUANTIZED, MoeeConfig
 from sentence_experts.moee.prompts import Prompt
-from sentence_experts.moee.saved import FILE, FITTED, FORMAT, is_embedder
-from sentence_experts.moee.standard import Standard, batch_scores, published_scores
-from sentence_experts.moee.transformer import MoeTransformer
-from sentence_experts.moee.vectors import DESCRIPTIONS, HIDDEN, SUM, Rows, States, check_parts, joined
+from sentence_experts.moee.transformer import MoeTransformer, read_states
+from sentence_experts.moee.vectors import (
+    DESCRIPTIONS,
+    HIDDEN,
+    SUM,
+    Rows,
+    Standard,
+    States,
+    batch_scores,
+    check_parts,
+    joined,
+    published_scores,
+)
 from sentence_experts.progress import progress
 from sentence_experts.storage import Output, output, sha256_text, write_json, write_text
 from sentence_experts.storage.text_cache import TextCache
@@ -120,7 +129,7 @@ class MoeEmbedder(SentenceTransformer):
         settings = {**self._settings, FITTED: self.fitted is not None}
         with place.replacing() as folder:
             if self.fitted is not None:
-                self.fitted.write(folder)
+                self.fitted.write(folder / STANDARD)
             write_json(folder / FILE, {"kind": "moee", "format": FORMAT, **settings})
             write_text(folder / "README.md", self._card())
 

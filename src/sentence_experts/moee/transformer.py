@@ -13,21 +13,34 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from sentence_transformers.sentence_transformer.modules import Transformer
 from torch import Tensor
 
 from sentence_experts.compat.transformers import records_router_logits
+from sentence_experts.encoding.batches import batches_of_tokens
 from sentence_experts.errors import InputError, SentenceExpertsError, brief, require
 from sentence_experts.models.files.complete import checked_weights
 from sentence_experts.models.sources import check_hub, load_quietly, model_folder
 from sentence_experts.moee.config import CODE, UNQUANTIZED, MoeeConfig
-from sentence_experts.moee.families import SCORES, RouterFamily, family_of, is_known, published_weights
 from sentence_experts.moee.prompts import Prompt
-from sentence_experts.moee.routing_weights import TOKENS, router_records, text_weights
+from sentence_experts.moee.routing_weights import (
+    SCORES,
+    TOKENS,
+    RouterFamily,
+    family_of,
+    is_known,
+    published_weights,
+    router_records,
+    text_weights,
+)
+from sentence_experts.moee.vectors import States
 
 logger = logging.getLogger(__name__)
 
+TOKENS_AT_ONCE = 8192
+_NO_MEMORY = ("out of memory", "can't allocate memory")
 LAST, ALL = "last", "all"
 ROUTER_LOGITS = "router_logits"
 NF4 = "nf4"
@@ -59,12 +72,7 @@ class MoeTransformer(Transformer):
     """
 
     def __init__(self, model_name_or_path: str, config: MoeeConfig) -> None:
-        """Load the model.
-
-        Raises:
-            SentenceExpertsError: a library that the settings need is not installed.
-            InputError: there is no such model or tokenizer, or the model has no routers.
-        """
+        """Load the model."""
         self.quantize = _quantization(config)
         loading = _loading_options(config, self.quantize)
         place: str | Path = model_folder(model_name_or_path)
@@ -101,11 +109,7 @@ class MoeTransformer(Transformer):
         return None if length is None or length > 10**9 else length  # a huge number means no limit
 
     def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
-        """The tokens of each text within the prompt, truncated to what the model reads.
-
-        Raises:
-            InputError: the prompt alone is too long, or a text has no token.
-        """
+        """The tokens of each text within the prompt, truncated to what the model reads."""
         rows = [self.prompt.token_ids(text, self._tokenise, self.longest) for text in texts]
         for text, ids in zip(texts, rows, strict=True):
             if not ids:
@@ -232,3 +236,40 @@ def _loading_options(config: MoeeConfig, quantize: str) -> dict[str, Any]:
         model["quantization_config"] = transformers.BitsAndBytesConfig(**_BITS[quantize])
         model.setdefault("device_map", "auto")
     return {"model_kwargs": model, "processor_kwargs": dict(shared), "config_kwargs": dict(shared)}
+
+
+@torch.inference_mode()
+def read_states(
+    reader: MoeTransformer, texts: Sequence[str], device: torch.device, budget: int = TOKENS_AT_ONCE
+) -> States:
+    """Read the states of texts, in their order. Neither batch nor order changes a text's states."""
+    rows = reader.token_ids(texts)
+    batches = list(batches_of_tokens([len(row) for row in rows], budget, padded=True))
+    read = States.together([_read(reader, [rows[place] for place in batch], device) for batch in batches])
+    whole = read[np.argsort(np.concatenate(batches))]
+    good = np.isfinite(whole.hidden).all(axis=1) & np.isfinite(whole.routing).all(axis=1)
+    if not good.all():
+        start = texts[int(np.argmin(good))][:60]
+        raise SentenceExpertsError(
+            f"{reader.name} gives numbers that are not finite for the text {start!r}..."
+        )
+    return whole
+
+
+def _read(reader: MoeTransformer, rows: list[list[int]], device: torch.device) -> States:
+    try:
+        features = {name: values.to(device) for name, values in reader.padded(rows).items()}
+        read = reader(features)
+        return States(read["hidden"].cpu().numpy(), read["routing"].cpu().numpy())
+    except RuntimeError as error:  # torch.OutOfMemoryError is one; on a CPU it is a plain one
+        if not any(sign in str(error).lower() for sign in _NO_MEMORY):
+            raise
+        if len(rows) == 1:
+            raise SentenceExpertsError(
+                f"{reader.name}: out of memory with a single text of {len(rows[0])} tokens; cut texts with "
+                "`max_length`, or load the model with `dtype=bfloat16`, `quantize=4bit` or `device_map=auto`"
+            ) from error
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+    half = len(rows) // 2
+    return States.together([_read(reader, part, device) for part in (rows[:half], rows[half:])])

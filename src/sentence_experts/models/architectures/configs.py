@@ -34,9 +34,6 @@ class ExpertsFields:
         search_routes: route of queries -> route of documents, where a task tells them apart.
         lora: the low-rank adapter beside the attention (`lora.add_lora`): rank, alpha, dropout; None without.
         format_version: the version of the saved folder's format.
-
-    Raises:
-        InputError: a newer version of this package wrote the folder.
     """
 
     experts: list[str] = field(default_factory=list)

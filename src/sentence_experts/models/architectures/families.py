@@ -103,11 +103,7 @@ def inherited_values(config: Any) -> dict[str, Any]:
 
 
 def family_of_base(model_type: str) -> Family:
-    """The family whose pretrained checkpoints have this `model_type`.
-
-    Raises:
-        InputError: the model already has experts, or its family is not supported.
-    """
+    """The family whose pretrained checkpoints have this `model_type`."""
     for family in FAMILIES:
         if model_type == family.base_model_type:
             return family

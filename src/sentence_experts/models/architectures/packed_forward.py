@@ -32,9 +32,6 @@ def use_packing(model: nn.Module, packed: bool = True, required: bool = True) ->
     The vectors stay the same but for rounding. Encoders that run another attention than the two paths (eager,
     FlashAttention) keep it. The model, a `SentenceTransformer` or transformers' encoder itself, is changed in
     place and returned.
-
-    Raises:
-        UsageError: packing is `required`, and there is no encoder in it whose padding can be left out.
     """
     encoders = list(_encoders(model))
     if not encoders and packed and required:

@@ -93,11 +93,7 @@ class RoutedBlock:
         return super().__call__(hidden_states, *args, plan=plan, **kwargs)  # type: ignore[misc]
 
     def plan_at(self, plan: Plan, hidden: Tensor) -> Dispatch | TokenDispatch:
-        """Return the plan of this block where `hidden` first meets its experts: here tokens choose theirs.
-
-        Raises:
-            UsageError: reentrant gradient checkpointing, which would lose the gradient of a scale.
-        """
+        """Return the plan of this block where `hidden` first meets its experts: here tokens choose theirs."""
         if isinstance(plan, TokenPass):
             assert isinstance(self.router, TokenRouter)
             return plan.choose(self.router, hidden)

@@ -99,11 +99,6 @@ class RoutedModel:
                 choices.
             return_dict: False for a tuple.
             **kwargs: passed to the base model.
-
-        Raises:
-            RouteError: a sequence begins with no known route.
-            UsageError: `expert_ids` has the wrong shape or names an expert that is not there, or a mask of
-                another shape hides from routes or routers where a sequence begins and ends.
         """
         given = {
             "input_ids": input_ids,
@@ -196,11 +191,7 @@ class RoutedModel:
         return UsageError(f"expert_ids {sorted(set(stray.tolist()))} go beyond the experts: {names}")
 
     def check_whole(self, what: str) -> None:
-        """Refuse what needs the weights of every expert and no adapter beside them.
-
-        Raises:
-            UsageError: some experts are not in memory, or a low-rank adapter has not been merged.
-        """
+        """Refuse what needs the weights of every expert and no adapter beside them."""
         if self.residency.idle:
             raise UsageError(
                 f"only some experts of this model are loaded, so it cannot be {what}; load it without routes"
@@ -211,11 +202,7 @@ class RoutedModel:
             )
 
     def save_pretrained(self, save_directory: Any, *args: Any, **kwargs: Any) -> None:
-        """As transformers' own, with a file for each expert; those of idle experts are copied.
-
-        Raises:
-            InputError: an idle expert cannot be read.
-        """
+        """As transformers' own, with a file for each expert; those of idle experts are copied."""
         if self.residency.idle and "state_dict" not in kwargs:
             model: Any = self
             kwargs["state_dict"] = {**model.state_dict(), **self.residency.idle_weights()}

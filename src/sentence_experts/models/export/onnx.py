@@ -62,11 +62,6 @@ def write_onnx(encoder: SentenceTransformer, folder: Path, tolerance: float = TO
     Returns:
         The largest difference of a number between the graph's vectors and torch's, over texts of several
         lengths.
-
-    Raises:
-        InputError: the model has experts: this graph cannot choose between them (`write_routed_onnx`).
-        SentenceExpertsError: onnx is not installed, or the graph's vectors differ by more than `tolerance`;
-            nothing is written then.
     """
     require_onnx()
     if isinstance(transformer_of(encoder), RoutedModel):

@@ -52,12 +52,6 @@ def write_routed_onnx(encoder: ExpertEncoder, folder: Path, tolerance: float = T
 
     Returns:
         The largest difference of a number between the graph's vectors and those of `encode`, over all routes.
-
-    Raises:
-        UsageError: the model has no routes, or its routers choose the experts.
-        InputError: its tokenizer pads on the left, where a domain token cannot be found.
-        SentenceExpertsError: onnx is not installed, or the vectors differ by more than `tolerance`; there is
-            no graph then.
     """
     require_onnx()
     if router_kind(encoder.routed_model.config).is_learned or not encoder.routes:

@@ -29,9 +29,6 @@ def checked_weights(source: str) -> Iterator[list[Any]]:
     """Refuse a model whose transformer's weights are not those of its files; put the model in the list.
 
     Heads that an encoder does not use, such as that of a masked language model, are left out and logged.
-
-    Raises:
-        InputError: weights are missing, unexpected, or of another shape or kind of number.
     """
     from sentence_experts.compat.transformers import loading_reports
 

@@ -35,11 +35,7 @@ def write_model(encoder: SentenceTransformer, folder: Path) -> None:
 
 
 def save(encoder: SentenceTransformer, path: str | Path, overwrite: bool = False) -> None:
-    """Write a model as a sentence-transformers folder (safetensors), whole or not at all.
-
-    Raises:
-        UsageError: the folder holds something else, or another model without `overwrite`.
-    """
+    """Write a model as a sentence-transformers folder (safetensors), whole or not at all."""
     with model_output(path, overwrite) as place:
         if place.begin({"weights": weights_fingerprint(encoder)}) != "finished":
             save_to(place, encoder)

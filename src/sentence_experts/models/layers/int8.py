@@ -98,9 +98,6 @@ def calibrate(encoder: SentenceTransformer, texts: Sequence[str], batch_size: in
     Returns:
         Layer name + ".range", (2,), and, where its input's channels are uneven, + ".smooth", (in,): what
         `apply` takes and `write` stores.
-
-    Raises:
-        UsageError: too few texts, or no such layers.
     """
     if len(texts) < MIN_TEXTS:
         raise UsageError(f"{len(texts)} texts to calibrate on; at least {MIN_TEXTS} are needed")
@@ -143,11 +140,6 @@ def apply(
     """Replace the calibrated layers by layers in 8 bits, in place, and return the encoder.
 
     Errors name `source`, the file of the calibration.
-
-    Raises:
-        InputError: it does not have these layers.
-        UsageError: it computes in another type than float32.
-        SentenceExpertsError: ONNX Runtime is not installed.
     """
     for module in ("onnxruntime", "onnx"):
         require(module, "onnx")
@@ -187,10 +179,6 @@ def apply_saved(encoder: SentenceTransformer, folder: Path) -> bool:
 
     Returns:
         Whether the encoder computes in 8 bits now.
-
-    Raises:
-        InputError: the calibration cannot be read, or is of another model.
-        UsageError: the encoder computes in another type than float32.
     """
     from safetensors import SafetensorError
     from safetensors.torch import load_file

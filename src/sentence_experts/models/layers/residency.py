@@ -61,12 +61,7 @@ class Residency:
         return frozenset(range(len(self._model.config.experts))) - set(self._users)
 
     def keep(self, experts: set[int], waiting: str) -> None:
-        """Load these experts into memory, and remove all others: drop them ("disk"), or move them ("cpu").
-
-        Raises:
-            UsageError: `waiting` is unknown, or what would be dropped is in no file.
-            InputError: an expert cannot be read.
-        """
+        """Load these experts into memory, and remove all others: drop them ("disk"), or move them ("cpu")."""
         if waiting not in (DISK, CPU):
             raise UsageError(f"`idle={waiting}`: idle experts are kept on {DISK} or {CPU}")
         if not self._blocks():
@@ -87,13 +82,7 @@ class Residency:
 
     @contextmanager
     def using(self, experts: Sequence[int]) -> Iterator[None]:
-        """Have these experts in memory while the block runs.
-
-        Raises:
-            RouteError: one is idle, and no limit is set under which it would be loaded.
-            UsageError: the model is being trained under a limit.
-            InputError: an expert cannot be read.
-        """
+        """Have these experts in memory while the block runs."""
         if self.limit is None:
             if missing := sorted(set(experts) - set(self._users)):
                 names = ", ".join(repr(self._model.config.experts[number]) for number in missing)
@@ -118,11 +107,7 @@ class Residency:
                 self._make_room(self.limit)
 
     def check_files(self) -> None:
-        """Check that the files hold the weights of every expert, and no others.
-
-        Raises:
-            InputError: they do not.
-        """
+        """Check that the files hold the weights of every expert, and no others."""
         assert self.files is not None
         known = {
             name

@@ -38,11 +38,7 @@ def named(names: Iterable[str]) -> str:
 
 
 def check_names(source: str | Path, missing: Iterable[str], unexpected: Iterable[str] = ()) -> None:
-    """Refuse weights that are missing or unexpected.
-
-    Raises:
-        InputError: there are some; the message names `source` and the first few.
-    """
+    """Refuse weights that are missing or unexpected."""
     faults = (("weights are missing", set(missing)), ("weights are not of this model", set(unexpected)))
     if messages := [f"{fault}: {named(names)}" for fault, names in faults if names]:
         raise InputError(f"{source}: {'; '.join(messages)}; {REMEDY}")
@@ -100,11 +96,7 @@ class WeightFiles:
 
     @classmethod
     def find(cls, source: str, **options: Any) -> WeightFiles:
-        """The files of a folder or hub id; of a hub model only the index is fetched.
-
-        Raises:
-            InputError: the weights are not safetensors.
-        """
+        """The files of a folder or hub id; of a hub model only the index is fetched."""
         files = cls(source, options)
         single = files.find_file(WEIGHTS)  # which transformers prefers too, where both are there
         if single is not None:
@@ -132,9 +124,6 @@ class WeightFiles:
 
         Unused ones are not read. Their memory is freed with the last of them: they share a mapping with each
         other, but not with the model's other weights.
-
-        Raises:
-            InputError: a file has changed since the model was loaded, or lacks a weight.
         """
         from safetensors import SafetensorError, safe_open
 
@@ -235,11 +224,7 @@ def _link(entry: Path, place: Path) -> None:
 
 
 def read_arrays(file: Path, names: Iterable[str]) -> dict[str, NDArray[Any]]:
-    """The arrays of a small safetensors file of this package.
-
-    Raises:
-        InputError: the file is missing or damaged, or its arrays have other names or are not of numbers.
-    """
+    """The arrays of a small safetensors file of this package."""
     import numpy as np
     from safetensors.numpy import load_file
 

@@ -82,11 +82,7 @@ ROUTER_KINDS = {kind.name: kind for kind in (BY_ROUTE, PER_TEXT, SWITCH, PER_TOK
 
 
 def router_kind(config: Any) -> RouterKind:
-    """Return what chooses the experts in a model with this config.
-
-    Raises:
-        InputError: the config names a router that this version does not know.
-    """
+    """Return what chooses the experts in a model with this config."""
     if config.router not in ROUTER_KINDS:
         known = ", ".join(ROUTER_KINDS)
         raise InputError(f"the model's config has router {config.router!r}; known: {known}")
@@ -131,11 +127,7 @@ ROUTE_KINDS = {kind.name: kind for kind in (DOMAIN_TOKENS, INSTRUCTIONS, BOTH, N
 
 
 def route_kind(config: Any) -> RouteKind:
-    """What the routes of a model with this config are; those of a stock dense model are instructions.
-
-    Raises:
-        InputError: the config names a kind that this version does not know.
-    """
+    """What the routes of a model with this config are; those of a stock dense model are instructions."""
     name = getattr(config, "route_kind", INSTRUCTIONS.name)
     if name not in ROUTE_KINDS:
         raise InputError(f"the model's config has route_kind {name!r}; known: {', '.join(ROUTE_KINDS)}")

@@ -55,12 +55,7 @@ class KnownRoutes:
 
     @classmethod
     def read(cls, source: Any) -> KnownRoutes | None:
-        """Read the routes of a saved model; None where only loading tells: hub models, embedders, others.
-
-        Raises:
-            InputError: there is no such folder, no model in it, its JSON cannot be read, or a newer
-                version of this package wrote it.
-        """
+        """Read the routes of a saved model; None where only loading tells: hub models, embedders, others."""
         if not isinstance(source, str | Path):
             return None
         folder = Path(model_folder(str(source)))
@@ -83,12 +78,7 @@ class KnownRoutes:
         return cls.of(name, prompts, default, config.get("experts"), search_routes)
 
     def choose(self, route: str | None) -> str | None:
-        """The route that `route` means for this model: None only for a model without routes.
-
-        Raises:
-            RouteError: the model has routes and none is named or set as default, it does not know `route`, or
-                the route's expert was left out when it was loaded.
-        """
+        """The route that `route` means for this model: None only for a model without routes."""
         none = "none, its learned routers choose the experts" if self.experts else "none"
         known = ", ".join(sorted(self.prompts)) or none
         if route is None and self.prompts and self.default is None:
@@ -100,11 +90,7 @@ class KnownRoutes:
         return self.default if route is None else route
 
     def check_loadable(self, names: Sequence[str]) -> None:
-        """Check that experts can be found by these names of routes or experts.
-
-        Raises:
-            RouteError: the model has experts, and none by one of these names.
-        """
+        """Check that experts can be found by these names of routes or experts."""
         known = list(dict.fromkeys([*self.prompts, *self.experts]))
         for name in [names] if isinstance(names, str) else names:
             if self.experts and name not in known:
@@ -118,10 +104,6 @@ def check_route(source: Any, route: str | None, or_expert: bool = False) -> None
         source: a model.
         route: a route; None for the default.
         or_expert: the name of an expert will do too.
-
-    Raises:
-        RouteError: as `KnownRoutes.choose`.
-        InputError: as `KnownRoutes.read`.
     """
     known = KnownRoutes.read(source)
     if known is not None and not (or_expert and route in known.experts):

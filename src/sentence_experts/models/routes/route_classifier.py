@@ -67,11 +67,7 @@ class RouteClassifier:
 
     @classmethod
     def read(cls, model: Path) -> RouteClassifier:
-        """Read from the folder of a model.
-
-        Raises:
-            InputError: it is not there, or not whole.
-        """
+        """Read from the folder of a model."""
         settings = read_json(model / AUTO_FOLDER / SETTINGS)
         arrays = read_arrays(model / AUTO_FOLDER / WEIGHTS, ("weights", "biases"))
         try:
@@ -114,9 +110,6 @@ def fit_classifier(
     The vectors are put around their mean, at a mean square distance of 1, so that the penalty (scikit-learn's
     default, C = 1) means the same for models whose vectors lie close together; the shift and the scale go
     into the weights. On real titles a weaker penalty made the choices worse and far too sure of themselves.
-
-    Raises:
-        UsageError: fewer than two routes.
     """
     from sklearn.linear_model import LogisticRegression
 

@@ -33,11 +33,7 @@ PROBES = ("", "a", "A", "the", "1", "(", ")", ".", "[x]", "é", "中", " a")
 
 
 def domain_token(name: str) -> str:
-    """The token of an expert: "skin cancer" -> "[SKIN_CANCER]".
-
-    Raises:
-        UsageError: the name is not a letter or digit followed by letters, digits, "_", "-" or spaces.
-    """
+    """The token of an expert: "skin cancer" -> "[SKIN_CANCER]"."""
     try:
         EXPERT.check("expert", name)
     except ValueError as error:
@@ -59,10 +55,6 @@ def with_domain_tokens(
 
     Returns:
         The tokenizer, and the routes of the domain tokens; their experts are numbered as in `experts`.
-
-    Raises:
-        InputError: the tokenizer does not begin sequences with [CLS].
-        UsageError: two experts get the same token, or one that the vocabulary has already.
     """
     backend = backend_copy(tokenizer)
     first_new_id = len(tokenizer)
@@ -122,9 +114,6 @@ def prefix_routes(
         tokenizer: the base's.
         prefixes: route -> instruction.
         experts: route -> the index of its expert; by default in the order of `prefixes`.
-
-    Raises:
-        UsageError: an instruction is empty, runs into the text that follows it, or begins with another.
     """
     lead = tokenizer("")["input_ids"]
     lead = lead[: 1 if lead and lead[0] == tokenizer.cls_token_id else 0]

@@ -73,11 +73,7 @@ class SequencePass:
         expert_ids: Tensor | None,
         scaled: bool,
     ) -> None:
-        """As `routed_block.begin_pass`; `scaled` multiplies the MLPs' outputs by the routers' probabilities.
-
-        Raises:
-            UsageError: the mask does not mark which tokens are padding.
-        """
+        """As `begin_pass`; `scaled` multiplies the MLPs' outputs by the routers' probabilities."""
         if mask is not None and mask.dim() != 2:
             raise UsageError("a learned router reads the padding from a mask of shape (batch, length)")
         self.logits: list[Tensor] = []
@@ -170,10 +166,6 @@ def router_choices(
     """Return what the model's routers choose for the texts, in their order, with `prompt` in front of each.
 
     No choice depends on `batch_size`, the number of texts per batch.
-
-    Raises:
-        UsageError: the model has no routers that read whole texts.
-        RouteError: the model has routes and a text begins with none.
     """
     kind = router_kind_of(encoder)
     if kind is None or not kind.reads_texts:

@@ -50,11 +50,7 @@ class Tokens:
 
     @classmethod
     def of(cls, lengths: Tensor, mask: Tensor | None) -> Tokens:
-        """From (sequences,) lengths, padding included, and a mask (batch, length), 0 at padding.
-
-        Raises:
-            UsageError: the mask does not mark which positions are padding.
-        """
+        """From (sequences,) lengths, padding included, and a mask (batch, length), 0 at padding."""
         if mask is not None and mask.dim() != 2:
             raise UsageError("a token router reads the padding from a mask of shape (batch, length)")
         numbers = torch.arange(len(lengths), device=lengths.device)
@@ -128,9 +124,6 @@ def token_loads_of(model: nn.Module) -> Iterator[list[Tensor]]:
 
     Sums over a text's tokens have the same shape for every text, so they can ride beside the vectors through
     gradient caching and across processes: `torch.stack(loads, dim=1)` is (texts, blocks, 2, experts).
-
-    Raises:
-        UsageError: in the forward pass, where reentrant gradient checkpointing loses the routers' gradients.
     """
     loads: list[Tensor] = []
     # The loads are made at the end: what a hook computes inside a block would be missed when gradient

@@ -75,11 +75,7 @@ class ExpertPlan:
         return {name: domain_token(name) + base_prompt for name in self.domains} | dict(self.instructions)
 
     def with_expert(self, name: str, prefix: str | None) -> ExpertPlan:
-        """Add an expert: with a domain token where the model has them and no instruction is given.
-
-        Raises:
-            UsageError: the name is taken, or the model has no routes for an instruction.
-        """
+        """Add an expert: with a domain token where the model has them and no instruction is given."""
         if name in self.experts:
             known = ", ".join(self.experts)
             raise UsageError(f"there is an expert {name!r} already; the experts are {known}")
@@ -106,12 +102,7 @@ class ExpertPlan:
         )
 
     def build_routes(self, tokenizer: PreTrainedTokenizerBase) -> tuple[PreTrainedTokenizerBase, list[Route]]:
-        """Make the tokenizer that reads the routes from the base's, and the routes.
-
-        Raises:
-            UsageError: two routes that a tokenizer cannot tell apart, or an unusable name or instruction.
-            InputError: the base's tokenizer does not work with domain tokens.
-        """
+        """Make the tokenizer that reads the routes from the base's, and the routes."""
         numbers = {name: number for number, name in enumerate(self.experts)}
         owners = {route: numbers[self.shared.get(route, route)] for route in self.instructions}
         instructed = prefix_routes(tokenizer, self.instructions, owners)
@@ -125,12 +116,7 @@ class ExpertPlan:
 
 
 def plan_experts(experts: Sequence[str] | None, domains: Any, tasks: Any, config: ExtendConfig) -> ExpertPlan:
-    """Plan a model's experts from the arguments and settings of `extend`.
-
-    Raises:
-        UsageError: no experts, a name given twice, or arguments that do not go together.
-        InputError: `domains` or `tasks` cannot be read.
-    """
+    """Plan a model's experts from the arguments and settings of `extend`."""
     kind, prefixes, share = ROUTE_KINDS[config.route], config.prefixes, config.share
     names = [*([experts] if isinstance(experts, str) else experts or ()), *domain_names(domains)]
     if tasks is not None and not kind.has_routes:

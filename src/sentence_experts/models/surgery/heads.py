@@ -31,9 +31,6 @@ def put_head(encoder: SentenceTransformer, pooling: str | None, head: str | None
     """Change the encoder's pooling and put a head on it, in place (`ExtendConfig`); None changes nothing.
 
     A `Normalize` at the end stays there. The pooler has the weights of the base's own one, if it was trained.
-
-    Raises:
-        InputError: the encoder has no pooling to change, or what follows it needs the base's own.
     """
     if pooling is not None:
         poolings = [(place, module) for place, module in enumerate(encoder) if isinstance(module, Pooling)]

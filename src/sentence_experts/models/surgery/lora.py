@@ -41,10 +41,6 @@ def add_lora(
         rank: the adapter's inner width.
         alpha: the adapter's output is multiplied by alpha / rank; by default alpha = rank.
         dropout: on the adapter's input, in training.
-
-    Raises:
-        UsageError: the model has an adapter already, or is not of a family with experts; or a value is bad.
-        SentenceExpertsError: peft is not installed.
     """
     if rank < 1 or not 0 <= dropout < 1 or (alpha is not None and alpha <= 0):
         raise UsageError(
@@ -60,11 +56,7 @@ def add_lora(
 
 
 def merge_lora(encoder: SentenceTransformer) -> None:
-    """Add the adapter to the weights that it adapts, in place: a plain model again, all of it trainable.
-
-    Raises:
-        UsageError: the model has no adapter.
-    """
+    """Add the adapter to the weights that it adapts, in place: a plain model again, all of it trainable."""
     model = _with_adapter(encoder)
     for layer in lora_layers(model).values():
         layer.merge(safe_merge=True)
@@ -75,9 +67,6 @@ def save_adapter(encoder: SentenceTransformer, folder: str | Path) -> None:
     """Write the adapter alone, as peft does: adapter_config.json and adapter_model.safetensors.
 
     The experts are not in it. Stock peft reads it too: `PeftModel.from_pretrained(auto_model, folder)`.
-
-    Raises:
-        UsageError: the model has no adapter.
     """
     model = _with_adapter(encoder)
     from safetensors.torch import save_file

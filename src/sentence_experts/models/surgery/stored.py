@@ -37,9 +37,6 @@ def stored(
         settings: what else decides the result.
         read: name -> what is read, None if nothing is, and what matters of it if it is not a file or folder.
         device: where a finished model is put.
-
-    Raises:
-        UsageError: `out` holds something else.
     """
     if out is None:
         return make(model)
