@@ -24,13 +24,12 @@ from sentence_experts.models.encoder import ExpertEncoder, prepend
 from sentence_experts.models.routes.known_routes import AUTO, AUTO_FOLDER
 from sentence_experts.models.routes.route_classifier import FILES, RouteClassifier, fit_classifier
 from sentence_experts.models.sources import forget_origin
-from sentence_experts.progress import progress
+from sentence_experts.progress import announced
 from sentence_experts.storage import note_changes, read_json, update_json, write_text
 
 logger = logging.getLogger(__name__)
 
 AUTO_PROMPT = "[AUTO]"  # in front of a text whose route is to be chosen; no route begins like it
-TEXTS_AT_ONCE = 512
 _FALLBACK = "fallback_embeddings"
 
 
@@ -206,13 +205,9 @@ def fit_auto_routes(
     if missing := [name for name in known if name not in set(routes)]:
         raise UsageError(f"no text of route {missing[0]!r}: it could never be chosen")
     averaged = average_experts(model)
-    vectors = []
-    with progress("encoding with the averaged model", len(texts)) as advance:
-        for start in range(0, len(texts), TEXTS_AT_ONCE):
-            part = list(texts[start : start + TEXTS_AT_ONCE])
-            vectors.append(averaged.encode(part, show_progress_bar=False))
-            advance(len(part))
-    classifier = fit_classifier(np.concatenate(vectors), routes, confidence, fallback)
+    with announced(f"encoding {len(texts):,} texts with the averaged model"):
+        vectors = averaged.encode(list(texts), show_progress_bar=False)
+    classifier = fit_classifier(vectors, routes, confidence, fallback)
     return AutoRoutedEncoder(model, classifier, averaged)
 
 
