@@ -9,7 +9,7 @@ import typer
 
 from sentence_experts.cli.console import show
 from sentence_experts.cli.options import Model, Overwrite, add_verb
-from sentence_experts.models.export.config import ExportConfig
+from sentence_experts.models.export.export_config import ExportConfig
 from sentence_experts.models.sources import check_source
 
 

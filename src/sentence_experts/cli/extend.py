@@ -12,7 +12,7 @@ from sentence_experts.cli.console import show
 from sentence_experts.cli.options import Model, ModelOut, Overwrite, add_verb, check_there
 from sentence_experts.errors import UsageError
 from sentence_experts.models.sources import check_source
-from sentence_experts.models.surgery.config import ExtendConfig
+from sentence_experts.models.surgery.extend_config import ExtendConfig
 
 if TYPE_CHECKING:
     from sentence_experts.models.encoder import ExpertEncoder

@@ -25,7 +25,7 @@ from sentence_experts.cli.options import (
 from sentence_experts.encoding.config import EncodeConfig
 from sentence_experts.evaluation.config import AnalyseConfig, EvaluateConfig, RatedColumns
 from sentence_experts.models.sources import check_source
-from sentence_experts.moee.config import MoeeConfig
+from sentence_experts.moee.moee_config import MoeeConfig
 
 Model = Annotated[
     str,

@@ -17,7 +17,7 @@ class TooLargeError(Exception):
 def read_forward(
     raw: IO[bytes], max_read: int, max_total: int
 ) -> Iterator[tuple[tarfile.TarFile, tarfile.TarInfo]]:
-    """The members of a decompressed tar stream, in order, without seeking back.
+    """Return the members of a decompressed tar stream, in order, without seeking back.
 
     Relies on three things that tarfile does not promise: it reads headers and members in order and seeks
     back by one byte at most; emptying its list `members` releases the headers that were read; and it takes a

@@ -127,6 +127,6 @@ def _replaces(step: Mapping[str, Any], text: str) -> bool:
 
 
 def _piece(part: Mapping[str, Mapping[str, Any]]) -> str:
-    """One part of a template in the notation that `TemplateProcessing` takes: "$A:0", "[SEP]:1"."""
+    """Return one part of a template in the notation that `TemplateProcessing` takes: "$A:0", "[SEP]:1"."""
     ((kind, fields),) = part.items()
     return f"{'$' if kind == 'Sequence' else ''}{fields['id']}:{fields['type_id']}"

@@ -62,7 +62,7 @@ class AutoRoutedEncoder(ExpertEncoder):
         self._low_confidence = self._chosen = 0
 
     def without_auto_routes(self) -> ExpertEncoder:
-        """The model that the automatic routes wrap."""
+        """Return the model that the automatic routes wrap."""
         model: ExpertEncoder = self._inner[0]
         return model
 
@@ -85,7 +85,7 @@ class AutoRoutedEncoder(ExpertEncoder):
         return (*(array.tobytes().hex() for array in arrays), repr(settings))
 
     def choose_route(self, texts: str | Sequence[str]) -> tuple[list[str], NDArray[np.float64]]:
-        """The most probable route of each text, and the probabilities, (texts, routes of the classifier)."""
+        """Return the most probable route of each text, and the probabilities, (texts, routes)."""
         names, probabilities, _ = self._choose([texts] if isinstance(texts, str) else list(texts))
         return names, probabilities
 
@@ -170,7 +170,7 @@ class AutoRoutedEncoder(ExpertEncoder):
         self._low_confidence = self._chosen = 0
 
     def _choose(self, texts: list[Any]) -> tuple[list[str], NDArray[np.float64], NDArray[Any]]:
-        """The routes and probabilities of texts, and the vectors that they were read from."""
+        """Return the routes and probabilities of texts, and the vectors that they were read from."""
         routes = self.classifier.routes
         if not texts:
             return [], np.empty((0, len(routes))), np.empty((0, 0))

@@ -100,7 +100,7 @@ def _refuse_scaled(encoder: ExpertEncoder) -> None:
 
 
 def _with_roles(prompts: Mapping[str, str], default: str | None) -> dict[str, str]:
-    """The prompts, with one for each role: a stock encoder has empty ones, and would use them silently."""
+    """Add a prompt for each role: a stock encoder has empty ones, and would use them silently."""
     shared = set(prompts.values())
     other = prompts.get(default or "") or (next(iter(shared)) if len(shared) == 1 else "")
     extended = {QUERY: other, DOCUMENT: prompts.get("passage", other), **prompts}
@@ -120,7 +120,7 @@ def _shares(experts: Sequence[str], weights: Mapping[str, float]) -> dict[int, f
 
 
 def _dense_model(encoder: ExpertEncoder, shares: Shares, routes: Sequence[Route]) -> PreTrainedModel:
-    """The base's architecture with the experts in `shares`, and the tokens of `routes` in [CLS]'s row."""
+    """Make the base's architecture of the experts in `shares`, with the tokens of `routes` in [CLS]'s row."""
     routed = encoder.routed_model
     routed.check_whole("made dense")
     dense: Any = AutoModel.from_config(_dense_config(encoder), **pooler_option(routed))
@@ -151,7 +151,7 @@ def _normalized(weights: Mapping[int, float]) -> dict[int, float]:
 
 
 def _dense_config(encoder: ExpertEncoder) -> PreTrainedConfig:
-    """The config of the base's family, without the fields of experts."""
+    """Return the config of the base's family, without the fields of experts."""
     config = encoder.routed_model.config
     ours = {field.name for field in fields(ExpertsFields)}
     values = {name: value for name, value in inherited_values(config).items() if name not in ours}
@@ -160,7 +160,7 @@ def _dense_config(encoder: ExpertEncoder) -> PreTrainedConfig:
 
 
 def dense_prompt(encoder: ExpertEncoder, route: Route) -> str:
-    """The prompt of a route's texts in a dense encoder: the instruction, or the base's own prompt."""
+    """Return the prompt of a route's texts in a dense encoder: the instruction, or the base's own prompt."""
     prompt = encoder.prompts.get(route.name) or route.text
     is_domain = is_domain_route(route, encoder.routed_model.config)
     return prompt.removeprefix(route.text) if is_domain else prompt
@@ -176,7 +176,7 @@ def _around(
 
 
 def equal_shares(count: int) -> dict[int, float]:
-    """The mean of `count` experts."""
+    """Return the mean of `count` experts."""
     return dict.fromkeys(range(count), 1 / count)
 
 
@@ -195,7 +195,7 @@ def mean_weight(weights: Mapping[str, Tensor], name: str, shares: Shares) -> Ten
 
 
 def pooler_option(model: Any) -> dict[str, bool]:
-    """The keyword with which a model of this class is built with or without a pooler, as `model` is."""
+    """Return the keyword that builds a model of this class with or without a pooler, as `model` is."""
     return {"add_pooling_layer": model.pooler is not None} if hasattr(model, "pooler") else {}
 
 

@@ -136,7 +136,7 @@ def load(
 
 
 def _from_files(source: str, config: LoadConfig) -> SentenceTransformer:
-    """The model of a folder or hub id, which remembers where it comes from."""
+    """Return the model of a folder or hub id, which remembers where it comes from."""
     place, name = model_folder(source), source_name(source)
     known = KnownRoutes.read(place)
     if config.routes and known is not None:
@@ -178,7 +178,7 @@ def _from_files(source: str, config: LoadConfig) -> SentenceTransformer:
 
 @deferred_imports(*PACKAGES)  # the libraries look into some of them while a model is loaded
 def _open(place: str, config: LoadConfig) -> SentenceTransformer:
-    """The model of a folder or hub id, of the class that fits it."""
+    """Return the model of a folder or hub id, of the class that fits it."""
     with deferred_imports(COMPILER):
         require("sentence_transformers", "models")
         import_module("sentence_experts.models.encoder")
@@ -215,7 +215,7 @@ def _open(place: str, config: LoadConfig) -> SentenceTransformer:
 
 
 def _dense(model: SentenceTransformer, place: str, config: LoadConfig) -> SentenceTransformer:
-    """A model without experts, with the padding and pooling that a decoder's checkpoint lacks."""
+    """Return a model without experts, with the padding and pooling that a decoder's checkpoint lacks."""
     from sentence_transformers.util import is_sentence_transformer_model
 
     from sentence_experts.models.pooling import set_pooling
@@ -249,7 +249,7 @@ def _pad_on_the_right(model: SentenceTransformer) -> None:
 
 
 def _with_experts(model: ExpertEncoder, place: str, config: LoadConfig) -> ExpertEncoder:
-    """A model with experts that knows their files, and chooses routes if it was saved so."""
+    """Return a model with experts that knows their files, and chooses routes if it was saved so."""
     from sentence_experts.models.automatic import AutoRoutedEncoder
     from sentence_experts.models.layers.weight_files import INDEX, WEIGHTS, WeightFiles, named
     from sentence_experts.models.routes.route_classifier import AGAIN, RouteClassifier, has_auto_route
@@ -291,7 +291,7 @@ def _check_in_memory(model: SentenceTransformer, config: LoadConfig) -> None:
 def _with_settings(
     model: SentenceTransformer, config: LoadConfig, given: set[str], in_place: bool = False
 ) -> SentenceTransformer:
-    """The model as the settings want it: itself, if it is so already or may be changed in place."""
+    """Return the model as the settings want it: itself, if it is so already or may be changed in place."""
     from sentence_experts.compat.sentence_transformers import sharing_all_but_tokenizer
     from sentence_experts.models.encoder import ExpertEncoder
 
@@ -318,7 +318,7 @@ def check_length(model: SentenceTransformer, max_length: int) -> None:
 def _changes(
     model: SentenceTransformer, config: LoadConfig, given: set[str]
 ) -> dict[str, Callable[[Any], object]]:
-    """What brings a model to the settings, by setting; settings that it has already are left out."""
+    """Return the changes that bring a model to the settings, without those that it has already."""
     import torch
 
     from sentence_experts.models.architectures.packed_forward import is_packed, use_packing

@@ -41,7 +41,7 @@ WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9
 
 @cache
 def minilm_path() -> str:
-    """The folder of the model, its weights checked."""
+    """Return the folder of the model, its weights checked."""
     spec = find_spec(PACKAGE)
     if spec is None or spec.origin is None:
         raise SentenceExpertsError(
@@ -82,7 +82,7 @@ def check_source(*sources: Any) -> None:
 
 
 def notes_of(model: Any) -> dict[str, Any]:
-    """What training noted in a model's card, so that no hash of the model changes by it.
+    """Return the notes of training in a model's card, where no hash of the model changes by them.
 
     `base` is the packaged model or hub id that it was extended from. `unit` is the text of papers that it was
     trained on; `untrained` is there if no step was better than the
@@ -100,7 +100,7 @@ def set_notes(model: Any, notes: Mapping[str, Any]) -> None:
 
 
 def base_at_hand(model: Any) -> str | None:
-    """The base that a model was extended from, if it can be opened without a download."""
+    """Return the base that a model was extended from, if it can be opened without a download."""
     base = notes_of(model).get("base")
     if not isinstance(base, str) or base == str(model):
         return None
@@ -117,7 +117,7 @@ def warn_of_notes(name: str, notes: Mapping[str, Any], unit: str | None = None) 
 
 
 def read_notes(folder: Path | None) -> dict[str, Any]:
-    """The notes of the card in a folder; nothing for cards of others, whatever they hold."""
+    """Return the notes of the card in a folder; nothing for cards of others, whatever they hold."""
     import yaml  # the command line starts without it
 
     try:
@@ -129,7 +129,7 @@ def read_notes(folder: Path | None) -> dict[str, Any]:
 
 
 def source_name(source: str) -> str:
-    """What a model is called in results by default: the name of its folder or training run, or the hub id."""
+    """Return a model's default name in results: that of its folder or training run, or the hub id."""
     folder = Path(source).resolve()
     if not folder.is_dir():
         return source
@@ -157,7 +157,7 @@ class ModelOrigin:
     usual_changes: int = 0
 
     def __getstate__(self) -> dict[str, Any]:
-        """The state for another process, where each weight counts its changes from zero."""
+        """Return the state for another process, where each weight counts its changes from zero."""
         from sentence_experts.compat.torch import changes_when_unpickled
 
         return {**self.__dict__, "changes": {}, "usual_changes": changes_when_unpickled()}
@@ -194,7 +194,7 @@ def origin_of(model: SentenceTransformer) -> ModelOrigin | None:
 
 
 def name_of(model: SentenceTransformer) -> str:
-    """What a model is called in results: its folder's base name, its hub id, or else its class."""
+    """Return a model's name in results: its folder's base name, its hub id, or else its class."""
     origin: ModelOrigin | None = getattr(model, _ORIGIN, None)
     if origin is not None:
         return origin.name
@@ -238,13 +238,13 @@ def check_hub(source: str, **hub: Any) -> Path | None:
 
 
 def hub_commit(source: str, revision: str | None = None, cache_folder: str | None = None) -> str | None:
-    """The commit of a hub model in the local cache; None if it is not there, or no hub model."""
+    """Return the commit of a hub model in the local cache; None if it is not there, or no hub model."""
     folder = cached_folder(source, revision, cache_folder)
     return None if folder is None else folder.name
 
 
 def cached_folder(source: str, revision: str | None = None, cache_folder: str | None = None) -> Path | None:
-    """The folder of a hub model's commit in the local cache; None if it is not there, or no hub model."""
+    """Return the folder of a hub model's commit in the local cache; None if it is not there."""
     from huggingface_hub import try_to_load_from_cache
 
     if Path(source).exists() or source.count("/") > 1:

@@ -35,7 +35,7 @@ class AlphaChoice:
 
 
 def part_cosines(first: States, second: States) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Cosines of the hidden states and of the routing weights, row by row, (pairs,) each."""
+    """Return cosines of the hidden states and of the routing weights, row by row, (pairs,) each."""
     return cosines(first.hidden, second.hidden), cosines(first.routing, second.routing)
 
 

@@ -64,18 +64,18 @@ DEFAULT = RouterFamily(())
 
 
 def family_of(model_type: str) -> RouterFamily:
-    """The row of a model type, or the default."""
+    """Return the row of a model type, or the default."""
     return next((family for family in FAMILIES if model_type in family.model_types), DEFAULT)
 
 
 def published_weights(model_type: str) -> str:
-    """The routing weights of the published code: scores of DeepSeek's routers, logits of all others."""
+    """Return the published code's routing weights: scores of DeepSeek's routers, logits of all others."""
     scores = model_type.startswith("deepseek") or family_of(model_type).recorded == PROBABILITIES
     return SCORES if scores else LOGITS
 
 
 def is_known(model_type: str) -> bool:
-    """Whether the type has a row."""
+    """Return whether the type has a row."""
     return family_of(model_type) is not DEFAULT
 
 
@@ -92,7 +92,7 @@ def router_records(recorded: Sequence[Tensor] | None, family: RouterFamily, name
 
 
 def scored(logits: Tensor, family: RouterFamily, weights: str = SCORES) -> Tensor:
-    """The routing weights of some tokens in one block, float32, (..., experts) as the logits recorded.
+    """Return the routing weights of some tokens in one block, float32, (..., experts) as the logits recorded.
 
     `weights`: "scores", or raw "logits".
     """
@@ -108,14 +108,14 @@ def scored(logits: Tensor, family: RouterFamily, weights: str = SCORES) -> Tenso
 
 
 def last_tokens(values: Tensor, mask: Tensor) -> Tensor:
-    """(batch, length, n) -> (batch, n): each text's last token, wherever the padding is."""
+    """Take each text's last token, wherever the padding is: (batch, length, n) -> (batch, n)."""
     positions = torch.arange(mask.shape[1], device=mask.device)
     last = (mask * positions).argmax(dim=1)
     return values[torch.arange(len(values), device=values.device), last.to(values.device)]
 
 
 def mean_tokens(values: Tensor, mask: Tensor) -> Tensor:
-    """(batch, length, n) -> (batch, n): the mean over each text's tokens, padding left out."""
+    """Average each text's tokens, padding left out: (batch, length, n) -> (batch, n)."""
     weights = mask.to(values.device, torch.float32).unsqueeze(-1)
     return (values.float() * weights).sum(dim=1) / weights.sum(dim=1)
 
@@ -126,7 +126,7 @@ TOKENS = {"last": last_tokens, "mean": mean_tokens}
 def text_weights(
     records: Sequence[Tensor], mask: Tensor, family: RouterFamily, tokens: str = "last", weights: str = SCORES
 ) -> Tensor:
-    """The routing weights of texts, (batch, experts of all blocks), float32.
+    """Return the routing weights of texts, (batch, experts of all blocks), float32.
 
     Args:
         records: per block (batch * length, experts) or (batch, length, experts).

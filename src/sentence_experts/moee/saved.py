@@ -15,8 +15,8 @@ from sentence_experts.storage import check_version, read_json
 
 if TYPE_CHECKING:
     from sentence_experts.models.loading import LoadConfig
-    from sentence_experts.moee.config import MoeeConfig
     from sentence_experts.moee.embedder import MoeEmbedder
+    from sentence_experts.moee.moee_config import MoeeConfig
 
 # The settings of `load` that an embedder follows. It never computes in 8 bits or without padding, so that
 # `int8` and `packed` fit it either way.
@@ -62,8 +62,8 @@ def open_embedder(folder: str, config: LoadConfig) -> MoeEmbedder:
 def load_embedder(model: str, config: MoeeConfig | None = None) -> MoeEmbedder:
     """Open the embedder of a language model, or of a folder that holds a saved one."""
     from sentence_experts.models.loading import load
-    from sentence_experts.moee.config import MoeeConfig
     from sentence_experts.moee.embedder import MoeEmbedder
+    from sentence_experts.moee.moee_config import MoeeConfig
 
     config = MoeeConfig.of(config)
     if not is_embedder(model):

@@ -23,7 +23,7 @@ from sentence_experts.encoding.batches import batches_of_tokens
 from sentence_experts.errors import InputError, SentenceExpertsError, brief, require
 from sentence_experts.models.files.complete import checked_weights
 from sentence_experts.models.sources import check_hub, load_quietly, model_folder
-from sentence_experts.moee.config import CODE, UNQUANTIZED, MoeeConfig
+from sentence_experts.moee.moee_config import CODE, UNQUANTIZED, MoeeConfig
 from sentence_experts.moee.prompts import Prompt
 from sentence_experts.moee.routing_weights import (
     SCORES,
@@ -109,7 +109,7 @@ class MoeTransformer(Transformer):
         return None if length is None or length > 10**9 else length  # a huge number means no limit
 
     def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
-        """The tokens of each text within the prompt, truncated to what the model reads."""
+        """Return the tokens of each text within the prompt, truncated to what the model reads."""
         rows = [self.prompt.token_ids(text, self._tokenise, self.longest) for text in texts]
         for text, ids in zip(texts, rows, strict=True):
             if not ids:
@@ -119,11 +119,11 @@ class MoeTransformer(Transformer):
     def preprocess(  # type: ignore[override]  # of all that could be embedded, texts
         self, inputs: Sequence[Any], prompt: str | None = None, **kwargs: Any
     ) -> dict[str, Tensor]:
-        """Token ids, mask and positions of a batch of texts, with `prompt` directly before each text."""
+        """Return token ids, mask and positions of texts, with `prompt` directly before each text."""
         return self.padded(self.token_ids([f"{prompt or ''}{text}" for text in inputs]))
 
     def padded(self, rows: Sequence[Sequence[int]]) -> dict[str, Tensor]:
-        """A batch: `input_ids`, `attention_mask`, `position_ids`, each (texts, longest)."""
+        """Return a batch: `input_ids`, `attention_mask`, `position_ids`, each (texts, longest)."""
         longest = max(map(len, rows))
         # Any token may fill the rest: no token attends to it.
         ids, mask = torch.zeros((2, len(rows), longest), dtype=torch.long)
@@ -159,7 +159,7 @@ class MoeTransformer(Transformer):
         return features
 
     def settings(self) -> dict[str, Any]:
-        """Everything that decides a text's states beside the model's weights."""
+        """Return everything that decides a text's states beside the model's weights."""
         own = {name: getattr(self, name) for name in ("tokens", "layers", "weights")}
         settings = {"prompt": self.prompt.template, **own, "max_length": self.longest}
         # Only where they differ from the default, so that what was cached without them stays valid.
@@ -197,7 +197,7 @@ class MoeTransformer(Transformer):
         return family
 
     def _gates(self, family: RouterFamily) -> list[torch.nn.Module]:
-        """The routers that are read by a hook; none if transformers records them."""
+        """Return the routers that are read by a hook; none if transformers records them."""
         return [module for module in self.model.modules() if type(module).__name__ == family.gate]
 
     def _tokenise(self, text: str) -> list[int]:
@@ -207,7 +207,7 @@ class MoeTransformer(Transformer):
 
 
 def _quantization(config: MoeeConfig) -> str:
-    """How the weights are quantized; as published, if the machine can."""
+    """Return how the weights are quantized; as published, if the machine can."""
     if config.quantize is not None or not config.faithful:
         return config.quantize or UNQUANTIZED
     missing = "no GPU" if not torch.cuda.is_available() else "no bitsandbytes"
@@ -220,7 +220,7 @@ def _quantization(config: MoeeConfig) -> str:
 
 
 def _loading_options(config: MoeeConfig, quantize: str) -> dict[str, Any]:
-    """Arguments of sentence-transformers' `Transformer` for precision, placement and quantization."""
+    """Return arguments of sentence-transformers' `Transformer` for precision, placement and quantization."""
     shared: dict[str, Any] = {"trust_remote_code": config.trust_remote_code}
     if config.revision:
         shared["revision"] = config.revision

@@ -66,7 +66,7 @@ def check_parts(parts: str, alpha: float) -> None:
 
 
 def joined(hidden: Rows, routing: Rows, parts: str, alpha: float = 1.0) -> Rows:
-    """Vectors of shape (texts, dimensions), float32.
+    """Return vectors of shape (texts, dimensions), float32.
 
     "concat" joins both as they are, as the paper does. Hidden states are some 20 times as long as routing
     weights, so its cosines are nearly those of hidden states alone, unless both are standard scores.
@@ -107,7 +107,7 @@ class Standard:
         return cls(_moments(states.hidden), _moments(states.routing))
 
     def apply(self, states: States) -> States:
-        """The states as standard scores."""
+        """Return the states as standard scores."""
         fitted, own = ([rows.shape[-1] for rows in (of.hidden, of.routing)] for of in (self, states))
         if fitted != own:
             raise InputError(
@@ -133,14 +133,14 @@ class Standard:
 
 
 def batch_scores(states: States, batch_size: int, score: Callable[[Rows], Rows] | None = None) -> States:
-    """Standard scores within each batch of consecutive texts; `score` turns rows into scores."""
+    """Return standard scores within each batch of consecutive texts; `score` turns rows into scores."""
     score = score or (lambda rows: _scores(rows, _moments(rows)))
     batches = [states[start : start + batch_size] for start in range(0, len(states), batch_size)]
     return States.together([States(score(batch.hidden), score(batch.routing)) for batch in batches])
 
 
 def published_scores(rows: Rows) -> Rows:
-    """Standard scores of a batch exactly as in the published code; those of a single text are 0.
+    """Return standard scores of a batch exactly as in the published code; those of a single text are 0.
 
     The deviation has n - 1 in its denominator, and 1e-8 is added to it.
     """

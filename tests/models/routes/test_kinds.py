@@ -9,8 +9,8 @@ import pytest
 
 from sentence_experts.errors import InputError
 from sentence_experts.models.routes.kinds import ROUTE_KINDS, route_kind, route_kind_with
-from sentence_experts.models.surgery.config import ExtendConfig
 from sentence_experts.models.surgery.expert_plan import ExpertPlan
+from sentence_experts.models.surgery.extend_config import ExtendConfig
 
 PLANS = {
     "token": ExpertPlan(("a",), domains=("a",)),

@@ -14,8 +14,8 @@ from sentence_experts.evaluation.moee.rated_pairs import RatedPairs
 from sentence_experts.evaluation.results import Evaluation
 from sentence_experts.models.sources import name_of
 from sentence_experts.moee import FILE
-from sentence_experts.moee.config import MoeeConfig
 from sentence_experts.moee.embedder import EMBEDDER, MoeEmbedder
+from sentence_experts.moee.moee_config import MoeeConfig
 from sentence_experts.moee.saved import load_embedder
 from sentence_experts.moee.vectors import PARTS
 from sentence_experts.storage import check_apart, output, sha256_file

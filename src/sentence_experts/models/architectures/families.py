@@ -34,7 +34,7 @@ class Family:
     norms: Mapping[str, str]
 
     def owned(self, expert_norms: bool) -> dict[str, str]:
-        """The modules that each expert owns: name inside the expert -> path inside the base block."""
+        """Return the modules that each expert owns: name inside the expert -> path inside the base block."""
         return {**self.mlp, **(self.norms if expert_norms else {})}
 
     @property
@@ -103,7 +103,7 @@ def inherited_values(config: Any) -> dict[str, Any]:
 
 
 def family_of_base(model_type: str) -> Family:
-    """The family whose pretrained checkpoints have this `model_type`."""
+    """Return the family whose pretrained checkpoints have this `model_type`."""
     for family in FAMILIES:
         if model_type == family.base_model_type:
             return family
@@ -117,5 +117,5 @@ def family_of_base(model_type: str) -> Family:
 
 
 def family_of(model_type: str) -> Family:
-    """The family whose models with experts have this `model_type`; another one is a KeyError."""
+    """Return the family whose models with experts have this `model_type`; another one is a KeyError."""
     return {family.model_type: family for family in FAMILIES}[model_type]

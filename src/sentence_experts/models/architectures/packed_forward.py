@@ -48,7 +48,7 @@ def use_packing(model: nn.Module, packed: bool = True, required: bool = True) ->
 
 
 def is_packed(model: nn.Module) -> bool | None:
-    """Whether an encoder in the model leaves the padding out on the CPU; None if none of them could."""
+    """Return whether an encoder in it leaves the padding out on the CPU; None if none could."""
     packed = [
         attention_of(encoder.config) == PACKED
         and (isinstance(encoder, RoutedModel) or isinstance(encoder.forward, PackedForward))
@@ -91,6 +91,6 @@ class PackedForward:
 
 
 def _positions_after(input_ids: Tensor, padding: int) -> Tensor:
-    """RoBERTa's positions: its tokens are counted from the padding's id on."""
+    """Return RoBERTa's positions: its tokens are counted from the padding's id on."""
     real = input_ids != padding
     return real.cumsum(dim=1) * real + padding

@@ -128,7 +128,7 @@ class RoutedModel:
     def _read_routes(
         self, inputs: dict[str, Tensor], expert_ids: Tensor | None, packed: Tensor | None
     ) -> Tensor | None:
-        """The expert of each sequence, (sequences,); None where nothing but the routers chooses.
+        """Return the expert of each sequence, (sequences,); None where nothing but the routers chooses.
 
         Route tokens inside a text are replaced in `inputs`.
         """
@@ -157,7 +157,7 @@ class RoutedModel:
     def _run_by_expert(
         self, inputs: dict[str, Tensor], kwargs: dict[str, Any], experts: Tensor | None, explicit: bool
     ) -> ModelOutput:
-        """The base model's forward, each expert's sequences side by side; outputs in the inputs' order."""
+        """Run the base's forward, each expert's sequences side by side; outputs are in the inputs' order."""
         base_forward: Callable[..., ModelOutput] = super().forward  # type: ignore[misc]
         packed, mask = kwargs.get("cu_seq_lens_q"), inputs.get("attention_mask")
         example = inputs["input_ids"] if "input_ids" in inputs else inputs["inputs_embeds"]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sentence_experts.models.encoder import ExpertEncoder
-from sentence_experts.models.export.config import QuantizeConfig
+from sentence_experts.models.export.export_config import QuantizeConfig
 from sentence_experts.models.files.fingerprint import fingerprint_of
 from sentence_experts.models.files.saving import model_output, write_model
 from sentence_experts.models.layers import int8

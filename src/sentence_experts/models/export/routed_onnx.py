@@ -111,7 +111,7 @@ class _RoutedEncoder(nn.Module):
             own[weight].data = torch.empty(0)
 
     def forward(self, *inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """The inputs of the tokenizer, (batch, length), and the route's number, ()."""
+        """Return the inputs of the tokenizer, (batch, length), and the route's number, ()."""
         features, route = list(inputs[:-1]), inputs[-1].reshape(1)
         if self.replaces_first:
             ids = features[self.ids]
@@ -129,7 +129,7 @@ class _RoutedEncoder(nn.Module):
 def _difference(
     encoder: ExpertEncoder, dense: SentenceTransformer, file: Path, number: int, name: str, prompt: str
 ) -> float:
-    """The largest difference of one route's vectors."""
+    """Return the largest difference of one route's vectors."""
     return largest_difference(
         file,
         lambda texts: {**dense.preprocess([prompt + text for text in texts]), ROUTE: torch.tensor(number)},

@@ -48,7 +48,7 @@ def checked_weights(source: str) -> Iterator[list[Any]]:
 
 
 def transformers_of(model: SentenceTransformer) -> list[Any]:
-    """The transformers in a model's modules."""
+    """Return the transformers in a model's modules."""
     return [module.auto_model for module in model if hasattr(module, "auto_model")]
 
 
@@ -70,7 +70,7 @@ def _of_pooler(name: str) -> bool:
 
 
 def _is_head(transformer: Any, name: str) -> bool:
-    """Whether a weight lies in no part of the encoder: a model's head stands beside these."""
+    """Return whether a weight lies in no part of the encoder: a model's head stands beside these."""
     if transformer.config.model_type in MODEL_TYPES:
         return False  # this package saves no heads
     prefix = f"{transformer.base_model_prefix}."

@@ -44,7 +44,7 @@ _MARKER = "\ufdd0"  # of domain tokens, in a normalizer (`route_tokens.MARKER`)
 
 
 def fingerprint_of(model: SentenceTransformer, route: str | None = None) -> str:
-    """The hash of everything in a model that decides a vector.
+    """Return the hash of everything in a model that decides a vector.
 
     That of its folder's files, or of its hub revision, if it is as `load` found it there; else that of its
     weights. A model may have a `fingerprint` already: that of an embedder whose folder lacks its weights.
@@ -63,7 +63,7 @@ def fingerprint_of(model: SentenceTransformer, route: str | None = None) -> str:
 
 
 def weights_fingerprint(model: SentenceTransformer) -> str:
-    """The SHA-256 over the names and values of a model's weights, its prompts and its `fingerprint_parts`."""
+    """Return the SHA-256 over a model's weights, their names, its prompts and its `fingerprint_parts`."""
     prompts = (f"{name}={text}" for name, text in model.prompts.items())
     parts: tuple[str, ...] = getattr(model, "fingerprint_parts", ())
     digest = hashlib.sha256(sha256_text(*prompts, *parts).encode())
@@ -74,19 +74,19 @@ def weights_fingerprint(model: SentenceTransformer) -> str:
 
 
 def source_fingerprint(place: str, commit: str | None, route: str | None = None) -> str:
-    """The hash of a model's folder, or of its id and (if known) its commit on the hub."""
+    """Return the hash of a model's folder, or of its id and (if known) its commit on the hub."""
     if Path(place).is_dir():
         return folder_fingerprint(Path(place), route)
     return sha256_text("hub", place, commit or "")
 
 
 def path_fingerprint(path: Path) -> str:
-    """The hash of a file, or of a folder's files."""
+    """Return the hash of a file, or of a folder's files."""
     return folder_fingerprint(path) if path.is_dir() else sha256_file(path)
 
 
 def folder_fingerprint(folder: Path, route: str | None = None) -> str:
-    """The SHA-256 over names and contents of a folder's files; cards, records and hidden files aside.
+    """Return the SHA-256 over names and contents of a folder's files; cards, records and hidden files aside.
 
     With the name of a route of the saved model, where routes choose the experts, it covers only what decides
     the vectors of that route.
@@ -112,7 +112,7 @@ def folder_fingerprint(folder: Path, route: str | None = None) -> str:
 
 
 def _routing(folder: Path, route: str) -> tuple[dict[str, Any], str]:
-    """The config of a model whose routes choose the experts ({} for any other), and the route's prompt."""
+    """Read the config of a model whose routes choose the experts ({} for others), and the route's prompt."""
     config, settings = (
         read_json(file) if file.is_file() else {} for file in (folder / "config.json", folder / SETTINGS)
     )
@@ -122,7 +122,7 @@ def _routing(folder: Path, route: str) -> tuple[dict[str, Any], str]:
 
 
 def _files(folder: Path) -> list[Path]:
-    """The files in a folder that may change a vector, relative to it."""
+    """Return the files in a folder that may change a vector, relative to it."""
     files = sorted(file.relative_to(folder) for file in folder.rglob("*") if file.is_file())
     return [
         file
@@ -138,7 +138,7 @@ def _name_and_hash(folder: Path, file: Path) -> tuple[str, str]:
 
 
 def _other_files(folder: Path) -> Iterator[str]:
-    """Names and hashes of the files beside weights, tokenizer and configs."""
+    """Return names and hashes of the files beside weights, tokenizer and configs."""
     special = {"config.json", SETTINGS, TOKENIZER, INDEX, f"{MODELING}.py"}
     for file in _files(folder):
         is_weights = len(file.parts) == 1 and file.suffix == ".safetensors"
@@ -154,7 +154,7 @@ def _weight_files(folder: Path) -> list[Path]:
 
 
 def _tokenizer_digest(file: Path, base_tokens: int) -> str:
-    """The hash of a tokenizer without the tokens and rules of any route."""
+    """Return the hash of a tokenizer without the tokens and rules of any route."""
     content = read_json(file)
     added = [each for each in content.get("added_tokens") or () if each.get("id", 0) < base_tokens]
     normalizer = content.get("normalizer")
@@ -168,7 +168,7 @@ def _tokenizer_digest(file: Path, base_tokens: int) -> str:
 def _weights_digest(
     file: Path, size: int, changed: int, expert: int, tokens: tuple[int, ...], base_tokens: int
 ) -> tuple[str, ...]:
-    """Hashes of the weights that a route meets, in one file."""
+    """Return hashes of the weights that a route meets, in one file."""
     header, data = _tensors(file)
     digest, own = hashlib.sha256(), hashlib.sha256()
     for name in sorted(header):
@@ -189,7 +189,7 @@ def _weights_digest(
 
 
 def _tensors(file: Path) -> tuple[Mapping[str, Any], Any]:
-    """The header of a safetensors file, and its bytes, mapped into memory."""
+    """Return the header of a safetensors file, and its bytes, mapped into memory."""
     import numpy as np  # the command line starts without it
 
     try:

@@ -205,7 +205,7 @@ def apply_saved(encoder: SentenceTransformer, folder: Path) -> bool:
 
 
 def block_layers(encoder: SentenceTransformer) -> Iterator[tuple[str, nn.Linear]]:
-    """The linear layers inside the encoder's blocks, learned routers left out, by their names in it."""
+    """Return the linear layers inside the encoder's blocks, learned routers left out, with their names."""
     for name, module in encoder.named_modules():
         inside = any(part.isdigit() for part in name.split(".")[2:])
         if inside and isinstance(module, nn.Linear) and not is_router(name):

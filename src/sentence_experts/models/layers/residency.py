@@ -47,7 +47,7 @@ class Residency:
         self._lock, self._loading = Lock(), Lock()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Everything but locks and counts of users: a copy begins with its own."""
+        """Return everything but locks and counts of users: a copy begins with its own."""
         with self._lock:
             users = dict.fromkeys(self._users, 0)
         return {**self.__dict__, "_users": users, "_lock": None, "_loading": None}
@@ -119,7 +119,7 @@ class Residency:
         check_names(weights_file(self.files.source), known - in_files, in_files - known)
 
     def idle_weights(self) -> dict[str, Tensor]:
-        """The weights of the idle experts by name: what the model's `state_dict` lacks."""
+        """Return the weights of the idle experts by name: what the model's `state_dict` lacks."""
         weights: dict[str, Tensor] = {}
         for number in sorted(self.idle):
             for path, experts in self._blocks().items():
@@ -132,7 +132,7 @@ class Residency:
         return {name: weight.to(self._model.dtype) for name, weight in weights.items()}
 
     def bytes_per_expert(self) -> int:
-        """The memory that one expert takes, over all blocks."""
+        """Return the memory that one expert takes, over all blocks."""
         total = 0
         for experts in self._blocks().values():
             weights = _modules(experts.expert(0)).parameters()
@@ -140,7 +140,7 @@ class Residency:
         return total
 
     def _blocks(self) -> dict[str, Experts]:
-        """The experts of each block, by the path of the module that holds them."""
+        """Return the experts of each block, by the path of the module that holds them."""
         modules = self._model.named_modules()
         return {name: module for name, module in modules if isinstance(module, Experts)}
 
@@ -231,17 +231,17 @@ class Residency:
 
 
 def _modules(expert: nn.ModuleDict) -> nn.ModuleDict:
-    """The expert's modules, without weights if it is idle."""
+    """Return the expert's modules, without weights if it is idle."""
     return expert.blueprint if isinstance(expert, IdleExpert) else expert
 
 
 def _names(path: str, number: int, expert: nn.ModuleDict) -> dict[str, str]:
-    """A weight's name in the model -> its name in the expert."""
+    """Return a weight's name in the model -> its name in the expert."""
     return {f"{path}.{number}.{name}": name for name in expert.state_dict()}
 
 
 def _idle(expert: nn.ModuleDict, waiting: str) -> IdleExpert:
-    """The placeholder of an expert that waits on disk or CPU."""
+    """Return the placeholder of an expert that waits on disk or CPU."""
     loaded = expert.waiting if isinstance(expert, IdleExpert) else expert
     if loaded is None:
         assert isinstance(expert, IdleExpert)

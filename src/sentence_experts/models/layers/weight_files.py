@@ -31,7 +31,7 @@ MAX_NAMED = 3
 
 
 def named(names: Iterable[str]) -> str:
-    """The first few names, and how many more there are."""
+    """Return the first few names, and how many more there are."""
     names = sorted(names)
     more = f" and {len(names) - MAX_NAMED:,} more" if len(names) > MAX_NAMED else ""
     return f"{', '.join(names[:MAX_NAMED])}{more}"
@@ -45,7 +45,7 @@ def check_names(source: str | Path, missing: Iterable[str], unexpected: Iterable
 
 
 def weights_file(source: str) -> str:
-    """The file in a folder that holds its weights, or lists their files; the id of a hub model."""
+    """Return the file in a folder that holds its weights, or lists their files; the id of a hub model."""
     files = [Path(source) / name for name in (WEIGHTS, INDEX)]
     return str(next((file for file in files if file.is_file()), source))
 
@@ -96,7 +96,7 @@ class WeightFiles:
 
     @classmethod
     def find(cls, source: str, **options: Any) -> WeightFiles:
-        """The files of a folder or hub id; of a hub model only the index is fetched."""
+        """Return the files of a folder or hub id; of a hub model only the index is fetched."""
         files = cls(source, options)
         single = files.find_file(WEIGHTS)  # which transformers prefers too, where both are there
         if single is not None:
@@ -113,14 +113,14 @@ class WeightFiles:
         return files
 
     def find_file(self, name: str) -> str | None:
-        """The path of a file, which is fetched from the hub if it must be; None if there is none."""
+        """Return the path of a file, which is fetched from the hub if it must be; None if there is none."""
         from sentence_transformers.util import load_file_path
 
         path: str | None = load_file_path(self.source, name, **self.options)
         return path
 
     def read(self, keys: Sequence[str]) -> Iterator[tuple[str, Tensor]]:
-        """The weights with these names, one at a time, mapped from the files.
+        """Return the weights with these names, one at a time, mapped from the files.
 
         Unused ones are not read. Their memory is freed with the last of them: they share a mapping with each
         other, but not with the model's other weights.
@@ -142,7 +142,7 @@ class WeightFiles:
                 raise _changed(path) from error
 
     def expert_weights(self) -> set[str]:
-        """The names of all experts' weights."""
+        """Return the names of all experts' weights."""
         from safetensors import safe_open
 
         names: Any = self.of_key
@@ -209,7 +209,7 @@ def shared_part(source: str, **options: Any) -> Iterator[str]:
 
 
 def _fetched(source: str, cache_folder: str | None = None, **options: Any) -> Path:
-    """A hub model's files without its experts' files."""
+    """Return a hub model's files without its experts' files."""
     from huggingface_hub import snapshot_download
 
     patterns = [EXPERT_FILES, f"{DENSE_MODELS}/*", "*.bin", "onnx/*", "openvino/*"]
@@ -224,7 +224,7 @@ def _link(entry: Path, place: Path) -> None:
 
 
 def read_arrays(file: Path, names: Iterable[str]) -> dict[str, NDArray[Any]]:
-    """The arrays of a small safetensors file of this package."""
+    """Return the arrays of a small safetensors file of this package."""
     import numpy as np
     from safetensors.numpy import load_file
 

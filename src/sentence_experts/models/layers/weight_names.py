@@ -27,12 +27,12 @@ def expert_of(name: str) -> int | None:
 
 
 def is_expert(name: str) -> bool:
-    """Whether a weight or module belongs to an expert."""
+    """Return whether a weight or module belongs to an expert."""
     return expert_of(name) is not None
 
 
 def is_router(name: str) -> bool:
-    """Whether this is a block's learned router, or a weight of one."""
+    """Return whether this is a block's learned router, or a weight of one."""
     return ROUTERS in f"{name}."
 
 

@@ -44,7 +44,7 @@ class RouterKind:
             raise UsageError(f"`top_k` must be between 1 and the number of experts ({experts}), got {top_k}")
 
     def scales(self, config: Any) -> bool:
-        """Whether outputs of MLPs are multiplied by a router's probability (Switch transformers, eq. 2)."""
+        """Return whether a router's probability scales the MLPs' outputs (Switch transformers, eq. 2)."""
         return self.scaled or (self.per_token and self.experts_per_token(config) == 1)
 
     def refuse_scaled(self, config: Any, consequence: str) -> None:
@@ -127,7 +127,7 @@ ROUTE_KINDS = {kind.name: kind for kind in (DOMAIN_TOKENS, INSTRUCTIONS, BOTH, N
 
 
 def route_kind(config: Any) -> RouteKind:
-    """What the routes of a model with this config are; those of a stock dense model are instructions."""
+    """Return the kind of a model's routes; those of a stock dense model are instructions."""
     name = getattr(config, "route_kind", INSTRUCTIONS.name)
     if name not in ROUTE_KINDS:
         raise InputError(f"the model's config has route_kind {name!r}; known: {', '.join(ROUTE_KINDS)}")
@@ -135,6 +135,6 @@ def route_kind(config: Any) -> RouteKind:
 
 
 def route_kind_with(domain_tokens: bool, instructions: bool) -> RouteKind:
-    """The kind with or without domain tokens and instructions."""
+    """Return the kind with or without domain tokens and instructions."""
     wanted = (domain_tokens, instructions)
     return next(kind for kind in ROUTE_KINDS.values() if (kind.domain_tokens, kind.instructions) == wanted)

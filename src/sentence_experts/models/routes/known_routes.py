@@ -78,7 +78,7 @@ class KnownRoutes:
         return cls.of(name, prompts, default, config.get("experts"), search_routes)
 
     def choose(self, route: str | None) -> str | None:
-        """The route that `route` means for this model: None only for a model without routes."""
+        """Return the route that `route` means for this model: None only for a model without routes."""
         none = "none, its learned routers choose the experts" if self.experts else "none"
         known = ", ".join(sorted(self.prompts)) or none
         if route is None and self.prompts and self.default is None:

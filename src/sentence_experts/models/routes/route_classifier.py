@@ -46,7 +46,7 @@ class RouteClassifier:
     trained_on: dict[str, int] = field(default_factory=dict)
 
     def probabilities(self, vectors: NDArray[Any]) -> NDArray[np.float64]:
-        """(texts, dimensions) -> (texts, routes); each row adds up to 1."""
+        """Turn vectors, (texts, dimensions), into probabilities, (texts, routes)."""
         from scipy.special import softmax
 
         logits = unit(np.asarray(vectors, np.float64)) @ self.weights.T + self.biases
@@ -98,7 +98,7 @@ def auto_route_output(model: Path, overwrite: bool) -> AbstractContextManager[Ou
 
 
 def has_auto_route(source: str | Path) -> bool:
-    """Whether this is a model's folder with a classifier of routes."""
+    """Return whether this is a model's folder with a classifier of routes."""
     return (Path(source) / AUTO_FOLDER / SETTINGS).is_file()
 
 

@@ -33,7 +33,7 @@ PROBES = ("", "a", "A", "the", "1", "(", ")", ".", "[x]", "é", "中", " a")
 
 
 def domain_token(name: str) -> str:
-    """The token of an expert: "skin cancer" -> "[SKIN_CANCER]"."""
+    """Return the token of an expert: "skin cancer" -> "[SKIN_CANCER]"."""
     try:
         EXPERT.check("expert", name)
     except ValueError as error:
@@ -149,7 +149,7 @@ def _marked(token: str) -> str:
 
 
 def _start_pattern(normalizer: Any, instruction: str) -> str:
-    """A pattern that matches, with no width, the start of a normalized text that begins with `instruction`.
+    """Return a pattern that matches, with no width, a normalized text that begins with `instruction`.
 
     It takes any white space for any other: it decides only whether the text is led by the instruction token;
     whether its tokens are the instruction's, `routes.experts_of` decides.
@@ -159,7 +159,7 @@ def _start_pattern(normalizer: Any, instruction: str) -> str:
 
 
 def _starts(backend: Tokenizer, experts: Sequence[str], tokens: Sequence[str]) -> list[str]:
-    """What the base's normalizer leaves of each token: how a routed text begins after it."""
+    """Return how a routed text begins after the base's normalizer, for each token."""
     vocabulary = backend.get_vocab()
     seen: dict[str, str] = {}
     for name, token in zip(experts, tokens, strict=True):

@@ -38,22 +38,22 @@ class Route:
     expert: int
 
     def to_json(self) -> dict[str, Any]:
-        """The route as plain JSON, for the model's config."""
+        """Return the route as plain JSON, for the model's config."""
         return {**asdict(self), "token_ids": list(self.token_ids)}
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Route:
-        """The route that `to_json` wrote."""
+        """Return the route that `to_json` wrote."""
         return cls(fields["name"], fields["text"], tuple(fields["token_ids"]), int(fields["expert"]))
 
 
 def is_domain_route(route: Route, config: Any) -> bool:
-    """Whether a route of a model with this config is a domain token; otherwise it is an instruction."""
+    """Return whether a route is a domain token; otherwise it is an instruction."""
     return bool(config.has_domain_tokens) and len(route.token_ids) == 1
 
 
 def describe(routes: Sequence[Route]) -> str:
-    """The known routes and how to give one, for error messages."""
+    """Return the known routes and how to give one, for error messages."""
     if not routes:
         return "this model has no routes, since learned routers choose its experts: leave the route out"
     known = ", ".join(f"{route.name} ({route.text!r})" for route in routes)
@@ -64,7 +64,7 @@ def describe(routes: Sequence[Route]) -> str:
 
 @lru_cache(maxsize=256)
 def _patterns(routes: tuple[Route, ...], device: torch.device) -> tuple[Tensor, Tensor]:
-    """The routes' token ids (routes, longest), longest first, filled up with ANY_TOKEN; and their experts."""
+    """Return the token ids, (routes, longest), longest first, filled up with ANY_TOKEN; and the experts."""
     by_length = sorted(routes, key=lambda route: -len(route.token_ids))
     longest = len(by_length[0].token_ids)
     rows = [[*route.token_ids, *[ANY_TOKEN] * (longest - len(route.token_ids))] for route in by_length]
@@ -77,7 +77,7 @@ def _patterns(routes: tuple[Route, ...], device: torch.device) -> tuple[Tensor, 
 def sequence_bounds(
     input_ids: Tensor, attention_mask: Tensor | None, cu_seq_lens: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """Where each sequence begins, and its row ends, in `input_ids.flatten()`: two of shape (sequences,).
+    """Find where each sequence begins, and its row ends, in `input_ids.flatten()`: two of (sequences,).
 
     Args:
         input_ids: (batch, length); (1, tokens) when sequences are packed one after the other.
@@ -98,7 +98,7 @@ def experts_of(
     attention_mask: Tensor | None = None,
     cu_seq_lens: Tensor | None = None,
 ) -> Tensor:
-    """The expert of each sequence, (sequences,); UNKNOWN where a sequence begins with no route.
+    """Return the expert of each sequence, (sequences,); UNKNOWN where a sequence begins with no route.
 
     The longest matching route wins, so a route may begin like another one.
     """
@@ -135,7 +135,7 @@ def without_inner_route_tokens(
 
 
 def no_route_error(routes: Sequence[Route], expert_ids: Tensor, auto_routes: bool = False) -> RouteError:
-    """The error for a batch in which some sequence has no known route."""
+    """Return the error for a batch in which some sequence has no known route."""
     unknown = int((expert_ids == UNKNOWN).sum())
     auto = '; prompt_name="auto" is for a model that sentence_experts.load(path) opens' if auto_routes else ""
     return RouteError(

@@ -35,7 +35,7 @@ class SequenceRouter(nn.Linear):
     def forward(  # type: ignore[override]
         self, hidden: Tensor, mask: Tensor | None = None, cu_seq_lens: Tensor | None = None
     ) -> Tensor:
-        """Logits of shape (sequences, experts), in float32 regardless of the precision of the model.
+        """Return logits of shape (sequences, experts), in float32 regardless of the precision of the model.
 
         Args:
             hidden: (batch, length, width), or (1, tokens, width) with `cu_seq_lens`.
@@ -48,7 +48,7 @@ class SequenceRouter(nn.Linear):
 
 
 def sequence_states(hidden: Tensor, mask: Tensor | None, cu_seq_lens: Tensor | None) -> Tensor:
-    """The mean of each sequence's tokens, (sequences, width); arguments as `SequenceRouter.forward`."""
+    """Return the mean of each sequence's tokens, (sequences, width), as `SequenceRouter.forward` does."""
     if cu_seq_lens is not None:
         return torch.segment_reduce(hidden[0], "mean", lengths=cu_seq_lens.diff().long(), axis=0)
     if mask is None:
@@ -98,7 +98,7 @@ class SequencePass:
         return replace(plan, scale=scale.to(hidden.dtype))
 
     def _by_token(self, plan: Dispatch | None) -> Dispatch | None:
-        """The plan for `hidden` as it is: packed sequences are moved token by token."""
+        """Return the plan for `hidden` as it is: packed sequences are moved token by token."""
         if plan is None or plan.order is None or self._cu_seq_lens is None:
             return plan
         tokens = int(self._lengths.sum())

@@ -21,7 +21,7 @@ ROUTE_OF_TYPE: Mapping[tuple[str, str | None], str] = {
 
 
 def _key(kind: str, role: str | None) -> str:
-    """mteb's name of the prompt for a task type: "STS", "Retrieval-query"."""
+    """Return mteb's name of the prompt for a task type: "STS", "Retrieval-query"."""
     return f"{kind}-{role}" if role else kind
 
 
@@ -36,7 +36,7 @@ def with_task_types(prompts: Mapping[str, str | None], default: str | None) -> d
 
 
 def without_task_types(prompts: Mapping[str, str | None]) -> dict[str, str | None]:
-    """A model's prompts without those that only repeat another one under the name of a task type."""
+    """Return a model's prompts without those that only repeat another one under the name of a task type."""
     types = {_key(*kind) for kind in ROUTE_OF_TYPE}
     own = {prompt for name, prompt in prompts.items() if name not in types}
     return {name: prompt for name, prompt in prompts.items() if name not in types or prompt not in own}

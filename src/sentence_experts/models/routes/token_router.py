@@ -69,7 +69,7 @@ class TokenRouter(nn.Linear):
         super().__init__(width, experts, bias=False)
 
     def forward(self, states: Tensor, tokens: Tokens) -> Tensor:  # type: ignore[override]
-        """Logits of shape (tokens, experts), in float32 regardless of the precision of the model.
+        """Return logits of shape (tokens, experts), in float32 regardless of the precision of the model.
 
         Args:
             states: (tokens, width), without padding.

@@ -51,7 +51,7 @@ class ExpertSource:
 
 
 def with_new_rows(weight: Tensor, shape: torch.Size) -> Tensor:
-    """A weight as it is, or an embedding with rows dropped from or added at its end, the new ones zero."""
+    """Return a weight as it is, or an embedding with rows dropped or added (zeros) at its end."""
     if weight.shape == shape:
         return weight
     rows = weight[: shape[0]]
@@ -108,7 +108,7 @@ def with_experts(
 
 
 def _state(old: PreTrainedModel, new: PreTrainedModel, sources: Sequence[ExpertSource]) -> dict[str, Tensor]:
-    """Every weight of the new model but the rows of its leading tokens."""
+    """Make every weight of the new model but the rows of its leading tokens."""
     family = family_of(new.config.model_type)
     weights = old.state_dict()
     state = {}
@@ -128,7 +128,7 @@ def _state(old: PreTrainedModel, new: PreTrainedModel, sources: Sequence[ExpertS
 
 
 def _router_row(rows: Tensor, source: ExpertSource) -> Tensor:
-    """A row of a learned router, (width,): for a new expert the mean, whose logit is never the highest."""
+    """Return a row of a learned router, (width,): for a new expert the mean, never the highest logit."""
     shares = equal_shares(len(rows)) if source.is_new else source.shares
     return weighted_mean(shares, lambda number: rows[number])
 

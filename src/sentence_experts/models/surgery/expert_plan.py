@@ -24,7 +24,7 @@ from sentence_experts.models.routes.route_tokens import (
     with_domain_tokens,
 )
 from sentence_experts.models.routes.routes import Route, is_domain_route
-from sentence_experts.models.surgery.config import ExtendConfig
+from sentence_experts.models.surgery.extend_config import ExtendConfig
 
 if TYPE_CHECKING:
     from sentence_experts.models.encoder import ExpertEncoder
@@ -162,7 +162,7 @@ def _checked_share(names: Sequence[str], share: Mapping[str, str]) -> dict[str, 
 
 
 def domain_names(domains: Any) -> list[str]:
-    """Names, or the domains of pairs of any form."""
+    """Return names, or the domains of pairs of any form."""
     if domains is None:
         return []
     if isinstance(domains, Sequence | Set) and not isinstance(domains, str):
@@ -175,13 +175,13 @@ def domain_names(domains: Any) -> list[str]:
 
 
 def task_routes(tasks: Any) -> tuple[dict[str, str], dict[str, str]]:
-    """Route -> instruction and route -> expert, of a task file, a tasks folder, or either one opened."""
+    """Read route -> instruction and route -> expert from tasks: a file, a folder, or either one opened."""
     task_file = _task_file(tasks)
     return ({}, {}) if task_file is None else (task_file.instructions(), task_file.experts())
 
 
 def search_routes(tasks: Any) -> dict[str, str]:
-    """Route of queries -> route of documents, of the same."""
+    """Return route of queries -> route of documents, of the same."""
     task_file = _task_file(tasks)
     return {} if task_file is None else task_file.search_routes()
 

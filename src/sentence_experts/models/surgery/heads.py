@@ -74,7 +74,7 @@ def put_normalize(encoder: SentenceTransformer, normalize: bool | None) -> None:
 
 
 def described(encoder: SentenceTransformer) -> str:
-    """How tokens become a vector, module by module: "cls pooling, Dense (Tanh), Normalize"."""
+    """Return how tokens become a vector, module by module: "cls pooling, Dense (Tanh), Normalize"."""
     steps = []
     for module in list(encoder)[1:]:
         if isinstance(module, Pooling):
@@ -88,7 +88,7 @@ def described(encoder: SentenceTransformer) -> str:
 
 
 def _pooler(encoder: SentenceTransformer, width: int, seed: int) -> Dense:
-    """The linear layer and tanh on the first token."""
+    """Return the linear layer and tanh on the first token."""
     own: Any = getattr(transformer_of(encoder), "pooler", None)
     with _seeded(seed):
         pooler = Dense(width, width, activation_function=nn.Tanh())

@@ -119,7 +119,7 @@ class ExtendConfig(Config):
         return 2 if self.top_k is None else self.top_k
 
     def fields_of_model(self, blocks: int, with_tasks: bool) -> dict[str, Any]:
-        """The fields of the extended model's config, for a base with `blocks` blocks.
+        """Return the fields of the extended model's config, for a base with `blocks` blocks.
 
         Raises:
             UsageError: the base lacks a block.
