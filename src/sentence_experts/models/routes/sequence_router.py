@@ -12,18 +12,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sentence_transformers import SentenceTransformer
-from sentence_transformers.util import batch_to_device
 from torch import Tensor, nn
 
-from sentence_experts.compat.sentence_transformers import config_of
 from sentence_experts.errors import UsageError
 from sentence_experts.models.layers.dispatch import Dispatch, dispatch, reorder_packed
 from sentence_experts.models.routes.kinds import router_kind_of
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
 
 
 class SequenceRouter(nn.Linear):
@@ -167,6 +168,10 @@ def router_choices(
 
     No choice depends on `batch_size`, the number of texts per batch.
     """
+    from sentence_transformers.util import batch_to_device
+
+    from sentence_experts.compat.sentence_transformers import config_of
+
     kind = router_kind_of(encoder)
     if kind is None or not kind.reads_texts:
         raise UsageError(
