@@ -170,8 +170,8 @@ def main() -> None:
     import torch
     from sentence_transformers import SentenceTransformer
 
-    from sentence_experts.models.export import int8
-    from sentence_experts.models.layers.packed_forward import use_packing
+    from sentence_experts.models.architectures.packed_forward import use_packing
+    from sentence_experts.models.layers import int8
     from sentence_experts.models.sources import model_folder
 
     folder = model_folder("minilm")

@@ -180,7 +180,7 @@ def opened() -> Any:
     """all-MiniLM-L6-v2, packed."""
     from sentence_transformers import SentenceTransformer
 
-    from sentence_experts.models.layers.packed_forward import use_packing
+    from sentence_experts.models.architectures.packed_forward import use_packing
     from sentence_experts.models.sources import model_folder
 
     return use_packing(SentenceTransformer(model_folder("minilm"), device="cpu"))
@@ -188,7 +188,7 @@ def opened() -> Any:
 
 def in_8_bits(texts: list[str]) -> Any:
     """The model in 8 bits, calibrated on these texts."""
-    from sentence_experts.models.export import int8
+    from sentence_experts.models.layers import int8
 
     model = opened()
     return int8.apply(model, int8.calibrate(model, texts))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 import tempfile
 from functools import cache
 from pathlib import Path
@@ -15,6 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from fuzz_values import break_bytes, break_json
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))  # for `helpers`
 
 
 @cache
@@ -136,12 +139,26 @@ def read_index(path: Path) -> None:
     Papers(corpus).facts(rows.tolist())
 
 
-SAVED = Path(__file__).resolve().parents[1] / "tests" / "fixtures" / "saved_models"
-MODELS = ("bert-prefix", "bert-token", "bert-auto", "modernbert-prefix", "nomic_bert-token", "bert-int8")
+@cache
+def _models() -> list[Path]:
+    """Small models: one for each way to choose an expert, and one with automatic routes."""
+    import sentence_experts
+    from helpers.samples import make_tiny_encoder
+    from sentence_experts.models.automatic import fit_auto_routes
+    from sentence_experts.models.sources import minilm_path
+
+    base = Path(tempfile.mkdtemp(prefix="fuzz-models-"))
+    plain = make_tiny_encoder(base / "plain", minilm_path())
+    for router in ("route", "learned", "token"):
+        sentence_experts.extend(plain, ["a", "b"], router=router, out=base / router)
+    sentence_experts.extend(plain, ["a", "b"], route="prefix", out=base / "prefix")
+    token = sentence_experts.extend(plain, ["a", "b"])
+    fit_auto_routes(token, ["rice", "wheat", "heart", "lung"], ["a", "a", "b", "b"]).save(str(base / "auto"))
+    return [base / name for name in ("route", "learned", "token", "prefix", "auto")]
 
 
 def break_model(random: Random, folder: Path) -> Path:
-    return _break_file(random, SAVED / random.choice(MODELS), folder)
+    return _break_file(random, random.choice(_models()), folder)
 
 
 def read_model(path: Path) -> None:

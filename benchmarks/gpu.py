@@ -199,14 +199,10 @@ def paging_rows(folder: str, meter: Meter, sizes: Sizes) -> list[dict[str, Any]]
     def move(model: Any, number: int) -> None:
         model.use_routes([routes[number]], idle="cpu")
 
-    def fetch_next(model: Any, number: int) -> None:
-        model.prefetch([routes[(number + 1) % len(routes)]])
-
     ways: dict[str, tuple[dict[str, Any], Callable[[Any, int], object]]] = {
         LOADED: ({}, nothing),
         "one loaded, the others on the CPU": ({}, move),
         "one loaded, the others on disk": ({"max_resident_experts": 1}, nothing),
-        "two loaded, the next one fetched ahead": ({"max_resident_experts": 2}, fetch_next),
     }
     rows: list[dict[str, Any]] = []
     for way, (settings, before) in ways.items():
@@ -274,7 +270,7 @@ def in_precision(device: str, dtype: str, step: Callable[[], object]) -> None:
 def measure(base: str, folder: Path, device: str, sizes: Sizes) -> dict[str, list[dict[str, Any]]]:
     """Everything, with models that are made in `folder`: name of a table -> its rows."""
     import sentence_experts
-    from sentence_experts.models.encoder import save
+    from sentence_experts.models.files.saving import save
 
     folders = {0: base}
     for experts in sizes.experts:

@@ -95,7 +95,7 @@ def measure(folder: Path, way: str, rounds: int) -> tuple[float, float]:
 
 def make(folder: Path, experts: int) -> None:
     """MiniLM with experts that own their norms, in every block, and instructions: MoTE's shape."""
-    from sentence_experts.models.encoder import save
+    from sentence_experts.models.files.saving import save
     from sentence_experts.models.sources import model_folder
     from sentence_experts.models.surgery.extend import extend
 

@@ -90,7 +90,7 @@ class Training:
 
     def held(self, by_experts: bool) -> dict[str, float]:
         """Megabytes of the experts, or of all other weights."""
-        from sentence_experts.models.storage.weight_names import EXPERTS
+        from sentence_experts.models.layers.weight_names import EXPERTS
 
         weights = [one for name, one in self.model.named_parameters() if (EXPERTS in name) == by_experts]
         state = self._optimizer.state

@@ -50,7 +50,7 @@ def main() -> None:
 
     torch.set_num_threads(1)
     import sentence_experts
-    from sentence_experts.models.layers.packed_forward import use_packing
+    from sentence_experts.models.architectures.packed_forward import use_packing
 
     names = [f"domain{number}" for number in range(given.experts)]
     titles, _ = elife_texts(2 * given.batch_size)

@@ -32,6 +32,17 @@ PACKAGES = (
     "demo",
     "cli",
 )
+# The same inside `models`: a part imports from itself and from those before it.
+MODEL_PARTS = {
+    "sources": ("sources", "pooling"),
+    "layers": ("layers",),
+    "routes": ("routes",),
+    "architectures": ("architectures",),
+    "encoder": ("card", "encoder", "dense", "automatic"),
+    "files": ("files", "loading"),
+    "surgery": ("surgery",),
+    "export": ("export",),
+}
 BASES = ("compat", "storage", "recipes")  # every package may import these; they import none
 OUTSIDE = ("sentence_experts", "sentence_experts.register")  # for users, not for the packages
 WITHOUT_TORCH = ("corpus", "pairs", "tasks")
@@ -99,6 +110,21 @@ def test_packages_import_in_one_direction() -> None:
             if here is None or PACKAGES.index(there) > PACKAGES.index(here):
                 wrong.append(f"{module} imports {other}")
     assert not wrong, "\n".join(wrong)
+
+
+def test_the_parts_of_models_import_in_one_direction() -> None:
+    order = [{*modules} for modules in MODEL_PARTS.values()]
+    ranks = {module: rank for rank, modules in enumerate(order) for module in modules}
+    inside = "sentence_experts.models."
+    graph = {name: others for name, others in imports().items() if name.startswith(inside)}
+    assert {name.removeprefix(inside).partition(".")[0] for name in graph} == set(ranks)
+    up = [
+        f"{module} imports {other}"
+        for module, others in graph.items()
+        for other in sorted(others)
+        if other.startswith(inside) and ranks[other.split(".")[2]] > ranks[module.split(".")[2]]
+    ]
+    assert not up, "\n".join(up)
 
 
 def test_data_and_metrics_need_no_torch() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sentence_experts.corpus.config import FetchConfig
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.evaluation.models import model_runs
-from sentence_experts.models.routing.route_tokens import domain_token
+from sentence_experts.models.routes.route_tokens import domain_token
 from sentence_experts.names import DOMAIN, EXPERT, FOLDER, LABEL, NameRule
 from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.tasks.task_file import TaskFile

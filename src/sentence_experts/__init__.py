@@ -7,7 +7,7 @@
 
 import lazy_loader
 
-import sentence_experts.moee.opening  # noqa: F401  # registers what `load` opens beside models
+import sentence_experts.moee.saved  # noqa: F401  # registers what `load` opens beside models
 
 # The public names stand in `__init__.pyi`; each is imported when it is first used.
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

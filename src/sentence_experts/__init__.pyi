@@ -29,18 +29,18 @@ from .evaluation.search_quality import evaluate_search
 from .evaluation.similarity import similarity
 from .hub.config import PublishConfig
 from .hub.publish import publish
+from .models.automatic import AutoRoutedEncoder
 from .models.encoder import ExpertEncoder
-from .models.export.config import ExportConfig, QuantizeConfig
 from .models.export.export import export
+from .models.export.export_config import ExportConfig, QuantizeConfig
 from .models.export.quantize import quantize
 from .models.loading import LoadConfig, load
-from .models.routing.automatic import AutoRoutedEncoder
-from .models.routing.config import AutoRouteConfig
-from .models.surgery.config import AddExpertConfig, ExtendConfig
+from .models.routes.auto_route_config import AutoRouteConfig
 from .models.surgery.extend import extend
+from .models.surgery.extend_config import AddExpertConfig, ExtendConfig
 from .models.surgery.grow import add_expert, drop_expert
-from .moee.config import MoeeConfig
 from .moee.embedder import MoeEmbedder
+from .moee.moee_config import MoeeConfig
 from .pairs.compile import compile_pairs
 from .pairs.config import ImportPairsConfig, PairsConfig, SuggestDomainsConfig
 from .pairs.dataset import Pairs

@@ -10,11 +10,16 @@ from typing import Any
 import pytest
 import torch
 
-from helpers.samples import write_corpus
+from helpers.samples import make_tiny_encoder, write_corpus
 from sentence_experts.compat.imports import COMPILER, PACKAGES
 from sentence_experts.compat.torch import LightMeta
 
-SAVED = Path(__file__).parents[1] / "fixtures" / "saved_models"
+
+@pytest.fixture(scope="session")
+def model(tmp_path_factory: pytest.TempPathFactory, minilm: str) -> Path:
+    """A small model with experts."""
+    return make_tiny_encoder(tmp_path_factory.mktemp("tiny") / "model", minilm, ("copd", "x-ray"))
+
 
 RUN = """
 import gc
@@ -64,11 +69,11 @@ print("trained")
 )
 
 
-def test_encode_and_search_import_little_and_leave_no_trace(tmp_path: Path) -> None:
+def test_encode_and_search_import_little_and_leave_no_trace(model: Path, tmp_path: Path) -> None:
     write_corpus(tmp_path)
     names = ",".join((*PACKAGES, COMPILER, "mteb"))
     done = subprocess.run(
-        [sys.executable, "-c", ENCODE_AND_SEARCH, str(SAVED / "bert-token"), str(tmp_path), names],
+        [sys.executable, "-c", ENCODE_AND_SEARCH, str(model), str(tmp_path), names],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
@@ -105,10 +110,10 @@ for arguments in wrong:
 )
 
 
-def test_what_is_wrong_is_known_before_torch_is_imported(tmp_path: Path) -> None:
+def test_what_is_wrong_is_known_before_torch_is_imported(model: Path, tmp_path: Path) -> None:
     write_corpus(tmp_path)
     done = subprocess.run(
-        [sys.executable, "-c", FAILURES, str(SAVED / "bert-token"), str(tmp_path)],
+        [sys.executable, "-c", FAILURES, str(model), str(tmp_path)],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]

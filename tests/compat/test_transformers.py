@@ -36,7 +36,7 @@ from sentence_experts.compat.transformers import (
 from sentence_experts.models.architectures.families import family_of_base
 from sentence_experts.models.architectures.registration import config_class_of, model_class_of
 from sentence_experts.models.layers.packing import PACKED
-from sentence_experts.models.storage.weight_names import base_name
+from sentence_experts.models.layers.weight_names import base_name
 
 SIZES = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2}
 MODELS = {

@@ -9,8 +9,8 @@ from sentence_transformers import SentenceTransformer
 
 from sentence_experts.encoding.encoder import BatchEncoder, cosines
 from sentence_experts.errors import InputError, RouteError
+from sentence_experts.models.files.fingerprint import folder_fingerprint, weights_fingerprint
 from sentence_experts.models.loading import load
-from sentence_experts.models.storage.fingerprint import folder_fingerprint, weights_fingerprint
 
 TEXTS = ["Rice yields fall in drought.", "", "Sleep helps memory " * 30, "One word"]
 

@@ -15,8 +15,8 @@ from helpers.samples import TOPICS, make_pairs_folder, make_tiny_encoder
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.evaluation.auto_route import Choices, choices, cost_of_mistakes, labelled_texts
 from sentence_experts.evaluation.results import PAIR_WEIGHTED_MEAN, POOLED, view_of_domain
+from sentence_experts.models.automatic import AutoRoutedEncoder, fit_auto_routes
 from sentence_experts.models.encoder import ExpertEncoder
-from sentence_experts.models.routing.automatic import AutoRoutedEncoder, fit_auto_routes
 from sentence_experts.pairs.dataset import Pairs
 
 

@@ -14,7 +14,7 @@ from sentence_experts.errors import RouteError
 from sentence_experts.evaluation.evaluate import evaluate
 from sentence_experts.evaluation.router_accuracy import distinct_texts, router_accuracy
 from sentence_experts.models.loading import load
-from sentence_experts.models.routing.sequence_router import SequenceRouter
+from sentence_experts.models.routes.sequence_router import SequenceRouter
 from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.report.page import evaluation_page
 from sentence_experts.report.tables import router_rows, router_table

@@ -18,7 +18,7 @@ from sentence_experts.evaluation.similarity import (
     welch_by_pair,
     welch_less,
 )
-from sentence_experts.models.routing.known_routes import KnownRoutes
+from sentence_experts.models.routes.known_routes import KnownRoutes
 from sentence_experts.report.figures import similarity_figure
 from sentence_experts.report.tables import p_text
 

@@ -11,8 +11,8 @@ from sentence_transformers import SentenceTransformer
 
 import sentence_experts
 from helpers.small_language_models import make_language_model
-from sentence_experts.models.encoder import save
-from sentence_experts.models.routing.automatic import fit_auto_routes
+from sentence_experts.models.automatic import fit_auto_routes
+from sentence_experts.models.files.saving import save
 
 Save = Callable[[Path], None]
 

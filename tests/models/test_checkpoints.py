@@ -19,7 +19,8 @@ import sentence_experts
 from helpers.fresh_process import run_fresh
 from helpers.saved_weights import weights_of
 from sentence_experts.errors import InputError, RouteError, UsageError
-from sentence_experts.models.encoder import check_experts, save
+from sentence_experts.models.encoder import check_experts
+from sentence_experts.models.files.saving import save
 from sentence_experts.models.surgery.grow import drop_expert
 
 NAMES = ["copd", "cvd", "skin cancer"]
@@ -133,10 +134,7 @@ def test_worker_processes_give_the_same_vectors(
     assert np.abs(explicit - mixed.encode(["[CVD]heart", "[COPD]lungs"])).max() < 1e-6
 
 
-@pytest.mark.parametrize(
-    "expert_ids",
-    [[1, 0, 2], ["cvd", "copd", "skin cancer"], np.array([1, 0, 2]), torch.tensor([1, 0, 2]), (1, "copd", 2)],
-)
+@pytest.mark.parametrize("expert_ids", [[1, 0, 2], np.array([1, 0, 2]), torch.tensor([1, 0, 2])])
 def test_expert_ids_for_each_text(mixed: SentenceTransformer, expert_ids: object) -> None:
     texts = ["the heart pumps", "lungs", "a much longer text about skin cancer and light"]
     expected = mixed.encode(["[CVD]the heart pumps", "[COPD]lungs", f"[SKIN_CANCER]{texts[2]}"])
@@ -145,7 +143,7 @@ def test_expert_ids_for_each_text(mixed: SentenceTransformer, expert_ids: object
 
 def test_expert_ids_for_all_texts(mixed: SentenceTransformer) -> None:
     expected = mixed.encode(["[CVD]heart", "[CVD]lungs"])
-    for one in (1, "cvd", np.int64(1), torch.tensor(1)):
+    for one in (1, np.int64(1), torch.tensor(1)):
         assert np.array_equal(mixed.encode(["heart", "lungs"], expert_ids=one), expected)
     assert np.array_equal(mixed.encode("heart", expert_ids=1), mixed.encode("[CVD]heart"))
     assert np.array_equal(mixed.encode([("a", "b")], expert_ids=1), mixed.encode([("[CVD]a", "b")]))
@@ -153,7 +151,7 @@ def test_expert_ids_for_all_texts(mixed: SentenceTransformer) -> None:
 
 
 def test_expert_ids_decide_over_a_route_in_the_text(mixed: SentenceTransformer) -> None:
-    vector = mixed.encode("[COPD]heart", expert_ids="cvd")
+    vector = mixed.encode("[COPD]heart", expert_ids=1)
     assert np.array_equal(vector, mixed.encode("[CVD][COPD]heart"))
     assert not np.allclose(vector, mixed.encode("[COPD]heart"), atol=1e-3)
 
@@ -161,10 +159,10 @@ def test_expert_ids_decide_over_a_route_in_the_text(mixed: SentenceTransformer) 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"expert_ids": [0]}, "1 entries for 2"),
-        ({"expert_ids": [0, 3]}, "no such expert"),
-        ({"expert_ids": [0, -1]}, "no such expert"),
-        ({"expert_ids": "cancer"}, "no such expert"),
+        *(
+            ({"expert_ids": wrong}, r"for each of 2 texts.*0 \(copd\), 1 \(cvd\)")
+            for wrong in ([0, 1, 0], [0, 3], [0, -1], [0.0, 1.0], [True, False], "cvd", ["cvd", "copd"])
+        ),
         ({"expert_ids": 0, "prompt_name": "cvd"}, "prompt"),
     ],
 )

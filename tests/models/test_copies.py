@@ -16,10 +16,12 @@ from sentence_transformers import SentenceTransformer
 
 import sentence_experts
 from sentence_experts.encoding.encoder import BatchEncoder
-from sentence_experts.models.encoder import ExpertEncoder, save
-from sentence_experts.models.export import int8
-from sentence_experts.models.routing.automatic import fit_auto_routes
-from sentence_experts.models.storage.fingerprint import fingerprint_of, name_of
+from sentence_experts.models.automatic import fit_auto_routes
+from sentence_experts.models.encoder import ExpertEncoder
+from sentence_experts.models.files.fingerprint import fingerprint_of
+from sentence_experts.models.files.saving import save
+from sentence_experts.models.layers import int8
+from sentence_experts.models.sources import name_of
 
 NAMES = ["a", "b", "c"]
 TEXTS = ["[A]heart", "[C]lungs and air", "[B]blood"]

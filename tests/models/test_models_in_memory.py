@@ -12,15 +12,15 @@ from sentence_transformers import SentenceTransformer
 
 from sentence_experts.encoding.encode import encode
 from sentence_experts.errors import UsageError
+from sentence_experts.models.architectures.packed_forward import is_packed
+from sentence_experts.models.dense import average_experts, export_route
 from sentence_experts.models.export.export import export
 from sentence_experts.models.export.quantize import quantize
-from sentence_experts.models.layers.packed_forward import is_packed
 from sentence_experts.models.loading import load
 from sentence_experts.models.pooling import pooling_of
-from sentence_experts.models.storage.fingerprint import name_of
+from sentence_experts.models.sources import name_of
 from sentence_experts.models.surgery.extend import extend
 from sentence_experts.models.surgery.grow import add_expert, drop_expert
-from sentence_experts.models.surgery.merge import average_experts, export_route
 
 TEXTS = ["Rice needs water to grow.", "A heart beats."]
 

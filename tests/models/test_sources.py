@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -14,12 +13,11 @@ from typing import Any
 import pytest
 from transformers import BertConfig
 
+import sentence_experts
 from sentence_experts.errors import InputError, SentenceExpertsError
 from sentence_experts.models import sources
 from sentence_experts.models.loading import load
 from sentence_experts.models.sources import hub_commit, minilm_path
-
-SAVED = Path(__file__).parents[1] / "fixtures" / "saved_models"
 
 
 @pytest.fixture(autouse=True)
@@ -97,6 +95,7 @@ def test_a_training_run_names_its_model(tmp_path: Path) -> None:
 CLOSED = """
 import sys
 import sentence_experts
+import sentence_experts
 from sentence_experts.errors import InputError
 from sentence_experts.cli.console import show_logs
 
@@ -110,10 +109,12 @@ for open_model in (sentence_experts.load, sentence_experts.MoeEmbedder):
 """
 
 
-def test_without_a_network_cached_models_load_and_others_fail_without_retries(tmp_path: Path) -> None:
+def test_without_a_network_cached_models_load_and_others_fail_without_retries(
+    base_folders: dict[str, Path], tmp_path: Path
+) -> None:
     commit = "0" * 40
     cached = tmp_path / "hub" / "models--me--model"
-    shutil.copytree(SAVED / "bert-token", cached / "snapshots" / commit)
+    sentence_experts.extend(base_folders["bert"], ["copd", "cvd"], out=cached / "snapshots" / commit)
     (cached / "refs").mkdir()
     (cached / "refs" / "main").write_text(commit)
     with socket.socket() as closed:  # bound, not listening: connections are refused
@@ -127,6 +128,6 @@ def test_without_a_network_cached_models_load_and_others_fail_without_retries(tm
     assert "etrying" not in done.stderr
     assert "the model comes from the cache" in done.stderr
     vector, *errors = done.stdout.splitlines()
-    assert vector == "(16,)"
+    assert vector == "(32,)"
     assert len(errors) == 2
     assert all("me/other: no such folder" in error and "minilm" in error for error in errors)

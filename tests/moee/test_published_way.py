@@ -15,11 +15,10 @@ from transformers import AutoModel, AutoTokenizer
 from helpers.small_language_models import make_language_model
 from sentence_experts.encoding.encoder import cosines
 from sentence_experts.errors import SentenceExpertsError, UsageError
-from sentence_experts.models.loading import load
 from sentence_experts.moee import transformer
 from sentence_experts.moee.embedder import MoeEmbedder
-from sentence_experts.moee.families import published_weights
 from sentence_experts.moee.prompts import PUBLISHED, Prompt, as_published
+from sentence_experts.moee.routing_weights import published_weights
 
 # Word for word, with its names of the two prompts that are called otherwise here.
 PROMPTS_OF_THE_CODE = {
@@ -208,58 +207,3 @@ def test_states_of_other_number_formats_have_caches_of_their_own(olmoe):
     plain = reader.settings()
     reader.quantize = "nf4"
     assert reader.settings() == {**plain, "quantize": "nf4"}
-
-
-def old_folder(folder: Path, model: Path, **changes: Any) -> Path:
-    """A folder as 0.1.0 wrote it."""
-    settings = {
-        "kind": "moee", "format": 1, "model": str(model), "prompt": "prompteol", "tokens": "last",
-        "layers": None, "weights": "scores", "max_length": 64, "tokens_at_once": 8192, "cache": None,
-        "dtype": None, "device_map": None, "quantise": None, "trust_remote_code": False, "revision": None,
-        "parts": "concat", "alpha": 1.0, "standard": None,
-    }  # fmt: skip
-    folder.mkdir()
-    (folder / "moee.json").write_text(json.dumps({**settings, **changes}))
-    return folder
-
-
-def test_folders_of_0_1_0_give_what_they_gave(olmoe, texts, tmp_path):
-    """In 0.1.0 "faithful" was standard scores of every 32 texts, of every part."""
-    states = MoeEmbedder(str(olmoe), device="cpu").states(texts)
-    raw = np.concatenate([states.hidden, states.routing], axis=1)
-    found = load(old_folder(tmp_path / "raw", olmoe), device="cpu")
-    assert found.encode(texts) == pytest.approx(raw, abs=1e-6)
-    many = texts * 9  # 36: a batch of 32 and one of 4
-    for part, rows in (("hs", states.hidden), ("rw", states.routing), ("concat", raw)):
-        old = old_folder(tmp_path / part, olmoe, standard="faithful", parts=part)
-        repeated = np.tile(rows, (9, 1))
-        expected = [(half - half.mean(axis=0)) / half.std(axis=0) for half in (repeated[:32], repeated[32:])]
-        found = load(old, device="cpu")
-        assert found.encode(many) == pytest.approx(np.concatenate(expected), abs=2e-3)
-        found.save(str(tmp_path / f"{part}-again"))
-        again = load(tmp_path / f"{part}-again", device="cpu")
-        assert np.array_equal(again.encode(many), found.encode(many))
-        assert again.fingerprint == found.fingerprint
-
-
-@pytest.mark.parametrize("join", ["unit", "raw"])
-@pytest.mark.parametrize("standard", [None, "batch"])
-def test_folders_of_0_2_0_give_what_they_gave(olmoe, texts, tmp_path, join, standard):
-    """0.2.0 joined unit vectors by default, unless both were standard scores."""
-    embedder = MoeEmbedder(str(olmoe), parts="concat", standard=standard, device="cpu")
-    embedder.save(str(tmp_path))
-    (tmp_path / "made_from.json").unlink()
-    settings = json.loads((tmp_path / "moee.json").read_text())
-    (tmp_path / "moee.json").write_text(json.dumps({**settings, "format": 2, "join": join, "alpha": 0.3}))
-    expected = embedder.encode(texts)
-    if join == "unit" and standard is None:
-        expected = embedder.with_parts("sum", 1.0).encode(texts)
-    assert np.array_equal(load(tmp_path, device="cpu").encode(texts), expected)
-
-
-def test_fitted_scores_of_old_folders_are_read(olmoe, texts, tmp_path):
-    embedder = MoeEmbedder(str(olmoe), parts="concat", device="cpu")
-    embedder.fit_standard(texts)
-    old = old_folder(tmp_path / "old", olmoe, standard="fitted")
-    embedder.fitted.write(old)
-    assert np.array_equal(load(old, device="cpu").encode(texts), embedder.encode(texts))

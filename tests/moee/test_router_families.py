@@ -20,8 +20,15 @@ from helpers.small_language_models import (
 )
 from sentence_experts.errors import InputError
 from sentence_experts.moee.embedder import MoeEmbedder
-from sentence_experts.moee.families import FAMILIES, SIGMOID, RouterFamily, family_of, is_known
-from sentence_experts.moee.routing_weights import router_records, scored
+from sentence_experts.moee.routing_weights import (
+    FAMILIES,
+    SIGMOID,
+    RouterFamily,
+    family_of,
+    is_known,
+    router_records,
+    scored,
+)
 
 
 @pytest.fixture(scope="module", params=list(SIZES))

@@ -18,7 +18,7 @@ from sentence_experts.corpus.config import FetchConfig
 from sentence_experts.corpus.corpus_folder import DOMAINS, DOMAINS_SCHEMA
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.evaluation.config import EvaluateConfig
-from sentence_experts.models.surgery.config import ExtendConfig
+from sentence_experts.models.surgery.extend_config import ExtendConfig
 from sentence_experts.pairs.config import PairsConfig
 from sentence_experts.pairs.domains import DomainRules
 from sentence_experts.recipes import RECIPES, find_plan, find_recipe, plan_names, recipe_names

@@ -17,7 +17,7 @@ from sentence_experts.cli import main as command_line
 from sentence_experts.corpus.simulate import simulate_corpus
 from sentence_experts.errors import InputError
 from sentence_experts.evaluation.config import EvaluateConfig
-from sentence_experts.models.surgery.config import ExtendConfig
+from sentence_experts.models.surgery.extend_config import ExtendConfig
 from sentence_experts.recipes import RECIPES
 from sentence_experts.reproduce import material
 from sentence_experts.reproduce.comparison import Compared, ReproductionResult, compare, orders

@@ -14,8 +14,8 @@ from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.encoding.encode import encode
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import InputError, RouteError, UsageError
+from sentence_experts.models.files.fingerprint import folder_fingerprint
 from sentence_experts.models.loading import load
-from sentence_experts.models.storage.fingerprint import folder_fingerprint
 from sentence_experts.retrieval import index as index_module
 from sentence_experts.retrieval.build import CorpusIndex, build_index
 from sentence_experts.retrieval.config import SearchConfig

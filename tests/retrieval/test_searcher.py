@@ -17,7 +17,7 @@ from sentence_experts.corpus.corpus_folder import CITATIONS_SCHEMA, CorpusFolder
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import InputError, RouteError, UsageError
 from sentence_experts.models.loading import load
-from sentence_experts.models.routing.known_routes import KnownRoutes
+from sentence_experts.models.routes.known_routes import KnownRoutes
 from sentence_experts.retrieval import papers as papers_module
 from sentence_experts.retrieval.filters import Filters
 from sentence_experts.retrieval.papers import Papers, _pattern

@@ -15,9 +15,10 @@ from helpers.running_server import EXPERTS, RunningServer, running_server
 from helpers.samples import TOPICS, make_tiny_encoder
 from helpers.searched_corpus import write_searched_corpus
 from sentence_experts.corpus.corpus_folder import CorpusFolder
-from sentence_experts.models.encoder import ExpertEncoder, save
+from sentence_experts.models.automatic import fit_auto_routes
+from sentence_experts.models.encoder import ExpertEncoder
+from sentence_experts.models.files.saving import save
 from sentence_experts.models.loading import load
-from sentence_experts.models.routing.automatic import fit_auto_routes
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sentence_experts.models.routing.known_routes import KnownRoutes
+from sentence_experts.models.routes.known_routes import KnownRoutes
 from sentence_experts.serve.errors import RequestError
 from sentence_experts.serve.routing import find_model, find_routes
 

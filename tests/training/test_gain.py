@@ -14,9 +14,9 @@ import torch
 from helpers.samples import make_pairs_folder
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import InputError, UsageError
+from sentence_experts.models.files.fingerprint import folder_fingerprint
 from sentence_experts.models.loading import load
 from sentence_experts.models.sources import notes_of
-from sentence_experts.models.storage.fingerprint import folder_fingerprint
 from sentence_experts.pairs.dataset import SPLITS, Pairs
 from sentence_experts.training import run as run_module
 from sentence_experts.training.config import TrainConfig

@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from peft import PeftModel
 from safetensors.torch import load_file
 
 from helpers.killed_run import run_until_killed
 from helpers.saved_weights import weights_of
 from sentence_experts.models.loading import load
-from sentence_experts.models.surgery.lora import load_adapter, merge_lora
 from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.training.config import TrainConfig
 from sentence_experts.training.run import train
@@ -54,9 +54,8 @@ def test_the_adapter_on_the_base_is_the_attention_of_the_merged_model(
 ) -> None:
     merged = weights_of(finished / "model")
     adapted = load(tiny_experts, device="cpu")
-    load_adapter(adapted, finished / "adapter")
-    merge_lora(adapted)
-    expected = adapted[0].auto_model.state_dict()
+    model = PeftModel.from_pretrained(adapted[0].auto_model, str(finished / "adapter"))
+    expected = model.merge_and_unload().state_dict()
     assert merged.keys() == expected.keys()
     for name in merged:
         if "attention" in name and "LayerNorm" not in name:

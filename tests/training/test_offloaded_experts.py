@@ -18,8 +18,8 @@ from sentence_experts.errors import UsageError
 from sentence_experts.models.layers import experts
 from sentence_experts.models.layers.dispatch import Dispatch
 from sentence_experts.models.layers.experts import Experts, keep_experts_on_cpu
+from sentence_experts.models.layers.weight_names import EXPERTS
 from sentence_experts.models.loading import load
-from sentence_experts.models.storage.weight_names import EXPERTS
 from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.training import trainer
 from sentence_experts.training.config import TrainConfig

@@ -15,8 +15,8 @@ from sentence_transformers import SentenceTransformer
 from helpers.killed_run import run_until_killed
 from helpers.saved_weights import weights_of
 from sentence_experts.errors import InputError, SentenceExpertsError, UsageError
-from sentence_experts.models.routing.known_routes import AUTO_FOLDER
-from sentence_experts.models.routing.route_classifier import RouteClassifier, has_auto_route
+from sentence_experts.models.routes.known_routes import AUTO_FOLDER
+from sentence_experts.models.routes.route_classifier import RouteClassifier, has_auto_route
 from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.storage import output
 from sentence_experts.training.config import TrainConfig

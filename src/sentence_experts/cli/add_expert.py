@@ -10,7 +10,7 @@ import typer
 from sentence_experts.cli.extend import describe
 from sentence_experts.cli.options import Model, ModelOut, Overwrite, add_verb, check_there
 from sentence_experts.models.sources import check_source
-from sentence_experts.models.surgery.config import AddExpertConfig
+from sentence_experts.models.surgery.extend_config import AddExpertConfig
 
 
 def register(app: typer.Typer) -> None:

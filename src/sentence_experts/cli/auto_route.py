@@ -9,7 +9,7 @@ import typer
 
 from sentence_experts.cli.console import results, show
 from sentence_experts.cli.options import Overwrite, add_verb, check_there
-from sentence_experts.models.routing.config import AutoRouteConfig
+from sentence_experts.models.routes.auto_route_config import AutoRouteConfig
 from sentence_experts.models.sources import check_source
 
 

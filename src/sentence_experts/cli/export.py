@@ -9,7 +9,7 @@ import typer
 
 from sentence_experts.cli.console import show
 from sentence_experts.cli.options import Model, Overwrite, add_verb
-from sentence_experts.models.export.config import ExportConfig
+from sentence_experts.models.export.export_config import ExportConfig
 from sentence_experts.models.sources import check_source
 
 
@@ -31,7 +31,7 @@ def export(
 
     Example: sentence-experts export runs/experts/model --route copd --out copd-encoder
     """
-    from sentence_experts.models.routing.known_routes import check_route
+    from sentence_experts.models.routes.known_routes import check_route
     from sentence_experts.models.sources import load_quietly
 
     check_source(model)

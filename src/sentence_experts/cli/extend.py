@@ -12,7 +12,7 @@ from sentence_experts.cli.console import show
 from sentence_experts.cli.options import Model, ModelOut, Overwrite, add_verb, check_there
 from sentence_experts.errors import UsageError
 from sentence_experts.models.sources import check_source
-from sentence_experts.models.surgery.config import ExtendConfig
+from sentence_experts.models.surgery.extend_config import ExtendConfig
 
 if TYPE_CHECKING:
     from sentence_experts.models.encoder import ExpertEncoder
@@ -64,7 +64,7 @@ def extend(
 
 def describe(encoder: ExpertEncoder, out: Path) -> None:
     """Show a saved model's routes and how to use it."""
-    from sentence_experts.models.routing.router_kinds import router_kind
+    from sentence_experts.models.routes.kinds import router_kind
     from sentence_experts.models.surgery.heads import described
 
     total, active = encoder.parameter_counts()

@@ -25,7 +25,7 @@ from sentence_experts.cli.options import (
 from sentence_experts.encoding.config import EncodeConfig
 from sentence_experts.evaluation.config import AnalyseConfig, EvaluateConfig, RatedColumns
 from sentence_experts.models.sources import check_source
-from sentence_experts.moee.config import MoeeConfig
+from sentence_experts.moee.moee_config import MoeeConfig
 
 Model = Annotated[
     str,
@@ -107,7 +107,7 @@ def encode(
 
     check_out(TextTable(input, encoding.column, encoding.id_column), out, encoding)
     check_source(model)
-    from sentence_experts.moee.loading import load_embedder
+    from sentence_experts.moee.saved import load_embedder
 
     embedder = load_embedder(model, config)
     encoded = encode_file(BatchEncoder(embedder, name=Path(model).name), input, encoding, out, overwrite)
@@ -166,7 +166,7 @@ def analyse(
     data = [RatedPairs.read(file, analysis) for file in pairs]
     check_source(model)
     from sentence_experts.evaluation.moee.analysis import analyse as analyse_parts
-    from sentence_experts.moee.loading import load_embedder
+    from sentence_experts.moee.saved import load_embedder
     from sentence_experts.report.verdict import of_analysis
     from sentence_experts.report.write import write_report
 

@@ -9,7 +9,7 @@ import typer
 
 from sentence_experts.cli.console import show
 from sentence_experts.cli.options import Model, ModelOut, Overwrite, add_verb
-from sentence_experts.models.export.config import QuantizeConfig
+from sentence_experts.models.export.export_config import QuantizeConfig
 from sentence_experts.models.sources import check_source
 
 

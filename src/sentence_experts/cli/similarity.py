@@ -38,7 +38,7 @@ def similarity(
     Example: sentence-experts similarity mote --against ic --texts articles.txt --out similarity
     """
     from sentence_experts.errors import require
-    from sentence_experts.models.routing.known_routes import check_route
+    from sentence_experts.models.routes.known_routes import check_route
 
     for source in filter(None, (model, against)):
         for route in config.routes or ():

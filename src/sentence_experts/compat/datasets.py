@@ -8,16 +8,12 @@ from sentence_experts.errors import InputError
 
 
 def dataset_fingerprint(dataset: Dataset) -> str:
-    """The hash of a dataset's content and history, under which the library caches what is made from it."""
+    """Return the hash of a dataset's content and history, under which the library caches its results."""
     return str(dataset._fingerprint)
 
 
 def load_splits(name: str, config: str | None) -> DatasetDict:
-    """All splits of a hub dataset, or of a local folder of one.
-
-    Raises:
-        InputError: it cannot be loaded.
-    """
+    """Return all splits of a hub dataset, or of a local folder of one."""
     try:
         return load_dataset(name, config)
     except Exception as error:  # any error of the loaders and the network

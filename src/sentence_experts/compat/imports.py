@@ -47,7 +47,7 @@ class Deferred:
         return self._value
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """The real thing's result; a `Deferred` one while the module is a stand-in."""
+        """Return the real thing's result; a `Deferred` one while the module is a stand-in."""
         if _is_stand_in(self._module):
             return Deferred(self._module, lambda: self._real()(*args, **kwargs))
         return self._real()(*args, **kwargs)

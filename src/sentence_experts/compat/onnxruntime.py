@@ -18,7 +18,7 @@ _TYPES = {torch.float32: np.float32, torch.uint8: np.uint8, torch.int8: np.int8}
 
 
 def can_multiply_int8() -> bool:
-    """Whether ONNX Runtime, and onnx to describe the graph to it, are installed."""
+    """Return whether ONNX Runtime, and onnx to describe the graph to it, are installed."""
     return find_spec("onnxruntime") is not None and find_spec("onnx") is not None
 
 
@@ -52,7 +52,7 @@ def int8_linear(
 
 @lru_cache(maxsize=8)
 def _session(threads: int) -> Any:
-    """The graph, with the given number of cores per call; several threads may call it at once."""
+    """Return the graph, with the given number of cores per call; several threads may call it at once."""
     import onnxruntime
     from onnx import TensorProto, helper
 

@@ -14,7 +14,7 @@ from sentence_experts.compat.torch import sharing_weights
 
 
 def merged_columns(columns: list[dict[str, Tensor]]) -> dict[str, Any] | None:
-    """The tokenised columns of a batch as one batch, column after column; None if they cannot be merged.
+    """Merge a batch's tokenised columns into one batch, column after column; None if they do not fit.
 
     Undocumented. The library's own losses merge columns the same way before one forward pass.
     """
@@ -23,17 +23,17 @@ def merged_columns(columns: list[dict[str, Tensor]]) -> dict[str, Any] | None:
 
 
 def transformer_of(model: SentenceTransformer) -> Any:
-    """The transformers model in a model's first module; None if there is none."""
+    """Return the transformers model in a model's first module; None if there is none."""
     return getattr(model[0], "auto_model", None)
 
 
 def config_of(model: SentenceTransformer) -> Any:
-    """The config of `transformer_of`; None without one."""
+    """Return the config of `transformer_of`; None without one."""
     return getattr(transformer_of(model), "config", None)
 
 
 def sharing_all_but_tokenizer(model: SentenceTransformer) -> SentenceTransformer:
-    """A model of the same weights, whose tokenizer, maximum length and pooling are its own."""
+    """Return a model of the same weights, whose tokenizer, maximum length and pooling are its own."""
     first = copy.copy(model[0])
     if hasattr(first, "processor"):
         first.processor = copy.deepcopy(first.processor)
@@ -42,7 +42,7 @@ def sharing_all_but_tokenizer(model: SentenceTransformer) -> SentenceTransformer
 
 
 def tokenizer_limits(model: SentenceTransformer) -> Any:
-    """The truncation and padding that a fast tokenizer holds, which each call changes and a save writes."""
+    """Return a fast tokenizer's truncation and padding, which each call changes and a save writes."""
     fast = getattr(model.tokenizer, "backend_tokenizer", None)
     return None if fast is None else (fast.truncation, fast.padding)
 
@@ -60,11 +60,7 @@ def set_tokenizer_limits(model: SentenceTransformer, limits: Any) -> None:
 
 
 def prompt_of(model: SentenceTransformer, prompt: str | None, prompt_name: str | None) -> str:
-    """What stands in front of the texts of an `encode` with these arguments; "" for nothing.
-
-    Raises:
-        ValueError: the model has no prompt of this name.
-    """
+    """Return what stands in front of the texts of an `encode` with these arguments; "" for nothing."""
     return model._resolve_prompt(prompt, prompt_name) or ""
 
 

@@ -17,7 +17,7 @@ class TooLargeError(Exception):
 def read_forward(
     raw: IO[bytes], max_read: int, max_total: int
 ) -> Iterator[tuple[tarfile.TarFile, tarfile.TarInfo]]:
-    """The members of a decompressed tar stream, in order, without seeking back.
+    """Return the members of a decompressed tar stream, in order, without seeking back.
 
     Relies on three things that tarfile does not promise: it reads headers and members in order and seeks
     back by one byte at most; emptying its list `members` releases the headers that were read; and it takes a
@@ -27,10 +27,6 @@ def read_forward(
         raw: the archive, decompressed while it is read.
         max_read: the maximum number of bytes of one header or member.
         max_total: the maximum number of bytes of the whole archive.
-
-    Raises:
-        TooLargeError: a maximum is exceeded.
-        tarfile.ReadError: the archive is broken, or other data follow the last member.
     """
     stream: Any = _ForwardStream(raw, max_read, max_total)
     with tarfile.open(fileobj=stream, mode="r:") as archive:

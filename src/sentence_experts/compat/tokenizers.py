@@ -23,11 +23,7 @@ TEMPLATES = ("single", "pair")
 
 
 def backend_copy(tokenizer: PreTrainedTokenizerBase) -> Tokenizer:
-    """Copy the Rust tokenizer inside a tokenizer of transformers.
-
-    Raises:
-        InputError: it is a slow tokenizer, which has none.
-    """
+    """Copy the Rust tokenizer inside a tokenizer of transformers."""
     if not getattr(tokenizer, "is_fast", False):
         raise InputError(f"{type(tokenizer).__name__} is a slow tokenizer; routes need a fast one")
     return Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
@@ -131,6 +127,6 @@ def _replaces(step: Mapping[str, Any], text: str) -> bool:
 
 
 def _piece(part: Mapping[str, Mapping[str, Any]]) -> str:
-    """One part of a template in the notation that `TemplateProcessing` takes: "$A:0", "[SEP]:1"."""
+    """Return one part of a template in the notation that `TemplateProcessing` takes: "$A:0", "[SEP]:1"."""
     ((kind, fields),) = part.items()
     return f"{'$' if kind == 'Sequence' else ''}{fields['id']}:{fields['type_id']}"

@@ -14,7 +14,7 @@ M = TypeVar("M", bound=torch.nn.Module)
 
 
 def sharing_weights(module: M, **changed: torch.nn.Module) -> M:
-    """A module with the children of another, but for the `changed` ones; its attributes are its own.
+    """Return a module with the children of another, but for the `changed` ones; its attributes are its own.
 
     Cached properties are left out, since they may depend on what is changed. A module keeps its children in a
     dict, which `copy.copy` would share.
@@ -50,7 +50,7 @@ class KeptOnCpu(torch.nn.Module):
     kept_on_cpu = False
 
     def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> KeptOnCpu:
-        """What `to`, `cuda`, `half` and the like do to each weight."""
+        """Do to each weight what `to`, `cuda`, `half` and the like ask for."""
 
         def kept(weight: torch.Tensor) -> torch.Tensor:
             like = fn(weight.new_empty(0))
@@ -69,7 +69,7 @@ def replace_forward(module: torch.nn.Module, forward: Callable[..., Any]) -> Non
 
 
 def is_recording() -> bool:
-    """Whether torch records a graph with fixed steps (`torch.jit.trace`, `torch.compile`, `torch.export`)."""
+    """Return whether torch records a graph (`torch.jit.trace`, `torch.compile`, `torch.export`)."""
     tracing: bool = torch.jit.is_tracing()  # type: ignore[attr-defined]
     return tracing or torch.compiler.is_compiling()
 

@@ -41,7 +41,7 @@ from sentence_experts.encoding.text_files import Source, TextFiles, find_files, 
 from sentence_experts.engines import LOCAL, Engine
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.loading import LoadConfig, load
-from sentence_experts.models.routing.known_routes import AUTO, KnownRoutes
+from sentence_experts.models.routes.known_routes import AUTO, KnownRoutes
 from sentence_experts.progress import Advance, progress
 from sentence_experts.storage import (
     NEW,

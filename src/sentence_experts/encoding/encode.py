@@ -30,7 +30,7 @@ from sentence_experts.encoding.vector_files import (
 from sentence_experts.engines import LOCAL
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.loading import LoadConfig, load
-from sentence_experts.models.routing.known_routes import check_route
+from sentence_experts.models.routes.known_routes import check_route
 from sentence_experts.progress import progress
 from sentence_experts.storage import Output, SharedFolder, output
 from sentence_experts.tables import Table, TextTable, is_path

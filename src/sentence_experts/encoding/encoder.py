@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from sentence_experts.encoding.chunks import Vectors
 from sentence_experts.encoding.parallel_cpu import BATCHING, ParallelCpuEncoder
 from sentence_experts.errors import InputError, UsageError
-from sentence_experts.models.decoders import is_decoder
+from sentence_experts.models.files.fingerprint import fingerprint_of
+from sentence_experts.models.loading import is_decoder
 from sentence_experts.models.pooling import pooling_of
-from sentence_experts.models.routing.known_routes import KnownRoutes
-from sentence_experts.models.sources import notes_of
-from sentence_experts.models.storage.fingerprint import fingerprint_of, name_of
+from sentence_experts.models.routes.known_routes import KnownRoutes
+from sentence_experts.models.sources import name_of, notes_of
 from sentence_experts.progress import Advance, unseen
 
 if TYPE_CHECKING:
@@ -204,8 +204,8 @@ class BatchEncoder:
 
     @property
     def rounding_settings(self) -> dict[str, Any]:
-        """What rounding depends on: the same for all parts of one file."""
-        from sentence_experts.models.layers.packed_forward import is_packed
+        """Settings on which rounding depends: the same for all parts of one file."""
+        from sentence_experts.models.architectures.packed_forward import is_packed
 
         return {
             "batches": BATCHING if self._parallel_cpu else self.texts_at_once,

@@ -98,8 +98,8 @@ class ParallelCpuEncoder:
 
         from sentence_experts.compat.sentence_transformers import transformer_of
         from sentence_experts.models.architectures.routed_model import RoutedModel
-        from sentence_experts.models.routing.router_kinds import router_kind
-        from sentence_experts.models.routing.routes import experts_of
+        from sentence_experts.models.routes.kinds import router_kind
+        from sentence_experts.models.routes.routes import experts_of
 
         routed = transformer_of(self.model)
         chosen_by_route = isinstance(routed, RoutedModel) and not router_kind(routed.config).is_learned

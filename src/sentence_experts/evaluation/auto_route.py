@@ -16,12 +16,12 @@ from sentence_experts.evaluation.pair_evaluation import measure
 from sentence_experts.evaluation.pairs import checked_table, domains_of, score_pairs, texts_by_domain
 from sentence_experts.evaluation.results import View
 from sentence_experts.evaluation.scorers import EncoderScorer
+from sentence_experts.models.automatic import AutoRoutedEncoder, fit_auto_routes
 from sentence_experts.models.encoder import check_experts
 from sentence_experts.models.loading import load
-from sentence_experts.models.routing.automatic import AutoRoutedEncoder, fit_auto_routes
-from sentence_experts.models.routing.config import AutoRouteConfig
-from sentence_experts.models.routing.known_routes import AUTO, SETTINGS
-from sentence_experts.models.routing.route_classifier import auto_route_output
+from sentence_experts.models.routes.auto_route_config import AutoRouteConfig
+from sentence_experts.models.routes.known_routes import AUTO, SETTINGS
+from sentence_experts.models.routes.route_classifier import auto_route_output
 from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.storage import locked, read_json, sha256_file, sha256_text
 from sentence_experts.tables import Table, TextTable

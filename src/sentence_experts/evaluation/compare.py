@@ -20,7 +20,7 @@ from sentence_experts.evaluation.pair_evaluation import Measured, measure
 from sentence_experts.evaluation.pairs import checked_table, cosine_by_text, domains_of
 from sentence_experts.evaluation.results import Difference, Result, view_of_domain
 from sentence_experts.evaluation.wilcoxon import holm
-from sentence_experts.models.routing.known_routes import AUTO, KnownRoutes
+from sentence_experts.models.routes.known_routes import AUTO, KnownRoutes
 from sentence_experts.models.sources import check_source, notes_of
 from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.tables import Table, TextTable

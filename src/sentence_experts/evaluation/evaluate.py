@@ -26,7 +26,7 @@ from sentence_experts.evaluation.pairs import PairScorer, checked_table, domains
 from sentence_experts.evaluation.results import Evaluation, PairEvaluation, library_versions, suspicion
 from sentence_experts.evaluation.router_accuracy import router_accuracy
 from sentence_experts.evaluation.scorers import EncoderScorer, TfidfScorer, routes_by_domain
-from sentence_experts.models.routing.known_routes import KnownRoutes
+from sentence_experts.models.routes.known_routes import KnownRoutes
 from sentence_experts.models.sources import check_source, notes_of, warn_of_notes
 from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.storage import check_apart, output

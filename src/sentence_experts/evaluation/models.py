@@ -15,9 +15,9 @@ from typing import Any
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import UsageError
 from sentence_experts.evaluation.config import EncodingOptions
+from sentence_experts.models.files.fingerprint import fingerprint_of, source_fingerprint
 from sentence_experts.models.loading import load
-from sentence_experts.models.sources import NAME, hub_commit, model_folder, source_name
-from sentence_experts.models.storage.fingerprint import fingerprint_of, name_of, source_fingerprint
+from sentence_experts.models.sources import NAME, hub_commit, model_folder, name_of, source_name
 from sentence_experts.names import LABEL
 
 TFIDF = "tfidf"

@@ -48,8 +48,8 @@ def router_accuracy(
         max_texts: maximum number of texts per domain, always the same ones; None for all.
     """
     from sentence_experts.compat.sentence_transformers import config_of
-    from sentence_experts.models.routing.router_choices import router_choices  # imports torch
-    from sentence_experts.models.routing.router_kinds import router_kind_of
+    from sentence_experts.models.routes.kinds import router_kind_of
+    from sentence_experts.models.routes.sequence_router import router_choices  # imports torch
 
     kind = router_kind_of(encoder.model)
     if kind is None or not kind.reads_texts:

@@ -16,7 +16,7 @@ from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import InputError, RouteError
 from sentence_experts.evaluation.models import ANY_KEY
 from sentence_experts.evaluation.pairs import cosine_by_text
-from sentence_experts.models.routing.known_routes import KnownRoutes
+from sentence_experts.models.routes.known_routes import KnownRoutes
 from sentence_experts.pairs.dataset import describe_domain
 from sentence_experts.pairs.splits import fold_texts
 from sentence_experts.progress import Advance, announced, progress

@@ -21,7 +21,7 @@ from sentence_experts.evaluation.config import EncodingOptions
 from sentence_experts.evaluation.judgements import Judgements
 from sentence_experts.evaluation.models import Models, model_runs
 from sentence_experts.evaluation.results import Result
-from sentence_experts.models.routing.known_routes import KnownRoutes
+from sentence_experts.models.routes.known_routes import KnownRoutes
 from sentence_experts.retrieval.config import PaperTexts
 from sentence_experts.retrieval.keywords import FUSED, fused, keyword_index
 from sentence_experts.retrieval.papers import Papers

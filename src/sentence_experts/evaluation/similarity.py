@@ -26,7 +26,7 @@ from sentence_experts.evaluation.config import SimilarityConfig
 from sentence_experts.evaluation.models import Model, ModelRun, identity_of, label_of
 from sentence_experts.evaluation.results import StoredResult
 from sentence_experts.evaluation.wilcoxon import holm
-from sentence_experts.models.routing.known_routes import AUTO, KnownRoutes
+from sentence_experts.models.routes.known_routes import AUTO, KnownRoutes
 from sentence_experts.models.sources import check_source
 from sentence_experts.storage import check_apart, output, read_json, write_json, write_parquet
 from sentence_experts.tables import Table, TextTable, is_path

@@ -14,11 +14,12 @@ from sentence_experts.evaluation.models import label_of
 from sentence_experts.evaluation.results import ModelResult, PairEvaluation
 from sentence_experts.hub.card import hub_card, model_result
 from sentence_experts.hub.config import PublishConfig
-from sentence_experts.models.encoder import ExpertEncoder, check_experts, write_model
+from sentence_experts.models.dense import export_route
+from sentence_experts.models.encoder import ExpertEncoder, check_experts
+from sentence_experts.models.files.fingerprint import fingerprint_of
+from sentence_experts.models.files.saving import write_model
+from sentence_experts.models.layers.weight_files import DENSE_MODELS, EXPERT_FILES, INDEX, WEIGHTS
 from sentence_experts.models.loading import load
-from sentence_experts.models.storage.fingerprint import fingerprint_of
-from sentence_experts.models.storage.shards import DENSE_MODELS, EXPERT_FILES, INDEX, WEIGHTS
-from sentence_experts.models.surgery.merge import export_route
 from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.storage import (
     RECORD,

@@ -11,9 +11,8 @@ from sentence_transformers import SentenceTransformer
 
 from sentence_experts.compat.sentence_transformers import config_of
 from sentence_experts.models.architectures.families import MODEL_TYPES
-from sentence_experts.models.routing.known_routes import AUTO
-from sentence_experts.models.routing.route_kinds import route_kind
-from sentence_experts.models.routing.router_kinds import router_kind
+from sentence_experts.models.routes.kinds import route_kind, router_kind
+from sentence_experts.models.routes.known_routes import AUTO
 from sentence_experts.models.sources import NOTED, notes_of
 
 METADATA = {
@@ -34,7 +33,7 @@ model = sentence_experts.load("{PLACE}")"""
 
 
 def usage_card(model: SentenceTransformer, title: str | None = None) -> str:
-    """The front matter, a description and a snippet that runs, for README.md."""
+    """Return the front matter, a description and a snippet that runs, for README.md."""
     prompts = {name: prompt for name, prompt in model.prompts.items() if prompt}
     config = config_of(model)
     has_experts = getattr(config, "model_type", None) in MODEL_TYPES
@@ -59,7 +58,7 @@ def snippet_card(
     use: str = "",
     notes: Mapping[str, Any] = {},
 ) -> str:
-    """A card whose snippet opens the model with `opening` and encodes texts, with the arguments `use`."""
+    """Make a card whose snippet opens the model with `opening` and encodes texts with the arguments `use`."""
     metadata = METADATA | ({NOTED: dict(notes)} if notes else {})
     return f"""---
 {yaml.safe_dump(metadata, sort_keys=False)}---
@@ -77,7 +76,7 @@ vectors = model.encode({json.dumps(list(texts), ensure_ascii=False)}{use})
 
 
 def _architecture(config: Any, prompts: dict[str, str]) -> str:
-    """What the model is, and a table of its routes."""
+    """Describe the model, with a table of its routes."""
     model_type = getattr(config, "model_type", "text")
     experts = getattr(config, "experts", None)
     if not prompts and not (experts and config.expert_layers):

@@ -17,18 +17,19 @@ from sentence_experts.compat.imports import COMPILER, PACKAGES, deferred_imports
 from sentence_experts.config import Config, Device, Dtype, MaxLength, Revision, TrustRemoteCode
 from sentence_experts.errors import InputError, SentenceExpertsError, UsageError, brief, require
 from sentence_experts.models.architectures.families import MODEL_TYPES
-from sentence_experts.models.openers import OPENERS
-from sentence_experts.models.routing.known_routes import AUTO_FOLDER, KnownRoutes
+from sentence_experts.models.routes.known_routes import AUTO_FOLDER, KnownRoutes
 from sentence_experts.models.sources import (
+    OPENERS,
+    ModelOrigin,
     check_hub,
     hub_commit,
     load_quietly,
     model_folder,
     notes_of,
     set_notes,
+    set_origin,
     source_name,
 )
-from sentence_experts.models.storage.fingerprint import ModelOrigin, set_origin
 from sentence_experts.progress import announced
 from sentence_experts.storage import check_unchanged
 
@@ -135,7 +136,7 @@ def load(
 
 
 def _from_files(source: str, config: LoadConfig) -> SentenceTransformer:
-    """The model of a folder or hub id, which remembers where it comes from."""
+    """Return the model of a folder or hub id, which remembers where it comes from."""
     place, name = model_folder(source), source_name(source)
     known = KnownRoutes.read(place)
     if config.routes and known is not None:
@@ -167,7 +168,7 @@ def _from_files(source: str, config: LoadConfig) -> SentenceTransformer:
     set_origin(model, origin := ModelOrigin(name, place, commit))
     set_notes(model, notes_of(place))
     if opener is _open:
-        from sentence_experts.models.export import int8
+        from sentence_experts.models.layers import int8
 
         model = _with_settings(model, config, {*config.model_fields_set, "packed"}, in_place=True)
         if config.int8 and config.dtype != "float32" and int8.apply_saved(model, Path(place)):
@@ -177,7 +178,7 @@ def _from_files(source: str, config: LoadConfig) -> SentenceTransformer:
 
 @deferred_imports(*PACKAGES)  # the libraries look into some of them while a model is loaded
 def _open(place: str, config: LoadConfig) -> SentenceTransformer:
-    """The model of a folder or hub id, of the class that fits it."""
+    """Return the model of a folder or hub id, of the class that fits it."""
     with deferred_imports(COMPILER):
         require("sentence_transformers", "models")
         import_module("sentence_experts.models.encoder")
@@ -186,8 +187,8 @@ def _open(place: str, config: LoadConfig) -> SentenceTransformer:
 
     from sentence_experts.compat.torch import LightMeta
     from sentence_experts.models.encoder import ExpertEncoder
-    from sentence_experts.models.storage.complete import checked_weights, transformers_of
-    from sentence_experts.models.storage.shards import shared_part
+    from sentence_experts.models.files.complete import checked_weights, transformers_of
+    from sentence_experts.models.layers.weight_files import shared_part
 
     hub = {"cache_dir" if name == "cache_folder" else name: value for name, value in config.hub.items()}
     try:
@@ -214,25 +215,44 @@ def _open(place: str, config: LoadConfig) -> SentenceTransformer:
 
 
 def _dense(model: SentenceTransformer, place: str, config: LoadConfig) -> SentenceTransformer:
-    """A model without experts, with the padding and pooling that a decoder's checkpoint lacks."""
+    """Return a model without experts, with the padding and pooling that a decoder's checkpoint lacks."""
     from sentence_transformers.util import is_sentence_transformer_model
 
-    from sentence_experts.models.decoders import is_decoder, pad_on_the_right
     from sentence_experts.models.pooling import set_pooling
 
     if is_decoder(model):
-        pad_on_the_right(model)
+        _pad_on_the_right(model)
         if config.pooling is None and not is_sentence_transformer_model(place, **config.hub):
             set_pooling(model, "mean")
             logger.info(f"{place}: a decoder language model; its vectors are the mean over the tokens")
     return model
 
 
+def is_decoder(model: SentenceTransformer) -> bool:
+    """Return whether the model's blocks are those of a causal language model, not of a masked one."""
+    from sentence_experts.compat.sentence_transformers import config_of
+    from sentence_experts.compat.transformers import is_causal_only
+
+    return is_causal_only(getattr(config_of(model), "model_type", None))
+
+
+def _pad_on_the_right(model: SentenceTransformer) -> None:
+    """Pad a decoder's texts after their last token, with any token of the vocabulary.
+
+    No token attends to later ones, so this padding changes nothing. On the left it would shift positions,
+    which matters with absolute position embeddings (GPT-2).
+    """
+    tokenizer = model.tokenizer
+    tokenizer.padding_side = "right"
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token or tokenizer.convert_ids_to_tokens(0)
+
+
 def _with_experts(model: ExpertEncoder, place: str, config: LoadConfig) -> ExpertEncoder:
-    """A model with experts that knows their files, and chooses routes if it was saved so."""
-    from sentence_experts.models.routing.automatic import AutoRoutedEncoder
-    from sentence_experts.models.routing.route_classifier import AGAIN, RouteClassifier, has_auto_route
-    from sentence_experts.models.storage.shards import INDEX, WEIGHTS, WeightFiles, named
+    """Return a model with experts that knows their files, and chooses routes if it was saved so."""
+    from sentence_experts.models.automatic import AutoRoutedEncoder
+    from sentence_experts.models.layers.weight_files import INDEX, WEIGHTS, WeightFiles, named
+    from sentence_experts.models.routes.route_classifier import AGAIN, RouteClassifier, has_auto_route
 
     folder, residency = Path(place), model.routed_model.residency
     if config.partial or (folder / WEIGHTS).is_file() or (folder / INDEX).is_file():
@@ -254,15 +274,11 @@ def _with_experts(model: ExpertEncoder, place: str, config: LoadConfig) -> Exper
 
 
 def _check_in_memory(model: SentenceTransformer, config: LoadConfig) -> None:
-    """Refuse what is not a model, and settings that have no effect on one in memory.
-
-    Raises:
-        UsageError: it is one of them.
-    """
+    """Refuse what is not a model, and settings that have no effect on one in memory."""
     require("sentence_transformers", "models")
     from sentence_transformers import SentenceTransformer
 
-    from sentence_experts.models.export.int8 import Int8Linear
+    from sentence_experts.models.layers.int8 import Int8Linear
 
     if not isinstance(model, SentenceTransformer):
         raise UsageError(f"a model is a path, a hub id or a SentenceTransformer, not {type(model).__name__}")
@@ -275,7 +291,7 @@ def _check_in_memory(model: SentenceTransformer, config: LoadConfig) -> None:
 def _with_settings(
     model: SentenceTransformer, config: LoadConfig, given: set[str], in_place: bool = False
 ) -> SentenceTransformer:
-    """The model as the settings want it: itself, if it is so already or may be changed in place."""
+    """Return the model as the settings want it: itself, if it is so already or may be changed in place."""
     from sentence_experts.compat.sentence_transformers import sharing_all_but_tokenizer
     from sentence_experts.models.encoder import ExpertEncoder
 
@@ -293,11 +309,7 @@ def _with_settings(
 
 
 def check_length(model: SentenceTransformer, max_length: int) -> None:
-    """Refuse a maximum length in tokens that leaves no room for any text.
-
-    Raises:
-        UsageError: the model's own tokens, such as [CLS] and [SEP], fill it.
-    """
+    """Refuse a maximum length in tokens that leaves no room for any text."""
     count = getattr(model.tokenizer, "num_special_tokens_to_add", int)
     if max_length <= (own := count()):
         raise UsageError(f"`max_length={max_length}`: no room for text beside the {own} tokens of the model")
@@ -306,10 +318,10 @@ def check_length(model: SentenceTransformer, max_length: int) -> None:
 def _changes(
     model: SentenceTransformer, config: LoadConfig, given: set[str]
 ) -> dict[str, Callable[[Any], object]]:
-    """What brings a model to the settings, by setting; settings that it has already are left out."""
+    """Return the changes that bring a model to the settings, without those that it has already."""
     import torch
 
-    from sentence_experts.models.layers.packed_forward import is_packed, use_packing
+    from sentence_experts.models.architectures.packed_forward import is_packed, use_packing
     from sentence_experts.models.pooling import pooling_of, set_pooling
 
     changes: dict[str, Callable[[Any], object]] = {}

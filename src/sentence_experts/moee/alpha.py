@@ -35,7 +35,7 @@ class AlphaChoice:
 
 
 def part_cosines(first: States, second: States) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Cosines of the hidden states and of the routing weights, row by row, (pairs,) each."""
+    """Return cosines of the hidden states and of the routing weights, row by row, (pairs,) each."""
     return cosines(first.hidden, second.hidden), cosines(first.routing, second.routing)
 
 
@@ -48,9 +48,6 @@ def choose_alpha(
         first, second: states of the first and the second text of each pair.
         scores: the similarity of each pair as people judge it.
         grid: the values to try.
-
-    Raises:
-        UsageError: too few pairs, or all pairs have one score.
     """
     if len(scores) < MIN_PAIRS or len(set(scores)) < 2:
         raise UsageError(

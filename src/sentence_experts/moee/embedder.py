@@ -18,16 +18,25 @@ from sentence_experts.compat.sentence_transformers import prompt_of
 from sentence_experts.compat.torch import sharing_weights
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.card import OWN, snippet_card
+from sentence_experts.models.files.fingerprint import source_fingerprint, weights_fingerprint
 from sentence_experts.models.sources import hub_commit, model_folder
-from sentence_experts.models.storage.fingerprint import source_fingerprint, weights_fingerprint
+from sentence_experts.moee import FILE, FITTED, FORMAT, STANDARD, is_embedder
 from sentence_experts.moee.alpha import AlphaChoice, choose_alpha
-from sentence_experts.moee.batches import read_states
-from sentence_experts.moee.config import BATCH, FAITHFUL, UNQUANTIZED, MoeeConfig
+from sentence_experts.moee.moee_config import BATCH, FAITHFUL, UNQUANTIZED, MoeeConfig
 from sentence_experts.moee.prompts import Prompt
-from sentence_experts.moee.saved import FILE, FITTED, FORMAT, is_embedder
-from sentence_experts.moee.standard import Standard, batch_scores, published_scores
-from sentence_experts.moee.transformer import MoeTransformer
-from sentence_experts.moee.vectors import DESCRIPTIONS, HIDDEN, SUM, Rows, States, check_parts, joined
+from sentence_experts.moee.transformer import MoeTransformer, read_states
+from sentence_experts.moee.vectors import (
+    DESCRIPTIONS,
+    HIDDEN,
+    SUM,
+    Rows,
+    Standard,
+    States,
+    batch_scores,
+    check_parts,
+    joined,
+    published_scores,
+)
 from sentence_experts.progress import progress
 from sentence_experts.storage import Output, output, sha256_text, write_json, write_text
 from sentence_experts.storage.text_cache import TextCache
@@ -120,7 +129,7 @@ class MoeEmbedder(SentenceTransformer):
         settings = {**self._settings, FITTED: self.fitted is not None}
         with place.replacing() as folder:
             if self.fitted is not None:
-                self.fitted.write(folder)
+                self.fitted.write(folder / STANDARD)
             write_json(folder / FILE, {"kind": "moee", "format": FORMAT, **settings})
             write_text(folder / "README.md", self._card())
 
@@ -179,7 +188,7 @@ class MoeEmbedder(SentenceTransformer):
         return partial(type(self), **settings), (), {name: getattr(self, name) for name in names}
 
     def with_parts(self, parts: str, alpha: float | None = None) -> MoeEmbedder:
-        """The same model and cache, another vector; `alpha` stays as it is by default."""
+        """Return the same model and cache, another vector; `alpha` stays as it is by default."""
         alpha = self.alpha if alpha is None else alpha
         check_parts(parts, alpha)
         other = sharing_weights(self)
@@ -195,7 +204,7 @@ class MoeEmbedder(SentenceTransformer):
             self.__dict__.pop("store", None)
 
     def with_prompt(self, prompt: str) -> MoeEmbedder:
-        """The same model with another prompt."""
+        """Return the same model with another prompt."""
         reader = copy.copy(self.reader)
         reader.prompt = Prompt.of(prompt, reader.prompt.published)
         other = sharing_weights(self, **{"0": reader})
@@ -203,7 +212,7 @@ class MoeEmbedder(SentenceTransformer):
         return other
 
     def states(self, texts: Sequence[str], what: str = "reading") -> States:
-        """Hidden states and routing weights of texts, in their order, float32.
+        """Return hidden states and routing weights of texts, in their order, float32.
 
         With a cache, cached states are not computed again, and new ones are written part by part, so that an
         interrupted run can resume; they have the cache's precision from the first time on.
@@ -242,7 +251,7 @@ class MoeEmbedder(SentenceTransformer):
         truncate_dim: int | None = None,
         **ignored: Any,
     ) -> Any:
-        """Vectors of shape (texts, dimensions), float32, or (dimensions,) for one text.
+        """Return vectors of shape (texts, dimensions), float32, or (dimensions,) for one text.
 
         Arguments as `SentenceTransformer.encode`, but for `batch_size`, which has no effect: batches follow
         `tokens_at_once`, and those of standard scores `standard_batch`. A `prompt` comes before each text,
@@ -268,16 +277,16 @@ class MoeEmbedder(SentenceTransformer):
         return vectors[0] if isinstance(inputs, str) else vectors
 
     def vectors(self, texts: Sequence[str]) -> Rows:
-        """The vectors of texts, not truncated."""
+        """Return the vectors of texts, not truncated."""
         return self.combined(self.states(texts))
 
     def combined(self, states: States) -> Rows:
-        """The vectors of texts with these states, (texts, dimensions)."""
+        """Return the vectors of texts with these states, (texts, dimensions)."""
         states = self.standardized(states)
         return joined(states.hidden, states.routing, self.parts, self.alpha)
 
     def standardized(self, states: States) -> States:
-        """The states as standard scores, if the embedder's vectors have them."""
+        """Return the states as standard scores, if the embedder's vectors have them."""
         if self.fitted is not None:
             return self.fitted.apply(states)
         size = self.settings["standard_batch"]
@@ -311,7 +320,7 @@ class MoeEmbedder(SentenceTransformer):
         return choose_alpha(left, right, scores)
 
     def get_embedding_dimension(self) -> int | None:
-        """The length of a vector."""
+        """Return the length of a vector."""
         return int(self.vectors(["one"]).shape[1])
 
     def _set_parts(self, parts: str, alpha: float) -> None:

@@ -51,7 +51,7 @@ Tokenise = Callable[[str], Sequence[int]]
 
 
 def as_published(text: str) -> str:
-    """A text as the published code puts it into a prompt.
+    """Return a text as the published code puts it into a prompt.
 
     A full stop is added unless it ends in one of . ? ! " ', quotation marks become single ones and
     underscores spaces.
@@ -79,12 +79,9 @@ class Prompt:
 
     @classmethod
     def of(cls, name_or_template: str, published: bool = False) -> Prompt:
-        """A prompt by its name (`PROMPTS`, "none"), or a template with one `{text}`.
+        """Return a prompt by its name (`PROMPTS`, "none"), or a template with one `{text}`.
 
         `published`: named prompts and texts are as in the published code.
-
-        Raises:
-            UsageError: neither.
         """
         named = PUBLISHED if published else {NO_PROMPT: SLOT, **PROMPTS}
         template = named.get(name_or_template, name_or_template)
@@ -100,11 +97,7 @@ class Prompt:
         return f"{self.head}{SLOT}{self.tail}"
 
     def token_ids(self, text: str, tokenise: Tokenise, limit: int | None) -> list[int]:
-        """The tokens of the text within the prompt, at most `limit`; the end of a longer text is left out.
-
-        Raises:
-            InputError: the prompt alone is longer.
-        """
+        """Tokenize the text within the prompt, at most `limit` tokens; a longer text loses its end."""
         text = as_published(text) if self.published else text
         ids = tokenise(f"{self.head}{text}{self.tail}")
         if limit is None or len(ids) <= limit:

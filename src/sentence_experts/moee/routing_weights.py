@@ -2,25 +2,85 @@
 
 A text's routing weights are those of its last token (or the mean over its tokens), block after block. As in
 the paper the scores of a block, before the model selects its top experts, add up to 1.
+
+transformers records the routers of nearly every mixture-of-experts model (`output_router_logits`). The rows
+of `FAMILIES` say how a model turns the recorded numbers into scores, and which records belong to MLP routers.
+A type without a row is read as most are: logits, scored by softmax.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from sentence_experts.errors import InputError, UsageError
-from sentence_experts.moee.families import LOGITS, PROBABILITIES, SCORES, SIGMOID, RouterFamily
+
+SOFTMAX, SIGMOID = "softmax", "sigmoid"
+LOGITS, PROBABILITIES = "logits", "probabilities"
+SCORES = "scores"
+
+
+@dataclass(frozen=True)
+class RouterFamily:
+    """The routers of one or more model types.
+
+    Attributes:
+        model_types: as `config.model_type` has them.
+        scoring: how the model scores its experts: "softmax" over all, or "sigmoid" of each.
+        recorded: what transformers records: "logits", or "probabilities" (scores already).
+        of_each: (n, m): of every m records only the n-th (from 0) is an MLP's. JetMoE also routes attention.
+        gate: the class of the routers, for models whose own code records nothing: their logits are computed
+            from its input and `weight`.
+    """
+
+    model_types: tuple[str, ...]
+    scoring: str = SOFTMAX
+    recorded: str = LOGITS
+    of_each: tuple[int, int] = (0, 1)
+    gate: str | None = None
+
+
+FAMILIES = (
+    RouterFamily((
+        "olmoe", "flex_olmo", "qwen2_moe", "qwen3_moe", "qwen3_next", "qwen3_5_moe_text", "mixtral", "phimoe",
+        "gpt_oss", "granitemoe", "granitemoeshared", "granitemoehybrid", "deepseek_v2", "mistral4", "dbrx",
+        "jamba", "ernie4_5_moe", "hunyuan_v1_moe", "minimax", "longcat_flash", "aria_text",
+    )),
+    RouterFamily((
+        "deepseek_v3", "deepseek_v32", "glm4_moe", "glm4_moe_lite", "dots1", "exaone_moe", "afmoe",
+        "minimax_m2", "lfm2_moe", "llama4_text", "laguna", "hy_v3", "mimo_v2_flash", "nemotron_h",
+        "solar_open", "kimi_linear",
+    ), scoring=SIGMOID),
+    RouterFamily(("gemma4_text", "gemma4"), recorded=PROBABILITIES),
+    # Of each block three records: the attention's router, the same once more, the MLP's router.
+    RouterFamily(("jetmoe",), of_each=(2, 3)),
+    # DeepSeekMoE-16B has no class in transformers; the code that comes with its weights records no routers.
+    RouterFamily(("deepseek",), gate="MoEGate"),
+)  # fmt: skip
+DEFAULT = RouterFamily(())
+
+
+def family_of(model_type: str) -> RouterFamily:
+    """Return the row of a model type, or the default."""
+    return next((family for family in FAMILIES if model_type in family.model_types), DEFAULT)
+
+
+def published_weights(model_type: str) -> str:
+    """Return the published code's routing weights: scores of DeepSeek's routers, logits of all others."""
+    scores = model_type.startswith("deepseek") or family_of(model_type).recorded == PROBABILITIES
+    return SCORES if scores else LOGITS
+
+
+def is_known(model_type: str) -> bool:
+    """Return whether the type has a row."""
+    return family_of(model_type) is not DEFAULT
 
 
 def router_records(recorded: Sequence[Tensor] | None, family: RouterFamily, name: str) -> list[Tensor]:
-    """Select the MLP routers' logits (or probabilities) among the records, in the order of the blocks.
-
-    Raises:
-        InputError: nothing was recorded, or not as many records as expected.
-    """
+    """Select the MLP routers' logits (or probabilities) among the records, in the order of the blocks."""
     place, period = family.of_each
     records = list(recorded or ())
     if not records or len(records) % period:
@@ -32,12 +92,9 @@ def router_records(recorded: Sequence[Tensor] | None, family: RouterFamily, name
 
 
 def scored(logits: Tensor, family: RouterFamily, weights: str = SCORES) -> Tensor:
-    """The routing weights of some tokens in one block, float32, (..., experts) as the logits recorded.
+    """Return the routing weights of some tokens in one block, float32, (..., experts) as the logits recorded.
 
     `weights`: "scores", or raw "logits".
-
-    Raises:
-        UsageError: logits are wanted and probabilities recorded.
     """
     values = logits.float()
     if weights == LOGITS and family.recorded == PROBABILITIES:
@@ -51,14 +108,14 @@ def scored(logits: Tensor, family: RouterFamily, weights: str = SCORES) -> Tenso
 
 
 def last_tokens(values: Tensor, mask: Tensor) -> Tensor:
-    """(batch, length, n) -> (batch, n): each text's last token, wherever the padding is."""
+    """Take each text's last token, wherever the padding is: (batch, length, n) -> (batch, n)."""
     positions = torch.arange(mask.shape[1], device=mask.device)
     last = (mask * positions).argmax(dim=1)
     return values[torch.arange(len(values), device=values.device), last.to(values.device)]
 
 
 def mean_tokens(values: Tensor, mask: Tensor) -> Tensor:
-    """(batch, length, n) -> (batch, n): the mean over each text's tokens, padding left out."""
+    """Average each text's tokens, padding left out: (batch, length, n) -> (batch, n)."""
     weights = mask.to(values.device, torch.float32).unsqueeze(-1)
     return (values.float() * weights).sum(dim=1) / weights.sum(dim=1)
 
@@ -69,7 +126,7 @@ TOKENS = {"last": last_tokens, "mean": mean_tokens}
 def text_weights(
     records: Sequence[Tensor], mask: Tensor, family: RouterFamily, tokens: str = "last", weights: str = SCORES
 ) -> Tensor:
-    """The routing weights of texts, (batch, experts of all blocks), float32.
+    """Return the routing weights of texts, (batch, experts of all blocks), float32.
 
     Args:
         records: per block (batch * length, experts) or (batch, length, experts).

@@ -1,69 +1,79 @@
-"""The folder of a saved embedder: `moee.json`, its settings, and its fitted standard scores."""
+"""Saved embedders: the folder's settings, `moee.json`, and how `load` and commands open it.
+
+Imported with the package, so it imports nothing heavy at the top.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from sentence_experts.errors import InputError
-from sentence_experts.moee.config import BATCH, FAITHFUL, PAPER, UNQUANTIZED
-from sentence_experts.moee.standard import FILE as STANDARD
-from sentence_experts.moee.standard import Standard
-from sentence_experts.moee.vectors import CONCAT, SUM
+from sentence_experts.errors import InputError, UsageError, require
+from sentence_experts.models.sources import OPENERS
+from sentence_experts.moee import FILE, FITTED, FORMAT, STANDARD, is_embedder
 from sentence_experts.storage import check_version, read_json
 
-FILE, FORMAT = "moee.json", 3
-FITTED = "fitted"  # in the file, whether the folder holds standard scores
+if TYPE_CHECKING:
+    from sentence_experts.models.loading import LoadConfig
+    from sentence_experts.moee.embedder import MoeEmbedder
+    from sentence_experts.moee.moee_config import MoeeConfig
 
-
-def is_embedder(source: str | Path) -> bool:
-    """Whether a folder holds a saved embedder."""
-    return (Path(source) / FILE).is_file()
+# The settings of `load` that an embedder follows. It never computes in 8 bits or without padding, so that
+# `int8` and `packed` fit it either way.
+FITTING = {"device", "dtype", "max_length", "int8", "packed", "trust_remote_code"}
+# The settings of `MoeEmbedder` that a saved embedder takes in place of its own.
+CHANGEABLE = {"parts", "alpha", "device"}
 
 
 def read_embedder(folder: Path) -> dict[str, Any]:
-    """The arguments of `MoeEmbedder` in a folder that holds a saved one.
+    """Read the arguments of `MoeEmbedder` in a folder that holds a saved one."""
+    from sentence_experts.moee.vectors import Standard
 
-    Raises:
-        InputError: it is in another format, or a file is missing.
-    """
     settings: dict[str, Any] = read_json(folder / FILE)
     if settings.pop("kind", None) != "moee":
         raise InputError(f"{folder / FILE}: does not describe an embedder; make it again")
-    version = check_version(folder / FILE, settings.pop("format", None), FORMAT)
-    if version == 1:
-        settings = _of_format_1(settings)
-    elif version == 2:
-        settings = _of_format_2(settings)
+    if check_version(folder / FILE, settings.pop("format", None), FORMAT) < FORMAT:
+        raise InputError(f"{folder / FILE}: written in an older format; make the embedder again")
     if not settings.pop(FITTED):
         return settings
     if not (folder / STANDARD).is_file():
         raise InputError(f"{folder}: {STANDARD} is missing; make the embedder again")
-    return {**settings, FITTED: Standard.read(folder)}
+    return {**settings, FITTED: Standard.read(folder / STANDARD)}
 
 
-def _of_format_1(settings: dict[str, Any]) -> dict[str, Any]:
-    """The settings of 0.1.0, whose "faithful" standardized every part.
+def open_embedder(folder: str, config: LoadConfig) -> MoeEmbedder:
+    """Open a folder that `MoeEmbedder.save` wrote."""
+    require("sentence_transformers", "models")
+    from sentence_experts.moee.embedder import MoeEmbedder
 
-    Its batches had the size that `encode` was given, 32 by default.
-    """
-    standard = settings["standard"]
-    quantize = settings.get("quantise", settings.get("quantize")) or UNQUANTIZED
-    others = {name: value for name, value in settings.items() if name != "quantise"}
-    scores = {"standard": BATCH if standard == FAITHFUL else None, FITTED: standard == FITTED}
-    return {
-        **others,
-        **scores,
-        "quantize": quantize,
-        "wording": PAPER,
-        "standard_batch": 32,
-    }
+    config.refuse(sorted(config.model_fields_set - FITTING), f"{folder} has its own settings")
+    saved = read_embedder(Path(folder))
+    if saved["trust_remote_code"] and not config.trust_remote_code:
+        raise UsageError(
+            f"{folder}: its language model, {saved['model']}, comes with its own code, which would run "
+            "here: read it, and then give `trust_remote_code=True`"
+        )
+    saved["trust_remote_code"] = config.trust_remote_code
+    given = {name: getattr(config, name) for name in ("device", "dtype") if getattr(config, name) is not None}
+    lengths = [length for length in (saved["max_length"], config.max_length) if length is not None]
+    return MoeEmbedder(**{**saved, "max_length": min(lengths, default=None), **given})
 
 
-def _of_format_2(settings: dict[str, Any]) -> dict[str, Any]:
-    """The settings of 0.2.0, which by default joined unit vectors: the "sum" of alpha 1."""
-    others = {name: value for name, value in settings.items() if name != "join"}
-    standardized = settings["standard"] is not None or settings[FITTED]
-    if settings["parts"] == CONCAT and settings["join"] == "unit" and not standardized:
-        return {**others, "parts": SUM, "alpha": 1.0}
-    return others
+def load_embedder(model: str, config: MoeeConfig | None = None) -> MoeEmbedder:
+    """Open the embedder of a language model, or of a folder that holds a saved one."""
+    from sentence_experts.models.loading import load
+    from sentence_experts.moee.embedder import MoeEmbedder
+    from sentence_experts.moee.moee_config import MoeeConfig
+
+    config = MoeeConfig.of(config)
+    if not is_embedder(model):
+        return MoeEmbedder(model, config)
+    if foreign := sorted(config.model_fields_set - CHANGEABLE):
+        raise UsageError(f"`{foreign[0]}` is for a language model; {model} has its own settings")
+    embedder = load(model, device=config.device)
+    assert isinstance(embedder, MoeEmbedder)
+    given = config.model_dump(include={"parts", "alpha"}, exclude_unset=True)
+    return embedder.with_parts(given.get("parts", embedder.parts), given.get("alpha"))
+
+
+OPENERS[FILE] = open_embedder

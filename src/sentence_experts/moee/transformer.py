@@ -13,21 +13,34 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from sentence_transformers.sentence_transformer.modules import Transformer
 from torch import Tensor
 
 from sentence_experts.compat.transformers import records_router_logits
+from sentence_experts.encoding.batches import batches_of_tokens
 from sentence_experts.errors import InputError, SentenceExpertsError, brief, require
+from sentence_experts.models.files.complete import checked_weights
 from sentence_experts.models.sources import check_hub, load_quietly, model_folder
-from sentence_experts.models.storage.complete import checked_weights
-from sentence_experts.moee.config import CODE, UNQUANTIZED, MoeeConfig
-from sentence_experts.moee.families import SCORES, RouterFamily, family_of, is_known, published_weights
+from sentence_experts.moee.moee_config import CODE, UNQUANTIZED, MoeeConfig
 from sentence_experts.moee.prompts import Prompt
-from sentence_experts.moee.routing_weights import TOKENS, router_records, text_weights
+from sentence_experts.moee.routing_weights import (
+    SCORES,
+    TOKENS,
+    RouterFamily,
+    family_of,
+    is_known,
+    published_weights,
+    router_records,
+    text_weights,
+)
+from sentence_experts.moee.vectors import States
 
 logger = logging.getLogger(__name__)
 
+TOKENS_AT_ONCE = 8192
+_NO_MEMORY = ("out of memory", "can't allocate memory")
 LAST, ALL = "last", "all"
 ROUTER_LOGITS = "router_logits"
 NF4 = "nf4"
@@ -59,12 +72,7 @@ class MoeTransformer(Transformer):
     """
 
     def __init__(self, model_name_or_path: str, config: MoeeConfig) -> None:
-        """Load the model.
-
-        Raises:
-            SentenceExpertsError: a library that the settings need is not installed.
-            InputError: there is no such model or tokenizer, or the model has no routers.
-        """
+        """Load the model."""
         self.quantize = _quantization(config)
         loading = _loading_options(config, self.quantize)
         place: str | Path = model_folder(model_name_or_path)
@@ -101,11 +109,7 @@ class MoeTransformer(Transformer):
         return None if length is None or length > 10**9 else length  # a huge number means no limit
 
     def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
-        """The tokens of each text within the prompt, truncated to what the model reads.
-
-        Raises:
-            InputError: the prompt alone is too long, or a text has no token.
-        """
+        """Return the tokens of each text within the prompt, truncated to what the model reads."""
         rows = [self.prompt.token_ids(text, self._tokenise, self.longest) for text in texts]
         for text, ids in zip(texts, rows, strict=True):
             if not ids:
@@ -115,11 +119,11 @@ class MoeTransformer(Transformer):
     def preprocess(  # type: ignore[override]  # of all that could be embedded, texts
         self, inputs: Sequence[Any], prompt: str | None = None, **kwargs: Any
     ) -> dict[str, Tensor]:
-        """Token ids, mask and positions of a batch of texts, with `prompt` directly before each text."""
+        """Return token ids, mask and positions of texts, with `prompt` directly before each text."""
         return self.padded(self.token_ids([f"{prompt or ''}{text}" for text in inputs]))
 
     def padded(self, rows: Sequence[Sequence[int]]) -> dict[str, Tensor]:
-        """A batch: `input_ids`, `attention_mask`, `position_ids`, each (texts, longest)."""
+        """Return a batch: `input_ids`, `attention_mask`, `position_ids`, each (texts, longest)."""
         longest = max(map(len, rows))
         # Any token may fill the rest: no token attends to it.
         ids, mask = torch.zeros((2, len(rows), longest), dtype=torch.long)
@@ -155,7 +159,7 @@ class MoeTransformer(Transformer):
         return features
 
     def settings(self) -> dict[str, Any]:
-        """Everything that decides a text's states beside the model's weights."""
+        """Return everything that decides a text's states beside the model's weights."""
         own = {name: getattr(self, name) for name in ("tokens", "layers", "weights")}
         settings = {"prompt": self.prompt.template, **own, "max_length": self.longest}
         # Only where they differ from the default, so that what was cached without them stays valid.
@@ -193,7 +197,7 @@ class MoeTransformer(Transformer):
         return family
 
     def _gates(self, family: RouterFamily) -> list[torch.nn.Module]:
-        """The routers that are read by a hook; none if transformers records them."""
+        """Return the routers that are read by a hook; none if transformers records them."""
         return [module for module in self.model.modules() if type(module).__name__ == family.gate]
 
     def _tokenise(self, text: str) -> list[int]:
@@ -203,7 +207,7 @@ class MoeTransformer(Transformer):
 
 
 def _quantization(config: MoeeConfig) -> str:
-    """How the weights are quantized; as published, if the machine can."""
+    """Return how the weights are quantized; as published, if the machine can."""
     if config.quantize is not None or not config.faithful:
         return config.quantize or UNQUANTIZED
     missing = "no GPU" if not torch.cuda.is_available() else "no bitsandbytes"
@@ -216,7 +220,7 @@ def _quantization(config: MoeeConfig) -> str:
 
 
 def _loading_options(config: MoeeConfig, quantize: str) -> dict[str, Any]:
-    """Arguments of sentence-transformers' `Transformer` for precision, placement and quantization."""
+    """Return arguments of sentence-transformers' `Transformer` for precision, placement and quantization."""
     shared: dict[str, Any] = {"trust_remote_code": config.trust_remote_code}
     if config.revision:
         shared["revision"] = config.revision
@@ -232,3 +236,40 @@ def _loading_options(config: MoeeConfig, quantize: str) -> dict[str, Any]:
         model["quantization_config"] = transformers.BitsAndBytesConfig(**_BITS[quantize])
         model.setdefault("device_map", "auto")
     return {"model_kwargs": model, "processor_kwargs": dict(shared), "config_kwargs": dict(shared)}
+
+
+@torch.inference_mode()
+def read_states(
+    reader: MoeTransformer, texts: Sequence[str], device: torch.device, budget: int = TOKENS_AT_ONCE
+) -> States:
+    """Read the states of texts, in their order. Neither batch nor order changes a text's states."""
+    rows = reader.token_ids(texts)
+    batches = list(batches_of_tokens([len(row) for row in rows], budget, padded=True))
+    read = States.together([_read(reader, [rows[place] for place in batch], device) for batch in batches])
+    whole = read[np.argsort(np.concatenate(batches))]
+    good = np.isfinite(whole.hidden).all(axis=1) & np.isfinite(whole.routing).all(axis=1)
+    if not good.all():
+        start = texts[int(np.argmin(good))][:60]
+        raise SentenceExpertsError(
+            f"{reader.name} gives numbers that are not finite for the text {start!r}..."
+        )
+    return whole
+
+
+def _read(reader: MoeTransformer, rows: list[list[int]], device: torch.device) -> States:
+    try:
+        features = {name: values.to(device) for name, values in reader.padded(rows).items()}
+        read = reader(features)
+        return States(read["hidden"].cpu().numpy(), read["routing"].cpu().numpy())
+    except RuntimeError as error:  # torch.OutOfMemoryError is one; on a CPU it is a plain one
+        if not any(sign in str(error).lower() for sign in _NO_MEMORY):
+            raise
+        if len(rows) == 1:
+            raise SentenceExpertsError(
+                f"{reader.name}: out of memory with a single text of {len(rows[0])} tokens; cut texts with "
+                "`max_length`, or load the model with `dtype=bfloat16`, `quantize=4bit` or `device_map=auto`"
+            ) from error
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+    half = len(rows) // 2
+    return States.together([_read(reader, part, device) for part in (rows[:half], rows[half:])])

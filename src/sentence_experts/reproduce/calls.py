@@ -15,8 +15,9 @@ from sentence_experts.moee.vectors import PARTS
 
 def average_experts(model: Path, out: Path, overwrite: bool = False) -> None:
     """Save the dense model whose MLPs are the means of a model's experts."""
-    from sentence_experts.models.encoder import check_experts, save
-    from sentence_experts.models.surgery.merge import average_experts
+    from sentence_experts.models.dense import average_experts
+    from sentence_experts.models.encoder import check_experts
+    from sentence_experts.models.files.saving import save
 
     save(average_experts(check_experts(sentence_experts.load(model))), out, overwrite)
 

@@ -10,8 +10,8 @@ from typing import Any
 from sentence_experts.config import Config
 from sentence_experts.errors import InputError
 from sentence_experts.evaluation.config import AnalyseConfig, EvaluateConfig
-from sentence_experts.models.surgery.config import ExtendConfig
-from sentence_experts.moee.config import MoeeConfig
+from sentence_experts.models.surgery.extend_config import ExtendConfig
+from sentence_experts.moee.moee_config import MoeeConfig
 from sentence_experts.pairs.config import PairsConfig
 from sentence_experts.reproduce.kinds import KINDS
 from sentence_experts.reproduce.published import Published

@@ -15,7 +15,7 @@ from typing import Any
 
 import sentence_experts
 from sentence_experts.errors import UsageError
-from sentence_experts.models.storage.fingerprint import path_fingerprint
+from sentence_experts.models.files.fingerprint import path_fingerprint
 from sentence_experts.reproduce import calls
 from sentence_experts.storage import StepRecords
 

@@ -16,7 +16,7 @@ from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.encoding.vector_files import FLOAT16, FLOAT32, NPY, PARQUET, read_vectors
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.loading import LoadConfig, load
-from sentence_experts.models.routing.known_routes import KnownRoutes, check_route
+from sentence_experts.models.routes.known_routes import KnownRoutes, check_route
 from sentence_experts.retrieval.config import IndexConfig
 from sentence_experts.retrieval.index import (
     FOLDER,

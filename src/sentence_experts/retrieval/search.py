@@ -12,7 +12,7 @@ from sentence_experts.encoding.encode import Model
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import UsageError
 from sentence_experts.models.loading import LoadConfig, load
-from sentence_experts.models.routing.known_routes import KnownRoutes
+from sentence_experts.models.routes.known_routes import KnownRoutes
 from sentence_experts.retrieval.config import SearchConfig
 from sentence_experts.retrieval.papers import Papers
 from sentence_experts.retrieval.search_routes import SearchRoute, find_search_route

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sentence_experts.models.routing.known_routes import AUTO, KnownRoutes
-from sentence_experts.models.routing.task_types import DOCUMENT, QUERY
+from sentence_experts.models.routes.known_routes import AUTO, KnownRoutes
+from sentence_experts.models.routes.task_types import DOCUMENT, QUERY
 
 # Routes of queries and of documents, as models name them whose task file is not known.
 PAIRS = (

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sentence_experts.errors import SentenceExpertsError
-from sentence_experts.models.routing.known_routes import AUTO
+from sentence_experts.models.routes.known_routes import AUTO
 from sentence_experts.serve.batcher import Batcher, Lane, Observer, Piece, Reservation
 from sentence_experts.serve.config import ServeConfig
 from sentence_experts.serve.errors import RequestError

@@ -25,7 +25,7 @@ class MixedLane:
 
     def __init__(self, model: SentenceTransformer) -> None:
         from sentence_experts.compat.sentence_transformers import sharing_all_but_tokenizer
-        from sentence_experts.models.layers.packed_forward import is_packed
+        from sentence_experts.models.architectures.packed_forward import is_packed
 
         self._encoder = ParallelCpuEncoder(model, 1)
         # Texts of hundreds of thousands of characters are tokenized beside the others, by a tokenizer of

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import InputError, SentenceExpertsError, UsageError, brief
-from sentence_experts.models.routing.known_routes import AUTO
+from sentence_experts.models.routes.known_routes import AUTO
 from sentence_experts.models.sources import base_at_hand, source_name
 from sentence_experts.retrieval.index import index_folder, read_index, vector_settings
 from sentence_experts.retrieval.papers import VALUES, Papers

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import SentenceExpertsError, UsageError, brief
 from sentence_experts.models.loading import LIMITS, LoadConfig, load
-from sentence_experts.models.routing.known_routes import KnownRoutes
-from sentence_experts.models.sources import source_name
-from sentence_experts.models.storage.fingerprint import name_of
+from sentence_experts.models.routes.known_routes import KnownRoutes
+from sentence_experts.models.sources import name_of, source_name
 from sentence_experts.serve.lanes import MixedLane, RouteLane, takes_packed
 
 if TYPE_CHECKING:
@@ -41,7 +40,7 @@ class ServedModel:
     def __init__(self, name: str, model: SentenceTransformer) -> None:
         from sentence_experts.compat.sentence_transformers import sharing_all_but_tokenizer
         from sentence_experts.compat.tokenizers import untruncated_copy
-        from sentence_experts.models.routing.automatic import AutoRoutedEncoder
+        from sentence_experts.models.automatic import AutoRoutedEncoder
 
         self.name, self.model, self.created = name, model, int(time.time())
         self.encoder = BatchEncoder(model, name=name)

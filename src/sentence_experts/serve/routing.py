@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from sentence_experts.errors import RouteError
-from sentence_experts.models.routing.known_routes import AUTO
+from sentence_experts.models.routes.known_routes import AUTO
 from sentence_experts.serve.errors import RequestError
 from sentence_experts.serve.models import Models, ServedModel
 

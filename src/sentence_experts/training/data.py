@@ -18,7 +18,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.data_collator import SentenceTransformerDataCollator
 
 from sentence_experts.errors import UsageError
-from sentence_experts.models.routing.router_kinds import router_kind
+from sentence_experts.models.routes.kinds import router_kind
 from sentence_experts.training import processes
 from sentence_experts.training.config import AUTO_BATCHES, STATIC_BATCHES, STATIC_TEMPERATURE, TrainConfig
 from sentence_experts.training.known_positives import KnownPositives

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
-from sentence_experts.models.routing.sequence_router import router_logits_of
-from sentence_experts.models.routing.token_router import token_balance_loss, token_loads_of
+from sentence_experts.models.routes.sequence_router import router_logits_of
+from sentence_experts.models.routes.token_router import token_balance_loss, token_loads_of
 
 
 def router_cross_entropy(logits: Tensor, experts: Tensor) -> Tensor:

@@ -19,11 +19,11 @@ from transformers.integrations import TensorBoardCallback, WandbCallback  # type
 from sentence_experts.compat.messages import hide_messages
 from sentence_experts.compat.sentence_transformers import set_tokenizer_limits, tokenizer_limits
 from sentence_experts.errors import UsageError
+from sentence_experts.models.automatic import AutoRoutedEncoder
+from sentence_experts.models.files.fingerprint import fingerprint_of
 from sentence_experts.models.layers.experts import keep_experts_on_cpu
 from sentence_experts.models.loading import load
-from sentence_experts.models.routing.automatic import AutoRoutedEncoder
 from sentence_experts.models.sources import RUN_FILE, notes_of, set_notes
-from sentence_experts.models.storage.fingerprint import fingerprint_of
 from sentence_experts.models.surgery.lora import add_lora, merge_lora, save_adapter
 from sentence_experts.progress import progress
 from sentence_experts.storage import (

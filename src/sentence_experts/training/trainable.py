@@ -13,9 +13,9 @@ from sentence_experts.compat.sentence_transformers import transformer_of
 from sentence_experts.errors import UsageError, require
 from sentence_experts.models.architectures.families import FAMILIES
 from sentence_experts.models.architectures.routed_model import RoutedModel
-from sentence_experts.models.routing.router_kinds import router_kind_of
-from sentence_experts.models.routing.routes import is_domain_route
-from sentence_experts.models.storage.weight_names import EXPERTS, ROUTERS, expert_prefix
+from sentence_experts.models.layers.weight_names import EXPERTS, ROUTERS, expert_prefix
+from sentence_experts.models.routes.kinds import router_kind_of
+from sentence_experts.models.routes.routes import is_domain_route
 from sentence_experts.training import processes
 from sentence_experts.training.config import TrainConfig
 from sentence_experts.training.router_losses import RouterLoss, sequence_router_loss, token_router_loss

@@ -22,8 +22,8 @@ from torch.optim.lr_scheduler import LRScheduler, OneCycleLR
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from sentence_experts.errors import InputError, SentenceExpertsError, UsageError
+from sentence_experts.models.layers.weight_names import EXPERTS, ROUTERS
 from sentence_experts.models.loading import load
-from sentence_experts.models.storage.weight_names import EXPERTS, ROUTERS
 from sentence_experts.progress import Advance
 from sentence_experts.storage import open_to_readers
 from sentence_experts.training import processes

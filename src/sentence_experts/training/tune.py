@@ -20,8 +20,8 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from sentence_experts.errors import InputError, SentenceExpertsError, UsageError, require
+from sentence_experts.models.files.fingerprint import fingerprint_of
 from sentence_experts.models.loading import load
-from sentence_experts.models.storage.fingerprint import fingerprint_of
 from sentence_experts.storage import (
     NoSpaceError,
     Output,

@@ -12,9 +12,9 @@ from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.evaluation.mteb.adapter import TaskEncoder
 from sentence_experts.evaluation.mteb.local import local_tasks
 from sentence_experts.evaluation.mteb.routes import TaskRoutes
-from sentence_experts.models.encoder import save
+from sentence_experts.models.files.saving import save
 from sentence_experts.models.loading import load
-from sentence_experts.models.routing.task_types import with_task_types, without_task_types
+from sentence_experts.models.routes.task_types import with_task_types, without_task_types
 from sentence_experts.tasks.dataset import Tasks
 
 PREFIXES = {"query": "search query: ", "classification": "classification: "}

@@ -12,7 +12,7 @@ from sentence_transformers import SentenceTransformer
 
 import sentence_experts
 from sentence_experts.models.architectures.families import family_of
-from sentence_experts.models.storage.weight_names import base_name
+from sentence_experts.models.layers.weight_names import base_name
 
 CHOICES = list(itertools.product(("all", "alternate", [0, 3]), (False, True), ("token", "prefix")))
 PREFIXES = {"query": "search query: ", "document": "search document: ", "class": "classification: "}

@@ -11,7 +11,8 @@ from sentence_transformers import SentenceTransformer
 
 import sentence_experts
 from helpers.fresh_process import run_fresh
-from sentence_experts.models.encoder import ExpertEncoder, save
+from sentence_experts.models.encoder import ExpertEncoder
+from sentence_experts.models.files.saving import save
 
 NAMES = ["copd", "cvd"]
 TEXTS = ["[COPD]the heart", "[CVD]lungs"]

@@ -11,9 +11,9 @@ from sentence_transformers import SentenceTransformer
 
 import sentence_experts
 from sentence_experts.errors import InputError, SentenceExpertsError
+from sentence_experts.models.dense import export_route
 from sentence_experts.models.encoder import ExpertEncoder
 from sentence_experts.models.export.onnx import write_onnx
-from sentence_experts.models.surgery.merge import export_route
 
 onnxruntime = pytest.importorskip("onnxruntime")
 NAMES = ["copd", "cvd"]

@@ -14,7 +14,7 @@ from torch import Tensor
 
 import sentence_experts
 from sentence_experts.errors import InputError, UsageError
-from sentence_experts.models.encoder import save
+from sentence_experts.models.files.saving import save
 from sentence_experts.models.surgery.heads import described
 
 NAMES = ["copd", "cvd"]

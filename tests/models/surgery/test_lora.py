@@ -9,16 +9,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 
 import sentence_experts
-from helpers.fresh_process import run_fresh
-from sentence_experts.errors import InputError, UsageError
+from sentence_experts.errors import UsageError
 from sentence_experts.models.architectures.families import family_of
-from sentence_experts.models.encoder import ExpertEncoder, save
+from sentence_experts.models.encoder import ExpertEncoder
+from sentence_experts.models.files.saving import save
 from sentence_experts.models.loading import load
-from sentence_experts.models.surgery.lora import add_lora, load_adapter, merge_lora, save_adapter
+from sentence_experts.models.surgery.lora import add_lora, merge_lora, save_adapter
 
 NAMES = ["copd", "cvd"]
 TEXTS = ["the heart pumps blood", "skin cancer grows", "lungs", "plants roots leaves seeds"]
@@ -98,34 +97,6 @@ def test_a_model_made_from_the_config_starts_with_an_adapter_of_zero(encoder: Se
     model = encoder[0].auto_model
     fresh = type(model)(model.config)
     assert all(not weight.any() for name, weight in fresh.named_parameters() if ".lora_B." in name)
-
-
-IN_A_FRESH_PROCESS = """
-import sys, numpy, torch
-from sentence_experts.models.loading import load
-from sentence_experts.models.surgery.lora import load_adapter
-torch.set_num_threads(1)
-encoder = load(sys.argv[1], device="cpu")
-load_adapter(encoder, sys.argv[2])
-numpy.save(sys.argv[3], encoder.encode(sys.argv[4:], expert_ids=[0, 1, 0, 1]))
-"""
-
-
-@pytest.mark.parametrize("family", ["bert"])
-def test_an_adapter_goes_onto_its_base_in_another_process(
-    encoder: SentenceTransformer, tmp_path: Path
-) -> None:
-    base, adapter, out = (tmp_path / name for name in ("base", "adapter", "vectors.npy"))
-    save(encoder, base)
-    for parameter in encoder.parameters():
-        parameter.requires_grad_(False)
-    add_lora(encoder, rank=3, alpha=6)
-    some_steps(encoder)
-    save_adapter(encoder, adapter)
-    done = run_fresh(IN_A_FRESH_PROCESS, base, adapter, out, *TEXTS)
-    assert done.returncode == 0, done.stderr
-    assert np.allclose(np.load(out), vectors(encoder), atol=1e-6)
-    assert not np.allclose(np.load(out), vectors(load(base, device="cpu")), atol=1e-3)
 
 
 def test_peft_reads_the_adapter(encoder: SentenceTransformer, tmp_path: Path) -> None:
@@ -248,25 +219,3 @@ class TestRefusals:
     def test_a_model_without_experts(self, base: SentenceTransformer) -> None:
         with pytest.raises(UsageError, match="layers='none'"):
             add_lora(base, rank=2)
-
-    def test_adapters_that_do_not_fit(
-        self, encoder: SentenceTransformer, bases: dict, tmp_path: Path
-    ) -> None:
-        with pytest.raises(InputError, match="no adapter here"):
-            load_adapter(encoder, tmp_path)
-        other = sentence_experts.extend(bases["modernbert"], NAMES)
-        add_lora(other, rank=2)
-        save_adapter(other, tmp_path / "other")
-        with pytest.raises(InputError, match="target_modules differ"):
-            load_adapter(encoder, tmp_path / "other")
-        add_lora(encoder, rank=2)
-        save_adapter(encoder, tmp_path / "cut")
-        merge_lora(encoder)
-        weights = load_file(tmp_path / "cut" / "adapter_model.safetensors")
-        weights.pop(next(iter(weights)))
-        save_file(weights, tmp_path / "cut" / "adapter_model.safetensors")
-        keys, before = list(encoder.state_dict()), vectors(encoder)
-        with pytest.raises(InputError, match="other blocks"):
-            load_adapter(encoder, tmp_path / "cut")
-        assert list(encoder.state_dict()) == keys
-        assert np.array_equal(vectors(encoder), before)

@@ -30,8 +30,8 @@ from sentence_experts.evaluation.moee.rated_pairs import RatedPairs
 from sentence_experts.evaluation.statistics import Estimate
 from sentence_experts.evaluation.wilcoxon import holm
 from sentence_experts.moee.embedder import MoeEmbedder
-from sentence_experts.moee.loading import load_embedder
 from sentence_experts.moee.prompts import PROMPTS
+from sentence_experts.moee.saved import load_embedder
 from sentence_experts.moee.vectors import HIDDEN, PARTS, ROUTING, SUM, Rows, States, joined
 from sentence_experts.storage import check_apart, output, read_json, sha256_text, write_json
 

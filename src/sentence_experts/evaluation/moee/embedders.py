@@ -12,11 +12,11 @@ from sentence_experts.evaluation.config import EvaluateConfig, RatedColumns
 from sentence_experts.evaluation.evaluate import evaluate
 from sentence_experts.evaluation.moee.rated_pairs import RatedPairs
 from sentence_experts.evaluation.results import Evaluation
-from sentence_experts.models.storage.fingerprint import name_of
-from sentence_experts.moee.config import MoeeConfig
+from sentence_experts.models.sources import name_of
+from sentence_experts.moee import FILE
 from sentence_experts.moee.embedder import EMBEDDER, MoeEmbedder
-from sentence_experts.moee.loading import load_embedder
-from sentence_experts.moee.saved import FILE
+from sentence_experts.moee.moee_config import MoeeConfig
+from sentence_experts.moee.saved import load_embedder
 from sentence_experts.moee.vectors import PARTS
 from sentence_experts.storage import check_apart, output, sha256_file
 from sentence_experts.tables import Table, TextTable, is_path

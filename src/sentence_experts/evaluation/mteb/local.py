@@ -41,7 +41,7 @@ from mteb.abstasks.task_metadata import TaskMetadata
 
 from sentence_experts.errors import InputError
 from sentence_experts.evaluation.mteb.groups import selected
-from sentence_experts.models.routing.task_types import ROLES, TWO_SIDED
+from sentence_experts.models.routes.task_types import ROLES, TWO_SIDED
 from sentence_experts.storage import sha256_text
 from sentence_experts.tasks.dataset import TEXTS, Tasks
 from sentence_experts.tasks.rows import text_id

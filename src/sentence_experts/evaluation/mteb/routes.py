@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import RouteError
 from sentence_experts.evaluation.models import ANY_KEY, RouteMap
-from sentence_experts.models.routing.task_types import ROLES, ROUTE_OF_TYPE, TWO_SIDED
+from sentence_experts.models.routes.task_types import ROLES, ROUTE_OF_TYPE, TWO_SIDED
 
 NO_ROUTE = "none"
 ROUTES: Mapping[str, str] = {

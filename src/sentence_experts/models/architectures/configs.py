@@ -7,8 +7,9 @@ from typing import Any
 
 from transformers import BertConfig, ModernBertConfig, NomicBertConfig
 
-from sentence_experts.models.architectures.families import FORMAT_VERSION, MODELING, family_of
-from sentence_experts.models.routing.route_kinds import DOMAIN_TOKENS, route_kind
+from sentence_experts.models.architectures.families import MODELING, family_of
+from sentence_experts.models.routes.kinds import DOMAIN_TOKENS, route_kind
+from sentence_experts.models.sources import FORMAT_VERSION
 from sentence_experts.storage import check_version
 
 
@@ -27,16 +28,12 @@ class ExpertsFields:
         expert_layers: the blocks that hold experts, ascending.
         inner_route_token_id: the token that replaces a domain token inside a text; None if there are none.
         expert_norms: each expert also owns its block's norms (MoTE, fig. 2b).
-        base_vocab_size: the number of rows of the base's embeddings, before those of domain tokens; None in
-            models of old versions.
+        base_vocab_size: the number of rows of the base's embeddings, before those of domain tokens.
         experts_on_disk: build the model without its experts (they are read when called); false once built.
         auto_routes: the folder also has automatic routes, which only `sentence_experts.load` opens.
         search_routes: route of queries -> route of documents, where a task tells them apart.
         lora: the low-rank adapter beside the attention (`lora.add_lora`): rank, alpha, dropout; None without.
         format_version: the version of the saved folder's format.
-
-    Raises:
-        InputError: a newer version of this package wrote the folder.
     """
 
     experts: list[str] = field(default_factory=list)

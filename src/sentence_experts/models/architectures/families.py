@@ -11,7 +11,6 @@ from typing import Any
 
 from sentence_experts.errors import InputError
 
-FORMAT_VERSION = 1  # of saved models with experts; folders of version 0.1.0, which state none, have it too
 # The Python file in saved folders that imports the classes from this package.
 MODELING = "modeling_sentence_experts"
 
@@ -35,7 +34,7 @@ class Family:
     norms: Mapping[str, str]
 
     def owned(self, expert_norms: bool) -> dict[str, str]:
-        """The modules that each expert owns: name inside the expert -> path inside the base block."""
+        """Return the modules that each expert owns: name inside the expert -> path inside the base block."""
         return {**self.mlp, **(self.norms if expert_norms else {})}
 
     @property
@@ -104,11 +103,7 @@ def inherited_values(config: Any) -> dict[str, Any]:
 
 
 def family_of_base(model_type: str) -> Family:
-    """The family whose pretrained checkpoints have this `model_type`.
-
-    Raises:
-        InputError: the model already has experts, or its family is not supported.
-    """
+    """Return the family whose pretrained checkpoints have this `model_type`."""
     for family in FAMILIES:
         if model_type == family.base_model_type:
             return family
@@ -122,5 +117,5 @@ def family_of_base(model_type: str) -> Family:
 
 
 def family_of(model_type: str) -> Family:
-    """The family whose models with experts have this `model_type`; another one is a KeyError."""
+    """Return the family whose models with experts have this `model_type`; another one is a KeyError."""
     return {family.model_type: family for family in FAMILIES}[model_type]

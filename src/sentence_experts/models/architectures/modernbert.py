@@ -8,10 +8,10 @@ from torch import Tensor
 from transformers.models.modernbert.modeling_modernbert import ModernBertEncoderLayer, ModernBertModel
 
 from sentence_experts.models.architectures.configs import ModernBertExpertsConfig
+from sentence_experts.models.architectures.routed_block import Plan, RoutedBlock
 from sentence_experts.models.architectures.routed_model import RoutedModel
 from sentence_experts.models.layers.dispatch import NOTHING_ROUTED
 from sentence_experts.models.layers.experts import Expert
-from sentence_experts.models.routing.routed_block import Plan, RoutedBlock
 
 
 class ModernBertExpertsLayer(RoutedBlock, ModernBertEncoderLayer):

@@ -37,12 +37,12 @@ def register() -> None:
 
 
 def config_class_of(family: Family) -> Any:
-    """The config class with experts (imports transformers)."""
+    """Return the config class with experts (imports transformers)."""
     return getattr(import_module("sentence_experts.models.architectures.configs"), family.config_class)
 
 
 def model_class_of(family: Family) -> Any:
-    """The model class with experts (imports torch)."""
+    """Return the model class with experts (imports torch)."""
     return getattr(import_module(family.module), family.model_class)
 
 

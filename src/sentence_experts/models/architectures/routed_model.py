@@ -19,22 +19,22 @@ from transformers.utils.generic import ModelOutput
 
 from sentence_experts.compat.transformers import attention_of, ignore_on_load, set_attention
 from sentence_experts.errors import RouteError, UsageError
+from sentence_experts.models.architectures.adapter import insert_adapter
 from sentence_experts.models.architectures.families import family_of
 from sentence_experts.models.architectures.registration import write_modeling_file
+from sentence_experts.models.architectures.routed_block import begin_pass
 from sentence_experts.models.layers.dispatch import Dispatch, dispatch, put_back, reorder_packed, take
 from sentence_experts.models.layers.packing import PACKED, PADDED, Packing, packs
-from sentence_experts.models.routing.routed_block import begin_pass
-from sentence_experts.models.routing.router_kinds import router_kind
-from sentence_experts.models.routing.routes import (
+from sentence_experts.models.layers.residency import Residency
+from sentence_experts.models.layers.weight_files import WEIGHTS, split_by_expert
+from sentence_experts.models.layers.weight_names import EXPERT_PATTERN
+from sentence_experts.models.routes.kinds import router_kind
+from sentence_experts.models.routes.routes import (
     Route,
     experts_of,
     no_route_error,
     without_inner_route_tokens,
 )
-from sentence_experts.models.storage.residency import Residency
-from sentence_experts.models.storage.shards import WEIGHTS, split_by_expert
-from sentence_experts.models.storage.weight_names import EXPERT_PATTERN
-from sentence_experts.models.surgery.lora import insert_adapter
 
 
 class RoutedModel:
@@ -99,11 +99,6 @@ class RoutedModel:
                 choices.
             return_dict: False for a tuple.
             **kwargs: passed to the base model.
-
-        Raises:
-            RouteError: a sequence begins with no known route.
-            UsageError: `expert_ids` has the wrong shape or names an expert that is not there, or a mask of
-                another shape hides from routes or routers where a sequence begins and ends.
         """
         given = {
             "input_ids": input_ids,
@@ -133,7 +128,7 @@ class RoutedModel:
     def _read_routes(
         self, inputs: dict[str, Tensor], expert_ids: Tensor | None, packed: Tensor | None
     ) -> Tensor | None:
-        """The expert of each sequence, (sequences,); None where nothing but the routers chooses.
+        """Return the expert of each sequence, (sequences,); None where nothing but the routers chooses.
 
         Route tokens inside a text are replaced in `inputs`.
         """
@@ -162,7 +157,7 @@ class RoutedModel:
     def _run_by_expert(
         self, inputs: dict[str, Tensor], kwargs: dict[str, Any], experts: Tensor | None, explicit: bool
     ) -> ModelOutput:
-        """The base model's forward, each expert's sequences side by side; outputs in the inputs' order."""
+        """Run the base's forward, each expert's sequences side by side; outputs are in the inputs' order."""
         base_forward: Callable[..., ModelOutput] = super().forward  # type: ignore[misc]
         packed, mask = kwargs.get("cu_seq_lens_q"), inputs.get("attention_mask")
         example = inputs["input_ids"] if "input_ids" in inputs else inputs["inputs_embeds"]
@@ -196,26 +191,18 @@ class RoutedModel:
         return UsageError(f"expert_ids {sorted(set(stray.tolist()))} go beyond the experts: {names}")
 
     def check_whole(self, what: str) -> None:
-        """Refuse what needs the weights of every expert and no adapter beside them.
-
-        Raises:
-            UsageError: some experts are not in memory, or a low-rank adapter has not been merged.
-        """
+        """Refuse what needs the weights of every expert and no adapter beside them."""
         if self.residency.idle:
             raise UsageError(
                 f"only some experts of this model are loaded, so it cannot be {what}; load it without routes"
             )
         if self.config.lora is not None:
             raise UsageError(
-                "the model has a low-rank adapter; merge it first (models.surgery.lora.merge_lora)"
+                "the model has a low-rank adapter; merge it first (models.architectures.adapter.merge_lora)"
             )
 
     def save_pretrained(self, save_directory: Any, *args: Any, **kwargs: Any) -> None:
-        """As transformers' own, with a file for each expert; those of idle experts are copied.
-
-        Raises:
-            InputError: an idle expert cannot be read.
-        """
+        """As transformers' own, with a file for each expert; those of idle experts are copied."""
         if self.residency.idle and "state_dict" not in kwargs:
             model: Any = self
             kwargs["state_dict"] = {**model.state_dict(), **self.residency.idle_weights()}

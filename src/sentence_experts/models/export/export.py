@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from sentence_experts.errors import UsageError
-from sentence_experts.models.encoder import ExpertEncoder, check_experts, model_output, write_model
-from sentence_experts.models.export.config import ExportConfig
+from sentence_experts.models.dense import average_experts, export_route
+from sentence_experts.models.encoder import ExpertEncoder, check_experts
+from sentence_experts.models.export.export_config import ExportConfig
 from sentence_experts.models.export.onnx import write_onnx
 from sentence_experts.models.export.routed_onnx import write_routed_onnx
+from sentence_experts.models.files.fingerprint import fingerprint_of
+from sentence_experts.models.files.saving import model_output, write_model
 from sentence_experts.models.loading import load
-from sentence_experts.models.storage.fingerprint import fingerprint_of
-from sentence_experts.models.surgery.merge import average_experts, export_route
 from sentence_experts.storage import check_apart
 
 if TYPE_CHECKING:

@@ -62,11 +62,6 @@ def write_onnx(encoder: SentenceTransformer, folder: Path, tolerance: float = TO
     Returns:
         The largest difference of a number between the graph's vectors and torch's, over texts of several
         lengths.
-
-    Raises:
-        InputError: the model has experts: this graph cannot choose between them (`write_routed_onnx`).
-        SentenceExpertsError: onnx is not installed, or the graph's vectors differ by more than `tolerance`;
-            nothing is written then.
     """
     require_onnx()
     if isinstance(transformer_of(encoder), RoutedModel):
@@ -90,12 +85,12 @@ def require_onnx() -> None:
 
 
 def tensors_in(features: Mapping[str, Any]) -> dict[str, Tensor]:
-    """What the tokenizer made of texts, without what is the same for all."""
+    """Select the tensors of tokenized texts, without what is the same for all."""
     return {name: value for name, value in features.items() if isinstance(value, Tensor)}
 
 
 def traced(module: nn.Module, inputs: Mapping[str, Tensor]) -> Any:
-    """The graph of a module that gives tokens and vectors; batch and length of the inputs are free."""
+    """Return the graph of a module that gives tokens and vectors; batch and length of the inputs are free."""
     free = {0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC}
     # Warns of torchvision, which no text needs.
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
@@ -117,7 +112,7 @@ def largest_difference(
     inputs_of: Callable[[list[str]], Mapping[str, Tensor]],
     encode: Callable[[list[str]], Any],
 ) -> float:
-    """The largest difference between a graph's vectors and those of `encode`, over several batches."""
+    """Return the largest difference between a graph's vectors and those of `encode`, over several batches."""
     from onnxruntime import InferenceSession
 
     session = InferenceSession(str(file), providers=["CPUExecutionProvider"])

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sentence_experts.models.encoder import ExpertEncoder, model_output, write_model
-from sentence_experts.models.export import int8
-from sentence_experts.models.export.config import QuantizeConfig
+from sentence_experts.models.encoder import ExpertEncoder
+from sentence_experts.models.export.export_config import QuantizeConfig
+from sentence_experts.models.files.fingerprint import fingerprint_of
+from sentence_experts.models.files.saving import model_output, write_model
+from sentence_experts.models.layers import int8
 from sentence_experts.models.loading import load
-from sentence_experts.models.storage.fingerprint import fingerprint_of
 from sentence_experts.storage import check_apart
 from sentence_experts.tables import TextTable, is_path
 

@@ -21,6 +21,7 @@ from sentence_experts.compat.sentence_transformers import transformer_of
 from sentence_experts.compat.tokenizers import backend_copy
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.architectures.families import family_of
+from sentence_experts.models.dense import dense_prompt, export_route
 from sentence_experts.models.encoder import ExpertEncoder
 from sentence_experts.models.export.onnx import (
     FILE,
@@ -33,9 +34,8 @@ from sentence_experts.models.export.onnx import (
     tensors_in,
     traced,
 )
-from sentence_experts.models.routing.router_kinds import router_kind
-from sentence_experts.models.storage.weight_names import base_name, expert_of, of_expert
-from sentence_experts.models.surgery.merge import dense_prompt, export_route
+from sentence_experts.models.layers.weight_names import base_name, expert_of, of_expert
+from sentence_experts.models.routes.kinds import router_kind
 from sentence_experts.storage import write_json, write_text
 
 TOKENIZER, ROUTES = "tokenizer.json", "routes.json"
@@ -52,12 +52,6 @@ def write_routed_onnx(encoder: ExpertEncoder, folder: Path, tolerance: float = T
 
     Returns:
         The largest difference of a number between the graph's vectors and those of `encode`, over all routes.
-
-    Raises:
-        UsageError: the model has no routes, or its routers choose the experts.
-        InputError: its tokenizer pads on the left, where a domain token cannot be found.
-        SentenceExpertsError: onnx is not installed, or the vectors differ by more than `tolerance`; there is
-            no graph then.
     """
     require_onnx()
     if router_kind(encoder.routed_model.config).is_learned or not encoder.routes:
@@ -117,7 +111,7 @@ class _RoutedEncoder(nn.Module):
             own[weight].data = torch.empty(0)
 
     def forward(self, *inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """The inputs of the tokenizer, (batch, length), and the route's number, ()."""
+        """Return the inputs of the tokenizer, (batch, length), and the route's number, ()."""
         features, route = list(inputs[:-1]), inputs[-1].reshape(1)
         if self.replaces_first:
             ids = features[self.ids]
@@ -135,7 +129,7 @@ class _RoutedEncoder(nn.Module):
 def _difference(
     encoder: ExpertEncoder, dense: SentenceTransformer, file: Path, number: int, name: str, prompt: str
 ) -> float:
-    """The largest difference of one route's vectors."""
+    """Return the largest difference of one route's vectors."""
     return largest_difference(
         file,
         lambda texts: {**dense.preprocess([prompt + text for text in texts]), ROUTE: torch.tensor(number)},

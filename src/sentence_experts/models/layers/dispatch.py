@@ -103,7 +103,7 @@ def dispatch_tokens(
 
 
 def _slices(counts: Sequence[int]) -> ExpertSlices:
-    """The slice of each expert that has tokens, from the number of tokens per expert."""
+    """Return the slice of each expert that has tokens, from the number of tokens per expert."""
     ends = list(accumulate(counts))
     return tuple(
         (expert, end - count, end)
@@ -130,7 +130,7 @@ def reorder_packed(cu_seq_lens: Tensor, order: Tensor, tokens: int) -> tuple[Ten
 
 
 def take(inputs: dict[str, Tensor], order: Tensor, dim: int = 0) -> dict[str, Tensor]:
-    """The inputs in `order` along `dim`; one row of positions that stands for all rows stays."""
+    """Return the inputs in `order` along `dim`; one row of positions that stands for all rows stays."""
     return {
         name: value.index_select(dim, order) if value.shape[dim] == len(order) else value
         for name, value in inputs.items()

@@ -82,7 +82,7 @@ class Experts(KeptOnCpu, nn.ModuleList):
         return function(expert, tokens)
 
     def _mixed(self, hidden: Tensor, plan: TokenDispatch, function: Function) -> Tensor:
-        """The weighted sum of the outputs of each token's experts; 0 at padding.
+        """Return the weighted sum of the outputs of each token's experts; 0 at padding.
 
         Outputs are gathered, not scattered: sums have one order on every device, and padding is left alone.
         """
@@ -98,13 +98,13 @@ class Experts(KeptOnCpu, nn.ModuleList):
         return mixed.view(*hidden.shape[:-1], -1)
 
     def expert(self, number: int) -> nn.ModuleDict:
-        """The modules of one expert."""
+        """Return the modules of one expert."""
         modules = self[number]
         assert isinstance(modules, nn.ModuleDict)
         return modules
 
     def idle(self, number: int) -> IdleExpert:
-        """What holds the place of an expert that is not in use."""
+        """Return the placeholder of an expert that is not in use."""
         modules = self[number]
         assert isinstance(modules, IdleExpert)
         return modules
@@ -139,7 +139,7 @@ class _ScaledExpert:
 
 
 def copy_to(weight: Tensor, device: torch.device) -> Tensor:
-    """A copy of a weight on a device, through which its gradient comes back."""
+    """Return a copy of a weight on a device, through which its gradient comes back."""
     return weight.to(device)
 
 

@@ -71,7 +71,7 @@ class Packing:
         return cls(places[real], order, starts, shape)
 
     def pack(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """What belongs to tokens, each (sequences, length, ...) or (1, length, ...), as (1, tokens, ...).
+        """Pack inputs of tokens, each (sequences, length, ...) or (1, length, ...), as (1, tokens, ...).
 
         Tokens keep the positions that they have in the padded batch.
         """
@@ -85,7 +85,7 @@ class Packing:
         return packed
 
     def keywords(self, config: Any) -> dict[str, Any]:
-        """The arguments by which a transformers encoder learns of the packing.
+        """Return the arguments by which a transformers encoder learns of the packing.
 
         No mask: the attention knows where texts begin and end. Where layers differ in attention, each kind
         needs this stated, or transformers would make a mask of all tokens by all tokens for the local ones.
@@ -95,12 +95,12 @@ class Packing:
         return {"cu_seq_lens_q": self.cu_seq_lens, "cu_seq_lens_k": self.cu_seq_lens, **masks}
 
     def unpack(self, row: Tensor) -> Tensor:
-        """(1, tokens, width) back to (sequences, length, width), 0 at padding."""
+        """Turn (1, tokens, width) back into (sequences, length, width), 0 at padding."""
         padded = row.new_zeros(self.shape[0] * self.shape[1], row.shape[-1])
         return padded.index_copy(0, self.places, row[0]).view(*self.shape, -1)
 
     def unpack_outputs(self, outputs: Any, pooler: nn.Module | None) -> Any:
-        """An encoder's outputs as those of the padded batch; its pooler, if any, runs again on each text."""
+        """Turn an encoder's outputs into those of the padded batch; its pooler, if any, runs again."""
         outputs["last_hidden_state"] = self.unpack(outputs["last_hidden_state"])
         if outputs.get("hidden_states") is not None:
             outputs["hidden_states"] = tuple(self.unpack(hidden) for hidden in outputs["hidden_states"])
@@ -110,7 +110,7 @@ class Packing:
 
 
 def packs(config: Any, example: Tensor, mask: Tensor | None) -> bool:
-    """Whether to pack a batch: the model is set to, and the caller has not laid it out already.
+    """Return whether to pack a batch: the model is set to, and the caller has not laid it out already.
 
     Args:
         config: the model's.
@@ -134,7 +134,7 @@ def packed_attention(
     cu_seq_lens_q: Tensor | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    """Attention within each sequence of a row, as an attention function of transformers.
+    """Return attention within each sequence of a row, as an attention function of transformers.
 
     Args:
         module: the attention's module.
@@ -168,7 +168,7 @@ def packed_attention(
 
 
 def equal_runs(starts: list[int]) -> Iterator[tuple[int, int, int]]:
-    """(first token, sequences, length) of each run of sequences of equal length; empty ones are left out."""
+    """Yield (first token, sequences, length) of each run of sequences of equal length, without empty ones."""
     start = starts[0]
     for length, run in groupby(end - begin for begin, end in pairwise(starts)):
         sequences = len(list(run))
@@ -178,7 +178,7 @@ def equal_runs(starts: list[int]) -> Iterator[tuple[int, int, int]]:
 
 
 def _within(q: Tensor, k: Tensor, v: Tensor, window: int | None, **options: Any) -> Tensor:
-    """Attention of (sequences, heads, length, width), each query to the keys nearer than the window."""
+    """Compute attention, (sequences, heads, length, width), of each query to keys nearer than the window."""
     if window is None:
         return scaled_dot_product_attention(q, k, v, **options)
     length = q.shape[2]

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel
 
 from sentence_experts.compat.sentence_transformers import transformer_of
-from sentence_experts.compat.transformers import attention_of
 from sentence_experts.models.architectures.families import (
     MODEL_TYPES,
     family_of,
@@ -22,18 +19,20 @@ from sentence_experts.models.architectures.families import (
     inherited_values,
 )
 from sentence_experts.models.architectures.registration import config_class_of, model_class_of
+from sentence_experts.models.architectures.routed_block import initialize_routers
+from sentence_experts.models.dense import (
+    Shares,
+    equal_shares,
+    mean_weight,
+    pooler_option,
+    weighted_mean,
+    with_transformer,
+)
 from sentence_experts.models.encoder import ExpertEncoder
-from sentence_experts.models.routing.route_tokens import without_domain_tokens
-from sentence_experts.models.routing.routed_block import initialize_routers
-from sentence_experts.models.routing.routes import Route, is_domain_route
-from sentence_experts.models.storage.fingerprint import name_of
-from sentence_experts.models.storage.weight_names import base_name, expert_of, is_router, of_expert
+from sentence_experts.models.layers.weight_names import base_name, expert_of, is_router
+from sentence_experts.models.routes.route_tokens import without_domain_tokens
+from sentence_experts.models.routes.routes import Route, is_domain_route
 from sentence_experts.models.surgery.expert_plan import ExpertPlan
-from sentence_experts.storage import temporary_folder, update_json
-
-Encoder = TypeVar("Encoder", bound=SentenceTransformer)
-# Expert index -> its share of a weighted mean; the shares add up to 1.
-Shares = Mapping[int, float]
 
 
 @dataclass(frozen=True)
@@ -51,36 +50,12 @@ class ExpertSource:
     is_new: bool = False
 
 
-def equal_shares(count: int) -> dict[int, float]:
-    """The mean of `count` experts."""
-    return dict.fromkeys(range(count), 1 / count)
-
-
-def weighted_mean(shares: Shares, tensor_of: Callable[[int], Tensor]) -> Tensor:
-    """Return the weighted mean of tensors; a single one comes out bit-equal."""
-    used = {number: share for number, share in shares.items() if share}
-    if len(used) == 1:
-        return tensor_of(next(iter(used)))
-    parts = torch.stack([share * tensor_of(number).double() for number, share in used.items()])
-    return parts.sum(dim=0).to(tensor_of(next(iter(used))).dtype)
-
-
-def mean_weight(weights: Mapping[str, Tensor], name: str, shares: Shares) -> Tensor:
-    """Return the weighted mean over experts of the weight that one of them calls `name`."""
-    return weighted_mean(shares, lambda number: weights[of_expert(name, number)])
-
-
 def with_new_rows(weight: Tensor, shape: torch.Size) -> Tensor:
-    """A weight as it is, or an embedding with rows dropped from or added at its end, the new ones zero."""
+    """Return a weight as it is, or an embedding with rows dropped or added (zeros) at its end."""
     if weight.shape == shape:
         return weight
     rows = weight[: shape[0]]
     return torch.nn.functional.pad(rows, (0, 0, 0, shape[0] - len(rows)))
-
-
-def pooler_option(model: Any) -> dict[str, bool]:
-    """The keyword with which a model of this class is built with or without a pooler, as `model` is."""
-    return {"add_pooling_layer": model.pooler is not None} if hasattr(model, "pooler") else {}
 
 
 def with_experts(
@@ -133,7 +108,7 @@ def with_experts(
 
 
 def _state(old: PreTrainedModel, new: PreTrainedModel, sources: Sequence[ExpertSource]) -> dict[str, Tensor]:
-    """Every weight of the new model but the rows of its leading tokens."""
+    """Make every weight of the new model but the rows of its leading tokens."""
     family = family_of(new.config.model_type)
     weights = old.state_dict()
     state = {}
@@ -153,7 +128,7 @@ def _state(old: PreTrainedModel, new: PreTrainedModel, sources: Sequence[ExpertS
 
 
 def _router_row(rows: Tensor, source: ExpertSource) -> Tensor:
-    """A row of a learned router, (width,): for a new expert the mean, whose logit is never the highest."""
+    """Return a row of a learned router, (width,): for a new expert the mean, never the highest logit."""
     shares = equal_shares(len(rows)) if source.is_new else source.shares
     return weighted_mean(shares, lambda number: rows[number])
 
@@ -187,33 +162,3 @@ def _set_tokens(
             else:
                 old_row = lambda number: before[domain_tokens.get(number, cls)]  # noqa: E731
                 after[lead] = weighted_mean(source.shares, old_row)
-
-
-def with_transformer(
-    encoder_class: type[Encoder],
-    encoder: SentenceTransformer,
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    prompts: Mapping[str, str | None],
-    default_prompt_name: str | None,
-    device: str | None,
-) -> Encoder:
-    """Put `encoder`'s modules (pooling, heads, normalization) around `model` and `tokenizer`.
-
-    It goes through the files of a saved model: the result is what loading gives, and shares no memory with
-    `encoder`, but for its name.
-    """
-    with temporary_folder() as folder:
-        SentenceTransformer.save(encoder, folder, create_model_card=False)
-        first = Path(folder) / json.loads((Path(folder) / "modules.json").read_text())[0]["path"]
-        model.save_pretrained(first)
-        tokenizer.save_pretrained(first)
-        changed = {"prompts": dict(prompts), "default_prompt_name": default_prompt_name}
-        update_json(Path(folder) / "config_sentence_transformers.json", changed)
-        made = encoder_class(
-            folder, device=device, model_kwargs={"attn_implementation": attention_of(encoder.config)}
-        )
-    inner = transformer_of(made)
-    for named in (inner, inner.config, made.tokenizer):
-        named.name_or_path = name_of(encoder)  # the folder is gone
-    return made

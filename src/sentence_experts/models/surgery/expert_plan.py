@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any
 from transformers import PreTrainedTokenizerBase
 
 from sentence_experts.errors import UsageError
-from sentence_experts.models.routing.route_kinds import ROUTE_KINDS, RouteKind, route_kind_with
-from sentence_experts.models.routing.route_tokens import (
+from sentence_experts.models.routes.kinds import ROUTE_KINDS, RouteKind, route_kind_with
+from sentence_experts.models.routes.route_tokens import (
     behind_instruction_token,
     domain_token,
     prefix_routes,
     with_domain_tokens,
 )
-from sentence_experts.models.routing.routes import Route, is_domain_route
-from sentence_experts.models.surgery.config import ExtendConfig
+from sentence_experts.models.routes.routes import Route, is_domain_route
+from sentence_experts.models.surgery.extend_config import ExtendConfig
 
 if TYPE_CHECKING:
     from sentence_experts.models.encoder import ExpertEncoder
@@ -75,11 +75,7 @@ class ExpertPlan:
         return {name: domain_token(name) + base_prompt for name in self.domains} | dict(self.instructions)
 
     def with_expert(self, name: str, prefix: str | None) -> ExpertPlan:
-        """Add an expert: with a domain token where the model has them and no instruction is given.
-
-        Raises:
-            UsageError: the name is taken, or the model has no routes for an instruction.
-        """
+        """Add an expert: with a domain token where the model has them and no instruction is given."""
         if name in self.experts:
             known = ", ".join(self.experts)
             raise UsageError(f"there is an expert {name!r} already; the experts are {known}")
@@ -106,12 +102,7 @@ class ExpertPlan:
         )
 
     def build_routes(self, tokenizer: PreTrainedTokenizerBase) -> tuple[PreTrainedTokenizerBase, list[Route]]:
-        """Make the tokenizer that reads the routes from the base's, and the routes.
-
-        Raises:
-            UsageError: two routes that a tokenizer cannot tell apart, or an unusable name or instruction.
-            InputError: the base's tokenizer does not work with domain tokens.
-        """
+        """Make the tokenizer that reads the routes from the base's, and the routes."""
         numbers = {name: number for number, name in enumerate(self.experts)}
         owners = {route: numbers[self.shared.get(route, route)] for route in self.instructions}
         instructed = prefix_routes(tokenizer, self.instructions, owners)
@@ -125,12 +116,7 @@ class ExpertPlan:
 
 
 def plan_experts(experts: Sequence[str] | None, domains: Any, tasks: Any, config: ExtendConfig) -> ExpertPlan:
-    """Plan a model's experts from the arguments and settings of `extend`.
-
-    Raises:
-        UsageError: no experts, a name given twice, or arguments that do not go together.
-        InputError: `domains` or `tasks` cannot be read.
-    """
+    """Plan a model's experts from the arguments and settings of `extend`."""
     kind, prefixes, share = ROUTE_KINDS[config.route], config.prefixes, config.share
     names = [*([experts] if isinstance(experts, str) else experts or ()), *domain_names(domains)]
     if tasks is not None and not kind.has_routes:
@@ -176,7 +162,7 @@ def _checked_share(names: Sequence[str], share: Mapping[str, str]) -> dict[str, 
 
 
 def domain_names(domains: Any) -> list[str]:
-    """Names, or the domains of pairs of any form."""
+    """Return names, or the domains of pairs of any form."""
     if domains is None:
         return []
     if isinstance(domains, Sequence | Set) and not isinstance(domains, str):
@@ -189,13 +175,13 @@ def domain_names(domains: Any) -> list[str]:
 
 
 def task_routes(tasks: Any) -> tuple[dict[str, str], dict[str, str]]:
-    """Route -> instruction and route -> expert, of a task file, a tasks folder, or either one opened."""
+    """Read route -> instruction and route -> expert from tasks: a file, a folder, or either one opened."""
     task_file = _task_file(tasks)
     return ({}, {}) if task_file is None else (task_file.instructions(), task_file.experts())
 
 
 def search_routes(tasks: Any) -> dict[str, str]:
-    """Route of queries -> route of documents, of the same."""
+    """Return route of queries -> route of documents, of the same."""
     task_file = _task_file(tasks)
     return {} if task_file is None else task_file.search_routes()
 

@@ -20,10 +20,9 @@ from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.architectures.families import family_of_base
 from sentence_experts.models.encoder import ExpertEncoder
 from sentence_experts.models.loading import load
-from sentence_experts.models.routing.router_kinds import ROUTER_KINDS
+from sentence_experts.models.routes.kinds import ROUTER_KINDS
 from sentence_experts.models.sources import set_notes
 from sentence_experts.models.surgery.assemble import ExpertSource, with_experts
-from sentence_experts.models.surgery.config import ExtendConfig
 from sentence_experts.models.surgery.expert_plan import (
     ExpertPlan,
     domain_names,
@@ -31,6 +30,7 @@ from sentence_experts.models.surgery.expert_plan import (
     search_routes,
     task_routes,
 )
+from sentence_experts.models.surgery.extend_config import ExtendConfig
 from sentence_experts.models.surgery.heads import put_head, put_normalize
 from sentence_experts.models.surgery.stored import Source, stored
 
@@ -151,7 +151,7 @@ def _include_prompts_in_pooling(extended: ExpertEncoder, plan: ExpertPlan) -> No
 def _prompts(
     encoder: SentenceTransformer, plan: ExpertPlan, default_route: str | None
 ) -> Mapping[str, str | None]:
-    """The routes as prompts. Without routes texts stay as the base reads them, and so do its prompts."""
+    """Return the routes as prompts; without routes, the base's own prompts."""
     if not plan.routes:
         return encoder.prompts
     prompts = plan.prompts(encoder.prompts.get(encoder.default_prompt_name or "") or "")

@@ -16,16 +16,16 @@ from torch import Tensor
 from sentence_experts.compat.sentence_transformers import transformer_of
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.architectures.families import family_of
+from sentence_experts.models.dense import dense_prompt, equal_shares
 from sentence_experts.models.encoder import ExpertEncoder, check_experts
+from sentence_experts.models.files.fingerprint import fingerprint_of
+from sentence_experts.models.layers.weight_names import base_name, is_expert
 from sentence_experts.models.loading import load
-from sentence_experts.models.routing.router_kinds import router_kind
-from sentence_experts.models.routing.routes import is_domain_route
-from sentence_experts.models.storage.fingerprint import fingerprint_of
-from sentence_experts.models.storage.weight_names import base_name, is_expert
-from sentence_experts.models.surgery.assemble import ExpertSource, equal_shares, with_experts
-from sentence_experts.models.surgery.config import AVERAGE, BASE, AddExpertConfig
+from sentence_experts.models.routes.kinds import router_kind
+from sentence_experts.models.routes.routes import is_domain_route
+from sentence_experts.models.surgery.assemble import ExpertSource, with_experts
 from sentence_experts.models.surgery.expert_plan import ExpertPlan, task_routes
-from sentence_experts.models.surgery.merge import dense_prompt
+from sentence_experts.models.surgery.extend_config import AVERAGE, BASE, AddExpertConfig
 from sentence_experts.models.surgery.stored import Source, stored
 
 logger = logging.getLogger(__name__)
@@ -152,7 +152,7 @@ def _without(model: Source, name: str) -> ExpertEncoder:
 
 
 def _prefix(name: str, prefix: str | None, tasks: Any) -> str:
-    """The instruction of a route that `tasks` has."""
+    """Return the instruction of a route that `tasks` has."""
     if prefix is not None:
         raise UsageError("`prefix` and `tasks` both give the new route's instruction: leave one out")
     instructions, _ = task_routes(tasks)
@@ -166,7 +166,7 @@ def _device(model: Source) -> str:
 
 
 def _opened(model: Source) -> ExpertEncoder:
-    """The model, if experts can be added to it and dropped."""
+    """Return the model, if experts can be added to it and dropped."""
     loaded = load(model, device="cpu", int8=False) if isinstance(model, str | Path) else model
     encoder = check_experts(loaded)
     if encoder is not loaded:
@@ -179,7 +179,7 @@ def _opened(model: Source) -> ExpertEncoder:
 
 
 def _seeded(encoder: ExpertEncoder, seed_from: str, base: Source | None) -> ExpertSource:
-    """What the new expert starts as. An expert named "base" or "average" comes before these keywords."""
+    """Choose what the new expert starts as; an expert named "base" or "average" comes first."""
     experts = encoder.experts
     if base is not None and (seed_from != BASE or BASE in experts):
         raise UsageError("`base` is for an expert that is seeded from it: give `seed_from='base'` too")

@@ -31,9 +31,6 @@ def put_head(encoder: SentenceTransformer, pooling: str | None, head: str | None
     """Change the encoder's pooling and put a head on it, in place (`ExtendConfig`); None changes nothing.
 
     A `Normalize` at the end stays there. The pooler has the weights of the base's own one, if it was trained.
-
-    Raises:
-        InputError: the encoder has no pooling to change, or what follows it needs the base's own.
     """
     if pooling is not None:
         poolings = [(place, module) for place, module in enumerate(encoder) if isinstance(module, Pooling)]
@@ -77,7 +74,7 @@ def put_normalize(encoder: SentenceTransformer, normalize: bool | None) -> None:
 
 
 def described(encoder: SentenceTransformer) -> str:
-    """How tokens become a vector, module by module: "cls pooling, Dense (Tanh), Normalize"."""
+    """Return how tokens become a vector, module by module: "cls pooling, Dense (Tanh), Normalize"."""
     steps = []
     for module in list(encoder)[1:]:
         if isinstance(module, Pooling):
@@ -91,7 +88,7 @@ def described(encoder: SentenceTransformer) -> str:
 
 
 def _pooler(encoder: SentenceTransformer, width: int, seed: int) -> Dense:
-    """The linear layer and tanh on the first token."""
+    """Return the linear layer and tanh on the first token."""
     own: Any = getattr(transformer_of(encoder), "pooler", None)
     with _seeded(seed):
         pooler = Dense(width, width, activation_function=nn.Tanh())

@@ -10,24 +10,20 @@ all weights trainable, as ever; `add_lora` and `load_adapter` freeze what they a
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sentence_experts.compat.peft import PEFT_PREFIX, forget_adapters, lora_layers
 from sentence_experts.compat.sentence_transformers import transformer_of
-from sentence_experts.errors import InputError, UsageError, brief, require
-from sentence_experts.models.architectures.families import MODEL_TYPES, family_of
-from sentence_experts.models.storage.shards import REMEDY, named
+from sentence_experts.errors import UsageError, require
+from sentence_experts.models.architectures.adapter import ADAPTER, insert_adapter, peft_config
+from sentence_experts.models.architectures.families import MODEL_TYPES
 from sentence_experts.storage import replacing_folder
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
     from transformers import PreTrainedModel
 
-# peft's name of an adapter that got none.
-ADAPTER = "default"
 WEIGHTS_FILE = "adapter_model.safetensors"
 # What peft notes in a config about its origin, not about the adapter.
 NOTES = ("base_model_name_or_path", "revision", "inference_mode", "task_type", "peft_version", "auto_mapping")
@@ -45,10 +41,6 @@ def add_lora(
         rank: the adapter's inner width.
         alpha: the adapter's output is multiplied by alpha / rank; by default alpha = rank.
         dropout: on the adapter's input, in training.
-
-    Raises:
-        UsageError: the model has an adapter already, or is not of a family with experts; or a value is bad.
-        SentenceExpertsError: peft is not installed.
     """
     if rank < 1 or not 0 <= dropout < 1 or (alpha is not None and alpha <= 0):
         raise UsageError(
@@ -63,26 +55,8 @@ def add_lora(
     model.config.lora = settings
 
 
-def insert_adapter(model: PreTrainedModel, settings: Mapping[str, Any]) -> None:
-    """Give a model of this package a new adapter, as `config.lora` describes it."""
-    peft = require("peft.functional", "lora")
-    trained = {id(parameter) for parameter in model.parameters() if parameter.requires_grad}
-    peft.inject_adapter_in_model(_peft_config(model, settings), model, ADAPTER)
-    adapted = lora_layers(model).values()
-    frozen = {id(parameter) for layer in adapted for parameter in layer.get_base_layer().parameters()}
-    for parameter in model.parameters():
-        # peft froze everything but the adapter.
-        if id(parameter) in trained - frozen:
-            parameter.requires_grad_(True)
-    model.train(model.training)  # the adapter's dropout, too, follows the model's mode
-
-
 def merge_lora(encoder: SentenceTransformer) -> None:
-    """Add the adapter to the weights that it adapts, in place: a plain model again, all of it trainable.
-
-    Raises:
-        UsageError: the model has no adapter.
-    """
+    """Add the adapter to the weights that it adapts, in place: a plain model again, all of it trainable."""
     model = _with_adapter(encoder)
     for layer in lora_layers(model).values():
         layer.merge(safe_merge=True)
@@ -93,53 +67,15 @@ def save_adapter(encoder: SentenceTransformer, folder: str | Path) -> None:
     """Write the adapter alone, as peft does: adapter_config.json and adapter_model.safetensors.
 
     The experts are not in it. Stock peft reads it too: `PeftModel.from_pretrained(auto_model, folder)`.
-
-    Raises:
-        UsageError: the model has no adapter.
     """
     model = _with_adapter(encoder)
     from safetensors.torch import save_file
 
     weights = require("peft.functional", "lora").get_peft_model_state_dict(model, adapter_name=ADAPTER)
     with replacing_folder(Path(folder)) as temporary:
-        _peft_config(model, model.config.lora).save_pretrained(str(temporary))
+        peft_config(model, model.config.lora).save_pretrained(str(temporary))
         named = {PEFT_PREFIX + name: weight.contiguous().cpu() for name, weight in weights.items()}
         save_file(named, temporary / WEIGHTS_FILE, metadata={"format": "pt"})
-
-
-def load_adapter(encoder: SentenceTransformer, folder: str | Path) -> None:
-    """Put the adapter that `save_adapter` wrote beside the attention of a model, in place.
-
-    It belongs to the model that it was trained beside: on another of the same shape it loads, but is noise.
-
-    Raises:
-        InputError: there is no adapter in the folder, or it fits another kind of model.
-        UsageError: the model has an adapter already.
-    """
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
-    model = _routed_model(encoder)
-    settings = _read_settings(model, Path(folder))
-    try:
-        stored = load_file(Path(folder) / WEIGHTS_FILE)
-    except (OSError, SafetensorError) as error:
-        raise InputError(
-            f"{Path(folder) / WEIGHTS_FILE}: cannot be read ({brief(error)}); {REMEDY}"
-        ) from error
-    weights = {name.removeprefix(PEFT_PREFIX): weight for name, weight in stored.items()}
-    add_lora(encoder, **settings)
-    peft = require("peft.functional", "lora")
-    expected = peft.get_peft_model_state_dict(model, adapter_name=ADAPTER)
-    shapes, wanted = ({name: one.shape for name, one in each.items()} for each in (weights, expected))
-    if shapes != wanted:
-        _take_out(model)
-        other = [name for name, _ in set(shapes.items()) ^ set(wanted.items())]
-        raise InputError(
-            f"{folder}: this adapter is incomplete, or of a model with other blocks or another width: "
-            f"{named(set(other))} are missing, unexpected or of another shape"
-        )
-    peft.set_peft_model_state_dict(model, weights, adapter_name=ADAPTER)
 
 
 def _take_out(model: PreTrainedModel) -> None:
@@ -148,40 +84,6 @@ def _take_out(model: PreTrainedModel) -> None:
         model.set_submodule(name, layer.get_base_layer().requires_grad_(True))
     forget_adapters(model)
     model.config.lora = None
-
-
-def _read_settings(model: PreTrainedModel, folder: Path) -> dict[str, Any]:
-    """Rank, alpha and dropout of the adapter in `folder`."""
-    peft = require("peft", "lora")
-    if not (folder / "adapter_config.json").is_file():
-        raise InputError(f"{folder}: no adapter here (no adapter_config.json)")
-    try:
-        saved = peft.PeftConfig.from_pretrained(str(folder)).to_dict()
-        settings = {"rank": saved["r"], "alpha": saved["lora_alpha"], "dropout": saved["lora_dropout"]}
-    except (ValueError, KeyError, TypeError) as error:
-        raise InputError(
-            f"{folder}/adapter_config.json: not the config of a LoRA adapter: {error}"
-        ) from error
-    ours = _peft_config(model, settings).to_dict()
-    other = [key for key, value in ours.items() if key not in NOTES and saved.get(key) != value]
-    if other:
-        raise InputError(
-            f"{folder}: this adapter is not LoRA on the attention of a {model.config.model_type} "
-            f"({', '.join(other)} differ)"
-        )
-    return settings
-
-
-def _peft_config(model: PreTrainedModel, settings: Mapping[str, Any]) -> Any:
-    family = family_of(model.config.model_type)
-    projections = "|".join(re.escape(path) for path in family.attention)
-    return require("peft", "lora").LoraConfig(
-        r=settings["rank"],
-        lora_alpha=settings["alpha"],
-        lora_dropout=settings["dropout"],
-        # One pattern, not a list of names: peft keeps a list as a set and so writes it in any order.
-        target_modules=rf"{re.escape(family.blocks)}\.\d+\.({projections})",
-    )
 
 
 def _routed_model(encoder: SentenceTransformer) -> Any:

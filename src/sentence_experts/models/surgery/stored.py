@@ -9,9 +9,10 @@ from typing import Any
 
 from sentence_transformers import SentenceTransformer
 
-from sentence_experts.models.encoder import ExpertEncoder, check_experts, model_output, save_to
+from sentence_experts.models.encoder import ExpertEncoder, check_experts
+from sentence_experts.models.files.fingerprint import fingerprint_of, path_fingerprint
+from sentence_experts.models.files.saving import model_output, save_to
 from sentence_experts.models.loading import load
-from sentence_experts.models.storage.fingerprint import fingerprint_of, path_fingerprint
 from sentence_experts.storage import check_apart, sha256_text
 
 Source = SentenceTransformer | str | Path
@@ -36,9 +37,6 @@ def stored(
         settings: what else decides the result.
         read: name -> what is read, None if nothing is, and what matters of it if it is not a file or folder.
         device: where a finished model is put.
-
-    Raises:
-        UsageError: `out` holds something else.
     """
     if out is None:
         return make(model)

@@ -1,0 +1,96 @@
+"""Packing on or off: for encoders with experts, and for plain dense ones, which gain by it as much.
+
+A model with experts packs by itself (`routed_model`). A dense encoder of transformers gets a `forward` in
+front of its own (`replace_forward`), which packs its inputs and unpacks its outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from sentence_experts.compat.torch import replace_forward
+from sentence_experts.compat.transformers import attention_of, set_attention
+from sentence_experts.errors import UsageError
+from sentence_experts.models.architectures.families import FAMILIES
+from sentence_experts.models.architectures.routed_model import RoutedModel
+from sentence_experts.models.layers.packing import PACKED, PADDED, Packing, packs
+
+# Dense encoders without a step that looks across tokens beside the attention; True where a token's position
+# is counted from the padding's id (RoBERTa), not from 0.
+DENSE = dict.fromkeys((family.base_model_type for family in FAMILIES), False)
+DENSE |= {"roberta": True, "xlm-roberta": True}
+_TOKEN_INPUTS = ("input_ids", "inputs_embeds", "token_type_ids", "position_ids")
+
+
+def use_packing(model: nn.Module, packed: bool = True, required: bool = True) -> nn.Module:
+    """Let every encoder in a model leave the padding out on the CPU, or have it pad again.
+
+    The vectors stay the same but for rounding. Encoders that run another attention than the two paths (eager,
+    FlashAttention) keep it. The model, a `SentenceTransformer` or transformers' encoder itself, is changed in
+    place and returned.
+    """
+    encoders = list(_encoders(model))
+    if not encoders and packed and required:
+        known = ", ".join(sorted(DENSE))
+        raise UsageError(
+            f"no encoder that can be packed in {type(model).__name__}; known: {known}, with experts"
+        )
+    for encoder in encoders:
+        if attention_of(encoder.config) in (PACKED, PADDED):
+            set_attention(encoder.config, PACKED if packed else PADDED)
+        if packed and not isinstance(encoder, RoutedModel):
+            replace_forward(encoder, PackedForward(encoder))
+    return model
+
+
+def is_packed(model: nn.Module) -> bool | None:
+    """Return whether an encoder in it leaves the padding out on the CPU; None if none could."""
+    packed = [
+        attention_of(encoder.config) == PACKED
+        and (isinstance(encoder, RoutedModel) or isinstance(encoder.forward, PackedForward))
+        for encoder in _encoders(model)
+    ]
+    return any(packed) if packed else None
+
+
+def _encoders(model: nn.Module) -> Iterator[PreTrainedModel]:
+    for module in model.modules():
+        if not isinstance(module, PreTrainedModel) or module.base_model is not module:
+            continue
+        config = module.config
+        dense = config.model_type in DENSE and not getattr(config, "is_decoder", False)
+        if isinstance(module, RoutedModel) or dense:
+            yield module
+
+
+class PackedForward:
+    """A dense encoder's `forward`, on packed batches where it can be; it is copied and pickled with it."""
+
+    def __init__(self, encoder: PreTrainedModel) -> None:
+        self.encoder: Any = encoder
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """As the encoder's own; what is given by position is left padded."""
+        encoder, forward = self.encoder, type(self.encoder).forward
+        inputs = {name: kwargs[name] for name in _TOKEN_INPUTS if kwargs.get(name) is not None}
+        example, mask = inputs.get("input_ids", inputs.get("inputs_embeds")), kwargs.get("attention_mask")
+        unusual = args or kwargs.get("cu_seq_lens_q") is not None or kwargs.get("return_dict") is False
+        if unusual or example is None or not packs(encoder.config, example, mask):
+            return forward(encoder, *args, **kwargs)
+        if DENSE[encoder.config.model_type] and "position_ids" not in inputs and "input_ids" in inputs:
+            inputs["position_ids"] = _positions_after(inputs["input_ids"], encoder.config.pad_token_id)
+        packing = Packing.of(example, mask)
+        others = {name: kwargs[name] for name in kwargs.keys() - {*_TOKEN_INPUTS, "attention_mask"}}
+        others |= packing.keywords(encoder.config) | {"return_dict": True}
+        outputs = forward(encoder, **packing.pack(inputs), **others)
+        return packing.unpack_outputs(outputs, getattr(encoder, "pooler", None))
+
+
+def _positions_after(input_ids: Tensor, padding: int) -> Tensor:
+    """Return RoBERTa's positions: its tokens are counted from the padding's id on."""
+    real = input_ids != padding
+    return real.cumsum(dim=1) * real + padding

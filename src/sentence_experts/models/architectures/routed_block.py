@@ -1,0 +1,114 @@
+"""Blocks with experts, and what their routers need in a forward pass."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sentence_experts.errors import UsageError
+from sentence_experts.models.architectures.families import family_of
+from sentence_experts.models.layers.dispatch import NOTHING_ROUTED, Dispatch, TokenDispatch
+from sentence_experts.models.layers.experts import Experts, IdleExpert
+from sentence_experts.models.layers.weight_names import is_router
+from sentence_experts.models.routes.kinds import router_kind
+from sentence_experts.models.routes.sequence_router import SequencePass, SequenceRouter
+from sentence_experts.models.routes.token_router import REENTRANT, TokenPass, TokenRouter, Tokens
+
+# How the blocks of one forward pass find their experts.
+Plan = Dispatch | SequencePass | TokenPass
+
+
+def begin_pass(
+    config: Any,
+    lengths: Tensor,
+    mask: Tensor | None,
+    packed: Tensor | None,
+    given: Dispatch | None,
+    expert_ids: Tensor | None,
+) -> SequencePass | TokenPass | None:
+    """Begin a forward pass of a model whose blocks choose the experts; None if they do not choose.
+
+    Args:
+        config: of the model.
+        lengths: (sequences,) numbers of tokens.
+        mask: of the batch.
+        packed: the cumulative lengths of packed sequences.
+        given: the plan of the experts that the caller chose.
+        expert_ids: (sequences,) these experts, or those of the routes.
+    """
+    kind = router_kind(config)
+    if kind.reads_texts:
+        chosen = None if given is None else expert_ids
+        return SequencePass(lengths, mask, packed, given, chosen, kind.scales(config))
+    if kind.per_token and given is None:
+        return TokenPass(Tokens.of(lengths, mask), config.top_k, kind.scales(config))
+    return None
+
+
+class RoutedBlock:
+    """Mixin in front of a base block: lets a sequence router choose before the block runs.
+
+    What runs inside a block is computed again under gradient checkpointing, and not recorded for gradients
+    the first time; the routers' losses need their logits from the first time.
+    """
+
+    experts: Experts | None
+    router: SequenceRouter | TokenRouter | None
+    expert_norms: bool
+
+    def put_experts(self, config: Any, layer: int) -> None:
+        """Move the modules that experts own out of the block and into one copy per expert.
+
+        A block with experts also gets a router, if learned ones choose; `config.expert_layers` names them.
+        """
+        self.experts, self.router, self.expert_norms = None, None, config.expert_norms
+        if layer not in config.expert_layers:
+            return
+        block: Any = self
+        owned = {}
+        for name, path in family_of(config.model_type).owned(config.expert_norms).items():
+            owned[name] = block.get_submodule(path)
+            parent, _, leaf = path.rpartition(".")
+            delattr(block.get_submodule(parent), leaf)
+        if config.experts_on_disk:
+            blueprint = nn.ModuleDict(owned).to("meta")
+            self.experts = Experts(IdleExpert(blueprint) for _ in config.experts)
+        else:
+            # Experts share the config that some modules hold: copying it takes longer than the weights.
+            self.experts = Experts(
+                nn.ModuleDict(copy.deepcopy(owned, {id(config): config})) for _ in config.experts
+            )
+        self.experts.last = list(family_of(config.model_type).mlp)[-1]
+        if (kind := router_kind(config)).is_learned:
+            router = TokenRouter if kind.per_token else SequenceRouter
+            self.router = router(config.hidden_size, len(config.experts))
+
+    def __call__(self, hidden_states: Tensor, *args: Any, plan: Plan = NOTHING_ROUTED, **kwargs: Any) -> Any:
+        """Run the block."""
+        if isinstance(plan, SequencePass) and isinstance(self.router, SequenceRouter):
+            plan = plan.choose(self.router, hidden_states)
+        return super().__call__(hidden_states, *args, plan=plan, **kwargs)  # type: ignore[misc]
+
+    def plan_at(self, plan: Plan, hidden: Tensor) -> Dispatch | TokenDispatch:
+        """Return the plan of this block where `hidden` first meets its experts: here tokens choose theirs."""
+        if isinstance(plan, TokenPass):
+            assert isinstance(self.router, TokenRouter)
+            return plan.choose(self.router, hidden)
+        assert isinstance(plan, Dispatch)
+        if plan.scale is not None and plan.scale.requires_grad and not torch.is_grad_enabled():
+            raise UsageError(REENTRANT)
+        return plan
+
+
+def initialize_routers(model: nn.Module, seed: int) -> None:
+    """Draw the weights of all routers from the seed alone (normal, of the config's initializer_range)."""
+    generator = torch.Generator().manual_seed(seed)
+    config: Any = model.config
+    for name, weight in model.named_parameters():
+        if is_router(name):
+            values = torch.randn(weight.shape, generator=generator) * config.initializer_range
+            with torch.no_grad():
+                weight.copy_(values)

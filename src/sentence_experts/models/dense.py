@@ -1,0 +1,229 @@
+"""Merge a model with experts into a dense encoder of the base's family, which loads without this package.
+
+A text meets one expert, so a model restricted to one route is a dense model already (`export_route`). The
+mean of all experts is one too (`average_experts`; MoTE, "expert averaging").
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import torch
+from sentence_transformers import SentenceTransformer
+from torch import Tensor
+from transformers import AutoConfig, AutoModel, PreTrainedModel, PreTrainedTokenizerBase
+
+from sentence_experts.compat.sentence_transformers import transformer_of
+from sentence_experts.compat.transformers import attention_of
+from sentence_experts.errors import RouteError, UsageError
+from sentence_experts.models.architectures.configs import ExpertsFields
+from sentence_experts.models.architectures.families import family_of, inherited_values
+from sentence_experts.models.layers.weight_names import base_name, expert_of, of_expert
+from sentence_experts.models.routes.kinds import route_kind, router_kind
+from sentence_experts.models.routes.route_tokens import without_domain_tokens
+from sentence_experts.models.routes.routes import Route, describe, is_domain_route
+from sentence_experts.models.routes.task_types import DOCUMENT, QUERY, ROLES
+from sentence_experts.models.sources import name_of
+from sentence_experts.storage import read_json, temporary_folder, update_json
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig
+
+    from sentence_experts.models.encoder import ExpertEncoder
+
+logger = logging.getLogger(__name__)
+
+Encoder = TypeVar("Encoder", bound=SentenceTransformer)
+# Expert index -> its share of a weighted mean; the shares add up to 1.
+Shares = Mapping[int, float]
+
+
+def export_route(encoder: ExpertEncoder, name: str) -> SentenceTransformer:
+    """Make the dense encoder that gives the vectors of one route.
+
+    The route's expert becomes the MLP of every block (and its norms, where experts own them), its domain
+    token becomes [CLS]; an instruction becomes the default prompt. The base's tokenizer and number of
+    parameters come back. A learned router is left out, which is logged: the expert is the same in every
+    block, where the router would choose in each.
+
+    Vectors differ from the route's only for texts that hold "[CLS]" themselves, or a domain token right after
+    "[SEP]" or another special token, or the noncharacter U+FDD0.
+    """
+    routes = {route.name: route for route in encoder.routes}
+    if name not in routes and name not in encoder.experts:
+        known = describe(encoder.routes) if routes else f"the experts are {', '.join(encoder.experts)}"
+        raise RouteError(f"no route is named {name!r}; {known}")
+    route = routes.get(name)
+    kind = router_kind(encoder.routed_model.config)
+    kind.refuse_per_token("no single expert encodes a whole text; export the average instead")
+    _refuse_scaled(encoder)
+    if kind.is_learned:
+        logger.info(
+            f"the dense model uses the expert {name!r} in every block; its vectors can differ from those of "
+            "`encode`, where each block's router chooses an expert"
+        )
+    expert = encoder.experts.index(name) if route is None else route.expert
+    model = _dense_model(encoder, {expert: 1.0}, [route] if route else [])
+    prompt = dense_prompt(encoder, route) if route else ""
+    # Queries and documents get the prompt too, for which a stock encoder has empty ones.
+    prompts = dict.fromkeys((name, *ROLES), prompt)
+    return _around(encoder, model, prompts, name if prompt else None)
+
+
+def average_experts(
+    encoder: ExpertEncoder, weights: Mapping[str, float] | None = None
+) -> SentenceTransformer:
+    """Make the dense encoder whose MLPs are the mean of the experts, its [CLS] the mean of their tokens.
+
+    Instructions stay as prompts. `weights`: expert -> its weight in the mean; experts that are not named are
+    left out; by default all weigh the same.
+    """
+    _refuse_scaled(encoder)
+    shares = equal_shares(len(encoder.experts)) if weights is None else _shares(encoder.experts, weights)
+    routes = [route for route in encoder.routes if shares.get(route.expert)]
+    model = _dense_model(encoder, shares, routes)
+    prompts = {route.name: dense_prompt(encoder, route) for route in routes}
+    default = encoder.default_prompt_name if encoder.default_prompt_name in prompts else None
+    if not route_kind(encoder.routed_model.config).instructions and any(prompts.values()):
+        default = next(iter(prompts))  # the base's own prompt, the same for every domain
+    return _around(encoder, model, _with_roles(prompts, default), default)
+
+
+def _refuse_scaled(encoder: ExpertEncoder) -> None:
+    config = encoder.routed_model.config
+    router_kind(config).refuse_scaled(config, "a dense model has no router, and would give other vectors")
+
+
+def _with_roles(prompts: Mapping[str, str], default: str | None) -> dict[str, str]:
+    """Add a prompt for each role: a stock encoder has empty ones, and would use them silently."""
+    shared = set(prompts.values())
+    other = prompts.get(default or "") or (next(iter(shared)) if len(shared) == 1 else "")
+    extended = {QUERY: other, DOCUMENT: prompts.get("passage", other), **prompts}
+    if any(shared) and (plain := [role for role in ROLES if not extended[role]]):
+        logger.info(
+            f"nothing stands in front of a text that is encoded as {' or '.join(plain)}: name a prompt"
+        )
+    return extended
+
+
+def _shares(experts: Sequence[str], weights: Mapping[str, float]) -> dict[int, float]:
+    if unknown := sorted(set(weights) - set(experts)):
+        raise UsageError(f"weight for {unknown[0]!r}, which is not an expert; they are {', '.join(experts)}")
+    if any(not weight >= 0 for weight in weights.values()) or not sum(weights.values()) > 0:
+        raise UsageError(f"weights {dict(weights)}: none may be negative, and one must be above 0")
+    return _normalized({experts.index(name): weight for name, weight in weights.items()})
+
+
+def _dense_model(encoder: ExpertEncoder, shares: Shares, routes: Sequence[Route]) -> PreTrainedModel:
+    """Make the base's architecture of the experts in `shares`, with the tokens of `routes` in [CLS]'s row."""
+    routed = encoder.routed_model
+    routed.check_whole("made dense")
+    dense: Any = AutoModel.from_config(_dense_config(encoder), **pooler_option(routed))
+    family = family_of(routed.config.model_type)
+    weights: dict[str, Tensor] = routed.state_dict()  # type: ignore[attr-defined]
+    state = {key: value for key, value in weights.items() if expert_of(key) is None}
+    first = (key for key in weights if expert_of(key) == 0)
+    state |= {base_name(family, key): mean_weight(weights, key, shares) for key in first}
+    table = dense.get_input_embeddings().weight
+    embeddings = next(name for name, parameter in dense.named_parameters() if parameter is table)
+    rows = state[embeddings]
+    state[embeddings] = rows[: dense.config.vocab_size].clone()
+    if routed.config.has_domain_tokens and routes:
+        tokens: dict[int, float] = defaultdict(float)
+        for route in routes:
+            tokens[route.token_ids[0]] += shares[route.expert]
+        mean = weighted_mean(_normalized(tokens), lambda token: rows[token])
+        state[embeddings][encoder.tokenizer.cls_token_id] = mean
+    dense.to(dtype=encoder.dtype)
+    dense.load_state_dict({key: state[key] for key in dense.state_dict()})  # routers stay behind
+    model: PreTrainedModel = dense.eval()
+    return model
+
+
+def _normalized(weights: Mapping[int, float]) -> dict[int, float]:
+    total = sum(weights.values())
+    return {key: weight / total for key, weight in weights.items()}
+
+
+def _dense_config(encoder: ExpertEncoder) -> PreTrainedConfig:
+    """Return the config of the base's family, without the fields of experts."""
+    config = encoder.routed_model.config
+    ours = {field.name for field in fields(ExpertsFields)}
+    values = {name: value for name, value in inherited_values(config).items() if name not in ours}
+    values["vocab_size"] = config.base_vocab_size or config.vocab_size
+    return AutoConfig.for_model(family_of(config.model_type).base_model_type, **values)
+
+
+def dense_prompt(encoder: ExpertEncoder, route: Route) -> str:
+    """Return the prompt of a route's texts in a dense encoder: the instruction, or the base's own prompt."""
+    prompt = encoder.prompts.get(route.name) or route.text
+    is_domain = is_domain_route(route, encoder.routed_model.config)
+    return prompt.removeprefix(route.text) if is_domain else prompt
+
+
+def _around(
+    encoder: ExpertEncoder, model: PreTrainedModel, prompts: Mapping[str, str], default: str | None
+) -> SentenceTransformer:
+    tokenizer, device = encoder.tokenizer, str(encoder.device)
+    if encoder.routed_model.config.has_domain_tokens:
+        tokenizer = without_domain_tokens(tokenizer, encoder.routes)
+    return with_transformer(SentenceTransformer, encoder, model, tokenizer, prompts, default, device)
+
+
+def equal_shares(count: int) -> dict[int, float]:
+    """Return the mean of `count` experts."""
+    return dict.fromkeys(range(count), 1 / count)
+
+
+def weighted_mean(shares: Shares, tensor_of: Callable[[int], Tensor]) -> Tensor:
+    """Return the weighted mean of tensors; a single one comes out bit-equal."""
+    used = {number: share for number, share in shares.items() if share}
+    if len(used) == 1:
+        return tensor_of(next(iter(used)))
+    parts = torch.stack([share * tensor_of(number).double() for number, share in used.items()])
+    return parts.sum(dim=0).to(tensor_of(next(iter(used))).dtype)
+
+
+def mean_weight(weights: Mapping[str, Tensor], name: str, shares: Shares) -> Tensor:
+    """Return the weighted mean over experts of the weight that one of them calls `name`."""
+    return weighted_mean(shares, lambda number: weights[of_expert(name, number)])
+
+
+def pooler_option(model: Any) -> dict[str, bool]:
+    """Return the keyword that builds a model of this class with or without a pooler, as `model` is."""
+    return {"add_pooling_layer": model.pooler is not None} if hasattr(model, "pooler") else {}
+
+
+def with_transformer(
+    encoder_class: type[Encoder],
+    encoder: SentenceTransformer,
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    prompts: Mapping[str, str | None],
+    default_prompt_name: str | None,
+    device: str | None,
+) -> Encoder:
+    """Put `encoder`'s modules (pooling, heads, normalization) around `model` and `tokenizer`.
+
+    It goes through the files of a saved model: the result is what loading gives, and shares no memory with
+    `encoder`, but for its name.
+    """
+    with temporary_folder() as folder:
+        SentenceTransformer.save(encoder, folder, create_model_card=False)
+        first = Path(folder) / read_json(Path(folder) / "modules.json")[0]["path"]
+        model.save_pretrained(first)
+        tokenizer.save_pretrained(first)
+        changed = {"prompts": dict(prompts), "default_prompt_name": default_prompt_name}
+        update_json(Path(folder) / "config_sentence_transformers.json", changed)
+        made = encoder_class(
+            folder, device=device, model_kwargs={"attn_implementation": attention_of(encoder.config)}
+        )
+    inner = transformer_of(made)
+    for named in (inner, inner.config, made.tokenizer):
+        named.name_or_path = name_of(encoder)  # the folder is gone
+    return made

@@ -1,0 +1,202 @@
+"""Everything that decides a model's vectors as one hash, under which vectors are cached.
+
+A model that is as `load` found it is hashed by its folder's files, which are read without torch, any other by
+its weights. The hash of one route covers what decides that route's vectors: the shared weights, the expert
+and token of the route, its prompt, the tokenizer without other routes' tokens, and the rest of the folder's
+files without what only describes the model. So adding or dropping other routes does not change it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sentence_experts.errors import InputError
+from sentence_experts.models.architectures.families import MODEL_TYPES, MODELING
+from sentence_experts.models.layers.weight_files import INDEX, WEIGHTS
+from sentence_experts.models.layers.weight_names import expert_of, of_expert
+from sentence_experts.models.routes.known_routes import AUTO, AUTO_FOLDER, SETTINGS
+from sentence_experts.models.sources import origin_of
+from sentence_experts.storage import (
+    RECORD,
+    read_json,
+    sha256_file,
+    sha256_settings,
+    sha256_text,
+    sha256_unchanging,
+)
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+TOKENIZER = "tokenizer.json"
+IGNORED_SUFFIXES = (".md", ".tmp", ".lock")  # of files that do not change a vector
+# Keys of config.json that name routes, or what made the file; they decide no vector of this route.
+_IRRELEVANT = (
+    *("architectures", "auto_map", "auto_routes", "experts", "experts_on_disk", "format_version"),
+    *("routes", "transformers_version", "vocab_size", "base_vocab_size", "search_routes"),
+)
+_MARKER = "\ufdd0"  # of domain tokens, in a normalizer (`route_tokens.MARKER`)
+
+
+def fingerprint_of(model: SentenceTransformer, route: str | None = None) -> str:
+    """Return the hash of everything in a model that decides a vector.
+
+    That of its folder's files, or of its hub revision, if it is as `load` found it there; else that of its
+    weights. A model may have a `fingerprint` already: that of an embedder whose folder lacks its weights.
+
+    Args:
+        model: a model in memory.
+        route: hash only what decides the vectors of this route, as far as the files tell it apart
+            (`folder_fingerprint`).
+    """
+    if (own := getattr(model, "fingerprint", None)) is not None:
+        return str(own)
+    if (origin := origin_of(model)) is None:
+        return weights_fingerprint(model)
+    of_source = source_fingerprint(origin.place, origin.commit, route)
+    return sha256_text(of_source, origin.arithmetic) if origin.arithmetic else of_source
+
+
+def weights_fingerprint(model: SentenceTransformer) -> str:
+    """Return the SHA-256 over a model's weights, their names, its prompts and its `fingerprint_parts`."""
+    prompts = (f"{name}={text}" for name, text in model.prompts.items())
+    parts: tuple[str, ...] = getattr(model, "fingerprint_parts", ())
+    digest = hashlib.sha256(sha256_text(*prompts, *parts).encode())
+    for name, value in sorted(model.state_dict().items()):
+        digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
+        digest.update(value.detach().cpu().float().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def source_fingerprint(place: str, commit: str | None, route: str | None = None) -> str:
+    """Return the hash of a model's folder, or of its id and (if known) its commit on the hub."""
+    if Path(place).is_dir():
+        return folder_fingerprint(Path(place), route)
+    return sha256_text("hub", place, commit or "")
+
+
+def path_fingerprint(path: Path) -> str:
+    """Return the hash of a file, or of a folder's files."""
+    return folder_fingerprint(path) if path.is_dir() else sha256_file(path)
+
+
+def folder_fingerprint(folder: Path, route: str | None = None) -> str:
+    """Return the SHA-256 over names and contents of a folder's files; cards, records and hidden files aside.
+
+    With the name of a route of the saved model, where routes choose the experts, it covers only what decides
+    the vectors of that route.
+    """
+    config, prompt = ({}, "") if route is None else _routing(folder, route)
+    chosen = [each for each in config.get("routes", ()) if prompt.startswith(each["text"])]
+    if route == AUTO or not chosen or config.get("base_vocab_size") is None:
+        return sha256_text(*(part for file in _files(folder) for part in _name_and_hash(folder, file)))
+    chosen_route = max(chosen, key=lambda each: len(each["text"]))
+    parts = [
+        prompt,
+        sha256_settings({name: value for name, value in config.items() if name not in _IRRELEVANT}),
+        _tokenizer_digest(folder / TOKENIZER, int(config["base_vocab_size"])),
+        *_other_files(folder),
+    ]
+    for file in _weight_files(folder):
+        status = file.stat()
+        parts += _weights_digest(
+            file, status.st_size, status.st_mtime_ns, int(chosen_route["expert"]),
+            tuple(chosen_route["token_ids"]), int(config["base_vocab_size"]),
+        )  # fmt: skip
+    return sha256_text("route", *parts)
+
+
+def _routing(folder: Path, route: str) -> tuple[dict[str, Any], str]:
+    """Read the config of a model whose routes choose the experts ({} for others), and the route's prompt."""
+    config, settings = (
+        read_json(file) if file.is_file() else {} for file in (folder / "config.json", folder / SETTINGS)
+    )
+    if config.get("model_type") not in MODEL_TYPES or config.get("router", "route") != "route":
+        return {}, ""
+    return config, (settings.get("prompts") or {}).get(route) or ""
+
+
+def _files(folder: Path) -> list[Path]:
+    """Return the files in a folder that may change a vector, relative to it."""
+    files = sorted(file.relative_to(folder) for file in folder.rglob("*") if file.is_file())
+    return [
+        file
+        for file in files
+        if file.suffix not in IGNORED_SUFFIXES
+        and file.name != RECORD
+        and not any(part.startswith((".", "checkpoint-")) for part in file.parts)
+    ]
+
+
+def _name_and_hash(folder: Path, file: Path) -> tuple[str, str]:
+    return file.as_posix(), sha256_unchanging(folder / file)
+
+
+def _other_files(folder: Path) -> Iterator[str]:
+    """Return names and hashes of the files beside weights, tokenizer and configs."""
+    special = {"config.json", SETTINGS, TOKENIZER, INDEX, f"{MODELING}.py"}
+    for file in _files(folder):
+        is_weights = len(file.parts) == 1 and file.suffix == ".safetensors"
+        if not is_weights and file.as_posix() not in special and AUTO_FOLDER not in file.parts:
+            yield from _name_and_hash(folder, file)
+
+
+def _weight_files(folder: Path) -> list[Path]:
+    if (folder / WEIGHTS).is_file():
+        return [folder / WEIGHTS]
+    names = sorted(set(read_json(folder / INDEX)["weight_map"].values()))
+    return [folder / name for name in names]
+
+
+def _tokenizer_digest(file: Path, base_tokens: int) -> str:
+    """Return the hash of a tokenizer without the tokens and rules of any route."""
+    content = read_json(file)
+    added = [each for each in content.get("added_tokens") or () if each.get("id", 0) < base_tokens]
+    normalizer = content.get("normalizer")
+    if isinstance(normalizer, dict) and isinstance(steps := normalizer.get("normalizers"), list):
+        rest = [step for step in steps if _MARKER not in json.dumps(step, ensure_ascii=False)]
+        normalizer = {**normalizer, "normalizers": rest}
+    return sha256_settings({**content, "added_tokens": added, "normalizer": normalizer})
+
+
+@lru_cache(maxsize=4096)
+def _weights_digest(
+    file: Path, size: int, changed: int, expert: int, tokens: tuple[int, ...], base_tokens: int
+) -> tuple[str, ...]:
+    """Return hashes of the weights that a route meets, in one file."""
+    header, data = _tensors(file)
+    digest, own = hashlib.sha256(), hashlib.sha256()
+    for name in sorted(header):
+        number, (start, end) = expert_of(name), header[name]["data_offsets"]
+        if number not in (None, expert):
+            continue
+        shape, kind = header[name]["shape"], header[name]["dtype"]
+        rows = data[start:end]
+        if number is None and "embeddings" in name and shape and shape[0] > base_tokens:
+            each = rows.reshape(shape[0], -1)
+            own.update(each[[n for n in tokens if n >= base_tokens]].tobytes())
+            rows, shape = each[:base_tokens], [base_tokens, *shape[1:]]
+        canonical = name if number is None else of_expert(name, 0)
+        digest.update(f"{canonical} {kind} {shape}".encode())
+        digest.update(rows.data)
+    is_relevant = any(expert_of(name) in (None, expert) for name in header)
+    return (digest.hexdigest(), own.hexdigest()) if is_relevant else ()
+
+
+def _tensors(file: Path) -> tuple[Mapping[str, Any], Any]:
+    """Return the header of a safetensors file, and its bytes, mapped into memory."""
+    import numpy as np  # the command line starts without it
+
+    try:
+        content = np.memmap(file, np.uint8, "r")
+        length = int.from_bytes(bytes(content[:8]), "little")
+        header = json.loads(bytes(content[8 : 8 + length]))
+        header.pop("__metadata__", None)
+    except (OSError, ValueError) as error:
+        raise InputError(f"{file}: not a safetensors file ({error})") from error
+    return header, content[8 + length :]

@@ -1,0 +1,41 @@
+"""Models as sentence-transformers folders, written whole or not at all."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from sentence_transformers import SentenceTransformer
+
+from sentence_experts.models.card import usage_card
+from sentence_experts.models.encoder import ExpertEncoder
+from sentence_experts.models.files.fingerprint import weights_fingerprint
+from sentence_experts.storage import Output, output, write_text
+
+# The first of a model's files, by which folders of the user's own are known before the work.
+MODEL_FILES = ("modules.json", "config.json", "README.md")
+
+
+def model_output(out: Path | str, overwrite: bool = False) -> AbstractContextManager[Output]:
+    """Lock the folder of a model while it is written (`storage.output`)."""
+    return output(out, "model", names=MODEL_FILES, overwrite=overwrite)
+
+
+def save_to(place: Output, encoder: SentenceTransformer) -> None:
+    """Write a model as a sentence-transformers folder (safetensors), whole or not at all."""
+    with place.replacing() as temporary:
+        write_model(encoder, temporary)
+
+
+def write_model(encoder: SentenceTransformer, folder: Path) -> None:
+    """Write a model, with or without experts, and its card."""
+    encoder.save(str(folder), create_model_card=isinstance(encoder, ExpertEncoder))
+    if not isinstance(encoder, ExpertEncoder):
+        write_text(folder / "README.md", usage_card(encoder))
+
+
+def save(encoder: SentenceTransformer, path: str | Path, overwrite: bool = False) -> None:
+    """Write a model as a sentence-transformers folder (safetensors), whole or not at all."""
+    with model_output(path, overwrite) as place:
+        if place.begin({"weights": weights_fingerprint(encoder)}) != "finished":
+            save_to(place, encoder)

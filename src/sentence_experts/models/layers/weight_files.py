@@ -1,0 +1,238 @@
+"""A model's weights on disk: one safetensors file per expert and one for the shared weights.
+
+So an expert can be read, downloaded and freed alone. With transformers' own index file it is an ordinary
+sharded checkpoint for stock transformers and sentence-transformers.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sentence_experts.errors import InputError, brief
+from sentence_experts.models.layers.weight_names import expert_of
+from sentence_experts.storage import read_json, replacing, temporary_folder, write_json
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
+SHARED, EXPERT = "model-shared.safetensors", "model-expert-{:03d}.safetensors"
+EXPERT_FILES = "model-expert-*.safetensors"
+DENSE_MODELS = "route"  # the folder of a published model's dense models, one per route
+REMEDY = "copy or download the model again, or save it once more"
+MAX_NAMED = 3
+
+
+def named(names: Iterable[str]) -> str:
+    """Return the first few names, and how many more there are."""
+    names = sorted(names)
+    more = f" and {len(names) - MAX_NAMED:,} more" if len(names) > MAX_NAMED else ""
+    return f"{', '.join(names[:MAX_NAMED])}{more}"
+
+
+def check_names(source: str | Path, missing: Iterable[str], unexpected: Iterable[str] = ()) -> None:
+    """Refuse weights that are missing or unexpected."""
+    faults = (("weights are missing", set(missing)), ("weights are not of this model", set(unexpected)))
+    if messages := [f"{fault}: {named(names)}" for fault, names in faults if names]:
+        raise InputError(f"{source}: {'; '.join(messages)}; {REMEDY}")
+
+
+def weights_file(source: str) -> str:
+    """Return the file in a folder that holds its weights, or lists their files; the id of a hub model."""
+    files = [Path(source) / name for name in (WEIGHTS, INDEX)]
+    return str(next((file for file in files if file.is_file()), source))
+
+
+def split_by_expert(folder: Path) -> None:
+    """Split a saved model's weights into one file per expert and one for the rest.
+
+    The original file is removed last, so that the folder holds a model at any moment.
+    """
+    from safetensors import safe_open
+    from safetensors.torch import save_file
+
+    whole = folder / WEIGHTS
+    with safe_open(whole, framework="pt") as file:
+        names = defaultdict(list)
+        for key in sorted(file.keys()):
+            number = expert_of(key)
+            names[SHARED if number is None else EXPERT.format(number)].append(key)
+        size = 0
+        for name, keys in names.items():
+            tensors = {key: file.get_tensor(key) for key in keys}
+            size += sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
+            with replacing(folder / name) as temporary:
+                save_file(tensors, temporary, metadata={"format": "pt"})
+    for old in folder.glob(EXPERT_FILES):
+        if old.name not in names:
+            old.unlink()
+    weight_map = {key: name for name, keys in names.items() for key in keys}
+    write_json(folder / INDEX, {"metadata": {"total_size": size}, "weight_map": weight_map})
+    whole.unlink()
+
+
+@dataclass
+class WeightFiles:
+    """The safetensors files of a saved model.
+
+    Attributes:
+        source: the model's folder or hub id.
+        options: `LoadConfig.hub`, for a hub model.
+        of_key: a weight's name -> the name of its file; None for a model in one file.
+        stamps: path -> (bytes, time of change) when the model was loaded, or the file first read.
+    """
+
+    source: str
+    options: dict[str, Any] = field(default_factory=dict)
+    of_key: Mapping[str, str] | None = None
+    stamps: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    @classmethod
+    def find(cls, source: str, **options: Any) -> WeightFiles:
+        """Return the files of a folder or hub id; of a hub model only the index is fetched."""
+        files = cls(source, options)
+        single = files.find_file(WEIGHTS)  # which transformers prefers too, where both are there
+        if single is not None:
+            files.stamps[single] = _stamp(single)
+            return files
+        index = files.find_file(INDEX)
+        if index is None:
+            raise InputError(f"{source}: no {WEIGHTS}, and only from safetensors can single experts be read")
+        files.of_key = read_json(Path(index))["weight_map"]
+        if Path(source).is_dir():
+            for name in set((files.of_key or {}).values()):
+                if path := files.find_file(name):
+                    files.stamps[path] = _stamp(path)
+        return files
+
+    def find_file(self, name: str) -> str | None:
+        """Return the path of a file, which is fetched from the hub if it must be; None if there is none."""
+        from sentence_transformers.util import load_file_path
+
+        path: str | None = load_file_path(self.source, name, **self.options)
+        return path
+
+    def read(self, keys: Sequence[str]) -> Iterator[tuple[str, Tensor]]:
+        """Return the weights with these names, one at a time, mapped from the files.
+
+        Unused ones are not read. Their memory is freed with the last of them: they share a mapping with each
+        other, but not with the model's other weights.
+        """
+        from safetensors import SafetensorError, safe_open
+
+        for name, wanted in self._by_file(keys).items():
+            path = self._unchanged(name)
+            try:
+                with safe_open(path, framework="pt") as file:
+                    stored, of_key = set(file.keys()), self.of_key or {}
+                    listed = {key for key, place in of_key.items() if place == name} or stored
+                    check_names(path, set(wanted) - stored, stored - listed)
+                    for key in wanted:
+                        yield key, file.get_tensor(key)
+            except SafetensorError as error:
+                raise InputError(f"{path}: an expert cannot be read ({brief(error)}); {REMEDY}") from error
+            except OSError as error:  # it went since it was looked at
+                raise _changed(path) from error
+
+    def expert_weights(self) -> set[str]:
+        """Return the names of all experts' weights."""
+        from safetensors import safe_open
+
+        names: Any = self.of_key
+        if names is None:
+            with safe_open(self._unchanged(WEIGHTS), framework="pt") as file:
+                names = file.keys()
+        return {name for name in names if expert_of(name) is not None}
+
+    def _by_file(self, keys: Sequence[str]) -> dict[str, list[str]]:
+        if self.of_key is None:
+            return {WEIGHTS: list(keys)}
+        files = defaultdict(list)
+        for key in keys:
+            if key not in self.of_key:
+                raise InputError(f"{INDEX}: an expert cannot be read: no weight {key}")
+            files[self.of_key[key]].append(key)
+        return files
+
+    def _unchanged(self, name: str) -> str:
+        path = self.find_file(name)
+        if path is None:
+            raise _changed(name)
+        try:
+            stamp = _stamp(path)
+        except OSError as error:
+            raise _changed(path) from error
+        if self.stamps.setdefault(path, stamp) != stamp:
+            raise _changed(path)
+        return path
+
+
+def _changed(path: str) -> InputError:
+    return InputError(f"{path}: changed since the model was loaded; load it again")
+
+
+def _stamp(path: str) -> tuple[int, int]:
+    status = Path(path).stat()
+    return status.st_size, status.st_mtime_ns
+
+
+@contextmanager
+def shared_part(source: str, **options: Any) -> Iterator[str]:
+    """A folder with everything of a model but its experts' weights, to load it without them.
+
+    A hub model's expert files are not downloaded; a local model may lack them.
+
+    Yields:
+        The folder itself if it has all files, or all weights in one file.
+    """
+    folder = Path(source) if Path(source).is_dir() else _fetched(source, **options)
+    index = folder / INDEX
+    names = set(read_json(index)["weight_map"].values()) if index.is_file() else set()
+    if all((folder / name).is_file() for name in names):
+        yield str(folder)
+        return
+    if not (folder / SHARED).is_file():
+        raise InputError(f"{source}: {SHARED} is missing")
+    with temporary_folder() as temporary:
+        for entry in folder.iterdir():
+            if entry.name not in (*names, INDEX):
+                _link(entry, Path(temporary) / entry.name)
+        _link(folder / SHARED, Path(temporary) / WEIGHTS)
+        yield temporary
+
+
+def _fetched(source: str, cache_folder: str | None = None, **options: Any) -> Path:
+    """Return a hub model's files without its experts' files."""
+    from huggingface_hub import snapshot_download
+
+    patterns = [EXPERT_FILES, f"{DENSE_MODELS}/*", "*.bin", "onnx/*", "openvino/*"]
+    return Path(snapshot_download(source, cache_dir=cache_folder, ignore_patterns=patterns, **options))
+
+
+def _link(entry: Path, place: Path) -> None:
+    try:
+        place.symlink_to(entry.resolve(), target_is_directory=entry.is_dir())
+    except OSError:  # a system without links
+        (shutil.copytree if entry.is_dir() else shutil.copy2)(entry, place)
+
+
+def read_arrays(file: Path, names: Iterable[str]) -> dict[str, NDArray[Any]]:
+    """Return the arrays of a small safetensors file of this package."""
+    import numpy as np
+    from safetensors.numpy import load_file
+
+    try:
+        arrays: dict[str, NDArray[Any]] = load_file(file)
+    except Exception as error:  # a broken file can make the library raise any error
+        raise InputError(f"{file}: cannot be read ({brief(error)}); {REMEDY}") from error
+    check_names(file, set(names) - set(arrays), set(arrays) - set(names))
+    if broken := {name for name, array in arrays.items() if not np.isfinite(array).all()}:
+        raise InputError(f"{file}: {named(broken)} holds numbers that are not finite; {REMEDY}")
+    return arrays

@@ -1,0 +1,64 @@
+"""The grammar of weight names: experts, routers, and what a weight is called in the dense base.
+
+encoder.layer.3.experts.1.intermediate.dense.weight     expert 1 of block 3
+encoder.layer.3.router.weight                           block 3's learned router
+encoder.layer.3.attention.self.query.weight             shared by all experts
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sentence_experts.models.architectures.families import Family
+
+EXPERTS = ".experts."
+ROUTERS = ".router."
+# Matches the weights of experts, for transformers' lists of keys to ignore.
+EXPERT_PATTERN = r"\.experts\.\d+\."
+_IN_EXPERT = re.compile(r"(?P<block>.*)\.experts\.(?P<number>\d+)\.(?P<inside>.*)")
+
+
+def expert_of(name: str) -> int | None:
+    """Return the index of the expert that a weight or module belongs to; None for a shared one."""
+    match = _IN_EXPERT.fullmatch(name)
+    return int(match["number"]) if match else None
+
+
+def is_expert(name: str) -> bool:
+    """Return whether a weight or module belongs to an expert."""
+    return expert_of(name) is not None
+
+
+def is_router(name: str) -> bool:
+    """Return whether this is a block's learned router, or a weight of one."""
+    return ROUTERS in f"{name}."
+
+
+def expert_prefix(number: int) -> str:
+    """Return what the names of this expert's weights contain: ".experts.1."."""
+    return f"{EXPERTS}{number}."
+
+
+def of_expert(name: str, number: int) -> str:
+    """Return the same weight of another expert.
+
+    >>> of_expert("layers.3.experts.1.mlp.Wi.weight", 0)
+    'layers.3.experts.0.mlp.Wi.weight'
+    """
+    return _IN_EXPERT.sub(rf"\g<block>.experts.{number}.\g<inside>", name)
+
+
+def base_name(family: Family, name: str) -> str:
+    """Return what the dense base calls a weight.
+
+    >>> from sentence_experts.models.architectures.families import FAMILIES
+    >>> base_name(FAMILIES[1], "layers.3.experts.1.mlp.Wi.weight")
+    'layers.3.mlp.Wi.weight'
+    """
+    match = _IN_EXPERT.fullmatch(name)
+    if match is None:
+        return name
+    module, *rest = match["inside"].split(".")
+    return ".".join([match["block"], family.owned(expert_norms=True)[module], *rest])

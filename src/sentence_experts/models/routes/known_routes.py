@@ -1,0 +1,110 @@
+"""The routes that a model's texts can name; a saved model's are read from its JSON alone, without torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sentence_experts.errors import InputError, RouteError
+from sentence_experts.models.routes.task_types import without_task_types
+from sentence_experts.models.sources import FORMAT_VERSION, OPENERS, model_folder, source_name
+from sentence_experts.storage import check_version, read_json
+
+SETTINGS = "config_sentence_transformers.json"
+# The route that a classifier beside the model chooses for each text, and the folder of that classifier.
+AUTO, AUTO_FOLDER = "auto", "auto_route"
+
+
+@dataclass(frozen=True)
+class KnownRoutes:
+    """The routes of one model.
+
+    Attributes:
+        model: what messages call the model.
+        prompts: route name -> prompt text.
+        default: the route that is taken when none is named.
+        experts: the experts' names; without routes, learned routers choose among them.
+        search_routes: route of queries -> route of documents, as the model's task file has them.
+        idle: routes whose experts were left out when the model was loaded; they are not among the prompts.
+    """
+
+    model: str
+    prompts: Mapping[str, str]
+    default: str | None
+    experts: tuple[str, ...]
+    search_routes: Mapping[str, str] = field(default_factory=dict)
+    idle: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        model: str,
+        prompts: Mapping[str, str | None] | None,
+        default: str | None,
+        experts: Any,
+        search_routes: Mapping[str, str] | None = None,
+        idle: Sequence[str] = (),
+    ) -> KnownRoutes:
+        """Collect routes from a model's prompts (empty ones are none), default prompt's name and experts."""
+        named = {name: prompt for name, prompt in without_task_types(prompts or {}).items() if prompt}
+        routes = {name: prompt for name, prompt in named.items() if name not in idle}
+        known = default if default in routes else None
+        return cls(model, routes, known, tuple(experts or ()), dict(search_routes or {}), tuple(idle))
+
+    @classmethod
+    def read(cls, source: Any) -> KnownRoutes | None:
+        """Read the routes of a saved model; None where only loading tells: hub models, embedders, others."""
+        if not isinstance(source, str | Path):
+            return None
+        folder = Path(model_folder(str(source)))
+        if not folder.is_dir() or any((folder / file).is_file() for file in OPENERS):
+            return None
+        files = {name: folder / name for name in (SETTINGS, "config.json")}
+        content = {name: read_json(file) if file.is_file() else {} for name, file in files.items()}
+        for file, value in zip(files.values(), content.values(), strict=True):
+            if not isinstance(value, dict):
+                raise InputError(f"{file}: not a JSON object")
+        if "format_version" in (config := content["config.json"]):
+            check_version(files["config.json"], config["format_version"], FORMAT_VERSION)
+        prompts, default = (content[SETTINGS].get(key) for key in ("prompts", "default_prompt_name"))
+        if not isinstance(prompts or {}, dict):
+            raise InputError(f"{files[SETTINGS]}: `prompts` is {prompts!r}, not names with their texts")
+        for prompt, text in {**(prompts or {}), "default_prompt_name": default}.items():
+            if not isinstance(text, str | None):
+                raise InputError(f"{files[SETTINGS]}: {prompt!r} is {text!r}, not a text")
+        name, search_routes = source_name(str(source)), config.get("search_routes")
+        return cls.of(name, prompts, default, config.get("experts"), search_routes)
+
+    def choose(self, route: str | None) -> str | None:
+        """Return the route that `route` means for this model: None only for a model without routes."""
+        none = "none, its learned routers choose the experts" if self.experts else "none"
+        known = ", ".join(sorted(self.prompts)) or none
+        if route is None and self.prompts and self.default is None:
+            raise RouteError(f"{self.model} needs a route; its routes: {known}")
+        if route in self.idle:
+            raise RouteError(f"{self.model} was loaded without the expert of {route!r}; its routes: {known}")
+        if route is not None and route not in self.prompts:
+            raise RouteError(f"{self.model} has no route {route!r}; its routes: {known}")
+        return self.default if route is None else route
+
+    def check_loadable(self, names: Sequence[str]) -> None:
+        """Check that experts can be found by these names of routes or experts."""
+        known = list(dict.fromkeys([*self.prompts, *self.experts]))
+        for name in [names] if isinstance(names, str) else names:
+            if self.experts and name not in known:
+                raise RouteError(f"no route is named {name!r}; routes that can be loaded: {', '.join(known)}")
+
+
+def check_route(source: Any, route: str | None, or_expert: bool = False) -> None:
+    """Check a route before the model is loaded, if `source` is a model's folder.
+
+    Args:
+        source: a model.
+        route: a route; None for the default.
+        or_expert: the name of an expert will do too.
+    """
+    known = KnownRoutes.read(source)
+    if known is not None and not (or_expert and route in known.experts):
+        known.choose(route)

@@ -1,0 +1,139 @@
+"""Experts that come when a text calls them: the whole model's vectors in a part of its memory."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+
+import sentence_experts
+from helpers.hub import running_hub
+from sentence_experts.errors import InputError, UsageError
+from sentence_experts.models.files.saving import save
+from sentence_experts.models.layers.weight_files import WeightFiles
+
+NAMES = ["a", "b", "c", "d"]
+ROUTED = [
+    f"[{name.upper()}]{text}" for text in ("heart", "lungs and air", "blood in vessels") for name in NAMES
+]
+
+
+@pytest.fixture(scope="module")
+def folder(bases: Any, scatter: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("paged") / "model"
+    save(scatter(sentence_experts.extend(bases["bert"], NAMES)), place)
+    return place
+
+
+@pytest.fixture(scope="module")
+def whole(folder: Path) -> SentenceTransformer:
+    return sentence_experts.load(folder, device="cpu")
+
+
+def mapped(folder: Path) -> set[str]:
+    """The experts' files that this process has mapped."""
+    lines = Path("/proc/self/maps").read_text().splitlines()
+    ours = [line for line in lines if str(folder.resolve()) in line]
+    return {line.rpartition("/")[2] for line in ours if "model-expert" in line}
+
+
+def test_experts_come_when_called_and_the_oldest_leaves(
+    folder: Path, whole: SentenceTransformer, tmp_path: Path
+) -> None:
+    place = Path(shutil.copytree(folder, tmp_path / "copy"))  # the whole model has the other one mapped
+    part = sentence_experts.load(place, device="cpu", max_resident_experts=2)
+    assert part.loaded_routes == ()
+    for route, loaded in (("a", "a"), ("c", "ac"), ("a", "ac"), ("d", "ad"), ("b", "bd")):
+        assert np.array_equal(
+            part.encode("lungs", prompt_name=route), whole.encode("lungs", prompt_name=route)
+        )
+        assert set(part.loaded_routes) == set(loaded)
+        names = {f"model-expert-00{NAMES.index(name)}.safetensors" for name in loaded}
+        assert mapped(place) == names, "an expert that left is still mapped"
+
+
+def test_a_batch_that_calls_more_is_served(folder: Path, whole: SentenceTransformer) -> None:
+    part = sentence_experts.load(folder, device="cpu", max_resident_experts=1)
+    assert np.array_equal(part.encode(ROUTED), whole.encode(ROUTED))
+    assert len(part.loaded_routes) == 1
+
+
+def test_a_limit_in_bytes(folder: Path) -> None:
+    one = sentence_experts.load(folder, device="cpu").routed_model.residency.bytes_per_expert()
+    for limit, loaded in ((3 * one - 1, 2), (1, 1), (10 * one, 4)):
+        part = sentence_experts.load(folder, device="cpu", max_resident_bytes=limit)
+        for route in NAMES:
+            part.encode("x", prompt_name=route)
+        assert len(part.loaded_routes) == loaded
+
+
+def test_threads_share_the_experts(folder: Path, whole: SentenceTransformer) -> None:
+    part = sentence_experts.load(folder, device="cpu", max_resident_experts=2)
+    expected = {route: whole.encode("lungs", prompt_name=route) for route in NAMES}
+    features = {route: part.preprocess([f"[{route.upper()}]lungs"]) for route in NAMES}
+
+    def encode(number: int) -> bool:
+        route = NAMES[number % 4]
+        with torch.inference_mode():
+            found = part(dict(features[route]))["sentence_embedding"].numpy()
+        return np.allclose(found[0], expected[route], atol=1e-6)
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(encode, range(60)))
+    assert len(part.loaded_routes) <= 2
+
+
+def test_what_cannot_come_and_go(folder: Path, bases: Any, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="greater than or equal to 1"):
+        sentence_experts.load(folder, device="cpu", max_resident_experts=0)
+    part = sentence_experts.load(folder, device="cpu", max_resident_experts=2)
+    part.train()
+    with pytest.raises(UsageError, match="cannot be trained"):
+        part(part.preprocess(["[A]x"]))
+    learned = sentence_experts.extend(bases["bert"], ["a", "b"], router="learned", route="none")
+    save(learned, tmp_path / "learned")
+    with pytest.raises(UsageError, match="all experts must be loaded"):
+        sentence_experts.load(tmp_path / "learned", device="cpu", max_resident_experts=1)
+
+
+@pytest.fixture
+def hub(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    with running_hub(folder, monkeypatch) as server:
+        yield server.fetched
+
+
+def test_only_the_called_experts_are_fetched_from_the_hub(
+    hub: list[str], whole: SentenceTransformer, tmp_path: Path
+) -> None:
+    part = sentence_experts.load("me/model", device="cpu", routes=["b"], cache_folder=str(tmp_path))
+    fetched = [name for name in hub if name.startswith("model-expert")]
+    assert fetched == ["model-expert-001.safetensors"]
+    assert np.array_equal(part.encode("lungs", prompt_name="b"), whole.encode("lungs", prompt_name="b"))
+    part.use_routes(["d"])
+    assert [name for name in hub if name.startswith("model-expert")][1:] == ["model-expert-003.safetensors"]
+    assert np.array_equal(part.encode("lungs", prompt_name="d"), whole.encode("lungs", prompt_name="d"))
+
+
+def test_an_expert_whose_file_goes_while_it_is_read_has_changed(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = shutil.copytree(folder, tmp_path / "model")
+    model = sentence_experts.load(place, device="cpu", max_resident_experts=1)
+    look = WeightFiles._unchanged
+
+    def look_and_lose(files: WeightFiles, name: str) -> Path:
+        path = look(files, name)
+        Path(path).unlink()
+        return path
+
+    monkeypatch.setattr(WeightFiles, "_unchanged", look_and_lose)
+    for _ in range(2):  # it goes after it was looked at, or before
+        with pytest.raises(InputError, match="changed since the model was loaded"):
+            model.encode("a text", prompt_name="a")
