@@ -15,7 +15,7 @@ from sentence_experts.errors import InputError, UsageError
 from sentence_experts.evaluation.pair_evaluation import measure
 from sentence_experts.evaluation.pairs import checked_table, domains_of, score_pairs, texts_by_domain
 from sentence_experts.evaluation.results import View
-from sentence_experts.evaluation.scorers import EncoderScorer
+from sentence_experts.evaluation.scorers import encoder_score, routes_by_domain
 from sentence_experts.models.encoder import check_experts
 from sentence_experts.models.loading import load
 from sentence_experts.models.routing.automatic import AutoRoutedEncoder, fit_auto_routes
@@ -261,8 +261,9 @@ def cost_of_mistakes(
     encoder = BatchEncoder(model, batch_size, "model")
     costs = []
     for what, route_map in (("true routes", {}), ("automatic routes", dict.fromkeys(domains, AUTO))):
-        scorer = EncoderScorer(encoder, domains, what, route_map)
-        costs.append(measure(table, score_pairs(scorer, table), replicates=0).figures)
+        routes = routes_by_domain(encoder.known_routes, domains, route_map)
+        scores = score_pairs(encoder_score(encoder, routes, what), table)
+        costs.append(measure(table, scores, replicates=0).figures)
     true, automatic = costs
     return {view: (true[view].metrics["f1_max"], automatic[view].metrics["f1_max"]) for view in true}
 

@@ -24,11 +24,11 @@ from sentence_experts.encoding.encoder import BatchEncoder, cosines
 from sentence_experts.errors import InputError, RouteError
 from sentence_experts.evaluation.config import SimilarityConfig
 from sentence_experts.evaluation.models import Model, ModelRun, identity_of, label_of
-from sentence_experts.evaluation.results import StoredResult
-from sentence_experts.evaluation.wilcoxon import holm
+from sentence_experts.evaluation.results import StoredResult, measured_once
+from sentence_experts.evaluation.statistics import holm
 from sentence_experts.models.routing.known_routes import AUTO, KnownRoutes
 from sentence_experts.models.sources import check_source
-from sentence_experts.storage import check_apart, output, read_json, write_json, write_parquet
+from sentence_experts.storage import check_apart, read_json, write_json, write_parquet
 from sentence_experts.tables import Table, TextTable, is_path
 
 logger = logging.getLogger(__name__)
@@ -36,8 +36,6 @@ logger = logging.getLogger(__name__)
 Pair = tuple[str, str]
 Cosines = Mapping[Pair, NDArray[np.float64]]  # two routes -> (texts,)
 
-RESULTS = ("similarity.json", "cosines.parquet")
-NAMES = (*RESULTS, "similarity.png")
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 # Below this a standard deviation is rounding, as between experts that are still copies of each other.
 NO_SPREAD = 1e-6
@@ -70,6 +68,8 @@ class Similarity(StoredResult):
         settings: model label -> what identifies the model.
     """
 
+    FILES = ("similarity.json", "cosines.parquet")
+    NAMES = (*FILES, "similarity.png")
     cosines: Mapping[str, Cosines]
     tests: Mapping[Pair, Welch]
     texts: Mapping[str, Any]
@@ -110,19 +110,19 @@ class Similarity(StoredResult):
 
     def save(self, out: Path) -> None:
         """Write `similarity.json`, and the cosine of each text in `cosines.parquet`, to a folder."""
-        write_json(out / NAMES[0], self.to_json(), sort=False)
+        write_json(out / self.FILES[0], self.to_json(), sort=False)
         rows = [
             {"model": label, "route": route, "other": other, "cosines": values.tolist()}
             for label, by_pair in self.cosines.items()
             for (route, other), values in by_pair.items()
         ]
-        write_parquet(out / NAMES[1], pa.Table.from_pylist(rows))
+        write_parquet(out / self.FILES[1], pa.Table.from_pylist(rows))
 
     @classmethod
     def _read(cls, out: Path) -> Self:
-        content = read_json(out / NAMES[0])
+        content = read_json(out / cls.FILES[0])
         cosines: dict[str, dict[Pair, NDArray[np.float64]]] = {}
-        for row in pq.read_table(out / NAMES[1]).to_pylist():
+        for row in pq.read_table(out / cls.FILES[1]).to_pylist():
             cosines.setdefault(row["model"], {})[row["route"], row["other"]] = np.array(row["cosines"])
         tests = {
             (route, other): Welch(**each["welch_less"])
@@ -164,23 +164,17 @@ def similarity(
         False
     """
     chosen = SimilarityConfig.of(config, **settings)
-    if out is None:
-        return _measured(model, texts, chosen, against)
     check_apart(out, overwrite, model, against, texts if is_path(texts) else None)
-    with output(out, "similarity of routes", names=NAMES, grows=True, overwrite=overwrite) as place:
-        runs = [
-            ModelRun(str(number), "", each)
-            for number, each in enumerate((model, against))
-            if each is not None
-        ]
-        source = TextTable(texts, chosen.column)
-        state = place.begin(identity_of(runs, chosen), {"texts": source.fingerprint})
-        if state == "finished":
-            return Similarity.read(place.path)
-        measured = _measured(model, texts, chosen, against)
-        measured.save(place.path)
-        place.finish(*RESULTS)
-    return measured
+    runs = [ModelRun(str(place), "", each) for place, each in enumerate((model, against)) if each is not None]
+    return measured_once(
+        Similarity,
+        "similarity of routes",
+        out,
+        overwrite,
+        lambda: identity_of(runs, chosen),
+        lambda _: _measured(model, texts, chosen, against),
+        inputs={"texts": TextTable(texts, chosen.column).fingerprint},
+    )
 
 
 def _measured(model: Model, texts: Table, chosen: SimilarityConfig, against: Model | None) -> Similarity:

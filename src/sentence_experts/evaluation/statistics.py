@@ -173,6 +173,16 @@ class Estimate:
         return float(2 * t.sf(abs(self.value) / self.error, self.freedom))
 
 
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Return the p-values corrected for their number, in their order (Holm, Scand. J. Stat. 1979)."""
+    values = np.asarray(p_values, dtype=np.float64)
+    order = np.argsort(values, kind="stable")
+    corrected = np.empty_like(values)
+    stepped = values[order] * np.arange(len(values), 0, -1)
+    corrected[order] = np.minimum(np.maximum.accumulate(stepped), 1.0)
+    return [float(value) for value in corrected]
+
+
 def estimate(*terms: Runs) -> Estimate | None:
     """The sum of the terms' means over runs; None if it is undefined, or nothing varies that is known."""
     value = sum(float(term.values.mean()) for term in terms)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from sentence_experts.errors import UsageError
 from sentence_experts.evaluation.audit.run import Audit
@@ -15,32 +15,40 @@ from sentence_experts.evaluation.results import Evaluation, PairEvaluation
 from sentence_experts.evaluation.search_quality import SearchEvaluation
 from sentence_experts.evaluation.similarity import Similarity
 from sentence_experts.progress import announced
+from sentence_experts.report.content import Report
 from sentence_experts.report.figures import similarity_figure
-from sentence_experts.report.model_pages import audit_page, comparison_page
-from sentence_experts.report.moee_page import moee_page
-from sentence_experts.report.page import evaluation_page
-from sentence_experts.report.search_table import search_markdown
-from sentence_experts.report.task_tables import markdown
+from sentence_experts.report.html import html, markdown
+from sentence_experts.report.models import audit_report, comparison_report
+from sentence_experts.report.moee import analysis_report
+from sentence_experts.report.pairs import pairs_report
+from sentence_experts.report.tasks import search_report, tasks_report
 from sentence_experts.storage import replacing
 
-_REPORTS: Mapping[type, tuple[str, Callable[[Any], str | bytes]]] = {
-    PairEvaluation: ("report.html", evaluation_page),
-    TaskEvaluation: ("tasks.md", markdown),
-    Audit: ("report.html", audit_page),
-    Comparison: ("report.html", comparison_page),
-    SearchEvaluation: ("search.md", search_markdown),
-    Analysis: ("analysis.html", lambda analysis: moee_page(analysis.figures, analysis.settings)),
-    Similarity: (
-        "similarity.png",
-        lambda similarity: similarity_figure(similarity.cosines, similarity.tests),
-    ),
+_REPORTS: dict[type, tuple[str, Callable[[Any], Report]]] = {
+    PairEvaluation: ("report.html", pairs_report),
+    TaskEvaluation: ("tasks.md", tasks_report),
+    Audit: ("report.html", audit_report),
+    Comparison: ("report.html", comparison_report),
+    SearchEvaluation: ("search.md", search_report),
+    Analysis: ("analysis.html", analysis_report),
 }
+Reported: TypeAlias = Evaluation | Audit | Comparison | SearchEvaluation | Analysis
+
+
+def report_of(result: Reported) -> Report:
+    """Return the report of a result.
+
+    Raises:
+        UsageError: there is no report of this kind of result.
+    """
+    if type(result) not in _REPORTS:
+        known = ", ".join(each.__name__ for each in (*_REPORTS, Similarity))
+        raise UsageError(f"no report is made of a {type(result).__name__}; only of {known}")
+    return _REPORTS[type(result)][1](result)
 
 
 @announced("writing the report")
-def write_report(
-    result: Evaluation | Audit | Comparison | SearchEvaluation | Analysis | Similarity, out: Path | str
-) -> Path:
+def write_report(result: Reported | Similarity, out: Path | str) -> Path:
     """Write the report of a result to a folder; its path is returned.
 
     That is report.html of an evaluation on pairs, of an audit or of a comparison, tasks.md of an evaluation
@@ -49,18 +57,18 @@ def write_report(
 
     Raises:
         UsageError: there is no report of this kind of result.
-        SentenceExpertsError: matplotlib, which draws the figures, is not installed.
+        SentenceExpertsError: matplotlib or jinja2, which make it, is not installed.
 
     Example:
         >>> write_report(evaluate("model", "pairs", bootstrap=0), "results").name
         'report.html'
     """
-    kind = next((each for each in _REPORTS if isinstance(result, each)), None)
-    if kind is None:
-        known = ", ".join(each.__name__ for each in _REPORTS)
-        raise UsageError(f"no report is made of a {type(result).__name__}; only of {known}")
-    name, made = _REPORTS[kind]
-    path, report = Path(out) / name, made(result)
+    if isinstance(result, Similarity):
+        name, content = "similarity.png", similarity_figure(result.cosines, result.tests)
+    else:
+        report, name = report_of(result), _REPORTS[type(result)][0]
+        content = (markdown if name.endswith(".md") else html)(report).encode()
+    path = Path(out) / name
     with replacing(path) as temporary:
-        temporary.write_bytes(report.encode() if isinstance(report, str) else report)
+        temporary.write_bytes(content)
     return path

@@ -27,8 +27,7 @@ from sentence_experts.evaluation.moee.correlation import (
     right_alone,
 )
 from sentence_experts.evaluation.moee.rated_pairs import RatedPairs
-from sentence_experts.evaluation.statistics import Estimate
-from sentence_experts.evaluation.wilcoxon import holm
+from sentence_experts.evaluation.statistics import Estimate, holm
 from sentence_experts.moee.embedder import MoeEmbedder
 from sentence_experts.moee.loading import load_embedder
 from sentence_experts.moee.prompts import PROMPTS

@@ -21,8 +21,14 @@ import numpy as np
 from pydantic import TypeAdapter
 from scipy.stats import t
 
-from sentence_experts.evaluation.differences import compared
-from sentence_experts.evaluation.results import SEEDS_NEEDED, Difference, Evaluation, View, without_view
+from sentence_experts.evaluation.results import (
+    SEEDS_NEEDED,
+    Difference,
+    Evaluation,
+    View,
+    differences_from_json,
+    differences_of,
+)
 from sentence_experts.evaluation.statistics import Runs, runs_of_datasets
 from sentence_experts.storage import read_json, write_json
 
@@ -98,6 +104,7 @@ class TaskEvaluation(Evaluation):
         missing: name of each task that some run lacks -> why.
     """
 
+    FILES = ("tasks.json",)
     settings: Mapping[str, Any]
     tasks: tuple[MeasuredTask, ...]
     models: tuple[ModelScores, ...]
@@ -138,7 +145,7 @@ class TaskEvaluation(Evaluation):
     @classmethod
     def _read(cls, out: Path) -> Self:
         content = read_json(out / "tasks.json")
-        content["differences"] = [without_view(each) for each in content["differences"]]
+        content["differences"] = differences_from_json(content["differences"])
         return TypeAdapter(cls).validate_python(content)
 
 
@@ -167,7 +174,7 @@ def join_runs(
     )
     of_model = {model.label: _averages(model) for model in models}
     averages = {model.label: model.average.value for model in models}
-    differences = compared(averages, of_model, AVERAGE, MAIN_SCORE, margin)
+    differences = tuple(differences_of(averages, of_model, AVERAGE, MAIN_SCORE, margin))
     noted = {**(settings or {}), "margin": margin}
     return TaskEvaluation(noted, tuple(common), models, differences, missing or {})
 
