@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -180,12 +179,7 @@ def difference(found: PairEvaluation, first: str, second: str, view: str = "pool
             and each.metric == "roc_auc"
             and {each.first, each.second} == {first, second}
         ):
-            if each.first == first:
-                return each
-            assert each.value is not None
-            assert each.interval is not None
-            turned = Interval(-each.interval.high, -each.interval.low)
-            return replace(each, first=first, second=second, value=-each.value, interval=turned)
+            return each if each.first == first else each.turned()
     raise KeyError((first, second))
 
 

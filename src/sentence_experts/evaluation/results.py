@@ -268,6 +268,12 @@ class Difference:
     p_holm: float | None = None
     equivalent: bool = False
 
+    def turned(self) -> Difference:
+        """Return the same difference, the other way round."""
+        ends = self.interval and Interval(-self.interval.high, -self.interval.low)
+        value = None if self.value is None else -self.value
+        return replace(self, first=self.second, second=self.first, value=value, interval=ends)
+
     def to_json(self) -> dict[str, Any]:
         """Return plain values, those of the view beside the others."""
         return {**asdict(self), "view": self.view.kind, "domain": self.view.domain}
@@ -355,8 +361,7 @@ class PairEvaluation(Evaluation):
                 row: dict[str, Any] = {"model": model.label, "view": view.kind, "domain": view.domain}
                 row |= {"pairs": measured.pairs, "positives": measured.positives, **measured.metrics}
                 for metric, interval in measured.intervals.items():
-                    row[f"{metric}_low"] = interval.low if interval else None
-                    row[f"{metric}_high"] = interval.high if interval else None
+                    row |= _ends(f"{metric}_", interval)
                 rows.append(row)
         return rows
 
@@ -374,17 +379,12 @@ class PairEvaluation(Evaluation):
         rows = []
         for model in self.models:
             for view, measured in model.views.items():
-                own, gap = measured.intervals.get("roc_auc"), gaps.get((model.label, view))
-                ends = gap.interval if gap else None
-                figures = {
-                    "roc_auc": measured.metrics["roc_auc"],
-                    "low": own.low if own else None,
-                    "high": own.high if own else None,
-                    # `Difference` has the first model minus this one.
-                    "gain": -gap.value if gap and gap.value is not None else None,
-                    "gain_low": -ends.high if ends else None,
-                    "gain_high": -ends.low if ends else None,
-                }
+                gap = gaps.get((model.label, view))
+                # `Difference` has the first model minus this one.
+                gain, gain_ends = (gap.turned().value, gap.turned().interval) if gap else (None, None)
+                figures = {"roc_auc": measured.metrics["roc_auc"]}
+                figures |= _ends("", measured.intervals.get("roc_auc"))
+                figures |= {"gain": gain, **_ends("gain_", gain_ends)}
                 rounded = {name: None if each is None else round(each, 3) for name, each in figures.items()}
                 rows.append({"model": model.label, "domain": names.get(view, view.domain), **rounded})
         return rows
@@ -416,6 +416,11 @@ class PairEvaluation(Evaluation):
             TypeAdapter(dict[str, RouterAccuracy]).validate_python(content["routers"]),
             TypeAdapter(tuple[ModelResult, ...]).validate_python(content["text_free"]),
         )
+
+
+def _ends(prefix: str, interval: Interval | None) -> dict[str, float | None]:
+    low, high = (interval.low, interval.high) if interval else (None, None)
+    return {f"{prefix}low": low, f"{prefix}high": high}
 
 
 def score_column(label: str) -> str:

@@ -19,7 +19,7 @@ from sentence_experts.moee.vectors import PARTS
 from sentence_experts.report.tables import p_text
 
 if TYPE_CHECKING:
-    from sentence_experts.evaluation.similarity import Cosines, Pair, Welch
+    from sentence_experts.evaluation.similarity import Similarity
 
 LINKED, UNLINKED = "#0072B2", "#D55E00"
 MODEL_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#000000", "#CC79A7", "#E69F00", "#56B4E9")
@@ -182,11 +182,12 @@ def complementarity_bars(datasets: Mapping[str, Mapping[str, float]]) -> str:
         return svg_of(figure)
 
 
-def similarity_figure(models: Mapping[str, Cosines], tests: Mapping[Pair, Welch]) -> bytes:
+def similarity_figure(similarity: Similarity) -> bytes:
     """Draw a PNG: for each pair of routes the cosines of one model or two, and the p-values, if any.
 
     Whiskers reach to the 5% and 95% quantiles.
     """
+    models, tests = similarity.cosines, similarity.tests
     pairs = list(next(iter(models.values())))
     with _drawing(7.2, BOX * len(pairs) * (len(models) + 0.6) + 1.0) as (figure, ((axis,),)):
         handles = []

@@ -58,17 +58,15 @@ def standing(
     unknown: list[str] = []
     for other in order[1:]:
         gap = by_models.get(frozenset((first, other)))
+        gap = gap.turned() if gap is not None and gap.first != first else gap
         if gap is None or gap.interval is None or gap.value is None:
             unknown.append(other)
             continue
-        value, low, high = gap.value, gap.interval.low, gap.interval.high
-        if gap.first != first:
-            value, low, high = -value, -high, -low
-        ends = f"95% interval {number(low)} to {number(high)}"
+        ends = f"95% interval {number(gap.interval.low)} to {number(gap.interval.high)}"
         group = same if gap.equivalent else ahead if is_significant(gap) else undecided
-        if group is undecided and not low < 0 < high:
+        if group is undecided and not gap.interval.low < 0 < gap.interval.high:
             ends += f", but p {gap.p_holm:.2f} corrected for all comparisons"
-        group.append(f"{other} ({number(value)}; {ends})")
+        group.append(f"{other} ({number(gap.value)}; {ends})")
     sentences = (
         (ahead, f"{first} is ahead of {{}}."),
         (same, f"{first} is equivalent within {margin} to {{}}."),

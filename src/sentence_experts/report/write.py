@@ -2,53 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from sentence_experts.errors import UsageError
-from sentence_experts.evaluation.audit.run import Audit
-from sentence_experts.evaluation.compare import Comparison
-from sentence_experts.evaluation.moee.analysis import Analysis
-from sentence_experts.evaluation.mteb.results import TaskEvaluation
-from sentence_experts.evaluation.results import Evaluation, PairEvaluation
-from sentence_experts.evaluation.search_quality import SearchEvaluation
-from sentence_experts.evaluation.similarity import Similarity
+from sentence_experts.evaluation.results import Result
 from sentence_experts.progress import announced
 from sentence_experts.report.content import Report
-from sentence_experts.report.figures import similarity_figure
 from sentence_experts.report.html import html, markdown
-from sentence_experts.report.models import audit_report, comparison_report
-from sentence_experts.report.moee import analysis_report
-from sentence_experts.report.pairs import pairs_report
-from sentence_experts.report.tasks import search_report, tasks_report
 from sentence_experts.storage import replacing
 
-_REPORTS: dict[type, tuple[str, Callable[[Any], Report]]] = {
-    PairEvaluation: ("report.html", pairs_report),
-    TaskEvaluation: ("tasks.md", tasks_report),
-    Audit: ("report.html", audit_report),
-    Comparison: ("report.html", comparison_report),
-    SearchEvaluation: ("search.md", search_report),
-    Analysis: ("analysis.html", analysis_report),
+# Class of the result -> file, and the function of this package that makes the report, imported when needed.
+_REPORTS = {
+    "PairEvaluation": ("report.html", "pairs.pairs_report"),
+    "TaskEvaluation": ("tasks.md", "tasks.tasks_report"),
+    "Audit": ("report.html", "models.audit_report"),
+    "Comparison": ("report.html", "models.comparison_report"),
+    "SearchEvaluation": ("search.md", "tasks.search_report"),
+    "Analysis": ("analysis.html", "moee.analysis_report"),
+    "Similarity": ("similarity.png", "figures.similarity_figure"),
 }
-Reported: TypeAlias = Evaluation | Audit | Comparison | SearchEvaluation | Analysis
 
 
-def report_of(result: Reported) -> Report:
+def report_of(result: Result) -> Report:
     """Return the report of a result.
 
     Raises:
         UsageError: there is no report of this kind of result.
     """
-    if type(result) not in _REPORTS:
-        known = ", ".join(each.__name__ for each in (*_REPORTS, Similarity))
-        raise UsageError(f"no report is made of a {type(result).__name__}; only of {known}")
-    return _REPORTS[type(result)][1](result)
+    report: Report = _made(result)[1]
+    return report
+
+
+def _made(result: Result) -> tuple[str, Any]:
+    """Return the name of the file, and the report or figure."""
+    name = type(result).__name__
+    if name not in _REPORTS:
+        raise UsageError(f"no report is made of a {name}; only of {', '.join(_REPORTS)}")
+    file, function = _REPORTS[name]
+    module, _, attribute = function.partition(".")
+    return file, getattr(import_module(f"sentence_experts.report.{module}"), attribute)(result)
 
 
 @announced("writing the report")
-def write_report(result: Reported | Similarity, out: Path | str) -> Path:
+def write_report(result: Result, out: Path | str) -> Path:
     """Write the report of a result to a folder; its path is returned.
 
     That is report.html of an evaluation on pairs, of an audit or of a comparison, tasks.md of an evaluation
@@ -63,12 +61,10 @@ def write_report(result: Reported | Similarity, out: Path | str) -> Path:
         >>> write_report(evaluate("model", "pairs", bootstrap=0), "results").name
         'report.html'
     """
-    if isinstance(result, Similarity):
-        name, content = "similarity.png", similarity_figure(result.cosines, result.tests)
-    else:
-        report, name = report_of(result), _REPORTS[type(result)][0]
-        content = (markdown if name.endswith(".md") else html)(report).encode()
+    name, made = _made(result)
+    if isinstance(made, Report):
+        made = (markdown if name.endswith(".md") else html)(made).encode()
     path = Path(out) / name
     with replacing(path) as temporary:
-        temporary.write_bytes(content)
+        temporary.write_bytes(made)
     return path

@@ -90,12 +90,12 @@ class Audit(StoredResult):
     simulated: bool = False
 
     def summary(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
-        """The number of leaked test pairs of each kind."""
+        """Return the number of leaked test pairs of each kind."""
         rows = [(meaning, f"{int(self.leaks.masks[kind].sum()):,}") for kind, meaning in LEAKS.items()]
         return f"Audit of {self.pairs['test']:,} test pairs", ("leak", "pairs"), rows
 
     def rows(self) -> list[dict[str, Any]]:
-        """A row per model and set of test pairs: number of pairs left and measured, and the metrics."""
+        """Return a row per model and set of test pairs: numbers of pairs, and the metrics."""
         return [
             {"model": each.model, "test_set": each.test_set, "left": each.left}
             | ({"measured": each.figures.pairs, **each.figures.metrics} if each.figures else {})
@@ -103,12 +103,12 @@ class Audit(StoredResult):
         ]
 
     def main_rows(self) -> list[dict[str, Any]]:
-        """The same with two metrics only."""
+        """Return the same with two metrics only."""
         shown = ("model", "test_set", "left", "measured", "f1_max", "roc_auc")
         return [{name: row.get(name) for name in shown} for row in self.rows()]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, ready for `storage.write_json`."""
+        """Return plain values, ready for `storage.write_json`."""
         return {
             "name": self.name,
             "simulated": self.simulated,
@@ -216,7 +216,7 @@ def _audited(pairs: Pairs, runs: Sequence[ModelRun], chosen: AuditConfig) -> Aud
 
 
 def balanced(left: Mask, labels: NDArray[np.int64], domains: NDArray[Any], seed: int) -> Mask:
-    """Of the pairs left, those that keep each domain's share of linked pairs among all test pairs.
+    """Select, of the pairs left, those that keep each domain's share of linked pairs among all test pairs.
 
     F1max rises with the share of linked pairs: without balancing, a set whose unlinked pairs leak more would
     seem easier. Pairs of the class that is too large are left out at random.

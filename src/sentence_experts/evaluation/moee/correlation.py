@@ -28,21 +28,6 @@ class Correlation:
     high: float
 
 
-@dataclass(frozen=True)
-class Complementarity:
-    """Shares of the pairs that both, one or none of the parts is right about; they add up to 1."""
-
-    both_right: float
-    only_hidden: float
-    only_routing: float
-    both_wrong: float
-
-    @property
-    def one_alone(self) -> float:
-        """The share of pairs that one part alone is right about: what combining the parts can gain."""
-        return self.only_hidden + self.only_routing
-
-
 def correlation(cosines: Column, scores: Column, replicates: int = 1000, seed: int = 0) -> Correlation:
     """Spearman's correlation of two columns, shape (pairs,) each; `replicates` 0 for no interval.
 
@@ -91,16 +76,21 @@ def mean_between(matrix: NDArray[np.float64], first: Sequence[int], second: Sequ
 
 def complementarity(
     hidden: Column, routing: Column, scores: ArrayLike, max_distance: float = MAX_RANK_DISTANCE
-) -> Complementarity:
-    """Which part is right about which pairs; all columns have shape (pairs,)."""
+) -> dict[str, float]:
+    """Return the shares of the pairs that both, one or none of the parts is right about; they add up to 1.
+
+    `one_alone` is the share that one part alone is right about: what combining the parts can gain. All
+    columns have shape (pairs,).
+    """
     wanted = ranks(scores)
     hidden_right, routing_right = (np.abs(ranks(each) - wanted) <= max_distance for each in (hidden, routing))
-    return Complementarity(
-        float((hidden_right & routing_right).mean()),
-        float((hidden_right & ~routing_right).mean()),
-        float((~hidden_right & routing_right).mean()),
-        float((~hidden_right & ~routing_right).mean()),
-    )
+    return {
+        "both_right": float((hidden_right & routing_right).mean()),
+        "only_hidden": float((hidden_right & ~routing_right).mean()),
+        "only_routing": float((~hidden_right & routing_right).mean()),
+        "both_wrong": float((~hidden_right & ~routing_right).mean()),
+        "one_alone": float((hidden_right ^ routing_right).mean()),
+    }
 
 
 def right_alone(

@@ -28,7 +28,7 @@ class TaskSource(Protocol):
         """mteb's type of the task."""
 
     def make(self) -> AbsTask:
-        """The task, its data not yet loaded."""
+        """Return the task, its data not yet loaded."""
 
 
 @dataclass(frozen=True)
@@ -130,20 +130,18 @@ def _named(name: str) -> list[HubTask]:
             tasks = list(mteb.get_benchmark(name).tasks)
         except KeyError as error:
             raise UsageError(_unknown(name)) from error
+    found = []
     for task in tasks:
         if list(task.metadata.modalities) != ["text"]:
             raise UsageError(
                 f"{name}: {task.metadata.name} is on {' and '.join(task.metadata.modalities)}, "
                 "but these models only take text"
             )
-    return [_whole_or_part(task) for task in tasks]
-
-
-def _whole_or_part(task: AbsTask) -> HubTask:
-    whole = HubTask(task.metadata.name).make()
-    subsets = None if list(whole.hf_subsets) == list(task.hf_subsets) else tuple(task.hf_subsets)
-    splits = None if list(whole.eval_splits) == list(task.eval_splits) else tuple(task.eval_splits)
-    return HubTask(task.metadata.name, subsets, splits)
+        whole = HubTask(task.metadata.name).make()
+        subsets = None if list(whole.hf_subsets) == list(task.hf_subsets) else tuple(task.hf_subsets)
+        splits = None if list(whole.eval_splits) == list(task.eval_splits) else tuple(task.eval_splits)
+        found.append(HubTask(task.metadata.name, subsets, splits))
+    return found
 
 
 def _entry(entry: str | dict[str, dict[str, list[str]]]) -> HubTask:
