@@ -89,7 +89,7 @@ class Comparison(Result):
     untrained: tuple[str, ...] = ()
 
     def summary(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
-        """The change of each route."""
+        """Return the change of each route."""
         rows = [
             (each.route or "(none)", f"{each.largest_difference:.2e}", f"{each.smallest_cosine:.6f}")
             for each in self.changes
@@ -98,7 +98,7 @@ class Comparison(Result):
         return title, ("route", "largest difference", "smallest cosine"), rows
 
     def rows(self) -> list[dict[str, Any]]:
-        """A row per route."""
+        """Return a row per route."""
         return [asdict(each) for each in self.changes]
 
 
@@ -187,7 +187,7 @@ def _nothing_common(before: Iterable[str], after: Iterable[str]) -> InputError:
 def route_changes(
     before: BatchEncoder, after: BatchEncoder, texts: Sequence[str] = TEXTS
 ) -> list[RouteChange]:
-    """Each route that both models have, in the order of `before`; routes of one alone are left out.
+    """Return each route that both models have, in the order of `before`; routes of one alone are left out.
 
     Models that take texts without a route (dense ones) are compared so too.
 

@@ -77,7 +77,7 @@ def evaluate(
         out: folder for the results: evaluation.json and scores.parquet (pairs) or tasks.json (tasks).
         overwrite: start over, replacing another evaluation in `out`.
         baseline: models that were not trained here, as `models`.
-        config, settings: a `EvaluateConfig`, or single fields of it.
+        config, settings: an `EvaluateConfig`, or single fields of it.
 
     Returns:
         A `PairEvaluation`, or a `TaskEvaluation`.

@@ -1,4 +1,4 @@
-"""What tells linked from unlinked pairs without comparing texts: the baseline of every metric.
+"""Scores that separate linked from unlinked pairs without comparing texts: the baseline of every metric.
 
 A model is only as good as its lead over these. If one of them is far from a ROC-AUC of 0.5, the two classes
 differ in something else than in whether their works belong together, often through how negatives are made.

@@ -1,4 +1,4 @@
-"""What training and test pairs share: papers, texts, near-duplicates, pairs, contradictory labels."""
+"""Find what training and test pairs share: papers, texts, near-duplicates, pairs, contradictory labels."""
 
 from __future__ import annotations
 
@@ -60,14 +60,14 @@ class Leaks:
     contradictions: int
 
     def left(self, kinds: tuple[str, ...]) -> Mask:
-        """The test pairs that have none of these leaks."""
+        """Return the test pairs that have none of these leaks."""
         left = np.ones_like(self.masks["shared_paper"])
         for kind in kinds:
             left &= ~self.masks[kind]
         return left
 
     def leaked(self) -> Mask:
-        """The test pairs that have any leak."""
+        """Return the test pairs that have any leak."""
         return np.asarray(np.any(list(self.masks.values()), axis=0))
 
 

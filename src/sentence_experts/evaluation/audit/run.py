@@ -166,7 +166,7 @@ def audit(
             split to table.
         out: folder for audit.json and leaked_pairs.parquet; a finished audit there is read back.
         overwrite: start over, replacing another audit in `out`.
-        config, settings: a `AuditConfig`, or single fields of it.
+        config, settings: an `AuditConfig`, or single fields of it.
 
     Raises:
         UsageError: a setting is wrong, or `out` holds something else.

@@ -157,7 +157,7 @@ def analyse_states(
         read: gives the states of texts under a prompt.
         alpha: weight of RW in "sum".
         combine: gives the vectors of a part; by default those of `joined`.
-        config, settings: a `AnalyseConfig`, or single fields of it.
+        config, settings: an `AnalyseConfig`, or single fields of it.
 
     Returns:
         Plain values, ready for JSON.
@@ -205,7 +205,7 @@ def analyse_states(
 
 
 def _pair_cosines(data: RatedPairs, prompt: str, read: ReadStates, combine: Combine) -> dict[str, Column]:
-    """Part -> the cosines of the pairs (for "sum", the weighted sum of cosines)."""
+    """Return part -> the cosines of the pairs (for "sum", the weighted sum of cosines)."""
     texts = data.texts
     states, row = read(prompt, texts), {text: place for place, text in enumerate(texts)}
     sides = [states[[row[text] for text in side]] for side in (data.first, data.second)]
@@ -222,7 +222,7 @@ def _pair_cosines(data: RatedPairs, prompt: str, read: ReadStates, combine: Comb
 def _correlations(
     datasets: Sequence[RatedPairs], prompts: Sequence[str], cosines: Cosines, config: AnalyseConfig
 ) -> list[dict[str, Any]]:
-    """Spearman's correlation with the scores for each prompt, dataset and part."""
+    """Return Spearman's correlation with the scores for each prompt, dataset and part."""
     return [
         {"prompt": prompt, "dataset": data.name, "part": part}
         | asdict(correlation(cosines[prompt, data.name][part], data.scores, config.bootstrap, config.seed))
@@ -256,7 +256,7 @@ def _differences(
 
 
 def _stability(datasets: Sequence[str], correlations: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Mean and variance over the prompts of the correlation with the scores (MoEE, figure 5)."""
+    """Return mean and variance over the prompts of the correlation with the scores (MoEE, figure 5)."""
     rows = []
     for name, part in product(datasets, PARTS):
         values = [row["value"] for row in correlations if (row["dataset"], row["part"]) == (name, part)]
@@ -285,7 +285,7 @@ def _between_prompts(data: RatedPairs, prompts: Sequence[str], cosines: Cosines)
 
 
 def _cases(data: RatedPairs, cosines: Mapping[str, Column], most: int) -> dict[str, Any]:
-    """The pairs that one part alone is right about (MoEE, section 4.5), those of the widest gap first.
+    """Return the pairs that one part alone is right about (MoEE, section 4.5), those of the widest gap first.
 
     Equal pairs are listed once.
     """
@@ -303,7 +303,7 @@ def _cases(data: RatedPairs, cosines: Mapping[str, Column], most: int) -> dict[s
 def find_cases(
     embedder: MoeEmbedder, data: RatedPairs, pairs: Sequence[tuple[str, str]]
 ) -> list[dict[str, Any] | None]:
-    """What the two parts say of some pairs of a dataset; None for a pair that is not in it.
+    """Describe how the two parts rank some pairs of a dataset; None for a pair that is not in it.
 
     Letter case and punctuation do not matter. `right`: "hs", "rw", "both" or "neither".
     """

@@ -29,7 +29,7 @@ class Correlation:
 
 
 def correlation(cosines: Column, scores: Column, replicates: int = 1000, seed: int = 0) -> Correlation:
-    """Spearman's correlation of two columns, shape (pairs,) each; `replicates` 0 for no interval.
+    """Return Spearman's correlation of two columns, shape (pairs,) each; `replicates` 0 for no interval.
 
     The interval is that of a bootstrap that draws pairs and keeps their ranks.
     """
@@ -45,7 +45,7 @@ def correlation(cosines: Column, scores: Column, replicates: int = 1000, seed: i
 def mean_correlations(
     datasets: Sequence[tuple[Column, Column]], replicates: int = 1000, seed: int = 0
 ) -> tuple[float, Column]:
-    """The mean of `correlation` over datasets, and in each replicate, shape (replicates,).
+    """Return the mean of `correlation` over datasets, and in each replicate, shape (replicates,).
 
     `datasets` are cosines and scores. Equal scores and seeds draw the same pairs, so two such means can be
     subtracted.
@@ -64,7 +64,7 @@ def _draws(pairs: int, replicates: int, seed: int | list[int]) -> NDArray[np.flo
 
 
 def rank_correlations(columns: Sequence[Column]) -> NDArray[np.float64]:
-    """Spearman's correlation between every two of the columns, shape (columns, columns)."""
+    """Return Spearman's correlation between every two of the columns, shape (columns, columns)."""
     return np.atleast_2d(np.corrcoef([rankdata(column) for column in columns]))
 
 
@@ -96,7 +96,7 @@ def complementarity(
 def right_alone(
     right: Column, wrong: Column, scores: ArrayLike, max_distance: float = MAX_RANK_DISTANCE
 ) -> NDArray[np.int64]:
-    """The pairs that one part is right and the other is wrong about, those of the widest gap first.
+    """Return the pairs that one part is right and the other is wrong about, those of the widest gap first.
 
     Args:
         right, wrong: the cosines of the two parts, shape (pairs,) each.
@@ -114,7 +114,7 @@ def right_alone(
 
 
 def _weighted(first: Column, second: Column, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Pearson's correlation under each row of weights, shape (draws, pairs)."""
+    """Return Pearson's correlation under each row of weights, shape (draws, pairs)."""
     weights = weights / weights.sum(axis=1, keepdims=True)
     centred = [column - (weights @ column)[:, None] for column in (first, second)]
     deviations = [np.sqrt((weights * each**2).sum(axis=1)) for each in centred]
@@ -124,6 +124,6 @@ def _weighted(first: Column, second: Column, weights: NDArray[np.float64]) -> ND
 
 
 def ranks(values: ArrayLike) -> Column:
-    """Ranks from 0 (the lowest value) to 1."""
+    """Return ranks from 0 (the lowest value) to 1."""
     places: Column = rankdata(values) - 1
     return places / max(len(places) - 1, 1)

@@ -45,7 +45,7 @@ class HubTask:
         return str(self.make().metadata.type)
 
     def make(self) -> AbsTask:
-        """The task, its data not yet loaded; KeyError if mteb has none of this name."""
+        """Return the task, its data not yet loaded; KeyError if mteb has none of this name."""
         import mteb
 
         subsets = list(self.subsets) if self.subsets else None
@@ -60,12 +60,12 @@ def _file() -> dict[str, dict[str, Any]]:
 
 
 def groups() -> dict[str, str]:
-    """Name of each group -> the source of its list."""
+    """Return name of each group -> the source of its list."""
     return {name: str(group["about"]) for name, group in _file().items()}
 
 
 def group_tasks(name: str) -> list[HubTask]:
-    """The tasks of a group of `groups.yaml`."""
+    """Return the tasks of a group of `groups.yaml`."""
     group = _file()[name]
     if "part_of" in group:
         return [task for task in group_tasks(group["part_of"]) if task.kind in group["types"]]
@@ -73,7 +73,7 @@ def group_tasks(name: str) -> list[HubTask]:
 
 
 def hub_tasks(names: Iterable[str], only: Sequence[str] = ()) -> list[HubTask]:
-    """The tasks of these names, each once, in order.
+    """Return the tasks of these names, each once, in order.
 
     Args:
         names: of groups, mteb's benchmarks or tasks; one string may hold several, separated by commas.
@@ -87,7 +87,7 @@ def hub_tasks(names: Iterable[str], only: Sequence[str] = ()) -> list[HubTask]:
 
 
 def selected(tasks: Sequence[Any], only: Sequence[str]) -> list[Any]:
-    """The tasks whose name or type is in `only`, or whose name begins with one of these and a dot.
+    """Return the tasks whose name or type is in `only`, or whose name begins with one of these and a dot.
 
     Raises:
         UsageError: one of `only` matches no task.

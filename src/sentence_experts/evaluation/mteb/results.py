@@ -118,11 +118,11 @@ class TaskEvaluation(Evaluation):
         return {kind: kinds.count(kind) for kind in dict.fromkeys(kinds)}
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, ready for `storage.write_json`."""
+        """Return plain values, ready for `storage.write_json`."""
         return asdict(self) | {"differences": [each.to_json() for each in self.differences]}
 
     def rows(self) -> list[dict[str, Any]]:
-        """A row per model and task: its score, and the spread and interval over seeds if there are any."""
+        """Return a row per model and task: its score, and its spread and interval over seeds, if any."""
         return [
             {"model": model.label, "task": task.name, "type": task.kind, "metric": task.metric}
             | {"score": score.value, "spread": score.spread}
@@ -133,7 +133,7 @@ class TaskEvaluation(Evaluation):
         ]
 
     def summary(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
-        """The average over the tasks of each model."""
+        """Return the average over the tasks of each model."""
         rows = [(model.label, f"{100 * model.average.value:.2f}") for model in self.models]
         title = f"TaskEvaluation of {len(self.tasks)} tasks"
         return title, ("model", "average"), rows
@@ -157,7 +157,7 @@ def join_runs(
     margin: float = 0.01,
     baseline: Collection[str] = (),
 ) -> TaskEvaluation:
-    """The scores of all runs, joined by model; `margin` is that of equivalence (`EvaluateConfig`).
+    """Join the scores of all runs by model; `margin` is that of equivalence (`EvaluateConfig`).
 
     `baseline` are the labels of models that were not trained here.
 
@@ -192,7 +192,7 @@ def _model(label: str, runs: Sequence[Run], tasks: Sequence[MeasuredTask], train
 
 
 def _score(runs: Sequence[Run], names: Sequence[str]) -> Score:
-    """The mean over runs of each run's mean over the tasks of these names."""
+    """Return the mean over runs of each run's mean over the tasks of these names."""
     values = np.array([np.mean([run.scores[name] for name in names]) for run in runs])
     mean, count = float(values.mean()), len(values)
     if count == 1:

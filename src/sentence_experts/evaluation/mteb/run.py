@@ -76,7 +76,8 @@ def evaluate_tasks(
     own: dict[str, str] = {}
     for source in sources:
         own |= source.routes if isinstance(source, LocalTask) else {}
-    scores, missing = [], {}
+    scores: list[Run] = []
+    missing: dict[str, str] = {}
     with temporary_folder() as temporary, _quiet():
         cache = mteb.ResultCache(config.cache or (Path(temporary) if out is None else out / "mteb"))
         for run in runs:
