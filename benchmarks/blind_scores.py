@@ -11,7 +11,7 @@ import pyarrow as pa
 import studies
 from measuring import table
 from sentence_experts.evaluation.statistics import ScoredPairs
-from sentence_experts.evaluation.text_free import text_free_scorers
+from sentence_experts.evaluation.text_free import text_free_scores
 from sentence_experts.pairs.dataset import PAIR_COLUMNS
 
 MOST_COLUMNS = 7
@@ -54,9 +54,8 @@ def blind_table(tests: Mapping[str, Texts], works: pa.Table | None = None) -> st
     scores: dict[str, dict[str, list[float]]] = {}
     for route, test in tests.items():
         pairs = test.as_table(route)
-        for scorer in text_free_scorers(pairs, works):
-            found = scorer.score(test.first, test.second, route)
-            scores.setdefault(scorer.label, {})[route] = found.tolist()
+        for label, found in text_free_scores(pairs, works).items():
+            scores.setdefault(label, {})[route] = found.tolist()
     routes = list(tests) if 1 < len(tests) <= MOST_COLUMNS else []
     pairs_of = {route: test.pairs for route, test in tests.items()}
     rows: list[list[str]] = []

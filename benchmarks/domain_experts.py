@@ -227,7 +227,7 @@ def write(out: Path, name: str, found: dict, pairs: Path) -> None:
         "",
     ]
     (out / f"domain_experts_{name}.md").write_text("\n".join(text), encoding="utf-8")
-    kept = {key: [one for one in found[key] if one["view"] in VIEWS] for key in ("differences", "tests")}
+    kept = {"differences": [one for one in found["differences"] if one["view"] in VIEWS]}
     models = [{**model, "runs": len(model["runs"])} for model in found["models"]]
     kept |= {"models": models, "routers": found["routers"], "pairs": found["settings"]["pairs_fingerprint"]}
     (out / f"domain_experts_{name}.json").write_text(json.dumps(kept), encoding="utf-8")

@@ -8,8 +8,8 @@ paper, so that the true metrics are known:
 - Coverage: the share of worlds in which the interval holds the true F1max and ROC-AUC, pooled and as the mean
   of the domains.
 - False positives: ways of training whose runs differ by chance only, with a given standard deviation between
-  seeds. The share of worlds in which two of them differ with p < 0.05, in which any two of three do so after
-  Holm's correction, and in which the signed-rank test does so, with the runs averaged.
+  seeds. The share of worlds in which two of them differ with p < 0.05, and in which any two of three do so
+  after Holm's correction.
 
 Writes benchmarks/results/interval_coverage.{json,md}. Takes about 12 minutes of one core, and
 goes on where it was stopped.
@@ -29,8 +29,7 @@ from itertools import combinations
 import numpy as np
 from scipy.stats import norm
 
-from sentence_experts.evaluation.statistics import Runs, ScoredPairs, estimate, runs_of
-from sentence_experts.evaluation.wilcoxon import block_areas, holm, signed_rank
+from sentence_experts.evaluation.statistics import Runs, ScoredPairs, estimate, holm, runs_of
 from study import RESULTS
 
 LEVEL = 0.05
@@ -40,7 +39,6 @@ SEED_DEVIATIONS = (0.002, 0.004, 0.007)  # of the ROC-AUC of single runs
 SEEDS = (3, 5)
 SHARES = {3: 2, 5: 4}  # false positives are looked for in this part of the worlds
 PAIRS, PAPERS, DISTANCE = 600, 400, 1.2  # of the worlds of false positives
-RANKED = 4  # the signed-rank test, which is slow, is run in one of this many worlds
 PER_ARTICLE = 6
 COVERAGE_NOTE = (
     "Intervals of F1max are up to a tenth wide: its error is that at the best threshold, while its value is "
@@ -50,7 +48,7 @@ COVERAGE_NOTE = (
 )
 FAMILY_NOTE = (
     "Any of three: after Holm's correction, whose 5% is an upper bound: the three differences of three ways "
-    "are correlated. The signed-rank test knows nothing of seeds."
+    "are correlated."
 )
 OWN_NOISE = 0.01  # share of a way's variance that is its own, and share that is that of a run
 
@@ -218,13 +216,13 @@ class Training:
 
 
 def rejections(
-    deviation: float, seeds: int, worlds: int, replicates: int, ranked: int = RANKED, lead: float = 0.0
+    deviation: float, seeds: int, worlds: int, replicates: int, lead: float = 0.0
 ) -> dict[str, float]:
     """Shares of worlds in which ways of training differ "significantly": false positives without a lead.
 
     With one, the first way is better than the others, and the shares tell the power.
     """
-    found: dict[str, list[bool]] = {name: [] for name in ("f1_max", "roc_auc", "any of three", "signed rank")}
+    found: dict[str, list[bool]] = {name: [] for name in ("f1_max", "roc_auc", "any of three")}
     for number in range(worlds):
         world = Training(deviation, number)
         ways = [world.way(seeds, lead * (place == 0)) for place in range(3)]
@@ -233,9 +231,6 @@ def rejections(
             found[metric].append(_p_value(runs[0], runs[1], metric) < LEVEL)
         p_values = [_p_value(*two, "roc_auc") for two in combinations(runs, 2)]
         found["any of three"].append(min(holm(p_values)) < LEVEL)
-        if number % ranked == 0:
-            areas = [np.mean([block_areas(run) for run in way], axis=0) for way in ways[:2]]
-            found["signed rank"].append(signed_rank(*areas)[1] < LEVEL)
     return {name: float(np.mean(values)) for name, values in found.items()}
 
 
@@ -291,7 +286,7 @@ def report(found: Mapping[str, Mapping[str, Mapping[str, float]]], made: str) ->
         "## Share of worlds in which equal ways of training differ with p < 0.05",
         "",
     ]
-    names = ["f1_max", "roc_auc", "any of three", "signed rank"]
+    names = ["f1_max", "roc_auc", "any of three"]
     lines += [f"| SD between seeds | seeds | {' | '.join(names)} |", "|---:|---:|" + "---:|" * len(names)]
     lines += [_row(name, row, names) for name, row in found["false_positives"].items()]
     lines += ["", FAMILY_NOTE]
@@ -329,8 +324,8 @@ def main() -> None:
     first, three, five = (np.sqrt(part * LEVEL * (1 - LEVEL) / options.worlds) for part in (1, 2, 4))
     made = (
         f"Made by `benchmarks/interval_coverage.py`: {options.worlds:,} simulated worlds for each coverage, "
-        "half as many for each share of false positives with three seeds and a quarter with five (of those a "
-        f"fourth for signed ranks), so that the standard errors are {first:.3f}, {three:.3f} and {five:.3f}; "
+        "half as many for each share of false positives with three seeds and a quarter with five, so that "
+        f"the standard errors are {first:.3f}, {three:.3f} and {five:.3f}; "
         f"one of {os.cpu_count()} cores, {platform.machine()}."
     )
     path.with_suffix(".md").write_text(report(found, made), encoding="utf-8")

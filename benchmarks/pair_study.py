@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +19,9 @@ import sentence_experts as se
 from blind_scores import Texts, blind_table
 from measuring import p_text
 from sentence_experts.evaluation.pair_evaluation import evaluate_scorers
+from sentence_experts.evaluation.pairs import Scorer
 from sentence_experts.evaluation.results import Difference, PairEvaluation, score_column
-from sentence_experts.evaluation.statistics import Interval
-from sentence_experts.evaluation.wilcoxon import holm
+from sentence_experts.evaluation.statistics import Interval, holm
 from sentence_experts.pairs.dataset import LINKED_BY, PAIR_COLUMNS
 from studies import RunFile
 from study import BASE
@@ -146,21 +145,13 @@ def spent(runs: RunFile) -> str:
     return f"{len(runs.rows)} runs, {sum(row['seconds'] for row in runs.rows) / 60:.0f} CPU minutes."
 
 
-class _Kept:
-    """A run whose cosines are known (`evaluation.pairs.PairScorer`)."""
-
-    def __init__(self, label: str, test: pa.Table, scores: Cosines) -> None:
-        self.label = label
-        domains = np.array(test["domain"].to_pylist())
-        self._scores: dict[str, NDArray[np.float64]] = {
-            name: np.asarray(scores)[domains == name] / COSINES for name in np.unique(domains)
-        }
-
-    def settings(self) -> dict[str, Any]:
-        return {"model": self.label}
-
-    def score(self, anchors: Sequence[str], positives: Sequence[str], domain: str) -> NDArray[np.float64]:
-        return self._scores[domain]
+def _kept(label: str, test: pa.Table, scores: Cosines) -> Scorer:
+    """A run whose cosines are known."""
+    domains = np.array(test["domain"].to_pylist())
+    by_domain: dict[str, NDArray[np.float64]] = {
+        name: np.asarray(scores)[domains == name] / COSINES for name in np.unique(domains)
+    }
+    return Scorer(label, lambda anchors, positives, domain: by_domain[domain], lambda: {"model": label})
 
 
 def compared(
@@ -172,7 +163,7 @@ def compared(
     """
     models = {
         arm: [
-            _Kept(arm if len(runs) == 1 else f"{arm}, run {seed}", test, run) for seed, run in enumerate(runs)
+            _kept(arm if len(runs) == 1 else f"{arm}, run {seed}", test, run) for seed, run in enumerate(runs)
         ]
         for arm, runs in scores.items()
     }
@@ -188,12 +179,7 @@ def difference(found: PairEvaluation, first: str, second: str, view: str = "pool
             and each.metric == "roc_auc"
             and {each.first, each.second} == {first, second}
         ):
-            if each.first == first:
-                return each
-            assert each.value is not None
-            assert each.interval is not None
-            turned = Interval(-each.interval.high, -each.interval.low)
-            return replace(each, first=first, second=second, value=-each.value, interval=turned)
+            return each if each.first == first else each.turned()
     raise KeyError((first, second))
 
 

@@ -20,8 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from measuring import hardware, p_text, versions
-from sentence_experts.evaluation.statistics import Estimate, Runs, ScoredPairs, estimate, runs_of
-from sentence_experts.evaluation.wilcoxon import holm
+from sentence_experts.evaluation.statistics import Estimate, Runs, ScoredPairs, estimate, holm, runs_of
 from study import RESULTS
 
 if TYPE_CHECKING:

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from scipy.stats import t, ttest_1samp
 
 from measuring import p_text
-from sentence_experts.evaluation.statistics import estimate, runs_of_datasets
-from sentence_experts.evaluation.wilcoxon import holm
+from sentence_experts.evaluation.statistics import estimate, holm, runs_of_datasets
 from study import BASE, RESULTS
 
 Scores = NDArray[np.float64]  # in percent, shape (seeds, datasets)

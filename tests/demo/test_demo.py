@@ -18,7 +18,7 @@ from sentence_experts.demo.simulated_texts import SIDES
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.pairs.domain_papers import unmatched_rules
 from sentence_experts.pairs.domains import DomainRules
-from sentence_experts.report.verdict import of_pairs
+from sentence_experts.report.write import report_of
 from sentence_experts.reproduce.material import Material, data_folder
 from sentence_experts.reproduce.steps import run_steps
 
@@ -46,7 +46,7 @@ def test_all_steps_run_on_the_simulated_corpus_and_only_once(
         "TF-IDF",
         "base",
     ]
-    assert of_pairs(measured(out / "evaluation")).compared.startswith("SIMULATED TEXTS")
+    assert report_of(measured(out / "evaluation")).verdict.compared.startswith("SIMULATED TEXTS")
     assert (out / "evaluation" / "report.html").stat().st_size > 10_000
     found = list(searches(material, out))
     assert [(route, result.queries[0]) for route, result in found] == list(material.queries.items())
@@ -92,7 +92,7 @@ def test_added_route_leaves_the_others_and_everything_says_simulated(tmp_path: P
     assert simulated.startswith("SIMULATED TEXTS")
     assert "subject and method are the same to the bit" in experts
     assert "subject and method changed" in dense
-    assert of_pairs(measured(out / "evaluation")).compared.startswith("SIMULATED TEXTS")
+    assert report_of(measured(out / "evaluation")).verdict.compared.startswith("SIMULATED TEXTS")
     assert CorpusFolder.open(out / "corpus").manifest["counts"]["simulated"] > 100
     assert [each.route for each in nearest_texts(out, FIRST)] == ["subject", "subject", "method", "method"]
     with pytest.raises(UsageError, match="made with other settings"):  # texts of two seeds never mix

@@ -17,7 +17,7 @@ from sentence_experts.evaluation.pairs import checked_table
 from sentence_experts.models.loading import load
 from sentence_experts.models.surgery.grow import add_expert, drop_expert
 from sentence_experts.pairs.dataset import Pairs
-from sentence_experts.report.verdict import of_comparison
+from sentence_experts.report.write import report_of
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +74,7 @@ def test_a_verdict_says_which_domains_became_worse(folder: Path, tmp_path: Path)
     assert {each.view.domain for each in found.differences} == {"crops", "neuro"}
     assert all(each.interval.low <= each.value <= each.interval.high for each in found.differences)
     assert all(each.p_holm >= each.p_value for each in found.differences)
-    verdict = of_comparison(found)
+    verdict = report_of(found).verdict
     assert "2 routes" in verdict.compared
     assert sum(each.startswith(("crops: ", "neuro: ")) for each in verdict.findings) == 2
 
@@ -102,8 +102,10 @@ def test_the_same_model_is_named_so_and_encoded_once(
     assert encoded[:2] == [1, 1]  # once for each of two routes
     assert comparison.same
     assert not comparison.differences
-    assert of_comparison(comparison).findings[0] == "Before and after are the same model (one fingerprint)."
+    assert (
+        report_of(comparison).verdict.findings[0] == "Before and after are the same model (one fingerprint)."
+    )
     note = "---\nsentence_experts:\n  untrained: true\n---\n# A model\n"
     (copy / "README.md").write_text(note)
-    later = of_comparison(compare(folder, copy, texts=["leaves"]))
+    later = report_of(compare(folder, copy, texts=["leaves"])).verdict
     assert "The model after is UNTRAINED: identical to the base." in later.findings

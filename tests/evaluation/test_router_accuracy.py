@@ -16,8 +16,8 @@ from sentence_experts.evaluation.router_accuracy import distinct_texts, router_a
 from sentence_experts.models.loading import load
 from sentence_experts.models.routes.sequence_router import SequenceRouter
 from sentence_experts.pairs.dataset import Pairs
-from sentence_experts.report.page import evaluation_page
-from sentence_experts.report.tables import router_rows, router_table
+from sentence_experts.report.html import html
+from sentence_experts.report.write import report_of
 from sentence_experts.training.validation import PairValidation, Validator
 
 NO_PROMPTS = {"crops": None, "neuro": None}
@@ -97,11 +97,10 @@ def test_evaluation_reports_router_accuracy_by_domain_and_block(
     assert found.routers == {"learned": expected}
     written = json.loads((tmp_path / "out" / "evaluation.json").read_text())["routers"]["learned"]
     assert written["by_block"] == {str(block): share for block, share in expected.by_block.items()}
-    rows = router_rows(found)
+    rows = dict(report_of(found).details["Learned routers"][0].rows)
     assert list(rows) == ["all", "domain crops", "domain neuro", "block 0", "block 1"]
-    assert rows["all"] == [f"{expected.mean:.3f}"]
-    assert router_table(found).row_count == 5
-    assert "Learned routers: the share of texts" in evaluation_page(found)
+    assert rows["all"] == f"{expected.mean:.3f}"
+    assert "Learned routers: the share of" in html(report_of(found))
 
 
 def test_model_without_routes_raises_for_a_route(choosing):

@@ -9,7 +9,7 @@ from helpers.samples import make_tiny_encoder
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import InputError, RouteError
 from sentence_experts.evaluation.pairs import score_pairs
-from sentence_experts.evaluation.scorers import EncoderScorer, TfidfScorer
+from sentence_experts.evaluation.scorers import encoder_score, encoder_scorer, routes_by_domain, tfidf_scorer
 from sentence_experts.models.loading import load
 from sentence_experts.pairs.dataset import Pairs
 
@@ -20,81 +20,80 @@ POSITIVES = ["drought and rice", "sleep and memory"]
 
 def test_tfidf_is_fitted_per_domain_on_training_texts():
     training = {"crops": ["rice drought wheat", "rust wheat yield", "memory rice"], "neuro": ["axon sleep"]}
-    scorer = TfidfScorer(training)
+    scorer = tfidf_scorer(training)
     expected = TfidfVectorizer(max_features=4096).fit(training["crops"])
     distances = paired_cosine_distances(expected.transform(ANCHORS), expected.transform(POSITIVES))
     assert scorer.score(ANCHORS, POSITIVES, "crops") == pytest.approx(1 - distances)
     scorer.score(ANCHORS, POSITIVES, "elsewhere")
     assert scorer.settings()["fitted_on"] == {"crops": "train", "elsewhere": "evaluated"}
-    faithful = TfidfScorer(training, fit_on="evaluated")
+    faithful = tfidf_scorer(training, fit_on="evaluated")
     assert not np.allclose(faithful.score(ANCHORS, POSITIVES, "crops"), 1 - distances)
 
 
 def test_tfidf_of_unknown_texts_is_zero_and_without_words_an_error():
-    assert TfidfScorer({"d": ["some words"]}).score(["zebra", ""], ["some", "words"], "d").tolist() == [0, 0]
+    assert tfidf_scorer({"d": ["some words"]}).score(["zebra", ""], ["some", "words"], "d").tolist() == [0, 0]
     with pytest.raises(InputError, match="TF-IDF cannot be fitted on domain d"):
-        TfidfScorer({}).score(["", "."], ["", "!"], "d")
+        tfidf_scorer({}).score(["", "."], ["", "!"], "d")
+
+
+def scored_by(encoder, route_map=None, cache=None):
+    return encoder_score(encoder, routes_by_domain(encoder.known_routes, DOMAINS, route_map), cache=cache)
 
 
 def test_scores_are_the_stock_cosines_with_the_domains_route(pairs_folder, experts_model):
     encoder = BatchEncoder(load(experts_model, device="cpu"), batch_size=4)
-    scorer = EncoderScorer(encoder, DOMAINS)
     table = Pairs.open(pairs_folder).split("test")
-    scores = score_pairs(scorer, table)
-    assert scorer.routes == {"crops": "crops", "neuro": "neuro"}
+    scores = score_pairs(scored_by(encoder), table)
     for row in (0, table.num_rows - 1):
         pair = table.slice(row, 1).to_pylist()[0]
         a, b = encoder.model.encode([pair["anchor"], pair["positive"]], prompt_name=pair["domain"])
         assert scores[row] == pytest.approx(a @ b / np.linalg.norm(a) / np.linalg.norm(b), abs=1e-5)
-    crossed = EncoderScorer(encoder, DOMAINS, route_map={"crops": "neuro", "neuro": "crops"})
+    crossed = scored_by(encoder, {"crops": "neuro", "neuro": "crops"})
     assert np.abs(score_pairs(crossed, table) - scores).max() > 1e-4
 
 
 def test_missing_route_error_names_domain_routes_and_setting(experts_model, plain_model):
-    encoder = BatchEncoder(load(experts_model, device="cpu"))
+    known = BatchEncoder(load(experts_model, device="cpu")).known_routes
+    assert routes_by_domain(known, DOMAINS) == {"crops": "crops", "neuro": "neuro"}
     with pytest.raises(RouteError, match=r"domain 'cvd'; its routes: crops, neuro; .*`route_map` cvd=ROUTE"):
-        EncoderScorer(encoder, ["crops", "cvd"])
+        routes_by_domain(known, ["crops", "cvd"])
     with pytest.raises(RouteError, match="no route for domain 'cvd'"):
-        EncoderScorer(encoder, ["cvd"])
-    assert EncoderScorer(encoder, ["crops", "cvd"], route_map={"cvd": "neuro"}).routes["cvd"] == "neuro"
+        routes_by_domain(known, ["cvd"])
+    assert routes_by_domain(known, ["crops", "cvd"], {"cvd": "neuro"})["cvd"] == "neuro"
     with pytest.raises(RouteError, match="no route 'x'; its routes: crops, neuro"):
-        EncoderScorer(encoder, ["crops"], route_map={"crops": "x"})
-    assert EncoderScorer(BatchEncoder(load(plain_model, device="cpu")), DOMAINS).routes == {
-        "crops": None,
-        "neuro": None,
-    }
+        routes_by_domain(known, ["crops"], {"crops": "x"})
+    plain = BatchEncoder(load(plain_model, device="cpu")).known_routes
+    assert routes_by_domain(plain, DOMAINS) == {"crops": None, "neuro": None}
 
 
 def test_vectors_are_cached_per_model_and_route(pairs_folder, plain_model, experts_model, tmp_path):
     folder = Pairs.open(pairs_folder)
     encoder = BatchEncoder(load(plain_model, device="cpu"))
-    scorer = EncoderScorer(encoder, DOMAINS, cache=tmp_path)
-    expected = score_pairs(EncoderScorer(encoder, DOMAINS), folder.split("test"))
-    assert score_pairs(scorer, folder.split("test")) == pytest.approx(expected, abs=1e-6)
-    score_pairs(scorer, folder.split("validation"))
+    score = scored_by(encoder, cache=tmp_path)
+    expected = score_pairs(scored_by(encoder), folder.split("test"))
+    assert score_pairs(score, folder.split("test")) == pytest.approx(expected, abs=1e-6)
+    score_pairs(score, folder.split("validation"))
     assert len(list(tmp_path.iterdir())) == 1
     encoder.encode = None  # from now on nothing may be encoded
-    assert score_pairs(scorer, folder.split("test")) == pytest.approx(expected, abs=1e-6)
-    score_pairs(
-        EncoderScorer(BatchEncoder(load(experts_model, device="cpu")), DOMAINS, cache=tmp_path),
-        folder.split("test"),
-    )
+    assert score_pairs(score, folder.split("test")) == pytest.approx(expected, abs=1e-6)
+    other = BatchEncoder(load(experts_model, device="cpu"))
+    score_pairs(scored_by(other, cache=tmp_path), folder.split("test"))
     assert len(list(tmp_path.iterdir())) == 3
 
 
 def test_single_route_serves_every_domain(minilm, tmp_path):
     encoder = BatchEncoder(load(str(make_tiny_encoder(tmp_path / "se", minilm, ("crops",))), device="cpu"))
-    assert EncoderScorer(encoder, DOMAINS).routes == {"crops": "crops", "neuro": "crops"}
+    assert routes_by_domain(encoder.known_routes, DOMAINS) == {"crops": "crops", "neuro": "crops"}
     # A prompt that is no domain's is no route of one.
     model = encoder.model
     model.prompts, model.default_prompt_name = {"query": "query: "}, None
     model[0].auto_model.config.experts = []
-    encoder = BatchEncoder(model)
-    assert EncoderScorer(encoder, DOMAINS).routes == {"crops": None, "neuro": None}
-    everywhere = EncoderScorer(encoder, DOMAINS, route_map={"*": "query"})
-    assert everywhere.routes == {"crops": "query", "neuro": "query"}
+    known = BatchEncoder(model).known_routes
+    assert routes_by_domain(known, DOMAINS) == {"crops": None, "neuro": None}
+    assert routes_by_domain(known, DOMAINS, {"*": "query"}) == {"crops": "query", "neuro": "query"}
 
 
 def test_empty_and_single_texts_are_scored(plain_model):
-    scorer = EncoderScorer(BatchEncoder(load(plain_model, device="cpu")), ["d"])
-    assert scorer.score(["", "same"], ["", "same"], "d") == pytest.approx([1, 1])
+    encoder = BatchEncoder(load(plain_model, device="cpu"))
+    score = encoder_scorer(encoder, {"d": None}).score
+    assert score(["", "same"], ["", "same"], "d") == pytest.approx([1, 1])

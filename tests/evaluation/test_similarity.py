@@ -140,8 +140,8 @@ def test_routes_with_one_prompt_count_once():
 def test_similarity_figure_is_reproducible():
     models = {"mote": cosines_of(0), "ic": cosines_of(1)}
     tests = welch_by_pair(models["mote"], models["ic"])
-    picture = similarity_figure(models, tests)
+    picture = similarity_figure(Similarity(models, tests, {}, {}))
     assert picture[:8] == b"\x89PNG\r\n\x1a\n"
-    assert similarity_figure(models, tests) == picture
-    assert similarity_figure({"mote": cosines_of(0)}, {}) != picture
+    assert similarity_figure(Similarity(models, tests, {}, {})) == picture
+    assert similarity_figure(Similarity({"mote": cosines_of(0)}, {}, {}, {})) != picture
     assert [p_text(value) for value in (None, 0.0001, 0.05)] == ["–", "<.001", ".050"]

@@ -13,23 +13,20 @@ from sentence_experts.evaluation.compare import Comparison, RouteChange
 from sentence_experts.evaluation.moee.analysis import Analysis, analyse_states
 from sentence_experts.evaluation.moee.rated_pairs import RatedPairs
 from sentence_experts.evaluation.pair_evaluation import evaluate_scorers
+from sentence_experts.evaluation.pairs import Scorer
 from sentence_experts.evaluation.results import PairEvaluation
 from sentence_experts.moee.vectors import States
 
 DOMAINS = ("crops & <soil>", "neuro")
 
 
-class Invented:
-    def __init__(self, label: str, gap: float) -> None:
-        self.label, self.gap = label, gap
-
-    def settings(self):
-        return {"model": self.label}
-
-    def score(self, anchors, positives, domain):
+def scorer(label: str, gap: float) -> Scorer:
+    def score(anchors, positives, domain):
         linked = np.array([int(text) for text in positives])
-        noise = np.random.default_rng(list(self.label.encode())).normal(scale=0.2, size=len(linked))
-        return 0.3 + self.gap * linked + noise
+        noise = np.random.default_rng(list(label.encode())).normal(scale=0.2, size=len(linked))
+        return 0.3 + gap * linked + noise
+
+    return Scorer(label, score, lambda: {"model": label})
 
 
 def invented(
@@ -47,9 +44,9 @@ def invented(
         for domain in DOMAINS
         for number in range(60)
     ]
-    by_model: dict[str, list[Invented]] = {}
+    by_model: dict[str, list[Scorer]] = {}
     for label, gap in models:
-        by_model.setdefault(label.partition(" #")[0], []).append(Invented(label, gap))
+        by_model.setdefault(label.partition(" #")[0], []).append(scorer(label, gap))
     settings = {"pairs": "pairs", "split": "test"}
     return evaluate_scorers(by_model, pa.Table.from_pylist(rows), bootstrap=20, settings=settings, **options)
 

@@ -10,18 +10,11 @@ import pytest
 from lxml import etree
 from rich.console import Console
 
-from sentence_experts.evaluation.results import PAIR_WEIGHTED_MEAN, POOLED
 from sentence_experts.evaluation.statistics import Interval
 from sentence_experts.report.figures import STYLE, curves, heat_map, histograms
-from sentence_experts.report.page import evaluation_page
-from sentence_experts.report.tables import (
-    bounds,
-    difference_table,
-    evaluation_tables,
-    p_value,
-    seeds_note,
-    views,
-)
+from sentence_experts.report.html import html
+from sentence_experts.report.tables import bounds, for_terminal, p_value
+from sentence_experts.report.write import report_of
 
 VOID = {"meta", "img", "br"}
 
@@ -34,8 +27,7 @@ class Page(HTMLParser):
         self.open: list[str] = []
         self.images: list[dict] = []
         self.headings: list[str] = []
-        self.links: list[str] = []
-        self.ids: list[str] = []
+        self.shown_images = 0
         self.addresses: list[str] = []
         self.feed(html)
         assert self.open == []
@@ -46,18 +38,26 @@ class Page(HTMLParser):
             self.open.append(tag)
         if tag == "img":
             self.images.append(attributes)
-        if tag == "a":
-            self.links.append(attributes["href"])
-        if "id" in attributes:
-            self.ids.append(attributes["id"])
+            self.shown_images += "details" not in self.open
         self.addresses += [attributes[name] for name in ("src", "href") if name in attributes]
 
     def handle_endtag(self, tag):
         assert self.open.pop() == tag
 
     def handle_data(self, data):
-        if self.open and self.open[-1] == "h2":
+        if self.open and self.open[-1] in ("h2", "summary"):
             self.headings.append(data)
+
+
+def evaluation_page(evaluation) -> str:
+    return html(report_of(evaluation))
+
+
+def terminal(evaluation, width: int = 80) -> str:
+    out = StringIO()
+    for table in report_of(evaluation).tables():
+        Console(file=out, width=width).print(for_terminal(table))
+    return out.getvalue()
 
 
 def svgs(page: Page) -> list[bytes]:
@@ -67,19 +67,23 @@ def svgs(page: Page) -> list[bytes]:
 
 
 def test_page_stands_alone_and_is_well_formed(evaluation):
-    html = evaluation_page(evaluation)
-    page = Page(html)
-    assert all(address.startswith(("#", "data:")) for address in page.addresses)
-    assert "<script" not in html
-    assert {link.removeprefix("#") for link in page.links} == set(page.ids)
-    assert page.headings[:5] == [
+    text = evaluation_page(evaluation)
+    page = Page(text)
+    assert all(address.startswith("data:") for address in page.addresses)
+    assert "<script" not in text
+    assert page.headings == [
         "Verdict",
-        "All domains, pooled",
+        "Differences of models",
         "Mean of the domains",
-        "crops & <soil>",
-        "neuro",
+        "Domain: crops & <soil>",
+        "Domain: neuro",
+        "Cosines of all pairs",
+        "Meaning of the metrics",
+        "Settings",
     ]
-    assert "<b>bad" not in html
+    assert "<details open" not in text
+    assert page.shown_images == 1
+    assert "<b>bad" not in text
     for svg in svgs(page):
         assert etree.fromstring(svg).tag == "{http://www.w3.org/2000/svg}svg"
         assert not re.search(rb'href="http|url\(http', svg)
@@ -94,16 +98,17 @@ def test_every_set_of_pairs_has_histograms_and_curves_with_text_beside_them(eval
 
 
 def test_page_shows_the_figures_of_the_results(evaluation):
-    html = evaluation_page(evaluation)
+    text = evaluation_page(evaluation)
     for model in evaluation.models:
         for figures in (model.pooled, model.pair_weighted_mean, *model.domains.values()):
-            assert f"{figures.metrics['f1_max']:.3f}" in html
-            assert bounds(figures.intervals["roc_auc"]) in html
+            assert f"{figures.metrics['f1_max']:.3f}" in text
+            assert bounds(figures.intervals["roc_auc"]) in text
 
 
 def test_page_of_pairs_of_one_class_has_no_curves(only_linked):
     page = Page(evaluation_page(only_linked))
     assert len(page.images) == 3
+    assert all(image["alt"].startswith("Histograms") for image in page.images)
 
 
 def test_equal_results_give_equal_bytes(evaluation):
@@ -111,15 +116,11 @@ def test_equal_results_give_equal_bytes(evaluation):
 
 
 def test_terminal_tables_fit_80_columns_and_keep_names(evaluation):
-    out = StringIO()
-    for table in evaluation_tables(evaluation):
-        Console(file=out, width=80).print(table)
-    text = out.getvalue()
+    text = terminal(evaluation)
     assert max(len(line) for line in text.splitlines()) <= 80
     assert "…" not in text
     for words in ("good [bold]", "<b>bad", "All pairs together", "weighted by their pairs"):
         assert words in text
-    assert [key for key, _, _ in views(evaluation)][:2] == [POOLED, PAIR_WEIGHTED_MEAN]
 
 
 def test_bounds():
@@ -158,25 +159,21 @@ def test_heat_map_shows_differences_and_marks_significant_ones():
 
 
 def test_report_shows_seeds_and_warns_about_too_few(several, evaluation):
-    out = StringIO()
-    for table in evaluation_tables(several):
-        Console(file=out, width=80).print(table)
     deviation = several.models[0].pooled.spread["f1_max"]
-    for text in (out.getvalue(), evaluation_page(several)):
+    for text in (terminal(several), evaluation_page(several)):
         assert f"±{deviation:.3f}".replace("±0.", "±.") in text
         assert "3 seeds" in text
-    assert max(len(line) for line in out.getvalue().splitlines()) <= 80
-    assert seeds_note(several).startswith("Fewer than 3 seeds: single.")
+    assert max(len(line) for line in terminal(several).splitlines()) <= 80
+    assert report_of(several).notes[0].startswith("Fewer than 3 seeds: single.")
     assert "Fewer than 3 seeds: single." in evaluation_page(several)
     assert "good [bold], &lt;b&gt;bad" in evaluation_page(evaluation)
 
 
 def test_terminal_shows_differences_of_all_pairs_of_models(several):
-    out = StringIO()
-    Console(file=out, width=100).print(difference_table(several))
+    text = terminal(several, 100)
     for first, second in (("seeded", "single"), ("seeded", "fixed"), ("single", "fixed")):
-        assert re.search(rf"{first}.*\n *- {second}", out.getvalue())
-    assert "p<.001*" in out.getvalue() or "p=." in out.getvalue()
+        assert re.search(rf"{first}.*\n *- {second}", text)
+    assert "p<.001*" in text or "p=." in text
 
 
 def test_p_values():

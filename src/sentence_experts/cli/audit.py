@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from sentence_experts.cli.console import results, show, show_verdict
+from sentence_experts.cli.console import show, show_report
 from sentence_experts.cli.options import Models, Overwrite, add_verb
 from sentence_experts.errors import UsageError
 from sentence_experts.evaluation.config import AuditConfig
-
-if TYPE_CHECKING:
-    from sentence_experts.evaluation.audit.run import Audit
 
 
 def register(app: typer.Typer) -> None:
@@ -47,25 +44,14 @@ def audit(
     Example: sentence-experts audit runs/experts/model minilm --pairs my-pairs --out audit
     """
     from sentence_experts.evaluation.audit.run import audit as run_audit
-    from sentence_experts.report.verdict import of_audit
 
     files = {"train": train, "validation": validation, "test": test}
     given = {split: path for split, path in files.items() if path is not None}
     if (pairs is None) == (not given):
         raise UsageError("give `pairs` (a folder or a table), or `train` and `test`")
     audited = run_audit(models or (), pairs or given, config, out, overwrite)
-    _show(audited)
-    show_verdict(of_audit(audited).lines())
+    from sentence_experts.report.write import report_of, write_report  # imports torch: after the checks
+
+    show_report(report_of(audited))
     if out is not None:
-        from sentence_experts.report.write import write_report  # imports torch: after the checks
-
         show(f"report: {write_report(audited, out)}")
-
-
-def _show(audited: Audit) -> None:
-    from sentence_experts.report.model_tables import audit_notes, audit_tables
-
-    for table in audit_tables(audited):
-        results.print(table)
-    for line in ("", *audit_notes(audited)):
-        show(line)

@@ -40,11 +40,10 @@ def auto_route(
     check_source(model)
     check_there(pairs, texts)
     from sentence_experts.evaluation.auto_route import auto_route as teach
-    from sentence_experts.report.model_tables import choice_table, cost_table
+    from sentence_experts.report.models import auto_route_tables
+    from sentence_experts.report.tables import for_terminal
 
     result = teach(model, pairs, config, texts=texts, save=True, overwrite=overwrite)
     show(f"{model}: automatic routes, learned from {result.learned:,} texts")
-    if result.choices is not None:
-        results.print(choice_table(result.choices, config.confidence))
-    if result.cost is not None:
-        results.print(cost_table(result.cost, config.split))
+    for table in auto_route_tables(result, config.confidence, config.split):
+        results.print(for_terminal(table))

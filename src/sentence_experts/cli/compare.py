@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from sentence_experts.cli.console import results, show, show_verdict
+from sentence_experts.cli.console import show, show_report
 from sentence_experts.cli.options import add_verb
 from sentence_experts.evaluation.config import CompareConfig
 
@@ -32,14 +32,10 @@ def compare(
     Example: sentence-experts compare my-model my-model-with-crops --pairs my-pairs
     """
     from sentence_experts.evaluation.compare import compare as compare_models
-    from sentence_experts.report.model_tables import comparison_tables
-    from sentence_experts.report.verdict import of_comparison
 
     comparison = compare_models(before, after, config, pairs=pairs, texts=texts)
-    for table in comparison_tables(comparison):
-        results.print(table)
-    show_verdict(of_comparison(comparison).lines())
-    if out is not None:
-        from sentence_experts.report.write import write_report  # imports torch: after the checks
+    from sentence_experts.report.write import report_of, write_report  # imports torch: after the checks
 
+    show_report(report_of(comparison))
+    if out is not None:
         show(f"report: {write_report(comparison, out)}")

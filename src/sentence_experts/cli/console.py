@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from traceback import format_exception
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.text import Text
@@ -15,6 +15,9 @@ from rich.text import Text
 from sentence_experts.cli.help import name_flags
 from sentence_experts.corpus.formats.markup import without_controls
 from sentence_experts.progress import Advance, use_bar
+
+if TYPE_CHECKING:
+    from sentence_experts.report.content import Report
 
 # Public functions and methods that messages name, and their verbs.
 VERBS = {
@@ -50,6 +53,17 @@ notes = _SafeConsole(stderr=True, soft_wrap=True, markup=False, emoji=False, hig
 def show(line: object) -> None:
     """Print a line of results (stdout) as it is, without markup and colours."""
     results.print(line, highlight=False)
+
+
+def show_report(report: Report) -> None:
+    """Print the tables, the notes and the verdict of a report."""
+    from sentence_experts.report.tables import for_terminal
+
+    for table in report.tables():
+        results.print(for_terminal(table))
+    for line in ("", *report.notes) if report.notes else ():
+        show(line)
+    show_verdict(report.verdict.lines())
 
 
 def show_verdict(lines: Iterable[str]) -> None:

@@ -70,7 +70,7 @@ def _show_main_job(material: Material, out: Path) -> None:
     """The figures of all models, a search by each of two experts, and the verdict."""
     from sentence_experts.demo.job import measured, searches
     from sentence_experts.report.tables import number
-    from sentence_experts.report.verdict import of_pairs
+    from sentence_experts.report.write import report_of
 
     evaluation = measured(out / "evaluation")
     table = Table("model", "F1max", "ROC-AUC", title="test pairs of all domains")
@@ -81,7 +81,7 @@ def _show_main_job(material: Material, out: Path) -> None:
     for route, found in searches(material, out):
         show(f"\nnearest titles, by the expert {route}:")
         show(found)
-    show_verdict(of_pairs(evaluation).lines())
+    show_verdict(report_of(evaluation).verdict.lines())
 
 
 def _show_routes(routes: Path) -> None:

@@ -8,17 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from pydantic import Field
-from rich.table import Table
 from typer.core import TyperGroup
 
-from sentence_experts.cli.console import results, show, show_verdict
+from sentence_experts.cli.console import show, show_report
 from sentence_experts.cli.options import Fields, Models, MtebNames, Overwrite, TasksFolder, add_verb, one_of
 from sentence_experts.errors import SentenceExpertsError, UsageError
 from sentence_experts.evaluation.config import EvaluateConfig
 
 if TYPE_CHECKING:
-    from sentence_experts.evaluation.mteb.results import TaskEvaluation
-    from sentence_experts.evaluation.results import Evaluation, PairEvaluation
+    from sentence_experts.evaluation.results import Evaluation
 
 DEFAULT = "models"
 
@@ -115,10 +113,7 @@ def evaluate_models(
     if qrels is not None:
         _evaluate_search({**named, **others}, qrels, corpus, queries, passages, out, config)
         return
-    evaluation = evaluate(named, data, config, out, overwrite, baseline=others)
-    from sentence_experts.report.write import write_report  # imports torch: after the checks
-
-    show_evaluation(evaluation, write_report(evaluation, out))
+    show_evaluation(evaluate(named, data, config, out, overwrite, baseline=others), out)
 
 
 def _evaluate_search(
@@ -137,16 +132,9 @@ def _evaluate_search(
         raise UsageError("`qrels` needs the corpus that is searched: give `corpus`")
     unit = PASSAGES if passages else None
     evaluation = evaluate_search(models, qrels, corpus, queries, out, config, unit=unit, seed=config.seed)
-    from sentence_experts.report.write import write_report
+    from sentence_experts.report.write import report_of, write_report
 
-    title, headings, rows = evaluation.summary()
-    table = Table(title=title, title_justify="left")
-    for place, heading in enumerate(headings):
-        table.add_column(heading, justify="right" if place else "left")
-    for row in rows:
-        table.add_row(*row)
-    results.print(table)
-    show_verdict(evaluation.verdict())
+    show_report(report_of(evaluation))
     show(f"report: {write_report(evaluation, out)}")
 
 
@@ -170,52 +158,18 @@ def scores(
     typer.echo(json.dumps(dict(evaluate_scores(file, config).metrics), indent=1))
 
 
-def show_evaluation(evaluation: Evaluation, report: Path) -> None:
-    """Show the tables of an evaluation.
+def show_evaluation(evaluation: Evaluation, out: Path) -> None:
+    """Write the report of an evaluation, and show its tables and verdict.
 
     Raises:
         SentenceExpertsError: the data of a task could not be loaded.
     """
-    from sentence_experts.evaluation.mteb.results import TaskEvaluation
-    from sentence_experts.evaluation.results import PairEvaluation
-    from sentence_experts.report.verdict import verdict_of
+    from sentence_experts.report.write import report_of, write_report  # imports torch: after the checks
 
-    if isinstance(evaluation, PairEvaluation):
-        _show_pairs(evaluation)
-    else:
-        assert isinstance(evaluation, TaskEvaluation)
-        _show_tasks(evaluation)
-    show_verdict(verdict_of(evaluation).lines())
-    show(f"report: {report}")
-    if isinstance(evaluation, TaskEvaluation) and evaluation.missing:
+    show_report(report_of(evaluation))
+    show(f"report: {write_report(evaluation, out)}")
+    if evaluation.missing:
         raise SentenceExpertsError(
             f"{len(evaluation.missing)} tasks were not measured because their data could not be loaded: "
             f"{', '.join(evaluation.missing)}; the same command tries them again and keeps the others"
         )
-
-
-def _show_pairs(evaluation: PairEvaluation) -> None:
-    from sentence_experts.report.tables import (
-        difference_table,
-        evaluation_tables,
-        router_table,
-        seeds_note,
-        text_free_table,
-    )
-
-    for table in (*evaluation_tables(evaluation), difference_table(evaluation), router_table(evaluation)):
-        if table is not None:
-            results.print(table)
-    if evaluation.text_free:
-        results.print(text_free_table(evaluation.text_free))
-    if (seeds := seeds_note(evaluation)) is not None:
-        show(f"\n{seeds}")
-
-
-def _show_tasks(evaluation: TaskEvaluation) -> None:
-    from sentence_experts.report.task_tables import difference_lines, notes, task_tables
-
-    for table in task_tables(evaluation):
-        results.print(table)
-    for line in ("", *difference_lines(evaluation), *notes(evaluation)):
-        show(line)

@@ -136,10 +136,9 @@ def evaluate(
     check_there(tasks)
     from sentence_experts.evaluation.moee.embedders import evaluate_parts
     from sentence_experts.moee.vectors import PARTS
-    from sentence_experts.report.write import write_report
 
     result = evaluate_parts(model, data, evaluation, out, overwrite, parts=parts or PARTS, load_config=config)
-    show_evaluation(result, write_report(result, out))
+    show_evaluation(result, out)
 
 
 def analyse(
@@ -167,14 +166,13 @@ def analyse(
     check_source(model)
     from sentence_experts.evaluation.moee.analysis import analyse as analyse_parts
     from sentence_experts.moee.saved import load_embedder
-    from sentence_experts.report.verdict import of_analysis
-    from sentence_experts.report.write import write_report
+    from sentence_experts.report.write import report_of, write_report
 
     require("matplotlib", "report")  # before anything is encoded
     compared = analyse_parts(load_embedder(model, config), data, analysis, out, overwrite)
     page = write_report(compared, out)
     _show_correlations(compared.figures)
-    show_verdict(of_analysis(compared.figures, compared.settings).lines())
+    show_verdict(report_of(compared).verdict.lines())
     note("the states are cached: the same command, or another part of it, reads no text again")
     show(f"report: {page}")
 

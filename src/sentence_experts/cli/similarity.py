@@ -44,12 +44,13 @@ def similarity(
         for route in config.routes or ():
             check_route(source, route)
     from sentence_experts.evaluation.similarity import similarity as measure
-    from sentence_experts.report.model_tables import similarity_table
 
     require("matplotlib", "report")  # before anything is encoded
     measured = measure(model, texts, config, out, overwrite, against=against)
-    from sentence_experts.report.write import write_report  # imports torch: after the checks
+    from sentence_experts.report.models import similarity_table  # imports torch: after the checks
+    from sentence_experts.report.tables import for_terminal
+    from sentence_experts.report.write import write_report
 
     figure = write_report(measured, out)
-    results.print(similarity_table(measured))
+    results.print(for_terminal(similarity_table(measured)))
     show(f"{out / FIGURES}, {figure}")

@@ -14,8 +14,8 @@ from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.evaluation.pair_evaluation import measure
 from sentence_experts.evaluation.pairs import checked_table, domains_of, score_pairs, texts_by_domain
-from sentence_experts.evaluation.results import View
-from sentence_experts.evaluation.scorers import EncoderScorer
+from sentence_experts.evaluation.results import Result, View
+from sentence_experts.evaluation.scorers import encoder_score, routes_by_domain
 from sentence_experts.models.automatic import AutoRoutedEncoder, fit_auto_routes
 from sentence_experts.models.encoder import check_experts
 from sentence_experts.models.loading import load
@@ -27,7 +27,6 @@ from sentence_experts.storage import locked, read_json, sha256_file, sha256_text
 from sentence_experts.tables import Table, TextTable
 
 if TYPE_CHECKING:
-    import pandas as pd
     from sentence_transformers import SentenceTransformer
 
 HELD_OUT = 5  # of a table of texts, every fifth measures the accuracy
@@ -37,7 +36,7 @@ Labelled = tuple[str, str]  # a text and its domain
 
 @dataclass(frozen=True)
 class Choices:
-    """The routes chosen for texts whose domain is known.
+    """The routes chosen for texts whose domain is known; without a domain, methods are of all texts.
 
     Attributes:
         chosen: (domain, route) -> number of texts with that most probable route, at any confidence.
@@ -53,25 +52,33 @@ class Choices:
         return sorted({domain for domain, _ in self.chosen})
 
     def texts(self, domain: str | None = None) -> int:
-        """Number of texts of a domain, or of all."""
+        """Return the number of texts."""
         return _count(self.chosen, domain)
 
     def accuracy(self, domain: str | None = None) -> float:
-        """Share of the texts of a domain, or of all, whose most probable route is their domain."""
-        return _right(self.chosen, domain) / self.texts(domain)
+        """Return the share of texts whose most probable route is their domain."""
+        return _count(self.chosen, domain, right=True) / self.texts(domain)
 
     def below_confidence(self, domain: str | None = None) -> float:
-        """Share of texts below the confidence threshold."""
+        """Return the share of texts below the confidence threshold."""
         return 1 - _count(self.sure, domain) / self.texts(domain)
 
     def accuracy_above_confidence(self, domain: str | None = None) -> float | None:
-        """The accuracy on the texts that reach the confidence threshold; None if there are none."""
+        """Return the accuracy on the texts that reach the confidence threshold; None if there are none."""
         sure = _count(self.sure, domain)
-        return _right(self.sure, domain) / sure if sure else None
+        return _count(self.sure, domain, right=True) / sure if sure else None
+
+
+def _count(counts: Counter[tuple[str, str]], domain: str | None, right: bool = False) -> int:
+    return sum(
+        number
+        for (own, route), number in counts.items()
+        if domain in (None, own) and (not right or own == route)
+    )
 
 
 @dataclass(frozen=True, repr=False)
-class AutoRouteResult:
+class AutoRouteResult(Result):
     """A model that chooses routes, and how well it does on texts that it did not learn from.
 
     Attributes:
@@ -87,25 +94,19 @@ class AutoRouteResult:
     choices: Choices | None
     cost: dict[View, tuple[float | None, float | None]] | None
 
-    def __repr__(self) -> str:
-        measured = f", accuracy={self.choices.accuracy():.3f}" if self.choices else ""
-        return f"AutoRouteResult({self.learned:,} texts{measured})"
+    def summary(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
+        """Return the accuracy of each domain."""
+        rows = [(row["domain"], f"{row['accuracy']:.3f}") for row in self.rows()]
+        return f"AutoRouteResult({self.learned:,} texts)", ("domain", "accuracy"), rows
 
-    def to_pandas(self) -> pd.DataFrame:
-        """One row per domain: `texts`, `accuracy`, `below_confidence`, `accuracy_above_confidence`."""
-        import pandas as pd
-
-        choices = self.choices
-        if choices is None:
-            return pd.DataFrame()
-        measures = (
-            choices.texts,
-            choices.accuracy,
-            choices.below_confidence,
-            choices.accuracy_above_confidence,
-        )
-        rows = [{each.__name__: each(domain) for each in measures} for domain in choices.domains]
-        return pd.DataFrame(rows, index=pd.Index(choices.domains, name="domain")).reset_index()
+    def rows(self) -> list[dict[str, Any]]:
+        """Return a row per domain: `texts`, `accuracy`, `below_confidence`, `accuracy_above_confidence`."""
+        if (own := self.choices) is None:
+            return []
+        measures = (own.texts, own.accuracy, own.below_confidence, own.accuracy_above_confidence)
+        return [
+            {"domain": domain} | {each.__name__: each(domain) for each in measures} for domain in own.domains
+        ]
 
 
 def auto_route(
@@ -149,68 +150,58 @@ def auto_route(
         return _learned(model, opened, texts, chosen)
     if not isinstance(model, str | Path):
         raise UsageError("`save` keeps the routes in the model's folder: give that as `model`")
-    if not Path(model).is_dir():
+    folder = Path(model)
+    if not folder.is_dir():
         raise InputError(f"{model}: no such model folder")
-    return _learned_and_saved(Path(model), opened, texts, chosen, overwrite)
-
-
-def _learned_and_saved(
-    model: Path, pairs: Pairs | None, texts: Table | None, config: AutoRouteConfig, overwrite: bool
-) -> AutoRouteResult:
-    inputs = {} if pairs is None else {"pairs": pairs.fingerprint}
+    inputs = {} if opened is None else {"pairs": opened.fingerprint}
     inputs |= {} if texts is None else {"texts": TextTable(texts).fingerprint}
-    with locked(model, "auto-route"), auto_route_output(model, overwrite) as place:
-        weights = {file.name: sha256_file(file) for file in sorted(model.glob("*.safetensors"))}
-        chosen = config.model_dump(mode="json", exclude={"device"})
-        if place.begin({"weights": weights, "config": chosen}, inputs) == "finished":
-            there = load(model, device=config.device, int8=False)
+    with locked(folder, "auto-route"), auto_route_output(folder, overwrite) as place:
+        weights = {file.name: sha256_file(file) for file in sorted(folder.glob("*.safetensors"))}
+        dumped = chosen.model_dump(mode="json", exclude={"device"})
+        if place.begin({"weights": weights, "config": dumped}, inputs) == "finished":
+            there = load(folder, device=chosen.device, int8=False)
             assert isinstance(there, AutoRoutedEncoder)
-            if AUTO not in read_json(model / SETTINGS)["prompts"]:  # killed before it was noted
-                there.note_auto_routes(model)
+            if AUTO not in read_json(folder / SETTINGS)["prompts"]:  # killed before it was noted
+                there.note_auto_routes(folder)
             return AutoRouteResult(there, sum(there.classifier.trained_on.values()), None, None)
-        result = _learned(model, pairs, texts, config)
+        result = _learned(folder, opened, texts, chosen)
         result.model.classifier.write(place.path)
         place.finish()
-        result.model.note_auto_routes(model)
+        result.model.note_auto_routes(folder)
     return result
 
 
 def _learned(
-    model: SentenceTransformer | str | Path,
-    opened: Pairs | None,
-    texts: Table | None,
-    chosen: AutoRouteConfig,
+    model: SentenceTransformer | str | Path, pairs: Pairs | None, texts: Table | None, config: AutoRouteConfig
 ) -> AutoRouteResult:
-    known, unseen = _known_and_unseen(opened, texts, chosen)
-    encoder = check_experts(load(model, device=chosen.device, int8=False))
-    learned_from, routes = [text for text, _ in known], [route for _, route in known]
-    fitted = fit_auto_routes(encoder, learned_from, routes, chosen.confidence, chosen.fallback)
-    return AutoRouteResult(
-        fitted,
-        len(known),
-        choices(fitted, unseen) if unseen else None,
-        None if opened is None else cost_of_mistakes(fitted, opened.split(chosen.split)),
+    known, unseen = _known_and_unseen(pairs, texts, config)
+    encoder = check_experts(load(model, device=config.device, int8=False))
+    fitted = fit_auto_routes(
+        encoder,
+        [text for text, _ in known],
+        [route for _, route in known],
+        config.confidence,
+        config.fallback,
     )
+    cost = None if pairs is None else cost_of_mistakes(fitted, pairs.split(config.split))
+    return AutoRouteResult(fitted, len(known), choices(fitted, unseen) if unseen else None, cost)
 
 
 def _known_and_unseen(
     pairs: Pairs | None, texts: Table | None, config: AutoRouteConfig
 ) -> tuple[list[Labelled], list[Labelled]]:
-    """Texts to learn from, and others to measure on."""
+    """Return the texts to learn from, and others to measure on."""
     of_each, seed = config.texts_per_route, config.seed
-    if texts is not None:
-        known = _read_labelled(texts, config.column, config.route_column)
-        if pairs is None:
-            return [one for number, one in enumerate(known) if number % HELD_OUT], known[::HELD_OUT]
-    else:
-        assert pairs is not None  # one of the two is given
-        known = labelled_texts(pairs.split("train"), of_each, seed)
+    known = [] if texts is None else _read_labelled(texts, config.column, config.route_column)
+    if pairs is None:
+        return [one for number, one in enumerate(known) if number % HELD_OUT], known[::HELD_OUT]
+    known = known if texts is not None else labelled_texts(pairs.split("train"), of_each, seed)
     learned = {text for text, _ in known}
     return known, labelled_texts(pairs.split("validation"), of_each, seed, without=learned)
 
 
 def _read_labelled(texts: Table, column: str, route_column: str) -> list[Labelled]:
-    """The texts and routes of a table, in an order that does not depend on the routes."""
+    """Return the texts and routes of a table, in an order that does not depend on the routes."""
     table = TextTable(texts, column, route_column)
     routes: dict[str, str] = {}
     for number, row in enumerate(table.rows(), start=1):
@@ -223,7 +214,7 @@ def _read_labelled(texts: Table, column: str, route_column: str) -> list[Labelle
 def labelled_texts(
     pairs: pa.Table, of_each: int | None = None, seed: int = 0, without: Collection[str] = ()
 ) -> list[Labelled]:
-    """The distinct texts of each domain's pairs, except `without`; at most `of_each` per domain, sampled."""
+    """Return the distinct texts of each domain's pairs, except `without`; a sample of `of_each` at most."""
     return [
         (text, domain)
         for domain, texts in texts_by_domain(pairs).items()
@@ -232,12 +223,12 @@ def labelled_texts(
 
 
 def sampled(texts: Collection[str], count: int | None, seed: int) -> list[str]:
-    """`count` of the texts, or all, sorted by hash: the order in which they are given does not matter."""
+    """Return `count` of the texts, or all, sorted by hash, so that their order does not matter."""
     return sorted(texts, key=lambda text: sha256_text(str(seed), text))[:count]
 
 
 def choices(model: AutoRoutedEncoder, labelled: Sequence[Labelled]) -> Choices:
-    """The routes that a model chooses for texts of known domains."""
+    """Return the routes that a model chooses for texts of known domains."""
     names, probabilities = model.choose_route([text for text, _ in labelled])
     sure = probabilities.max(axis=1) >= model.classifier.confidence
     chosen = [(domain, name) for (_, domain), name in zip(labelled, names, strict=True)]
@@ -249,7 +240,7 @@ def choices(model: AutoRoutedEncoder, labelled: Sequence[Labelled]) -> Choices:
 def cost_of_mistakes(
     model: AutoRoutedEncoder, pairs: pa.Table, batch_size: int = 32
 ) -> dict[View, tuple[float | None, float | None]]:
-    """F1max with the true and with automatic routes: view (`results.View`) -> (true, automatic).
+    """Measure F1max with the true and with automatic routes: view (`results.View`) -> (true, automatic).
 
     Texts below the confidence threshold are encoded with the averaged model, even if the model is set to
     raise an error for them.
@@ -261,15 +252,8 @@ def cost_of_mistakes(
     encoder = BatchEncoder(model, batch_size, "model")
     costs = []
     for what, route_map in (("true routes", {}), ("automatic routes", dict.fromkeys(domains, AUTO))):
-        scorer = EncoderScorer(encoder, domains, what, route_map)
-        costs.append(measure(table, score_pairs(scorer, table), replicates=0).figures)
+        routes = routes_by_domain(encoder.known_routes, domains, route_map)
+        scores = score_pairs(encoder_score(encoder, routes, what), table)
+        costs.append(measure(table, scores, replicates=0).figures)
     true, automatic = costs
     return {view: (true[view].metrics["f1_max"], automatic[view].metrics["f1_max"]) for view in true}
-
-
-def _count(counts: Counter[tuple[str, str]], domain: str | None) -> int:
-    return sum(number for (of, _), number in counts.items() if domain in (None, of))
-
-
-def _right(counts: Counter[tuple[str, str]], domain: str | None) -> int:
-    return sum(number for (of, route), number in counts.items() if domain in (None, of) and of == route)

@@ -8,18 +8,22 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from sentence_experts.encoding.encoder import BatchEncoder, cosines
 from sentence_experts.errors import InputError
 from sentence_experts.evaluation.config import CompareConfig
-from sentence_experts.evaluation.differences import compared as compared_runs
 from sentence_experts.evaluation.metrics import Metrics
 from sentence_experts.evaluation.models import Model, ModelRun, label_of
 from sentence_experts.evaluation.pair_evaluation import Measured, measure
-from sentence_experts.evaluation.pairs import checked_table, cosine_by_text, domains_of
-from sentence_experts.evaluation.results import Difference, Result, view_of_domain
-from sentence_experts.evaluation.wilcoxon import holm
+from sentence_experts.evaluation.pairs import checked_table, domains_of, rows_of, score_pairs
+from sentence_experts.evaluation.results import (
+    Difference,
+    Result,
+    corrected,
+    differences_of,
+    view_of_domain,
+)
+from sentence_experts.evaluation.scorers import encoder_score
 from sentence_experts.models.routes.known_routes import AUTO, KnownRoutes
 from sentence_experts.models.sources import check_source, notes_of
 from sentence_experts.pairs.dataset import Pairs
@@ -85,7 +89,7 @@ class Comparison(Result):
     untrained: tuple[str, ...] = ()
 
     def summary(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
-        """The change of each route."""
+        """Return the change of each route."""
         rows = [
             (each.route or "(none)", f"{each.largest_difference:.2e}", f"{each.smallest_cosine:.6f}")
             for each in self.changes
@@ -94,7 +98,7 @@ class Comparison(Result):
         return title, ("route", "largest difference", "smallest cosine"), rows
 
     def rows(self) -> list[dict[str, Any]]:
-        """A row per route."""
+        """Return a row per route."""
         return [asdict(each) for each in self.changes]
 
 
@@ -142,24 +146,25 @@ def compare(
     if source is None:
         return comparison
     table = source.split(chosen.split)
-    measured = measured_by_domain(first, table)
-    both = [measured, measured if same else measured_by_domain(second, table)]
-    metrics = {
-        domain: (_figures(measured, domain), _figures(both[1][domain], domain))
-        for domain, measured in both[0].items()
-    }
-    differences = [
-        each
-        for domain in ([] if same else metrics)
-        for each in _differences(domain, *(one[domain] for one in both))
-    ]
-    sure = [each for each in differences if each.p_value is not None]
-    corrected = holm([each.p_value for each in sure if each.p_value is not None])  # for the number of domains
-    differences = [replace(each, p_holm=p_holm) for each, p_holm in zip(sure, corrected, strict=True)]
+    old_measured = measured_by_domain(first, table)
+    new_measured = old_measured if same else measured_by_domain(second, table)
+    metrics: dict[str, tuple[Metrics | None, Metrics | None]] = {}
+    differences: list[Difference] = []
+    for domain, one in old_measured.items():
+        other, view = new_measured[domain], view_of_domain(domain)
+        metrics[domain] = (
+            None if one is None else dict(one.figures[view].metrics),
+            None if other is None else dict(other.figures[view].metrics),
+        )
+        if one is not None and other is not None and not same:
+            both = {"before": one, "after": other}
+            values = {when: each.figures[view].metrics["roc_auc"] for when, each in both.items()}
+            runs = {when: each.runs[view]["roc_auc"] for when, each in both.items()}
+            differences += differences_of(values, runs, view, "roc_auc", MARGIN)
     return replace(
         comparison,
         metrics=metrics,
-        differences=tuple(differences),
+        differences=tuple(corrected([each for each in differences if each.p_value is not None])),
         pairs=source.name,
         simulated=source.are_simulated,
     )
@@ -182,7 +187,7 @@ def _nothing_common(before: Iterable[str], after: Iterable[str]) -> InputError:
 def route_changes(
     before: BatchEncoder, after: BatchEncoder, texts: Sequence[str] = TEXTS
 ) -> list[RouteChange]:
-    """Each route that both models have, in the order of `before`; routes of one alone are left out.
+    """Return each route that both models have, in the order of `before`; routes of one alone are left out.
 
     Models that take texts without a route (dense ones) are compared so too.
 
@@ -212,35 +217,19 @@ def route_changes(
 
 
 def measured_by_domain(encoder: BatchEncoder, pairs: pa.Table) -> dict[str, Measured | None]:
-    """Each domain's pairs measured with its route; None where the model lacks the route.
+    """Measure each domain's pairs with its route; None where the model lacks the route.
 
     Raises:
         InputError: the pairs lack a column or hold bad values.
     """
     table = checked_table(pairs)
-    return {domain: _measured(encoder, table, domain) for domain in domains_of(table)}
-
-
-def _measured(encoder: BatchEncoder, table: pa.Table, domain: str) -> Measured | None:
-    route = domain if domain in encoder.routes else None
-    if route is None and encoder.has_experts:
-        return None
-    rows = table.filter(pc.equal(table["domain"], domain))
-    anchors, positives = rows["anchor"].to_pylist(), rows["positive"].to_pylist()
-    return measure(
-        rows, cosine_by_text(anchors, positives, lambda texts: encoder.encode(texts, route)), REPLICATES
-    )
-
-
-def _figures(measured: Measured | None, domain: str) -> Metrics | None:
-    return None if measured is None else dict(measured.figures[view_of_domain(domain)].metrics)
-
-
-def _differences(domain: str, before: Measured | None, after: Measured | None) -> tuple[Difference, ...]:
-    if before is None or after is None:
-        return ()
-    view = view_of_domain(domain)
-    both = {"before": before, "after": after}
-    values = {name: each.figures[view].metrics["roc_auc"] for name, each in both.items()}
-    runs = {name: each.runs[view]["roc_auc"] for name, each in both.items()}
-    return compared_runs(values, runs, view, "roc_auc", MARGIN)
+    measured: dict[str, Measured | None] = {}
+    for domain in domains_of(table):
+        route = domain if domain in encoder.routes else None
+        if route is None and encoder.has_experts:
+            measured[domain] = None
+            continue
+        rows = table.take(pa.array(rows_of(table, domain)))
+        scores = score_pairs(encoder_score(encoder, {domain: route}), rows)
+        measured[domain] = measure(rows, scores, REPLICATES)
+    return measured

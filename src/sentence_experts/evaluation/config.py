@@ -120,7 +120,7 @@ class RatedColumns(Config):
     score: str = Field(default="score", description="Column of the score")
 
     def names(self, columns: Sequence[str]) -> tuple[str, str, str]:
-        """The columns to read, of a table with `columns`."""
+        """Return the columns to read, of a table with `columns`."""
         of_sts = {"sentence1", "sentence2"} <= set(columns) and "anchor" not in columns
         first, second = ("sentence1", "sentence2") if of_sts else ("anchor", "positive")
         return self.anchor or first, self.positive or second, self.score

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
 
+from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import InputError, UsageError, require
 from sentence_experts.evaluation.config import EvaluateConfig
 from sentence_experts.evaluation.models import (
@@ -22,23 +24,27 @@ from sentence_experts.evaluation.models import (
     setting_of,
 )
 from sentence_experts.evaluation.pair_evaluation import evaluate_scorers, measure_text_free
-from sentence_experts.evaluation.pairs import PairScorer, checked_table, domains_of, texts_by_domain
-from sentence_experts.evaluation.results import Evaluation, PairEvaluation, library_versions, suspicion
+from sentence_experts.evaluation.pairs import Scorer, checked_table, domains_of, texts_by_domain
+from sentence_experts.evaluation.results import (
+    Evaluation,
+    PairEvaluation,
+    library_versions,
+    measured_once,
+    suspicion,
+)
 from sentence_experts.evaluation.router_accuracy import router_accuracy
-from sentence_experts.evaluation.scorers import EncoderScorer, TfidfScorer, routes_by_domain
+from sentence_experts.evaluation.scorers import encoder_scorer, routes_by_domain, tfidf_scorer
 from sentence_experts.models.routes.known_routes import KnownRoutes
 from sentence_experts.models.sources import check_source, notes_of, warn_of_notes
 from sentence_experts.pairs.dataset import Pairs
-from sentence_experts.storage import check_apart, output
+from sentence_experts.storage import check_apart
 from sentence_experts.tasks.dataset import Tasks, open_dataset
 
 if TYPE_CHECKING:
-    from sentence_experts.evaluation.mteb.results import TaskEvaluation
+    pass
 
 logger = logging.getLogger(__name__)
 
-RESULTS = ("evaluation.json", "scores.parquet", "tasks.json")
-NAMES = (*RESULTS, "report.html", "tasks.md")
 CACHES = ("vectors", "mteb", "states")  # in the folder of the results
 
 # Settings that only pairs, or only tasks, have.
@@ -71,7 +77,7 @@ def evaluate(
         out: folder for the results: evaluation.json and scores.parquet (pairs) or tasks.json (tasks).
         overwrite: start over, replacing another evaluation in `out`.
         baseline: models that were not trained here, as `models`.
-        config, settings: a `EvaluateConfig`, or single fields of it.
+        config, settings: an `EvaluateConfig`, or single fields of it.
 
     Returns:
         A `PairEvaluation`, or a `TaskEvaluation`.
@@ -91,23 +97,24 @@ def evaluate(
     check_apart(out, overwrite, models, baseline, data)
     source = _opened(data, chosen.split)
     _warn_of_notes(runs, source)
+    kind: type[Evaluation]
+    measure: Callable[[Path | None], Evaluation]
     if isinstance(source, Pairs):
         _check_settings(chosen, TASK_SETTINGS, "tasks, not for pairs")
+        kind, measure = PairEvaluation, partial(_evaluate_pairs, runs, source, chosen)
     else:
         _check_settings(chosen, PAIR_SETTINGS, "pairs, not for tasks")
         require("mteb", "mteb")
-    if out is None:
-        return _warned(_measured(runs, source, chosen, None))
-    with output(out, "evaluation", names=NAMES, keeps=CACHES, grows=True, overwrite=overwrite) as place:
-        measured = source.fingerprint() if isinstance(source, Pairs | Tasks) else source
-        state = place.begin({"data": measured, **identity_of(runs, chosen)})
-        if state == "finished":
-            return _warned(_kind_of(source).read(place.path))
-        evaluation = _measured(runs, source, chosen, place.final)
-        evaluation.save(place.path)
-        # The data of missing tasks may be there next time.
-        place.finish(*RESULTS, whole=not evaluation.missing)
-    return _warned(evaluation)
+        from sentence_experts.evaluation.mteb.results import TaskEvaluation
+        from sentence_experts.evaluation.mteb.run import evaluate_tasks
+
+        kind, measure = TaskEvaluation, partial(evaluate_tasks, runs, source, chosen)
+    measured = source.fingerprint if isinstance(source, Pairs | Tasks) else lambda: source
+    made_from = lambda: {"data": measured(), **identity_of(runs, chosen)}  # noqa: E731
+    evaluation = measured_once(kind, "evaluation", out, overwrite, made_from, measure, caches=CACHES)
+    if isinstance(evaluation, PairEvaluation) and (warning := suspicion(evaluation.text_free)):
+        logger.warning(warning)
+    return evaluation
 
 
 def _warn_of_notes(runs: Sequence[ModelRun], source: Pairs | Tasks | list[str]) -> None:
@@ -118,32 +125,8 @@ def _warn_of_notes(runs: Sequence[ModelRun], source: Pairs | Tasks | list[str]) 
             warn_of_notes(run.label, notes_of(run.source), unit)
 
 
-def _warned(evaluation: Evaluation) -> Evaluation:
-    if isinstance(evaluation, PairEvaluation) and (warning := suspicion(evaluation.text_free)):
-        logger.warning(warning)
-    return evaluation
-
-
-def _kind_of(source: Pairs | Tasks | list[str]) -> type[PairEvaluation | TaskEvaluation]:
-    if isinstance(source, Pairs):
-        return PairEvaluation
-    from sentence_experts.evaluation.mteb.results import TaskEvaluation
-
-    return TaskEvaluation
-
-
-def _measured(
-    runs: Sequence[ModelRun], source: Pairs | Tasks | list[str], config: EvaluateConfig, out: Path | None
-) -> Evaluation:
-    if isinstance(source, Pairs):
-        return _evaluate_pairs(runs, source, config, out)
-    from sentence_experts.evaluation.mteb.run import evaluate_tasks
-
-    return evaluate_tasks(runs, source, config, out)
-
-
 def _opened(data: Any, split: str) -> Pairs | Tasks | list[str]:
-    """Pairs, tasks, or names of mteb."""
+    """Return pairs, tasks, or names of mteb."""
     if isinstance(data, list | tuple) and all(isinstance(name, str) for name in data):
         return list(data)
     if isinstance(data, str) and not Path(data).exists():
@@ -166,7 +149,16 @@ def _evaluate_pairs(
         if not table.num_rows:
             raise InputError(f"{pairs.name}: no linked pairs in the {config.split} split")
     cache = config.cache or (None if out is None else out / "vectors")
-    models = _scorers(runs, pairs, domains_of(table), config, cache)
+    encoders = _open_encoders(runs, domains_of(table), config)
+    training_texts = texts_by_domain(pairs.split("train")) if len(encoders) < len(runs) else {}
+    models: dict[str, list[Scorer]] = {}
+    for run in runs:
+        if run.is_tfidf:
+            scorer = tfidf_scorer(training_texts, config.tfidf_fit, run.label)
+        else:
+            scorer = encoder_scorer(*encoders[run.label], run.label, cache)
+        models.setdefault(run.model, []).append(scorer)
+    by_article = config.cluster == "article"
     evaluation = evaluate_scorers(
         models,
         table,
@@ -188,39 +180,33 @@ def _evaluate_pairs(
         },
         baseline=[run.model for run in runs if run.is_baseline],
     )
-    routers = {
-        scorer.label: router_accuracy(scorer.encoder, table, scorer.routes) for scorer in _encoders(models)
-    }
-    accuracies = {label: each for label, each in routers.items() if each is not None}
-    by_article = config.cluster == "article"
-    text_free = measure_text_free(table, pairs.works(), config.bootstrap, config.seed, by_article)
-    return replace(evaluation, routers=accuracies, text_free=text_free)
+    routers = {label: router_accuracy(encoder, table, of) for label, (encoder, of) in encoders.items()}
+    return replace(
+        evaluation,
+        routers={label: accuracy for label, accuracy in routers.items() if accuracy is not None},
+        text_free=measure_text_free(table, pairs.works(), config.bootstrap, config.seed, by_article),
+    )
 
 
-def _scorers(
-    runs: Sequence[ModelRun],
-    pairs: Pairs,
-    domains: Sequence[str],
-    config: EvaluateConfig,
-    cache: Path | None,
-) -> dict[str, list[PairScorer]]:
-    """Label -> the scorers of the model's runs."""
+def _open_encoders(
+    runs: Sequence[ModelRun], domains: Sequence[str], config: EvaluateConfig
+) -> dict[str, tuple[BatchEncoder, dict[str, str | None]]]:
+    """Open the models; return label of the run -> its encoder, and the route of each domain."""
     routes = RouteMap.read(config.route_map, domains, f"the domains are {', '.join(domains)}")
     check_names(runs, config.pooling, "pooling")
     check_names(runs, dict.fromkeys(routes.of_one, "..."), "route_map")
-    _check_routes([run for run in runs if not run.is_tfidf], routes, domains)
-    models: dict[str, list[PairScorer]] = {}
-    for run in runs:
-        scorer: PairScorer
-        if run.is_tfidf:
-            scorer = TfidfScorer(texts_by_domain(pairs.split("train")), config.tfidf_fit, run.label)
-        else:
-            encoder = run.open(config, setting_of(run, config.pooling), config.max_length)
-            scorer = EncoderScorer(encoder, domains, run.label, routes.of(run, encoder.routes), cache)
-            _log_single_route(scorer)
-        models.setdefault(run.model, []).append(scorer)
-    _check_mapped(routes, {route for scorer in _encoders(models) for route in scorer.encoder.routes})
-    return models
+    models = [run for run in runs if not run.is_tfidf]
+    _check_routes(models, routes, domains)
+    encoders = {}
+    for run in models:
+        encoder = run.open(config, setting_of(run, config.pooling), config.max_length)
+        chosen = routes_by_domain(encoder.known_routes, domains, routes.of(run, encoder.routes))
+        taken = set(chosen.values())
+        if len(chosen) > 1 and len(taken) == 1 and (route := taken.pop()) is not None:
+            logger.info(f"{run.label}: route {route} for every domain")
+        encoders[run.label] = encoder, chosen
+    _check_mapped(routes, {route for encoder, _ in encoders.values() for route in encoder.routes})
+    return encoders
 
 
 def _check_routes(runs: Sequence[ModelRun], routes: RouteMap, domains: Sequence[str]) -> None:
@@ -239,13 +225,3 @@ def _check_mapped(routes: RouteMap, known: Collection[str]) -> None:
         if route not in known:
             listed = ", ".join(sorted(known)) or "none"
             raise UsageError(f"`route_map` {domain}={route}: no model has that route; routes: {listed}")
-
-
-def _encoders(models: Mapping[str, Sequence[PairScorer]]) -> list[EncoderScorer]:
-    return [each for scorers in models.values() for each in scorers if isinstance(each, EncoderScorer)]
-
-
-def _log_single_route(scorer: EncoderScorer) -> None:
-    taken = set(scorer.routes.values())
-    if len(scorer.routes) > 1 and len(taken) == 1 and (route := taken.pop()) is not None:
-        logger.info(f"{scorer.label}: route {route} for every domain")

@@ -17,7 +17,6 @@ from sentence_experts.errors import InputError
 from sentence_experts.storage import check_regular
 
 NAMES = ("queries.jsonl", "queries.tsv")
-_BEIR, _TREC = 3, 4  # columns
 
 
 @dataclass(frozen=True)
@@ -62,39 +61,35 @@ def _lines(file: Path) -> list[str]:
 def _read_qrels(file: Path) -> dict[str, dict[str, float]]:
     relevance: dict[str, dict[str, float]] = {}
     for number, line in enumerate(_lines(file), start=1):
-        cells = line.split("\t") if line.count("\t") == _BEIR - 1 else line.split()
+        cells = line.split("\t") if line.count("\t") == 2 else line.split()
         if not cells or (number == 1 and cells[-1].strip().lower() in ("score", "relevance", "rel")):
             continue
         try:
-            query, paper, grade = (
-                (cells[0], cells[1], cells[2]) if len(cells) == _BEIR else (cells[0], cells[2], cells[3])
-            )
-            if len(cells) > _TREC:
+            query, *_, paper, grade = cells
+            if len(cells) not in (3, 4) or not math.isfinite(value := float(grade)):
                 raise ValueError
-            value = float(grade)
-            if not math.isfinite(value):
-                raise ValueError
-            relevance.setdefault(query.strip(), {})[paper.strip()] = value
-        except (ValueError, IndexError) as error:
+        except ValueError as error:
             raise InputError(
                 f"{file}, line {number}: expected `query 0 paper relevance` (TREC) or `query-id corpus-id "
                 f"score` (BEIR), found {line[:80]!r}"
             ) from error
+        relevance.setdefault(query.strip(), {})[paper.strip()] = value
     if not relevance:
         raise InputError(f"{file}: no judgements in it")
     return relevance
 
 
 def _queries_beside(qrels: Path) -> Path:
-    places = [folder / name for folder in (qrels.parent, qrels.parent.parent) for name in NAMES]
-    file = next((place for place in places if place.is_file()), None)
-    if file is None:
-        raise InputError(f"{qrels}: no {' or '.join(NAMES)} beside it or one folder above: give `queries`")
-    return file
+    for folder in (qrels.parent, qrels.parent.parent):
+        for name in NAMES:
+            if (folder / name).is_file():
+                return folder / name
+    raise InputError(f"{qrels}: no {' or '.join(NAMES)} beside it or one folder above: give `queries`")
 
 
 def _read_queries(file: Path) -> dict[str, str]:
     texts: dict[str, str] = {}
+    form = '{"_id": ..., "text": ...}' if file.suffix == ".jsonl" else "id, tab, text"
     for number, line in enumerate(_lines(file), start=1):
         if not line.strip():
             continue
@@ -105,7 +100,6 @@ def _read_queries(file: Path) -> dict[str, str]:
             else:
                 query, text = line.split("\t", 1)
         except (ValueError, KeyError, TypeError, RecursionError) as error:
-            form = '{"_id": ..., "text": ...}' if file.suffix == ".jsonl" else "id, tab, text"
             raise InputError(f"{file}, line {number}: expected {form}, found {line[:80]!r}") from error
         texts[query.strip()] = text
     return texts

@@ -30,7 +30,7 @@ METRIC_NAMES = (
 
 
 def pair_metrics(scores: ArrayLike, labels: ArrayLike, threshold_min: float | None = None) -> Metrics:
-    """The eight metrics of scored pairs (`METRIC_NAMES`).
+    """Return the eight metrics of scored pairs (`METRIC_NAMES`).
 
     Args:
         scores: similarities, shape (pairs,); larger means more similar. Not clipped to [-1, 1].
@@ -72,7 +72,7 @@ def pair_metrics(scores: ArrayLike, labels: ArrayLike, threshold_min: float | No
 
 
 def class_means(scores: ArrayLike, labels: ArrayLike) -> Metrics:
-    """`mean_positive` and `mean_negative`: the mean score of each class, None for a class without pairs."""
+    """Return `mean_positive` and `mean_negative`: the mean score of each class, None without pairs."""
     values, truth = checked_pairs(scores, labels)
     return {
         name: _exact_mean(values[truth == label]) if (truth == label).any() else None
@@ -81,7 +81,7 @@ def class_means(scores: ArrayLike, labels: ArrayLike) -> Metrics:
 
 
 def checked_pairs(scores: ArrayLike, labels: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Scores as float64 and labels as 0/1 integers, both of shape (pairs,).
+    """Return scores as float64 and labels as 0/1 integers, both of shape (pairs,).
 
     Raises:
         InputError: no pairs, different lengths, a score that is not a finite number, a label not 0 or 1.
@@ -105,7 +105,7 @@ def checked_pairs(scores: ArrayLike, labels: ArrayLike) -> tuple[NDArray[np.floa
 def pair_weighted_mean(
     domains: Mapping[str, Mapping[str, float | None]], pairs: Mapping[str, int]
 ) -> Metrics:
-    """The mean of each metric over domains, weighted by their numbers of pairs.
+    """Return the mean of each metric over domains, weighted by their numbers of pairs.
 
     Table 3 of the 2025 paper reports F1, precision, recall, threshold and ratio of its own models in this
     way; it is not the metric of the pooled pairs. A metric that is undefined in any domain is None.

@@ -54,7 +54,7 @@ class ModelRun:
         return name in (self.label, self.model, *places)
 
     def fingerprint(self) -> str:
-        """The hash of the model, without loading it if it is a folder."""
+        """Return the hash of the model, without loading it if it is a folder."""
         if not isinstance(self.source, str | Path):
             return fingerprint_of(self.source)
         place = model_folder(str(self.source))
@@ -71,7 +71,7 @@ class ModelRun:
 
 
 def model_runs(models: Models, baseline: Models = (), allow_none: bool = False) -> list[ModelRun]:
-    """The runs of all models, then those of the baselines.
+    """Return the runs of all models, then those of the baselines.
 
     Without a label a model is called by its folder, its training run or its hub id. Baselines were not
     trained here; "tfidf" and "minilm" always are such.
@@ -96,7 +96,7 @@ def named_models(
     name: Mapping[str, str] | None = None,
     seeds: Mapping[str, Sequence[str]] | None = None,
 ) -> tuple[dict[str, Model], dict[str, Model]]:
-    """Models and baselines as `evaluate` takes them, from names that are given apart.
+    """Return models and baselines as `evaluate` takes them, from names that are given apart.
 
     `name` is label -> model or baseline, one with two labels being measured twice; `seeds` is label -> the
     runs of a model that was trained with several seeds.
@@ -121,14 +121,14 @@ def named_models(
 
 
 def label_of(model: Model) -> str:
-    """What a model is called if no label is given: folder or run, hub id, or the loaded model's own name."""
+    """Return the name of a model without a label: folder or run, hub id, or the loaded model's own name."""
     if isinstance(model, str | Path):
         return "TF-IDF" if model == TFIDF else source_name(str(model))
     return name_of(model)
 
 
 def setting_of(run: ModelRun, settings: Mapping[str, str]) -> str | None:
-    """The value that `settings` (label or source -> value) has for this run."""
+    """Return the value that `settings` (label or source -> value) has for this run."""
     return next((value for name, value in settings.items() if run.is_called(name)), None)
 
 
@@ -177,7 +177,7 @@ class RouteMap:
         return cls(of_all, of_one)
 
     def of(self, run: ModelRun, routes: Collection[str] | None = None) -> dict[str, str]:
-        """Key -> route for a run; of the routes for all models, only those in `routes`, if given."""
+        """Return key -> route for a run; of the routes for all models, only those in `routes`, if given."""
         chosen = {key: route for key, route in self.of_all.items() if routes is None or route in routes}
         for model, named in self.of_one.items():
             if run.is_called(model):
@@ -185,40 +185,37 @@ class RouteMap:
         return chosen
 
 
-def _check_baseline_name(source: Model) -> None:
+def _check_spelling(source: str) -> None:
     """Refuse what can only be a misspelt baseline, before it is looked for on a hub."""
-    known = (TFIDF, NAME)
-    if isinstance(source, str) and source not in known and not Path(source).exists():
-        plain = re.sub(r"[\W_]", "", source.lower())
-        if close := get_close_matches(plain, known, 1, cutoff=0.8):
-            raise UsageError(f"{source!r} is not a model or baseline; did you mean {close[0]!r}?")
+    if close := get_close_matches(re.sub(r"[\W_]", "", source.lower()), (TFIDF, NAME), 1, cutoff=0.8):
+        raise UsageError(f"{source!r} is not a model or baseline; did you mean {close[0]!r}?")
 
 
 def _runs(models: Models, is_baseline: bool) -> list[ModelRun]:
     if isinstance(models, Mapping):
         named = list(models.items())
-    elif isinstance(models, Sequence) and not isinstance(models, str):
-        named = [(label_of(model), model) for model in models]
     else:
-        named = [(label_of(models), models)]
+        several = isinstance(models, Sequence) and not isinstance(models, str)
+        named = [(label_of(model), model) for model in (models if several else [models])]
     try:
         LABEL.check("model", *(label for label, _ in named))
     except ValueError as error:
         raise UsageError(str(error)) from error
     runs = []
     for label, source in named:
-        _check_baseline_name(source)
         if isinstance(source, list | tuple):
-            several = enumerate(source, start=1)
-            runs += [ModelRun(f"{label} #{number}", label, run, is_baseline) for number, run in several]
-        else:
-            fixed = is_baseline or (isinstance(source, str) and source in (TFIDF, NAME))
-            runs.append(ModelRun(label, label, source, fixed))
+            numbered = enumerate(source, start=1)
+            runs += [ModelRun(f"{label} #{number}", label, run, is_baseline) for number, run in numbered]
+            continue
+        is_named = isinstance(source, str) and source in (TFIDF, NAME)
+        if isinstance(source, str) and not is_named and not Path(source).exists():
+            _check_spelling(source)
+        runs.append(ModelRun(label, label, source, is_baseline or is_named))
     return runs
 
 
 def identity_of(runs: Sequence[ModelRun], config: EncodingOptions) -> dict[str, Any]:
-    """The models and settings that decide the results, apart from the data."""
+    """Return the models and settings that decide the results, apart from the data."""
     models = {run.label: {"of": run.model, "fingerprint": run.fingerprint()} for run in runs}
     chosen = config.model_dump(mode="json", exclude={"cache", "batch_size", "device"})
     return {"models": models, "config": chosen}

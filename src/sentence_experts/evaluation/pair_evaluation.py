@@ -16,12 +16,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sentence_experts.errors import UsageError
-from sentence_experts.evaluation.differences import compared
 from sentence_experts.evaluation.metrics import METRIC_NAMES, class_means, pair_metrics, pair_weighted_mean
 from sentence_experts.evaluation.pairs import (
     KEPT_COLUMNS,
     LINKED_BY,
-    PairScorer,
+    Scorer,
     checked_table,
     score_pairs,
     scored_by_domain,
@@ -34,6 +33,7 @@ from sentence_experts.evaluation.results import (
     PairEvaluation,
     PairMetrics,
     View,
+    differences_of,
     score_column,
     view_of_domain,
 )
@@ -45,8 +45,7 @@ from sentence_experts.evaluation.statistics import (
     joined,
     runs_of,
 )
-from sentence_experts.evaluation.text_free import text_free_scorers
-from sentence_experts.evaluation.wilcoxon import Areas, areas_by_view, rank_tests
+from sentence_experts.evaluation.text_free import text_free_scores
 from sentence_experts.progress import announced
 
 
@@ -64,7 +63,7 @@ class Measured:
     runs: Mapping[View, Mapping[str, Runs]] = field(default_factory=dict)
 
     def by_domain(self) -> dict[str, PairMetrics]:
-        """Domain -> metrics."""
+        """Return domain -> metrics."""
         return {view.domain: metrics for view, metrics in self.figures.items() if view.domain is not None}
 
 
@@ -76,40 +75,37 @@ def measure(
     threshold_min: float | None = None,
     by_article: bool = False,
 ) -> Measured:
-    """Metrics of the scored pairs of a checked table; `replicates` 0 leaves out the intervals.
+    """Measure the scored pairs of a checked table; `replicates` 0 leaves out the intervals.
 
     With `by_article` the intervals allow for pairs that are linked by the same article.
     """
     sets = scored_by_domain(table, scores, by_article)
-    domains = {
-        domain: metrics_of(pairs.scores, pairs.labels, threshold_min) for domain, pairs in sets.items()
-    }
+    domains = {name: metrics_of(pairs.scores, pairs.labels, threshold_min) for name, pairs in sets.items()}
     everything = joined(list(sets.values()))
     pooled = metrics_of(everything.scores, everything.labels, threshold_min)
-    counts = {domain: of_domain.pairs for domain, of_domain in domains.items()}
-    means = pair_weighted_mean({domain: of_domain.metrics for domain, of_domain in domains.items()}, counts)
-    mean = PairMetrics(pooled.pairs, pooled.positives, means)
-    views = {POOLED: pooled, PAIR_WEIGHTED_MEAN: mean}
-    views |= {view_of_domain(domain): of_domain for domain, of_domain in domains.items()}
+    counts = {name: each.pairs for name, each in domains.items()}
+    means = pair_weighted_mean({name: each.metrics for name, each in domains.items()}, counts)
+    figures = {POOLED: pooled, PAIR_WEIGHTED_MEAN: PairMetrics(pooled.pairs, pooled.positives, means)}
+    figures |= {view_of_domain(name): each for name, each in domains.items()}
     if replicates == 0:
-        return Measured(views)
+        return Measured(figures)
     with announced("estimating intervals"):
         by_domain, of_pooled, of_mean = runs_of(sets, replicates, seed, threshold_min)
     runs = {POOLED: of_pooled, PAIR_WEIGHTED_MEAN: of_mean}
-    runs |= {view_of_domain(domain): of_domain for domain, of_domain in by_domain.items()}
-    return Measured({view: with_intervals(each, runs[view]) for view, each in views.items()}, runs)
+    runs |= {view_of_domain(name): each for name, each in by_domain.items()}
+    return Measured({view: with_intervals(each, runs[view]) for view, each in figures.items()}, runs)
 
 
 def metrics_of(
     scores: NDArray[np.float64], labels: NDArray[np.int64], threshold_min: float | None = None
 ) -> PairMetrics:
-    """The metrics of one set of pairs, without intervals."""
+    """Return the metrics of one set of pairs, without intervals."""
     metrics = pair_metrics(scores, labels, threshold_min) | class_means(scores, labels)
     return PairMetrics(len(labels), int(labels.sum()), metrics)
 
 
 def with_intervals(metrics: PairMetrics, runs: Mapping[str, Runs]) -> PairMetrics:
-    """The metrics with the intervals of those that have one.
+    """Return the metrics with the intervals of those that have one.
 
     On few pairs F1max may be too high by more than half of its interval, which is then widened up to it.
     """
@@ -124,7 +120,7 @@ def with_intervals(metrics: PairMetrics, runs: Mapping[str, Runs]) -> PairMetric
 
 
 def mean_over_runs(runs: Sequence[Measured]) -> Measured:
-    """The mean of several runs measured on the same pairs; a single run stays as it is."""
+    """Return the mean of several runs measured on the same pairs; a single run stays as it is."""
     if len(runs) == 1:
         return runs[0]
     means, joint = {}, {}
@@ -143,23 +139,14 @@ def _mean_metrics(runs: Sequence[PairMetrics]) -> PairMetrics:
     spread: dict[str, float | None] = {}
     for name in runs[0].metrics:
         values = [value for run in runs if (value := run.metrics[name]) is not None]
-        if len(values) < len(runs):
-            values = []  # undefined for a run
-        means[name] = float(np.mean(values)) if values else None
-        spread[name] = float(np.std(values, ddof=1)) if values else None
+        defined = len(values) == len(runs)
+        means[name] = float(np.mean(values)) if defined else None
+        spread[name] = float(np.std(values, ddof=1)) if defined else None
     return PairMetrics(runs[0].pairs, runs[0].positives, means, spread=spread)
 
 
-@dataclass(frozen=True)
-class _Run:
-    label: str
-    settings: Mapping[str, Any]
-    measured: Measured
-    areas: Mapping[View, Areas]
-
-
 def evaluate_scorers(
-    models: Mapping[str, Sequence[PairScorer]],
+    models: Mapping[str, Sequence[Scorer]],
     table: pa.Table,
     *,
     bootstrap: int = 1000,
@@ -191,64 +178,68 @@ def evaluate_scorers(
         UsageError: the pairs do not keep the articles that `cluster` needs.
         RouteError: a model with experts lacks a route for a domain.
     """
-    scorers = [scorer for runs in models.values() for scorer in runs]
     table = checked_table(table)
     if cluster == "article" and LINKED_BY not in table.column_names:
         raise UsageError(
             "`cluster=article`: these pairs do not keep the articles that link them; compile them again"
         )
     all_scores = table.select(KEPT_COLUMNS)
-    runs: dict[str, _Run] = {}
-    first_of: dict[Any, str] = {}
+    measured: dict[str, Measured] = {}
     same: dict[str, str] = {}  # a run -> an earlier one that is the same model
-    for scorer in scorers:
-        if (known := first_of.setdefault(getattr(scorer, "identity", scorer.label), scorer.label)) in runs:
-            all_scores = all_scores.append_column(score_column(scorer.label), all_scores[score_column(known)])
-            runs[scorer.label] = replace(runs[known], label=scorer.label, settings=scorer.settings())
-            same[scorer.label] = known
-            continue
-        scores = score_pairs(scorer, table)
-        all_scores = all_scores.append_column(score_column(scorer.label), pa.array(scores))
-        measured = measure(table, scores, bootstrap, seed, threshold_min, cluster == "article")
-        areas = areas_by_view(scored_by_domain(table, scores))
-        runs[scorer.label] = _Run(scorer.label, scorer.settings(), measured, areas)
-    by_model = {label: [runs[each.label] for each in members] for label, members in models.items()}
-    means = {label: mean_over_runs([run.measured for run in each]) for label, each in by_model.items()}
-    used: dict[str, Any] = {"replicates": bootstrap, "seed": seed, "threshold_min": threshold_min}
-    used |= {"margin": margin, "cluster": cluster}
-    used["same_model"] = {label: first for label, first in same.items() if {label, first} <= means.keys()}
-    distinct = {label: each for label, each in means.items() if label not in used["same_model"]}
-    single = {label: by_model[label][0].areas for label in distinct if len(by_model[label]) == 1}
+    first_of: dict[Any, str] = {}
+    for scorer in (scorer for runs in models.values() for scorer in runs):
+        first = first_of.setdefault(scorer.identity or scorer.label, scorer.label)
+        if first in measured:
+            same[scorer.label], measured[scorer.label] = first, measured[first]
+            scores = all_scores[score_column(first)]
+        else:
+            found = score_pairs(scorer.score, table)
+            measured[scorer.label] = measure(
+                table, found, bootstrap, seed, threshold_min, cluster == "article"
+            )
+            scores = pa.array(found)
+        all_scores = all_scores.append_column(score_column(scorer.label), scores)
+    results, means = [], {}
+    for label, scorers in models.items():
+        means[label] = mean_over_runs([measured[each.label] for each in scorers])
+        trained = label not in baseline
+        each = tuple(_result(run.label, run.settings(), measured[run.label], trained) for run in scorers)
+        if [run.label for run in scorers] == [label]:
+            results.append(each[0])
+        else:
+            results.append(_result(label, {"seeds": len(each)}, means[label], trained, each))
+    same = {label: first for label, first in same.items() if {label, first} <= means.keys()}
+    used: dict[str, Any] = {
+        "replicates": bootstrap,
+        "seed": seed,
+        "threshold_min": threshold_min,
+        "margin": margin,
+    }
+    used |= {"cluster": cluster, "same_model": same, "metrics": METRIC_NAMES}
+    distinct = {label: each for label, each in means.items() if label not in same}
     return PairEvaluation(
-        {**(settings or {}), **used, "metrics": METRIC_NAMES},
-        tuple(_result(label, means[label], each, label not in baseline) for label, each in by_model.items()),
-        all_scores,
-        differences(distinct, margin),
-        rank_tests(single),
+        {**(settings or {}), **used}, tuple(results), all_scores, differences(distinct, margin)
     )
 
 
 def measure_text_free(
     table: pa.Table, works: pa.Table | None, replicates: int = 1000, seed: int = 0, by_article: bool = False
 ) -> tuple[ModelResult, ...]:
-    """What separates the classes of a checked table without comparing texts (`text_free`).
+    """Measure what separates the classes of a table without comparing texts (`text_free`).
 
-    Nothing if the pairs are of one class.
+    The result is empty if the pairs are of one class.
     """
     table = checked_table(table)
     if len(table["label"].unique()) < 2:
         return ()
-    results = []
-    for scorer in text_free_scorers(table, works):
-        measured = measure(table, score_pairs(scorer, table), replicates, seed, by_article=by_article)
-        results.append(
-            _result(scorer.label, measured, [_Run(scorer.label, scorer.settings(), measured, {})], False)
-        )
-    return tuple(results)
+    return tuple(
+        _result(label, {"model": label}, measure(table, scores, replicates, seed, None, by_article), False)
+        for label, scores in text_free_scores(table, works).items()
+    )
 
 
 def differences(measured: Mapping[str, Measured], margin: float) -> tuple[Difference, ...]:
-    """Each model minus each later one: F1max and ROC-AUC in every view, with paired intervals.
+    """Return each model minus each later one: F1max and ROC-AUC in every view, with paired intervals.
 
     Both are measured on the same pairs, so what makes pairs hard for both cancels out. p-values are corrected
     for the number of pairs of models.
@@ -258,13 +249,16 @@ def differences(measured: Mapping[str, Measured], margin: float) -> tuple[Differ
         for metric in METRICS_WITH_INTERVAL:
             values = {label: model.figures[view].metrics[metric] for label, model in measured.items()}
             runs = {label: model.runs[view][metric] for label, model in measured.items() if model.runs}
-            rows += compared(values, runs, view, metric, margin)
+            rows += differences_of(values, runs, view, metric, margin)
     return tuple(rows)
 
 
-def _result(label: str, measured: Measured, runs: Sequence[_Run], trained: bool) -> ModelResult:
+def _result(
+    label: str,
+    settings: Mapping[str, Any],
+    measured: Measured,
+    trained: bool,
+    runs: tuple[ModelResult, ...] = (),
+) -> ModelResult:
     views = measured.figures[POOLED], measured.figures[PAIR_WEIGHTED_MEAN], measured.by_domain()
-    if [run.label for run in runs] == [label]:
-        return ModelResult(label, runs[0].settings, *views, trained=trained)
-    each = tuple(_result(run.label, run.measured, [run], trained) for run in runs)
-    return ModelResult(label, {"seeds": len(runs)}, *views, runs=each, trained=trained)
+    return ModelResult(label, settings, *views, runs=runs, trained=trained)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from importlib import metadata
+from itertools import combinations
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,16 +17,16 @@ from pydantic import TypeAdapter, ValidationError
 
 from sentence_experts.errors import InputError
 from sentence_experts.evaluation.router_accuracy import RouterAccuracy
-from sentence_experts.evaluation.statistics import Interval
+from sentence_experts.evaluation.statistics import Interval, Runs, estimate, holm
 from sentence_experts.evaluation.text_free import EACH_TEXT, OF_THE_MAKING, SUSPICIOUS
-from sentence_experts.storage import read_json, write_json, write_parquet
+from sentence_experts.storage import output, read_json, write_json, write_parquet
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
 class View(NamedTuple):
-    """What metrics are of. A domain's view has its name beside it, so that no name can be taken for another.
+    """A group of pairs or tasks that metrics are averaged over.
 
     Attributes:
         kind: "pooled", "pair_weighted_mean" or "domain"; of tasks "average".
@@ -37,7 +38,7 @@ class View(NamedTuple):
 
 
 def view_of_domain(name: str) -> View:
-    """The view of one domain."""
+    """Return the view of one domain."""
     return View("domain", name)
 
 
@@ -53,22 +54,22 @@ SEEDS_NEEDED = 3
 
 
 class Result(ABC):
-    """What a public function measured: a short text, a table, and plain values for JSON."""
+    """The result of a public function: a short text, a table, and plain values for JSON."""
 
     @abstractmethod
     def summary(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
-        """Title, headings and rows of the text."""
+        """Return title, headings and rows of the text."""
 
     @abstractmethod
     def rows(self) -> list[dict[str, Any]]:
-        """The rows of the table with all columns."""
+        """Return the rows of the table with all columns."""
 
     def main_rows(self) -> list[dict[str, Any]]:
-        """The rows of the table with the columns that matter most, which fit a terminal."""
+        """Return the rows of the table with the columns that matter most, which fit a terminal."""
         return self.rows()
 
     def __repr__(self) -> str:
-        """The summary as text, the first column to the left, the others to the right."""
+        """Return the summary as text, the first column to the left, the others to the right."""
         title, headings, rows = self.summary()
         lines = [headings, *rows]
         first, *widths = (max(len(line[place]) for line in lines) for place in range(len(headings)))
@@ -78,12 +79,22 @@ class Result(ABC):
         return title
 
     def to_pandas(self, all_columns: bool = False) -> pd.DataFrame:
-        """The table that `main_rows` describes; with `all_columns` that of `rows`, which may be wide."""
+        """Return the table of `main_rows`; with `all_columns` that of `rows`, which may be wide."""
         return pa.Table.from_pylist(self.rows() if all_columns else self.main_rows()).to_pandas()
 
 
 class StoredResult(Result):
-    """A result that a finished run in the same folder gives back."""
+    """A result that is kept in a folder and read back.
+
+    Attributes:
+        NAMES: the files in the folder, reports included.
+        FILES: those of the result itself.
+        missing: what could not be measured this time -> why.
+    """
+
+    NAMES: ClassVar[Sequence[str]]
+    FILES: ClassVar[Sequence[str]]
+    missing: Mapping[str, str] = MappingProxyType({})
 
     @abstractmethod
     def save(self, out: Path) -> None:
@@ -91,7 +102,7 @@ class StoredResult(Result):
 
     @classmethod
     def read(cls, out: Path) -> Self:
-        """The results that `save` wrote to a folder.
+        """Read the results that `save` wrote to a folder.
 
         Raises:
             InputError: the files do not hold what this version writes.
@@ -108,15 +119,52 @@ class StoredResult(Result):
     def _read(cls, out: Path) -> Self: ...
 
 
+R = TypeVar("R", bound=StoredResult)
+
+
+def measured_once(
+    kind: type[R],
+    what: str,
+    out: Path | str | None,
+    overwrite: bool,
+    made_from: Callable[[], Mapping[str, Any]],
+    measure: Callable[[Path | None], R],
+    *,
+    inputs: Mapping[str, Callable[[], str]] = MappingProxyType({}),
+    caches: Sequence[str] = (),
+) -> R:
+    """Measure and save, or read what a finished run of the same settings has left in `out`.
+
+    Args:
+        kind: the class of the result.
+        what: its name in messages.
+        out: the folder; None to measure only.
+        overwrite: start over, replacing another result in `out`.
+        made_from: gives what decides the result.
+        measure: takes the folder of the caches.
+        inputs: name -> function that hashes the input.
+        caches: names in `out` that are never removed.
+    """
+    if out is None:
+        return measure(None)
+    with output(out, what, names=kind.NAMES, keeps=caches, grows=True, overwrite=overwrite) as place:
+        if place.begin(made_from(), inputs) == "finished":
+            return kind.read(place.path)
+        result = measure(place.final)
+        result.save(place.path)
+        place.finish(*kind.FILES, whole=not result.missing)
+    return result
+
+
 class Evaluation(StoredResult):
     """Several models measured on the same data."""
 
+    NAMES = ("evaluation.json", "scores.parquet", "tasks.json", "report.html", "tasks.md")
     settings: Mapping[str, Any]
-    missing: Mapping[str, str] = MappingProxyType({})
 
     @abstractmethod
     def to_json(self) -> dict[str, Any]:
-        """Plain values, ready for `storage.write_json`."""
+        """Return plain values, ready for `storage.write_json`."""
 
 
 @dataclass(frozen=True)
@@ -175,7 +223,7 @@ class ModelResult:
 
 
 def suspicion(text_free: Sequence[ModelResult]) -> str | None:
-    """A warning about pairs whose class can be told by how they were made; None if there is nothing to say.
+    """Return a warning about pairs whose class can be told by how they were made, if there is any.
 
     That is a ROC-AUC whose interval lies above 0.55. Counts may separate the classes in reverse, so below
     0.45 counts for them too. A score learned from the texts cannot: below 0.5 it was learned from too few.
@@ -220,27 +268,58 @@ class Difference:
     p_holm: float | None = None
     equivalent: bool = False
 
+    def turned(self) -> Difference:
+        """Return the same difference, the other way round."""
+        ends = self.interval and Interval(-self.interval.high, -self.interval.low)
+        value = None if self.value is None else -self.value
+        return replace(self, first=self.second, second=self.first, value=value, interval=ends)
+
     def to_json(self) -> dict[str, Any]:
-        """Plain values, those of the view beside the others."""
-        return _with_view(self)
+        """Return plain values, those of the view beside the others."""
+        return {**asdict(self), "view": self.view.kind, "domain": self.view.domain}
 
 
-@dataclass(frozen=True)
-class RankTest:
-    """Whether one of two fixed models orders the pairs of a view better (`evaluation.wilcoxon`).
+def differences_from_json(rows: Sequence[Mapping[str, Any]]) -> tuple[Difference, ...]:
+    """Return the differences of which `Difference.to_json` gave the rows."""
+    found = []
+    for row in rows:
+        values = {name: value for name, value in row.items() if name != "domain"}
+        found.append({**values, "view": View(row["view"], row["domain"])})
+    return TypeAdapter(tuple[Difference, ...]).validate_python(found)
 
-    Attributes:
-        blocks: number of blocks of papers in which the two differ.
-        p_value: of Wilcoxon's signed-rank test, two-sided, on the blocks' areas under the ROC curve.
-        p_holm: corrected for all pairs of models of the view.
+
+def differences_of(
+    values: Mapping[str, float | None], runs: Mapping[str, Runs], view: View, metric: str, margin: float
+) -> list[Difference]:
+    """Return each model minus each later one, with interval, p-value and equivalence.
+
+    Args:
+        values: label -> the metric of the model; None if it is undefined.
+        runs: label -> the runs of the model; empty for differences without intervals.
+        view, metric: recorded in the differences.
+        margin: two models are equivalent if the interval of their difference lies within plus and minus this.
     """
+    found = []
+    for (first, one), (second, other) in combinations(values.items(), 2):
+        value = None if one is None or other is None else one - other
+        difference = Difference(first, second, view, metric, value)
+        known = value is not None and first in runs
+        if known and (estimated := estimate(*runs[first].minus(runs[second]))) is not None:
+            bounds = estimated.interval()
+            difference = replace(
+                difference,
+                interval=bounds,
+                p_value=estimated.p_value(),
+                equivalent=-margin < bounds.low and bounds.high < margin,
+            )
+        found.append(difference)
+    return corrected(found)
 
-    first: str
-    second: str
-    view: View
-    blocks: int
-    p_value: float
-    p_holm: float
+
+def corrected(differences: Sequence[Difference]) -> list[Difference]:
+    """Return the differences with their p-values corrected for their number (Holm)."""
+    p_values = iter(holm([each.p_value for each in differences if each.p_value is not None]))
+    return [each if each.p_value is None else replace(each, p_holm=next(p_values)) for each in differences]
 
 
 @dataclass(frozen=True, repr=False)
@@ -253,21 +332,20 @@ class PairEvaluation(Evaluation):
         scores: one row per pair: domain, anchor_id, positive_id, label, and for each run a column
             `score_column` with the cosine. Not part of the JSON.
         differences: of each model and each later one, in every view.
-        tests: signed-rank tests of the models of a single run, which say nothing about other seeds.
         routers: label of each run with learned routers -> how often they were right.
         text_free: what separates the classes without comparing texts; empty if all pairs are of one class.
     """
 
+    FILES = ("evaluation.json", "scores.parquet")
     settings: Mapping[str, Any]
     models: tuple[ModelResult, ...]
     scores: pa.Table
     differences: tuple[Difference, ...] = ()
-    tests: tuple[RankTest, ...] = ()
     routers: Mapping[str, RouterAccuracy] = field(default_factory=dict)
     text_free: tuple[ModelResult, ...] = ()
 
     def summary(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
-        """The pooled F1max and ROC-AUC of each model."""
+        """Return the pooled F1max and ROC-AUC of each model."""
         rows = []
         for model in self.models:
             values = (model.pooled.metrics[name] for name in ("f1_max", "roc_auc"))
@@ -276,65 +354,48 @@ class PairEvaluation(Evaluation):
         return title, ("model", "F1max", "ROC-AUC"), rows
 
     def rows(self) -> list[dict[str, Any]]:
-        """A row per model and view: `View`, counts, metrics and the ends of their intervals."""
-        return [
-            {
-                "model": model.label,
-                "view": view.kind,
-                "domain": view.domain,
-                "pairs": measured.pairs,
-                "positives": measured.positives,
-            }
-            | dict(measured.metrics)
-            | {
-                f"{metric}_{end}": None if interval is None else getattr(interval, end)
-                for metric, interval in measured.intervals.items()
-                for end in ("low", "high")
-            }
-            for model in self.models
-            for view, measured in model.views.items()
-        ]
+        """Return a row per model and view: `View`, counts, metrics and the ends of their intervals."""
+        rows = []
+        for model in self.models:
+            for view, measured in model.views.items():
+                row: dict[str, Any] = {"model": model.label, "view": view.kind, "domain": view.domain}
+                row |= {"pairs": measured.pairs, "positives": measured.positives, **measured.metrics}
+                for metric, interval in measured.intervals.items():
+                    row |= _ends(f"{metric}_", interval)
+                rows.append(row)
+        return rows
 
     def main_rows(self) -> list[dict[str, Any]]:
-        """A row per model and domain ("(pooled)", "(mean)"): its ROC-AUC, rounded, with the 95% interval.
+        """Return a row per model and domain ("(pooled)", "(mean)"): ROC-AUC, rounded, with its 95% interval.
 
         `gain` is the difference from the first model, with its paired interval.
         """
-        metric, names = "roc_auc", {POOLED: "(pooled)", PAIR_WEIGHTED_MEAN: "(mean)"}
-        first = self.models[0].label
+        names = {POOLED: "(pooled)", PAIR_WEIGHTED_MEAN: "(mean)"}
         gaps = {
             (gap.second, gap.view): gap
             for gap in self.differences
-            if (gap.first, gap.metric) == (first, metric)
+            if (gap.first, gap.metric) == (self.models[0].label, "roc_auc")
         }
         rows = []
         for model in self.models:
             for view, measured in model.views.items():
-                own, gap = measured.intervals.get(metric), gaps.get((model.label, view))
-                of_gap = gap.interval if gap else None
-                figures = {
-                    metric: measured.metrics[metric],
-                    "low": own.low if own else None,
-                    "high": own.high if own else None,
-                    # `Difference` has the first model minus this one.
-                    "gain": -gap.value if gap and gap.value is not None else None,
-                    "gain_low": -of_gap.high if of_gap else None,
-                    "gain_high": -of_gap.low if of_gap else None,
-                }
-                rounded = {
-                    name: None if value is None else round(value, 3) for name, value in figures.items()
-                }
+                gap = gaps.get((model.label, view))
+                # `Difference` has the first model minus this one.
+                gain, gain_ends = (gap.turned().value, gap.turned().interval) if gap else (None, None)
+                figures = {"roc_auc": measured.metrics["roc_auc"]}
+                figures |= _ends("", measured.intervals.get("roc_auc"))
+                figures |= {"gain": gain, **_ends("gain_", gain_ends)}
+                rounded = {name: None if each is None else round(each, 3) for name, each in figures.items()}
                 rows.append({"model": model.label, "domain": names.get(view, view.domain), **rounded})
         return rows
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, ready for `storage.write_json`."""
+        """Return plain values, ready for `storage.write_json`."""
         return {
             "settings": dict(self.settings),
             "views": {view.kind: text for view, text in VIEWS.items()},
             "models": [asdict(model) for model in self.models],
             "differences": [each.to_json() for each in self.differences],
-            "tests": [_with_view(each) for each in self.tests],
             "routers": {label: asdict(accuracy) for label, accuracy in self.routers.items()},
             "text_free": [asdict(each) for each in self.text_free],
         }
@@ -347,37 +408,28 @@ class PairEvaluation(Evaluation):
     @classmethod
     def _read(cls, out: Path) -> Self:
         content = read_json(out / "evaluation.json")
-        differences, tests = (
-            [without_view(each) for each in content[name]] for name in ("differences", "tests")
-        )
         return cls(
             content["settings"],
             TypeAdapter(tuple[ModelResult, ...]).validate_python(content["models"]),
             pq.read_table(out / "scores.parquet"),
-            TypeAdapter(tuple[Difference, ...]).validate_python(differences),
-            TypeAdapter(tuple[RankTest, ...]).validate_python(tests),
+            differences_from_json(content["differences"]),
             TypeAdapter(dict[str, RouterAccuracy]).validate_python(content["routers"]),
             TypeAdapter(tuple[ModelResult, ...]).validate_python(content["text_free"]),
         )
 
 
+def _ends(prefix: str, interval: Interval | None) -> dict[str, float | None]:
+    low, high = (interval.low, interval.high) if interval else (None, None)
+    return {f"{prefix}low": low, f"{prefix}high": high}
+
+
 def score_column(label: str) -> str:
-    """The column of a run's cosines in `PairEvaluation.scores`; no other column's name begins like it."""
+    """Return the column of a run's cosines in `PairEvaluation.scores`; no other name begins like it."""
     return f"cosine of {label}"
 
 
-def _with_view(row: Difference | RankTest) -> dict[str, Any]:
-    return {**asdict(row), "view": row.view.kind, "domain": row.view.domain}
-
-
-def without_view(values: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a `Difference` or `RankTest`, from its plain values."""
-    view = View(values["view"], values["domain"])
-    return {name: value for name, value in values.items() if name != "domain"} | {"view": view}
-
-
 def library_versions(*more: str) -> dict[str, str]:
-    """The versions of the libraries that a result can depend on, or "not installed"."""
+    """Return the versions of the libraries that a result can depend on, or "not installed"."""
     versions = {}
     for name in (*LIBRARIES, *more):
         try:

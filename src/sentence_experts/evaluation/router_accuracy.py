@@ -77,5 +77,5 @@ def router_accuracy(
 
 
 def distinct_texts(table: pa.Table, domain: str) -> list[str]:
-    """The distinct texts of a domain's pairs, in an arbitrary but fixed order (by hash)."""
+    """Return the distinct texts of a domain's pairs, in an arbitrary but fixed order (by hash)."""
     return sorted(texts_by_domain(table).get(domain, ()), key=sha256_text)

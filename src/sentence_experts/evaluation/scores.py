@@ -7,11 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
+
+from sentence_experts.errors import InputError
 from sentence_experts.evaluation.config import EvaluateConfig
-from sentence_experts.evaluation.metrics import pair_metrics
-from sentence_experts.evaluation.pairs import read_scores
+from sentence_experts.evaluation.metrics import checked_pairs, pair_metrics
 from sentence_experts.evaluation.results import Result
-from sentence_experts.tables import Table
+from sentence_experts.tables import Table, name_of_table, read_table
 
 logger = logging.getLogger(__name__)
 
@@ -30,13 +32,13 @@ class ScoresEvaluation(Result):
     positives: int
 
     def summary(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
-        """Each metric."""
+        """Return each metric."""
         rows = [(name, "-" if value is None else f"{value:.3f}") for name, value in self.metrics.items()]
         title = f"ScoresEvaluation of {self.pairs:,} pairs, {self.positives:,} of them linked"
         return title, ("metric", "value"), rows
 
     def rows(self) -> list[dict[str, Any]]:
-        """One row: counts and metrics."""
+        """Return one row: counts and metrics."""
         return [{"pairs": self.pairs, "positives": self.positives, **self.metrics}]
 
 
@@ -57,7 +59,15 @@ def evaluate_scores(table: Table, config: EvaluateConfig | None = None, **settin
         1.0
     """
     chosen = EvaluateConfig.of(config, **settings)
-    scores, labels = read_scores(table)
+    columns, where = read_table(table, ("prediction", "label")), name_of_table(table)
+    for name in columns.column_names:
+        if columns[name].null_count:
+            raise InputError(f"{where}: row {columns[name].to_pylist().index(None) + 1} has no {name}")
+    try:
+        numbers = (columns[name].cast(pa.float64()).to_numpy() for name in columns.column_names)
+        scores, labels = checked_pairs(*numbers)
+    except (InputError, pa.ArrowException) as error:
+        raise InputError(f"{where}: {error}") from error
     if chosen.threshold_min is None and labels.all():
         logger.info("all labels are 1: the lowest score is a trivial best threshold; see `threshold_min=0.5`")
     metrics = pair_metrics(scores, labels, chosen.threshold_min)

@@ -87,11 +87,11 @@ class SearchEvaluation(Result):
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def rows(self) -> list[dict[str, Any]]:
-        """One row for each way to search."""
+        """Return one row for each way to search."""
         return [asdict(each) | {"queries": self.queries} for each in self.metrics]
 
     def main_rows(self) -> list[dict[str, Any]]:
-        """One row for each way to search: rounded metrics, and the interval of the gain over BM25."""
+        """Return one row for each way to search: rounded metrics, and the interval of the gain over BM25."""
         rows = []
         for each in self.metrics:
             figures = {"ndcg": each.ndcg, "recall": each.recall, "gain": each.gain}
@@ -101,7 +101,7 @@ class SearchEvaluation(Result):
         return rows
 
     def summary(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
-        """A line for each way to search."""
+        """Return a line for each way to search."""
         title = f"{self.queries:,} queries, 95% intervals over queries"
         rows = [
             (
@@ -115,7 +115,7 @@ class SearchEvaluation(Result):
         return title, ("search", NDCG, RECALL, f"{NDCG} above {BM25}"), rows
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
+        """Return plain values."""
         return {
             "settings": dict(self.settings),
             "queries": self.queries,
@@ -126,7 +126,7 @@ class SearchEvaluation(Result):
         }
 
     def verdict(self) -> list[str]:
-        """What the figures say, and what they do not."""
+        """Return sentences: the best way to search, how certain that is, and how far to trust it."""
         best = max(self.metrics, key=lambda each: each.ndcg)
         lines = [f"Best: {best.name}, {NDCG} {_with_interval(best.ndcg, best.ndcg_interval)}."]
         better = [each for each in self.metrics if each.gain_interval[0] > 0]

@@ -8,8 +8,8 @@ tokens can be compared in the same way.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any, Self
@@ -24,11 +24,11 @@ from sentence_experts.encoding.encoder import BatchEncoder, cosines
 from sentence_experts.errors import InputError, RouteError
 from sentence_experts.evaluation.config import SimilarityConfig
 from sentence_experts.evaluation.models import Model, ModelRun, identity_of, label_of
-from sentence_experts.evaluation.results import StoredResult
-from sentence_experts.evaluation.wilcoxon import holm
+from sentence_experts.evaluation.results import StoredResult, measured_once
+from sentence_experts.evaluation.statistics import holm
 from sentence_experts.models.routes.known_routes import AUTO, KnownRoutes
 from sentence_experts.models.sources import check_source
-from sentence_experts.storage import check_apart, output, read_json, write_json, write_parquet
+from sentence_experts.storage import check_apart, read_json, write_json, write_parquet
 from sentence_experts.tables import Table, TextTable, is_path
 
 logger = logging.getLogger(__name__)
@@ -36,8 +36,6 @@ logger = logging.getLogger(__name__)
 Pair = tuple[str, str]
 Cosines = Mapping[Pair, NDArray[np.float64]]  # two routes -> (texts,)
 
-RESULTS = ("similarity.json", "cosines.parquet")
-NAMES = (*RESULTS, "similarity.png")
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 # Below this a standard deviation is rounding, as between experts that are still copies of each other.
 NO_SPREAD = 1e-6
@@ -70,64 +68,63 @@ class Similarity(StoredResult):
         settings: model label -> what identifies the model.
     """
 
+    FILES = ("similarity.json", "cosines.parquet")
+    NAMES = (*FILES, "similarity.png")
     cosines: Mapping[str, Cosines]
     tests: Mapping[Pair, Welch]
     texts: Mapping[str, Any]
     settings: Mapping[str, Mapping[str, Any]]
 
     def summary(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
-        """The mean cosine of each pair of routes."""
-        pairs = next(iter(self.cosines.values()))
+        """Return the mean cosine of each pair of routes."""
         rows = [
             (" - ".join(pair), *(f"{each[pair].mean():.3f}" for each in self.cosines.values()))
-            for pair in pairs
+            for pair in next(iter(self.cosines.values()))
         ]
         title = f"Similarity of routes on {self.texts['used']:,} texts, mean cosine"
         return title, ("routes", *self.cosines), rows
 
     def rows(self) -> list[dict[str, Any]]:
-        """A row per pair of routes and model: mean, standard deviation and quantiles of the cosines."""
+        """Return a row per pair of routes and model: mean, deviation and quantiles of the cosines."""
         rows = []
-        for label, by_pair in self.cosines.items():
-            for pair, values in by_pair.items():
-                summary = described(values)
-                quantiles = {f"q{share}": value for share, value in summary.pop("quantiles").items()}
-                rows.append({"route": pair[0], "other": pair[1], "model": label, **summary, **quantiles})
+        for label, (first, second), values in self._columns():
+            summary = described(values)
+            quantiles = {f"q{share}": value for share, value in summary.pop("quantiles").items()}
+            rows.append({"route": first, "other": second, "model": label, **summary, **quantiles})
         return rows
 
+    def _columns(self) -> Iterator[tuple[str, Pair, NDArray[np.float64]]]:
+        for label, by_pair in self.cosines.items():
+            for pair, values in by_pair.items():
+                yield label, pair, values
+
     def to_json(self) -> dict[str, Any]:
-        """Plain values, ready for `storage.write_json`."""
-        first = next(iter(self.cosines.values()))
-        pairs: list[dict[str, Any]] = [
-            {
-                "routes": list(pair),
-                "models": {label: described(each[pair]) for label, each in self.cosines.items()},
-                **({"welch_less": vars(self.tests[pair])} if pair in self.tests else {}),
-            }
-            for pair in first
-        ]
+        """Return plain values, ready for `storage.write_json`."""
+        pairs: list[dict[str, Any]] = []
+        for pair in next(iter(self.cosines.values())):
+            models = {label: described(each[pair]) for label, each in self.cosines.items()}
+            test = {"welch_less": vars(self.tests[pair])} if pair in self.tests else {}
+            pairs.append({"routes": list(pair), "models": models, **test})
         return {"texts": dict(self.texts), "models": dict(self.settings), "pairs": pairs}
 
     def save(self, out: Path) -> None:
         """Write `similarity.json`, and the cosine of each text in `cosines.parquet`, to a folder."""
-        write_json(out / NAMES[0], self.to_json(), sort=False)
+        write_json(out / self.FILES[0], self.to_json(), sort=False)
         rows = [
             {"model": label, "route": route, "other": other, "cosines": values.tolist()}
-            for label, by_pair in self.cosines.items()
-            for (route, other), values in by_pair.items()
+            for label, (route, other), values in self._columns()
         ]
-        write_parquet(out / NAMES[1], pa.Table.from_pylist(rows))
+        write_parquet(out / self.FILES[1], pa.Table.from_pylist(rows))
 
     @classmethod
     def _read(cls, out: Path) -> Self:
-        content = read_json(out / NAMES[0])
+        content = read_json(out / cls.FILES[0])
         cosines: dict[str, dict[Pair, NDArray[np.float64]]] = {}
-        for row in pq.read_table(out / NAMES[1]).to_pylist():
+        for row in pq.read_table(out / cls.FILES[1]).to_pylist():
             cosines.setdefault(row["model"], {})[row["route"], row["other"]] = np.array(row["cosines"])
         tests = {
-            (route, other): Welch(**each["welch_less"])
+            tuple(each["routes"]): Welch(**each["welch_less"])
             for each in content["pairs"]
-            for route, other in [each["routes"]]
             if "welch_less" in each
         }
         return cls(cosines, tests, content["texts"], content["models"])
@@ -164,61 +161,52 @@ def similarity(
         False
     """
     chosen = SimilarityConfig.of(config, **settings)
-    if out is None:
-        return _measured(model, texts, chosen, against)
     check_apart(out, overwrite, model, against, texts if is_path(texts) else None)
-    with output(out, "similarity of routes", names=NAMES, grows=True, overwrite=overwrite) as place:
-        runs = [
-            ModelRun(str(number), "", each)
-            for number, each in enumerate((model, against))
-            if each is not None
-        ]
-        source = TextTable(texts, chosen.column)
-        state = place.begin(identity_of(runs, chosen), {"texts": source.fingerprint})
-        if state == "finished":
-            return Similarity.read(place.path)
-        measured = _measured(model, texts, chosen, against)
-        measured.save(place.path)
-        place.finish(*RESULTS)
-    return measured
+    runs = [ModelRun(label_of(each), "", each) for each in (model, against) if each is not None]
+    named = [replace(run, label=str(place)) for place, run in enumerate(runs)]  # equal names are no error
+    return measured_once(
+        Similarity,
+        "similarity of routes",
+        out,
+        overwrite,
+        lambda: identity_of(named, chosen),
+        lambda _: _measured(runs, texts, chosen),
+        inputs={"texts": TextTable(texts, chosen.column).fingerprint},
+    )
 
 
-def _measured(model: Model, texts: Table, chosen: SimilarityConfig, against: Model | None) -> Similarity:
+def _measured(runs: Sequence[ModelRun], texts: Table, chosen: SimilarityConfig) -> Similarity:
     every = TextTable(texts, chosen.column).texts()
     used, aside = chosen_texts(every, chosen.sample, chosen.seed)
     for reason, count in aside.items():
         if count:
             logger.info(f"{count:,} {reason} texts left out")
-    models = [each for each in (model, against) if each is not None]
-    check_source(*models)
+    sources = [run.source for run in runs]
+    check_source(*sources)
     wanted: Sequence[str] = chosen.routes
-    for known in filter(None, map(KnownRoutes.read, models)):  # before the first one is loaded
+    for known in filter(None, map(KnownRoutes.read, sources)):  # before the first one is loaded
         wanted = comparable_routes(known, wanted)
-    encoders = [ModelRun(label_of(each), "", each).open(chosen) for each in models]
-    routes = comparable_routes(encoders[0].known_routes, chosen.routes)
-    for other in encoders[1:]:
-        comparable_routes(other.known_routes, routes)
+    encoders = [run.open(chosen) for run in runs]
+    routes: Sequence[str] = chosen.routes
+    for encoder in encoders:
+        routes = comparable_routes(encoder.known_routes, routes)
     labels = [encoder.name for encoder in encoders]
     if len(set(labels)) < len(labels):
         labels[1] = f"{labels[1]} (against)"
-    by_model = {
-        label: inter_route_cosines(encoder, used, routes)
-        for label, encoder in zip(labels, encoders, strict=True)
-    }
+    by_label = dict(zip(labels, encoders, strict=True))
+    cosines_of = {label: inter_route_cosines(encoder, used, routes) for label, encoder in by_label.items()}
     noted: dict[str, Any] = {"file": Path(texts).name} if isinstance(texts, str | Path) else {}
     noted |= {"read": len(every), "used": len(used), "seed": chosen.seed, **aside}
+    tests = welch_by_pair(*cosines_of.values()) if len(cosines_of) == 2 else {}
     return Similarity(
-        by_model,
-        welch_by_pair(*by_model.values()) if len(by_model) == 2 else {},
-        noted,
-        {label: encoder.settings() for label, encoder in zip(labels, encoders, strict=True)},
+        cosines_of, tests, noted, {label: encoder.settings() for label, encoder in by_label.items()}
     )
 
 
 def chosen_texts(
     texts: Sequence[str], sample: int | None = None, seed: int = 0
 ) -> tuple[list[str], dict[str, int]]:
-    """At most `sample` texts, drawn at random, in their order; and the number of texts left out by reason.
+    """Return at most `sample` texts, drawn at random, in their order; and how many were left out and why.
 
     Raises:
         InputError: fewer than two texts are left.
@@ -235,7 +223,7 @@ def chosen_texts(
 
 
 def comparable_routes(model: KnownRoutes, wanted: Sequence[str] | None = None) -> list[str]:
-    """The routes to compare: those wanted, or all, each instruction or token once.
+    """Return the routes to compare: those wanted, or all, each instruction or token once.
 
     Raises:
         RouteError: one is unknown, or there are fewer than two.
@@ -260,7 +248,7 @@ def comparable_routes(model: KnownRoutes, wanted: Sequence[str] | None = None) -
 def inter_route_cosines(
     encoder: BatchEncoder, texts: Sequence[str], routes: Sequence[str]
 ) -> dict[Pair, NDArray[np.float64]]:
-    """The cosine of each text's vectors under each pair of routes, in the routes' order.
+    """Return the cosine of each text's vectors under each pair of routes, in the routes' order.
 
     Raises:
         RouteError: the model does not have one of the routes.
@@ -274,7 +262,7 @@ def inter_route_cosines(
 
 
 def described(values: NDArray[np.float64]) -> dict[str, Any]:
-    """Mean, sample standard deviation and quantiles of the cosines of one pair of routes."""
+    """Return mean, sample standard deviation and quantiles of the cosines of one pair of routes."""
     quantiles = np.quantile(values, QUANTILES)
     return {
         "mean": float(values.mean()),
@@ -284,7 +272,7 @@ def described(values: NDArray[np.float64]) -> dict[str, Any]:
 
 
 def welch_less(first: NDArray[np.float64], second: NDArray[np.float64]) -> Welch:
-    """Whether the first mean is below the second (MoTE, equation 1): unequal variances, one-sided.
+    """Test whether the first mean is below the second (MoTE, equation 1): unequal variances, one-sided.
 
     As in the paper, the two samples are treated as independent, although the texts are the same.
     """
@@ -296,8 +284,10 @@ def welch_less(first: NDArray[np.float64], second: NDArray[np.float64]) -> Welch
 
 
 def welch_by_pair(cosines: Cosines, others: Cosines) -> dict[Pair, Welch]:
-    """`welch_less` for each pair of routes, corrected for their number (Holm)."""
+    """Return `welch_less` for each pair of routes, corrected for their number (Holm)."""
     tests = {pair: welch_less(values, others[pair]) for pair, values in cosines.items()}
-    tested = {pair: test.p_value for pair, test in tests.items() if test.p_value is not None}
-    corrected = dict(zip(tested, holm(list(tested.values())), strict=True))
-    return {pair: Welch(test.difference, test.p_value, corrected.get(pair)) for pair, test in tests.items()}
+    corrected = iter(holm([test.p_value for test in tests.values() if test.p_value is not None]))
+    return {
+        pair: test if test.p_value is None else replace(test, p_holm=next(corrected))
+        for pair, test in tests.items()
+    }

@@ -84,7 +84,7 @@ class Sharing:
 
     @classmethod
     def of(cls, pairs: ScoredPairs) -> Sharing:
-        """The papers of these pairs, numbered in the order of their names."""
+        """Number the papers of these pairs in the order of their names."""
         papers = np.unique([*pairs.first, *pairs.second], return_inverse=True)[1]
         first, second = papers[: len(pairs.first)], papers[len(pairs.first) :]
         low, high = np.minimum(first, second), np.maximum(first, second)
@@ -94,7 +94,7 @@ class Sharing:
         )
 
     def variance(self, influence: Floats) -> float:
-        """The variance of the sum of the pairs' influences, shape (pairs,)."""
+        """Return the variance of the sum of the pairs' influences, shape (pairs,)."""
         # Two papers may be a pair under several routes, and what they add to these may cancel out.
         of_pairs = float((np.bincount(self.both, influence) ** 2).sum())
         if self.clusters is not None:
@@ -123,7 +123,7 @@ class Runs:
 
     @classmethod
     def joined(cls, runs: Sequence[Runs]) -> Runs:
-        """Several runs as one model."""
+        """Return several runs as one model."""
         return cls(
             np.concatenate([run.values for run in runs]),
             np.concatenate([run.influence for run in runs]),
@@ -132,7 +132,7 @@ class Runs:
         )
 
     def minus(self, other: Runs) -> tuple[Runs, ...]:
-        """The difference of two models, as terms whose means add up to it.
+        """Return the difference of two models, as terms whose means add up to it.
 
         With equal numbers of runs these are paired in order, so that an effect of the seed on both cancels
         out.
@@ -161,20 +161,30 @@ class Estimate:
     freedom: float
 
     def interval(self, lowest: float = -1.0, highest: float = 1.0, level: float = 0.95) -> Interval:
-        """The interval, within the range of possible values."""
+        """Return the interval, within the range of possible values."""
         half = self.error * float(t.isf((1 - level) / 2, self.freedom))
         low, high = np.clip([self.value - half, self.value + half], lowest, highest)
         return Interval(float(low), float(high))
 
     def p_value(self) -> float:
-        """Two-sided, that the true value is 0: below 0.05 if the 95% interval leaves out 0."""
+        """Return the two-sided p-value of a true value of 0: below 0.05 if the 95% interval leaves out 0."""
         if self.error < ROUNDING:
             return 1.0 if abs(self.value) < ROUNDING else 0.0
         return float(2 * t.sf(abs(self.value) / self.error, self.freedom))
 
 
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Return the p-values corrected for their number, in their order (Holm, Scand. J. Stat. 1979)."""
+    values = np.asarray(p_values, dtype=np.float64)
+    order = np.argsort(values, kind="stable")
+    corrected = np.empty_like(values)
+    stepped = values[order] * np.arange(len(values), 0, -1)
+    corrected[order] = np.minimum(np.maximum.accumulate(stepped), 1.0)
+    return [float(value) for value in corrected]
+
+
 def estimate(*terms: Runs) -> Estimate | None:
-    """The sum of the terms' means over runs; None if it is undefined, or nothing varies that is known."""
+    """Return the sum of the terms' means over runs; None if it is undefined, or nothing known varies."""
     value = sum(float(term.values.mean()) for term in terms)
     if np.isnan(value):
         return None
@@ -196,14 +206,14 @@ def estimate(*terms: Runs) -> Estimate | None:
 
 
 def _of_single_runs(term: Runs) -> float:
-    """The variance over papers of the mean of what these do to each run by itself."""
+    """Return the variance over papers of the mean of what these do to each run by itself."""
     own = term.influence - term.influence.mean(0)
     count = len(own)
     return sum(term.sharing.variance(influence) for influence in own) / (count * (count - 1))
 
 
 def runs_of_datasets(scores: Floats) -> Runs:
-    """The mean over datasets of each run of a model; `scores` has the shape (runs, datasets).
+    """Return the mean over datasets of each run of a model; `scores` has the shape (runs, datasets).
 
     Datasets count as drawn at random if there are at least `MIN_DATASETS`; fewer are taken as they are, and
     what is found holds for these.
@@ -224,7 +234,7 @@ def runs_of(
     seed: int = 0,
     threshold_min: float | None = None,
 ) -> tuple[dict[str, dict[str, Runs]], dict[str, Runs], dict[str, Runs]]:
-    """F1max and ROC-AUC of a single run: in each domain, on the pooled pairs, as the pair-weighted mean.
+    """Estimate F1max and ROC-AUC of a single run: in each domain, on the pooled pairs, and their mean.
 
     Args:
         domains: domain -> its pairs, in the same order for all models.
@@ -256,7 +266,7 @@ def runs_of(
 
 
 def joined(sets: Sequence[ScoredPairs]) -> ScoredPairs:
-    """The pairs of several sets as one."""
+    """Return the pairs of several sets as one."""
     return ScoredPairs(
         np.concatenate([pairs.scores for pairs in sets]),
         np.concatenate([pairs.labels for pairs in sets]),
@@ -269,7 +279,7 @@ def joined(sets: Sequence[ScoredPairs]) -> ScoredPairs:
 def _clusters(
     first: NDArray[np.int64], second: NDArray[np.int64], articles: Sequence[Sequence[str]]
 ) -> csr_array:
-    """The papers and articles of each pair: (pairs, papers and articles)."""
+    """Return the papers and articles of each pair: (pairs, papers and articles)."""
     pairs = np.arange(len(first))
     of_pair = np.repeat(pairs, [len(ids) for ids in articles])
     names = [name for ids in articles for name in ids]
@@ -280,7 +290,7 @@ def _clusters(
 
 
 def _variance_in_clusters(clusters: csr_array, influence: Floats) -> float:
-    """The sum of the products of the influences of all pairs that share a cluster."""
+    """Return the sum of the products of the influences of all pairs that share a cluster."""
     counted = np.flatnonzero(influence)
     if not len(counted):
         return 0.0
@@ -311,7 +321,7 @@ class _Pairs:
 
 
 def _runs(pairs: _Pairs, replicates: int, seed: int, threshold_min: float | None) -> dict[str, Runs]:
-    """Both metrics of one run."""
+    """Return both metrics of one run."""
     f1_max, at_best, averaged = _f1_max(pairs, replicates, seed, threshold_min)
     roc_auc, influence = _roc_auc(pairs)
     return {
@@ -321,7 +331,7 @@ def _runs(pairs: _Pairs, replicates: int, seed: int, threshold_min: float | None
 
 
 def _roc_auc(pairs: _Pairs) -> tuple[float, Floats]:
-    """The area and each pair's influence on it (DeLong, DeLong & Clarke-Pearson, Biometrics 1988)."""
+    """Return the area and each pair's influence on it (DeLong, DeLong & Clarke-Pearson, Biometrics 1988)."""
     placements = np.full(len(pairs.labels), np.nan)
     if not 0 < pairs.labels.sum() < len(pairs.labels):
         return np.nan, placements
@@ -337,7 +347,7 @@ def _roc_auc(pairs: _Pairs) -> tuple[float, Floats]:
 def _f1_max(
     pairs: _Pairs, replicates: int, seed: int, threshold_min: float | None
 ) -> tuple[float, Floats, Floats]:
-    """F1 at the best thresholds of replicates; influences on F1 at the best of the pairs, and at those."""
+    """Return F1 at the best thresholds of replicates; influences at the best of the pairs, and at those."""
     scores, labels = pairs.scores, pairs.labels
     order = np.argsort(-scores, kind="stable")
     lowest = -np.inf if threshold_min is None else threshold_min
@@ -358,7 +368,7 @@ def _f1_max(
     slopes = 2 * slopes / (true + false + positives) ** 2
 
     def influence(thresholds: Floats) -> Floats:
-        """Of each pair on the mean F1 of weighted thresholds: it counts where it is called linked."""
+        """Return each pair's influence on the mean F1 of weighted thresholds, where it is called linked."""
         sums = (slopes * thresholds)[:, :-1][:, ::-1].cumsum(1)[:, ::-1]
         called = np.zeros(len(labels))
         within = np.searchsorted(last, np.arange(len(labels)))
@@ -372,7 +382,7 @@ def _f1_max(
 
 
 def _centred(values: Floats, pairs: _Pairs) -> Floats:
-    """What each pair adds to the error of its class's mean, shape (pairs,): its deviation within its set.
+    """Return what each pair adds to the error of its class's mean, (pairs,): its deviation within its set.
 
     Deviations from a mean are smaller than errors, the more so the more of the pairs are related.
     """

@@ -1,4 +1,4 @@
-"""What tells linked from unlinked pairs without comparing texts: the baseline of every metric.
+"""Scores that separate linked from unlinked pairs without comparing texts: the baseline of every metric.
 
 A model is only as good as its lead over these. If one of them is far from a ROC-AUC of 0.5, the two classes
 differ in something else than in whether their works belong together, often through how negatives are made.
@@ -6,14 +6,11 @@ differ in something else than in whether their works belong together, often thro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
-
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sentence_experts.evaluation.pairs import PairScorer, domains_of, rows_of
+from sentence_experts.evaluation.pairs import domains_of, rows_of
 from sentence_experts.pairs.splits import fold_texts
 from sentence_experts.progress import announced
 
@@ -30,63 +27,60 @@ TFIDF_FEATURES = 4096
 SUSPICIOUS = 0.55
 
 
-class ValueScorer:
-    """Scores a pair by a value of each of its texts; pairs with an unknown value get the median score."""
+@announced("scoring pairs without comparing texts")
+def text_free_scores(table: pa.Table, works: pa.Table | None) -> dict[str, Floats]:
+    """Score the pairs of a checked table without comparing texts.
 
-    def __init__(
-        self, label: str, values: Mapping[str, float], together: Callable[[Floats, Floats], Floats]
-    ) -> None:
-        """Take the value of each text: a text without one, or with NaN, is unknown."""
-        self.label = label
-        self._values = values
-        self._together = together
+    Args:
+        table: the pairs.
+        works: what is known of their works (`Pairs.works`); without, only what the pairs themselves tell.
 
-    def settings(self) -> dict[str, Any]:
-        """Only its name."""
-        return {"model": self.label}
-
-    def score(self, anchors: Sequence[str], positives: Sequence[str], domain: str) -> Floats:
-        """The score of each pair, shape (pairs,)."""
-        ends = (np.array([self._values.get(text, np.nan) for text in side]) for side in (anchors, positives))
-        scores = self._together(*ends).astype(np.float64)
-        known = ~np.isnan(scores)
-        return np.where(known, scores, np.median(scores[known]) if known.any() else 0.0)
-
-
-class EachTextScorer:
-    """The sum of what each text of a pair tells about its class: the two are never compared.
-
-    The share of linked pairs among those of a text is learned from other texts, by logistic regression on
-    TF-IDF in each domain: five parts, with all copies of a text (case and punctuation aside) in the same one.
+    Returns:
+        label -> scores, (pairs,). Pairs with an unknown value get the median of their domain.
     """
-
-    label = EACH_TEXT
-
-    def __init__(self, table: pa.Table) -> None:
-        """Learn from the pairs of a checked table, which are those to be scored."""
-        self._values = {
-            domain: _value_of_texts(table.take(pa.array(rows_of(table, domain))))
-            for domain in domains_of(table)
+    scores: dict[str, Floats] = {}
+    ids = np.array(_both_ends(table, "{}_id").to_pylist(), dtype=object)
+    if works is not None:
+        names = works["paper_id"].to_pylist()
+        values = {name: works[name].to_pylist() for name in ("times_cited", "references", "year", "journal")}
+        journals = {name: float(place) for place, name in enumerate(works["journal"].unique().to_pylist())}
+        values["journal"] = [None if name is None else journals[name] for name in values["journal"]]
+        known = {name: dict(zip(names, column, strict=True)) for name, column in values.items()}
+        ends = {
+            name: np.array([_number(of_work.get(each)) for each in ids]).reshape(2, -1)
+            for name, of_work in known.items()
         }
+        scores[TIMES_CITED] = np.log1p(ends["times_cited"]).sum(0)
+        scores["number of references"] = np.log1p(ends["references"]).sum(0)
+        scores["years apart"] = -np.abs(np.subtract(*ends["year"]))
+        same = np.subtract(*ends["journal"])
+        scores["same journal"] = np.where(np.isnan(same), np.nan, same == 0)
+    _, places, counts = np.unique(ids, return_inverse=True, return_counts=True)
+    scores[FREQUENCY] = np.log1p(counts[places].astype(np.float64)).reshape(2, -1).sum(0)
+    lengths = np.array([max(len(text), 1) for text in _both_ends(table, "{}").to_pylist()], dtype=np.float64)
+    scores["difference in length"] = -np.abs(np.subtract(*np.log(lengths).reshape(2, -1)))
+    alone = np.empty(table.num_rows)
+    for domain in domains_of(table):
+        rows = rows_of(table, domain)
+        for column in scores.values():
+            unknown = np.isnan(part := column[rows])
+            part[unknown] = np.median(part[~unknown]) if not unknown.all() else 0.0
+            column[rows] = part
+        alone[rows] = _each_text_alone(table.take(pa.array(rows)))
+    return {**scores, EACH_TEXT: alone}
 
-    def settings(self) -> dict[str, Any]:
-        """What it was made with."""
-        return {"model": self.label, "folds": FOLDS, "max_features": TFIDF_FEATURES}
 
-    def score(self, anchors: Sequence[str], positives: Sequence[str], domain: str) -> Floats:
-        """The sum of the log-odds of each pair's texts, shape (pairs,)."""
-        values = self._values[domain]
-        return np.array([values[one] + values[two] for one, two in zip(anchors, positives, strict=True)])
+def _each_text_alone(table: pa.Table) -> Floats:
+    """Return the sum of what each text of a pair tells about its class, (pairs,): the two are never compared.
 
-
-def _value_of_texts(table: pa.Table) -> dict[str, float]:
-    """Text -> log-odds of a linked pair, learned from the other parts."""
+    The log-odds of a linked pair are learned from other texts, by logistic regression on TF-IDF: five parts,
+    with all copies of a text (case and punctuation aside) in the same one.
+    """
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression
 
-    ends = _both_ends(table, "{}")
     labels = np.tile(table["label"].to_numpy(), 2)
-    folded = np.array(fold_texts(ends).to_pylist(), dtype=object)
+    folded = np.array(fold_texts(_both_ends(table, "{}")).to_pylist(), dtype=object)
     texts, place = np.unique(folded, return_inverse=True)
     times = np.stack([np.bincount(place[labels == label], minlength=len(texts)) for label in (0, 1)])
     part = np.random.default_rng(0).permutation(len(texts)) % FOLDS
@@ -94,8 +88,8 @@ def _value_of_texts(table: pa.Table) -> dict[str, float]:
     try:
         words = TfidfVectorizer(max_features=TFIDF_FEATURES).fit_transform(texts)
     except ValueError:  # no text has a word
-        words = None
-    for fold in range(FOLDS if words is not None else 0):
+        return np.zeros(table.num_rows)
+    for fold in range(FOLDS):
         # A text is a row of each class, weighted by how often it is in pairs of that class.
         rows = np.tile(np.flatnonzero(part != fold), 2)
         classes = np.repeat([0, 1], len(rows) // 2)
@@ -109,60 +103,15 @@ def _value_of_texts(table: pa.Table) -> dict[str, float]:
         # The more linked texts a part has, the fewer the others have: without this a part's level would tell
         # the classes in reverse.
         values[part == fold] -= values[part == fold].mean()
-    return dict(zip(ends.to_pylist(), values[place].tolist(), strict=True))
-
-
-@announced("scoring pairs without comparing texts")
-def text_free_scorers(table: pa.Table, works: pa.Table | None) -> list[PairScorer]:
-    """What scores the pairs of a checked table without comparing texts.
-
-    Args:
-        table: the pairs.
-        works: what is known of their works (`Pairs.works`); without, only what the pairs themselves tell.
-    """
-    ids, texts = (_both_ends(table, column).to_pylist() for column in ("{}_id", "{}"))
-    work_of = dict(zip(texts, ids, strict=True))
-    scorers: list[PairScorer] = []
-    if works is not None:
-        journals = works["journal"].unique().to_pylist()
-        numbers = {name: None if name is None else number for number, name in enumerate(journals)}
-        columns = {name: works[name].to_pylist() for name in ("times_cited", "references", "year")}
-        columns["journal"] = [numbers[name] for name in works["journal"].to_pylist()]
-        known = {}
-        for name, column in columns.items():
-            of_work = dict(zip(works["paper_id"].to_pylist(), column, strict=True))
-            known[name] = {text: _number(of_work.get(work)) for text, work in work_of.items()}
-        scorers += [
-            ValueScorer(TIMES_CITED, known["times_cited"], _sum_of_logs),
-            ValueScorer("number of references", known["references"], _sum_of_logs),
-            ValueScorer("years apart", known["year"], lambda one, two: -np.abs(one - two)),
-            ValueScorer("same journal", known["journal"], _equal),
-        ]
-    count = np.unique(np.array(ids, dtype=object), return_inverse=True, return_counts=True)
-    frequency = dict(zip(texts, count[2][count[1]].tolist(), strict=True))
-    lengths = {text: float(max(len(text), 1)) for text in work_of}
-    return [
-        *scorers,
-        ValueScorer(FREQUENCY, frequency, _sum_of_logs),
-        ValueScorer("difference in length", lengths, lambda one, two: -np.abs(np.log(one / two))),
-        EachTextScorer(table),
-    ]
+    sums: Floats = values[place].reshape(2, -1).sum(0)
+    return sums
 
 
 def _both_ends(table: pa.Table, column: str) -> pa.Array:
-    """A column of both ends, one after the other: shape (2 * pairs,)."""
+    """Return a column of both ends, one after the other: shape (2 * pairs,)."""
     sides = (table[column.format(end)] for end in ("anchor", "positive"))
     return pa.chunked_array([chunk for side in sides for chunk in side.chunks], pa.string()).combine_chunks()
 
 
 def _number(value: float | None) -> float:
     return np.nan if value is None else float(value)
-
-
-def _sum_of_logs(one: Floats, two: Floats) -> Floats:
-    total: Floats = np.log1p(one) + np.log1p(two)
-    return total
-
-
-def _equal(one: Floats, two: Floats) -> Floats:
-    return np.where(np.isnan(one) | np.isnan(two), np.nan, one == two)

@@ -6,7 +6,8 @@ Models differ in colour (Okabe & Ito's palette, safe for colour-blind readers) a
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from sentence_experts.moee.vectors import PARTS
 from sentence_experts.report.tables import p_text
 
 if TYPE_CHECKING:
-    from sentence_experts.evaluation.similarity import Cosines, Pair, Welch
+    from sentence_experts.evaluation.similarity import Similarity
 
 LINKED, UNLINKED = "#0072B2", "#D55E00"
 MODEL_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#000000", "#CC79A7", "#E69F00", "#56B4E9")
@@ -50,14 +51,9 @@ Scores = Mapping[str, NDArray[np.float64]]  # model label -> (pairs,)
 
 
 def histograms(scores: Scores, labels: NDArray[np.int64], thresholds: Mapping[str, float | None]) -> str:
-    """A panel per model: cosines of linked and unlinked pairs, and the threshold of F1max."""
-    plt = pyplot()
-    rows = -(-len(scores) // PANELS_PER_ROW)
-    columns = min(len(scores), PANELS_PER_ROW)
-    with plt.rc_context(STYLE):
-        figure, axes = plt.subplots(
-            rows, columns, figsize=(max(2.4 * columns, 3.2), 2.2 * rows), squeeze=False, layout="constrained"
-        )
+    """Draw a panel per model: cosines of linked and unlinked pairs, and the threshold of F1max."""
+    rows, columns = -(-len(scores) // PANELS_PER_ROW), min(len(scores), PANELS_PER_ROW)
+    with _drawing(max(2.4 * columns, 3.2), 2.2 * rows, rows, columns) as (figure, axes):
         for axis in axes.flat[len(scores) :]:
             axis.remove()
         everything = np.concatenate(list(scores.values()))
@@ -78,12 +74,10 @@ def histograms(scores: Scores, labels: NDArray[np.int64], thresholds: Mapping[st
 
 
 def curves(scores: Scores, labels: NDArray[np.int64], thresholds: Mapping[str, float | None]) -> str:
-    """ROC curves, and precision against recall with a dot at F1max. Needs linked and unlinked pairs."""
+    """Draw ROC curves, and precision against recall with a dot at F1max. Needs linked and unlinked pairs."""
     from sklearn.metrics import precision_recall_curve, roc_auc_score, roc_curve
 
-    plt = pyplot()
-    with plt.rc_context(STYLE):
-        figure, (left, right) = plt.subplots(1, 2, figsize=(7.6, 3.4), layout="constrained")
+    with _drawing(7.6, 3.4, columns=2) as (figure, ((left, right),)):
         colours, styles = cycle(MODEL_COLOURS), cycle(LINE_STYLES)
         for label, values in scores.items():
             line: dict[str, Any] = {"color": next(colours), "linestyle": next(styles), "linewidth": 1.7}
@@ -112,21 +106,19 @@ def curves(scores: Scores, labels: NDArray[np.int64], thresholds: Mapping[str, f
 def heat_map(
     labels: Sequence[str], gaps: Mapping[tuple[str, str], float], marks: Mapping[tuple[str, str], str]
 ) -> str:
-    """Differences of all pairs of models, row minus column, written in the cells with their marks.
+    """Draw the differences of all pairs of models, row minus column, written in the cells with their marks.
 
     `gaps` and `marks` hold each pair once, in the same order. Blue is above zero, red below; bold
     has a star.
     """
-    plt = pyplot()
     number = {label: index for index, label in enumerate(labels)}
     values = np.full((len(labels), len(labels)), np.nan)
     for (first, second), gap in gaps.items():
         values[number[first], number[second]], values[number[second], number[first]] = gap, -gap
     largest = max((abs(gap) for gap in gaps.values()), default=0.0) or 1.0
     below = {**marks, **{(second, first): mark for (first, second), mark in marks.items()}}
-    with plt.rc_context(STYLE):
-        size = CELL * len(labels)
-        figure, axis = plt.subplots(figsize=(size + 2.6, size + 1.6), layout="constrained")
+    size = CELL * len(labels)
+    with _drawing(size + 2.6, size + 1.6) as (figure, ((axis,),)):
         axis.imshow(values, cmap="RdBu", vmin=-2 * largest, vmax=2 * largest)  # pale enough to read
         for (row, column), gap in np.ndenumerate(values):
             if np.isfinite(gap):
@@ -143,11 +135,9 @@ def heat_map(
 
 
 def prompt_matrix(sides: Sequence[str], matrix: Sequence[Sequence[float]]) -> str:
-    """Spearman's correlations between all parts and prompts, written in the cells (figure 4)."""
-    plt = pyplot()
+    """Draw Spearman's correlations between all parts and prompts, written in the cells (figure 4)."""
     size = SMALL_CELL * len(sides)
-    with plt.rc_context(STYLE):
-        figure, axis = plt.subplots(figsize=(size + 2.2, size + 1.6), layout="constrained")
+    with _drawing(size + 2.2, size + 1.6) as (figure, ((axis,),)):
         axis.imshow(np.array(matrix), cmap="Blues", vmin=0, vmax=1.6)  # pale enough to read
         for (row, column), value in np.ndenumerate(np.array(matrix)):
             text = f"{value:.2f}".replace("0.", ".")
@@ -158,11 +148,9 @@ def prompt_matrix(sides: Sequence[str], matrix: Sequence[Sequence[float]]) -> st
 
 
 def stability(rows: Sequence[Mapping[str, Any]], prompts: int) -> str:
-    """The correlation with human scores: mean and standard deviation over the prompts (figure 5)."""
-    plt = pyplot()
+    """Draw the correlation with human scores: mean and standard deviation over the prompts (figure 5)."""
     datasets = list(dict.fromkeys(row["dataset"] for row in rows))
-    with plt.rc_context(STYLE):
-        figure, axis = plt.subplots(figsize=(max(4.0, 1.3 * len(datasets) + 1.5), 2.8), layout="constrained")
+    with _drawing(max(4.0, 1.3 * len(datasets) + 1.5), 2.8) as (figure, ((axis,),)):
         for number, part in enumerate(PARTS):
             own = [row for row in rows if row["part"] == part]
             at = np.arange(len(own)) + (number - (len(PARTS) - 1) / 2) * 0.16
@@ -180,11 +168,9 @@ def stability(rows: Sequence[Mapping[str, Any]], prompts: int) -> str:
 
 
 def complementarity_bars(datasets: Mapping[str, Mapping[str, float]]) -> str:
-    """Shares of the pairs of each dataset that both parts, one or none is right about (figure 2)."""
-    plt = pyplot()
+    """Draw the shares of the pairs of each dataset that both parts, one or none is right about (figure 2)."""
     colours = ("#bbbbbb", MODEL_COLOURS[0], MODEL_COLOURS[1], "#555555")
-    with plt.rc_context(STYLE):
-        figure, axis = plt.subplots(figsize=(6.4, 0.36 * len(datasets) + 1.3), layout="constrained")
+    with _drawing(6.4, 0.36 * len(datasets) + 1.3) as (figure, ((axis,),)):
         left = np.zeros(len(datasets))
         for (key, name), colour in zip(SHARES.items(), colours, strict=True):
             values = np.array([shares[key] for shares in datasets.values()])
@@ -196,21 +182,38 @@ def complementarity_bars(datasets: Mapping[str, Mapping[str, float]]) -> str:
         return svg_of(figure)
 
 
-def similarity_figure(models: Mapping[str, Cosines], tests: Mapping[Pair, Welch]) -> bytes:
-    """A PNG: for each pair of routes the cosines of one model or two, and the p-values of `tests`, if any.
+def similarity_figure(similarity: Similarity) -> bytes:
+    """Draw a PNG: for each pair of routes the cosines of one model or two, and the p-values, if any.
 
     Whiskers reach to the 5% and 95% quantiles.
     """
-    plt = pyplot()
+    models, tests = similarity.cosines, similarity.tests
     pairs = list(next(iter(models.values())))
-    height = BOX * len(pairs) * (len(models) + 0.6) + 1.0
-    with plt.rc_context(STYLE):
-        figure, axis = plt.subplots(figsize=(7.2, height), layout="constrained")
+    with _drawing(7.2, BOX * len(pairs) * (len(models) + 0.6) + 1.0) as (figure, ((axis,),)):
         handles = []
         for number, (label, cosines) in enumerate(models.items()):
             at = [row + (number - (len(models) - 1) / 2) * 0.36 for row in range(len(pairs))]
-            boxes = _boxes(axis, [cosines[pair] for pair in pairs], at, MODEL_COLOURS[number])
-            handles.append((boxes, _short(label, NAME_LENGTH)))
+            colour = MODEL_COLOURS[number]
+            artists = axis.boxplot(
+                [cosines[pair] for pair in pairs],
+                positions=at,
+                orientation="horizontal",
+                widths=0.3,
+                whis=(5, 95),
+                patch_artist=True,
+                manage_ticks=False,
+                flierprops={
+                    "marker": ".",
+                    "markersize": 2.5,
+                    "markerfacecolor": colour,
+                    "markeredgecolor": "none",
+                },
+                medianprops={"color": "#000000"},
+                boxprops={"facecolor": colour, "alpha": 0.55, "edgecolor": colour},
+                whiskerprops={"color": colour},
+                capprops={"color": colour},
+            )
+            handles.append((artists["boxes"][0], _short(label, NAME_LENGTH)))
         axis.set_yticks(range(len(pairs)), [" – ".join(pair) for pair in pairs])
         axis.set_ylim(len(pairs) - 0.4, -0.6)
         axis.set_xlabel("cosine of one text's vectors under the two routes")
@@ -229,7 +232,6 @@ def similarity_figure(models: Mapping[str, Cosines], tests: Mapping[Pair, Welch]
         figure.legend(boxes, names, loc="outside upper center", ncols=2, frameon=False, fontsize=8)
         out = io.BytesIO()
         figure.savefig(out, format="png", dpi=DOTS, metadata={"Software": None})
-        plt.close(figure)
     return out.getvalue()
 
 
@@ -245,7 +247,7 @@ def _short(label: str, length: int = 34) -> str:
 
 
 def pyplot() -> Any:
-    """matplotlib's pyplot, which draws into memory.
+    """Return matplotlib's pyplot, which draws into memory.
 
     Raises:
         SentenceExpertsError: matplotlib is not installed.
@@ -255,28 +257,22 @@ def pyplot() -> Any:
     return require("matplotlib.pyplot", "report")
 
 
+@contextmanager
+def _drawing(width: float, height: float, rows: int = 1, columns: int = 1) -> Iterator[tuple[Any, Any]]:
+    """Give a figure of this size in inches, and its axes, (rows, columns); close it at the end."""
+    plt = pyplot()
+    with plt.rc_context(STYLE):
+        size = (width, height)
+        figure, axes = plt.subplots(rows, columns, figsize=size, squeeze=False, layout="constrained")
+        try:
+            yield figure, axes
+        finally:
+            plt.close(figure)
+
+
 def svg_of(figure: Any) -> str:
-    """A figure as SVG text; the figure is closed."""
+    """Return a figure as SVG text."""
     out = io.StringIO()
     # Without a date, so that equal drawings are equal text.
     figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
-    pyplot().close(figure)
     return out.getvalue()
-
-
-def _boxes(axis: Any, values: list[Any], at: list[float], colour: str) -> Any:
-    artists = axis.boxplot(
-        values,
-        positions=at,
-        orientation="horizontal",
-        widths=0.3,
-        whis=(5, 95),
-        patch_artist=True,
-        manage_ticks=False,
-        flierprops={"marker": ".", "markersize": 2.5, "markerfacecolor": colour, "markeredgecolor": "none"},
-        medianprops={"color": "#000000"},
-        boxprops={"facecolor": colour, "alpha": 0.55, "edgecolor": colour},
-        whiskerprops={"color": colour},
-        capprops={"color": colour},
-    )
-    return artists["boxes"][0]

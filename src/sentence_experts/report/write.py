@@ -2,45 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from sentence_experts.errors import UsageError
-from sentence_experts.evaluation.audit.run import Audit
-from sentence_experts.evaluation.compare import Comparison
-from sentence_experts.evaluation.moee.analysis import Analysis
-from sentence_experts.evaluation.mteb.results import TaskEvaluation
-from sentence_experts.evaluation.results import Evaluation, PairEvaluation
-from sentence_experts.evaluation.search_quality import SearchEvaluation
-from sentence_experts.evaluation.similarity import Similarity
+from sentence_experts.evaluation.results import Result
 from sentence_experts.progress import announced
-from sentence_experts.report.figures import similarity_figure
-from sentence_experts.report.model_pages import audit_page, comparison_page
-from sentence_experts.report.moee_page import moee_page
-from sentence_experts.report.page import evaluation_page
-from sentence_experts.report.search_table import search_markdown
-from sentence_experts.report.task_tables import markdown
+from sentence_experts.report.content import Report
+from sentence_experts.report.html import html, markdown
 from sentence_experts.storage import replacing
 
-_REPORTS: Mapping[type, tuple[str, Callable[[Any], str | bytes]]] = {
-    PairEvaluation: ("report.html", evaluation_page),
-    TaskEvaluation: ("tasks.md", markdown),
-    Audit: ("report.html", audit_page),
-    Comparison: ("report.html", comparison_page),
-    SearchEvaluation: ("search.md", search_markdown),
-    Analysis: ("analysis.html", lambda analysis: moee_page(analysis.figures, analysis.settings)),
-    Similarity: (
-        "similarity.png",
-        lambda similarity: similarity_figure(similarity.cosines, similarity.tests),
-    ),
+# Class of the result -> file, and the function of this package that makes the report, imported when needed.
+_REPORTS = {
+    "PairEvaluation": ("report.html", "pairs.pairs_report"),
+    "TaskEvaluation": ("tasks.md", "tasks.tasks_report"),
+    "Audit": ("report.html", "models.audit_report"),
+    "Comparison": ("report.html", "models.comparison_report"),
+    "SearchEvaluation": ("search.md", "tasks.search_report"),
+    "Analysis": ("analysis.html", "moee.analysis_report"),
+    "Similarity": ("similarity.png", "figures.similarity_figure"),
 }
 
 
+def report_of(result: Result) -> Report:
+    """Return the report of a result.
+
+    Raises:
+        UsageError: there is no report of this kind of result.
+    """
+    report: Report = _made(result)[1]
+    return report
+
+
+def _made(result: Result) -> tuple[str, Any]:
+    """Return the name of the file, and the report or figure."""
+    name = type(result).__name__
+    if name not in _REPORTS:
+        raise UsageError(f"no report is made of a {name}; only of {', '.join(_REPORTS)}")
+    file, function = _REPORTS[name]
+    module, _, attribute = function.partition(".")
+    return file, getattr(import_module(f"sentence_experts.report.{module}"), attribute)(result)
+
+
 @announced("writing the report")
-def write_report(
-    result: Evaluation | Audit | Comparison | SearchEvaluation | Analysis | Similarity, out: Path | str
-) -> Path:
+def write_report(result: Result, out: Path | str) -> Path:
     """Write the report of a result to a folder; its path is returned.
 
     That is report.html of an evaluation on pairs, of an audit or of a comparison, tasks.md of an evaluation
@@ -49,18 +55,16 @@ def write_report(
 
     Raises:
         UsageError: there is no report of this kind of result.
-        SentenceExpertsError: matplotlib, which draws the figures, is not installed.
+        SentenceExpertsError: matplotlib or jinja2, which make it, is not installed.
 
     Example:
         >>> write_report(evaluate("model", "pairs", bootstrap=0), "results").name
         'report.html'
     """
-    kind = next((each for each in _REPORTS if isinstance(result, each)), None)
-    if kind is None:
-        known = ", ".join(each.__name__ for each in _REPORTS)
-        raise UsageError(f"no report is made of a {type(result).__name__}; only of {known}")
-    name, made = _REPORTS[kind]
-    path, report = Path(out) / name, made(result)
+    name, made = _made(result)
+    if isinstance(made, Report):
+        made = (markdown if name.endswith(".md") else html)(made).encode()
+    path = Path(out) / name
     with replacing(path) as temporary:
-        temporary.write_bytes(report.encode() if isinstance(report, str) else report)
+        temporary.write_bytes(made)
     return path

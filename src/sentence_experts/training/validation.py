@@ -28,7 +28,7 @@ from sentence_experts.evaluation.pair_evaluation import measure
 from sentence_experts.evaluation.pairs import checked_table, domains_of, score_pairs
 from sentence_experts.evaluation.results import POOLED
 from sentence_experts.evaluation.router_accuracy import TEXTS_WHILE_TRAINING, router_accuracy
-from sentence_experts.evaluation.scorers import EncoderScorer
+from sentence_experts.evaluation.scorers import encoder_score, routes_by_domain
 from sentence_experts.training.routes import TrainedRoute
 
 MEAN = "mean"
@@ -176,8 +176,9 @@ class PairValidation:
         Raises:
             RouteError: the model has experts but lacks a route for a domain.
         """
-        scorer = EncoderScorer(encoder, domains_of(self.table), "validation", {})
-        measured = measure(self.table, score_pairs(scorer, self.table), replicates=0)
+        routes = routes_by_domain(encoder.known_routes, domains_of(self.table))
+        scores = score_pairs(encoder_score(encoder, routes, "validation"), self.table)
+        measured = measure(self.table, scores, replicates=0)
         views = {"": measured.figures[POOLED]}
         views |= {f"{domain}/": figures for domain, figures in measured.by_domain().items()}
         values = {
@@ -189,7 +190,7 @@ class PairValidation:
         counted = [f"{view}{self.metric}" for view in views if view]
         if self.metric == "pooled_f1_max":
             counted = ["f1_max"]
-        accuracy = router_accuracy(encoder, self.table, scorer.routes, TEXTS_WHILE_TRAINING)
+        accuracy = router_accuracy(encoder, self.table, routes, TEXTS_WHILE_TRAINING)
         if accuracy is not None:
             values["router_accuracy"] = accuracy.mean
             values |= {f"router_accuracy_block_{block}": share for block, share in accuracy.by_block.items()}

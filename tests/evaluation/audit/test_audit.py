@@ -18,8 +18,8 @@ from sentence_experts.cli.main import main
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.evaluation.audit.leaks import WITHOUT
 from sentence_experts.evaluation.audit.run import Audit, audit, balanced
-from sentence_experts.evaluation.scorers import MemoryScorer
-from sentence_experts.report.verdict import of_audit
+from sentence_experts.evaluation.scorers import memory_score
+from sentence_experts.report.write import report_of
 
 COLUMNS = ("anchor", "positive", "label", "domain", "anchor_id", "positive_id")
 
@@ -78,14 +78,14 @@ def test_memory_baseline_falls_without_leaked_pairs(audited: Audit) -> None:
 
 
 def test_the_verdict_names_the_leaks_and_what_is_memory(audited: Audit) -> None:
-    verdict = of_audit(audited)
+    verdict = report_of(audited).verdict
     leaked = int(audited.leaks.leaked().sum()) / audited.pairs["test"]
     assert f"{audited.pairs['test']:,} test pairs" in verdict.compared
     assert "(pairs.parquet)" in verdict.compared
     assert verdict.findings[0].startswith(f"{leaked:.1%} of the test pairs leak")
     assert any("without any text, reach ROC-AUC" in each for each in verdict.findings)
     assert any("`split=paper`" in each for each in verdict.advice)
-    assert of_audit(replace(audited, simulated=True)).compared.startswith("SIMULATED")
+    assert report_of(replace(audited, simulated=True)).verdict.compared.startswith("SIMULATED")
 
 
 def test_the_leaked_pairs_are_written_with_their_leaks(audited: Audit, tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_balancing_keeps_the_share_of_links_of_each_domain(rows: list[tuple], se
 
 def test_memory_baseline_scores_links_and_shared_neighbours() -> None:
     train = pa.table({"anchor": ["a", "b"], "positive": ["B ", "c"], "label": [1, 1]})
-    scores = MemoryScorer(train).score(["a", "A", "a", "x"], ["b", "c", "x", "x"], "all")
+    scores = memory_score(train)(["a", "A", "a", "x"], ["b", "c", "x", "x"], "all")
     # Neighbourhoods with oneself: a {a, b}, b {a, b, c}, c {b, c}.
     np.testing.assert_allclose(scores, [2 / 6**0.5, 1 / 2, 0, 0])
 

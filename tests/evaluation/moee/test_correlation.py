@@ -17,11 +17,10 @@ def test_complementarity_equals_values_by_hand():
     hidden = np.array([0.1, 0.2, 0.3, 0.4, 0.5])
     routing = np.array([0.5, 0.2, 0.3, 0.4, 0.1])  # the first and the last are wrong
     found = complementarity(hidden, routing, scores)
-    assert (found.both_right, found.only_hidden, found.only_routing, found.both_wrong) == (0.6, 0.4, 0, 0)
-    assert found.one_alone == 0.4
+    assert list(found.values()) == [0.6, 0.4, 0, 0, 0.4]  # both, HS, RW, none; one alone
     turned = complementarity(routing, hidden, scores)
-    assert (turned.only_hidden, turned.only_routing) == (0, 0.4)
-    assert complementarity(routing, routing, scores).both_wrong == 0.4
+    assert (turned["only_hidden"], turned["only_routing"]) == (0, 0.4)
+    assert complementarity(routing, routing, scores)["both_wrong"] == 0.4
 
 
 def test_correlations_between_columns():

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from sentence_experts.errors import UsageError
-from sentence_experts.evaluation.moee.analysis import analyse_states
+from sentence_experts.evaluation.moee.analysis import Analysis, analyse_states
 from sentence_experts.evaluation.moee.rated_pairs import RatedPairs
 from sentence_experts.moee.vectors import States
-from sentence_experts.report.moee_page import moee_page
+from sentence_experts.report.html import html
+from sentence_experts.report.write import report_of
 
 PAIRS = 80
 SETTINGS = {"model": "planted & <random>"}
@@ -123,13 +124,13 @@ def test_vectors_are_those_of_the_embedder():
 
 
 def test_page_shows_every_result(found):
-    page = moee_page(found, SETTINGS)
+    page = html(report_of(Analysis(found, SETTINGS)))
     for part in ("MoEE (sum)", "published 0.63", "AMI", "One part alone is right", "rice", "plain"):
         assert part in page
     assert "planted &amp; &lt;random&gt;" in page
     assert "<script" not in page
     assert "http" not in page.replace("http://www.w3.org", "")
-    assert moee_page(found, SETTINGS) == page
+    assert html(report_of(Analysis(found, SETTINGS))) == page
     assert json.loads(json.dumps(found)) == found
 
 
@@ -137,7 +138,7 @@ def test_one_prompt_has_no_spread():
     found = analyse_states(DATASETS[:1], read, prompts=["plain"], clusters=2, bootstrap=0)
     assert {row["variance"] for row in found["stability"]} == {None}
     assert found["between_prompts"]["means"]["rw_rw"] is None
-    assert "nothing to compare" in moee_page(found, SETTINGS)
+    assert "nothing to compare" in html(report_of(Analysis(found, SETTINGS)))
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ def test_finished_evaluation_is_read_back(task_model, tasks_folder, tmp_path, mo
     def fail(*_):
         raise AssertionError("measured again")
 
-    monkeypatch.setattr("sentence_experts.evaluation.evaluate._measured", fail)
+    monkeypatch.setattr("sentence_experts.evaluation.mteb.run.evaluate_tasks", fail)
     again = measured(task_model, tasks_folder, tmp_path, overwrite=False)
     assert json.dumps(again.to_json()) == json.dumps(first.to_json())
     assert (again.models, again.rows(), again.types) == (first.models, first.rows(), first.types)

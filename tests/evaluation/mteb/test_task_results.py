@@ -5,7 +5,8 @@ import pytest
 from scipy.stats import t
 
 from sentence_experts.evaluation.mteb.results import MeasuredTask, Run, join_runs
-from sentence_experts.report.task_tables import markdown, task_tables, type_rows
+from sentence_experts.report.html import markdown
+from sentence_experts.report.write import report_of
 
 TASKS = [MeasuredTask(f"sts{n}", "STS", "cosine_spearman", "r") for n in range(4)]
 TASKS += [
@@ -91,18 +92,18 @@ def test_task_missing_in_one_run_is_left_out():
     found = join_runs(TASKS, [run("a"), run("b", without="nq")], missing={"nq": "ConnectionError"})
     assert "nq" not in {task.name for task in found.tasks}
     assert [model.average.value for model in found.models] == pytest.approx([0.56, 0.56])
-    assert "Not measured, and not part of any average: nq." in markdown(found)
+    assert "Not measured, and not part of any average: nq." in markdown(report_of(found))
     nothing = join_runs(TASKS[:1], [run("a", without="sts0")], missing={"sts0": "ConnectionError"})
-    assert (nothing.models, list(task_tables(nothing))) == ((), [])
-    assert "sts0" in markdown(nothing)
+    assert (nothing.models, list(report_of(nothing).tables())) == ((), [])
+    assert "sts0" in markdown(report_of(nothing))
 
 
 def test_tables_are_in_percent():
     runs = [run(f"a|b #{n}", "a|b", plus) for n, plus in enumerate((-0.1, 0.0, 0.1))]
     found = join_runs(TASKS, [*runs, run("c")])
-    rows = {name: cells for name, _, cells in type_rows(found)}
-    assert rows["STS (4)"] == ["60.00 ±10.00 35.16 to 84.84", "60.00"]
+    rows = {name: cells for name, _, *cells in next(report_of(found).tables()).rows}
+    assert rows["STS (4)"] == ["60.00\n±10.00 35.16 to 84.84", "60.00"]
     assert rows["Average over datasets (6)"][1] == "50.00"
-    page = markdown(found)
+    page = markdown(report_of(found))
     assert r"| Type | Metric | a\|b (3 seeds) | c |" in page
     assert "| sts0 | Spearman |" in page

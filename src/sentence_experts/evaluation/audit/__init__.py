@@ -1,1 +1,1 @@
-"""What leaks from training pairs to test pairs, and how metrics change without the leaks."""
+"""Leaks from training pairs to test pairs, and how metrics change without them."""

@@ -1,4 +1,4 @@
-"""What training and test pairs share: papers, texts, near-duplicates, pairs, contradictory labels."""
+"""Find what training and test pairs share: papers, texts, near-duplicates, pairs, contradictory labels."""
 
 from __future__ import annotations
 
@@ -60,14 +60,14 @@ class Leaks:
     contradictions: int
 
     def left(self, kinds: tuple[str, ...]) -> Mask:
-        """The test pairs that have none of these leaks."""
+        """Return the test pairs that have none of these leaks."""
         left = np.ones_like(self.masks["shared_paper"])
         for kind in kinds:
             left &= ~self.masks[kind]
         return left
 
     def leaked(self) -> Mask:
-        """The test pairs that have any leak."""
+        """Return the test pairs that have any leak."""
         return np.asarray(np.any(list(self.masks.values()), axis=0))
 
 
@@ -89,8 +89,8 @@ def find_leaks(
         near = np.array(texts[second], dtype=object)[np.unique(rows)]
         if (first, second) == ("train", "test"):
             near_training = near
-        papers = _shared(_papers(sets[first]), _papers(sets[second]))
-        shared = _shared(pa.array(texts[first]), pa.array(texts[second]))
+        papers = int(_in(_papers(sets[second]), _papers(sets[first])).sum())
+        shared = len(set(texts[first]).intersection(texts[second]))
         overlaps.append(Overlap(first, second, papers, shared, len(near) - shared))
     masks = _masks(sets["train"], sets["test"], texts["train"], near_training.tolist(), known_links)
     return Leaks(tuple(overlaps), masks, _contradictions(sets))
@@ -102,10 +102,11 @@ def _masks(
     papers = _papers(train)
     ids = [_in(test[f"{end}_id"], papers) for end in ENDS]
     folded = [fold_texts(test[end]) for end in ENDS]
-    pairs, linked = _keys(train), _keys(train.filter(pc.equal(train["label"], 1)))
+    pairs = set().union(*_keys(train))
+    linked = set().union(*_keys(train.filter(pc.equal(train["label"], 1))))
     if known_links is not None:
         linked |= set(_unordered("id", known_links["left_id"], known_links["right_id"]))
-    own = list(zip(*_key_columns(test), strict=True))
+    own = list(zip(*_keys(test), strict=True))
     unlinked = pc.equal(test["label"], 0).to_numpy(zero_copy_only=False)
     return {
         "shared_paper": ids[0] | ids[1],
@@ -130,28 +131,19 @@ def _in(values: pa.ChunkedArray | pa.Array, known: pa.Array) -> Mask:
     return np.asarray(pc.is_in(values, known).to_numpy(zero_copy_only=False), dtype=bool)
 
 
-def _shared(first: pa.Array, second: pa.Array) -> int:
-    return int(_in(second, first).sum())
-
-
-def _key_columns(table: pa.Table) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
-    """Keys of each pair, by its ids and by its texts; the order of the two ends does not matter."""
+def _keys(table: pa.Table) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
+    """Return keys of each pair, by its ids and by its texts; the order of the two ends does not matter."""
     by_id = _unordered("id", *(table[f"{end}_id"] for end in ENDS))
     return by_id, _unordered("text", *(fold_texts(table[end]) for end in ENDS))
 
 
-def _unordered(what: str, left: pa.ChunkedArray, right: pa.ChunkedArray) -> list[tuple[str, ...]]:
-    return [(what, *sorted(ends)) for ends in zip(left.to_pylist(), right.to_pylist(), strict=True)]
-
-
-def _keys(table: pa.Table) -> set[tuple[str, ...]]:
-    by_id, by_text = _key_columns(table)
-    return {*by_id, *by_text}
+def _unordered(kind: str, left: pa.ChunkedArray, right: pa.ChunkedArray) -> list[tuple[str, ...]]:
+    return [(kind, *sorted(ends)) for ends in zip(left.to_pylist(), right.to_pylist(), strict=True)]
 
 
 def _contradictions(sets: Mapping[str, pa.Table]) -> int:
     everything = pa.concat_tables(sets.values())
     linked, unlinked = (everything.filter(pc.equal(everything["label"], label)) for label in (1, 0))
-    known = _keys(linked)
-    own = zip(*_key_columns(unlinked), strict=True)
+    known = set().union(*_keys(linked))
+    own = zip(*_keys(unlinked), strict=True)
     return len({by_id for by_id, by_text in own if by_id in known or by_text in known})

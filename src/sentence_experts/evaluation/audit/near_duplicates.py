@@ -31,7 +31,7 @@ Rows = NDArray[np.int64]
 
 
 def signatures(texts: Sequence[str]) -> NDArray[np.uint64]:
-    """The bands of each text's MinHash signature: shape (texts, BANDS), one number per band."""
+    """Return the bands of each text's MinHash signature: shape (texts, BANDS), one number per band."""
     rng = np.random.default_rng(0)
     factors, shifts = rng.integers(1, int(PRIME), size=(2, BANDS * PLACES), dtype=np.uint64)
     bands = np.full((len(texts), BANDS), NO_PIECES)
@@ -55,7 +55,7 @@ def near_duplicates(
     bands: NDArray[np.uint64] | None = None,
     other_bands: NDArray[np.uint64] | None = None,
 ) -> tuple[Rows, Rows, NDArray[np.float64]]:
-    """Rows of `texts`, rows of `others` and similarity of all pairs of at least `threshold`.
+    """Return rows of `texts`, rows of `others` and similarity of all pairs of at least `threshold`.
 
     The bands of `signatures` may be given if they are known.
     """
@@ -71,7 +71,7 @@ def near_duplicates(
 
 
 def _joined(places: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """One number for the places of a band, shape (..., PLACES) -> (...)."""
+    """Return one number for the places of a band, shape (..., PLACES) -> (...)."""
     # Wraps around by design; the exact similarity tells texts apart that collide by chance.
     joined = np.zeros(places.shape[:-1], dtype=np.uint64)
     for place in range(places.shape[-1]):
@@ -80,7 +80,7 @@ def _joined(places: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def _equal(keys: NDArray[np.uint64], others: NDArray[np.uint64]) -> Rows:
-    """All (row, row of others) with the same key: shape (matches, 2)."""
+    """Return all (row, row of others) with the same key: shape (matches, 2)."""
     order = np.argsort(others, kind="stable")
     ordered = others[order]
     first, last = np.searchsorted(ordered, keys, "left"), np.searchsorted(ordered, keys, "right")

@@ -17,25 +17,31 @@ from pydantic import TypeAdapter
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.evaluation.audit.leaks import LEAKS, WITHOUT, Leaks, Mask, Overlap, find_leaks
 from sentence_experts.evaluation.config import AuditConfig
-from sentence_experts.evaluation.models import TFIDF, Models, identity_of, model_runs
+from sentence_experts.evaluation.models import TFIDF, ModelRun, Models, identity_of, model_runs
 from sentence_experts.evaluation.pair_evaluation import measure, measure_text_free
-from sentence_experts.evaluation.pairs import (
-    PAIR_COLUMNS,
-    PairScorer,
-    domains_of,
-    score_pairs,
-    texts_by_domain,
+from sentence_experts.evaluation.pairs import PAIR_COLUMNS, Score, domains_of, score_pairs, texts_by_domain
+from sentence_experts.evaluation.results import (
+    POOLED,
+    ModelResult,
+    PairMetrics,
+    StoredResult,
+    measured_once,
+    suspicion,
 )
-from sentence_experts.evaluation.results import POOLED, ModelResult, PairMetrics, StoredResult, suspicion
-from sentence_experts.evaluation.scorers import EncoderScorer, MemoryScorer, TfidfScorer
+from sentence_experts.evaluation.scorers import (
+    MEMORY_LABEL,
+    TFIDF_LABEL,
+    encoder_score,
+    memory_score,
+    routes_by_domain,
+    tfidf_scorer,
+)
 from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.pairs.splits import SPLITS
-from sentence_experts.storage import check_apart, output, read_json, write_json, write_parquet
+from sentence_experts.storage import check_apart, read_json, write_json, write_parquet
 
 logger = logging.getLogger(__name__)
 
-RESULTS = ("audit.json", "leaked_pairs.parquet")
-NAMES = (*RESULTS, "report.html")
 MEMORY = "memory"
 BASELINES = (TFIDF, MEMORY)
 
@@ -72,6 +78,8 @@ class Audit(StoredResult):
         name, simulated: of the pairs, and whether their texts are simulated.
     """
 
+    FILES = ("audit.json", "leaked_pairs.parquet")
+    NAMES = (*FILES, "report.html")
     pairs: Mapping[str, int]
     leaks: Leaks
     measurements: tuple[Measurement, ...]
@@ -82,12 +90,12 @@ class Audit(StoredResult):
     simulated: bool = False
 
     def summary(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
-        """The number of leaked test pairs of each kind."""
+        """Return the number of leaked test pairs of each kind."""
         rows = [(meaning, f"{int(self.leaks.masks[kind].sum()):,}") for kind, meaning in LEAKS.items()]
         return f"Audit of {self.pairs['test']:,} test pairs", ("leak", "pairs"), rows
 
     def rows(self) -> list[dict[str, Any]]:
-        """A row per model and set of test pairs: number of pairs left and measured, and the metrics."""
+        """Return a row per model and set of test pairs: numbers of pairs, and the metrics."""
         return [
             {"model": each.model, "test_set": each.test_set, "left": each.left}
             | ({"measured": each.figures.pairs, **each.figures.metrics} if each.figures else {})
@@ -95,12 +103,12 @@ class Audit(StoredResult):
         ]
 
     def main_rows(self) -> list[dict[str, Any]]:
-        """The same with two metrics only."""
+        """Return the same with two metrics only."""
         shown = ("model", "test_set", "left", "measured", "f1_max", "roc_auc")
         return [{name: row.get(name) for name in shown} for row in self.rows()]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, ready for `storage.write_json`."""
+        """Return plain values, ready for `storage.write_json`."""
         return {
             "name": self.name,
             "simulated": self.simulated,
@@ -116,12 +124,12 @@ class Audit(StoredResult):
 
     def save(self, out: Path) -> None:
         """Write `audit.json` and `leaked_pairs.parquet` to a folder."""
-        write_json(out / RESULTS[0], self.to_json(), sort=False)
-        write_parquet(out / RESULTS[1], self.leaked_pairs)
+        write_json(out / self.FILES[0], self.to_json(), sort=False)
+        write_parquet(out / self.FILES[1], self.leaked_pairs)
 
     @classmethod
     def _read(cls, out: Path) -> Self:
-        content, leaked = read_json(out / RESULTS[0]), pq.read_table(out / RESULTS[1])
+        content, leaked = read_json(out / cls.FILES[0]), pq.read_table(out / cls.FILES[1])
         masks = {kind: np.zeros(content["pairs"]["test"], dtype=bool) for kind in LEAKS}
         for kind, mask in masks.items():
             mask[leaked["row"].to_numpy()] = leaked[kind].to_numpy()
@@ -158,7 +166,7 @@ def audit(
             split to table.
         out: folder for audit.json and leaked_pairs.parquet; a finished audit there is read back.
         overwrite: start over, replacing another audit in `out`.
-        config, settings: a `AuditConfig`, or single fields of it.
+        config, settings: an `AuditConfig`, or single fields of it.
 
     Raises:
         UsageError: a setting is wrong, or `out` holds something else.
@@ -170,27 +178,17 @@ def audit(
     """
     chosen = AuditConfig.of(config, **settings)
     pairs = Pairs.of(data, split=None, labelled=True)
-    if out is None:
-        return _warned(_audited(pairs, models, chosen))
     check_apart(out, overwrite, models, data)
-    with output(out, "audit", names=NAMES, grows=True, overwrite=overwrite) as place:
-        runs = model_runs(models, allow_none=True)
-        state = place.begin({"pairs": pairs.fingerprint(), **identity_of(runs, chosen)})
-        if state == "finished":
-            return _warned(Audit.read(place.path))
-        result = _audited(pairs, models, chosen)
-        result.save(place.path)
-        place.finish()
-    return _warned(result)
-
-
-def _warned(result: Audit) -> Audit:
+    runs = model_runs(models, allow_none=True)
+    made_from = lambda: {"pairs": pairs.fingerprint(), **identity_of(runs, chosen)}  # noqa: E731
+    measure = lambda _: _audited(pairs, runs, chosen)  # noqa: E731
+    result = measured_once(Audit, "audit", out, overwrite, made_from, measure)
     if warning := suspicion(result.text_free):
         logger.warning(warning)
     return result
 
 
-def _audited(pairs: Pairs, models: Models, chosen: AuditConfig) -> Audit:
+def _audited(pairs: Pairs, runs: Sequence[ModelRun], chosen: AuditConfig) -> Audit:
     sets = {split: pairs.split(split).select(PAIR_COLUMNS) for split in SPLITS}
     sets = {split: table for split, table in sets.items() if table.num_rows}
     for split in ("train", "test"):
@@ -201,8 +199,8 @@ def _audited(pairs: Pairs, models: Models, chosen: AuditConfig) -> Audit:
     leaks = find_leaks(sets, chosen.threshold, known)
     measurements = [
         each
-        for scorer in _scorers(models, chosen, train, test)
-        for each in _measured(scorer, test, leaks, chosen)
+        for label, score in _scores(runs, chosen, train, test).items()
+        for each in _measured(label, score_pairs(score, test), test, leaks, chosen)
     ]
     leaked = test.append_column("row", pa.array(range(test.num_rows), pa.int64()))
     for kind in LEAKS:
@@ -218,7 +216,7 @@ def _audited(pairs: Pairs, models: Models, chosen: AuditConfig) -> Audit:
 
 
 def balanced(left: Mask, labels: NDArray[np.int64], domains: NDArray[Any], seed: int) -> Mask:
-    """Of the pairs left, those that keep each domain's share of linked pairs among all test pairs.
+    """Select, of the pairs left, those that keep each domain's share of linked pairs among all test pairs.
 
     F1max rises with the share of linked pairs: without balancing, a set whose unlinked pairs leak more would
     seem easier. Pairs of the class that is too large are left out at random.
@@ -236,22 +234,27 @@ def balanced(left: Mask, labels: NDArray[np.int64], domains: NDArray[Any], seed:
     return chosen
 
 
-def _scorers(models: Models, config: AuditConfig, train: pa.Table, test: pa.Table) -> list[PairScorer]:
+def _scores(
+    runs: Sequence[ModelRun], config: AuditConfig, train: pa.Table, test: pa.Table
+) -> dict[str, Score]:
+    """Return label -> function that scores pairs, of the baselines and the models."""
     if unknown := [name for name in config.baseline if name not in BASELINES]:
         raise UsageError(f"`baseline` {unknown[0]!r}: choose from {', '.join(BASELINES)}")
-    scorers: list[PairScorer] = []
+    scores: dict[str, Score] = {}
     if TFIDF in config.baseline:
-        scorers.append(TfidfScorer(texts_by_domain(train)))
+        scores[TFIDF_LABEL] = tfidf_scorer(texts_by_domain(train)).score
     if MEMORY in config.baseline:
-        scorers.append(MemoryScorer(train))
-    return scorers + [
-        EncoderScorer(run.open(config), domains_of(test), run.label)
-        for run in model_runs(models, allow_none=True)
-    ]
+        scores[MEMORY_LABEL] = memory_score(train)
+    for run in runs:
+        encoder = run.open(config)
+        routes = routes_by_domain(encoder.known_routes, domains_of(test))
+        scores[run.label] = encoder_score(encoder, routes, run.label)
+    return scores
 
 
-def _measured(scorer: PairScorer, test: pa.Table, leaks: Leaks, config: AuditConfig) -> list[Measurement]:
-    scores = score_pairs(scorer, test)
+def _measured(
+    label: str, scores: NDArray[np.float64], test: pa.Table, leaks: Leaks, config: AuditConfig
+) -> list[Measurement]:
     labels, domains = test["label"].to_numpy(), np.array(test["domain"].to_pylist(), dtype=object)
     measurements = []
     for name, kinds in WITHOUT.items():
@@ -261,5 +264,5 @@ def _measured(scorer: PairScorer, test: pa.Table, leaks: Leaks, config: AuditCon
         if chosen.any():
             part = test.filter(pa.array(chosen))
             figures = measure(part, scores[chosen], config.bootstrap, config.seed).figures[POOLED]
-        measurements.append(Measurement(scorer.label, name, int(left.sum()), figures))
+        measurements.append(Measurement(label, name, int(left.sum()), figures))
     return measurements

@@ -1,1 +1,1 @@
-"""What routing weights (RW) tell that hidden states (HS) do not: MoEE, sections 3.2 and 4.4."""
+"""The comparison of routing weights (RW) with hidden states (HS): MoEE, sections 3.2 and 4.4."""

@@ -66,7 +66,7 @@ def agreement(first: Labels, second: Labels) -> Agreement:
 
 
 def topics(texts: Sequence[str], labels: Labels, words: int = WORDS_PER_TOPIC) -> list[list[str]]:
-    """The words of the highest weight in each cluster, without English stop words.
+    """Return the words of the highest weight in each cluster, without English stop words.
 
     Weights are class-based TF-IDF (Grootendorst 2022): the word's share of the cluster's words times
     log(1 + A / f), A being the mean number of words per cluster and f the word's count in all of them.

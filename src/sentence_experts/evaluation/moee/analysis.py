@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations, product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,16 +27,13 @@ from sentence_experts.evaluation.moee.correlation import (
     right_alone,
 )
 from sentence_experts.evaluation.moee.rated_pairs import RatedPairs
-from sentence_experts.evaluation.statistics import Estimate
-from sentence_experts.evaluation.wilcoxon import holm
+from sentence_experts.evaluation.results import StoredResult, measured_once
+from sentence_experts.evaluation.statistics import Estimate, holm
 from sentence_experts.moee.embedder import MoeEmbedder
 from sentence_experts.moee.prompts import PROMPTS
 from sentence_experts.moee.saved import load_embedder
 from sentence_experts.moee.vectors import HIDDEN, PARTS, ROUTING, SUM, Rows, States, joined
-from sentence_experts.storage import check_apart, output, read_json, sha256_text, write_json
-
-if TYPE_CHECKING:
-    import pandas as pd
+from sentence_experts.storage import check_apart, read_json, sha256_text, write_json
 
 Column = NDArray[np.float64]
 # (prompt, dataset) -> part -> the cosine of each pair, shape (pairs,)
@@ -46,7 +43,7 @@ Combine = Callable[[States, str], Rows]  # states, part -> vectors
 
 
 @dataclass(frozen=True, repr=False)
-class Analysis:
+class Analysis(StoredResult):
     """How the parts of an embedder differ on rated pairs.
 
     Attributes:
@@ -54,18 +51,31 @@ class Analysis:
         settings: what they were made with.
     """
 
+    FILES = ("analysis.json",)
+    NAMES = (*FILES, "analysis.html")
     figures: dict[str, Any]
     settings: dict[str, Any]
 
-    def __repr__(self) -> str:
-        datasets = ", ".join(f"{name}: {pairs:,} pairs" for name, pairs in self.figures["datasets"].items())
-        return f"Analysis({datasets}; prompts: {', '.join(self.figures['prompts'])})"
+    def summary(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
+        """Return each correlation with the scores."""
+        rows = [
+            (f"{row['prompt']} {row['dataset']} {row['part']}", f"{row['value']:.3f}") for row in self.rows()
+        ]
+        return "Analysis", ("prompt, dataset, part", "Spearman"), rows
 
-    def to_pandas(self) -> pd.DataFrame:
-        """One row per prompt, dataset and part: Spearman's correlation with the scores, and its interval."""
-        import pandas as pd
+    def rows(self) -> list[dict[str, Any]]:
+        """Return a row per prompt, dataset and part: Spearman's correlation with the scores, its interval."""
+        rows: list[dict[str, Any]] = self.figures["correlations"]
+        return rows
 
-        return pd.DataFrame(self.figures["correlations"])
+    def save(self, out: Path) -> None:
+        """Write `analysis.json` to a folder."""
+        write_json(out / self.FILES[0], {**self.figures, "settings": self.settings}, sort=False)
+
+    @classmethod
+    def _read(cls, out: Path) -> Self:
+        content = read_json(out / cls.FILES[0])
+        return cls(content, content.pop("settings"))
 
 
 def analyse(
@@ -103,21 +113,18 @@ def analyse(
     given = [pairs] if isinstance(pairs, Path | str | RatedPairs) else pairs
     data = [each if isinstance(each, RatedPairs) else RatedPairs.read(Path(each), chosen) for each in given]
     embedder = model if isinstance(model, MoeEmbedder) else load_embedder(str(model))
-    if out is None:
-        return _analysed(embedder, data, chosen)
-    names = ("analysis.json", "analysis.html")
     check_apart(out, overwrite, model, pairs)
-    with output(out, "analysis", names=names, keeps=["states"], grows=True, overwrite=overwrite) as place:
+
+    def made_from() -> dict[str, Any]:
         read = {each.name: sha256_text(*each.first, *each.second, str(list(each.scores))) for each in data}
-        made_from = {"model": embedder.fingerprint, "pairs": read, "config": chosen.model_dump(mode="json")}
-        if place.begin(made_from) == "finished":
-            content = read_json(place.path / names[0])
-            return Analysis(content, content.pop("settings"))
-        embedder.cache_states(place.final / "states")
-        analysis = _analysed(embedder, data, chosen)
-        write_json(place.path / names[0], {**analysis.figures, "settings": analysis.settings}, sort=False)
-        place.finish(names[0])
-    return analysis
+        return {"model": embedder.fingerprint, "pairs": read, "config": chosen.model_dump(mode="json")}
+
+    def measure(place: Path | None) -> Analysis:
+        if place is not None:
+            embedder.cache_states(place / "states")
+        return _analysed(embedder, data, chosen)
+
+    return measured_once(Analysis, "analysis", out, overwrite, made_from, measure, caches=["states"])
 
 
 def _analysed(embedder: MoeEmbedder, data: Sequence[RatedPairs], config: AnalyseConfig) -> Analysis:
@@ -150,7 +157,7 @@ def analyse_states(
         read: gives the states of texts under a prompt.
         alpha: weight of RW in "sum".
         combine: gives the vectors of a part; by default those of `joined`.
-        config, settings: a `AnalyseConfig`, or single fields of it.
+        config, settings: an `AnalyseConfig`, or single fields of it.
 
     Returns:
         Plain values, ready for JSON.
@@ -183,7 +190,11 @@ def analyse_states(
         "between_prompts": _between_prompts(first, prompts, cosines),
         "complementarity": {
             "failed_above": MAX_RANK_DISTANCE,
-            "datasets": _complementarity(datasets, prompts[0], cosines),
+            "datasets": {
+                data.name: complementarity(own[HIDDEN], own[ROUTING], data.scores)
+                for data in datasets
+                for own in (cosines[prompts[0], data.name],)
+            },
         },
         "cases": {data.name: _cases(data, cosines[prompts[0], data.name], chosen.cases) for data in datasets},
         "clusters": {
@@ -194,7 +205,7 @@ def analyse_states(
 
 
 def _pair_cosines(data: RatedPairs, prompt: str, read: ReadStates, combine: Combine) -> dict[str, Column]:
-    """Part -> the cosines of the pairs (for "sum", the weighted sum of cosines)."""
+    """Return part -> the cosines of the pairs (for "sum", the weighted sum of cosines)."""
     texts = data.texts
     states, row = read(prompt, texts), {text: place for place, text in enumerate(texts)}
     sides = [states[[row[text] for text in side]] for side in (data.first, data.second)]
@@ -211,7 +222,7 @@ def _pair_cosines(data: RatedPairs, prompt: str, read: ReadStates, combine: Comb
 def _correlations(
     datasets: Sequence[RatedPairs], prompts: Sequence[str], cosines: Cosines, config: AnalyseConfig
 ) -> list[dict[str, Any]]:
-    """Spearman's correlation with the scores for each prompt, dataset and part."""
+    """Return Spearman's correlation with the scores for each prompt, dataset and part."""
     return [
         {"prompt": prompt, "dataset": data.name, "part": part}
         | asdict(correlation(cosines[prompt, data.name][part], data.scores, config.bootstrap, config.seed))
@@ -245,7 +256,7 @@ def _differences(
 
 
 def _stability(datasets: Sequence[str], correlations: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Mean and variance over the prompts of the correlation with the scores (MoEE, figure 5)."""
+    """Return mean and variance over the prompts of the correlation with the scores (MoEE, figure 5)."""
     rows = []
     for name, part in product(datasets, PARTS):
         values = [row["value"] for row in correlations if (row["dataset"], row["part"]) == (name, part)]
@@ -273,17 +284,8 @@ def _between_prompts(data: RatedPairs, prompts: Sequence[str], cosines: Cosines)
     }
 
 
-def _complementarity(datasets: Sequence[RatedPairs], prompt: str, cosines: Cosines) -> dict[str, Any]:
-    shares_of = {}
-    for data in datasets:
-        parts = cosines[prompt, data.name]
-        shares = complementarity(parts[HIDDEN], parts[ROUTING], data.scores)
-        shares_of[data.name] = {**asdict(shares), "one_alone": shares.one_alone}
-    return shares_of
-
-
 def _cases(data: RatedPairs, cosines: Mapping[str, Column], most: int) -> dict[str, Any]:
-    """The pairs that one part alone is right about (MoEE, section 4.5), those of the widest gap first.
+    """Return the pairs that one part alone is right about (MoEE, section 4.5), those of the widest gap first.
 
     Equal pairs are listed once.
     """
@@ -301,7 +303,7 @@ def _cases(data: RatedPairs, cosines: Mapping[str, Column], most: int) -> dict[s
 def find_cases(
     embedder: MoeEmbedder, data: RatedPairs, pairs: Sequence[tuple[str, str]]
 ) -> list[dict[str, Any] | None]:
-    """What the two parts say of some pairs of a dataset; None for a pair that is not in it.
+    """Describe how the two parts rank some pairs of a dataset; None for a pair that is not in it.
 
     Letter case and punctuation do not matter. `right`: "hs", "rw", "both" or "neither".
     """

@@ -28,23 +28,8 @@ class Correlation:
     high: float
 
 
-@dataclass(frozen=True)
-class Complementarity:
-    """Shares of the pairs that both, one or none of the parts is right about; they add up to 1."""
-
-    both_right: float
-    only_hidden: float
-    only_routing: float
-    both_wrong: float
-
-    @property
-    def one_alone(self) -> float:
-        """The share of pairs that one part alone is right about: what combining the parts can gain."""
-        return self.only_hidden + self.only_routing
-
-
 def correlation(cosines: Column, scores: Column, replicates: int = 1000, seed: int = 0) -> Correlation:
-    """Spearman's correlation of two columns, shape (pairs,) each; `replicates` 0 for no interval.
+    """Return Spearman's correlation of two columns, shape (pairs,) each; `replicates` 0 for no interval.
 
     The interval is that of a bootstrap that draws pairs and keeps their ranks.
     """
@@ -60,7 +45,7 @@ def correlation(cosines: Column, scores: Column, replicates: int = 1000, seed: i
 def mean_correlations(
     datasets: Sequence[tuple[Column, Column]], replicates: int = 1000, seed: int = 0
 ) -> tuple[float, Column]:
-    """The mean of `correlation` over datasets, and in each replicate, shape (replicates,).
+    """Return the mean of `correlation` over datasets, and in each replicate, shape (replicates,).
 
     `datasets` are cosines and scores. Equal scores and seeds draw the same pairs, so two such means can be
     subtracted.
@@ -79,7 +64,7 @@ def _draws(pairs: int, replicates: int, seed: int | list[int]) -> NDArray[np.flo
 
 
 def rank_correlations(columns: Sequence[Column]) -> NDArray[np.float64]:
-    """Spearman's correlation between every two of the columns, shape (columns, columns)."""
+    """Return Spearman's correlation between every two of the columns, shape (columns, columns)."""
     return np.atleast_2d(np.corrcoef([rankdata(column) for column in columns]))
 
 
@@ -91,22 +76,27 @@ def mean_between(matrix: NDArray[np.float64], first: Sequence[int], second: Sequ
 
 def complementarity(
     hidden: Column, routing: Column, scores: ArrayLike, max_distance: float = MAX_RANK_DISTANCE
-) -> Complementarity:
-    """Which part is right about which pairs; all columns have shape (pairs,)."""
+) -> dict[str, float]:
+    """Return the shares of the pairs that both, one or none of the parts is right about; they add up to 1.
+
+    `one_alone` is the share that one part alone is right about: what combining the parts can gain. All
+    columns have shape (pairs,).
+    """
     wanted = ranks(scores)
     hidden_right, routing_right = (np.abs(ranks(each) - wanted) <= max_distance for each in (hidden, routing))
-    return Complementarity(
-        float((hidden_right & routing_right).mean()),
-        float((hidden_right & ~routing_right).mean()),
-        float((~hidden_right & routing_right).mean()),
-        float((~hidden_right & ~routing_right).mean()),
-    )
+    return {
+        "both_right": float((hidden_right & routing_right).mean()),
+        "only_hidden": float((hidden_right & ~routing_right).mean()),
+        "only_routing": float((~hidden_right & routing_right).mean()),
+        "both_wrong": float((~hidden_right & ~routing_right).mean()),
+        "one_alone": float((hidden_right ^ routing_right).mean()),
+    }
 
 
 def right_alone(
     right: Column, wrong: Column, scores: ArrayLike, max_distance: float = MAX_RANK_DISTANCE
 ) -> NDArray[np.int64]:
-    """The pairs that one part is right and the other is wrong about, those of the widest gap first.
+    """Return the pairs that one part is right and the other is wrong about, those of the widest gap first.
 
     Args:
         right, wrong: the cosines of the two parts, shape (pairs,) each.
@@ -124,7 +114,7 @@ def right_alone(
 
 
 def _weighted(first: Column, second: Column, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Pearson's correlation under each row of weights, shape (draws, pairs)."""
+    """Return Pearson's correlation under each row of weights, shape (draws, pairs)."""
     weights = weights / weights.sum(axis=1, keepdims=True)
     centred = [column - (weights @ column)[:, None] for column in (first, second)]
     deviations = [np.sqrt((weights * each**2).sum(axis=1)) for each in centred]
@@ -134,6 +124,6 @@ def _weighted(first: Column, second: Column, weights: NDArray[np.float64]) -> ND
 
 
 def ranks(values: ArrayLike) -> Column:
-    """Ranks from 0 (the lowest value) to 1."""
+    """Return ranks from 0 (the lowest value) to 1."""
     places: Column = rankdata(values) - 1
     return places / max(len(places) - 1, 1)

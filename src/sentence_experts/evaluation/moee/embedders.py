@@ -83,7 +83,7 @@ def make_embedder(
 
 
 def _fitted(embedder: MoeEmbedder, texts: TextTable | None, rated: RatedPairs | None) -> MoeEmbedder:
-    """The embedder with standard scores fitted on texts, and alpha chosen on rated pairs."""
+    """Return the embedder with standard scores fitted on texts, and alpha chosen on rated pairs."""
     if texts is not None:
         written = [text for text in texts.texts() if text.strip()]
         embedder.fit_standard(written)

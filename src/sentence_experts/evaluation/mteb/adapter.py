@@ -52,7 +52,7 @@ class TaskEncoder(AbsEncoder):
         prompt_type: PromptType | None = None,
         **kwargs: Any,
     ) -> Vectors:
-        """Vectors of shape (texts, dimensions), float32, in the order of the texts.
+        """Return vectors of shape (texts, dimensions), float32, in the order of the texts.
 
         The task and `prompt_type` determine the route; the encoder has its own batch size.
 
@@ -72,7 +72,7 @@ class TaskEncoder(AbsEncoder):
 
 
 def model_meta(encoder: BatchEncoder, routes: TaskRoutes) -> ModelMeta:
-    """The model in mteb's results; `revision` is a hash of everything that its scores depend on.
+    """Return the model in mteb's results; `revision` is a hash of everything that its scores depend on.
 
     These are the files of the model, pooling, maximum length, number type and routes; they are recorded in
     `loader_kwargs`.

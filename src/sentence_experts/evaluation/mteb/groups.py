@@ -28,7 +28,7 @@ class TaskSource(Protocol):
         """mteb's type of the task."""
 
     def make(self) -> AbsTask:
-        """The task, its data not yet loaded."""
+        """Return the task, its data not yet loaded."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class HubTask:
         return str(self.make().metadata.type)
 
     def make(self) -> AbsTask:
-        """The task, its data not yet loaded; KeyError if mteb has none of this name."""
+        """Return the task, its data not yet loaded; KeyError if mteb has none of this name."""
         import mteb
 
         subsets = list(self.subsets) if self.subsets else None
@@ -60,12 +60,12 @@ def _file() -> dict[str, dict[str, Any]]:
 
 
 def groups() -> dict[str, str]:
-    """Name of each group -> the source of its list."""
+    """Return name of each group -> the source of its list."""
     return {name: str(group["about"]) for name, group in _file().items()}
 
 
 def group_tasks(name: str) -> list[HubTask]:
-    """The tasks of a group of `groups.yaml`."""
+    """Return the tasks of a group of `groups.yaml`."""
     group = _file()[name]
     if "part_of" in group:
         return [task for task in group_tasks(group["part_of"]) if task.kind in group["types"]]
@@ -73,7 +73,7 @@ def group_tasks(name: str) -> list[HubTask]:
 
 
 def hub_tasks(names: Iterable[str], only: Sequence[str] = ()) -> list[HubTask]:
-    """The tasks of these names, each once, in order.
+    """Return the tasks of these names, each once, in order.
 
     Args:
         names: of groups, mteb's benchmarks or tasks; one string may hold several, separated by commas.
@@ -87,7 +87,7 @@ def hub_tasks(names: Iterable[str], only: Sequence[str] = ()) -> list[HubTask]:
 
 
 def selected(tasks: Sequence[Any], only: Sequence[str]) -> list[Any]:
-    """The tasks whose name or type is in `only`, or whose name begins with one of these and a dot.
+    """Return the tasks whose name or type is in `only`, or whose name begins with one of these and a dot.
 
     Raises:
         UsageError: one of `only` matches no task.
@@ -130,20 +130,18 @@ def _named(name: str) -> list[HubTask]:
             tasks = list(mteb.get_benchmark(name).tasks)
         except KeyError as error:
             raise UsageError(_unknown(name)) from error
+    found = []
     for task in tasks:
         if list(task.metadata.modalities) != ["text"]:
             raise UsageError(
                 f"{name}: {task.metadata.name} is on {' and '.join(task.metadata.modalities)}, "
                 "but these models only take text"
             )
-    return [_whole_or_part(task) for task in tasks]
-
-
-def _whole_or_part(task: AbsTask) -> HubTask:
-    whole = HubTask(task.metadata.name).make()
-    subsets = None if list(whole.hf_subsets) == list(task.hf_subsets) else tuple(task.hf_subsets)
-    splits = None if list(whole.eval_splits) == list(task.eval_splits) else tuple(task.eval_splits)
-    return HubTask(task.metadata.name, subsets, splits)
+        whole = HubTask(task.metadata.name).make()
+        subsets = None if list(whole.hf_subsets) == list(task.hf_subsets) else tuple(task.hf_subsets)
+        splits = None if list(whole.eval_splits) == list(task.eval_splits) else tuple(task.eval_splits)
+        found.append(HubTask(task.metadata.name, subsets, splits))
+    return found
 
 
 def _entry(entry: str | dict[str, dict[str, list[str]]]) -> HubTask:

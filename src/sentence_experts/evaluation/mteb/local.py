@@ -98,11 +98,11 @@ class LocalTask:
         return bool(self._rows(TEST).num_rows)
 
     def make(self) -> AbsTask:
-        """The task, its data not yet loaded."""
+        """Return the task, its data not yet loaded."""
         return SHAPES[self.kind].task(self)
 
     def rows(self, split: str = TEST) -> pa.Table:
-        """The pairs or labelled texts of a split.
+        """Return the pairs or labelled texts of a split.
 
         Raises:
             InputError: there are none.
@@ -125,7 +125,7 @@ class LocalTask:
 
 
 def local_tasks(folder: Tasks, only: Sequence[str] = ()) -> list[LocalTask]:
-    """The tasks of a folder, in order; `only` names the tasks, datasets (`TASK.DATASET`) or types to keep.
+    """List the tasks of a folder; `only` names the tasks, datasets (`TASK.DATASET`) or types to keep.
 
     Raises:
         InputError: no dataset has a test split.
@@ -203,7 +203,7 @@ class LocalSTS(_Local, AbsTaskSTS):
 
 
 def search_data(source: LocalTask) -> dict[str, dict[str, RetrievalSplitData]]:
-    """Queries, documents, relevant documents, and the candidates of each query for re-ranking."""
+    """Return queries, documents, relevant documents, and the candidates of each query for re-ranking."""
     table = source.rows()
     rows = table.filter(pc.not_equal(table["anchor_id"], table["positive_id"])).to_pylist()
     queries = {row["anchor_id"]: row["anchor"] for row in rows}
@@ -253,7 +253,7 @@ def candidates(
 
 
 def classification_data(source: LocalTask) -> DatasetDict:
-    """Texts and labels of the train and test split; labels are numbered in alphabetical order.
+    """Return texts and labels of the train and test split; labels are numbered in alphabetical order.
 
     A label that only the test split has cannot be learned: its texts count as errors, and it is logged.
 
@@ -276,7 +276,7 @@ def classification_data(source: LocalTask) -> DatasetDict:
 
 
 def clustering_data(source: LocalTask) -> DatasetDict:
-    """Texts and labels of the test split.
+    """Return texts and labels of the test split.
 
     Raises:
         InputError: it has a single label.

@@ -21,8 +21,14 @@ import numpy as np
 from pydantic import TypeAdapter
 from scipy.stats import t
 
-from sentence_experts.evaluation.differences import compared
-from sentence_experts.evaluation.results import SEEDS_NEEDED, Difference, Evaluation, View, without_view
+from sentence_experts.evaluation.results import (
+    SEEDS_NEEDED,
+    Difference,
+    Evaluation,
+    View,
+    differences_from_json,
+    differences_of,
+)
 from sentence_experts.evaluation.statistics import Runs, runs_of_datasets
 from sentence_experts.storage import read_json, write_json
 
@@ -98,6 +104,7 @@ class TaskEvaluation(Evaluation):
         missing: name of each task that some run lacks -> why.
     """
 
+    FILES = ("tasks.json",)
     settings: Mapping[str, Any]
     tasks: tuple[MeasuredTask, ...]
     models: tuple[ModelScores, ...]
@@ -111,11 +118,11 @@ class TaskEvaluation(Evaluation):
         return {kind: kinds.count(kind) for kind in dict.fromkeys(kinds)}
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, ready for `storage.write_json`."""
+        """Return plain values, ready for `storage.write_json`."""
         return asdict(self) | {"differences": [each.to_json() for each in self.differences]}
 
     def rows(self) -> list[dict[str, Any]]:
-        """A row per model and task: its score, and the spread and interval over seeds if there are any."""
+        """Return a row per model and task: its score, and its spread and interval over seeds, if any."""
         return [
             {"model": model.label, "task": task.name, "type": task.kind, "metric": task.metric}
             | {"score": score.value, "spread": score.spread}
@@ -126,7 +133,7 @@ class TaskEvaluation(Evaluation):
         ]
 
     def summary(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
-        """The average over the tasks of each model."""
+        """Return the average over the tasks of each model."""
         rows = [(model.label, f"{100 * model.average.value:.2f}") for model in self.models]
         title = f"TaskEvaluation of {len(self.tasks)} tasks"
         return title, ("model", "average"), rows
@@ -138,7 +145,7 @@ class TaskEvaluation(Evaluation):
     @classmethod
     def _read(cls, out: Path) -> Self:
         content = read_json(out / "tasks.json")
-        content["differences"] = [without_view(each) for each in content["differences"]]
+        content["differences"] = differences_from_json(content["differences"])
         return TypeAdapter(cls).validate_python(content)
 
 
@@ -150,7 +157,7 @@ def join_runs(
     margin: float = 0.01,
     baseline: Collection[str] = (),
 ) -> TaskEvaluation:
-    """The scores of all runs, joined by model; `margin` is that of equivalence (`EvaluateConfig`).
+    """Join the scores of all runs by model; `margin` is that of equivalence (`EvaluateConfig`).
 
     `baseline` are the labels of models that were not trained here.
 
@@ -167,7 +174,7 @@ def join_runs(
     )
     of_model = {model.label: _averages(model) for model in models}
     averages = {model.label: model.average.value for model in models}
-    differences = compared(averages, of_model, AVERAGE, MAIN_SCORE, margin)
+    differences = tuple(differences_of(averages, of_model, AVERAGE, MAIN_SCORE, margin))
     noted = {**(settings or {}), "margin": margin}
     return TaskEvaluation(noted, tuple(common), models, differences, missing or {})
 
@@ -185,7 +192,7 @@ def _model(label: str, runs: Sequence[Run], tasks: Sequence[MeasuredTask], train
 
 
 def _score(runs: Sequence[Run], names: Sequence[str]) -> Score:
-    """The mean over runs of each run's mean over the tasks of these names."""
+    """Return the mean over runs of each run's mean over the tasks of these names."""
     values = np.array([np.mean([run.scores[name] for name in names]) for run in runs])
     mean, count = float(values.mean()), len(values)
     if count == 1:

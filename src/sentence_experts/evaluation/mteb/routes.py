@@ -44,11 +44,11 @@ class TaskRoutes:
         given: Mapping[str, str] | None = None,
         own: Mapping[str, str] | None = None,
     ) -> TaskRoutes:
-        """The routes of an encoder's texts."""
+        """Return the routes of an encoder's texts."""
         return cls(tuple(encoder.routes), encoder.name, not encoder.has_experts, given or {}, own or {})
 
     def route(self, name: str, kind: str, role: str | None = None) -> str | None:
-        """The route of the texts of task `name`, of type `kind`; None if the model has no routes.
+        """Return the route of the texts of task `name`, of type `kind`; None if the model has no routes.
 
         Raises:
             RouteError: no route for this type, or one that the model does not have.
@@ -84,7 +84,7 @@ class TaskRoutes:
 
 
 def read_route_map(assignments: Mapping[str, str], tasks: Iterable[tuple[str, str]]) -> RouteMap:
-    """The setting `route_map` for tasks, (name, type) each: `KEY` or `MODEL:KEY` -> route.
+    """Read the setting `route_map` for tasks, (name, type) each: `KEY` or `MODEL:KEY` -> route.
 
     Raises:
         UsageError: a key that is neither a task type nor a task.

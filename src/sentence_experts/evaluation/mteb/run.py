@@ -76,14 +76,14 @@ def evaluate_tasks(
     own: dict[str, str] = {}
     for source in sources:
         own |= source.routes if isinstance(source, LocalTask) else {}
-    scores = []
+    scores: list[Run] = []
+    missing: dict[str, str] = {}
     with temporary_folder() as temporary, _quiet():
-        cache = config.cache or (Path(temporary) if out is None else out / "mteb")
-        measure = _Measure(mteb.ResultCache(cache), sources)
+        cache = mteb.ResultCache(config.cache or (Path(temporary) if out is None else out / "mteb"))
         for run in runs:
             encoder = run.open(config, setting_of(run, config.pooling), config.max_length)
             routes = TaskRoutes.of(encoder, maps.of(run, None if encoder.routes else ()), own)
-            scores.append(measure.run(run, TaskEncoder(encoder, routes)))
+            scores.append(_measured_run(run, TaskEncoder(encoder, routes), sources, cache, missing))
     settings = noted | {
         "only": config.only,
         "route_map": config.route_map,
@@ -94,101 +94,94 @@ def evaluate_tasks(
         metadata = source.make().metadata
         tasks.append(MeasuredTask(source.name, source.kind, str(metadata.main_score), str(metadata.revision)))
     baseline = [run.model for run in runs if run.is_baseline]
-    return join_runs(tasks, scores, settings, measure.missing, config.margin, baseline)
+    return join_runs(tasks, scores, settings, missing, config.margin, baseline)
 
 
-class _Measure:
-    """Measures one run after the other on the same tasks; records tasks whose data cannot be loaded."""
-
-    def __init__(self, cache: mteb.ResultCache, sources: Sequence[TaskSource]) -> None:
-        self.cache = cache
-        self.sources = sources
-        self.missing: dict[str, str] = {}
-
-    def run(self, run: ModelRun, model: TaskEncoder) -> Run:
-        """The scores of a run on all tasks whose data can be loaded."""
-        routes = {source.name: model.routes.check(source.name, source.kind) for source in self.sources}
-        scores, cached = {}, 0
-        for place, source in enumerate(self.sources, start=1):
-            if source.name in self.missing:
-                continue
-            task = source.make()
-            result = self._cached(task, model.mteb_model_meta)
-            cached += result is not None
-            if result is None:
-                logger.info(f"{run.label}: task {place} of {len(self.sources)}, {source.name}")
-                result = self._measured(task, model)
-            if result is not None:
-                scores[source.name] = _main_score(task, result)
-        if cached:
-            logger.info(f"{run.label}: {cached} of {len(self.sources)} tasks were already measured")
-        identity = {"revision": model.mteb_model_meta.revision, "route_of_task": routes}
-        return Run(run.label, run.model, model.encoder.settings() | identity, scores)
-
-    def _cached(self, task: AbsTask, meta: ModelMeta) -> TaskResult | None:
-        """The result of an earlier evaluation, if it is complete and of the same data."""
-        path = self.cache.get_task_result_path(task.metadata.name, meta)
-        if not path.exists():
-            return None
-        try:
-            result = TaskResult.from_disk(path)
-        except (ValueError, KeyError, OSError):
-            logger.info(
-                f"{path.name}: the cached result is not readable, {task.metadata.name} is measured again"
-            )
-            path.unlink()
-            return None
-        if result.dataset_revision != task.metadata.revision:
-            path.unlink()
-            return None
-        return None if result.get_missing_evaluations(task) else result
-
-    def _measured(self, task: AbsTask, model: TaskEncoder) -> TaskResult | None:
-        started = time.monotonic()
-        if not self._loaded(task):
-            return None
-        mteb.evaluate(
-            model,  # type: ignore[arg-type]
-            task,
-            cache=self.cache,
-            overwrite_strategy="only-missing",
-            encode_kwargs={"batch_size": model.encoder.texts_at_once, "show_progress_bar": False},
-            co2_tracker=False,
-            show_progress_bar=False,
-        )
-        # Read back: the file has fewer digits, and the next evaluation must give the same scores.
-        result = self._cached(task, model.mteb_model_meta)
-        for part in _parts(task):
-            part.unload_data()
+def _measured_run(
+    run: ModelRun,
+    model: TaskEncoder,
+    sources: Sequence[TaskSource],
+    cache: mteb.ResultCache,
+    missing: dict[str, str],
+) -> Run:
+    """Measure a run on all tasks whose data can be loaded; the others are added to `missing`."""
+    routes = {source.name: model.routes.check(source.name, source.kind) for source in sources}
+    scores, cached = {}, 0
+    for place, source in enumerate(sources, start=1):
+        if source.name in missing:
+            continue
+        task = source.make()
+        result = _cached(task, model.mteb_model_meta, cache)
+        cached += result is not None
+        if result is None:
+            logger.info(f"{run.label}: task {place} of {len(sources)}, {source.name}")
+            try:
+                result = _measured(task, model, cache)
+            except _NotLoadedError as error:
+                missing[source.name] = str(error)
         if result is not None:
-            seconds = time.monotonic() - started
-            logger.info(f"  {task.metadata.main_score} {_main_score(task, result):.4f} ({seconds:.0f} s)")
-        return result
-
-    def _loaded(self, task: AbsTask) -> bool:
-        """Load the data of a task; False if that fails."""
-        try:
-            for part in _parts(task):
-                part.load_data()
-        except SentenceExpertsError:
-            raise
-        except Exception as error:  # from the hub, the network, or the code of a dataset
-            why = " ".join(str(error).split())[:200]
-            logger.info(
-                f"{task.metadata.name}: left out, its data cannot be loaded: {type(error).__name__}: {why}"
-            )
-            self.missing[task.metadata.name] = type(error).__name__
-            return False
-        return True
+            scores[source.name] = _main_score(task, result)
+    if cached:
+        logger.info(f"{run.label}: {cached} of {len(sources)} tasks were already measured")
+    identity = {"revision": model.mteb_model_meta.revision, "route_of_task": routes}
+    return Run(run.label, run.model, model.encoder.settings() | identity, scores)
 
 
-def _parts(task: AbsTask) -> list[AbsTask]:
-    """The tasks that have data: those of an aggregate, or the task itself."""
-    return list(task.metadata.tasks) if task.is_aggregate else [task]  # type: ignore[attr-defined]
+def _cached(task: AbsTask, meta: ModelMeta, cache: mteb.ResultCache) -> TaskResult | None:
+    """Return the result of an earlier evaluation, if it is complete and of the same data."""
+    path = cache.get_task_result_path(task.metadata.name, meta)
+    if not path.exists():
+        return None
+    try:
+        result = TaskResult.from_disk(path)
+    except (ValueError, KeyError, OSError):
+        logger.info(f"{path.name}: the cached result is not readable, {task.metadata.name} is measured again")
+        path.unlink()
+        return None
+    if result.dataset_revision != task.metadata.revision:
+        path.unlink()
+        return None
+    return None if result.get_missing_evaluations(task) else result
+
+
+class _NotLoadedError(Exception):
+    """The data of a task cannot be loaded; the message is the kind of error."""
+
+
+def _measured(task: AbsTask, model: TaskEncoder, cache: mteb.ResultCache) -> TaskResult | None:
+    started = time.monotonic()
+    # Those of an aggregate have the data, not the task itself.
+    parts = list(task.metadata.tasks) if task.is_aggregate else [task]  # type: ignore[attr-defined]
+    try:
+        for part in parts:
+            part.load_data()
+    except SentenceExpertsError:
+        raise
+    except Exception as error:  # from the hub, the network, or the code of a dataset
+        kind, why = type(error).__name__, " ".join(str(error).split())[:200]
+        logger.info(f"{task.metadata.name}: left out, its data cannot be loaded: {kind}: {why}")
+        raise _NotLoadedError(kind) from error
+    mteb.evaluate(
+        model,  # type: ignore[arg-type]
+        task,
+        cache=cache,
+        overwrite_strategy="only-missing",
+        encode_kwargs={"batch_size": model.encoder.texts_at_once, "show_progress_bar": False},
+        co2_tracker=False,
+        show_progress_bar=False,
+    )
+    # Read back: the file has fewer digits, and the next evaluation must give the same scores.
+    result = _cached(task, model.mteb_model_meta, cache)
+    for part in parts:
+        part.unload_data()
+    if result is not None:
+        seconds = time.monotonic() - started
+        logger.info(f"  {task.metadata.main_score} {_main_score(task, result):.4f} ({seconds:.0f} s)")
+    return result
 
 
 def _main_score(task: AbsTask, result: TaskResult) -> float:
-    """mteb's main score: the mean over the splits and subsets of the task."""
+    """Return mteb's main score: the mean over the splits and subsets of the task."""
     return float(result.validate_and_filter_scores(task).get_score())
 
 

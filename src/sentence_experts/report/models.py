@@ -1,0 +1,225 @@
+"""The reports of an audit, of two versions of a model, and of routes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sentence_experts.evaluation.audit.leaks import LEAKS, WITHOUT
+from sentence_experts.evaluation.audit.run import Audit
+from sentence_experts.evaluation.auto_route import AutoRouteResult
+from sentence_experts.evaluation.compare import MARGIN, Comparison
+from sentence_experts.evaluation.results import PAIR_WEIGHTED_MEAN, POOLED
+from sentence_experts.evaluation.scorers import MEMORY_LABEL, TFIDF_LABEL
+from sentence_experts.evaluation.similarity import Similarity
+from sentence_experts.models.sources import UNTRAINED
+from sentence_experts.report.content import Item, Report, Table
+from sentence_experts.report.pairs import pair_figures, text_free_table, told_without_texts
+from sentence_experts.report.tables import change, metric_cell, number, p_text
+from sentence_experts.report.verdict import (
+    REAL_ARTICLES,
+    SIMULATED,
+    Verdict,
+    is_significant,
+    listed,
+    order_of,
+    standing,
+    with_sign,
+)
+
+METRICS = {"f1_max": "F1max", "roc_auc": "ROC-AUC"}
+CLEANED = "without training papers and texts"  # of `WITHOUT`: the set that figures should hold on
+TOLERATED = 0.05  # share of test pairs that leak
+
+
+def audit_report(audit: Audit) -> Report:
+    """Return what the splits share, which test pairs leak, and the metrics with and without these pairs."""
+    overlaps = [
+        [f"{each.first}, {each.second}", *(f"{n:,}" for n in (each.papers, each.texts, each.near_duplicates))]
+        for each in audit.leaks.overlaps
+    ]
+    pairs = audit.pairs["test"]
+    leaks = [
+        [meaning, f"{(count := int(audit.leaks.masks[kind].sum())):,}", f"{count / pairs:.1%}"]
+        for kind, meaning in LEAKS.items()
+    ]
+    main: list[Item] = [
+        "What training and test pairs share, and how metrics change without the test pairs that leak. The "
+        "pairs left are balanced as all test pairs are; below a value is its 95% interval.",
+        Table("What two splits share", ("splits", "papers", "texts", "near-duplicate texts"), overlaps),
+        Table(
+            f"Test pairs that leak from training ({pairs:,} test pairs)", ("leak", "pairs", "share"), leaks
+        ),
+        *_metrics_without_leaks(audit),
+    ]
+    if audit.text_free:
+        main.append(text_free_table(audit.text_free))
+    notes = [f"pairs that are labelled both linked and unlinked: {audit.leaks.contradictions:,}"]
+    if audit.citing is not None:
+        seen, articles = audit.citing
+        notes.append(f"articles that link test pairs and also training pairs: {seen:,} of {articles:,}")
+    return Report(f"Audit of {audit.name}", _audit_verdict(audit), main, notes=notes)
+
+
+def _metrics_without_leaks(audit: Audit) -> Iterator[Table]:
+    headings = [heading for name in METRICS.values() for heading in (name, "change")]
+    for model in dict.fromkeys(each.model for each in audit.measurements):
+        measured = {each.test_set: each for each in audit.measurements if each.model == model}
+        first = measured[next(iter(WITHOUT))].figures
+        rows = []
+        for name, each in measured.items():
+            row = [name, f"{each.left:,}", f"{each.figures.pairs if each.figures else 0:,}"]
+            for metric in METRICS:
+                before, after = (one.metrics[metric] if one else None for one in (first, each.figures))
+                row.append(metric_cell(each.figures, metric) if each.figures else number(None))
+                row.append("" if each.figures is first else change(before, after, "+.3f"))
+            rows.append(row)
+        title = f"{model}, with and without leaked test pairs"
+        yield Table(title, ("test pairs", "left", "used", *headings), rows)
+
+
+def _audit_verdict(audit: Audit) -> Verdict:
+    """Judge by the share of test pairs that leak, and what figures lose without them."""
+    pairs, leaked = audit.pairs["test"], int(audit.leaks.leaked().sum())
+    compared = (
+        f"{SIMULATED if audit.simulated else ''}Audited {pairs:,} test pairs against "
+        f"{audit.pairs['train']:,} training pairs ({audit.name})."
+    )
+    findings = ["No test pair leaks from training."]
+    if leaked:
+        counts = {meaning: int(audit.leaks.masks[kind].sum()) for kind, meaning in LEAKS.items()}
+        worst = max(counts, key=lambda meaning: counts[meaning])
+        findings = [
+            f"{leaked / pairs:.1%} of the test pairs leak from training in some way; the most frequent: "
+            f"{worst} ({counts[worst]:,} pairs)."
+        ]
+    findings += told_without_texts(audit.text_free)
+    models, falls = dict.fromkeys(each.model for each in audit.measurements), False
+    for model in models:
+        text, fell = _change_without_leaks(audit, model)
+        findings += [text] if text else []
+        falls = falls or fell
+    advice = [REAL_ARTICLES] if audit.simulated else []
+    if leaked / pairs > TOLERATED:
+        advice.append("Compile the pairs with `split=paper` (or article) and train again.")
+    if falls:
+        advice.append(f"Report figures on the test pairs {CLEANED}; those on all pairs are partly memory.")
+    if models.keys() <= {TFIDF_LABEL, MEMORY_LABEL}:
+        advice.append(
+            "Give `audit` models too: their figures with and without the leaks show how much these matter."
+        )
+    return Verdict(compared, findings, advice or ["Nothing to mend here; next, `evaluate`."])
+
+
+def _change_without_leaks(audit: Audit, model: str) -> tuple[str | None, bool]:
+    """Return a model's ROC-AUC with and without leaks, and whether it falls by more than chance explains."""
+    sets = {each.test_set: each.figures for each in audit.measurements if each.model == model}
+    before, after = sets[next(iter(WITHOUT))], sets[CLEANED]
+    value = before.metrics["roc_auc"] if before else None
+    if before is None or value is None:
+        return None, False
+    if model == MEMORY_LABEL:
+        return f"The training pairs alone, without any text, reach ROC-AUC {pair_figures(before)}.", False
+    clean = after.metrics["roc_auc"] if after else None
+    if after is None or clean is None or after.pairs == before.pairs:  # nothing of that kind leaks
+        return f"{model}: ROC-AUC {pair_figures(before)}.", False
+    interval = after.intervals.get("roc_auc")
+    fell = interval is not None and interval.high < value
+    sure = "more than chance explains" if fell else "no more than chance may explain"
+    sure = sure if interval is not None else "with unknown certainty"
+    both = f"{pair_figures(before)}, and {pair_figures(after)} {CLEANED}"
+    return f"{model}: ROC-AUC {both}: {clean - value:+.3f}, {sure}.", fell
+
+
+def comparison_report(comparison: Comparison) -> Report:
+    """Return the change of each route's vectors, and of the metrics on each domain's pairs."""
+    vectors = []
+    for each in comparison.changes:
+        changed = ("changed", f"{each.largest_difference:.2e}", f"{each.smallest_cosine:.6f}")
+        vectors.append([each.route or "(none)", *(("bit-equal", "0", "1") if each.bit_equal else changed)])
+    headings = ("route", "vectors", "largest difference", "smallest cosine")
+    main: list[Item] = [
+        "The same texts, encoded by both versions of a model with each route that both have.",
+        Table(f"Vectors of {comparison.texts:,} texts", headings, vectors),
+    ]
+    if comparison.metrics:
+        rows = []
+        for domain, both in comparison.metrics.items():
+            row = [domain]
+            for metric in METRICS:
+                first, second = ((metrics or {}).get(metric) for metrics in both)
+                row += [number(first, ".4f"), number(second, ".4f"), change(first, second)]
+            rows.append(row)
+        names = [name for metric in METRICS.values() for name in (f"{metric} before", "after", "change")]
+        main.append(Table("Metrics on the pairs", ("domain", *names), rows))
+    title = "A model before and after a change" + (f", on {comparison.pairs}" if comparison.pairs else "")
+    return Report(title, _comparison_verdict(comparison), main)
+
+
+def _comparison_verdict(comparison: Comparison) -> Verdict:
+    """Judge by the routes whose vectors changed, and on pairs by the domains whose figures did."""
+    routes = [each.route or "(none)" for each in comparison.changes]
+    changed = [each.route or "(none)" for each in comparison.changes if not each.bit_equal]
+    domains = list(comparison.metrics)
+    compared = (
+        f"{SIMULATED if comparison.simulated else ''}Compared the model before and after by "
+        f"{len(routes)} routes on {comparison.texts:,} texts"
+        f"{f' and on the pairs of {listed(domains)} ({comparison.pairs})' if domains else ''}."
+    )
+    findings = ["Before and after are the same model (one fingerprint)."] if comparison.same else []
+    findings += [f"The model {when} is {UNTRAINED}." for when in comparison.untrained]
+    findings.append(f"{len(routes) - len(changed)} of {len(routes)} routes are bit-equal.")
+    findings += [f"Changed: {listed(changed)}."] if changed else []
+    for each in comparison.differences:
+        found = standing(order_of(each), [each], with_sign, f"{MARGIN:g}")
+        findings.append(f"{each.view.domain}: {' '.join(found)}")
+    for when, names in (("before", comparison.only_before), ("after", comparison.only_after)):
+        findings += [f"Routes only {when}: {listed(names)}."] if names else []
+    advice = [REAL_ARTICLES] if comparison.simulated else []
+    if changed and not comparison.metrics:
+        advice.append("See with `pairs` whether the change of these routes helps or harms.")
+    if any(
+        (each.value or 0) > 0 and is_significant(each) and not each.equivalent
+        for each in comparison.differences
+    ):
+        advice.append("A domain became worse: keep the model before, or train that expert again.")
+    if not changed:
+        advice.append("Nothing changed for the routes that both have: the model after can take its place.")
+    return Verdict(compared, findings, advice or ["Measure the model after with `evaluate`."])
+
+
+def similarity_table(similarity: Similarity) -> Table:
+    """Return mean and deviation of the cosines of each pair of routes, and the tests of two models."""
+    rows = []
+    for pair in next(iter(similarity.cosines.values())):
+        values = [cosines[pair] for cosines in similarity.cosines.values()]
+        row = [" – ".join(pair)]
+        row += [f"{each.mean():.3f}±{each.std(ddof=1):.3f}".replace("0.", ".") for each in values]
+        if test := similarity.tests.get(pair):
+            row.append(f"{test.difference:+.3f}".replace("0.", ".", 1))
+            row += [p_text(test.p_value), p_text(test.p_holm)]
+        rows.append(row)
+    tested = ("difference", "p", "p Holm") if similarity.tests else ()
+    title = f"Cosine of a text under two routes, {similarity.texts['used']:,} texts (mean ± sd)"
+    return Table(title, ("routes", *similarity.cosines, *tested), rows)
+
+
+def auto_route_tables(result: AutoRouteResult, confidence: float, split: str) -> Iterator[Table]:
+    """Return how often automatic routes were right about texts not learned from, and what mistakes cost."""
+    if (choices := result.choices) is not None:
+        routes = sorted({route for _, route in choices.chosen})
+        rows = []
+        for domain in (*choices.domains, None):
+            chosen = [f"{choices.chosen[domain, route]:,}" if domain else "" for route in routes]
+            measures = (choices.accuracy, choices.below_confidence, choices.accuracy_above_confidence)
+            shares = [number(measure(domain), ".1%") for measure in measures]
+            rows.append([domain or "all", f"{choices.texts(domain):,}", *chosen, *shares])
+        headings = ("domain", "texts", *routes, "right", f"below {confidence:g}", "right above")
+        yield Table("Routes chosen for texts that were not learned from", headings, rows)
+    if result.cost is not None:
+        averages = {POOLED: "all, pooled", PAIR_WEIGHTED_MEAN: "mean of the domains"}
+        rows = [
+            [view.domain or averages[view], number(true, ".4f"), number(auto, ".4f"), change(true, auto)]
+            for view, (true, auto) in result.cost.items()
+        ]
+        title = f"Cost of wrong routes: F1max on the {split} pairs"
+        yield Table(title, ("pairs", "true routes", "automatic", "difference"), rows)

@@ -1,0 +1,186 @@
+"""The report of an analysis of routing weights (`evaluation.moee.analysis`)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from sentence_experts.evaluation.moee.analysis import Analysis
+from sentence_experts.evaluation.results import Difference, View
+from sentence_experts.evaluation.statistics import Interval
+from sentence_experts.moee.vectors import PARTS
+from sentence_experts.report.content import Figure, Item, Report, Table
+from sentence_experts.report.figures import complementarity_bars, prompt_matrix, stability
+from sentence_experts.report.verdict import Verdict, names_of_measured, points, standing
+
+PART_NAMES = {"hs": "HS", "rw": "RW", "concat": "MoEE (concat)", "sum": "MoEE (sum)"}
+AGREEMENT = {"ami": "AMI", "nmi": "NMI", "jaccard": "Jaccard", "exact_match": "Exact matching"}
+# Li & Zhou 2024, section 3.2: DeepSeekMoE-16B, the pairs of STS12, nine prompts.
+PUBLISHED_AGREEMENT = {"ami": 0.29, "nmi": 0.29, "jaccard": 0.06, "exact_match": 0.4554}
+PUBLISHED_MEANS = {"hs_hs": 0.52, "rw_rw": 0.63, "hs_rw": 0.51}
+MEANS = {"hs_hs": "HS with HS", "rw_rw": "RW with RW", "hs_rw": "HS with RW"}
+CASES = {"only_rw": "HS is wrong, RW is right", "only_hs": "RW is wrong, HS is right"}
+
+
+def analysis_report(analysis: Analysis) -> Report:
+    """Return the report: the correlations of each part, then how the two parts differ."""
+    figures, settings = analysis.figures, analysis.settings
+    first, *others = (_correlations(figures, prompt) for prompt in figures["prompts"])
+    main: list[Item] = [
+        "HS: the hidden state of the last token of a text. RW: the routing weights of all blocks for it. "
+        "After Li & Zhou 2024, MoEE.",
+        first,
+        _complementarity(figures["complementarity"]),
+    ]
+    details: dict[str, list[Item]] = {"Influence of the prompt": _stability(figures)}
+    if others:
+        details["Correlation with human scores under the other prompts"] = list(others)
+    details["Agreement between parts and prompts"] = [_between_prompts(figures["between_prompts"])]
+    for name, cases in figures["cases"].items():
+        details[f"Pairs of {name} that one part alone is right about"] = _cases(cases)
+    details["Clusters by HS and by RW"] = _clusters(figures["clusters"])
+    title = f"Routing weights and hidden states of {settings.get('model', 'a language model')}"
+    shown = json.dumps(settings, indent=1, ensure_ascii=False)
+    return Report(title, analysis_verdict(figures, settings), main, details, preformatted={"Settings": shown})
+
+
+def _correlations(analysis: Mapping[str, Any], prompt: str) -> Table:
+    own = {(row["dataset"], row["part"]): row for row in analysis["correlations"] if row["prompt"] == prompt}
+    datasets = list(analysis["datasets"])
+    rows = []
+    for part in PARTS:
+        row = [PART_NAMES[part]]
+        for dataset in datasets:
+            value, low, high = (100 * own[dataset, part][name] for name in ("value", "low", "high"))
+            row.append(f"{value:.2f}" + (f"\n{low:.1f} to {high:.1f}" if low == low else ""))
+        rows.append(
+            [*row, f"{100 * sum(own[dataset, part]['value'] for dataset in datasets) / len(datasets):.2f}"]
+        )
+    title = f"Prompt {prompt}: Spearman's correlation × 100, 95% bootstrap intervals over pairs"
+    return Table(title, ("Vector", *datasets, "Mean"), rows)
+
+
+def _stability(analysis: Mapping[str, Any]) -> list[Item]:
+    rows, prompts = analysis["stability"], len(analysis["prompts"])
+    if prompts < 2:
+        return ["There is only one prompt: nothing to compare."]
+    own = {(row["part"], row["dataset"]): row for row in rows}
+    cells = [
+        [
+            PART_NAMES[part],
+            *(
+                f"{row['mean']:.3f}\n{row['variance']:.5f}"
+                for row in (own[part, dataset] for dataset in analysis["datasets"])
+            ),
+        ]
+        for part in PARTS
+    ]
+    drawing = Figure(
+        partial(stability, rows, prompts), "Mean and spread over prompts, see the table.", "MoEE, figure 5."
+    )
+    return [drawing, Table("Mean, and variance below it", ("Vector", *analysis["datasets"]), cells)]
+
+
+def _between_prompts(own: Mapping[str, Any]) -> Figure:
+    listed = "; ".join(
+        f"{name} {'–' if own['means'][key] is None else format(own['means'][key], '.2f')} "
+        f"(published {PUBLISHED_MEANS[key]:.2f})"
+        for key, name in MEANS.items()
+    )
+    return Figure(
+        partial(prompt_matrix, own["sides"], own["matrix"]),
+        f"Matrix of correlations. Means: {listed}.",
+        f"Spearman's correlation between the cosines of the pairs of {own['dataset']} (MoEE, figure 4). "
+        f"Means: {listed}; published for DeepSeekMoE-16B on STS12.",
+    )
+
+
+def _complementarity(own: Mapping[str, Any]) -> Figure:
+    alone = "; ".join(f"{name} {shares['one_alone']:.0%}" for name, shares in own["datasets"].items())
+    return Figure(
+        partial(complementarity_bars, own["datasets"]),
+        f"Shares of pairs where one part alone is right: {alone}.",
+        f"One part alone is right: {alone} (MoEE, figure 2). A part is wrong about a pair if its rank by "
+        f"cosine differs from that by human scores by more than {own['failed_above']:.0%} of the ranks; the "
+        "paper does not state its criterion.",
+    )
+
+
+def _cases(cases: Mapping[str, Any]) -> list[Item]:
+    """Return the pairs that one part is right about and the other is not (MoEE, section 4.5)."""
+    items: list[Item] = [
+        "Score: of people; HS and RW: cosines. Below each number is the rank of the pair among all pairs, "
+        "from 0% (least alike) to 100%. Listed first are the pairs where one part's rank is near that by "
+        "score and the other's far from it."
+    ]
+    for key, title in CASES.items():
+        rows = [
+            [
+                f"{one['first']}\n{one['second']}",
+                *(
+                    f"{one[name]:.{digits}f}\n{one['ranks'][name]:.0%}"
+                    for name, digits in (("score", 2), ("hs", 4), ("rw", 4))
+                ),
+            ]
+            for one in cases[key]
+        ]
+        items.append(Table(title, ("Texts", "Score", "HS", "RW"), rows) if rows else f"{title}: no pair.")
+    return items
+
+
+def _clusters(own: Mapping[str, Any]) -> list[Item]:
+    rows = [
+        [name, f"{own['agreement'][key]:.2f}", f"{PUBLISHED_AGREEMENT[key]:.2f}"]
+        for key, name in AGREEMENT.items()
+    ]
+    title = (
+        f"Agreement of {own['clusters']} clusters of {own['texts']:,} texts of {own['dataset']}; 1 is equal "
+        "(MoEE, section 3.2)"
+    )
+    items: list[Item] = [Table(title, ("", "here", "published, DeepSeekMoE-16B"), rows)]
+    for part, clusters in own["topics"].items():
+        words = [[", ".join(one["words"]) or "–", f"{one['texts']:,}"] for one in clusters]
+        items.append(Table(f"Clusters by {PART_NAMES[part]}", ("words", "texts"), words))
+    return items
+
+
+def analysis_verdict(analysis: Mapping[str, Any], settings: Mapping[str, Any]) -> Verdict:
+    """Judge by the mean over datasets of the correlation with human scores, under the first prompt."""
+    (prompt, *others), datasets = analysis["prompts"], analysis["datasets"]
+    values: dict[str, float] = {}
+    for row in analysis["correlations"]:
+        if row["prompt"] == prompt:
+            name = PART_NAMES[row["part"]]
+            values[name] = values.get(name, 0.0) + row["value"] / len(datasets)
+    order = sorted(values, key=lambda name: -values[name])
+    compared = (
+        f"{names_of_measured(values)} of {settings.get('model', 'a language model')} on the rated pairs of "
+        f"{', '.join(f'{name} ({count:,})' for name, count in datasets.items())}; prompt {prompt}"
+        f"{f', of {len(others) + 1}' if others else ''}."
+    )
+    gaps = [
+        Difference(
+            PART_NAMES[each["first"]], PART_NAMES[each["second"]], View("average"), "spearman", each["value"],
+            Interval(each["low"], each["high"]), p_holm=each["p_holm"],
+        )
+        for each in analysis["differences"]
+    ]  # fmt: skip
+    shares = analysis["complementarity"]["datasets"].values()
+    alone = sum(each["one_alone"] for each in shares) / max(1, len(shares))
+    findings = [
+        "Spearman's correlation with the scores × 100: "
+        f"{'; '.join(f'{name} {100 * values[name]:.1f}' for name in order)}.",
+        *standing(order, gaps, points),
+        f"HS or RW alone is right about {alone:.0%} of the pairs: what joining them could gain.",
+    ]
+    advice = []
+    if not others:
+        advice.append("Compare prompts with `prompts`: they often matter more than the part.")
+    if PART_NAMES["sum"] in values:
+        advice.append(
+            "Choose the weight of RW in the sum on pairs of your own: `develop` of `make_embedder`."
+        )
+    advice.append("Measure the leading part on tasks: `moee evaluate`.")
+    return Verdict(compared, findings, advice)
