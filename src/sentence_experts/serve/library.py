@@ -6,11 +6,11 @@ import asyncio
 import logging
 import re
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,14 +19,14 @@ from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import InputError, SentenceExpertsError, UsageError, brief
 from sentence_experts.models.routing.known_routes import AUTO
 from sentence_experts.models.sources import base_at_hand, source_name
-from sentence_experts.retrieval.index import index_folder, read_index, vector_settings
 from sentence_experts.retrieval.papers import VALUES, Papers
 from sentence_experts.retrieval.search_routes import SearchRoute
 from sentence_experts.retrieval.searcher import Searcher
 from sentence_experts.retrieval.texts import PASSAGES
+from sentence_experts.retrieval.vectors import RouteVectors
 from sentence_experts.serve.errors import RequestError
-from sentence_experts.serve.lanes import takes_packed
 from sentence_experts.serve.models import Models, ServedModel
+from sentence_experts.serve.text_encoders import takes_packed
 
 if TYPE_CHECKING:
     from sentence_experts.corpus.corpus_folder import CorpusFolder
@@ -45,8 +45,6 @@ MAX_VALUES = 2_000  # of a filter that the page lists, the frequent ones first
 CACHED_PAPERS = 1_000  # or passages, whose sentences' vectors stay in memory
 
 Vectors = NDArray[np.float32]
-# Route of the papers, and row of a paper or place of a passage -> (sentences, dimensions).
-_Sentences = OrderedDict[tuple[str | None, int], Vectors]
 
 
 @dataclass(frozen=True)
@@ -67,9 +65,14 @@ class CorpusView:
     served: ServedModel
     searcher: Searcher
 
+    @property
+    def vectors(self) -> RouteVectors:
+        """The papers' vectors."""
+        return self.searcher.vectors(self.route)
+
 
 def base_beside(sources: Mapping[str, Any], corpus: CorpusFolder) -> dict[str, str]:
-    """The base of the first model, by a free name, where searching with it too costs little."""
+    """Return the base of the first model, by a free name, where searching with it too costs little."""
     base = base_at_hand(next(iter(sources.values())))
     if base is None or base in sources.values() or Papers(corpus).count > LARGE:
         return {}
@@ -82,6 +85,7 @@ class Library:
 
     Attributes:
         corpus: the corpus.
+        papers: its table.
         views: by name, those of the first model first.
     """
 
@@ -95,36 +99,31 @@ class Library:
         """
         self.corpus, self._models, self._unit = corpus, models, unit
         self._default = (models.first.name, *beside)
-        self._papers = Papers(corpus)
-        self._papers.citations(())  # read now, and not with the first search
+        self.papers = Papers(corpus)
+        self.papers.citations(())  # read now, and not with the first search
         self._searchers = {served.name: (served, self._open(served)) for served in models}
         self.views = self._list_views()
         self.pool = ThreadPoolExecutor(thread_name_prefix="search")
         self._renewing: dict[str, tuple[ServedModel, asyncio.Task[None]]] = {}
-        # By searcher, which a replaced model takes with it.
-        self._sentences: WeakKeyDictionary[Searcher, _Sentences] = WeakKeyDictionary()
+        # Searcher, route of the papers, place of the vector -> (sentences, dimensions).
+        self._sentences: OrderedDict[tuple[Searcher, str | None, int], Vectors] = OrderedDict()
 
     def _open(self, served: ServedModel) -> Searcher:
-        """A searcher with the vectors of all routes, by an encoder beside the server's batches."""
+        """Open a searcher with the vectors of all routes, by an encoder beside the server's batches."""
         from sentence_experts.compat.sentence_transformers import sharing_all_but_tokenizer
 
         # Requests may use the model's tokenizer at the same time, which takes one call at a time.
         model = sharing_all_but_tokenizer(served.model) if takes_packed(served.model) else served.model
-        searcher = Searcher(BatchEncoder(model, name=served.name), self.corpus, self._unit, self._papers)
+        searcher = Searcher(BatchEncoder(model, name=served.name), self.corpus, self._unit, self.papers)
         routes = [route for route in searcher.routes if route.document_route != AUTO]
-        papers = searcher.papers.count
-        if papers > LARGE and (missing := [route for route in routes if not self._is_built(searcher, route)]):
+        if searcher.papers.count > LARGE:
             logger.info(
-                f"{served.name}: {papers:,} papers are encoded under {len(missing)} routes before the "
-                "server starts; `index build` can do that beforehand"
+                f"{served.name}: vectors that are missing are computed now; `index build` can do that"
             )
-        searcher.prepare(routes)
-        logger.debug(f"{len(searcher.keywords.words):,} words")  # built now, if they must be
+        for route in routes:
+            searcher.vectors(route)
+        searcher.keywords  # noqa: B018  # built now, if they must be
         return searcher
-
-    def _is_built(self, searcher: Searcher, route: SearchRoute) -> bool:
-        settings = vector_settings(searcher.encoder, route.document_route, searcher.unit)
-        return read_index(index_folder(self.corpus, settings), self.corpus) is not None
 
     def _list_views(self) -> dict[str, CorpusView]:
         views = {}
@@ -140,13 +139,8 @@ class Library:
                 views[name] = CorpusView(name, label, route, served, searcher)
         return views
 
-    @property
-    def searcher(self) -> Searcher:
-        """Any searcher, since all have the same papers."""
-        return next(iter(self._searchers.values()))[1]
-
     def find(self, names: Sequence[str] | None, field: str = "routes") -> list[CorpusView]:
-        """The views that a request names; a model's name means all of its routes.
+        """Find the views that a request names; a model's name means all of its routes.
 
         None means the first model and the base beside it.
 
@@ -188,45 +182,56 @@ class Library:
         try:
             self._searchers[name] = (newer, await asyncio.to_thread(self._open, newer))
             self.views = self._list_views()
+            self._sentences.clear()
         except Exception as error:
             text = str(error) if isinstance(error, SentenceExpertsError) else brief(error)
             logger.warning(f"{name}: searches continue with the model before it: {text}")
 
     def cached_sentences(self, view: CorpusView, place: int) -> Vectors | None:
-        """The vectors of the sentences of a paper, or passage, if they were requested lately."""
-        cached, key = self._sentences.get(view.searcher, _Sentences()), (view.route.document_route, place)
-        if key in cached:
-            cached.move_to_end(key)
-        return cached.get(key)
+        """Return the vectors of the sentences of a paper, or passage, if they were requested lately."""
+        key = (view.searcher, view.route.document_route, place)
+        if key in self._sentences:
+            self._sentences.move_to_end(key)
+        return self._sentences.get(key)
 
     def cache_sentences(self, view: CorpusView, place: int, vectors: Vectors) -> None:
         """Keep the vectors of the sentences of a paper, or passage, for a while."""
-        cached = self._sentences.setdefault(view.searcher, _Sentences())
-        cached[view.route.document_route, place] = vectors
-        while len(cached) > CACHED_PAPERS:
-            cached.popitem(last=False)
+        self._sentences[view.searcher, view.route.document_route, place] = vectors
+        while len(self._sentences) > CACHED_PAPERS:
+            self._sentences.popitem(last=False)
 
-    def refusal(self, error: SentenceExpertsError, field: str | None = None) -> RequestError:
-        """An error of the searcher as clients get it, without the server's paths."""
-        wrong = isinstance(error, UsageError | InputError)
-        path = str(self.corpus.path)
-        text = str(error).replace(f"{path}: ", "").replace(path, "the corpus")
-        if field is None and (named := _NAMED.match(text)):
-            field, text = FIELDS.get(named[1], named[1]), text[named.end() :]
-        return RequestError(422 if wrong else 500, text, field)
+    def rows(self, ids: Sequence[str], field: str) -> list[int]:
+        """Return the rows of papers by DOI, PMID, PMCID or paper id, which a request has in `field`.
+
+        Raises:
+            RequestError: 422, there is no such paper.
+        """
+        with self.refusing(field):
+            return self.papers.find(ids)
+
+    @contextmanager
+    def refusing(self, field: str | None = None) -> Iterator[None]:
+        """Answer 422 for what the corpus does not have, without the server's paths."""
+        try:
+            yield
+        except (UsageError, InputError) as error:
+            path = str(self.corpus.path)
+            text = str(error).replace(f"{path}: ", "").replace(path, "the corpus")
+            if field is None and (named := _NAMED.match(text)):
+                field, text = FIELDS.get(named[1], named[1]), text[named.end() :]
+            raise RequestError(422, text, field) from None
 
     def about(self) -> dict[str, Any]:
-        """The corpus and its routes, as the page shows them."""
-        searcher = self.searcher
+        """Describe the corpus and its routes, as the page shows them."""
         return {
             "corpus": self.corpus.label,
-            "papers": searcher.papers.count,
+            "papers": self.papers.count,
             "passages": self._unit == PASSAGES,
             "routes": [
                 {"name": view.name, "label": view.label, "default": view.served.name in self._default}
                 for view in self.views.values()
             ],
-            "values": {each: dict(list(searcher.values(each).items())[:MAX_VALUES]) for each in VALUES},
+            "values": {each: dict(list(self.papers.values(each).items())[:MAX_VALUES]) for each in VALUES},
         }
 
     def close(self) -> None:
