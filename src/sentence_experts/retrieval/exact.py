@@ -34,9 +34,6 @@ def nearest(
         top_k: maximum number of rows per query.
         places: the rows to look at, ascending; None for all.
         papers: (rows,), ascending: the paper of each passage; of each paper only the best passage is found.
-
-    Raises:
-        UsageError: `top_k` is less than 1, or the queries have another number of dimensions.
     """
     if top_k < 1:
         raise UsageError(f"`top_k` must be at least 1, got {top_k}")

@@ -43,9 +43,6 @@ class Filters:
     ) -> Filters:
         """Return filters as people write them; `year` is "2015", "2015..2020", "2015.." or "..2020".
 
-        Raises:
-            UsageError: `year` has another form.
-
         >>> Filters.of("2015..").years
         (2015, None)
         """

@@ -90,12 +90,6 @@ def route_vectors(
         unit: the text of a paper, or "passages".
         window, overlap: tokens of a passage, and of them those in common with the next; by default those of
             the vectors that are there, or else of `Windows.of`.
-
-    Raises:
-        UsageError: an unknown unit, or windows that the model does not read.
-        InputError: no paper has that text, the vectors cannot be written beside the corpus, or a newer
-            version of this package wrote them.
-        RouteError: the model needs a route, or does not know this one.
     """
     settings = vector_settings(encoder, route := encoder.chosen_route(route), unit)
     folder = index_folder(corpus, settings)
@@ -123,24 +117,24 @@ def route_vectors(
 
 
 def read_index(folder: Path) -> dict[str, Any] | None:
-    """Read the record of the vectors in a folder; None if there are none, or they are not as written.
-
-    Raises:
-        InputError: a newer version of this package wrote them.
-    """
+    """Read the record of the vectors in a folder; None if there are none, or they are not as written."""
     record = read_record(folder / RECORD)
     if record is None or record["what"] != _WHAT or not record["files"]:
         return None
-    intact = sha256_settings(record["settings"])[:16] == folder.name and is_unchanged(folder, record["files"])
-    return record if intact else None
+    if sha256_settings(record["settings"])[:16] != folder.name:
+        return None
+    # Hashing takes a second per gigabyte, so only files of another size or time are hashed.
+    seen = _sizes_and_times(folder, record["files"]) == record["result"].get("seen")
+    return record if seen or is_unchanged(folder, record["files"]) else None
+
+
+def _sizes_and_times(folder: Path, names: Iterable[str]) -> dict[str, list[int]]:
+    files = [folder / name for name in names if (folder / name).is_file()]
+    return {file.name: [file.stat().st_size, file.stat().st_mtime_ns] for file in files}
 
 
 def is_current(record: Mapping[str, Any], corpus: CorpusFolder) -> bool:
-    """Return whether vectors are those of a corpus as it is.
-
-    Raises:
-        InputError: a table of the corpus has changed since it was written.
-    """
+    """Return whether vectors are those of a corpus as it is."""
     return bool(record["result"]["source"] == texts_fingerprint(corpus, record["settings"]["unit"]))
 
 
@@ -249,11 +243,7 @@ def _gather(places: Sequence[int], arrays: Sequence[Vectors]) -> Iterator[Vector
 def store_vectors(
     corpus: CorpusFolder, settings: Mapping[str, Any], model: str, vectors: NDArray[Any]
 ) -> None:
-    """Store vectors of all rows of papers.parquet, (papers, dimensions), that were encoded elsewhere.
-
-    Raises:
-        InputError: their number is another one, they are not finite, or no paper has the text.
-    """
+    """Store vectors of all rows of papers.parquet, (papers, dimensions), that were encoded elsewhere."""
     folder, unit = index_folder(corpus, settings), settings["unit"]
     count = pq.read_metadata(corpus.papers).num_rows
     if len(vectors) != count:
@@ -298,5 +288,5 @@ def _store(
         if plan.spans:
             write_npy(temporary / SPANS, np.array(plan.spans, np.int64))
         files = hashes_of(temporary, (VECTORS, ROWS, TEXTS, SPANS))
-        result |= dict(zip(("texts", "dimensions"), shape, strict=True))
+        result |= {"texts": shape[0], "dimensions": shape[1], "seen": _sizes_and_times(temporary, files)}
         write_json(temporary / RECORD, record_of(_WHAT, settings, result, files))

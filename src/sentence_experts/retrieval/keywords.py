@@ -27,7 +27,6 @@ from sentence_experts.storage import locked, replacing_folder, sha256_text, writ
 if TYPE_CHECKING:
     from sentence_experts.corpus.corpus_folder import CorpusFolder
 
-K1, B = 1.2, 0.75  # Robertson's usual values, as in Lucene
 FUSED = 200  # papers of each ranking that are fused, however many are wanted
 ROWS = "rows.npy"
 _VERSION = "bm25s 1"
@@ -87,11 +86,7 @@ def stems_of(words: list[str]) -> list[str]:
 
 
 def keyword_index(corpus: CorpusFolder, unit: str) -> KeywordIndex:
-    """Read the words of a corpus's texts, or collect them and store them beside the corpus.
-
-    Raises:
-        InputError: no paper has that text, or they cannot be written beside the corpus.
-    """
+    """Read the words of a corpus's texts, or collect them and store them beside the corpus."""
     from bm25s import BM25
 
     key = sha256_text(_VERSION, unit, texts_fingerprint(corpus, unit))[:16]
@@ -120,7 +115,7 @@ def _build(corpus: CorpusFolder, unit: str, folder: Path) -> None:
         texts.append([numbers.setdefault(word, len(numbers)) for word in words])
     if not numbers:
         raise InputError(f"{corpus.papers}: no words to search for")
-    bm25 = BM25(k1=K1, b=B)
+    bm25 = BM25()
     bm25.index((texts, numbers), show_progress=False)
     with replacing_folder(folder) as temporary:
         bm25.save(temporary, show_progress=False)

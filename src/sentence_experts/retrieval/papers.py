@@ -52,11 +52,7 @@ class Papers:
     """The table of papers of a corpus, of which only what is needed is read."""
 
     def __init__(self, corpus: CorpusFolder, domains: Path | Mapping[str, Any] | None = None) -> None:
-        """Open the table; `domains` are rules that sort papers into domains (`DomainRules.of`).
-
-        Raises:
-            InputError: the rules cannot be read.
-        """
+        """Open the table; `domains` are rules that sort papers into domains (`DomainRules.of`)."""
         self.corpus = corpus
         self._rules: DomainRules | None = None
         if domains is not None:
@@ -134,11 +130,7 @@ class Papers:
         return pa.array(lists, pa.list_(pa.string()))
 
     def find(self, ids: Sequence[str]) -> list[int]:
-        """Return the row of each paper, by its DOI, PMID, PMCID or `paper_id`.
-
-        Raises:
-            InputError: the corpus has no such paper.
-        """
+        """Return the row of each paper, by its DOI, PMID, PMCID or `paper_id`."""
         rows = self.rows_of(ids)
         if None in rows:
             unknown = ids[rows.index(None)]
@@ -168,11 +160,7 @@ class Papers:
         return [by_id.get(given) for given in ids]
 
     def places(self, filters: Filters | None) -> NDArray[np.bool_] | None:
-        """Return whether each paper passes the filters, (papers,); None if there are none.
-
-        Raises:
-            InputError: the corpus lacks the column of a filter, or its value.
-        """
+        """Return whether each paper passes the filters, (papers,); None if there are none."""
         if not filters or (filters == Filters(notices=False) and not self._notices.any()):
             return None
         passing = self._passing.get(filters)  # every route of one search asks for the same
@@ -252,9 +240,6 @@ class Papers:
         """Return the values of one of `VALUES`, such as "year" -> number of papers, most frequent first.
 
         Years are in their order. `rows` limits the count to these papers.
-
-        Raises:
-            UsageError: another name.
         """
         if parameter not in VALUES:
             raise UsageError(f"no values of {parameter!r}; there are {', '.join(VALUES)}")
@@ -267,23 +252,20 @@ class Papers:
 
     def citations(self, rows: Sequence[int]) -> list[tuple[int, int]]:
         """Return (citing row, cited row) of each citation between two of these papers."""
-        wanted, (starts, cited) = set(rows), self._links[0]
-        return [
-            (row, other)
-            for row in sorted(wanted)
-            for other in cited[starts[row] : starts[row + 1]].tolist()
-            if other in wanted
-        ]
+        wanted = set(rows)
+        return [(row, other) for row in sorted(wanted) for other in self.cites(row) if other in wanted]
 
     def cites(self, row: int) -> list[int]:
         """Return the papers of the corpus that a paper cites."""
-        starts, cited = self._links[0]
-        return list(dict.fromkeys(cited[starts[row] : starts[row + 1]].tolist()))
+        return self._linked(row, *self._links[0])
 
     def cited_by(self, row: int) -> list[int]:
         """Return the papers of the corpus that cite a paper."""
-        starts, citing = self._links[1]
-        return list(dict.fromkeys(citing[starts[row] : starts[row + 1]].tolist()))
+        return self._linked(row, *self._links[1])
+
+    @staticmethod
+    def _linked(row: int, starts: NDArray[np.int64], others: NDArray[np.int64]) -> list[int]:
+        return list(dict.fromkeys(others[starts[row] : starts[row + 1]].tolist()))
 
     @cached_property
     def _links(self) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:

@@ -37,11 +37,7 @@ class Windows:
     def of(
         cls, encoder: BatchEncoder, route: str | None, size: int | None = None, overlap: int | None = None
     ) -> Windows:
-        """Return windows, by default of as many tokens as the model reads, a fifth of them shared.
-
-        Raises:
-            UsageError: the model does not read as many tokens, or more than half of them overlap.
-        """
+        """Return windows, by default of as many tokens as the model reads, a fifth of them shared."""
         most = _room(encoder, route)
         if size is not None and most is not None and size > most:
             raise UsageError(
@@ -75,11 +71,7 @@ def _room(encoder: BatchEncoder, route: str | None) -> int | None:
 
 
 def _offsets(tokenizer: Any, texts: Sequence[str]) -> list[list[Span]]:
-    """Return the start and end of each token in its text.
-
-    Raises:
-        UsageError: the model's tokenizer cannot tell.
-    """
+    """Return the start and end of each token in its text."""
     if not getattr(tokenizer, "is_fast", False):
         raise UsageError(f"`passages` needs a fast tokenizer, not {type(tokenizer).__name__}")
     options = {"add_special_tokens": False, "truncation": False, "padding": False, "verbose": False}
@@ -107,9 +99,9 @@ def spans(text: str, offsets: Sequence[Span], size: int, overlap: int) -> Iterat
     first = 0
     while first + size < len(offsets):
         end = _word_start(text, offsets, first + size, first + size // 2)
-        yield _trimmed(text, offsets[first][0], offsets[end - 1][1])
+        yield trimmed(text, offsets[first][0], offsets[end - 1][1])
         first = _word_start(text, offsets, end - overlap, max(first, end - overlap - size // 4))
-    yield _trimmed(text, offsets[first][0] if offsets else 0, len(text))
+    yield trimmed(text, offsets[first][0] if offsets else 0, len(text))
 
 
 def _word_start(text: str, offsets: Sequence[Span], token: int, after: int) -> int:
@@ -121,6 +113,7 @@ def _word_start(text: str, offsets: Sequence[Span], token: int, after: int) -> i
     return token
 
 
-def _trimmed(text: str, start: int, end: int) -> Span:
+def trimmed(text: str, start: int, end: int) -> Span:
+    """Return the start and end of a part of a text without the white space around it."""
     piece = text[start:end]
     return start + len(piece) - len(piece.lstrip()), start + len(piece.rstrip())

@@ -62,9 +62,6 @@ def find_search_route(
 
     `route` is for both sides; a route of a pair means the pair. With none given it is the model's default
     route, or the only search route that there is, or the only pair.
-
-    Raises:
-        RouteError: the model needs a route, or does not know one of these.
     """
     pairs = _pairs(known)
     documents = {document: query for query, document in pairs.items()}

@@ -20,6 +20,7 @@ from sentence_experts.retrieval.filters import Filters
 from sentence_experts.retrieval.index import route_vectors
 from sentence_experts.retrieval.keywords import FUSED, KeywordIndex, fused, keyword_index
 from sentence_experts.retrieval.papers import Papers
+from sentence_experts.retrieval.passages import trimmed
 from sentence_experts.retrieval.search_routes import SearchRoute, find_search_route, list_search_routes
 from sentence_experts.retrieval.vectors import RouteVectors
 
@@ -103,21 +104,13 @@ class Searcher:
         self._vectors: dict[str | None, RouteVectors] = {}
 
     def route(self, name: str | SearchRoute | None = None) -> SearchRoute:
-        """Return the route of this name; None for the default route, or the only route.
-
-        Raises:
-            RouteError: the model needs a route, or does not know this one.
-        """
+        """Return the route of this name; None for the default route, or the only route."""
         if isinstance(name, SearchRoute):
             return name
         return find_search_route(self.encoder.known_routes, name or None)
 
     def vectors(self, route: str | SearchRoute | None = None) -> RouteVectors:
-        """Return the papers' vectors under a route; read or built the first time.
-
-        Raises:
-            InputError: no paper has text, or the vectors cannot be written beside the corpus.
-        """
+        """Return the papers' vectors under a route; read or built the first time."""
         document_route = self.route(route).document_route
         if document_route not in self._vectors:
             vectors = route_vectors(self.encoder, self.corpus, document_route, self.unit)
@@ -131,15 +124,11 @@ class Searcher:
         return keyword_index(self.corpus, self.unit)
 
     def encode(self, texts: Sequence[str], route: str | SearchRoute | None = None) -> Vectors:
-        """Return queries as vectors of length 1, (texts, dimensions), by a route's own for queries."""
+        """Encode queries with the route for queries: vectors of length 1, (texts, dimensions)."""
         return self.encoder.encode(list(texts), self.route(route).query_route, normalize=True)
 
     def mean_vector(self, rows: Sequence[int], route: str | SearchRoute | None = None) -> Vectors:
-        """Return the mean of some papers' vectors, (1, dimensions), of length 1, as a query for others.
-
-        Raises:
-            UsageError: none of them has text.
-        """
+        """Return the mean of some papers' vectors, (1, dimensions), of length 1, as a query for others."""
         mean = self.vectors(route).of_rows(rows).mean(axis=0, keepdims=True)
         if not mean.any():
             raise UsageError("these papers have no text that could be compared")
@@ -285,7 +274,6 @@ def sentence_spans(text: str) -> list[tuple[int, int]]:
     """Return (start, end) of each sentence of a text, without the white space around it."""
     spans = []
     for start, end in pairwise([0, *sentence_starts(text), len(text)]):
-        piece = text[start:end]
-        if piece.strip():
-            spans.append((start + len(piece) - len(piece.lstrip()), start + len(piece.rstrip())))
+        if text[start:end].strip():
+            spans.append(trimmed(text, start, end))
     return spans

@@ -74,11 +74,7 @@ def sections_of(corpus: CorpusFolder, ids: Iterable[str]) -> dict[str, list[tupl
 
 
 def texts_fingerprint(corpus: CorpusFolder, unit: str) -> str:
-    """Return a hash of the tables that a unit's texts come from; for papers.parquet alone its SHA-256.
-
-    Raises:
-        InputError: a table has changed since it was written.
-    """
+    """Return a hash of the tables that a unit's texts come from; for papers.parquet alone its SHA-256."""
     hashes = []
     for file in (corpus.papers, corpus.bodies if unit == PASSAGES else None):
         if file is not None:

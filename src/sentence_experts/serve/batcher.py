@@ -14,7 +14,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,8 +82,14 @@ class _Job:
     reservation: Reservation
 
 
-# A text in the queue: its turn, a number that makes it unique, the text, and its place in the job.
-_Entry = tuple[int, int, QueuedText, _Job, int]
+class _Entry(NamedTuple):
+    """A text in the queue; entries are ordered by their turns, and by their numbers, which are unique."""
+
+    turn: int
+    number: int
+    text: QueuedText
+    job: _Job
+    place: int  # in the job
 
 
 @dataclass
@@ -126,11 +132,7 @@ class Batcher:
 
     @contextmanager
     def reserve(self, tokens: int) -> Iterator[Reservation]:
-        """Hold a place for about this number of tokens while the block runs.
-
-        Raises:
-            RequestError: 413 if the queue could never hold them, 429 if it cannot now.
-        """
+        """Hold a place for about this number of tokens while the block runs."""
         if tokens > self.queue_tokens:
             raise RequestError(
                 413,
@@ -162,7 +164,7 @@ class Batcher:
             if short:
                 self._short_seen = time.monotonic()
             waiting = self._queues.setdefault((id(text.encoder), text.group, short), [])
-            heapq.heappush(waiting, (turn, self._count, text, job, index))
+            heapq.heappush(waiting, _Entry(turn, self._count, text, job, index))
         if not self._scheduled:  # batches form after all requests that are ready now have been read
             self._scheduled = True
             loop.call_soon(self._dispatch)
@@ -198,7 +200,7 @@ class Batcher:
         if rest <= 0 or not self._queues:
             return 0.0
         waiting = [
-            entry[2].tokens for entries in self._queues.values() for entry in entries[: self._expected]
+            entry.text.tokens for entries in self._queues.values() for entry in entries[: self._expected]
         ]
         return rest if len(waiting) < self._expected and sum(waiting) < BUSY_TOKENS else 0.0
 
@@ -208,17 +210,17 @@ class Batcher:
         reserve = last_worker and time.monotonic() - self._short_seen < RESERVED_SECONDS
         best: list[_Entry] | None = None
         for key, waiting in list(self._queues.items()):
-            while waiting and waiting[0][3].done.done():  # its client has left
+            while waiting and waiting[0].job.done.done():  # its client has left
                 heapq.heappop(waiting)
             if not waiting:
                 del self._queues[key]
-            elif not (reserve and waiting[0][2].tokens > self.batch_tokens):
+            elif not (reserve and waiting[0].text.tokens > self.batch_tokens):
                 best = waiting if best is None or waiting[0] < best[0] else best
         batch: list[_Entry] = []
         tokens = longest = 0
         while best:
-            text, job = best[0][2:4]
-            if job.done.done():
+            text = best[0].text
+            if best[0].job.done.done():
                 heapq.heappop(best)
                 continue
             longest = max(longest, text.tokens)
@@ -227,27 +229,28 @@ class Batcher:
                 break
             batch.append(heapq.heappop(best))
         if batch:
-            self._clock = max(self._clock, batch[0][0])
+            self._clock = max(self._clock, batch[0].turn)
         return batch
 
     def _deliver(self, batch: list[_Entry], done: asyncio.Future[tuple[list[Any], float]]) -> None:
         self._running -= 1
         results, seconds = done.result()
-        tokens = sum(text.tokens for _, _, text, _, _ in batch)
+        tokens = sum(entry.text.tokens for entry in batch)
         rate = tokens / max(seconds, 1e-6) * self.workers
         self.rate = rate if not self.rate else (1 - RATE_WEIGHT) * self.rate + RATE_WEIGHT * rate
-        requests = len({id(job) for _, _, _, job, _ in batch})
+        requests = len({id(entry.job) for entry in batch})
         self.on_batch(len(batch), tokens, requests)
         if requests > 1:
             self._expected, self._linger_until = len(batch), time.monotonic() + LINGER * seconds
-        for (_, _, text, job, index), result in zip(batch, results, strict=True):
+        for entry, result in zip(batch, results, strict=True):
+            job = entry.job
             if job.done.done():
                 continue
             if isinstance(result, Exception):
                 job.done.set_exception(result)
                 continue
-            job.reservation.change(max(job.reservation.tokens - text.tokens, 0))
-            job.vectors[index] = result
+            job.reservation.change(max(job.reservation.tokens - entry.text.tokens, 0))
+            job.vectors[entry.place] = result
             job.left -= 1
             if not job.left:
                 job.done.set_result(job.vectors)
@@ -258,12 +261,14 @@ def _encode(batch: Sequence[_Entry]) -> tuple[list[Vector | Exception], float]:
     """Return the vector of each text of a batch, or the error of its request's texts; and the seconds."""
     started = time.perf_counter()
     try:
-        vectors: list[Vector | Exception] = list(batch[0][2].encoder.encode([entry[2] for entry in batch]))
+        vectors: list[Vector | Exception] = list(
+            batch[0].text.encoder.encode([entry.text for entry in batch])
+        )
     except Exception as error:
         vectors = [error] * len(batch)
-        jobs = {id(entry[3]) for entry in batch}
+        jobs = {id(entry.job) for entry in batch}
         for job in jobs if len(jobs) > 1 else ():  # one request's text must not fail another's
-            numbers = [number for number, entry in enumerate(batch) if id(entry[3]) == job]
+            numbers = [number for number, entry in enumerate(batch) if id(entry.job) == job]
             for number, vector in zip(numbers, _encode([batch[n] for n in numbers])[0], strict=True):
                 vectors[number] = vector
     return vectors, time.perf_counter() - started

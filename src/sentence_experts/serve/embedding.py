@@ -39,9 +39,6 @@ async def embed_texts(
         routes: the fields that can name a route.
         dimensions: length of the vectors.
         whole: refuse texts that the model does not read whole.
-
-    Raises:
-        RequestError: something in the request is wrong.
     """
     engine: EmbeddingEngine = request.app.state.engine
     served, in_name = model
@@ -54,11 +51,7 @@ async def embed_texts(
 
 
 def texts_of(given: Any, served: ServedModel, engine: EmbeddingEngine, field: str = "input") -> list[str]:
-    """Return the texts of a request: a string or a list of strings, or token ids where they are allowed.
-
-    Raises:
-        RequestError: 400, token ids; 413, too many texts; 422, none, or something else.
-    """
+    """Return the texts of a request: a string or a list of strings, or token ids where they are allowed."""
     if isinstance(given, str):
         return [given]
     if not isinstance(given, list) or not given:

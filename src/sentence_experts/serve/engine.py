@@ -90,9 +90,6 @@ class EmbeddingEngine:
         """Encode texts, each by its route (AUTO: by the route that the text decides).
 
         `field` is where the request has them, for messages.
-
-        Raises:
-            RequestError: 413 or 429, the queue cannot take them; 422, a text that the model cannot encode.
         """
         for number, text in enumerate(() if served.encoder.takes_empty else texts):
             if not text.strip():

@@ -43,11 +43,7 @@ class Keys:
 
     @classmethod
     def read(cls, path: Path) -> Keys:
-        """Read the keys of a file, one per line; empty lines and lines that begin with # are left out.
-
-        Raises:
-            InputError: it cannot be read, holds no key, or one that clients could not send.
-        """
+        """Read the keys of a file, one per line; empty lines and lines that begin with # are left out."""
         try:
             if path.exists() and not path.is_file():  # a pipe that nobody writes to would be waited for
                 raise InputError(f"{path}: not a file; write the keys to one, one per line")

@@ -62,12 +62,7 @@ def _without_references(part: Any, definitions: Mapping[str, Any]) -> Any:
 
 
 async def read(request: Request, schema: type[S]) -> S:
-    """Read the body of a request, as far as it is allowed.
-
-    Raises:
-        RequestError: 400, no JSON; 408, it comes too slowly; 413, too large; 415, not sent as JSON; 422, a
-            field is missing, unknown, or of another type.
-    """
+    """Read the body of a request, as far as it is allowed."""
     kind = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
     if kind != "application/json" or request.headers.get("content-encoding", "identity") != "identity":
         raise RequestError(415, "send JSON, uncompressed, with the header 'Content-Type: application/json'")
@@ -120,11 +115,7 @@ def _refused(error: ValidationError, schema: type[Schema]) -> RequestError:
 
 
 async def answered(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """Return the result of `work`, which is cancelled when the client leaves.
-
-    Raises:
-        ClientDisconnect: it has left.
-    """
+    """Return the result of `work`, which is cancelled when the client leaves."""
     task = asyncio.ensure_future(work)
     left = asyncio.ensure_future(_left(request))
     try:

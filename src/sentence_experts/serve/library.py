@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import InputError, SentenceExpertsError, UsageError, brief
-from sentence_experts.models.routing.known_routes import AUTO
 from sentence_experts.models.sources import base_at_hand, source_name
 from sentence_experts.retrieval.papers import VALUES, Papers
 from sentence_experts.retrieval.search_routes import SearchRoute
@@ -34,12 +33,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 LARGE = 20_000  # papers; encoding them takes long enough to be announced
-FIELDS = {
-    "type": "types",
-    "journal": "journals",
-    "domain": "domains",
-    "keyword": "keywords",
-}  # setting of `search` -> field
+# Setting of `search` -> field of a request.
+FIELDS = {"type": "types", "journal": "journals", "domain": "domains", "keyword": "keywords"}
 _NAMED = re.compile(r"`(\w+)`: ")
 MAX_VALUES = 2_000  # of a filter that the page lists, the frequent ones first
 CACHED_PAPERS = 1_000  # or passages, whose sentences' vectors stay in memory
@@ -93,9 +88,6 @@ class Library:
         """Read the papers' vectors under every route; those that are missing are built first.
 
         `beside`: names of models that are searched by default together with the first one.
-
-        Raises:
-            InputError: no paper has text, or vectors cannot be written beside the corpus.
         """
         self.corpus, self._models, self._unit = corpus, models, unit
         self._default = (models.first.name, *beside)
@@ -115,58 +107,41 @@ class Library:
         # Requests may use the model's tokenizer at the same time, which takes one call at a time.
         model = sharing_all_but_tokenizer(served.model) if takes_packed(served.model) else served.model
         searcher = Searcher(BatchEncoder(model, name=served.name), self.corpus, self._unit, self.papers)
-        routes = [route for route in searcher.routes if route.document_route != AUTO]
-        if searcher.papers.count > LARGE:
+        if self.papers.count > LARGE:
             logger.info(
                 f"{served.name}: vectors that are missing are computed now; `index build` can do that"
             )
-        for route in routes:
+        for route in searcher.routes:
             searcher.vectors(route)
         searcher.keywords  # noqa: B018  # built now, if they must be
         return searcher
 
     def _list_views(self) -> dict[str, CorpusView]:
-        views = {}
+        views = []
+        several = len(self._searchers) > len(self._default)
         for served, searcher in self._searchers.values():
             for route in searcher.routes:
-                if route.document_route == AUTO:
-                    continue
                 name = f"{served.name}:{route.name}" if route.name else served.name
-                several = len(self._searchers) > len(self._default)
-                label = (
-                    f"{served.name}, {route.name}" if several and route.name else route.name or served.name
-                )
-                views[name] = CorpusView(name, label, route, served, searcher)
-        return views
+                label = f"{served.name}, {route.name}" if several else route.name
+                views.append(CorpusView(name, label if route.name else name, route, served, searcher))
+        return {view.name: view for view in views}
 
     def find(self, names: Sequence[str] | None, field: str = "routes") -> list[CorpusView]:
         """Find the views that a request names; a model's name means all of its routes.
 
         None means the first model and the base beside it.
-
-        Raises:
-            RequestError: 404, there is no such route; 422, none is named.
         """
-        if names is None:
-            names = self._default
-        views: dict[str, CorpusView] = {}
-        for place, name in enumerate(dict.fromkeys(names)):
-            of_name = {
-                each.name: each for each in self.views.values() if name in (each.name, each.served.name)
-            }
-            if not of_name:
-                known = ", ".join(self.views)
-                raise RequestError(
-                    404,
-                    f"no route {name!r}; there are {known}",
-                    field if field == "route" else f"{field}.{place}",
-                )
-            views |= of_name
-        if not views:
-            raise RequestError(
-                422, "name at least one route, or leave it out for all of the first model", "routes"
-            )
-        return list(views.values())
+        found: dict[str, CorpusView] = {}
+        for place, name in enumerate(self._default if names is None else dict.fromkeys(names)):
+            named = {view.name: view for view in self.views.values() if name in (view.name, view.served.name)}
+            if not named:
+                where = field if field == "route" else f"{field}.{place}"
+                raise RequestError(404, f"no route {name!r}; there are {', '.join(self.views)}", where)
+            found |= named
+        if not found:
+            reason = "name at least one route, or leave it out for all of the first model"
+            raise RequestError(422, reason, "routes")
+        return list(found.values())
 
     def follow(self) -> None:
         """Begin to encode the corpus for models that were replaced; until then the one before it answers."""
@@ -201,11 +176,7 @@ class Library:
             self._sentences.popitem(last=False)
 
     def rows(self, ids: Sequence[str], field: str) -> list[int]:
-        """Return the rows of papers by DOI, PMID, PMCID or paper id, which a request has in `field`.
-
-        Raises:
-            RequestError: 422, there is no such paper.
-        """
+        """Return the rows of papers by DOI, PMID, PMCID or paper id, which a request has in `field`."""
         with self.refusing(field):
             return self.papers.find(ids)
 

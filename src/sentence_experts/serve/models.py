@@ -97,11 +97,7 @@ class Models:
     """
 
     def __init__(self, sources: Mapping[str, str | SentenceTransformer], config: LoadConfig) -> None:
-        """Load all models.
-
-        Raises:
-            UsageError, InputError, RouteError: as `load`.
-        """
+        """Load all models."""
         self._config = config
         self._sources = {name: _Source(place) for name, place in sources.items()}
         self._locks = {name: asyncio.Lock() for name in sources}
@@ -196,11 +192,7 @@ def _state_of(place: Any) -> Any:
 
 
 def named_sources(models: Any) -> dict[str, str | SentenceTransformer]:
-    """Name models: those of a mapping, or paths, hub ids, `NAME=PATH`, and models in memory.
-
-    Raises:
-        UsageError: no model, two of one name, or a name that requests could not use.
-    """
+    """Name models: those of a mapping, or paths, hub ids, `NAME=PATH`, and models in memory."""
     if isinstance(models, Mapping):
         pairs = [
             (str(name), str(model) if isinstance(model, Path) else model) for name, model in models.items()

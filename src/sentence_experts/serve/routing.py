@@ -29,11 +29,7 @@ RouteField = str | Sequence[str | None] | None
 
 
 def find_model(models: Models, requested: str | None) -> tuple[ServedModel, str | None]:
-    """Return the model of a request, and the route that its name holds (`"name:route"`).
-
-    Raises:
-        RequestError: 404, no such model; 422, none named of several.
-    """
+    """Return the model of a request, and the route that its name holds (`"name:route"`)."""
     if requested is None:
         if len(models) > 1:
             raise RequestError(422, f"name a model; those served: {', '.join(models.names)}", "model")
@@ -52,10 +48,6 @@ def find_routes(
     """Return the route of each of `count` texts; None for a model without, AUTO where the text decides.
 
     `in_name` is the route in the model's name, `fields` the request's other fields that can name one.
-
-    Raises:
-        RequestError: 422, a route is missing or unknown (the message lists the known ones), or two fields
-            contradict each other.
     """
     given = {name: value for name, value in {"model": in_name, **fields}.items() if value is not None}
     chosen: list[str | None] = [None] * count

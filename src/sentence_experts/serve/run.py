@@ -199,11 +199,7 @@ def _show_access() -> None:
 
 
 def check_host(config: ServeConfig) -> None:
-    """Refuse to serve other machines without keys.
-
-    Raises:
-        UsageError: that is what the settings say.
-    """
+    """Refuse to serve other machines without keys."""
     if config.auth and config.api_key_file is None and not is_local(config.host):
         raise UsageError(
             f"`host`: other machines reach {config.host}: give `api_key_file`, or serve anyone (`auth=False`)"

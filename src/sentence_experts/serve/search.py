@@ -178,11 +178,7 @@ def _mean(library: Library, rows: Sequence[int], view: CorpusView) -> Vectors:
 async def _embed(
     engine: EmbeddingEngine, served: ServedModel, texts: list[str], routes: list[str | None], field: str
 ) -> Vectors:
-    """Return vectors of length 1 by the model that encoded the papers, and no other.
-
-    Raises:
-        RequestError: 503, only the model that took its place could encode them.
-    """
+    """Return vectors of length 1 by the model that encoded the papers, and no other."""
     embedded = await engine.embed(served, texts, routes, field)
     if embedded.served is not served:
         reason = f"{served.name} was replaced, and the papers are not encoded by the new model yet"
