@@ -71,7 +71,7 @@ def planned(size: int) -> float:
         return next(int(line.split()[1]) for line in lines if line.startswith("RssAnon"))
 
     before = resident()
-    plan = _Plan(((row, f"paper {row}", None) for row in range(size)), None)
+    plan = _Plan((row, f"paper {row}", None) for row in range(size))
     for _ in plan.chunks():
         pass
     return (resident() - before) / 1000

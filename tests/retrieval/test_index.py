@@ -147,10 +147,10 @@ def test_interrupted_index_resumes_to_same_bytes(tmp_path, plain, monkeypatch):
 def test_vectors_of_a_newer_version_are_refused_by_name(tmp_path, plain):
     corpus = write_corpus(tmp_path)
     route_vectors(plain, corpus)
-    (index,) = (tmp_path / ".vectors").glob("*/index.json")
+    (index,) = (tmp_path / ".vectors").glob("*/made_from.json")
     noted = json.loads(index.read_text())
-    write_json(index, noted | {"format_version": noted["format_version"] + 1, "files": []})
-    with pytest.raises(InputError, match=r"index\.json: written by a newer sentence-experts"):
+    write_json(index, noted | {"format_version": noted["format_version"] + 1})
+    with pytest.raises(InputError, match=r"made_from\.json: written by a newer sentence-experts"):
         route_vectors(plain, corpus)
 
 
@@ -197,7 +197,7 @@ def _of_other_papers(folder):
 
 
 def _of_another_model(folder):
-    file = folder / "index.json"
+    file = folder / "made_from.json"
     file.write_text(file.read_text().replace('"fingerprint": "', '"fingerprint": "0', 1))
 
 
@@ -206,27 +206,17 @@ def _without_rows(folder):
 
 
 def _no_json(folder):
-    (folder / "index.json").write_text("[")
-
-
-def _of_an_early_version(folder):
-    file = folder / "index.json"
-    noted = json.loads(file.read_text())
-    del noted["files"]
-    file.write_text(json.dumps(noted))
+    (folder / "made_from.json").write_text("[")
 
 
 @pytest.mark.parametrize(
     "damage",
-    [
-        *(_truncated, _of_other_lengths, _of_other_papers, _of_another_model, _without_rows, _no_json),
-        _of_an_early_version,
-    ],
+    [_truncated, _of_other_lengths, _of_other_papers, _of_another_model, _without_rows, _no_json],
 )
 def test_vectors_that_are_not_as_they_were_written_are_made_again(tmp_path, plain, caplog, damage):
     corpus = write_corpus(tmp_path)
     first = search(plain, corpus, "Wheat rust").to_pandas()
-    (folder,) = (file.parent for file in tmp_path.rglob("index.json"))
+    (folder,) = (file.parent for file in tmp_path.rglob("made_from.json"))
     damage(folder)
     with caplog.at_level("WARNING"):
         again = search(plain, corpus, "Wheat rust").to_pandas()

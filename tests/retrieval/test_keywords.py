@@ -27,7 +27,7 @@ def test_scores_are_those_of_the_formula(corpus):
     lengths, mean = [3, 1, 2, 1], 7 / 4
     rarity = math.log(1 + (4 - 2 + 0.5) / (2 + 0.5))
     expected = [
-        rarity * count / (count + 1.2 * (1 - 0.75 + 0.75 * length / mean))
+        rarity * count / (count + 1.5 * (1 - 0.75 + 0.75 * length / mean))
         for count, length in zip([2, 1, 0, 0], lengths, strict=True)
     ]
     assert index.scores("Rice?") == pytest.approx(expected)

@@ -57,9 +57,10 @@ def searcher(plain, corpus) -> Searcher:
 
 def test_like_leaves_its_papers_out_and_finds_them_by_any_id(searcher):
     for name in ("10.1000/A", "https://doi.org/10.1000/a", "pmid:11", "11", "doi:10.1000/a"):
-        assert searcher.find([name]) == [0]
-    assert searcher.find(["PMC7", "mine-1", "12"]) == [2, 3, 1]
-    hits = searcher.like(["PMC7", "mine-1"], top_k=9)
+        assert searcher.papers.find([name]) == [0]
+    assert searcher.papers.find(["PMC7", "mine-1", "12"]) == [2, 3, 1]
+    liked = searcher.papers.find(["PMC7", "mine-1"])
+    hits = searcher.search(searcher.mean_vector(liked), top_k=9, without=liked)[0]
     assert sorted(hit.row for hit in hits) == [0, 1]
     vectors = searcher.vectors().of_rows([2, 3]).mean(axis=0)
     best = searcher.search(vectors[None], top_k=9)[0]
@@ -67,9 +68,9 @@ def test_like_leaves_its_papers_out_and_finds_them_by_any_id(searcher):
         (hit.row, hit.score) for hit in hits
     ]
     with pytest.raises(InputError, match=r"no paper with the id '10\.1000/b'"):
-        searcher.like(["10.1000/b"])
+        searcher.papers.find(["10.1000/b"])
     with pytest.raises(UsageError, match="no text"):
-        searcher.like(["mine-2"])
+        searcher.mean_vector(searcher.papers.find(["mine-2"]))
 
 
 def test_percentile_is_the_share_of_papers_with_a_lower_cosine(searcher):
@@ -128,15 +129,15 @@ def test_rows_of_many_ids_are_those_of_each(corpus) -> None:
 
 
 def test_facts_citations_and_values(searcher):
-    first, second = searcher.facts([2, 0])
+    first, second = searcher.papers.facts([2, 0])
     assert (first["pmcid"], second["title"]) == ("PMC7", "Rice in drought")
     assert second["link"] == "https://doi.org/10.1000/a"
-    assert searcher.facts([3])[0]["link"] is None
-    assert searcher.citations([0, 1, 2]) == [(0, 1)]
-    assert sorted(searcher.citations(range(5))) == [(0, 1), (3, 0)]
-    assert searcher.values("year") == {"2012": 1, "2015": 1, "2020": 1, "2021": 1}
-    assert searcher.values("type", [3]) == {"Review": 1}
-    assert searcher.values("domain") == {"Brain": 1}
+    assert searcher.papers.facts([3])[0]["link"] is None
+    assert searcher.papers.citations([0, 1, 2]) == [(0, 1)]
+    assert sorted(searcher.papers.citations(range(5))) == [(0, 1), (3, 0)]
+    assert searcher.papers.values("year") == {"2012": 1, "2015": 1, "2020": 1, "2021": 1}
+    assert searcher.papers.values("type", [3]) == {"Review": 1}
+    assert searcher.papers.values("domain") == {"Brain": 1}
 
 
 def test_best_sentence_is_the_one_nearest_to_the_query(searcher):
@@ -145,7 +146,7 @@ def test_best_sentence_is_the_one_nearest_to_the_query(searcher):
         "E. coli did not.",
         "Memory was tested after that.",
     ]
-    spans = searcher.best_sentences("E. coli did not.", [ABSTRACT, ""])
+    spans = searcher.best_sentences(searcher.encode(["E. coli did not."]), [ABSTRACT, ""])
     assert ABSTRACT[slice(*spans[0])] == "E. coli did not."
     assert spans[1] is None
 
@@ -198,12 +199,12 @@ def test_query_and_document_routes_are_used_for_their_sides(tmp_path, minilm, co
 def test_ranks_of_given_papers_are_those_of_a_search(searcher):
     query = searcher.encode(["rice"])
     hits = searcher.search(query, top_k=9)[0]
-    assert searcher.ranks(query[0], [hit.row for hit in hits]) == [(hit.rank, hit.percentile) for hit in hits]
-    assert searcher.ranks(query[0], [4]) == [(None, None)]
+    assert searcher.ranks(query[0], [hit.row for hit in hits]) == hits
+    assert searcher.ranks(query[0], [4]) == [None]
     few = Filters.of("2015..")
     filtered = searcher.search(query, top_k=9, filters=few)[0]
     ranks = searcher.ranks(query[0], [hit.row for hit in filtered], filters=few)
-    assert ranks == [(hit.rank, hit.percentile) for hit in filtered]
+    assert ranks == filtered
     compared = searcher.vectors().compare(query[0])
     assert searcher.search(query, top_k=9, filters=few, compared=compared)[0] == filtered
     assert searcher.ranks(query[0], [hit.row for hit in filtered], filters=few, compared=compared) == ranks
@@ -216,7 +217,7 @@ def test_ranks_in_a_large_corpus_are_estimated_from_a_sample(searcher, monkeypat
     monkeypatch.setitem(searcher._vectors, None, large)
     estimated = [searcher.ranks(query, range(5), filters=filters) for filters in (None, few)]
     for ours, theirs in zip(estimated, exact, strict=True):
-        assert [rank for rank, _ in ours] == [rank for rank, _ in theirs]
+        assert [hit and hit.rank for hit in ours] == [hit and hit.rank for hit in theirs]
 
 
 def test_hybrid_does_not_depend_on_top_k(searcher):
@@ -291,7 +292,7 @@ def test_nothing_is_close_where_all_cosines_are_those_of_random_papers():
     hits = {}
     for name, query in (("near", near), ("far", far)):
         scores = vectors.search(query[None], 3)[0][1]
-        hits[name] = [Hit(1, 0.0, 0, 0.0, 0, each) for each in vectors.nearness(scores)]
+        hits[name] = [Hit(1, 0.0, 0, 0.0, 0, each).to_json() for each in vectors.nearness(scores)]
     assert not is_nothing_close(hits["near"])
     assert is_nothing_close(hits["far"])
     assert not is_nothing_close([])

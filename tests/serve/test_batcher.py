@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sentence_experts.serve.batcher import SHORT, Batcher, Piece
+from sentence_experts.serve.batcher import SHORT, Batcher, QueuedText
 from sentence_experts.serve.errors import RequestError
 
 
-class Lane:
+class Recorder:
     """Notes its batches; texts are numbers, and their vectors hold them. It waits until `go` is set."""
 
     padded = False
@@ -27,18 +27,18 @@ class Lane:
         self.go = threading.Event()
         self.go.set()
 
-    def tokenize(self, texts: Sequence[str], prompt: str | None, beside: bool = False) -> list[Piece]:
-        return [Piece(self, text, len(text)) for text in texts]
+    def tokenize(self, texts: Sequence[str], prompt: str | None, beside: bool = False) -> list[QueuedText]:
+        return [QueuedText(self, text, len(text)) for text in texts]
 
-    def encode(self, pieces: Sequence[Piece]) -> list[Any]:
-        self.batches.append([piece.row for piece in pieces])
+    def encode(self, texts: Sequence[QueuedText]) -> list[Any]:
+        self.batches.append([text.row for text in texts])
         assert self.go.wait(30)
-        if any(piece.row == "poison" for piece in pieces):
+        if any(text.row == "poison" for text in texts):
             raise ValueError("poison")
-        return [np.array([piece.row], dtype=object) for piece in pieces]
+        return [np.array([text.row], dtype=object) for text in texts]
 
-    def pieces(self, *texts: Any, tokens: int = 10) -> list[Piece]:
-        return [Piece(self, text, tokens) for text in texts]
+    def texts(self, *texts: Any, tokens: int = 10) -> list[QueuedText]:
+        return [QueuedText(self, text, tokens) for text in texts]
 
 
 def run(work: Callable[[Batcher], Coroutine[Any, Any, Any]], **limits: int) -> Any:
@@ -52,19 +52,19 @@ def run(work: Callable[[Batcher], Coroutine[Any, Any, Any]], **limits: int) -> A
     return asyncio.run(with_batcher())
 
 
-async def encode(queue: Batcher, pieces: list[Piece]) -> list[Any]:
-    with queue.reserve(sum(piece.tokens for piece in pieces)) as place:
-        return await queue.encode(pieces, place)
+async def encode(queue: Batcher, texts: list[QueuedText]) -> list[Any]:
+    with queue.reserve(sum(text.tokens for text in texts)) as place:
+        return await queue.encode(texts, place)
 
 
 @contextmanager
-def busy(lane: Lane) -> Iterator[None]:
+def busy(recorder: Recorder) -> Iterator[None]:
     """Let the running batch wait."""
-    lane.go.clear()
+    recorder.go.clear()
     try:
         yield
     finally:
-        lane.go.set()
+        recorder.go.set()
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -74,13 +74,13 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 def test_what_waits_shares_a_batch() -> None:
-    lane = Lane()
+    recorder = Recorder()
 
     async def work(queue: Batcher) -> list[Any]:
-        return await asyncio.gather(*(encode(queue, lane.pieces(number)) for number in range(5)))
+        return await asyncio.gather(*(encode(queue, recorder.texts(number)) for number in range(5)))
 
     assert [vectors[0] for vectors in run(work)] == [0, 1, 2, 3, 4]
-    assert lane.batches == [[0, 1, 2, 3, 4]]
+    assert recorder.batches == [[0, 1, 2, 3, 4]]
 
 
 @settings(max_examples=30)
@@ -90,13 +90,13 @@ def test_what_waits_shares_a_batch() -> None:
 def test_every_text_gets_its_own_vector_and_batches_keep_the_limit(
     requests: list[list[int]], workers: int
 ) -> None:
-    lane = Lane()
+    recorder = Recorder()
     texts = [[(number, place) for place in range(len(lengths))] for number, lengths in enumerate(requests)]
     lengths = {text: requests[text[0]][text[1]] for each in texts for text in each}
 
     async def work(queue: Batcher) -> list[Any]:
-        pieces = [[Piece(lane, text, lengths[text]) for text in each] for each in texts]
-        found = await asyncio.gather(*(encode(queue, each) for each in pieces))
+        queued = [[QueuedText(recorder, text, lengths[text]) for text in each] for each in texts]
+        found = await asyncio.gather(*(encode(queue, each) for each in queued))
         assert queue.tokens == 0
         return found
 
@@ -104,58 +104,58 @@ def test_every_text_gets_its_own_vector_and_batches_keep_the_limit(
     assert [
         [tuple(vector.ravel()) if vector.ndim > 1 else vector[0] for vector in vectors] for vectors in found
     ] == texts
-    for batch in lane.batches:
+    for batch in recorder.batches:
         assert len(batch) == 1 or sum(lengths[text] for text in batch) <= 100
         assert len({lengths[text] <= SHORT for text in batch}) == 1
-    assert sorted(text for batch in lane.batches for text in batch) == sorted(lengths)
+    assert sorted(text for batch in recorder.batches for text in batch) == sorted(lengths)
 
 
 def test_a_large_request_does_not_hold_up_a_small_one() -> None:
-    lane = Lane()
+    recorder = Recorder()
 
     async def work(queue: Batcher) -> int:
-        with busy(lane):
-            large = asyncio.create_task(encode(queue, lane.pieces(*range(100))))
-            await until(lambda: bool(lane.batches))
-            small = asyncio.create_task(encode(queue, lane.pieces("small")))
+        with busy(recorder):
+            large = asyncio.create_task(encode(queue, recorder.texts(*range(100))))
+            await until(lambda: bool(recorder.batches))
+            small = asyncio.create_task(encode(queue, recorder.texts("small")))
             await asyncio.sleep(0.01)
         await small
-        began = len(lane.batches)
+        began = len(recorder.batches)
         await large
         return began
 
     assert run(work) <= 3
-    assert len(lane.batches) >= 10
+    assert len(recorder.batches) >= 10
 
 
 def test_texts_longer_than_a_batch_leave_a_worker_to_short_ones() -> None:
-    lane = Lane()
+    recorder = Recorder()
 
     async def work(queue: Batcher) -> None:
-        with busy(lane):
-            await_short = asyncio.create_task(encode(queue, lane.pieces("first")))
-            await until(lambda: bool(lane.batches))
+        with busy(recorder):
+            await_short = asyncio.create_task(encode(queue, recorder.texts("first")))
+            await until(lambda: bool(recorder.batches))
         await await_short
-        with busy(lane):
-            long = asyncio.create_task(encode(queue, lane.pieces("long", "long", tokens=5000)))
-            await until(lambda: ["long"] in lane.batches)
-            short = asyncio.create_task(encode(queue, lane.pieces("short")))
-            await until(lambda: ["short"] in lane.batches)
-            assert lane.batches.count(["long"]) == 1
+        with busy(recorder):
+            long = asyncio.create_task(encode(queue, recorder.texts("long", "long", tokens=5000)))
+            await until(lambda: ["long"] in recorder.batches)
+            short = asyncio.create_task(encode(queue, recorder.texts("short")))
+            await until(lambda: ["short"] in recorder.batches)
+            assert recorder.batches.count(["long"]) == 1
         await asyncio.gather(long, short)
 
     run(work, workers=2, queue_tokens=20_000)
 
 
 def test_texts_of_a_client_that_left_are_not_encoded() -> None:
-    lane = Lane()
+    recorder = Recorder()
 
     async def work(queue: Batcher) -> None:
-        with busy(lane):
-            running = asyncio.create_task(encode(queue, lane.pieces("running")))
-            await until(lambda: bool(lane.batches))
-            left = asyncio.create_task(encode(queue, lane.pieces(*["left"] * 50)))
-            stayed = asyncio.create_task(encode(queue, lane.pieces("stayed")))
+        with busy(recorder):
+            running = asyncio.create_task(encode(queue, recorder.texts("running")))
+            await until(lambda: bool(recorder.batches))
+            left = asyncio.create_task(encode(queue, recorder.texts(*["left"] * 50)))
+            stayed = asyncio.create_task(encode(queue, recorder.texts("stayed")))
             await until(lambda: queue.tokens == 520)
             left.cancel()
             await until(lambda: queue.tokens == 20)
@@ -163,34 +163,34 @@ def test_texts_of_a_client_that_left_are_not_encoded() -> None:
         assert queue.tokens == 0
 
     run(work)
-    assert [text for batch in lane.batches for text in batch] == ["running", "stayed"]
+    assert [text for batch in recorder.batches for text in batch] == ["running", "stayed"]
 
 
 def test_a_full_queue_says_when_to_come_again() -> None:
-    lane = Lane()
+    recorder = Recorder()
 
     async def work(queue: Batcher) -> None:
-        with busy(lane):
-            first = asyncio.create_task(encode(queue, lane.pieces(*range(90))))
-            await until(lambda: bool(lane.batches))
+        with busy(recorder):
+            first = asyncio.create_task(encode(queue, recorder.texts(*range(90))))
+            await until(lambda: bool(recorder.batches))
             with pytest.raises(RequestError, match="900 tokens wait") as refused:
-                await encode(queue, lane.pieces(*range(20)))
+                await encode(queue, recorder.texts(*range(20)))
             assert refused.value.status == 429
             assert int(refused.value.headers["Retry-After"]) >= 1
             with pytest.raises(RequestError, match="at most 1,000 are taken: split it") as too_large:
-                await encode(queue, lane.pieces(*range(200)))
+                await encode(queue, recorder.texts(*range(200)))
             assert too_large.value.status == 413
         await first
-        await encode(queue, lane.pieces(*range(20)))
+        await encode(queue, recorder.texts(*range(20)))
 
     run(work, queue_tokens=1000)
 
 
 def test_a_text_that_cannot_be_encoded_fails_its_own_request_only() -> None:
-    lane = Lane()
+    recorder = Recorder()
 
     async def work(queue: Batcher) -> list[Any]:
-        asked = [encode(queue, lane.pieces(*texts)) for texts in ([1, 2], ["poison", 3], [4])]
+        asked = [encode(queue, recorder.texts(*texts)) for texts in ([1, 2], ["poison", 3], [4])]
         return await asyncio.gather(*asked, return_exceptions=True)
 
     good, bad, other = run(work)
@@ -199,21 +199,21 @@ def test_a_text_that_cannot_be_encoded_fails_its_own_request_only() -> None:
 
 
 def test_clients_that_come_back_one_by_one_share_a_batch_again() -> None:
-    lane = Lane()
+    recorder = Recorder()
 
     async def work(queue: Batcher) -> None:
-        with busy(lane):
-            first = [asyncio.create_task(encode(queue, lane.pieces(number))) for number in range(3)]
-            await until(lambda: bool(lane.batches))
+        with busy(recorder):
+            first = [asyncio.create_task(encode(queue, recorder.texts(number))) for number in range(3)]
+            await until(lambda: bool(recorder.batches))
             await asyncio.sleep(0.5)  # of which a share is waited for them
         await asyncio.gather(*first)
         again = []
         for number in range(3):
-            again.append(asyncio.create_task(encode(queue, lane.pieces(number))))
+            again.append(asyncio.create_task(encode(queue, recorder.texts(number))))
             await asyncio.sleep(0.001)
         await asyncio.gather(*again)
-        alone = asyncio.create_task(encode(queue, lane.pieces("alone")))  # nobody else comes
+        alone = asyncio.create_task(encode(queue, recorder.texts("alone")))  # nobody else comes
         await alone
 
     run(work)
-    assert lane.batches == [[0, 1, 2], [0, 1, 2], ["alone"]]
+    assert recorder.batches == [[0, 1, 2], [0, 1, 2], ["alone"]]

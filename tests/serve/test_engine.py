@@ -11,7 +11,7 @@ import pytest
 from sentence_transformers import SentenceTransformer
 
 from sentence_experts.models.loading import LoadConfig
-from sentence_experts.serve.batcher import Piece
+from sentence_experts.serve.batcher import QueuedText
 from sentence_experts.serve.config import ServeConfig
 from sentence_experts.serve.engine import IN_LOOP, EmbeddingEngine
 from sentence_experts.serve.models import Models, ServedModel
@@ -22,17 +22,19 @@ TEXTS = [f"a text about {word}" for word in ("rice", "wheat", "sleep")]
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """The texts of each call of the tokenizer, which refuses "poison"."""
-    from sentence_experts.serve.lanes import MixedLane
+    from sentence_experts.serve.text_encoders import MixedEncoder
 
-    real, calls = MixedLane.tokenize, list[list[str]]()
+    real, calls = MixedEncoder.tokenize, list[list[str]]()
 
-    def tokenize(self: Any, texts: Sequence[str], prompt: str | None, beside: bool = False) -> list[Piece]:
+    def tokenize(
+        self: Any, texts: Sequence[str], prompt: str | None, beside: bool = False
+    ) -> list[QueuedText]:
         calls.append(list(texts))
         if "poison" in texts:
             raise ValueError("poison")
         return real(self, texts, prompt, beside)
 
-    monkeypatch.setattr(MixedLane, "tokenize", tokenize)
+    monkeypatch.setattr(MixedEncoder, "tokenize", tokenize)
     return calls
 
 

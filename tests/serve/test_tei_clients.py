@@ -90,7 +90,7 @@ def test_a_sentence_is_named_by_its_place(client: httpx.Client) -> None:
         assert (refused.status_code, refused.json()["error"][: len(place)]) == (413, place)
     request = {"inputs": {"source_sentence": "a", "sentences": ["b"]}, "parameters": {"colour": 1}}
     answer = client.post("/similarity", json=request).json()
-    assert answer["error"] == "parameters.colour: there is no such field"
+    assert answer["error"] == "parameters.colour: no such field"
 
 
 def test_errors_are_in_the_protocols_form(client: httpx.Client) -> None:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import textwrap
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -53,6 +52,7 @@ def search(
     from sentence_experts.corpus.corpus_folder import CorpusFolder
     from sentence_experts.corpus.formats.markup import without_controls
     from sentence_experts.retrieval.citation_export import export_papers
+    from sentence_experts.retrieval.search import lines_of
     from sentence_experts.retrieval.search import search as search_corpus
 
     forms = {"json": as_json, "csv": as_csv, "ris": as_ris, "bibtex": as_bibtex}
@@ -68,7 +68,9 @@ def search(
         typer.echo(export_papers(rows, chosen[0]), nl=False)  # type: ignore[arg-type]
     else:
         for number, (query, papers) in enumerate(result):
-            _show(query, papers)
+            results.print(f"\n{query}", style="bold", highlight=False)
+            for line in (line for paper in papers for line in lines_of(paper)):
+                show(line)
             if result.is_nothing_close(number):
                 note(f"nothing here is close to {query!r}: the corpus seems to have no paper on it")
     if result.hidden:
@@ -83,22 +85,3 @@ def search(
         note(f"the corpus has only {len(result.papers[0])} papers with such a text")
     elif not result.papers[0]:
         note("no paper passes all filters")
-
-
-def _show(query: str, papers: list[dict[str, Any]]) -> None:
-    from sentence_experts.retrieval.citation_export import short_authors, short_source
-
-    results.print(f"\n{query}", style="bold", highlight=False)
-    for paper in papers:
-        retracted = " [retracted]" if paper.get("retracted") else ""
-        near = f"{paper.get('closeness') or '':<5}  {paper['score']:.3f}"
-        line = f"{paper['rank']:>3}  {near}  {paper.get('year') or '    '}  "
-        show(f"{line}{paper.get('title') or '(no title)'}{retracted}  {paper['paper_id']}")
-        source = (short_authors(paper.get("authors")), short_source(paper), paper.get("link"))
-        if any(source):
-            show(f"{'':12}{'  '.join(filter(None, source))}")
-        if paper.get("keywords"):
-            show(f"{'':12}{'; '.join(paper['keywords'][:8])}")
-        text, most = (paper.get("passage"), 600) if paper.get("passage") else (paper.get("sentence"), 300)
-        if text:
-            show(f"{'':12}{textwrap.shorten(text, most, placeholder=' ...')}")

@@ -37,10 +37,6 @@ _CANDIDATES, _MIN_CANDIDATES = 5, 500
 # Of k-means: a quarter of LanceDB's own work.
 _ITERATIONS, _SAMPLE_RATE = 20, 128
 _ROWS_PER_BATCH = 65_536
-_MISSING = (
-    'this corpus is large: searches compare a query with all papers; pip install "sentence-experts[index]" '
-    "(LanceDB) makes them faster"
-)
 
 
 class LanceVectors:
@@ -53,14 +49,17 @@ class LanceVectors:
 
     @classmethod
     def open(cls, folder: Path, vectors: Vectors) -> LanceVectors | None:
-        """The table in an index's folder, built if it is not there.
+        """Open the table in an index's folder; built if it is not there.
 
         None for a small corpus, and, with a warning, without LanceDB or where the table cannot be used.
         """
         if len(vectors) <= LARGE:
             return None
         if importlib.util.find_spec("lancedb") is None:
-            logger.warning(_MISSING)
+            logger.warning(
+                "this corpus is large: searches compare a query with all papers; "
+                'pip install "sentence-experts[index]" (LanceDB) makes them faster'
+            )
             return None
         place = folder / FOLDER
         try:
@@ -75,7 +74,7 @@ class LanceVectors:
             return None
 
     def search(self, queries: Vectors, top_k: int, places: NDArray[np.int64] | None = None) -> list[Ranking]:
-        """As `exact.nearest`, nearly: of the ten nearest more than 99 in 100 are found."""
+        """Search as `exact.nearest` does, nearly: of the ten nearest more than 99 in 100 are found."""
         if places is not None and len(places) <= SELECTIVE:
             return nearest(self._vectors, queries, top_k, places)
         return [self._search(query, top_k, places) for query in unit(np.asarray(queries, np.float32))]
@@ -127,14 +126,14 @@ def build(place: Path, vectors: Vectors) -> None:
 
 
 def _import_lancedb() -> Any:
-    """LanceDB, without its clients of remote services: they take nearly half of the time of its import."""
+    """Import LanceDB without its clients of remote services, nearly half of its time to import."""
     with deferred_imports("lance_namespace_urllib3_client.api"):
         import lancedb
     return lancedb
 
 
 def ivf(count: int, dimensions: int) -> Any:
-    """The settings of LanceDB's vector index for `count` vectors of length 1."""
+    """Return the settings of LanceDB's vector index for `count` vectors of length 1."""
     from lancedb.index import IvfPq
 
     pieces = max(number for number in range(1, dimensions // 4 + 1) if dimensions % number == 0)
@@ -148,5 +147,5 @@ def ivf(count: int, dimensions: int) -> Any:
 
 
 def _partitions(count: int) -> int:
-    """The number of partitions: about 1,000 for a million vectors."""
+    """Return the number of partitions: about 1,000 for a million vectors."""
     return max(round(math.sqrt(count)), 1)

@@ -18,16 +18,10 @@ from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.loading import LoadConfig, load
 from sentence_experts.models.routes.known_routes import KnownRoutes, check_route
 from sentence_experts.retrieval.config import IndexConfig
-from sentence_experts.retrieval.index import (
-    FOLDER,
-    INDEX,
-    index_state,
-    route_vectors,
-    store_vectors,
-)
+from sentence_experts.retrieval.index import FOLDER, is_current, read_index, route_vectors, store_vectors
 from sentence_experts.retrieval.search_routes import find_search_route, list_search_routes
 from sentence_experts.retrieval.texts import PASSAGES, UNITS, texts_fingerprint
-from sentence_experts.storage import check_file_unchanged, read_json, temporary_folder
+from sentence_experts.storage import RECORD, check_file_unchanged, read_json, temporary_folder
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -43,8 +37,8 @@ class CorpusIndex:
         corpus: the corpus.
         parts: one dict for each model, route and unit: `route` (None without routes), `unit`, `passages`
             (whether a paper has several vectors), `fingerprint` (of the route), `model`, `max_length` (in
-            tokens), `texts`, `dimensions`, `megabytes`, `state` ("whole", "of an older corpus", or "damaged",
-            as what version 0.1.0 wrote is too) and `folder`.
+            tokens), `texts`, `dimensions`, `megabytes`, `state` ("whole", "of an older corpus", or "damaged")
+            and `folder`.
     """
 
     corpus: CorpusFolder
@@ -52,13 +46,13 @@ class CorpusIndex:
 
     @classmethod
     def open(cls, corpus: CorpusFolder | Path | str) -> CorpusIndex:
-        """What stands beside a corpus; nothing is a valid answer.
+        """Read what stands beside a corpus; nothing is a valid answer.
 
         Raises:
             InputError: no corpus, or a newer version of this package wrote its vectors.
         """
         opened = corpus if isinstance(corpus, CorpusFolder) else CorpusFolder.open(corpus)
-        files = sorted((opened.path / FOLDER).glob(f"*/{INDEX}"))
+        files = sorted((opened.path / FOLDER).glob(f"*/{RECORD}"))
         return cls(opened, [_described(file.parent, opened) for file in files])
 
     def __repr__(self) -> str:
@@ -70,30 +64,28 @@ class CorpusIndex:
         return "\n".join(lines) or f"{self.corpus.path}: no vectors"
 
     def to_pandas(self) -> pd.DataFrame:
-        """One row per model, route and unit."""
+        """Return one row per model, route and unit."""
         import pandas as pd
 
         return pd.DataFrame(self.parts)
 
 
 def _described(folder: Path, corpus: CorpusFolder) -> dict[str, Any]:
-    state = index_state(folder, corpus)
-    try:
-        noted = read_json(folder / INDEX)
-        settings, texts = dict(noted["settings"]), int(noted["texts"])
-        dimensions = int(np.load(folder / "vectors.npy", mmap_mode="r").shape[1])
-    except (InputError, OSError, EOFError, KeyError, TypeError, ValueError):
-        noted, settings, texts, dimensions, state = {}, {}, 0, 0, "damaged"
+    record = read_index(folder)
+    settings, result = (record["settings"], record["result"]) if record else ({}, {})
+    state = "damaged"
+    if record is not None:
+        state = "whole" if is_current(record, corpus) else "of an older corpus"
     size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
     return {
         "route": settings.get("route"),
         "unit": settings.get("unit", ""),
         "passages": settings.get("unit") == PASSAGES,
         "fingerprint": settings.get("fingerprint", ""),
-        "model": noted.get("model", ""),
+        "model": result.get("model", ""),
         "max_length": settings.get("max_length"),
-        "texts": texts,
-        "dimensions": dimensions,
+        "texts": result.get("texts", 0),
+        "dimensions": result.get("dimensions", 0),
         "megabytes": round(size / 1e6, 1),
         "state": state,
         "folder": str(folder),
@@ -141,7 +133,7 @@ def build_index(
         given = {"route", "unit", "passages", "window", "overlap", "batch_size"} & config.model_fields_set
         if given:
             raise UsageError(f"`{min(given)}` has no effect here: `vectors` are made already")
-        (_take_folder if Path(vectors).is_dir() else _take_vectors)(Path(vectors), opened)
+        _take_vectors(Path(vectors), opened)
         return CorpusIndex.open(opened)
     assert model is not None
     if not isinstance(model, BatchEncoder):
@@ -157,7 +149,7 @@ def build_index(
 
 
 def _routes(known: KnownRoutes, config: IndexConfig) -> Iterator[str | None]:
-    """The routes of the papers that the settings name."""
+    """Yield the routes of the papers that the settings name."""
     if config.route == [ALL] and ALL not in known.prompts:
         yield from (route.document_route for route in list_search_routes(known))
     elif config.route:
@@ -166,43 +158,41 @@ def _routes(known: KnownRoutes, config: IndexConfig) -> Iterator[str | None]:
         yield find_search_route(known).document_route
 
 
-def _take_vectors(file: Path, corpus: CorpusFolder) -> None:
-    """Store the vectors of a file that `encode` wrote of the corpus's own table of papers."""
-    check_file_unchanged(file)
-    noted = read_json(file.with_name(f"{file.name}.json"))
+def _take_vectors(path: Path, corpus: CorpusFolder) -> None:
+    """Store the vectors in a file or folder that `encode` wrote of the corpus's own table of papers."""
+    if path.is_dir():
+        encoded = EncodedFolder.open(path)
+        encoded.check_unchanged()
+        _check_made_from(path, encoded.settings["column"], encoded.settings["input"], corpus)
+        for route in encoded.routes:
+            # On a disk, since vectors of many papers do not fit into memory.
+            with temporary_folder() as home:
+                shape = (encoded.texts, encoded.dimension)
+                file = Path(home) / f"vectors{NPY}"
+                vectors = np.lib.format.open_memmap(file, "w+", np.float32, shape)
+                encoded.copy(route, vectors)
+                settings = {**encoded.settings["columns"][route], "unit": encoded.settings["column"]}
+                store_vectors(corpus, settings, encoded.model, vectors)
+        return
+    check_file_unchanged(path)
+    noted = read_json(path.with_name(f"{path.name}.json"))
     made, result = (noted.get(key) or {} for key in ("settings", "result"))
-    column, precision = made.get("column"), made.get("precision", FLOAT32)
-    if made.get("fingerprint") is None or column not in UNITS:
-        raise InputError(
-            f"{file}: not vectors of a corpus: make them with `encode` from {corpus.papers}, of its column "
-            "title or abstract"
-        )
-    if made.get("input") != texts_fingerprint(corpus, column):
-        raise InputError(f"{file}: vectors of other texts than those of {corpus.papers}")
-    if precision not in (FLOAT32, FLOAT16) or file.suffix not in (NPY, PARQUET):
-        raise InputError(f"{file}: vectors of {precision}; an index takes float32 and float16")
+    precision = made.get("precision", FLOAT32)
+    column = made.get("column") if made.get("fingerprint") else None
+    _check_made_from(path, column, [made.get("input")], corpus)
+    if precision not in (FLOAT32, FLOAT16) or path.suffix not in (NPY, PARQUET):
+        raise InputError(f"{path}: vectors of {precision}; an index takes float32 and float16")
     names = ("fingerprint", "route", "pooling", "max_length", "number_type")
     settings = {**{name: made[name] for name in names}, "unit": column}
-    store_vectors(corpus, settings, result.get("model", ""), read_vectors(file))
+    store_vectors(corpus, settings, result.get("model", ""), read_vectors(path))
 
 
-def _take_folder(folder: Path, corpus: CorpusFolder) -> None:
-    """Store the vectors of all routes in a folder that `encode` wrote of the corpus's own table of papers."""
-    encoded = EncodedFolder.open(folder)
-    encoded.check_unchanged()
-    column = encoded.settings["column"]
+def _check_made_from(path: Path, column: str | None, inputs: list[Any], corpus: CorpusFolder) -> None:
+    """Refuse vectors of other texts than those of a corpus."""
     if column not in UNITS:
         raise InputError(
-            f"{folder}: not vectors of a corpus: make them with `encode` from {corpus.papers}, of its column "
+            f"{path}: not vectors of a corpus: make them with `encode` from {corpus.papers}, of its column "
             "title or abstract"
         )
-    if encoded.settings["input"] != [texts_fingerprint(corpus, column)]:
-        raise InputError(f"{folder}: vectors of other texts than those of {corpus.papers}")
-    for name in encoded.routes:
-        # On a disk, since vectors of many papers do not fit into memory.
-        with temporary_folder() as home:
-            file = Path(home) / f"vectors{NPY}"
-            vectors = np.lib.format.open_memmap(file, "w+", np.float32, (encoded.texts, encoded.dimension))
-            encoded.copy(name, vectors)
-            settings = {**encoded.settings["columns"][name], "unit": column}
-            store_vectors(corpus, settings, encoded.model, vectors)
+    if inputs != [texts_fingerprint(corpus, column)]:
+        raise InputError(f"{path}: vectors of other texts than those of {corpus.papers}")

@@ -36,7 +36,7 @@ _TEX = {
 
 
 def export_papers(papers: Sequence[Mapping[str, Any]], form: Format) -> str:
-    """The text of a file of papers: one record for each in RIS and BibTeX, one row per mapping in CSV.
+    """Write papers as the text of a file: one record for each in RIS and BibTeX, one row per mapping in CSV.
 
     Args:
         papers: mappings with names of `PAPERS_SCHEMA`; `paper_id` is needed, others may be missing or None.
@@ -61,18 +61,19 @@ def export_papers(papers: Sequence[Mapping[str, Any]], form: Format) -> str:
 
 
 def paper_url(paper: Mapping[str, Any]) -> str | None:
-    """Where to read a paper: its DOI, or its record in PubMed Central or PubMed; None without identifier."""
-    if doi := paper.get("doi"):
-        return f"https://doi.org/{_percent(str(doi))}"
-    if pmcid := paper.get("pmcid"):
-        return f"https://pmc.ncbi.nlm.nih.gov/articles/{_percent(str(pmcid))}/"
-    if pmid := paper.get("pmid"):
-        return f"https://pubmed.ncbi.nlm.nih.gov/{_percent(str(pmid))}/"
+    """Return where to read a paper: its DOI, PubMed Central's or PubMed's record; None without identifier."""
+    for name, address in (
+        ("doi", "https://doi.org/{}"),
+        ("pmcid", "https://pmc.ncbi.nlm.nih.gov/articles/{}/"),
+        ("pmid", "https://pubmed.ncbi.nlm.nih.gov/{}/"),
+    ):
+        if value := paper.get(name):
+            return address.format(quote(str(value), safe="/():;.,-_~"))
     return None
 
 
 def short_authors(authors: Sequence[str] | None) -> str:
-    """The authors of a paper, "Family, Given" each, in few words.
+    """Return the authors of a paper, "Family, Given" each, in few words.
 
     >>> short_authors(["Ito, A", "Wang, B", "Mbeki, C"]), short_authors(["Ito, A", "Wang, B"])
     ('Ito et al.', 'Ito & Wang')
@@ -82,7 +83,7 @@ def short_authors(authors: Sequence[str] | None) -> str:
 
 
 def short_source(paper: Mapping[str, Any]) -> str:
-    """The journal, volume, issue and pages of a paper, such as "eLife 2(3):12-15"."""
+    """Return the journal, volume, issue and pages of a paper, such as "eLife 2(3):12-15"."""
     journal, volume, issue, pages = (
         _line(paper.get(name) or "") for name in ("journal", "volume", "issue", "pages")
     )
@@ -90,17 +91,13 @@ def short_source(paper: Mapping[str, Any]) -> str:
     return f"{journal} {number}".strip()
 
 
-def _percent(value: str) -> str:
-    return quote(value, safe="/():;.,-_~")
-
-
 def _line(value: Any) -> str:
-    """A value on one line."""
+    """Return a value on one line."""
     return " ".join(without_controls(str(value)).split())
 
 
 def _present(paper: Mapping[str, Any], name: str) -> list[str]:
-    """The values of a column, none if the paper has none."""
+    """Return the values of a column, none if the paper has none."""
     value = paper.get(name)
     values = list(value) if isinstance(value, Sequence) and not isinstance(value, str) else [value]
     return [line for each in values if each is not None and (line := _line(each))]
@@ -164,7 +161,7 @@ def _field(name: str, value: str) -> str:
 
 
 def _bibtex_name(name: str) -> str:
-    """A name as "Family, Suffix, Given"; in braces if it is not of these parts, or has an "and" in it."""
+    """Return a name as "Family, Suffix, Given"; in braces if it has other parts, or an "and" in it."""
     if name == ET_AL:
         return "others"
     parts = name.split(", ")
@@ -175,13 +172,13 @@ def _bibtex_name(name: str) -> str:
 
 
 def _tex(text: str) -> str:
-    """Text that means nothing to TeX; two hyphens or quotes stay two."""
+    """Return text that means nothing to TeX; two hyphens or quotes stay two."""
     apart = re.sub(r"(?<=([-`']))(?=\1)", "\0", text)
     return "".join(_TEX.get(character, character) for character in apart)
 
 
 def _key(paper: Mapping[str, Any], taken: Counter[str]) -> str:
-    """A key of its own: the first long word of the title, and the year."""
+    """Return a distinct key: the first long word of the title, and the year."""
     plain = unicodedata.normalize("NFKD", str(paper.get("title") or "")).encode("ascii", "ignore").decode()
     words = [word for word in re.findall(r"[a-z]+", plain.lower()) if len(word) > 3]
     start = f"{words[0][:24] if words else 'paper'}{_line(paper.get('year') or '')}"
@@ -201,13 +198,13 @@ def _csv(papers: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _joined(value: Any, lines: list[str]) -> str:
-    """Several values as a table of papers may have them: as a JSON array if one holds a separator."""
+    """Join several values as a table of papers may have them: as a JSON array if one holds a separator."""
     if not isinstance(value, str) and any(re.search(r"[;|]|^\[", line) for line in lines):
         return json.dumps(lines, ensure_ascii=False)
     return "; ".join(lines)
 
 
 def _cell(text: str) -> str:
-    """A cell that no spreadsheet takes for a formula."""
+    """Return a cell that no spreadsheet takes for a formula."""
     is_number = re.fullmatch(r"[-+]?[0-9.]+(e[-+]?[0-9]+)?", text)
     return f"'{text}" if text[:1] in ("=", "+", "-", "@") and not is_number else text

@@ -42,7 +42,7 @@ class PaperTexts(Config):
         return self
 
     def texts_for(self, models: Mapping[str, Any]) -> str:
-        """The unit, or "passages", for models by name; warns of those that were trained on another text."""
+        """Choose the unit, or "passages", for models by name; warn of those trained on another text."""
         notes = {name: notes_of(model) for name, model in models.items()}
         units = {each["unit"] for each in notes.values() if "unit" in each}
         unit = PASSAGES if self.passages else self.unit or (units.pop() if len(units) == 1 else WHOLE)
@@ -88,11 +88,10 @@ class SearchConfig(PaperTexts):
 
     @property
     def filters(self) -> Filters:
-        """Which papers to look at."""
-        types, journals, domains, keywords, mesh = (
-            each or () for each in (self.type, self.journal, self.domain, self.keyword, self.mesh)
+        """The papers to look at."""
+        return Filters.of(
+            self.year, self.type, self.journal, self.domain, self.keyword, self.mesh, self.notices
         )
-        return Filters.of(self.year, types, journals, domains, keywords, mesh, self.notices)
 
 
 class IndexConfig(PaperTexts):

@@ -26,17 +26,14 @@ def nearest(
     places: NDArray[np.int64] | None = None,
     papers: NDArray[np.int64] | None = None,
 ) -> list[Ranking]:
-    """The nearest rows of a matrix for each query, best first; equal scores stand in the matrix's order.
+    """Find the nearest rows of a matrix for each query, best first; equal scores stand in the matrix's order.
 
     Args:
         vectors: (rows, dimensions), of length 1.
         queries: (queries, dimensions), of any length.
         top_k: maximum number of rows per query.
         places: the rows to look at, ascending; None for all.
-        papers: (rows,), ascending: the paper that each row is a passage of; of each the best is found.
-
-    Raises:
-        UsageError: `top_k` is less than 1, or the queries have another number of dimensions.
+        papers: (rows,), ascending: the paper of each passage; of each paper only the best passage is found.
     """
     if top_k < 1:
         raise UsageError(f"`top_k` must be at least 1, got {top_k}")
@@ -61,9 +58,9 @@ def best_of(
     places: NDArray[np.int64] | None = None,
     starts: NDArray[np.int64] | None = None,
 ) -> Ranking:
-    """The best of some scores, which are those of `places` if they are given.
+    """Find the best of some scores, those of `places` if they are given.
 
-    With `starts`, where each paper's passages begin among them, the best passage of each of the best papers.
+    `starts` is where each paper's passages begin; with it, the best passage of each of the best papers.
     """
     best = _best(scores, top_k) if starts is None else _best_of_papers(scores, top_k, starts)
     return best if places is None else places[best], scores[best]
@@ -72,15 +69,14 @@ def best_of(
 def all_scores(
     vectors: Vectors, queries: Vectors, places: NDArray[np.int64] | None = None
 ) -> NDArray[np.float32]:
-    """(queries, places) cosines, in blocks of rows that are read one after the other."""
-    few = places is not None and len(places) < _GATHERED * len(vectors)
-    count = len(places) if few and places is not None else len(vectors)
+    """Compute (queries, places) cosines, in blocks of rows that are read one after the other."""
+    few = None if places is None or len(places) >= _GATHERED * len(vectors) else places
+    count = len(vectors) if few is None else len(few)
     scores = np.empty((len(queries), count), np.float32)
     for start in range(0, count, ROWS_PER_BLOCK):
-        stop = min(start + ROWS_PER_BLOCK, count)
-        block = vectors[places[start:stop]] if few and places is not None else vectors[start:stop]
-        scores[:, start:stop] = queries @ block.T
-    return scores if few or places is None else scores[:, places]
+        block = slice(start, start + ROWS_PER_BLOCK)
+        scores[:, block] = queries @ (vectors[block] if few is None else vectors[few[block]]).T
+    return scores if few is not None or places is None else scores[:, places]
 
 
 def _best(scores: NDArray[np.float32], top_k: int) -> NDArray[np.int64]:
@@ -93,7 +89,6 @@ def _best(scores: NDArray[np.float32], top_k: int) -> NDArray[np.int64]:
 
 
 def _best_of_papers(scores: NDArray[np.float32], top_k: int, starts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The best passage of each of the best papers."""
     papers = _best(np.maximum.reduceat(scores, starts), top_k) if len(scores) else starts
     ends = np.append(starts, len(scores))
     best = [starts[one] + np.argmax(scores[starts[one] : ends[one + 1]]) for one in papers]
@@ -101,5 +96,5 @@ def _best_of_papers(scores: NDArray[np.float32], top_k: int, starts: NDArray[np.
 
 
 def starts_of(papers: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Where each paper's passages begin in (passages,) papers."""
+    """Return where each paper's passages begin in (passages,) papers."""
     return np.flatnonzero(np.diff(papers, prepend=-1))

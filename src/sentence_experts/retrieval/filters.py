@@ -1,4 +1,4 @@
-"""Which papers a search looks at: by year, type, journal, domain, keyword and MeSH heading."""
+"""Filters of the papers that a search looks at: by year, type, journal, domain, keyword and MeSH heading."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _YEARS = re.compile(r"(\d{1,4})?(\.\.)?(\d{1,4})?")
 
 @dataclass(frozen=True)
 class Filters:
-    """What papers must have to be found; an empty condition admits all papers.
+    """Conditions that papers must meet to be found; an empty condition admits all papers.
 
     Attributes:
         years: first and last year; None for an open end.
@@ -34,30 +34,27 @@ class Filters:
     def of(
         cls,
         year: str | int | None = None,
-        types: Sequence[str] = (),
-        journals: Sequence[str] = (),
-        domains: Sequence[str] = (),
-        keywords: Sequence[str] = (),
-        mesh: Sequence[str] = (),
+        types: Sequence[str] | None = None,
+        journals: Sequence[str] | None = None,
+        domains: Sequence[str] | None = None,
+        keywords: Sequence[str] | None = None,
+        mesh: Sequence[str] | None = None,
         notices: bool = True,
     ) -> Filters:
-        """Filters as people write them.
-
-        Args:
-            year: "2015", "2015..2020", "2015.." or "..2020".
-            types, journals, domains, keywords, mesh: values.
-            notices: whether to find notices too.
-
-        Raises:
-            UsageError: `year` has another form.
+        """Return filters as people write them; `year` is "2015", "2015..2020", "2015.." or "..2020".
 
         >>> Filters.of("2015..").years
         (2015, None)
         """
-        types, journals, domains, keywords, mesh = (
-            tuple(values or ()) for values in (types, journals, domains, keywords, mesh)
+        return cls(
+            _years(year),
+            tuple(types or ()),
+            tuple(journals or ()),
+            tuple(domains or ()),
+            tuple(keywords or ()),
+            tuple(mesh or ()),
+            notices,
         )
-        return cls(_years(year), types, journals, domains, keywords, mesh, notices)
 
     def __bool__(self) -> bool:
         return self != Filters()

@@ -2,7 +2,7 @@
 
 They stand in `CORPUS/.vectors/KEY/`: `vectors.npy` (texts, dimensions; float32, length 1), `rows.npy` (each
 one's row in `papers.parquet`), `texts.npy` (16 bytes of each text's SHA-256), with passages `spans.npy`
-(where each begins and ends in its paper's text), and `index.json`. KEY is a hash of what decides a vector,
+(where each begins and ends in its paper's text), and their record. KEY is a hash of what decides a vector,
 without the corpus: when the corpus changes, texts that it had before keep their vectors and only the others
 are encoded.
 """
@@ -12,8 +12,8 @@ from __future__ import annotations
 import hashlib
 import itertools
 import logging
-import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,19 +28,21 @@ from sentence_experts.models.pooling import unit as unit_length
 from sentence_experts.progress import progress
 from sentence_experts.retrieval.approximate import LanceVectors
 from sentence_experts.retrieval.passages import Span, Windows
-from sentence_experts.retrieval.texts import PASSAGES, UNITS, are_of, stamp, stamps, texts_of
+from sentence_experts.retrieval.texts import PASSAGES, UNITS, texts_fingerprint, texts_of
 from sentence_experts.retrieval.vectors import RouteVectors
 from sentence_experts.storage import (
+    RECORD,
     PartStore,
-    check_version,
+    hashes_of,
+    is_unchanged,
     locked,
-    read_json,
+    record_of,
     replacing_folder,
-    sha256_file,
     sha256_settings,
     write_json,
     write_npy,
 )
+from sentence_experts.storage.record import read_record
 
 if TYPE_CHECKING:
     from sentence_experts.corpus.corpus_folder import CorpusFolder
@@ -48,22 +50,25 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 CHUNK_SIZE = 1024  # texts lost at most by an interruption
-FORMAT_VERSION = 2  # of `index.json`
 FOLDER = ".vectors"
-VECTORS, ROWS, TEXTS, SPANS, INDEX = "vectors.npy", "rows.npy", "texts.npy", "spans.npy", "index.json"
+VECTORS, ROWS, TEXTS, SPANS = "vectors.npy", "rows.npy", "texts.npy", "spans.npy"
+_WHAT = "vectors of a corpus"
 _DIGEST = 16  # bytes of a text's hash
 _COPIED = 65_536  # vectors copied at once
 
+# Row of the paper, text, and where a passage stands in its paper's text.
+Piece = tuple[int, str, Span | None]
+
 
 def vector_settings(encoder: BatchEncoder, route: str | None, unit: str) -> dict[str, Any]:
-    """What decides the vectors of texts: the key of an index."""
+    """Return what decides the vectors of texts: the key of an index."""
     if unit not in UNITS:
         raise UsageError(f"unknown text unit {unit!r}: choose {', '.join(UNITS)}")
     return {**encoder.vector_settings(route), "unit": unit}
 
 
 def index_folder(corpus: CorpusFolder, settings: Mapping[str, Any]) -> Path:
-    """Where the vectors of these settings stand."""
+    """Return the folder of the vectors with these settings."""
     return corpus.path / FOLDER / sha256_settings(dict(settings))[:16]
 
 
@@ -75,7 +80,7 @@ def route_vectors(
     window: int | None = None,
     overlap: int | None = None,
 ) -> RouteVectors:
-    """The vectors of a corpus: read if they are there and unchanged, otherwise computed.
+    """Read the vectors of a corpus if they are there and unchanged; otherwise compute them.
 
     Papers without the unit's text (for "title+abstract": with neither) are left out. If another process is
     computing the same vectors, this one waits for them.
@@ -85,139 +90,99 @@ def route_vectors(
         unit: the text of a paper, or "passages".
         window, overlap: tokens of a passage, and of them those in common with the next; by default those of
             the vectors that are there, or else of `Windows.of`.
-
-    Raises:
-        UsageError: an unknown unit, or windows that the model does not read.
-        InputError: no paper has that text, the vectors cannot be written beside the corpus, or a newer
-            version of this package wrote them.
-        RouteError: the model needs a route, or does not know this one.
     """
     settings = vector_settings(encoder, route := encoder.chosen_route(route), unit)
     folder = index_folder(corpus, settings)
     windows = None
     if unit == PASSAGES:
-        noted = (_intact(folder) or {}).get("windows", {})
-        if window is None and overlap is None and noted:
-            windows = Windows(**noted)
+        known = (read_index(folder) or {"result": {}})["result"].get("windows")
+        if known and window is None and overlap is None:
+            windows = Windows(**known)
         else:
             windows = Windows.of(encoder, route, window, overlap)
-    if (known := read_index(folder, corpus, windows)) is not None:
-        return known
+    if (vectors := _open(folder, corpus, windows)) is not None:
+        return vectors
     try:
         with locked(folder, f"encode the corpus ({unit})", wait=True):
-            if (known := read_index(folder, corpus, windows, warn=True)) is None:
+            if (vectors := _open(folder, corpus, windows)) is None:
+                if (folder / RECORD).exists() and read_index(folder) is None:
+                    logger.warning(f"{folder}: not as it was written; the corpus is encoded again")
                 _build(encoder, corpus, settings, folder, windows)
-                known = read_index(folder, corpus, windows)
+                vectors = _open(folder, corpus, windows)
     except PermissionError as error:
         raise InputError(f"{folder.parent}: vectors cannot be written beside the corpus: {error}") from error
-    if known is None:
+    if vectors is None:
         raise InputError(f"{corpus.papers} changed while it was encoded; give the same command again")
-    return known
+    return vectors
 
 
-def read_index(
-    folder: Path, corpus: CorpusFolder, windows: Windows | None = None, warn: bool = False
-) -> RouteVectors | None:
-    """The vectors in a folder if they are whole, and those of the corpus as it is and of these windows.
-
-    Raises:
-        InputError: a newer version of this package wrote them.
-    """
-    noted = _intact(folder, warn)
-    if noted is None or not are_of(noted, corpus, noted["settings"]["unit"]):
+def read_index(folder: Path) -> dict[str, Any] | None:
+    """Read the record of the vectors in a folder; None if there are none, or they are not as written."""
+    record = read_record(folder / RECORD)
+    if record is None or record["what"] != _WHAT or not record["files"]:
         return None
-    if windows is not None and noted.get("windows") != windows.to_json():
+    if sha256_settings(record["settings"])[:16] != folder.name:
+        return None
+    # Hashing takes a second per gigabyte, so only files of another size or time are hashed.
+    seen = _sizes_and_times(folder, record["files"]) == record["result"].get("seen")
+    return record if seen or is_unchanged(folder, record["files"]) else None
+
+
+def _sizes_and_times(folder: Path, names: Iterable[str]) -> dict[str, list[int]]:
+    files = [folder / name for name in names if (folder / name).is_file()]
+    return {file.name: [file.stat().st_size, file.stat().st_mtime_ns] for file in files}
+
+
+def is_current(record: Mapping[str, Any], corpus: CorpusFolder) -> bool:
+    """Return whether vectors are those of a corpus as it is."""
+    return bool(record["result"]["source"] == texts_fingerprint(corpus, record["settings"]["unit"]))
+
+
+def _open(folder: Path, corpus: CorpusFolder, windows: Windows | None) -> RouteVectors | None:
+    """Open the vectors in a folder if they are whole, current, and of these windows."""
+    record = read_index(folder)
+    if record is None or not is_current(record, corpus) or record["result"]["windows"] != _json(windows):
         return None
     vectors = np.load(folder / VECTORS, mmap_mode="r")
-    spans = np.load(folder / SPANS, mmap_mode="r") if SPANS in noted["files"] else None
+    spans = np.load(folder / SPANS, mmap_mode="r") if windows else None
     return RouteVectors(vectors, np.load(folder / ROWS), LanceVectors.open(folder, vectors), spans)
 
 
-def index_state(folder: Path, corpus: CorpusFolder) -> str:
-    """Whether the vectors in a folder are "whole", "of an older corpus" or "damaged".
-
-    Raises:
-        InputError: a newer version of this package wrote them, or the table of papers has changed.
-    """
-    if (noted := _intact(folder)) is None:
-        return "damaged"
-    same = are_of(noted, corpus, noted["settings"]["unit"])
-    return "whole" if same else "of an older corpus"
-
-
-def _intact(folder: Path, warn: bool = False) -> dict[str, Any] | None:
-    """What `index.json` notes, if the files are as they were written; otherwise None.
-
-    Raises:
-        InputError: a newer version of this package wrote them.
-    """
-    if not (folder / INDEX).exists():
-        return None
-    changed, noted = [INDEX], {}
-    try:
-        noted = read_json(folder / INDEX)
-        settings = noted["settings"] if noted.get("format_version") == FORMAT_VERSION else {}
-        papers_file, whole = noted["papers_file"], int(noted["texts"]) > 0
-        if sha256_settings(settings)[:16] == folder.name and isinstance(papers_file["sha256"], str) and whole:
-            files = [VECTORS, ROWS, TEXTS, *([SPANS] if settings["unit"] == PASSAGES else [])]
-            changed = [name for name in files if not _is_unchanged(folder / name, noted["files"][name])]
-    except (InputError, OSError, TypeError, KeyError, ValueError, AttributeError):
-        pass
-    version = noted.get("format_version") if isinstance(noted, dict) else None
-    if isinstance(version, int):
-        check_version(folder / INDEX, version, FORMAT_VERSION)
-    if not changed:
-        return dict(noted)
-    if warn:
-        logger.warning(f"{folder / changed[0]}: not as it was written; the corpus is encoded again")
-    return None
-
-
-def _is_unchanged(file: Path, stamp: Mapping[str, Any]) -> bool:
-    status = file.stat()
-    if status.st_size != stamp["bytes"]:
-        return False
-    return bool(status.st_mtime_ns == stamp["changed_ns"]) or sha256_file(file) == stamp["sha256"]
+def _json(windows: Windows | None) -> dict[str, Any] | None:
+    return None if windows is None else asdict(windows)
 
 
 class _Plan:
-    """Which texts of a corpus have a vector already, and which must be encoded, in the corpus's order."""
+    """Which texts of a corpus have a vector already, and which must be encoded, in the corpus's order.
 
-    def __init__(self, pieces: Iterator[tuple[int, str, Span | None]], old: Path | None) -> None:
-        """Plan the texts in `pieces`: row of the paper, text, and where a passage stands in its paper's."""
-        self._pieces = pieces
-        known = [] if old is None else np.load(old / TEXTS).view(f"V{_DIGEST}").ravel().tolist()
-        # Text -> place: in the older vectors (negative, from -1), or among the new ones (from 0).
-        self._places: dict[bytes, int] = {digest: -1 - place for place, digest in enumerate(known)}
-        self.reused = 0
+    Attributes:
+        rows, digests, spans: of each text.
+        places: the place of each text's vector among the older ones and, behind them, the new ones.
+    """
+
+    def __init__(self, pieces: Iterable[Piece], older: Sequence[bytes] = ()) -> None:
+        self._pieces, self._older = pieces, older
         self.rows: list[int] = []
-        self.sources: list[int] = []
         self.digests: list[bytes] = []
         self.spans: list[Span] = []
-
-    @property
-    def files(self) -> list[str]:
-        """The names of the files that are written."""
-        return [VECTORS, ROWS, TEXTS, *([SPANS] if self.spans else [])]
+        self.places: list[int] = []
 
     def chunks(self) -> Iterator[list[str]]:
-        """The texts to encode."""
+        """Yield the texts to encode, and plan all."""
         missing = self._missing()
         while chunk := list(itertools.islice(missing, CHUNK_SIZE)):
             yield chunk
 
     def _missing(self) -> Iterator[str]:
-        new = 0
+        known = {digest: place for place, digest in enumerate(self._older)}
+        new = itertools.count(len(self._older))
         for row, text, span in self._pieces:
             digest = hashlib.sha256(text.encode()).digest()[:_DIGEST]
-            place = self._places.get(digest)
-            if is_new := place is None:
-                place = self._places[digest] = new
-                new += 1
+            if is_new := digest not in known:
+                known[digest] = next(new)
             self.rows.append(row)
-            self.sources.append(place)
             self.digests.append(digest)
-            self.reused += place < 0
+            self.places.append(known[digest])
             self.spans += [] if span is None else [span]
             if is_new:
                 yield text
@@ -231,24 +196,24 @@ def _build(
     windows: Windows | None,
 ) -> None:
     route, unit = settings["route"], settings["unit"]
-    old = _intact(folder)
-    noted: dict[str, Any] = stamps(corpus, unit)
-    exact = {**encoder.rounding_settings, **settings, "chunk_size": CHUNK_SIZE}
-    exact |= {"texts": [file["sha256"] for file in noted.values()]}
-    exact["older"] = None if old is None else old["files"][VECTORS]["sha256"]
-    pieces: Iterator[tuple[int, str, Span | None]]
+    old = read_index(folder)
+    result = {"source": texts_fingerprint(corpus, unit), "windows": _json(windows), "model": encoder.name}
+    exact = {**encoder.rounding_settings, **settings, "chunk_size": CHUNK_SIZE, "texts": result["source"]}
+    exact |= {"older": None if old is None else old["files"][VECTORS], "windows": result["windows"]}
+    texts = texts_of(corpus, unit)
+    pieces: Iterator[Piece]
     if windows is None:
-        pieces = ((row, text, None) for row, text in texts_of(corpus, unit))
+        pieces = ((row, text, None) for row, text in texts)
     else:
-        exact["windows"] = noted["windows"] = windows.to_json()
-        pieces = windows.cut(texts_of(corpus, unit), encoder)
+        pieces = windows.cut(texts, encoder)
         if corpus.bodies is None:
             logger.info(
                 f"{corpus.path} has no full texts (`full_text` of `import_corpus`): only abstracts of more "
                 f"than {windows.size} tokens are cut"
             )
     parts = PartStore.open(folder.with_name(f"{folder.name}.chunks"), exact, ".npy")
-    plan = _Plan(pieces, folder if old else None)
+    older = [] if old is None else np.load(folder / TEXTS).view(f"V{_DIGEST}").ravel().tolist()
+    plan = _Plan(pieces, older)
     # Of passages, and of texts that were not encoded before, the number is not known.
     total = pq.read_metadata(corpus.papers).num_rows if windows is None and old is None else None
     with progress(f"encoding the corpus ({unit})", total) as advance:
@@ -256,98 +221,72 @@ def _build(
         files = encode_chunks(encode, plan.chunks(), parts, advance)
     if not plan.rows:
         parts.remove()
-        raise InputError(f"{corpus.papers}: no paper has a {' or '.join(UNITS[unit])}")
-    if plan.reused:
-        logger.info(f"{plan.reused:,} of {len(plan.rows):,} texts were encoded before")
-    older = np.load(folder / VECTORS, mmap_mode="r") if old else None
-    write = lambda path: _write_vectors(path, plan.sources, files, older)  # noqa: E731
-    _store(folder, settings, encoder.name, noted, plan, write)
+    elif reused := sum(place < len(older) for place in plan.places):
+        logger.info(f"{reused:,} of {len(plan.rows):,} texts were encoded before")
+    arrays = [np.load(file, mmap_mode="r") for file in [*([folder / VECTORS] if old else []), *files]]
+    _store(folder, corpus, settings, result, plan, _gather(plan.places, arrays))
     parts.remove()
+
+
+def _gather(places: Sequence[int], arrays: Sequence[Vectors]) -> Iterator[Vectors]:
+    """Yield blocks of the vectors at some places of the arrays, one behind the other."""
+    starts = np.cumsum([0, *map(len, arrays)])
+    for start in range(0, len(places), _COPIED):
+        wanted = np.array(places[start : start + _COPIED])
+        block = np.empty((len(wanted), arrays[0].shape[1]), np.float32)
+        numbers = np.searchsorted(starts, wanted, side="right") - 1
+        for number in np.unique(numbers):
+            block[numbers == number] = arrays[number][wanted[numbers == number] - starts[number]]
+        yield block
 
 
 def store_vectors(
     corpus: CorpusFolder, settings: Mapping[str, Any], model: str, vectors: NDArray[Any]
 ) -> None:
-    """Store vectors of all rows of papers.parquet, (papers, dimensions), that were encoded elsewhere.
-
-    Raises:
-        InputError: their number is another one, they are not finite, or no paper has the text.
-    """
-    folder = index_folder(corpus, settings)
-    unit = settings["unit"]
-    plan, noted = _Plan(((*each, None) for each in texts_of(corpus, unit)), None), stamps(corpus, unit)
-    for _ in plan.chunks():
-        pass
+    """Store vectors of all rows of papers.parquet, (papers, dimensions), that were encoded elsewhere."""
+    folder, unit = index_folder(corpus, settings), settings["unit"]
     count = pq.read_metadata(corpus.papers).num_rows
     if len(vectors) != count:
         raise InputError(f"{len(vectors):,} vectors for the {count:,} papers of {corpus.papers}")
-    if not plan.rows:
-        raise InputError(f"{corpus.papers}: no paper has a {' or '.join(UNITS[unit])}")
+    plan = _Plan((row, text, None) for row, text in texts_of(corpus, unit))
+    for _ in plan.chunks():
+        pass
 
-    def write(path: Path) -> None:
-        target = np.lib.format.open_memmap(path, "w+", np.float32, (len(plan.rows), vectors.shape[1]))
+    def blocks() -> Iterator[Vectors]:
         for start in range(0, len(plan.rows), _COPIED):
             block = unit_length(np.asarray(vectors[plan.rows[start : start + _COPIED]], np.float32))
             if not np.isfinite(block).all():
                 raise InputError("some of the vectors hold numbers that are not finite")
-            target[start : start + _COPIED] = block
-        target.flush()
+            yield block
 
+    result = {"source": texts_fingerprint(corpus, unit), "windows": None, "model": model}
     with locked(folder, "store vectors", wait=True):
-        _store(folder, dict(settings), model, noted, plan, write)
+        _store(folder, corpus, dict(settings), result, plan, blocks())
 
 
 def _store(
     folder: Path,
+    corpus: CorpusFolder,
     settings: dict[str, Any],
-    model: str,
-    noted: dict[str, Any],
+    result: dict[str, Any],
     plan: _Plan,
-    write: Callable[[Path], None],
+    blocks: Iterator[Vectors],
 ) -> None:
+    """Write vectors, in blocks, with what is known of their texts and their record."""
+    if (first := next(blocks, None)) is None:
+        raise InputError(f"{corpus.papers}: no paper has a {' or '.join(UNITS[settings['unit']])}")
+    shape = (len(plan.rows), first.shape[1])
     with replacing_folder(folder) as temporary:
-        write(temporary / VECTORS)
+        target = np.lib.format.open_memmap(temporary / VECTORS, "w+", np.float32, shape)
+        start = 0
+        for block in itertools.chain([first], blocks):
+            target[start : start + len(block)] = block
+            start += len(block)
+        target.flush()
         write_npy(temporary / ROWS, np.array(plan.rows, dtype=np.int64))
         write_npy(temporary / TEXTS, np.frombuffer(b"".join(plan.digests), np.uint8).reshape(-1, _DIGEST))
         if plan.spans:
             write_npy(temporary / SPANS, np.array(plan.spans, np.int64))
-        notes = {
-            "format_version": FORMAT_VERSION,
-            "settings": settings,
-            "model": model,
-            "texts": len(plan.rows),
-            **noted,
-            "files": {name: stamp(temporary / name) for name in plan.files},
-        }
-        write_json(temporary / INDEX, notes)
-    _remove_old_versions(folder.parent)
-
-
-def _write_vectors(path: Path, sources: list[int], files: list[Path], old: Vectors | None) -> None:
-    """Write the vectors at `sources`: of the older ones (-1, -2, ...), or of the parts' (0, 1, ...)."""
-    parts = [np.load(file, mmap_mode="r") for file in files]
-    starts = np.cumsum([0, *(len(part) for part in parts)])
-    places = np.array(sources, np.int64)
-    example = parts[0] if old is None else old
-    target = np.lib.format.open_memmap(path, "w+", np.float32, (len(places), example.shape[1]))
-    for start in range(0, len(places), _COPIED):
-        wanted = places[start : start + _COPIED]
-        block = target[start : start + _COPIED]
-        if old is not None and (before := wanted < 0).any():
-            block[before] = old[-1 - wanted[before]]
-        of_part = np.searchsorted(starts, wanted, side="right") - 1
-        for number in np.unique(of_part[wanted >= 0]):
-            inside = (of_part == number) & (wanted >= 0)
-            block[inside] = parts[number][wanted[inside] - starts[number]]
-    target.flush()
-
-
-def _remove_old_versions(root: Path) -> None:
-    """Remove what earlier versions of this package kept there, which nothing reads any more."""
-    for index in root.glob(f"*/{INDEX}"):
-        try:
-            version = read_json(index).get("format_version", 1)
-        except (InputError, AttributeError):
-            continue
-        if isinstance(version, int) and version < FORMAT_VERSION:
-            shutil.rmtree(index.parent, ignore_errors=True)
+        files = hashes_of(temporary, (VECTORS, ROWS, TEXTS, SPANS))
+        result |= {"texts": shape[0], "dimensions": shape[1], "seen": _sizes_and_times(temporary, files)}
+        write_json(temporary / RECORD, record_of(_WHAT, settings, result, files))

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 
 from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.encoding.chunks import Vectors
-from sentence_experts.errors import InputError, UsageError, brief
+from sentence_experts.errors import InputError, brief, require
 from sentence_experts.retrieval import approximate
 from sentence_experts.retrieval.build import CorpusIndex
 from sentence_experts.retrieval.config import LANCE_TABLE
@@ -48,7 +48,6 @@ _INDEXES = {
     "abstract": "FTS",
 }
 _ROWS_PER_BATCH = 16_384
-_MISSING = 'a table of LanceDB needs the library: pip install "sentence-experts[index]"'
 
 
 @dataclass(frozen=True)
@@ -60,13 +59,14 @@ class _Column:
     rows: Any
 
     def part(self, start: int, stop: int) -> pa.Array:
-        """The vectors of the papers in these rows; null for those without text."""
+        """Return the vectors of the papers in these rows; null for those without text."""
         dimensions = self.vectors.shape[1]
         first, last = np.searchsorted(self.rows, (start, stop))
+        present = self.rows[first:last] - start
         values = np.zeros((stop - start, dimensions), np.float32)
+        values[present] = self.vectors[first:last]
         missing = np.ones(stop - start, bool)
-        values[self.rows[first:last] - start] = self.vectors[first:last]
-        missing[self.rows[first:last] - start] = False
+        missing[present] = False
         return pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), dimensions, mask=pa.array(missing))
 
 
@@ -89,7 +89,7 @@ def export_index(
         The names of the columns of vectors.
 
     Raises:
-        UsageError: LanceDB is not installed.
+        SentenceExpertsError: LanceDB is not installed.
         InputError: there are no vectors that fit the corpus, or nothing can be written there.
 
     Example:
@@ -98,10 +98,7 @@ def export_index(
         ['genomics']
     """
     os.environ.setdefault("LANCEDB_LOG", "error")  # else it warns that a new table is new
-    try:
-        import lancedb
-    except ImportError as error:
-        raise UsageError(_MISSING) from error
+    lancedb: Any = require("lancedb", "index")
     index = corpus if isinstance(corpus, CorpusIndex) else CorpusIndex.open(corpus)
     columns = _columns(index)
     if not columns:
@@ -140,14 +137,9 @@ def _columns(index: CorpusIndex) -> list[_Column]:
 
 
 def _names(parts: Sequence[dict[str, Any]]) -> list[str]:
-    """A name for each set of vectors: its route, and where they are not distinct, its model, unit, folder."""
+    """Name each set of vectors by its route; where that is not distinct, by model, unit and folder too."""
     chosen: list[str] = []
-    for keys in (
-        ("route",),
-        ("model", "route"),
-        ("model", "route", "unit"),
-        ("model", "route", "unit", "folder"),
-    ):
+    for keys in (("route",), ("model", "route"), ("model", "route", "unit", "folder")):
         chosen = [
             "_".join(re.sub(r"\W+", "_", Path(str(part[key])).name) for key in keys if part[key]) or "vector"
             for part in parts
@@ -165,7 +157,7 @@ def _batches(
     for batch in pq.ParquetFile(papers.corpus.papers).iter_batches(_ROWS_PER_BATCH, columns=present):
         arrays = [batch[column] for column in present]
         if has_domains:
-            arrays.append(pa.array(papers.domains_of(batch["paper_id"].to_pylist()), pa.list_(pa.string())))
+            arrays.append(papers.domains[start : start + len(batch)])
         arrays += [column.part(start, start + len(batch)) for column in columns]
         yield pa.record_batch(arrays, schema=schema)
         start += len(batch)

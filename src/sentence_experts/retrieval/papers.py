@@ -52,11 +52,7 @@ class Papers:
     """The table of papers of a corpus, of which only what is needed is read."""
 
     def __init__(self, corpus: CorpusFolder, domains: Path | Mapping[str, Any] | None = None) -> None:
-        """Open the table; `domains` are rules that sort papers into domains (`DomainRules.of`).
-
-        Raises:
-            InputError: the rules cannot be read.
-        """
+        """Open the table; `domains` are rules that sort papers into domains (`DomainRules.of`)."""
         self.corpus = corpus
         self._rules: DomainRules | None = None
         if domains is not None:
@@ -74,22 +70,23 @@ class Papers:
         self._reading = RLock()  # a Parquet file is read by one thread at a time
 
     def facts(self, rows: Iterable[int]) -> list[dict[str, Any]]:
-        """What the corpus knows of the papers in `rows`, in their order: those of `FACTS` it has, and `link`.
+        """Return the `FACTS` that the corpus has of the papers in these rows, and a `link`.
 
-        `domains` are there too if the corpus has a table of them.
+        `domains` are there too if the corpus has a table of them, or rules were given.
         """
+        has_domains = self._rules is not None or self.corpus.domains is not None
         facts = []
         for row in rows:
             group = int(np.searchsorted(self._starts, row, side="right")) - 1
             fields = self._group(group).slice(int(row - self._starts[group]), 1).to_pylist()[0]
             fields["link"] = paper_url(fields)
-            if self._rules is not None or self.corpus.domains is not None:
-                fields["domains"] = self._domains.get(fields["paper_id"], [])
+            if has_domains:
+                fields["domains"] = self.domains[row].as_py() or []
             facts.append(fields)
         return facts
 
     def texts(self, rows: Sequence[int], unit: str) -> list[str]:
-        """The texts of papers as a unit has them, full texts too."""
+        """Return the texts of papers as a unit has them, full texts too."""
         facts = self.facts(rows)
         sections = sections_of(self.corpus, [one["paper_id"] for one in facts])
         return [joined(one, unit, sections[one["paper_id"]]) for one in facts]
@@ -103,78 +100,67 @@ class Papers:
             self._groups.move_to_end(number)
             return self._groups[number]
 
-    def column(self, name: str) -> pa.ChunkedArray:
-        """A whole column; nulls where the corpus has no such column."""
+    def column(self, name: str) -> pa.Array:
+        """Return a whole column; nulls where the corpus has no such column."""
         with self._reading:
             if name not in self._columns:
                 known = name in self._file.schema_arrow.names
-                nothing = pa.chunked_array([pa.nulls(self.count, pa.string())])
-                self._columns[name] = self._file.read(columns=[name])[name] if known else nothing
+                nothing = pa.nulls(self.count, pa.string())
+                column = self._file.read(columns=[name])[name].combine_chunks() if known else nothing
+                self._columns[name] = column
             return self._columns[name]
 
     @cached_property
-    def _domains(self) -> dict[str, list[str]]:
-        """Paper id -> its domains: by rules, or as the corpus was fetched, or else its subjects."""
+    def domains(self) -> pa.Array:
+        """The domains of each paper: by rules, or as the corpus was fetched, or else its subjects."""
+        known: dict[str, list[str]] = {}
         if self._rules is not None:
             from sentence_experts.pairs.domains import COLUMNS
 
             classify, names = self._rules.classifier(), ["paper_id", *COLUMNS.values(), "year"]
             rows = self._file.read(columns=list(dict.fromkeys(names))).to_pylist()
-            return {row["paper_id"]: list(classify(row)) for row in rows}
-        if self.corpus.domains is None:
-            ids, subjects = (self.column(name).to_pylist() for name in ("paper_id", "subjects"))
-            return {paper: of_paper or [] for paper, of_paper in zip(ids, subjects, strict=True)}
-        table = pq.read_table(self.corpus.domains)
-        known: dict[str, list[str]] = {}
-        for paper, domain in zip(*(table[name].to_pylist() for name in ("paper_id", "domain")), strict=True):
-            known.setdefault(paper, []).append(domain)
-        return known
+            known = {row["paper_id"]: list(classify(row)) for row in rows}
+        elif self.corpus.domains is not None:
+            table = pq.read_table(self.corpus.domains, columns=["paper_id", "domain"])
+            for paper, domain in zip(*(column.to_pylist() for column in table.columns), strict=True):
+                known.setdefault(paper, []).append(domain)
+        else:
+            return self.column("subjects")
+        lists = [known.get(paper) for paper in self.column("paper_id").to_pylist()]
+        return pa.array(lists, pa.list_(pa.string()))
 
     def find(self, ids: Sequence[str]) -> list[int]:
-        """The row of each paper, by its DOI, PMID, PMCID or `paper_id`.
-
-        Raises:
-            InputError: the corpus has no such paper.
-        """
-        rows = []
-        for given, row in zip(ids, self.rows_of(ids), strict=True):
-            if row is None:
-                raise InputError(
-                    f"{self.corpus.path}: no paper with the id {given!r} (DOI, PMID, PMCID, paper id)"
-                )
-            rows.append(row)
-        return rows
+        """Return the row of each paper, by its DOI, PMID, PMCID or `paper_id`."""
+        rows = self.rows_of(ids)
+        if None in rows:
+            unknown = ids[rows.index(None)]
+            raise InputError(
+                f"{self.corpus.path}: no paper with the id {unknown!r} (DOI, PMID, PMCID, paper id)"
+            )
+        return [row for row in rows if row is not None]
 
     def row_of(self, given: str) -> int | None:
-        """The row of a paper, by an id of any kind; None if it is not there."""
+        """Return the row of a paper, by an id of any kind; None if it is not there."""
         return self.rows_of([given])[0]
 
     def rows_of(self, ids: Sequence[str]) -> list[int | None]:
-        """The row of each of these papers, by an id of any kind; None where it is not there."""
+        """Return the row of each of these papers, by an id of any kind; None where it is not there."""
         by_id: dict[str, int] = {}
         names = {given: _names(given) for given in ids}
         for number, column in enumerate(_ID_COLUMNS):
-            wanted = [of[number] for given, of in names.items() if given not in by_id and of[number]]
+            wanted = {given: of[number] for given, of in names.items() if given not in by_id and of[number]}
             if not wanted:
                 continue
             values = self.column(column)
-            rows = np.flatnonzero(self._is_in(values, wanted))
+            rows = np.flatnonzero(_is_in(values, wanted.values()))
             first: dict[str | None, int] = {}
             for value, row in zip(values.take(pa.array(rows)).to_pylist(), rows.tolist(), strict=True):
                 first.setdefault(value, row)
-            by_id |= {
-                given: first[value]
-                for given, of in names.items()
-                if given not in by_id and (value := of[number]) in first
-            }
+            by_id |= {given: first[value] for given, value in wanted.items() if value in first}
         return [by_id.get(given) for given in ids]
 
     def places(self, filters: Filters | None) -> NDArray[np.bool_] | None:
-        """Whether each paper passes the filters, (papers,); None if there are none.
-
-        Raises:
-            InputError: the corpus lacks the column of a filter, or its value.
-        """
+        """Return whether each paper passes the filters, (papers,); None if there are none."""
         if not filters or (filters == Filters(notices=False) and not self._notices.any()):
             return None
         passing = self._passing.get(filters)  # every route of one search asks for the same
@@ -192,60 +178,45 @@ class Papers:
             years = self.column("year")
             if years.null_count == self.count:
                 raise InputError(f"`year`: no paper of {self.corpus.path} has one")
-            numbers = pc.fill_null(years, -1).to_numpy()
+            numbers = pc.fill_null(years, -1).to_numpy(zero_copy_only=False)
             allowed &= (numbers >= (first or 0)) & (numbers <= (last if last is not None else 1 << 30))
         if not filters.notices:
             allowed &= ~self._notices
-        wanted = {"type": filters.types, "journal": filters.journals}
-        for parameter, values in (wanted | {"keyword": filters.keywords, "mesh": filters.mesh}).items():
+        for parameter, values in (
+            ("type", filters.types),
+            ("journal", filters.journals),
+            ("keyword", filters.keywords),
+            ("mesh", filters.mesh),
+            ("domain", filters.domains),
+        ):
             if values:
                 allowed &= self._has(parameter, values)
-        if filters.domains:
-            allowed &= self._in_domains(filters.domains)
         return allowed
 
     @cached_property
     def _notices(self) -> NDArray[np.bool_]:
         """Whether each paper is a correction, an editorial or another notice, (papers,)."""
         # Every search asks for this; `pa.array` and `to_numpy`, of which `pc.is_in` needs one, import pandas.
-        kinds = self.column("kind").dictionary_encode("encode").combine_chunks()
+        kinds = self.column("kind").dictionary_encode("encode")
         is_notice = np.array([kind in NOTICE_KINDS for kind in kinds.dictionary.to_pylist()], dtype=bool)
         return is_notice[np.from_dlpack(kinds.indices).astype(np.intp)]
 
     def hidden(self, filters: Filters | None) -> int:
-        """The number of papers that pass all filters, but are notices, which the filters leave out."""
+        """Return the number of papers that pass all filters, but are notices, which the filters leave out."""
         if filters is None or filters.notices:
             return 0
         passing = self.places(replace(filters, notices=True))
         return int((self._notices if passing is None else self._notices & passing).sum())
 
+    def _filtered(self, parameter: str) -> pa.Array:
+        """Return the column that a filter looks at: one value per paper, or a list."""
+        return self.domains if parameter == "domain" else self.column(VALUES[parameter])
+
     def _has(self, parameter: str, wanted: Sequence[str]) -> NDArray[np.bool_]:
-        """Whether a value of each paper fits one of the patterns, in which `*` stands for any text."""
-        column = self.column(VALUES[parameter])
-        if not pa.types.is_list(column.type):
-            return self._is_in(
-                column, self._fitting(parameter, wanted, column.unique().drop_null().to_pylist())
-            )
-        lists = pa.array(column.combine_chunks())
-        values, allowed = lists.flatten(), np.zeros(self.count, bool)
-        fitting = self._is_in(
-            values, self._fitting(parameter, wanted, values.unique().drop_null().to_pylist())
-        )
-        allowed[np.asarray(pc.list_parent_indices(lists))[fitting]] = True
-        return allowed
-
-    def _in_domains(self, wanted: Sequence[str]) -> NDArray[np.bool_]:
-        """The same for domains: the corpus's own, else its subjects."""
-        domains = self._domains
-        fitting = self._fitting("domain", wanted, sorted({one for each in domains.values() for one in each}))
-        papers = [paper for paper, of_paper in domains.items() if not fitting.isdisjoint(of_paper)]
-        return self._is_in(self.column("paper_id"), papers)
-
-    def _is_in(self, column: pa.ChunkedArray | pa.Array, values: Iterable[str | None]) -> NDArray[np.bool_]:
-        inside = pc.is_in(column, value_set=pa.array(list(values), pa.string()))
-        return np.asarray(inside, bool)
-
-    def _fitting(self, parameter: str, wanted: Sequence[str], known: Sequence[str]) -> set[str]:
+        """Return whether a value of each paper fits one of the patterns, in which `*` stands for any text."""
+        column = self._filtered(parameter)
+        values = column.flatten() if pa.types.is_list(column.type) else column
+        known = values.unique().drop_null().to_pylist()
         fitting: set[str] = set()
         for pattern in wanted:
             fits = _pattern(pattern).fullmatch
@@ -258,55 +229,43 @@ class Papers:
                     f"{shown or 'none'}"
                 )
             fitting |= matching
-        return fitting
+        inside = _is_in(values, fitting)
+        if values is column:
+            return inside
+        allowed = np.zeros(self.count, bool)
+        allowed[np.asarray(pc.list_parent_indices(column))[inside]] = True
+        return allowed
 
-    def values(self, column: str, rows: Sequence[int] | None = None) -> dict[str, int]:
-        """The values of one of `VALUES`, such as "year" -> number of papers, most frequent first.
+    def values(self, parameter: str, rows: Sequence[int] | None = None) -> dict[str, int]:
+        """Return the values of one of `VALUES`, such as "year" -> number of papers, most frequent first.
 
         Years are in their order. `rows` limits the count to these papers.
-
-        Raises:
-            UsageError: another column.
         """
-        if column not in (*VALUES, *VALUES.values()):
-            raise UsageError(f"no values of {column!r}; there are {', '.join(VALUES)}")
-        if column == "domain":
-            ids = None if rows is None else set(self.column("paper_id").take(pa.array(rows)).to_pylist())
-            flat = [
-                d for paper, ds in (self._domains or {}).items() if ids is None or paper in ids for d in ds
-            ]
-            values = pa.chunked_array([pa.array(flat, pa.string())])
-        else:
-            values = self.column(VALUES.get(column, column))
-            values = values if rows is None else values.take(pa.array(rows, pa.int64()))
-            values = pc.list_flatten(values) if pa.types.is_list(values.type) else values
+        if parameter not in VALUES:
+            raise UsageError(f"no values of {parameter!r}; there are {', '.join(VALUES)}")
+        values = self._filtered(parameter)
+        values = values if rows is None else values.take(pa.array(rows, pa.int64()))
+        values = values.flatten() if pa.types.is_list(values.type) else values
         counts = [(each["values"], each["counts"]) for each in values.drop_null().value_counts().to_pylist()]
-        counts.sort(key=lambda pair: pair[0] if column == "year" else (-pair[1], pair[0]))
+        counts.sort(key=lambda pair: pair[0] if parameter == "year" else (-pair[1], pair[0]))
         return {str(value): count for value, count in counts}
 
     def citations(self, rows: Sequence[int]) -> list[tuple[int, int]]:
-        """(citing row, cited row) of each citation between two of these papers."""
-        wanted, (starts, cited) = set(rows), self._links[0]
-        return [
-            (row, other)
-            for row in sorted(wanted)
-            for other in cited[starts[row] : starts[row + 1]].tolist()
-            if other in wanted
-        ]
+        """Return (citing row, cited row) of each citation between two of these papers."""
+        wanted = set(rows)
+        return [(row, other) for row in sorted(wanted) for other in self.cites(row) if other in wanted]
 
     def cites(self, row: int) -> list[int]:
-        """The papers of the corpus that a paper cites."""
-        starts, cited = self._links[0]
-        return list(dict.fromkeys(cited[starts[row] : starts[row + 1]].tolist()))
+        """Return the papers of the corpus that a paper cites."""
+        return self._linked(row, *self._links[0])
 
     def cited_by(self, row: int) -> list[int]:
-        """The papers of the corpus that cite a paper."""
-        starts, citing = self._links[1]
-        return list(dict.fromkeys(citing[starts[row] : starts[row + 1]].tolist()))
+        """Return the papers of the corpus that cite a paper."""
+        return self._linked(row, *self._links[1])
 
-    def domains_of(self, ids: Sequence[str]) -> list[list[str]]:
-        """The domains of papers, by their ids."""
-        return [self._domains.get(one, []) for one in ids]
+    @staticmethod
+    def _linked(row: int, starts: NDArray[np.int64], others: NDArray[np.int64]) -> list[int]:
+        return list(dict.fromkeys(others[starts[row] : starts[row + 1]].tolist()))
 
     @cached_property
     def _links(self) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
@@ -314,7 +273,7 @@ class Papers:
 
         Where those of each paper begin, (papers + 1,), and the other papers, (citations,).
         """
-        ids = pa.array(self.column("paper_id").combine_chunks())
+        ids = self.column("paper_id")
         citing, cited = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
         for batch in pq.ParquetFile(self.corpus.citations).iter_batches(_LINKS, columns=["citing", "cited"]):
             ends = [
@@ -332,8 +291,12 @@ class Papers:
         return links
 
 
+def _is_in(values: pa.Array, wanted: Iterable[str | None]) -> NDArray[np.bool_]:
+    return np.asarray(pc.is_in(values, value_set=pa.array(list(wanted), pa.string())), bool)
+
+
 def _pattern(text: str) -> re.Pattern[str]:
-    """A value in which `*` stands for any text.
+    """Return the pattern of a value in which `*` stands for any text.
 
     What stands between two stars is looked for once, where it comes first: clients choose the patterns, and
     trying every place for every star would take for ever.
@@ -346,7 +309,7 @@ def _pattern(text: str) -> re.Pattern[str]:
 
 
 def _names(given: str) -> tuple[str | None, ...]:
-    """What a paper of this id has in each of `_ID_COLUMNS`."""
+    """Return what a paper of this id has in each of `_ID_COLUMNS`."""
     text = given.strip()
     known = parse_identifier(text)
     return (

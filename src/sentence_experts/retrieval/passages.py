@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from sentence_experts.encoding.encoder import BatchEncoder
@@ -37,11 +37,7 @@ class Windows:
     def of(
         cls, encoder: BatchEncoder, route: str | None, size: int | None = None, overlap: int | None = None
     ) -> Windows:
-        """By default as many tokens as the model reads of a text under a route, and a fifth of them shared.
-
-        Raises:
-            UsageError: the model does not read as many tokens, or more than half of them overlap.
-        """
+        """Return windows, by default of as many tokens as the model reads, a fifth of them shared."""
         most = _room(encoder, route)
         if size is not None and most is not None and size > most:
             raise UsageError(
@@ -54,12 +50,8 @@ class Windows:
             raise UsageError(f"`overlap` must be at most half of a window of {size} tokens, got {overlap}")
         return cls(size, overlap)
 
-    def to_json(self) -> dict[str, int | None]:
-        """The settings, for the notes of an index."""
-        return asdict(self)
-
     def cut(self, texts: Iterable[tuple[int, str]], encoder: BatchEncoder) -> Iterator[tuple[int, str, Span]]:
-        """(row, passage, its start and end in the text) of (row, text)."""
+        """Yield (row, passage, its start and end in the text) of (row, text)."""
         texts = iter(texts)
         while self.size and (group := list(itertools.islice(texts, _TEXTS_AT_ONCE))):
             offsets = _offsets(encoder.model.tokenizer, [text for _, text in group])
@@ -70,7 +62,7 @@ class Windows:
 
 
 def _room(encoder: BatchEncoder, route: str | None) -> int | None:
-    """The tokens that a model reads of a text, besides its prompt and special tokens."""
+    """Return how many tokens a model reads of a text, besides its prompt and special tokens."""
     most = encoder.model.max_seq_length
     if not most or most > _UNBOUNDED:
         return None
@@ -79,11 +71,7 @@ def _room(encoder: BatchEncoder, route: str | None) -> int | None:
 
 
 def _offsets(tokenizer: Any, texts: Sequence[str]) -> list[list[Span]]:
-    """The start and end of each token in its text.
-
-    Raises:
-        UsageError: the model's tokenizer cannot tell.
-    """
+    """Return the start and end of each token in its text."""
     if not getattr(tokenizer, "is_fast", False):
         raise UsageError(f"`passages` needs a fast tokenizer, not {type(tokenizer).__name__}")
     options = {"add_special_tokens": False, "truncation": False, "padding": False, "verbose": False}
@@ -94,14 +82,15 @@ def _offsets(tokenizer: Any, texts: Sequence[str]) -> list[list[Span]]:
 
 
 def spans(text: str, offsets: Sequence[Span], size: int, overlap: int) -> Iterator[Span]:
-    """The start and end of each window of a text.
+    """Yield the start and end of each window of a text.
+
+    Windows end between words, unless a word is longer than half of one.
 
     Args:
         text: the text.
         offsets: the start and end of each of its tokens.
-        size: tokens of a window, at most; windows end between words where a word is not longer than half of
-            one.
-        overlap: tokens that a window has in common with the next, at least; at most half of `size`.
+        size: maximum number of tokens of a window.
+        overlap: minimum number of tokens in common with the next window; at most half of `size`.
 
     >>> text = "one two three four"
     >>> [text[slice(*span)] for span in spans(text, [(0, 3), (4, 7), (8, 13), (14, 18)], 2, 1)]
@@ -110,13 +99,13 @@ def spans(text: str, offsets: Sequence[Span], size: int, overlap: int) -> Iterat
     first = 0
     while first + size < len(offsets):
         end = _word_start(text, offsets, first + size, first + size // 2)
-        yield _trimmed(text, offsets[first][0], offsets[end - 1][1])
+        yield trimmed(text, offsets[first][0], offsets[end - 1][1])
         first = _word_start(text, offsets, end - overlap, max(first, end - overlap - size // 4))
-    yield _trimmed(text, offsets[first][0] if offsets else 0, len(text))
+    yield trimmed(text, offsets[first][0] if offsets else 0, len(text))
 
 
 def _word_start(text: str, offsets: Sequence[Span], token: int, after: int) -> int:
-    """The last token up to `token`, and after `after`, that begins a word; else `token` itself."""
+    """Return the last token up to `token`, and after `after`, that begins a word; else `token` itself."""
     for each in range(token, after, -1):
         start = offsets[each][0]
         if text[start - 1 : start].isspace() or text[start : start + 1].isspace():
@@ -124,6 +113,7 @@ def _word_start(text: str, offsets: Sequence[Span], token: int, after: int) -> i
     return token
 
 
-def _trimmed(text: str, start: int, end: int) -> Span:
+def trimmed(text: str, start: int, end: int) -> Span:
+    """Return the start and end of a part of a text without the white space around it."""
     piece = text[start:end]
     return start + len(piece) - len(piece.lstrip()), start + len(piece.rstrip())

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,10 +14,11 @@ from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import UsageError
 from sentence_experts.models.loading import LoadConfig, load
 from sentence_experts.models.routes.known_routes import KnownRoutes
+from sentence_experts.retrieval.citation_export import short_authors, short_source
 from sentence_experts.retrieval.config import SearchConfig
 from sentence_experts.retrieval.papers import Papers
 from sentence_experts.retrieval.search_routes import SearchRoute, find_search_route
-from sentence_experts.retrieval.searcher import Hit, Searcher
+from sentence_experts.retrieval.searcher import Hit, Searcher, is_nothing_close
 from sentence_experts.tables import Table, TextTable
 
 if TYPE_CHECKING:
@@ -48,25 +50,37 @@ class SearchResult:
         return len(self.queries)
 
     def __repr__(self) -> str:
-        lines = []
-        for query, papers in self:
-            lines.append(query)
-            for paper in papers:
-                retracted = "  [retracted]" if paper.get("retracted") else ""
-                title = paper.get("title") or paper["paper_id"]
-                lines.append(f"{paper['rank']:>3}  {paper['score']:.3f}  {title}{retracted}")
-        return "\n".join(lines)
+        return "\n".join(
+            line
+            for query, papers in self
+            for line in (query, *(row for each in papers for row in lines_of(each)))
+        )
 
     def is_nothing_close(self, number: int = 0) -> bool:
-        """Whether all papers found for a query are weak: the corpus seems to have nothing on it."""
-        papers = self.papers[number]
-        return bool(papers) and all(paper.get("closeness") == "weak" for paper in papers)
+        """Return whether all papers of a query are weak: the corpus seems to have nothing on it."""
+        return is_nothing_close(self.papers[number])
 
     def to_pandas(self) -> pd.DataFrame:
-        """One row per query and paper."""
+        """Return one row per query and paper."""
         import pandas as pd
 
         return pd.DataFrame([{"query": query, **paper} for query, papers in self for paper in papers])
+
+
+def lines_of(paper: Mapping[str, Any]) -> list[str]:
+    """Describe a paper found, in lines to print."""
+    retracted = " [retracted]" if paper.get("retracted") else ""
+    near = f"{paper.get('closeness') or '':<5}  {paper['score']:.3f}  {paper.get('year') or '    '}"
+    title = f"{paper.get('title') or '(no title)'}{retracted}"
+    source = (short_authors(paper.get("authors")), short_source(paper), paper.get("link"))
+    text, length = (paper["passage"], 600) if paper.get("passage") else (paper.get("sentence") or "", 300)
+    more = (
+        "  ".join(filter(None, source)),
+        "; ".join((paper.get("keywords") or [])[:8]),
+        textwrap.shorten(text, length, placeholder=" ..."),
+    )
+    first = f"{paper['rank']:>3}  {near}  {title}  {paper['paper_id']}"
+    return [first, *(f"{'':12}{line}" for line in more if line)]
 
 
 def search(
@@ -115,46 +129,35 @@ def search(
         papers = Papers(folder, config.domains)
         papers.places(filters)
         liked = papers.find(config.like or ())
-        _check_routes(model, config)
-        encoder = model if isinstance(model, BatchEncoder) else _opened(model, config, load_config)
-        searcher = Searcher(encoder, folder, config.texts_for({encoder.name: encoder.model}), papers)
-        route = find_search_route(
-            encoder.known_routes, config.route, config.query_route, config.document_route
-        )
+        named = (config.route, config.query_route, config.document_route)
+        if (known := KnownRoutes.read(model)) is not None:
+            find_search_route(known, *named)
+        if not isinstance(model, BatchEncoder):
+            model = BatchEncoder(load(model, load_config), config.batch_size)
+        searcher = Searcher(model, folder, config.texts_for({model.name: model.model}), papers)
+        route = find_search_route(model.known_routes, *named)
         if config.like:
-            hits = [searcher.like(config.like, route, config.top_k, filters)]
             texts, vectors = [f"like {', '.join(config.like)}"], searcher.mean_vector(liked, route)
         else:
             vectors = searcher.encode(texts, route)
-            hits = searcher.search(vectors, route, config.top_k, filters, config.hybrid, texts)
+        hits = searcher.search(vectors, route, config.top_k, filters, config.hybrid, texts, without=liked)
         results = [_described(searcher, *each, route, config) for each in zip(hits, vectors, strict=True)]
-    encoder.log_low_confidence()
+    model.log_low_confidence()
     return SearchResult(texts, results, papers.hidden(filters))
-
-
-def _opened(model: Any, config: SearchConfig, load_config: LoadConfig | None) -> BatchEncoder:
-    return BatchEncoder(load(model, load_config), config.batch_size)
-
-
-def _check_routes(model: Model, config: SearchConfig) -> None:
-    """Refuse unknown routes of a model's folder before it is loaded."""
-    if (known := KnownRoutes.read(model)) is not None:
-        find_search_route(known, config.route, config.query_route, config.document_route)
 
 
 def _described(
     searcher: Searcher, hits: Sequence[Hit], query: Vectors, route: SearchRoute, config: SearchConfig
 ) -> list[dict[str, Any]]:
-    """Hits with the facts of their papers, and the sentence of each abstract nearest to the query."""
+    """Return hits with the facts of their papers, and the sentence of each abstract nearest to the query."""
     rows = [hit.row for hit in hits]
-    described = searcher.facts(rows)
+    described = searcher.papers.facts(rows)
     passages = searcher.passages(rows, [hit.place for hit in hits], route)
     texts = passages or [facts.get("abstract") or "" for facts in described]
     spans = searcher.best_sentences(query, texts, route) if config.sentences else [None] * len(texts)
     results = []
     for hit, facts, text, span in zip(hits, described, texts, spans, strict=True):
-        scores: dict[str, Any] = {"rank": hit.rank, "score": hit.score, "percentile": hit.percentile}
-        scores |= {"closeness": hit.closeness, "nearness": hit.nearness}
         passage = {"passage": text} if passages else {}
-        results.append({**scores, **facts, **passage, **({"sentence": text[slice(*span)]} if span else {})})
+        sentence = {"sentence": text[slice(*span)]} if span else {}
+        results.append(hit.to_json() | facts | passage | sentence)
     return results

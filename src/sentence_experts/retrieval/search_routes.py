@@ -32,7 +32,7 @@ class SearchRoute:
 
 
 def list_search_routes(known: KnownRoutes) -> tuple[SearchRoute, ...]:
-    """The search routes of a model: one per route, and one for each pair of routes for queries and documents.
+    """List the search routes of a model: its routes, and its pairs of routes for queries and documents.
 
     Left out are a route that only repeats another one's prompt under a role's name, and "auto", which gives
     each paper the vector of one of the others.
@@ -58,13 +58,10 @@ def find_search_route(
     query_route: str | None = None,
     document_route: str | None = None,
 ) -> SearchRoute:
-    """The search route that these settings name.
+    """Find the search route that these settings name.
 
     `route` is for both sides; a route of a pair means the pair. With none given it is the model's default
     route, or the only search route that there is, or the only pair.
-
-    Raises:
-        RouteError: the model needs a route, or does not know one of these.
     """
     pairs = _pairs(known)
     documents = {document: query for query, document in pairs.items()}
@@ -88,7 +85,7 @@ def find_search_route(
 
 
 def _pairs(known: KnownRoutes) -> dict[str, str]:
-    """Route of queries -> route of documents, of those that the model tells apart."""
+    """Return route of queries -> route of documents, of those that the model tells apart."""
     pairs: dict[str, str] = {}
     prompts = known.prompts
     for query, document in [*known.search_routes.items(), *PAIRS]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sentence_experts.errors import InputError
-from sentence_experts.storage import sha256_file, sha256_text
+from sentence_experts.storage import sha256_text, sha256_unchanging
 
 if TYPE_CHECKING:
     from sentence_experts.corpus.corpus_folder import CorpusFolder
@@ -20,59 +22,47 @@ UNITS = {
     PASSAGES: ("title", "abstract"),
 }
 SEPARATOR = "\n"  # between title and abstract, as in pairs of unit title+abstract
-_TABLES = ("papers_file", "bodies_file")
 
 # (title of the section, text) in reading order.
 Sections = Iterable[tuple[str | None, str]]
 
 
 def joined(fields: Mapping[str, Any], unit: str, sections: Sections = ()) -> str:
-    """The text of a paper: of its fields, and of its sections with their titles."""
+    """Join the text of a paper: its fields, and its sections with their titles."""
     pieces = [fields.get(name) for name in UNITS[unit]]
     pieces += [piece for section in sections for piece in section]
     return SEPARATOR.join(piece for piece in pieces if piece)
 
 
 def texts_of(corpus: CorpusFolder, unit: str) -> Iterator[tuple[int, str]]:
-    """(row in papers.parquet, text) of each paper that has the unit's text."""
-    import pyarrow.parquet as pq  # the command line starts without it
-
-    columns = list(UNITS[unit])
+    """Yield (row in papers.parquet, text) of each paper that has the unit's text."""
     bodies = _bodies(corpus.bodies) if unit == PASSAGES and corpus.bodies else iter(())
     body = next(bodies, None)
-    row = 0
-    for batch in pq.ParquetFile(corpus.papers).iter_batches(columns=["paper_id", *columns]):
-        for record in batch.to_pylist():
-            sections: Sections = ()
-            if body is not None and body[0] == record["paper_id"]:
-                sections, body = body[1], next(bodies, None)
-            text = joined(record, unit, sections)
-            if text.strip():
-                yield row, text
-            row += 1
+    for row, record in enumerate(_records(corpus.papers, ["paper_id", *UNITS[unit]])):
+        sections: Sections = ()
+        if body is not None and body[0] == record["paper_id"]:
+            sections, body = body[1], next(bodies, None)
+        if (text := joined(record, unit, sections)).strip():
+            yield row, text
     if body is not None:
         raise InputError(f"{corpus.bodies}: the text of {body[0]} is in another order than the papers")
 
 
 def _bodies(file: Path) -> Iterator[tuple[str, list[tuple[str | None, str]]]]:
-    """(paper id, its sections), in the order of the papers."""
+    """Yield (paper id, its sections), in the order of the papers."""
+    for paper, rows in groupby(_records(file), itemgetter("paper_id")):
+        yield paper, [(each["section"], each["text"]) for each in rows]
+
+
+def _records(file: Path, columns: list[str] | None = None) -> Iterator[dict[str, Any]]:
     import pyarrow.parquet as pq  # the command line starts without it
 
-    paper = ""
-    sections: list[tuple[str | None, str]] = []
-    for batch in pq.ParquetFile(file).iter_batches(1024):
-        for each in batch.to_pylist():
-            if each["paper_id"] != paper:
-                if sections:
-                    yield paper, sections
-                paper, sections = each["paper_id"], []
-            sections.append((each["section"], each["text"]))
-    if sections:
-        yield paper, sections
+    for batch in pq.ParquetFile(file).iter_batches(1024, columns=columns):
+        yield from batch.to_pylist()
 
 
 def sections_of(corpus: CorpusFolder, ids: Iterable[str]) -> dict[str, list[tuple[str | None, str]]]:
-    """The sections of some papers, by paper id; none of those without a full text."""
+    """Return the sections of some papers, by paper id; none of those without a full text."""
     import pyarrow.parquet as pq  # the command line starts without it
 
     by_paper: dict[str, list[tuple[str | None, str]]] = {one: [] for one in ids}
@@ -83,50 +73,12 @@ def sections_of(corpus: CorpusFolder, ids: Iterable[str]) -> dict[str, list[tupl
     return by_paper
 
 
-def stamp(file: Path) -> dict[str, Any]:
-    """What tells a file from any other: its hash, and its size and time, by which it is known faster."""
-    status = file.stat()
-    return {"sha256": sha256_file(file), "bytes": status.st_size, "changed_ns": status.st_mtime_ns}
-
-
-def stamps(corpus: CorpusFolder, unit: str) -> dict[str, Any]:
-    """The stamps of the tables that a unit's texts come from, by their names in an index's notes."""
-    return {name: stamp(file) for name, file in _tables(corpus, unit).items()}
-
-
-def _tables(corpus: CorpusFolder, unit: str) -> dict[str, Path]:
-    files = dict(zip(_TABLES, (corpus.papers, corpus.bodies if unit == PASSAGES else None), strict=True))
-    return {name: file for name, file in files.items() if file is not None}
-
-
-def are_of(noted: Mapping[str, Any], corpus: CorpusFolder, unit: str) -> bool:
-    """Whether notes hold the stamps of a corpus as it is.
-
-    Raises:
-        InputError: a table has changed since it was written.
-    """
-    tables = _tables(corpus, unit)
-    return {name for name in _TABLES if name in noted} == set(tables) and all(
-        _fingerprint(corpus, file, noted[name]) == noted[name]["sha256"] for name, file in tables.items()
-    )
-
-
 def texts_fingerprint(corpus: CorpusFolder, unit: str) -> str:
-    """A hash of the tables that a unit's texts come from; of papers.parquet alone it is the SHA-256.
-
-    Raises:
-        InputError: a table has changed since it was written.
-    """
-    hashes = [_fingerprint(corpus, file) for file in _tables(corpus, unit).values()]
+    """Return a hash of the tables that a unit's texts come from; for papers.parquet alone its SHA-256."""
+    hashes = []
+    for file in (corpus.papers, corpus.bodies if unit == PASSAGES else None):
+        if file is not None:
+            hashes.append(sha256_unchanging(file))
+            if corpus.hashes.get(file.name, hashes[-1]) != hashes[-1]:
+                raise corpus.describe_change(file.name)
     return hashes[0] if len(hashes) == 1 else sha256_text(*hashes)
-
-
-def _fingerprint(corpus: CorpusFolder, file: Path, noted: Mapping[str, Any] = {}) -> str:
-    """The SHA-256 of a table, which `noted` saves if it describes the same file."""
-    status = file.stat()
-    same = (noted.get("bytes"), noted.get("changed_ns")) == (status.st_size, status.st_mtime_ns)
-    digest: str = noted["sha256"] if same else sha256_file(file)
-    expected = corpus.hashes.get(file.name)
-    if expected and digest != expected:
-        raise corpus.describe_change(file.name)
-    return digest

@@ -46,7 +46,7 @@ class RouteVectors:
         return self.rows if self.spans is None else self.rows[self._starts]
 
     def search(self, queries: Vectors, top_k: int, allowed: NDArray[np.bool_] | None = None) -> list[Ranking]:
-        """The nearest papers for each query of shape (queries, dimensions): their rows and cosines.
+        """Find the nearest papers for each query of shape (queries, dimensions): their rows and cosines.
 
         A paper has the cosine of its best passage. Papers with equal scores stand in the order of the corpus.
         `allowed`, of shape (papers of the corpus,), selects the papers to search.
@@ -63,9 +63,9 @@ class RouteVectors:
         allowed: NDArray[np.bool_] | None = None,
         compared: NDArray[np.float32] | None = None,
     ) -> list[Ranking]:
-        """As `search`, with the places of the vectors instead of rows: those of the best passages.
+        """Find as `search` does, with the places of the vectors instead of rows: those of the best passages.
 
-        `compared`: the result of `compare` for a single query; with it the cosines are not computed again.
+        `compared` is the result of `compare` for a single query, which saves computing the cosines again.
         """
         places = None if allowed is None else np.flatnonzero(allowed[self.rows])
         papers = None if self.spans is None else self.rows
@@ -87,26 +87,19 @@ class RouteVectors:
         return rankings
 
     def compare(self, query: Vectors) -> NDArray[np.float32] | None:
-        """The cosine of every vector with a query of shape (dimensions,), for `nearest` and `scores`.
+        """Compute the cosine of every vector with a query of shape (dimensions,), for `nearest` and `scores`.
 
         None in a large corpus, where a query is not compared with all.
         """
-        return None if self.near is not None else self._compare(query)
-
-    def _compare(self, query: Vectors) -> NDArray[np.float32]:
-        compared: NDArray[np.float32] = all_scores(self.vectors, unit_length(query.reshape(1, -1)))[0]
-        return compared
+        return None if self.near is not None else all_scores(self.vectors, unit_length(query[None]))[0]
 
     def scores(self, query: Vectors, compared: NDArray[np.float32] | None = None) -> NDArray[np.float32]:
-        """The cosine of every paper with a query of shape (dimensions,): (papers,), beside `papers`."""
-        cosines = self._compare(query) if compared is None else compared
-        best: NDArray[np.float32] = (
-            cosines if self.spans is None else np.maximum.reduceat(cosines, self._starts)
-        )
-        return best
+        """Compute the cosine of every paper with a query of shape (dimensions,): (papers,), as `papers`."""
+        cosines = all_scores(self.vectors, unit_length(query[None]))[0] if compared is None else compared
+        return cosines if self.spans is None else np.maximum.reduceat(cosines, self._starts)
 
     def best_places(self, query: Vectors, rows: Any) -> Ranking:
-        """The place of the best passage of each of some papers, and its cosine; -1 and 0 without text."""
+        """Find the place of the best passage of each of some papers, and its cosine; -1, 0 without text."""
         query, wanted = unit_length(query.reshape(1, -1))[0], np.asarray(rows, np.int64)
         begins, ends = (np.searchsorted(self.rows, wanted, side) for side in ("left", "right"))
         places, scores = np.full(len(wanted), -1, np.int64), np.zeros(len(wanted), np.float32)
@@ -117,7 +110,7 @@ class RouteVectors:
         return places, scores
 
     def of_rows(self, rows: Any) -> Vectors:
-        """One vector per paper, (papers, dimensions): the mean of its passages; zeros without text."""
+        """Return one vector per paper, (papers, dimensions): the mean of its passages; zeros without text."""
         wanted = np.asarray(rows, np.int64)
         begins, ends = (np.searchsorted(self.rows, wanted, side) for side in ("left", "right"))
         means = np.zeros((len(wanted), self.vectors.shape[1]), np.float32)
@@ -128,7 +121,7 @@ class RouteVectors:
         return means
 
     def nearness(self, scores: NDArray[np.float32]) -> list[float | None]:
-        """How many standard deviations cosines lie above those of two papers of the corpus at random.
+        """Return how many standard deviations cosines lie above those of two papers at random.
 
         Unlike cosines, it can be compared between models and routes. None in a corpus of a few papers.
         """

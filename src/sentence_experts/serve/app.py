@@ -1,4 +1,4 @@
-"""The app: routers of all protocols around one engine."""
+"""The app: routers of all protocols around one engine, and whether the server is well."""
 
 from __future__ import annotations
 
@@ -7,17 +7,40 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi.responses import PlainTextResponse
+from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.exceptions import HTTPException
 
 from sentence_experts import __version__
-from sentence_experts.serve import openai, pages, search, status, tei
+from sentence_experts.serve import openai, pages, search, tei
 from sentence_experts.serve.engine import EmbeddingEngine
 from sentence_experts.serve.errors import RequestError
 from sentence_experts.serve.guard import Guard, Keys
 from sentence_experts.serve.http import json_answer
 from sentence_experts.serve.library import Library
 
-ROUTERS = (openai.router, tei.router, status.router, pages.router)
+status = APIRouter(tags=["Status"])
+ROUTERS = (openai.router, tei.router, status, pages.router)
+
+
+@status.get("/health")
+async def health() -> Response:
+    """Answers as long as the server runs."""
+    return await json_answer({"status": "ok"})
+
+
+@status.get("/ready")
+async def ready(request: Request) -> Response:
+    """Whether the server takes requests: not while it is shutting down."""
+    if request.app.state.engine.draining:
+        raise RequestError(503, "the server is shutting down", retry_after=1)
+    return await json_answer({"status": "ready", "models": request.app.state.engine.models.names})
+
+
+@status.get("/metrics", response_class=PlainTextResponse)
+async def metrics(request: Request) -> Response:
+    """Figures for Prometheus."""
+    return Response(request.app.state.engine.metrics.page(), media_type=CONTENT_TYPE_LATEST)
 
 
 def build_app(
@@ -27,7 +50,7 @@ def build_app(
     local_only: bool,
     routers: Sequence[APIRouter] = (),
 ) -> FastAPI:
-    """The app of an engine, with the protocols' routers, of the search if there is a corpus, and others."""
+    """Build the app of an engine, with a search if there is a corpus, and other routers."""
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -57,9 +80,7 @@ def build_app(
 
 
 async def _refuse(request: Request, error: RequestError) -> Response:
-    answer = await json_answer(error.body(request.url.path), headers=error.headers)
-    answer.status_code = error.status
-    return answer
+    return await json_answer(error.body(request.url.path), headers=error.headers, status=error.status)
 
 
 async def _refuse_path(request: Request, error: HTTPException) -> Response:

@@ -1,6 +1,6 @@
 """Texts of all requests in shared batches, with a limited number of tokens each.
 
-Requests take turns by tokens (start-time fair queueing): each text is stamped with the tokens that its
+Requests take turns by tokens (start-time fair queueing): each text is given a turn with the tokens that its
 request had before it, so a request of a thousand texts does not hold up those that come after it. Short and
 long texts go in their own batches, since all texts of a batch end together.
 """
@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,30 +31,30 @@ RATE_WEIGHT = 0.1  # of the newest batch in the running mean of tokens per secon
 Vector = NDArray[np.float32]
 
 
-class Lane(Protocol):
-    """What encodes a batch; one per model."""
+class TextEncoder(Protocol):
+    """Encodes batches; one per model."""
 
     padded: bool
 
-    def tokenize(self, texts: Sequence[str], prompt: str | None, beside: bool = False) -> list[Piece]:
-        """Texts with a prompt (or the name of a route) in front, ready to be encoded."""
+    def tokenize(self, texts: Sequence[str], prompt: str | None, beside: bool = False) -> list[QueuedText]:
+        """Prepare texts with a prompt (or the name of a route) in front."""
 
-    def encode(self, pieces: Sequence[Piece]) -> Sequence[Vector]:
-        """The vectors of texts that share a `group`."""
+    def encode(self, texts: Sequence[QueuedText]) -> Sequence[Vector]:
+        """Return the vectors of texts that share a `group`."""
 
 
 @dataclass(eq=False, slots=True)
-class Piece:
+class QueuedText:
     """A text that is ready to be encoded.
 
     Attributes:
-        lane: encodes it.
-        row: the text, as the lane reads it.
+        encoder: encodes it.
+        row: the text, as the encoder reads it.
         tokens: its length.
-        group: texts of one lane share a batch if this is equal.
+        group: texts of one encoder share a batch if this is equal.
     """
 
-    lane: Lane
+    encoder: TextEncoder
     row: Any
     tokens: int
     group: Hashable = None
@@ -82,16 +82,14 @@ class _Job:
     reservation: Reservation
 
 
-# A text in the queue: its stamp, a number that makes it unique, the text, and its place in the job.
-_Entry = tuple[int, int, Piece, _Job, int]
+class _Entry(NamedTuple):
+    """A text in the queue; entries are ordered by their turns, and by their numbers, which are unique."""
 
-
-@dataclass
-class Observer:
-    """What the batcher reports, for metrics."""
-
-    batch: Callable[[int, int, int], None] = lambda texts, tokens, requests: None
-    wait: Callable[[float], None] = lambda seconds: None
+    turn: int
+    number: int
+    text: QueuedText
+    job: _Job
+    place: int  # in the job
 
 
 @dataclass
@@ -104,13 +102,17 @@ class Batcher:
         workers: number of batches at a time.
         batch_tokens: maximum number of tokens per batch; a longer text gets its own.
         queue_tokens: maximum number of tokens in accepted requests.
+        initializer: called in each thread when it begins.
+        on_batch: called with the numbers of texts, tokens and requests of each batch.
+        on_wait: called with the seconds that a request waited for its vectors.
     """
 
     workers: int
     batch_tokens: int
     queue_tokens: int
     initializer: Callable[[], None] = lambda: None
-    observer: Observer = field(default_factory=Observer)
+    on_batch: Callable[[int, int, int], None] = lambda texts, tokens, requests: None
+    on_wait: Callable[[float], None] = lambda seconds: None
 
     def __post_init__(self) -> None:
         self.tokens = 0  # of accepted requests, not encoded yet
@@ -130,11 +132,7 @@ class Batcher:
 
     @contextmanager
     def reserve(self, tokens: int) -> Iterator[Reservation]:
-        """Hold a place for about this number of tokens while the block runs.
-
-        Raises:
-            RequestError: 413 if the queue could never hold them, 429 if it cannot now.
-        """
+        """Hold a place for about this number of tokens while the block runs."""
         if tokens > self.queue_tokens:
             raise RequestError(
                 413,
@@ -152,38 +150,34 @@ class Batcher:
         finally:
             reservation.change(0)
 
-    async def encode(self, pieces: Sequence[Piece], reservation: Reservation) -> list[Vector]:
-        """The vectors of a request's texts; those still waiting are dropped if the caller is cancelled."""
-        if not pieces:
+    async def encode(self, texts: Sequence[QueuedText], reservation: Reservation) -> list[Vector]:
+        """Return the vectors of a request's texts, which leave the queue if the caller is cancelled."""
+        if not texts:
             return []
         loop = asyncio.get_running_loop()
-        job = _Job([None] * len(pieces), len(pieces), loop.create_future(), reservation)
-        stamp = self._clock
-        for index, piece in enumerate(pieces):
-            stamp += piece.tokens
+        job = _Job([None] * len(texts), len(texts), loop.create_future(), reservation)
+        turn = self._clock
+        for index, text in enumerate(texts):
+            turn += text.tokens
             self._count += 1
-            short = piece.tokens <= SHORT
+            short = text.tokens <= SHORT
             if short:
                 self._short_seen = time.monotonic()
-            waiting = self._queues.setdefault((id(piece.lane), piece.group, short), [])
-            heapq.heappush(waiting, (stamp, self._count, piece, job, index))
-        self._schedule()
+            waiting = self._queues.setdefault((id(text.encoder), text.group, short), [])
+            heapq.heappush(waiting, _Entry(turn, self._count, text, job, index))
+        if not self._scheduled:  # batches form after all requests that are ready now have been read
+            self._scheduled = True
+            loop.call_soon(self._dispatch)
         started = time.monotonic()
         try:
             return await job.done
         finally:
             job.done.cancel()  # no effect on one that is done
-            self.observer.wait(time.monotonic() - started)
+            self.on_wait(time.monotonic() - started)
 
     def close(self) -> None:
         """End the threads, once the running batches are done."""
         self._pool.shutdown(wait=True, cancel_futures=True)
-
-    def _schedule(self) -> None:
-        """Form batches after all requests that are ready now have been read."""
-        if not self._scheduled:
-            self._scheduled = True
-            asyncio.get_running_loop().call_soon(self._dispatch)
 
     def _dispatch(self) -> None:
         self._scheduled = False
@@ -201,61 +195,62 @@ class Batcher:
         self._dispatch()
 
     def _linger(self) -> float:
-        """How many seconds to wait for more texts."""
+        """Return how many seconds to wait for more texts."""
         rest = self._linger_until - time.monotonic()
         if rest <= 0 or not self._queues:
             return 0.0
         waiting = [
-            entry[2].tokens for entries in self._queues.values() for entry in entries[: self._expected]
+            entry.text.tokens for entries in self._queues.values() for entry in entries[: self._expected]
         ]
         return rest if len(waiting) < self._expected and sum(waiting) < BUSY_TOKENS else 0.0
 
     def _next_batch(self) -> list[_Entry]:
-        """The texts of one batch, fairest first; none if nothing may begin now."""
+        """Return the texts of one batch, fairest first; none if nothing may begin now."""
         last_worker = self.workers > 1 and self._running == self.workers - 1
         reserve = last_worker and time.monotonic() - self._short_seen < RESERVED_SECONDS
         best: list[_Entry] | None = None
         for key, waiting in list(self._queues.items()):
-            while waiting and waiting[0][3].done.done():  # its client has left
+            while waiting and waiting[0].job.done.done():  # its client has left
                 heapq.heappop(waiting)
             if not waiting:
                 del self._queues[key]
-            elif not (reserve and waiting[0][2].tokens > self.batch_tokens):
+            elif not (reserve and waiting[0].text.tokens > self.batch_tokens):
                 best = waiting if best is None or waiting[0] < best[0] else best
         batch: list[_Entry] = []
         tokens = longest = 0
         while best:
-            piece, job = best[0][2:4]
-            if job.done.done():
+            text = best[0].text
+            if best[0].job.done.done():
                 heapq.heappop(best)
                 continue
-            longest = max(longest, piece.tokens)
-            tokens = longest * (len(batch) + 1) if piece.lane.padded else tokens + piece.tokens
+            longest = max(longest, text.tokens)
+            tokens = longest * (len(batch) + 1) if text.encoder.padded else tokens + text.tokens
             if batch and tokens > self.batch_tokens:
                 break
             batch.append(heapq.heappop(best))
         if batch:
-            self._clock = max(self._clock, batch[0][0])
+            self._clock = max(self._clock, batch[0].turn)
         return batch
 
     def _deliver(self, batch: list[_Entry], done: asyncio.Future[tuple[list[Any], float]]) -> None:
         self._running -= 1
         results, seconds = done.result()
-        tokens = sum(piece.tokens for _, _, piece, _, _ in batch)
+        tokens = sum(entry.text.tokens for entry in batch)
         rate = tokens / max(seconds, 1e-6) * self.workers
         self.rate = rate if not self.rate else (1 - RATE_WEIGHT) * self.rate + RATE_WEIGHT * rate
-        requests = len({id(job) for _, _, _, job, _ in batch})
-        self.observer.batch(len(batch), tokens, requests)
+        requests = len({id(entry.job) for entry in batch})
+        self.on_batch(len(batch), tokens, requests)
         if requests > 1:
             self._expected, self._linger_until = len(batch), time.monotonic() + LINGER * seconds
-        for (_, _, piece, job, index), result in zip(batch, results, strict=True):
+        for entry, result in zip(batch, results, strict=True):
+            job = entry.job
             if job.done.done():
                 continue
             if isinstance(result, Exception):
                 job.done.set_exception(result)
                 continue
-            job.reservation.change(max(job.reservation.tokens - piece.tokens, 0))
-            job.vectors[index] = result
+            job.reservation.change(max(job.reservation.tokens - entry.text.tokens, 0))
+            job.vectors[entry.place] = result
             job.left -= 1
             if not job.left:
                 job.done.set_result(job.vectors)
@@ -263,19 +258,17 @@ class Batcher:
 
 
 def _encode(batch: Sequence[_Entry]) -> tuple[list[Vector | Exception], float]:
-    """The vector of each text of a batch, or what went wrong with its request's texts; and the seconds."""
+    """Return the vector of each text of a batch, or the error of its request's texts; and the seconds."""
     started = time.perf_counter()
     try:
-        vectors: list[Vector | Exception] = list(batch[0][2].lane.encode([entry[2] for entry in batch]))
+        vectors: list[Vector | Exception] = list(
+            batch[0].text.encoder.encode([entry.text for entry in batch])
+        )
     except Exception as error:
-        jobs = {id(entry[3]) for entry in batch}
-        if len(jobs) == 1:
-            vectors = [error] * len(batch)
-        else:  # one request's text must not fail another's
-            by_place: dict[int, Vector | Exception] = {}
-            for one in jobs:
-                part = [entry for entry in batch if id(entry[3]) == one]
-                results, _ = _encode(part)
-                by_place |= {entry[1]: result for entry, result in zip(part, results, strict=True)}
-            vectors = [by_place[entry[1]] for entry in batch]
+        vectors = [error] * len(batch)
+        jobs = {id(entry.job) for entry in batch}
+        for job in jobs if len(jobs) > 1 else ():  # one request's text must not fail another's
+            numbers = [number for number, entry in enumerate(batch) if id(entry.job) == job]
+            for number, vector in zip(numbers, _encode([batch[n] for n in numbers])[0], strict=True):
+                vectors[number] = vector
     return vectors, time.perf_counter() - started

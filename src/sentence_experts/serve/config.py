@@ -61,7 +61,7 @@ class ServeConfig(PaperTexts):
 
 
 def is_local(host: str) -> bool:
-    """Whether only this machine reaches an address."""
+    """Return whether only this machine reaches an address."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

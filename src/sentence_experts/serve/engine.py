@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from sentence_experts.errors import SentenceExpertsError
 from sentence_experts.models.routes.known_routes import AUTO
-from sentence_experts.serve.batcher import Batcher, Lane, Observer, Piece, Reservation
+from sentence_experts.serve.batcher import Batcher, QueuedText, Reservation, TextEncoder
 from sentence_experts.serve.config import ServeConfig
 from sentence_experts.serve.errors import RequestError
 from sentence_experts.serve.metrics import Metrics
@@ -29,7 +29,7 @@ TOGETHER = 0.002  # seconds that they may wait for those of other requests while
 BESIDE = 50_000  # characters; more are tokenized beside the others
 CPU_TOKENS, DEVICE_TOKENS = 512, 16_384  # per batch by default
 
-_Untokenized = tuple[list[str], asyncio.Future[list[Piece]]]  # the texts of a request
+_Untokenized = tuple[list[str], asyncio.Future[list[QueuedText]]]  # the texts of a request
 
 
 @dataclass
@@ -38,7 +38,7 @@ class Embedded:
 
     Attributes:
         served: the model that gave it.
-        vectors: (texts, dimensions), float32.
+        vectors: one of float32 per text.
         tokens: number of tokens of each text.
         routes: the route of each text; None where the model has none, or the average of all experts took the
             place of a route.
@@ -46,29 +46,19 @@ class Embedded:
     """
 
     served: ServedModel
-    vectors: NDArray[np.float32]
+    vectors: list[Any]
     tokens: list[int]
     routes: list[str | None]
     confidences: list[float | None]
 
     def finished(self, dimensions: int | None, normalize: bool) -> NDArray[np.float32]:
-        """The vectors cut to a length, and scaled to length 1 if they are cut or should be."""
-        vectors = self.vectors
+        """Return (texts, dimensions), cut to a length; scaled to length 1 if they are cut or should be."""
+        vectors: NDArray[np.float32] = np.stack(self.vectors)
         if dimensions not in (None, self.served.dimension):
             vectors, normalize = vectors[:, :dimensions], True
         if normalize:
             vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
         return vectors
-
-
-@dataclass
-class _Found:
-    """What is known of each text so far."""
-
-    vectors: list[Any]
-    tokens: list[int]
-    routes: list[str | None]
-    confidences: list[float | None]
 
 
 class EmbeddingEngine:
@@ -82,33 +72,30 @@ class EmbeddingEngine:
         self.metrics = Metrics()
         self.draining = False
         self._beside = ThreadPoolExecutor(1, "tokenize")  # long texts wait for each other only
-        self._waiting: dict[tuple[Lane, str | None], list[_Untokenized]] = {}
+        self._waiting: dict[tuple[TextEncoder, str | None], list[_Untokenized]] = {}
         on_cpu = all(served.model.device.type == "cpu" for served in models)
         self.batcher = Batcher(
             config.workers or (torch.get_num_threads() if on_cpu else 1),
             config.batch_tokens or (CPU_TOKENS if on_cpu else DEVICE_TOKENS),
             config.queue_tokens,
             initializer=lambda: torch.set_num_threads(1),
-            observer=Observer(self.metrics.batch, self.metrics.wait.observe),
+            on_batch=self.metrics.batch,
+            on_wait=self.metrics.wait.observe,
         )
-        self.metrics.follow(self.batcher)
+        self.metrics.queue.set_function(lambda: self.batcher.tokens)
 
     async def embed(
         self, served: ServedModel, texts: Sequence[str], routes: Sequence[str | None], field: str = "input"
     ) -> Embedded:
-        """The vectors of texts, each by its route (AUTO: by the route that the text decides).
+        """Encode texts, each by its route (AUTO: by the route that the text decides).
 
         `field` is where the request has them, for messages.
-
-        Raises:
-            RequestError: 413 or 429, the queue cannot take them; 422, a text that the model cannot encode.
         """
-        if not served.encoder.takes_empty and (
-            empty := [n for n, text in enumerate(texts) if not text.strip()]
-        ):
-            raise RequestError(
-                422, "is empty, and this model cannot encode empty texts", f"{field}.{empty[0]}"
-            )
+        for number, text in enumerate(() if served.encoder.takes_empty else texts):
+            if not text.strip():
+                raise RequestError(
+                    422, "is empty, and this model cannot encode empty texts", f"{field}.{number}"
+                )
         longest = served.max_length or 1 << 20
         about = sum(min(len(text) // 3 + 3, longest) for text in texts)
         with self.batcher.reserve(about) as place:
@@ -134,70 +121,74 @@ class EmbeddingEngine:
         field: str,
     ) -> Embedded:
         count = len(texts)
-        state = _Found([None] * count, [0] * count, list(routes), [None] * count)
+        embedded = Embedded(served, [None] * count, [0] * count, list(routes), [None] * count)
         if automatic := [number for number, route in enumerate(routes) if route == AUTO]:
-            await self._choose(served, texts, automatic, state, place, field)
-        rest = [number for number, vector in enumerate(state.vectors) if vector is None]
-        pieces: dict[int, Piece] = {}
-        for route in dict.fromkeys(state.routes[number] for number in rest):
-            numbers = [number for number in rest if state.routes[number] == route]
-            of_route = await self._tokenize(served.lane, [texts[n] for n in numbers], served.prompt(route))
-            pieces.update(zip(numbers, of_route, strict=True))
-        place.change(sum(piece.tokens for piece in pieces.values()))
-        vectors = await self.batcher.encode([pieces[number] for number in rest], place)
+            await self._choose(texts, automatic, embedded, place, field)
+        rest = [number for number, vector in enumerate(embedded.vectors) if vector is None]
+        queued: dict[int, QueuedText] = {}
+        for route in dict.fromkeys(embedded.routes[number] for number in rest):
+            numbers = [number for number in rest if embedded.routes[number] == route]
+            of_route = await self._tokenize(
+                served.text_encoder, [texts[n] for n in numbers], served.prompt(route)
+            )
+            queued.update(zip(numbers, of_route, strict=True))
+        place.change(sum(text.tokens for text in queued.values()))
+        vectors = await self.batcher.encode([queued[number] for number in rest], place)
         for number, vector in zip(rest, vectors, strict=True):
-            state.vectors[number], state.tokens[number] = vector, pieces[number].tokens
-        return Embedded(served, np.stack(state.vectors), state.tokens, state.routes, state.confidences)
+            embedded.vectors[number], embedded.tokens[number] = vector, queued[number].tokens
+        return embedded
 
-    async def _tokenize(self, lane: Lane, texts: list[str], prompt: str | None) -> list[Piece]:
+    async def _tokenize(self, encoder: TextEncoder, texts: list[str], prompt: str | None) -> list[QueuedText]:
         characters = sum(map(len, texts))
         if characters <= IN_LOOP:
-            return await self._tokenize_together(lane, texts, prompt)
+            return await self._tokenize_together(encoder, texts, prompt)
         if characters <= BESIDE:
-            return await asyncio.to_thread(lane.tokenize, texts, prompt)
+            return await asyncio.to_thread(encoder.tokenize, texts, prompt)
         return await asyncio.get_running_loop().run_in_executor(
-            self._beside, lane.tokenize, texts, prompt, True
+            self._beside, encoder.tokenize, texts, prompt, True
         )
 
-    async def _tokenize_together(self, lane: Lane, texts: list[str], prompt: str | None) -> list[Piece]:
+    async def _tokenize_together(
+        self, encoder: TextEncoder, texts: list[str], prompt: str | None
+    ) -> list[QueuedText]:
         """Tokenize in one call with what other requests bring now: it takes a third of the time of many."""
         loop = asyncio.get_running_loop()
         if not self._waiting:
             loop.call_later(TOGETHER if self.batcher.busy else 0, self._tokenize_waiting)
-        pieces: asyncio.Future[list[Piece]] = loop.create_future()
-        self._waiting.setdefault((lane, prompt), []).append((texts, pieces))
-        return await pieces
+        queued: asyncio.Future[list[QueuedText]] = loop.create_future()
+        self._waiting.setdefault((encoder, prompt), []).append((texts, queued))
+        return await queued
 
     def _tokenize_waiting(self) -> None:
         waiting, self._waiting = self._waiting, {}
-        for (lane, prompt), requests in waiting.items():
+        for (encoder, prompt), requests in waiting.items():
             if staying := [each for each in requests if not each[1].done()]:  # their clients have not left
-                _tokenize_requests(lane, prompt, staying)
+                _tokenize_requests(encoder, prompt, staying)
 
     async def _choose(
         self,
-        served: ServedModel,
         texts: Sequence[str],
         numbers: Sequence[int],
-        state: _Found,
+        embedded: Embedded,
         place: Reservation,
         field: str,
     ) -> None:
         """Choose routes for the texts with these numbers, as `AutoRoutedEncoder` does."""
+        served = embedded.served
         assert served.averaged is not None
-        pieces = await self._tokenize(served.averaged, [texts[number] for number in numbers], "")
-        vectors = await self.batcher.encode(pieces, place)
+        queued = await self._tokenize(served.averaged, [texts[number] for number in numbers], "")
+        vectors = await self.batcher.encode(queued, place)
         probabilities = served.classifier.probabilities(np.stack(vectors))
-        for number, piece, vector, row in zip(numbers, pieces, vectors, probabilities, strict=True):
+        for number, one, vector, row in zip(numbers, queued, vectors, probabilities, strict=True):
             best = int(row.argmax())
-            state.confidences[number] = float(row[best])
-            state.routes[number] = served.classifier.routes[best]
+            embedded.confidences[number] = float(row[best])
+            embedded.routes[number] = served.classifier.routes[best]
             if row[best] >= served.classifier.confidence:
                 continue
             if served.classifier.fallback == "error":
                 raise RequestError(422, _unsure(served, row), f"{field}.{number}")
-            state.routes[number] = None
-            state.vectors[number], state.tokens[number] = vector, piece.tokens
+            embedded.routes[number] = None
+            embedded.vectors[number], embedded.tokens[number] = vector, one.tokens
 
     def close(self) -> None:
         """End the threads."""
@@ -205,18 +196,18 @@ class EmbeddingEngine:
         self._beside.shutdown(wait=False, cancel_futures=True)
 
 
-def _tokenize_requests(lane: Lane, prompt: str | None, requests: list[_Untokenized]) -> None:
+def _tokenize_requests(encoder: TextEncoder, prompt: str | None, requests: list[_Untokenized]) -> None:
     """Tokenize the texts of some requests in one call."""
     try:
-        tokenized = iter(lane.tokenize([text for texts, _ in requests for text in texts], prompt))
-        for texts, pieces in requests:
-            pieces.set_result(list(islice(tokenized, len(texts))))
+        tokenized = iter(encoder.tokenize([text for texts, _ in requests for text in texts], prompt))
+        for texts, queued in requests:
+            queued.set_result(list(islice(tokenized, len(texts))))
     except Exception as error:
         if len(requests) == 1:
             requests[0][1].set_exception(error)
             return
         for request in requests:  # one request's text must not fail another's
-            _tokenize_requests(lane, prompt, [request])
+            _tokenize_requests(encoder, prompt, [request])
 
 
 def _unsure(served: ServedModel, row: NDArray[np.float64]) -> str:

@@ -43,7 +43,7 @@ class RequestError(Exception):
         return headers | ({"WWW-Authenticate": "Bearer"} if self.status == 401 else {})
 
     def body(self, path: str) -> dict[str, Any]:
-        """The answer as the protocol of this path has it: TEI's or OpenAI's."""
+        """Return the answer as the protocol of this path has it: TEI's or OpenAI's."""
         kind = TYPES.get(self.status, "server_error" if self.status >= 500 else "invalid_request_error")
         text = f"{self.field}: {self.message}" if self.field else self.message
         if path in TEI_PATHS or path.startswith("/models/"):

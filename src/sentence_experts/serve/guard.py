@@ -43,11 +43,7 @@ class Keys:
 
     @classmethod
     def read(cls, path: Path) -> Keys:
-        """The keys of a file, one per line; empty lines and lines that begin with # are left out.
-
-        Raises:
-            InputError: it cannot be read, holds no key, or one that clients could not send.
-        """
+        """Read the keys of a file, one per line; empty lines and lines that begin with # are left out."""
         try:
             if path.exists() and not path.is_file():  # a pipe that nobody writes to would be waited for
                 raise InputError(f"{path}: not a file; write the keys to one, one per line")
@@ -63,7 +59,7 @@ class Keys:
         return cls(keys)
 
     def allow(self, sent: str) -> bool:
-        """Whether `sent` is one of the keys; it takes the same time whichever it is, or nearly is."""
+        """Return whether `sent` is one of the keys, in a time that does not depend on how near it is."""
         matches = [hmac.compare_digest(known, _hash(sent)) for known in self._hashes]
         return any(matches)
 

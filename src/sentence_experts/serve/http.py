@@ -44,14 +44,14 @@ Route = Annotated[
 
 
 def body_of(schema: type[Schema], **more: Any) -> dict[str, Any]:
-    """What the OpenAPI page says of an endpoint that reads its body by `read`."""
+    """Describe the body of an endpoint that uses `read`, for the OpenAPI page."""
     whole = schema.model_json_schema()
     content = {"application/json": {"schema": _without_references(whole, whole.pop("$defs", {}))}}
     return {"requestBody": {"content": content, "required": True}, **more}
 
 
 def _without_references(part: Any, definitions: Mapping[str, Any]) -> Any:
-    """A part of a schema with what it refers to in place: references would be looked up in the whole page."""
+    """Put what a schema refers to in place: references would be looked up in the whole page."""
     if isinstance(part, list):
         return [_without_references(each, definitions) for each in part]
     if not isinstance(part, dict):
@@ -62,12 +62,7 @@ def _without_references(part: Any, definitions: Mapping[str, Any]) -> Any:
 
 
 async def read(request: Request, schema: type[S]) -> S:
-    """The body of a request, as far as it is allowed.
-
-    Raises:
-        RequestError: 400, no JSON; 408, it comes too slowly; 413, too large; 415, not sent as JSON; 422, a
-            field is missing, unknown, or of another type.
-    """
+    """Read the body of a request, as far as it is allowed."""
     kind = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
     if kind != "application/json" or request.headers.get("content-encoding", "identity") != "identity":
         raise RequestError(415, "send JSON, uncompressed, with the header 'Content-Type: application/json'")
@@ -100,33 +95,27 @@ _SHOULD, _AFTER = re.compile("^(Input|List|String|Value) should"), re.compile(" 
 
 
 def _refused(error: ValidationError, schema: type[Schema]) -> RequestError:
-    """The first problem, without what was sent."""
+    """Return the first problem, without what was sent."""
     first = error.errors(include_url=False, include_input=False, include_context=False)[0]
     if first["type"] == "json_invalid":
         return RequestError(400, f"this is not valid JSON: {first['msg'].removeprefix('Invalid JSON: ')}")
     # pydantic also names the types of a union, which nobody has sent.
     parts = [str(part) for part in first["loc"]]
     place = ".".join(part for part in parts if part not in ("str", "int") and "[" not in part)
-    if first["type"] == "extra_forbidden" and len(first["loc"]) == 1:
-        return RequestError(
-            422, unknown_setting(place, schema.model_fields).replace("setting", "field"), place
-        )
     if first["type"] == "extra_forbidden":
-        return RequestError(422, "there is no such field", place)
-    if first["type"] == "missing":
-        return RequestError(422, "this field is needed", place)
-    if not place:
+        known = schema.model_fields if len(first["loc"]) == 1 else ()
+        text = unknown_setting(place, known).replace("setting", "field")
+    elif first["type"] == "missing":
+        text = "this field is needed"
+    elif not place:
         return RequestError(422, "the request must be a JSON object")
-    text = _AFTER.sub("", first["msg"].removeprefix("Value error, "))
-    return RequestError(422, _SHOULD.sub("must", text), place)
+    else:
+        text = _SHOULD.sub("must", _AFTER.sub("", first["msg"].removeprefix("Value error, ")))
+    return RequestError(422, text, place)
 
 
 async def answered(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """The result of `work`, which is cancelled when the client leaves.
-
-    Raises:
-        ClientDisconnect: it has left.
-    """
+    """Return the result of `work`, which is cancelled when the client leaves."""
     task = asyncio.ensure_future(work)
     left = asyncio.ensure_future(_left(request))
     try:
@@ -144,7 +133,9 @@ async def _left(request: Request) -> None:
         pass
 
 
-async def json_answer(content: Any, numbers: int = 0, headers: Mapping[str, str] | None = None) -> Response:
-    """The content as JSON; about how many `numbers` it holds decides whether a thread writes it."""
+async def json_answer(
+    content: Any, numbers: int = 0, headers: Mapping[str, str] | None = None, status: int = 200
+) -> Response:
+    """Answer with JSON; about how many `numbers` it holds decides whether a thread writes it."""
     body = to_json(content) if numbers <= LARGE_ANSWER else await asyncio.to_thread(to_json, content)
-    return Response(body, media_type="application/json", headers=dict(headers or {}))
+    return Response(body, status, headers, media_type="application/json")

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-
-if TYPE_CHECKING:
-    from sentence_experts.serve.batcher import Batcher
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 TEXTS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
@@ -56,10 +53,6 @@ class Metrics:
             self.texts.labels(model, route).inc(texts)
             self.tokens.labels(model, route).inc(number)
 
-    def follow(self, batcher: Batcher) -> None:
-        """Read the length of the queue whenever the figures are read."""
-        self.queue.set_function(lambda: batcher.tokens)
-
     def page(self) -> bytes:
-        """All figures in Prometheus' text format."""
+        """Return all figures in Prometheus' text format."""
         return generate_latest(self.registry)

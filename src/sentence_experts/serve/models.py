@@ -16,7 +16,7 @@ from sentence_experts.errors import SentenceExpertsError, UsageError, brief
 from sentence_experts.models.loading import LIMITS, LoadConfig, load
 from sentence_experts.models.routes.known_routes import KnownRoutes
 from sentence_experts.models.sources import name_of, source_name
-from sentence_experts.serve.lanes import MixedLane, RouteLane, takes_packed
+from sentence_experts.serve.text_encoders import MixedEncoder, RouteEncoder, takes_packed
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -33,7 +33,7 @@ class ServedModel:
         name: what requests call it.
         model: the model.
         encoder: names the model's parts, and its routes.
-        tokenizer: counts and shows tokens, beside the lane's own, which cuts and pads.
+        tokenizer: counts and shows tokens, beside the text encoder's own, which cuts and pads.
         created: when it was loaded, in seconds since 1970.
     """
 
@@ -47,28 +47,26 @@ class ServedModel:
         self.tokenizer = untruncated_copy(getattr(model, "tokenizer", None))
         self.classifier: Any = None
         inner: SentenceTransformer = model
-        self.averaged: MixedLane | None = None
+        self.averaged: MixedEncoder | None = None
         if isinstance(model, AutoRoutedEncoder):
             inner, self.classifier = model.without_auto_routes(), model.classifier
-            self.averaged = MixedLane(model.averaged)
+            self.averaged = MixedEncoder(model.averaged)
         if takes_packed(inner):
-            self.lane: MixedLane | RouteLane = MixedLane(inner)
+            self.text_encoder: MixedEncoder | RouteEncoder = MixedEncoder(inner)
         else:  # with a tokenizer that the search, which cuts passages by the model's, does not change
-            self.lane = RouteLane(BatchEncoder(sharing_all_but_tokenizer(model), name=name))
+            self.text_encoder = RouteEncoder(BatchEncoder(sharing_all_but_tokenizer(model), name=name))
         self.dimension = self.encoder.dimension
         self.known = self.encoder.known_routes
 
     @cached_property
-    def fingerprint(self) -> str:
-        """A hash of all that decides a vector."""
-        return self.encoder.fingerprint
-
-    @cached_property
     def shorter(self) -> frozenset[int] | None:
         """The shorter vectors that the model was trained for (Matryoshka); None for any length."""
-        if lengths := _config(self.model, "matryoshka_dimensions"):
+        from sentence_experts.compat.sentence_transformers import config_of
+
+        config = config_of(self.model)
+        if lengths := getattr(config, "matryoshka_dimensions", None):
             return frozenset(int(each) for each in lengths)
-        return None if _config(self.model, "is_matryoshka") else frozenset()
+        return None if getattr(config, "is_matryoshka", False) else frozenset()
 
     @property
     def max_length(self) -> int | None:
@@ -76,24 +74,18 @@ class ServedModel:
         return self.model.max_seq_length
 
     def prompt(self, route: str | None) -> str | None:
-        """What the model's lane puts in front of the texts of a route."""
-        if isinstance(self.lane, RouteLane):
+        """Return what stands in front of the texts of a route."""
+        if isinstance(self.text_encoder, RouteEncoder):
             return route
         return self.known.prompts[route] if route else ""
 
 
-def _config(model: SentenceTransformer, name: str) -> Any:
-    from sentence_experts.compat.sentence_transformers import config_of
-
-    return getattr(config_of(model), name, None)
-
-
 @dataclass
 class _Source:
-    """Where a model comes from, and its files' state when it was loaded."""
+    """Where a model comes from, and the state of its files when it was loaded and last looked at."""
 
     place: str | SentenceTransformer
-    stamp: Any = None
+    loaded: Any = None
     seen: Any = None
 
 
@@ -104,11 +96,7 @@ class Models:
     """
 
     def __init__(self, sources: Mapping[str, str | SentenceTransformer], config: LoadConfig) -> None:
-        """Load all models.
-
-        Raises:
-            UsageError, InputError, RouteError: as `load`.
-        """
+        """Load all models."""
         self._config = config
         self._sources = {name: _Source(place) for name, place in sources.items()}
         self._locks = {name: asyncio.Lock() for name in sources}
@@ -126,7 +114,7 @@ class Models:
         return tuple(self._by_name)
 
     def get(self, name: str) -> ServedModel | None:
-        """The model of this name now."""
+        """Return the model of this name now."""
         return self._by_name.get(name)
 
     @property
@@ -148,11 +136,11 @@ class Models:
                     logger.warning(f"{name}: not loaded again, the model before it stays: {text}")
 
     async def replaced(self, served: ServedModel) -> ServedModel | None:
-        """What has taken the place of a model, loaded now if its folder has changed; None if nothing has."""
+        """Return what has taken a model's place, loaded now if its folder has changed; None if nothing."""
         source = self._sources[served.name]
         async with self._locks[served.name]:
             pass  # it may be on its way
-        if self.get(served.name) is served and _stamp(source.place) != source.stamp:
+        if self.get(served.name) is served and _state_of(source.place) != source.loaded:
             await self.reload([served.name])
         newer = self.get(served.name)
         return None if newer is served else newer
@@ -166,16 +154,16 @@ class Models:
     async def look(self) -> None:
         """Load again what has changed since it was loaded, and not since the last check."""
         for name, source in self._sources.items():
-            stamp = await asyncio.to_thread(_stamp, source.place)
-            if stamp is not None and stamp != source.stamp and stamp == source.seen:
+            state = await asyncio.to_thread(_state_of, source.place)
+            if state is not None and state != source.loaded and state == source.seen:
                 await self.reload([name])
-            source.seen = stamp
+            source.seen = state
 
     def _load(self, name: str) -> ServedModel:
         source = self._sources[name]
         if not isinstance(source.place, str):
             return ServedModel(name, load(source.place, self._config))
-        source.stamp = _stamp(source.place)
+        source.loaded = _state_of(source.place)
         config = self._config
         if config.partial and (known := KnownRoutes.read(source.place)) is not None and not known.experts:
             given = config.model_dump(exclude_unset=True)
@@ -188,8 +176,8 @@ class Models:
         return ServedModel(name, model)
 
 
-def _stamp(place: Any) -> Any:
-    """What changes when a model's folder is replaced or written to; None where there is no folder."""
+def _state_of(place: Any) -> Any:
+    """Return what changes when a model's folder is replaced or written to; None where there is no folder."""
     if not isinstance(place, str):
         return None
     folder = Path(place)
@@ -203,16 +191,14 @@ def _stamp(place: Any) -> Any:
 
 
 def named_sources(models: Any) -> dict[str, str | SentenceTransformer]:
-    """The models by name: of a mapping, or of paths, hub ids, `NAME=PATH`, and models in memory.
-
-    Raises:
-        UsageError: no model, two of one name, or a name that requests could not use.
-    """
+    """Name models: those of a mapping, or paths, hub ids, `NAME=PATH`, and models in memory."""
     if isinstance(models, Mapping):
-        pairs = [(str(name), _place(model)) for name, model in models.items()]
+        pairs = [
+            (str(name), str(model) if isinstance(model, Path) else model) for name, model in models.items()
+        ]
     else:
-        each = [models] if isinstance(models, str | Path) or not isinstance(models, Sequence) else models
-        pairs = [_named(one) for one in each]
+        several = isinstance(models, Sequence) and not isinstance(models, str)
+        pairs = [_named(one) for one in (models if several else [models])]
     if not pairs:
         raise UsageError("give at least one model to serve")
     sources: dict[str, str | SentenceTransformer] = {}
@@ -235,7 +221,3 @@ def _named(model: Any) -> tuple[str, Any]:
     if equals and not Path(text).exists():
         return label, path
     return source_name(text), text
-
-
-def _place(model: Any) -> Any:
-    return str(model) if isinstance(model, Path) else model

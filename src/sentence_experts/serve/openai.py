@@ -89,7 +89,7 @@ async def model(request: Request, name: str) -> Response:
 
 
 def describe_model(served: ServedModel) -> dict[str, Any]:
-    """A model in OpenAI's form, and what else clients need to know of it."""
+    """Describe a model in OpenAI's form, with what else clients need to know."""
     return {
         "id": served.name,
         "object": "model",

@@ -29,11 +29,7 @@ RouteField = str | Sequence[str | None] | None
 
 
 def find_model(models: Models, requested: str | None) -> tuple[ServedModel, str | None]:
-    """The model of a request, and the route that its name holds (`"name:route"`).
-
-    Raises:
-        RequestError: 404, no such model; 422, none named of several.
-    """
+    """Return the model of a request, and the route that its name holds (`"name:route"`)."""
     if requested is None:
         if len(models) > 1:
             raise RequestError(422, f"name a model; those served: {', '.join(models.names)}", "model")
@@ -49,42 +45,30 @@ def find_model(models: Models, requested: str | None) -> tuple[ServedModel, str 
 def find_routes(
     served: ServedModel, in_name: str | None, fields: Mapping[str, RouteField], count: int
 ) -> list[str | None]:
-    """The route of each of `count` texts; None for a model without routes, AUTO where the text decides.
+    """Return the route of each of `count` texts; None for a model without, AUTO where the text decides.
 
-    Args:
-        served: the model.
-        in_name: the route in the model's name.
-        fields: the request's other fields that can name one.
-        count: number of texts.
-
-    Raises:
-        RequestError: 422, a route is missing or unknown (the message lists the known ones), or two fields
-            contradict each other.
+    `in_name` is the route in the model's name, `fields` the request's other fields that can name one.
     """
     given = {name: value for name, value in {"model": in_name, **fields}.items() if value is not None}
     chosen: list[str | None] = [None] * count
     named_in: list[str | None] = [None] * count
     for field, value in given.items():
-        if not isinstance(value, str) and len(value) != count:
-            raise RequestError(422, f"{len(value)} routes for {count} text{'s' * (count != 1)}", field)
         if isinstance(value, str):
-            route = _route(served, value, field)
-            each: list[str | None] = [route] * count
+            routes = [_route(served, value, field)] * count
+        elif len(value) != count:
+            raise RequestError(422, f"{len(value)} routes for {count} text{'s' * (count != 1)}", field)
         else:
-            each = [
+            routes = [
                 None if one is None else _route(served, one, f"{field}.{place}")
                 for place, one in enumerate(value)
             ]
-        for place, of_text in enumerate(each):
-            if of_text is None:
+        for place, route in enumerate(routes):
+            if route is None:
                 continue
-            if chosen[place] not in (None, of_text):
-                raise RequestError(
-                    422,
-                    f"names the route {of_text!r}, but `{named_in[place]}` names {chosen[place]!r}",
-                    field,
-                )
-            chosen[place], named_in[place] = of_text, field
+            if chosen[place] not in (None, route):
+                known = f"`{named_in[place]}` names {chosen[place]!r}"
+                raise RequestError(422, f"names the route {route!r}, but {known}", field)
+            chosen[place], named_in[place] = route, field
     if None in chosen:
         default = _default(served, chosen.index(None) if any(chosen) else None)
         chosen = [default if one is None else one for one in chosen]
@@ -92,11 +76,7 @@ def find_routes(
 
 
 def check_routes(served: ServedModel, routes: Sequence[str | None]) -> None:
-    """Refuse routes that a model, which took the place of another one, does not have.
-
-    Raises:
-        RequestError: 422.
-    """
+    """Refuse routes that a model, which took the place of another one, does not have."""
     for route in dict.fromkeys(routes):
         if route is not None:
             _route(served, route, "route")
@@ -115,7 +95,7 @@ def _default(served: ServedModel, place: int | None) -> str | None:
 
 
 def _route(served: ServedModel, requested: str, field: str) -> str | None:
-    """The model's own name of a route; None where the model has no use for it."""
+    """Return the model's own name of a route; None where the model has no use for it."""
     known = served.known.prompts
     if requested in known:
         return requested
@@ -139,5 +119,5 @@ def _purpose(name: str) -> str:
 
 
 def fields_of(request: Any, *names: str) -> dict[str, Any]:
-    """The fields of a request by name."""
+    """Return the fields of a request by name."""
     return {name: getattr(request, name) for name in names}

@@ -142,7 +142,7 @@ def serve(
 
 
 def _server(server_config: uvicorn.Config, engine: EmbeddingEngine, address: str) -> uvicorn.Server:
-    """A uvicorn server that finishes accepted requests after a signal to stop, and then returns."""
+    """Return a uvicorn server that finishes accepted requests after a signal to stop, and then returns."""
     import uvicorn
 
     from sentence_experts.compat.uvicorn import log_accept_errors_rarely
@@ -178,7 +178,7 @@ def _server(server_config: uvicorn.Config, engine: EmbeddingEngine, address: str
 
 
 def _max_connections(config: ServeConfig) -> int:
-    """The setting, or half of the files that this process may open; models and requests need some too."""
+    """Return the setting, or half of the files that this process may open."""
     if os.name == "nt":
         return config.max_connections
     import resource
@@ -199,11 +199,7 @@ def _show_access() -> None:
 
 
 def check_host(config: ServeConfig) -> None:
-    """Refuse to serve other machines without keys.
-
-    Raises:
-        UsageError: that is what the settings say.
-    """
+    """Refuse to serve other machines without keys."""
     if config.auth and config.api_key_file is None and not is_local(config.host):
         raise UsageError(
             f"`host`: other machines reach {config.host}: give `api_key_file`, or serve anyone (`auth=False`)"
@@ -211,7 +207,7 @@ def check_host(config: ServeConfig) -> None:
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    """A socket that holds the address; connections wait until the models are loaded."""
+    """Open a socket that holds the address; connections wait until the models are loaded."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listener = socket.socket(family, kind, protocol)

@@ -11,12 +11,10 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from fastapi import APIRouter, Request, Response
-from numpy.typing import NDArray
 
-from sentence_experts.errors import SentenceExpertsError
 from sentence_experts.retrieval.citation_export import export_papers, short_authors
 from sentence_experts.retrieval.filters import Filters
-from sentence_experts.retrieval.searcher import Hit, describe_nearness, is_nothing_close, sentence_spans
+from sentence_experts.retrieval.searcher import Hit, is_nothing_close, sentence_spans
 from sentence_experts.serve.engine import EmbeddingEngine
 from sentence_experts.serve.errors import RequestError
 from sentence_experts.serve.http import answered, body_of, json_answer, read
@@ -29,7 +27,7 @@ from sentence_experts.serve.search_requests import (
     SearchTarget,
     SentencesRequest,
 )
-from sentence_experts.serve.side_by_side import common_terms, found_by_one, plane, stems
+from sentence_experts.serve.side_by_side import common_terms, found_by_one, planes, stems
 
 NEAR = 200  # papers per route whose years are counted
 # Of a text that is shown; hostile records hold megabytes.
@@ -48,17 +46,21 @@ T = TypeVar("T")
 
 
 class RouteResult(NamedTuple):
-    """What is near a query under one route.
+    """The papers near a query under one route.
 
     Attributes:
+        view: the route.
+        vector: the query's.
+        compared: the cosine of every vector; None in a large corpus.
         hits: the papers found.
         near: the rows of the papers near the query in any year.
-        compared: the cosine of every vector; None in a large corpus.
     """
 
+    view: CorpusView
+    vector: Vectors
+    compared: Vectors | None
     hits: list[Hit]
     near: list[int]
-    compared: Vectors | None
 
 
 router = APIRouter(tags=["Search"], prefix="/search")
@@ -94,9 +96,8 @@ async def sentences(request: Request) -> Response:
     if others:
         known = ", ".join(each.name for each in (view, *others))
         raise RequestError(422, f"{body.route!r} has several routes, name one: {known}", "route")
-    return await json_answer(
-        await answered(request, _sentences(request.app.state.engine, library, body, view))
-    )
+    content = await answered(request, _sentences(request.app.state.engine, library, body, view))
+    return await json_answer(content)
 
 
 @router.post("/citations", openapi_extra=body_of(CitationsRequest))
@@ -104,7 +105,7 @@ async def citations(request: Request) -> Response:
     """The papers of the corpus that a paper cites, and those that cite it."""
     library: Library = request.app.state.library
     body = await read(request, CitationsRequest)
-    (row,) = await asyncio.to_thread(_rows, library, [body.paper], "paper")
+    (row,) = await asyncio.to_thread(library.rows, [body.paper], "paper")
     return await json_answer(await asyncio.to_thread(_citations, library, row))
 
 
@@ -113,15 +114,15 @@ async def export(request: Request) -> Response:
     """Papers as RIS, BibTeX or CSV."""
     library: Library = request.app.state.library
     body = await read(request, ExportRequest)
-    rows = await asyncio.to_thread(_rows, library, body.papers, "papers")
-    papers = await asyncio.to_thread(library.searcher.facts, rows)
+    rows = await asyncio.to_thread(library.rows, body.papers, "papers")
+    papers = await asyncio.to_thread(library.papers.facts, rows)
     kind, name = FILES[body.format]
     text = await asyncio.to_thread(export_papers, papers, body.format)
     return Response(text, media_type=kind, headers={"Content-Disposition": f'attachment; filename="{name}"'})
 
 
 def _citations(library: Library, row: int) -> dict[str, Any]:
-    papers = library.searcher.papers
+    papers = library.papers
     return {
         name: [_shown(each) | {"abstract": None} for each in papers.facts(rows[:MAX_LISTED])]
         for name, rows in (("cites", papers.cites(row)), ("cited_by", papers.cited_by(row)))
@@ -131,56 +132,53 @@ def _citations(library: Library, row: int) -> dict[str, Any]:
 async def _search(
     engine: EmbeddingEngine, library: Library, body: SearchRequest, views: Sequence[CorpusView]
 ) -> dict[str, Any]:
-    liked, vectors = await _vectors(engine, library, body, views)
-    one_route = partial(_one_route, library, body, liked)
-    results = await _per_route(library, one_route, views, vectors)
+    liked, vectors = await _query_vectors(engine, library, body, views)
+    results = await _per_route(library, partial(_find, library, body, liked), views, vectors)
     rows = list(dict.fromkeys(hit.row for each in results for hit in each.hits))
-    filters = body.filters()
-    standings = partial(_standings, rows, filters, liked)
-    ranks = await _per_route(library, standings, views, vectors, results)
-    compare = partial(_compared, library, body, views, vectors, results, rows, ranks, liked)
+    ranks = await _per_route(library, partial(_ranks, rows, body.filters(), liked), results)
+    compare = partial(_compare, library, body, liked, rows, results, ranks)
     return await asyncio.get_running_loop().run_in_executor(library.pool, compare)
 
 
 async def _per_route(library: Library, work: Callable[..., T], *of_routes: Sequence[Any]) -> list[T]:
-    """The result of `work` for each route, side by side on the cores."""
+    """Return the result of `work` for each route, side by side on the cores."""
     loop = asyncio.get_running_loop()
     routes = zip(*of_routes, strict=True)
     return list(await asyncio.gather(*(loop.run_in_executor(library.pool, work, *each) for each in routes)))
 
 
-async def _vectors(
+async def _query_vectors(
     engine: EmbeddingEngine, library: Library, body: SearchTarget, views: Sequence[CorpusView]
 ) -> tuple[list[int], list[Vectors]]:
-    """The rows of the papers that others should be like, and the query's vector under each route."""
+    """Return the rows of the papers that others should be like, and the query's vector under each route."""
     if (body.query is None) == (body.like is None):
         raise RequestError(422, "give `query`, a text, or `like`, a list of papers", "query")
-    if body.like is not None:
+    if body.query is None:
         if not body.like:
             raise RequestError(422, "name a paper", "like")
-        liked = await asyncio.to_thread(_rows, library, body.like, "like")
-        means = [asyncio.to_thread(_mean, library, view, liked) for view in views]
-        return liked, list(await asyncio.gather(*means))
-    assert body.query is not None
+        liked = await asyncio.to_thread(library.rows, body.like, "like")
+        return liked, await _per_route(library, partial(_mean, library, liked), views)
     if not body.query.strip():
         raise RequestError(422, "is empty", "query")
     by_view: dict[str, Vectors] = {}
     for served in {id(view.served): view.served for view in views}.values():
         of_model = [view for view in views if view.served is served]
         routes = [view.route.query_route for view in of_model]
-        rows = await _embed(engine, served, [body.query] * len(of_model), routes, "query")
-        by_view |= {view.name: row for view, row in zip(of_model, rows, strict=True)}
+        vectors = await _embed(engine, served, [body.query] * len(of_model), routes, "query")
+        by_view |= {view.name: vector for view, vector in zip(of_model, vectors, strict=True)}
     return [], [by_view[view.name] for view in views]
+
+
+def _mean(library: Library, rows: Sequence[int], view: CorpusView) -> Vectors:
+    with library.refusing("like"):
+        mean: Vectors = view.searcher.mean_vector(rows, view.route)[0]
+        return mean
 
 
 async def _embed(
     engine: EmbeddingEngine, served: ServedModel, texts: list[str], routes: list[str | None], field: str
 ) -> Vectors:
-    """Vectors of length 1 by the model that encoded the papers, and no other.
-
-    Raises:
-        RequestError: 503, only the model that took its place could encode them.
-    """
+    """Return vectors of length 1 by the model that encoded the papers, and no other."""
     embedded = await engine.embed(served, texts, routes, field)
     if embedded.served is not served:
         reason = f"{served.name} was replaced, and the papers are not encoded by the new model yet"
@@ -188,158 +186,97 @@ async def _embed(
     return embedded.finished(None, True)
 
 
-def _rows(library: Library, ids: Sequence[str], field: str) -> list[int]:
-    try:
-        return library.searcher.find(ids)
-    except SentenceExpertsError as error:
-        raise library.refusal(error, field) from None
-
-
-def _mean(library: Library, view: CorpusView, rows: Sequence[int]) -> Vectors:
-    try:
-        mean: Vectors = view.searcher.mean_vector(rows, view.route)[0]
-    except SentenceExpertsError as error:
-        raise library.refusal(error, "like") from None
-    return mean
-
-
-def _one_route(
+def _find(
     library: Library, body: SearchRequest, liked: Sequence[int], view: CorpusView, vector: Vectors
 ) -> RouteResult:
-    try:
+    hybrid, texts = body.hybrid and body.query is not None, [body.query or ""]
+    with library.refusing():
         wide, narrow = body.filters(any_year=True), body.filters()
-        compared = view.searcher.vectors(view.route).compare(vector)
-        find = partial(_hits, view, vector, compared, liked, body)
+        compared = view.vectors.compare(vector)
+
+        def find(top_k: int, filters: Filters) -> list[Hit]:
+            options: Any = (view.route, top_k, filters, hybrid, texts, compared, liked)
+            return view.searcher.search(vector[None], *options)[0]
+
         near = find(max(NEAR, body.top_k), wide)
-        hits = near if narrow == wide else find(body.top_k, narrow)
-    except SentenceExpertsError as error:
-        raise library.refusal(error) from None
-    return RouteResult(hits[: body.top_k], [hit.row for hit in near], compared)
+        hits = near[: body.top_k] if narrow == wide else find(body.top_k, narrow)
+    return RouteResult(view, vector, compared, hits, [hit.row for hit in near])
 
 
-def _hits(
-    view: CorpusView,
-    vector: Vectors,
-    compared: Vectors | None,
-    liked: Sequence[int],
-    body: SearchRequest,
-    top_k: int,
-    filters: Filters,
-) -> list[Hit]:
-    hybrid = body.hybrid and body.query is not None
-    hits = view.searcher.search(
-        vector[None], view.route, top_k + len(liked), filters, hybrid, [body.query or ""], compared
-    )[0]
-    rest = [hit for hit in hits if hit.row not in liked][:top_k]
-    return [replace(hit, rank=rank) for rank, hit in enumerate(rest, start=1)]
+def _ranks(
+    rows: Sequence[int], filters: Filters, liked: Sequence[int], result: RouteResult
+) -> list[dict[str, Any] | None]:
+    """Return where each paper stands under a route; None for a paper that has no vector there."""
+    view, by_row = result.view, {hit.row: hit for hit in result.hits}
+    hits = view.searcher.ranks(result.vector, rows, view.route, filters, liked, result.compared)
+    ranks: list[dict[str, Any] | None] = []
+    for hit in hits:
+        if hit is not None:  # with the words of the query, the order is not that of the cosines
+            hit = by_row.get(hit.row) or replace(hit, rank=max(hit.rank, len(by_row) + 1))
+        ranks.append(None if hit is None else hit.to_json())
+    return ranks
 
 
-def _compared(
+def _compare(
     library: Library,
     body: SearchRequest,
-    views: Sequence[CorpusView],
-    vectors: Sequence[Vectors],
-    results: Sequence[RouteResult],
-    rows: Sequence[int],
-    ranks: Sequence[Sequence[dict[str, Any] | None]],
     liked: Sequence[int],
+    rows: Sequence[int],
+    results: Sequence[RouteResult],
+    ranks: Sequence[Sequence[dict[str, Any] | None]],
 ) -> dict[str, Any]:
-    searcher = library.searcher
+    """Return the whole answer: hits of each route, and the papers with their ranks under every route."""
+    table = library.papers
+    like, known = (list(map(_shown, table.facts(each))) for each in (liked, rows))
+    wanted = stems(body.query or " ".join(map(_text, like)))
+    papers = [
+        paper
+        | {
+            "terms": common_terms(wanted, _text(paper)),
+            "cites": len(table.cites(row)),
+            "cited_by": len(table.cited_by(row)),
+            "ranks": {each.view.name: at[number] for each, at in zip(results, ranks, strict=True)},
+        }
+        for number, (row, paper) in enumerate(zip(rows, known, strict=True))
+    ]
     place = {row: number for number, row in enumerate(rows)}
     alone = found_by_one([[hit.row for hit in each.hits] for each in results])
-    facts = searcher.facts([*liked, *rows])
-    like = [_shown(each) for each in facts[: len(liked)]]
-    wanted = stems(body.query or " ".join(_text(each) for each in like))
-    papers: list[dict[str, Any]] = []
-    for row, each in zip(rows, map(_shown, facts[len(liked) :]), strict=True):
-        cites, cited_by = len(searcher.papers.cites(row)), len(searcher.papers.cited_by(row))
-        known = {"cites": cites, "cited_by": cited_by, "ranks": {}}
-        papers.append({**each, "terms": common_terms(wanted, _text(each)), **known})
-    routes, maps = [], _maps(views, vectors, rows)
-    for view, (hits, *_), of_route, where in zip(views, results, ranks, maps, strict=True):
-        for paper, standing in zip(papers, of_route, strict=True):
-            paper["ranks"][view.name] = standing
-        routes.append({
-            "name": view.name,
-            "label": view.label,
+    maps = planes([(each.view.vectors.of_rows(rows), each.vector) for each in results])
+    routes = [
+        {
+            "name": result.view.name,
+            "label": result.view.label,
             "hits": [
-                {"paper": place[hit.row], "rank": hit.rank, "score": round(hit.score, 5),
-                 "percentile": round(hit.percentile, 3), "only": hit.row in alone,
-                 "closeness": hit.closeness,
-                 "nearness": None if hit.nearness is None else round(hit.nearness, 2)}
-                for hit in hits
+                hit.to_json() | {"paper": place[hit.row], "only": hit.row in alone} for hit in result.hits
             ],
-            "map": where,
-        })  # fmt: skip
-    near = sorted({row for each in results for row in each.near})
+            "map": {"papers": points[:-1], "query": points[-1]},
+        }
+        for result, points in zip(results, maps, strict=True)
+    ]
     return {
         "query": body.query,
         "like": like,
         "routes": routes,
         "papers": papers,
-        "nothing_close": is_nothing_close([hit for each in results for hit in each.hits]),
-        "hidden": searcher.papers.hidden(body.filters()),
-        "years": searcher.values("year", near),
-        "citations": [[place[citing], place[cited]] for citing, cited in searcher.citations(rows)],
+        "nothing_close": is_nothing_close(hit.to_json() for each in results for hit in each.hits),
+        "hidden": table.hidden(body.filters()),
+        "years": table.values("year", sorted({row for each in results for row in each.near})),
+        "citations": [[place[citing], place[cited]] for citing, cited in table.citations(rows)],
     }
 
 
-def _standings(
-    rows: Sequence[int],
-    filters: Filters,
-    liked: Sequence[int],
-    view: CorpusView,
-    vector: Vectors,
-    result: RouteResult,
-) -> list[dict[str, Any] | None]:
-    """Rank, percentile and cosine of each paper under a route; None for a paper that it has no vector of."""
-    by_row = {hit.row: hit for hit in result.hits}
-    of_route = view.searcher.vectors(view.route)
-    cosines = of_route.best_places(vector, rows)[1]
-    words = map(describe_nearness, of_route.nearness(cosines))
-    standings: list[dict[str, Any] | None] = []
-    ranks = view.searcher.ranks(vector, rows, view.route, filters, liked, result.compared)
-    for row, cosine, word, (rank, share) in zip(rows, cosines.tolist(), words, ranks, strict=True):
-        if rank is None or share is None:
-            standings.append(None)
-            continue
-        if row in by_row:  # with the words of the query, the order is not that of the cosines
-            rank, share = by_row[row].rank, by_row[row].percentile
-        else:
-            rank = max(rank, len(by_row) + 1)
-        standings.append(
-            {"rank": rank, "percentile": round(share, 3), "score": round(cosine, 5), "closeness": word}
-        )
-    return standings
-
-
-def _maps(
-    views: Sequence[CorpusView], vectors: Sequence[Vectors], rows: Sequence[int]
-) -> list[dict[str, Any]]:
-    """Places of the papers and the query in a plane, per route, each as much like the first as it can be."""
-    maps: list[dict[str, Any]] = []
-    first: NDArray[np.float64] | None = None
-    for view, vector in zip(views, vectors, strict=True):
-        each = plane(view.searcher.vectors(view.route).of_rows(rows), vector, first)
-        first = each if first is None else first
-        rounded = [[round(x, 4) for x in pair] for pair in each.tolist()]
-        maps.append({"papers": rounded[:-1], "query": rounded[-1]})
-    return maps
-
-
 def _shown(facts: dict[str, Any]) -> dict[str, Any]:
-    """The facts of a paper that an answer holds, its texts cut to what is shown."""
-    shown = {name: facts.get(name) for name in SHOWN} | {"abstract": _cut(facts.get("abstract"))}
+    """Return the facts of a paper that an answer holds, its texts cut to what is shown."""
+    shown = {name: facts.get(name) for name in SHOWN}
+    shown |= {"title": _cut(shown["title"], MAX_TITLE), "abstract": _cut(shown["abstract"], MAX_ABSTRACT)}
     shown["by"] = short_authors(facts.get("authors"))
     for name in ("authors", "keywords", "mesh"):
         shown[name] = [each[:200] for each in (shown[name] or [])[:MAX_LISTED]]
-    if (title := shown["title"]) and len(title) > MAX_TITLE:
-        shown["title"] = f"{title[:MAX_TITLE]}…"
     return shown
 
 
-def _cut(abstract: str | None) -> str | None:
-    return abstract if abstract is None or len(abstract) <= MAX_ABSTRACT else f"{abstract[:MAX_ABSTRACT]}…"
+def _cut(text: str | None, length: int) -> str | None:
+    return text if text is None or len(text) <= length else f"{text[:length]}…"
 
 
 def _text(paper: dict[str, Any]) -> str:
@@ -349,43 +286,42 @@ def _text(paper: dict[str, Any]) -> str:
 async def _sentences(
     engine: EmbeddingEngine, library: Library, body: SentencesRequest, view: CorpusView
 ) -> dict[str, Any]:
-    (liked, (vector,)) = await _vectors(engine, library, body, [view])
-    rows = await asyncio.to_thread(_rows, library, body.papers, "papers")
-    texts, keys, passages = await asyncio.to_thread(_shown_texts, view, vector, rows)
+    (liked, (vector,)) = await _query_vectors(engine, library, body, [view])
+    rows = await asyncio.to_thread(library.rows, body.papers, "papers")
+    texts, places, passages = await asyncio.to_thread(_shown_texts, view, vector, rows)
     spans = [sentence_spans(text)[:MAX_SENTENCES] for text in texts]
-    wanted = [n for n, key in enumerate(keys) if spans[n] and library.cached_sentences(view, key) is None]
-    pieces = [texts[n][start:end] for n in wanted for start, end in spans[n]]
-    if pieces:
-        routes = [view.route.document_route] * len(pieces)
-        vectors_of = await _embed(engine, view.served, pieces, routes, "papers")
-        by_text = np.split(vectors_of, np.cumsum([len(spans[n]) for n in wanted])[:-1])
-        for n, vectors in zip(wanted, by_text, strict=True):
-            library.cache_sentences(view, keys[n], vectors)
-    about = body.query or " ".join(map(_text, await asyncio.to_thread(view.searcher.facts, liked)))
+    known = [library.cached_sentences(view, place) for place in places]
+    wanted = [number for number, vectors in enumerate(known) if spans[number] and vectors is None]
+    missing = [texts[number][start:end] for number in wanted for start, end in spans[number]]
+    if missing:
+        routes = [view.route.document_route] * len(missing)
+        encoded = await _embed(engine, view.served, missing, routes, "papers")
+        by_text = np.split(encoded, np.cumsum([len(spans[number]) for number in wanted])[:-1])
+        for number, vectors in zip(wanted, by_text, strict=True):
+            known[number] = vectors
+            library.cache_sentences(view, places[number], vectors)
+    about = body.query or " ".join(map(_text, await asyncio.to_thread(view.searcher.papers.facts, liked)))
     terms = stems(about) if passages else frozenset()
     best: dict[str, dict[str, Any] | None] = {}
-    for given, text, key, of_text in zip(body.papers, texts, keys, spans, strict=True):
-        vectors_now = library.cached_sentences(view, key)
-        if not of_text or vectors_now is None:
-            best[given] = None
+    for paper, text, places_in, of_text in zip(body.papers, texts, spans, known, strict=True):
+        if not places_in or of_text is None:
+            best[paper] = None
             continue
-        scores = vectors_now @ vector
-        start, end = of_text[int(scores.argmax())]
+        scores = of_text @ vector
+        start, end = places_in[int(scores.argmax())]
         shown = {"passage": text, "terms": common_terms(terms, text)} if passages else {}
-        best[given] = {"start": start, "end": end, "score": round(float(scores.max()), 5), **shown}
+        best[paper] = {"start": start, "end": end, "score": float(scores.max()), **shown}
     return {"route": view.name, "sentences": best}
 
 
 def _shown_texts(view: CorpusView, vector: Vectors, rows: Sequence[int]) -> tuple[list[str], list[int], bool]:
-    """The text of each paper whose sentences are compared: its abstract, or its best passage.
+    """Return the text of each paper whose sentences are compared: its abstract, or its best passage.
 
-    With them, what their vectors are cached by: the paper's row or the passage's place; and whether they are
-    passages.
+    With the texts come the places of their vectors, and whether they are passages.
     """
-    of_route = view.searcher.vectors(view.route)
-    if of_route.spans is None:
-        facts = view.searcher.facts(rows)
-        return [_cut(each.get("abstract")) or "" for each in facts], list(rows), False
-    places = of_route.best_places(vector, rows)[0].tolist()
-    passages = view.searcher.passages(rows, places, view.route) or []
-    return [_cut(each) or "" for each in passages], places, True
+    places = view.vectors.best_places(vector, rows)[0].tolist()
+    passages = view.searcher.passages(rows, places, view.route)
+    texts = (
+        [each.get("abstract") for each in view.searcher.papers.facts(rows)] if passages is None else passages
+    )
+    return [_cut(text, MAX_ABSTRACT) or "" for text in texts], places, passages is not None

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sentence_experts.retrieval.keywords import COMMON, stem
+from sentence_experts.retrieval.keywords import common_words, stems_of
 
 MAX_TERMS = 12
 MIN_LETTERS, MAX_LETTERS = 3, 80
@@ -17,23 +17,26 @@ _WORD = re.compile(r"[^\W_]+(?:[-'’][^\W_]+)*")
 
 
 def found_by_one(rankings: Sequence[Sequence[int]]) -> set[int]:
-    """The papers that stand in one of several rankings only; none if there is but one ranking."""
+    """Return the papers that stand in only one of several rankings; none if there is one ranking."""
     if len(rankings) < 2:
         return set()
     counts = Counter(row for ranking in rankings for row in set(ranking))
     return {row for row, count in counts.items() if count == 1}
 
 
-def _stems(text: str) -> Iterable[tuple[str, str]]:
-    for match in _WORD.finditer(text):
-        word = match[0]
-        if MIN_LETTERS <= len(word) <= MAX_LETTERS and word.lower() not in COMMON:
-            yield stem(word), word
+def _words(text: str) -> list[str]:
+    """Return the words of a text, but for those that stand in any text."""
+    words = (match[0] for match in _WORD.finditer(text))
+    return [
+        word
+        for word in words
+        if MIN_LETTERS <= len(word) <= MAX_LETTERS and word.lower() not in common_words()
+    ]
 
 
 def stems(text: str) -> frozenset[str]:
-    """The stems of a text's words, but for those that stand in any text."""
-    return frozenset(word for word, _ in _stems(text))
+    """Return the stems of a text's words, but for those that stand in any text."""
+    return frozenset(stems_of([word.lower() for word in _words(text)]))
 
 
 def common_terms(wanted: frozenset[str], text: str) -> list[str]:
@@ -44,14 +47,13 @@ def common_terms(wanted: frozenset[str], text: str) -> list[str]:
     ['Replay', 'replayed', 'memories']
     """
     counts: Counter[str] = Counter()
-    forms: dict[str, dict[str, None]] = {}
-    for word, form in _stems(text):
-        if word in wanted:
-            counts[word] += 1
-            known = {each.lower() for each in forms.setdefault(word, {})}
-            if form.lower() not in known:
-                forms[word][form] = None
-    return [form for word, _ in counts.most_common() for form in forms[word]][:MAX_TERMS]
+    forms: dict[str, dict[str, str]] = {}
+    words = _words(text)
+    for stem, word in zip(stems_of([word.lower() for word in words]), words, strict=True):
+        if stem in wanted:
+            counts[stem] += 1
+            forms.setdefault(stem, {}).setdefault(word.lower(), word)
+    return [form for stem, _ in counts.most_common() for form in forms[stem].values()][:MAX_TERMS]
 
 
 def plane(
@@ -81,3 +83,13 @@ def plane(
     # Both axes alike, or distances would mean less up than sideways.
     places /= max(float(np.abs(places[:-1]).max(initial=0.0)), 1e-12)
     return np.clip(places, -1, 1)
+
+
+def planes(
+    routes: Sequence[tuple[NDArray[np.float32], NDArray[np.float32]]],
+) -> list[list[list[float]]]:
+    """Return the `plane` of each route's (vectors, query), each as much like the first one as it can be."""
+    maps: list[NDArray[np.float64]] = []
+    for vectors, query in routes:
+        maps.append(plane(vectors, query, maps[0] if maps else None))
+    return [np.round(each, 4).tolist() for each in maps]

@@ -14,7 +14,7 @@ from fastapi import APIRouter, Request, Response
 from pydantic import Field
 
 from sentence_experts import __version__
-from sentence_experts.serve.embedding import embed_texts
+from sentence_experts.serve.embedding import embed_texts, texts_of
 from sentence_experts.serve.engine import Embedded, EmbeddingEngine
 from sentence_experts.serve.errors import RequestError
 from sentence_experts.serve.http import (
@@ -27,7 +27,6 @@ from sentence_experts.serve.http import (
     json_answer,
     read,
 )
-from sentence_experts.serve.inputs import texts_of
 from sentence_experts.serve.models import ServedModel
 from sentence_experts.serve.routing import fields_of, find_model, find_routes
 
@@ -125,7 +124,7 @@ async def info(request: Request) -> Response:
     return await json_answer(
         {
             "model_id": served.name,
-            "model_sha": await asyncio.to_thread(lambda: served.fingerprint),
+            "model_sha": await asyncio.to_thread(lambda: served.encoder.fingerprint),
             "model_dtype": str(served.model.dtype).removeprefix("torch."),
             "model_type": {"embedding": {"pooling": served.encoder.pooling}},
             "routes": list(served.known.prompts),

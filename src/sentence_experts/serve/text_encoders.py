@@ -1,4 +1,4 @@
-"""How a model's texts become pieces of batches, and batches vectors."""
+"""How a model's texts are prepared for batches, and batches become vectors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.encoding.parallel_cpu import ParallelCpuEncoder
 from sentence_experts.errors import InputError
-from sentence_experts.serve.batcher import Piece, Vector
+from sentence_experts.serve.batcher import QueuedText, Vector
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -20,7 +20,7 @@ CHARACTERS_PER_TOKEN = 4  # about, where a model has no tokenizer to ask
 MAX_PER_TOKEN = 16  # longer texts are cut at this many characters per token of the maximum length
 
 
-class MixedLane:
+class MixedEncoder:
     """A model that takes tokenized texts of all routes and requests in one forward pass."""
 
     def __init__(self, model: SentenceTransformer) -> None:
@@ -35,8 +35,8 @@ class MixedLane:
         self.padded = model.device.type != "cpu" or not is_packed(model)
         model.eval()
 
-    def tokenize(self, texts: Sequence[str], prompt: str | None, beside: bool = False) -> list[Piece]:
-        """The texts with a prompt in front, ready to be encoded.
+    def tokenize(self, texts: Sequence[str], prompt: str | None, beside: bool = False) -> list[QueuedText]:
+        """Prepare texts with a prompt in front, ready to be encoded.
 
         A tokenizer reads a text whole before it cuts it. So of a very long one it gets the beginning, up to a
         space, and the whole only if that has fewer tokens than the model reads.
@@ -52,16 +52,17 @@ class MixedLane:
         groups = {id(row[0]): row[0] for row in rows}
         settings = {key: _shared_settings(features) for key, features in groups.items()}
         return [
-            Piece(self, row, length, settings[id(row[0])]) for row, length in zip(rows, lengths, strict=True)
+            QueuedText(self, row, length, settings[id(row[0])])
+            for row, length in zip(rows, lengths, strict=True)
         ]
 
-    def encode(self, pieces: Sequence[Piece]) -> Sequence[Vector]:
-        """The vectors of texts in one forward pass."""
-        vectors = self._encoder.encode_rows([piece.row for piece in pieces], normalize=False)
+    def encode(self, texts: Sequence[QueuedText]) -> Sequence[Vector]:
+        """Return the vectors of texts in one forward pass."""
+        vectors = self._encoder.encode_rows([text.row for text in texts], normalize=False)
         return _finite(vectors)
 
 
-class RouteLane:
+class RouteEncoder:
     """Any other model: batches hold texts of one route, and one batch runs at a time."""
 
     padded = True
@@ -69,27 +70,28 @@ class RouteLane:
     def __init__(self, encoder: BatchEncoder) -> None:
         self._encoder, self._lock = encoder, Lock()
 
-    def tokenize(self, texts: Sequence[str], prompt: str | None, beside: bool = False) -> list[Piece]:
-        """The texts with the name of their route."""
+    def tokenize(self, texts: Sequence[str], prompt: str | None, beside: bool = False) -> list[QueuedText]:
+        """Prepare texts with the name of their route."""
         longest = self._encoder.model.max_seq_length or 512
         return [
-            Piece(self, text, min(len(text) // CHARACTERS_PER_TOKEN + 2, longest), prompt) for text in texts
+            QueuedText(self, text, min(len(text) // CHARACTERS_PER_TOKEN + 2, longest), prompt)
+            for text in texts
         ]
 
-    def encode(self, pieces: Sequence[Piece]) -> Sequence[Vector]:
-        """The vectors of texts that share a route."""
-        route: Any = pieces[0].group
+    def encode(self, texts: Sequence[QueuedText]) -> Sequence[Vector]:
+        """Return the vectors of texts that share a route."""
+        route: Any = texts[0].group
         with self._lock:
-            return list(self._encoder.encode([piece.row for piece in pieces], route))
+            return list(self._encoder.encode([text.row for text in texts], route))
 
 
 def takes_packed(model: SentenceTransformer) -> bool:
-    """Whether a model can be served by a `MixedLane`."""
+    """Return whether a `MixedEncoder` can serve a model."""
     return ParallelCpuEncoder.takes(model, model.device.type)
 
 
 def _shared_settings(features: dict[str, Any]) -> Hashable:
-    """What else decides the vectors of a batch, and must be the same for all its texts."""
+    """Return what else decides the vectors of a batch, and must be the same for all its texts."""
     import torch
 
     return tuple(
