@@ -87,7 +87,8 @@ def test_links_and_files_exist(page: Path) -> None:
 
 def test_references_list_every_verb_and_every_public_name() -> None:
     reference, api = (
-        runpy.run_path(str(REPOSITORY / "scripts" / f"write_{name}.py"))[name]() for name in ("reference", "api")
+        runpy.run_path(str(REPOSITORY / "scripts" / f"write_{name}.py"))[name]()
+        for name in ("reference", "api")
     )
     for words in (verb.split() for verb in VERBS):
         assert re.search(rf"^## {' '.join(words)}( |$)", reference, flags=re.MULTILINE), words
