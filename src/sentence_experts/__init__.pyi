@@ -47,7 +47,7 @@ from .pairs.dataset import Pairs
 from .pairs.importing import import_pairs
 from .pairs.suggesting import count_links, suggest_domains
 from .report.write import write_report
-from .reproduce.config import ReproduceConfig
+from .reproduce.recipe import ReproduceConfig
 from .reproduce.run import reproduce_recipe
 from .retrieval.build import CorpusIndex, build_index
 from .retrieval.config import IndexConfig, SearchConfig

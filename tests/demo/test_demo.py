@@ -10,50 +10,48 @@ from helpers.samples import make_tiny_encoder
 from sentence_experts.cli.demo import program
 from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.corpus.simulate import TOPICS, simulate_corpus
-from sentence_experts.demo import job, route_job
-from sentence_experts.demo.config import DemoConfig
-from sentence_experts.demo.job import demo_steps, measured, searches
-from sentence_experts.demo.route_job import FIRST, QUERY, TEXTS, nearest_texts, route_steps, verdict
+from sentence_experts.demo import main_job, route_job
+from sentence_experts.demo.main_job import DemoConfig, run_main_job, searches
+from sentence_experts.demo.route_job import (
+    FIRST,
+    QUERY,
+    TEXTS,
+    describe_change,
+    nearest_texts,
+    run_route_job,
+)
 from sentence_experts.demo.simulated_texts import SIDES
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.pairs.domain_papers import unmatched_rules
 from sentence_experts.pairs.domains import DomainRules
 from sentence_experts.report.write import report_of
 from sentence_experts.reproduce.material import Material, data_folder
-from sentence_experts.reproduce.steps import run_steps
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 
 
 @pytest.fixture(autouse=True)
 def _few_replicates(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (job, route_job):
+    for module in (main_job, route_job):
         monkeypatch.setattr(module, "BOOTSTRAP", 20)
 
 
-def test_all_steps_run_on_the_simulated_corpus_and_only_once(
-    tmp_path: Path, minilm: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_main_job_runs_on_the_simulated_corpus_and_only_once(tmp_path: Path, minilm: str) -> None:
     # The tiny random base in place of MiniLM: the same steps, in seconds.
     base = make_tiny_encoder(tmp_path / "tiny", minilm)
     material = Material.find(simulate_corpus(tmp_path / "articles", seed=0, articles=480), None)
-    out = tmp_path / "demo"
-    steps = demo_steps(material, out, DemoConfig(steps=2), base=str(base))
-    run_steps(steps, out / "steps.json")
-    assert [model.label for model in measured(out / "evaluation").models] == [
-        "experts",
-        "dense",
-        "TF-IDF",
-        "base",
-    ]
-    assert report_of(measured(out / "evaluation")).verdict.compared.startswith("SIMULATED TEXTS")
+    out, config = tmp_path / "demo", DemoConfig(steps=2)
+    evaluation = run_main_job(material, out, config, str(base))
+    assert [model.label for model in evaluation.models] == ["experts", "dense", "TF-IDF", "base"]
+    assert report_of(evaluation).verdict.compared.startswith("SIMULATED TEXTS")
     assert (out / "evaluation" / "report.html").stat().st_size > 10_000
     found = list(searches(material, out))
     assert [(route, result.queries[0]) for route, result in found] == list(material.queries.items())
     assert all(len(result.papers[0]) == 3 for _, result in found)
-    caplog.set_level("INFO", logger="sentence_experts")
-    run_steps(steps, out / "steps.json")
-    assert caplog.text.count("is done") == len(steps)
+    records = {file: file.stat().st_mtime_ns for file in out.rglob("made_from.json")}
+    assert len(records) >= 5
+    run_main_job(material, out, config, str(base))
+    assert records == {file: file.stat().st_mtime_ns for file in out.rglob("made_from.json")}
 
 
 @pytest.mark.parametrize("material", [Material.find(Path(), Path()), Material.find(Path(), None)])
@@ -87,16 +85,16 @@ def test_simulated_material_is_named_so() -> None:
 def test_added_route_leaves_the_others_and_everything_says_simulated(tmp_path: Path, minilm: str) -> None:
     base, out = make_tiny_encoder(tmp_path / "tiny", minilm), tmp_path / "routes"
     config = DemoConfig(steps=4)
-    run_steps(route_steps(out, config, str(base)), out / "steps.json")
-    simulated, experts, dense = verdict(out)
+    evaluation = run_route_job(out, config, str(base))
+    simulated, experts, dense = describe_change(out, evaluation)
     assert simulated.startswith("SIMULATED TEXTS")
     assert "subject and method are the same to the bit" in experts
     assert "subject and method changed" in dense
-    assert report_of(measured(out / "evaluation")).verdict.compared.startswith("SIMULATED TEXTS")
+    assert report_of(evaluation).verdict.compared.startswith("SIMULATED TEXTS")
     assert CorpusFolder.open(out / "corpus").manifest["counts"]["simulated"] > 100
     assert [each.route for each in nearest_texts(out, FIRST)] == ["subject", "subject", "method", "method"]
-    with pytest.raises(UsageError, match="made with other settings"):  # texts of two seeds never mix
-        run_steps(route_steps(out, config.model_copy(update={"seed": 1}), str(base)), out / "steps.json")
+    with pytest.raises(UsageError, match="overwrite"):  # texts of two seeds never mix
+        run_route_job(out, config.model_copy(update={"seed": 1}), str(base))
 
 
 def test_page_texts_share_one_side_each_with_the_query() -> None:

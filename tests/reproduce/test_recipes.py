@@ -22,13 +22,13 @@ from sentence_experts.models.surgery.extend_config import ExtendConfig
 from sentence_experts.pairs.config import PairsConfig
 from sentence_experts.pairs.domains import DomainRules
 from sentence_experts.recipes import RECIPES, find_plan, find_recipe, plan_names, recipe_names
-from sentence_experts.reproduce import calls
 from sentence_experts.reproduce.experiment import Experiment
 from sentence_experts.reproduce.kinds.pairs import how_to_get_the_corpus
 from sentence_experts.reproduce.material import Material
 from sentence_experts.reproduce.published import Published
 from sentence_experts.reproduce.recipe_files import read_recipe
 from sentence_experts.reproduce.run import plan_recipe, run_experiment
+from sentence_experts.reproduce.steps import CALLS
 from sentence_experts.storage import write_json, write_parquet
 from sentence_experts.training.config import TrainConfig, TuneConfig
 
@@ -66,7 +66,7 @@ def test_recipes_are_found_by_name_and_by_path(tmp_path: Path) -> None:
 @pytest.mark.parametrize("file", SHIPPED, ids=recipe_id)
 def test_every_step_calls_a_function_with_its_own_settings(file: Path, scale: str, tmp_path: Path) -> None:
     for step in plan(file, tmp_path, scale).steps:
-        function = getattr(calls, step.call, None) or getattr(sentence_experts, step.call)
+        function = CALLS.get(step.call) or getattr(sentence_experts, step.call)
         assert set(step.arguments) <= {*signature(function).parameters, "domains"}
         if step.call in CONFIGS:
             CONFIGS[step.call].of(**step.settings)

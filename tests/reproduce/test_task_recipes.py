@@ -162,7 +162,8 @@ def test_all_models_are_trained_with_the_same_settings_and_data(tmp_path: Path) 
     steps = planned(MOTE / "ea.yaml", tmp_path, seeds=2).steps
     averaged = [step for step in steps if step.call == "average_experts"]
     assert [step.arguments["model"].parent.name for step in averaged] == ["EOB-seed0", "EOB-seed1"]
-    assert all(step.made_from[0] in [one.makes for one in steps] for step in averaged)
+    made = [Path(one.arguments["out"]) / "model" for one in steps if one.call == "train"]
+    assert all(step.arguments["model"] in made for step in averaged)
 
 
 def test_task_files_have_published_instructions_and_training() -> None:

@@ -13,9 +13,10 @@ from rich.table import Table
 
 from sentence_experts.cli.console import results, show, show_verdict
 from sentence_experts.cli.options import add_verb
-from sentence_experts.demo.config import DemoConfig
+from sentence_experts.demo.main_job import DemoConfig
 
 if TYPE_CHECKING:
+    from sentence_experts.evaluation.results import PairEvaluation
     from sentence_experts.reproduce.material import Material
 
 PROGRAM = "sentence-experts"
@@ -40,39 +41,32 @@ def demo(
 
     Example: sentence-experts demo --out demo
     """
-    from sentence_experts.demo.job import choose_material, demo_steps
-    from sentence_experts.demo.route_job import route_steps
-    from sentence_experts.reproduce.steps import run_steps
+    from sentence_experts.demo.main_job import choose_material, run_main_job
+    from sentence_experts.demo.route_job import run_route_job
 
     began = time.monotonic()
     material = choose_material(out, config)
-    routes = out / "routes"
-    parts = (demo_steps(material, out, config), route_steps(routes, config))
     show(
         f"The demo has two parts. Each model is trained for {config.steps} steps only, so that it takes "
         "minutes; for figures that mean more, see docs/studies.md."
     )
     _show_title(f"PART 1: from articles to search, on {material.name}")
-    run_steps(parts[0], out / "steps.json")
-    _show_main_job(material, out)
+    _show_main_job(material, out, run_main_job(material, out, config))
     _show_title("PART 2: what experts are for, on SIMULATED texts")
-    run_steps(parts[1], out / "steps.json")
-    _show_routes(routes)
-    minutes = (time.monotonic() - began) / 60
-    _show_what_is_next(material, out, minutes)
+    _show_routes(out / "routes", run_route_job(out / "routes", config))
+    _show_what_is_next(material, out, (time.monotonic() - began) / 60)
 
 
 def _show_title(title: str) -> None:
     results.print(f"\n{title}", style="bold")
 
 
-def _show_main_job(material: Material, out: Path) -> None:
-    """The figures of all models, a search by each of two experts, and the verdict."""
-    from sentence_experts.demo.job import measured, searches
+def _show_main_job(material: Material, out: Path, evaluation: PairEvaluation) -> None:
+    """Show the figures of all models, a search by each of two experts, and the verdict."""
+    from sentence_experts.demo.main_job import searches
     from sentence_experts.report.tables import number
     from sentence_experts.report.write import report_of
 
-    evaluation = measured(out / "evaluation")
     table = Table("model", "F1max", "ROC-AUC", title="test pairs of all domains")
     for model in evaluation.models:
         figures = (number(model.pooled.metrics[name]) for name in ("f1_max", "roc_auc"))
@@ -84,9 +78,17 @@ def _show_main_job(material: Material, out: Path) -> None:
     show_verdict(report_of(evaluation).verdict.lines())
 
 
-def _show_routes(routes: Path) -> None:
-    """One text under two routes, then what adding a third one did to both models."""
-    from sentence_experts.demo.route_job import ADDED, FIRST, QUERY, ROUTES, figures, nearest_texts, verdict
+def _show_routes(routes: Path, evaluation: PairEvaluation) -> None:
+    """Show one text under two routes, then what adding a third one did to both models."""
+    from sentence_experts.demo.route_job import (
+        ADDED,
+        FIRST,
+        QUERY,
+        ROUTES,
+        describe_change,
+        figures,
+        nearest_texts,
+    )
     from sentence_experts.report.tables import number
 
     show(f"\nOne text under two routes. SIMULATED text: {QUERY}")
@@ -95,10 +97,10 @@ def _show_routes(routes: Path) -> None:
         show(f"  {route:8} {model:8} {cosine:.2f}  {text}")
     show(f"\nA third route, {ADDED}, comes later. A model that is blind to routes has a mean of 0.5.")
     table = Table("model", *ROUTES, "mean", title="ROC-AUC on SIMULATED test pairs")
-    for label, by_route in figures(routes).items():
+    for label, by_route in figures(evaluation).items():
         table.add_row(label, *map(number, by_route.values()))
     results.print(table)
-    show_verdict(verdict(routes))
+    show_verdict(describe_change(routes, evaluation))
 
 
 def _show_what_is_next(material: Material, out: Path, minutes: float) -> None:

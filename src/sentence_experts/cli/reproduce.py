@@ -11,7 +11,7 @@ from rich.text import Text
 
 from sentence_experts.cli.console import note, results, show
 from sentence_experts.cli.options import add_verb
-from sentence_experts.reproduce.config import ReproduceConfig
+from sentence_experts.reproduce.recipe import ReproduceConfig
 
 if TYPE_CHECKING:
     from sentence_experts.reproduce.comparison import ReproductionResult

@@ -1,1 +1,1 @@
-"""The demo: the main job as a list of commands, on real articles or on a simulated corpus."""
+"""The demo: the main job, and what experts are for, as calls of public functions."""

@@ -8,12 +8,15 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from sentence_experts.demo.config import DemoConfig
+import sentence_experts as se
+from sentence_experts.demo.main_job import DemoConfig, step
 from sentence_experts.demo.simulated_texts import simulated_pairs, simulated_papers
-from sentence_experts.reproduce.steps import Call, Step
 from sentence_experts.storage import write_text
+
+if TYPE_CHECKING:
+    from sentence_experts.evaluation.results import PairEvaluation
 
 FIRST, ADDED = ("subject", "method"), "place"
 ROUTES = (*FIRST, ADDED)
@@ -40,55 +43,38 @@ class Nearest(NamedTuple):
     cosine: float
 
 
-def route_steps(folder: Path, config: DemoConfig, base: str = "minilm") -> list[Step]:
-    """Pairs and a corpus of simulated texts, both models on two routes, both on a third one, evaluation."""
+def run_route_job(folder: Path, config: DemoConfig, base: str = "minilm") -> PairEvaluation:
+    """Simulate texts, train both models on two routes, then on a third one, and evaluate."""
     # The seed stands in the names, so that texts of two seeds never mix.
     rows, papers = (folder / f"simulated-{name}-{config.seed}.jsonl" for name in ("pairs", "papers"))
-    pairs, corpus, evaluation = folder / "pairs", folder / "corpus", folder / "evaluation"
     simulated = simulated_pairs(ROUTES, config.seed)
     _write_rows(rows, simulated)
     _write_rows(papers, simulated_papers(simulated))
-    compiled = pairs / "manifest.json"
-    # Without `EXPERTS`, which lacks the third route; the first two of `GROWN` are its own, to the bit.
-    measured = {name: model_folder(folder, name) for name in (GROWN, DENSE, FURTHER)}
-    return [
-        Step("import_pairs", {"source": rows, "out": pairs}, compiled),
-        Step("import_corpus", {"papers": papers, "out": corpus}, corpus / "manifest.json"),
-        *_training_steps(folder, compiled, config, base),
-        Step(
-            "evaluate",
-            {"models": measured, "baseline": {"base": base}, "data": pairs, "out": evaluation},
-            evaluation / "evaluation.json",
-            {"bootstrap": BOOTSTRAP},
-            (compiled, *(model.parent / "run.json" for model in measured.values())),
-            can_be_replaced=True,
-        ),
-    ]
-
-
-def _training_steps(folder: Path, compiled: Path, config: DemoConfig, base: str) -> list[Step]:
-    """Both models on the first two routes, then each on the third."""
-    options = {"batch_size": 16, "batches": "homogeneous", "keep": "last", "seed": config.seed}
-    first = {"routes": list(FIRST), "max_steps": config.steps, "eval_steps": config.steps}
+    pairs = se.import_pairs(rows, out=folder / "pairs")
+    se.import_corpus(papers=papers, out=folder / "corpus")
     fewer = max(1, config.steps // 2)
+    first = {"routes": list(FIRST), "max_steps": config.steps, "eval_steps": config.steps}
     later = {"routes": [ADDED], "max_steps": fewer, "eval_steps": fewer}
     alone = {**later, "only_expert": ADDED, "learning_rate": RATE_OF_ADDED}
 
-    def train(name: str, model: Call | Path, settings: Mapping[str, Any], *before: str) -> Step:
-        run = folder / "runs" / name
-        read = (compiled, *(folder / "runs" / each / "run.json" for each in before))
-        call = {"model": model, "data": compiled.parent, "out": run}
-        return Step("train", call, run / "run.json", {**options, **settings}, read)
+    def train(name: str, model: Any, settings: dict[str, Any]) -> None:
+        with step(f"train: {name}"):
+            options = {"batch_size": 16, "batches": "homogeneous", "keep": "last", "seed": config.seed}
+            se.train(model, pairs, out=folder / "runs" / name, **{**options, **settings})
 
-    added = Call("add_expert", {"model": model_folder(folder, EXPERTS), "name": ADDED})
+    train(EXPERTS, se.extend(base, list(FIRST)), first)
     # The tokens are all that a dense model has of its routes: it gets the third one's from the beginning.
-    control = Call("extend", {"base": base, "experts": list(ROUTES), "layers": "none"})
-    return [
-        train(EXPERTS, Call("extend", {"base": base, "experts": list(FIRST)}), first),
-        train(DENSE, control, first),
-        train(GROWN, added, alone, EXPERTS),
-        train(FURTHER, model_folder(folder, DENSE), later, DENSE),
-    ]
+    train(DENSE, se.extend(base, list(ROUTES), layers="none"), first)
+    train(GROWN, se.add_expert(model_folder(folder, EXPERTS), ADDED), alone)
+    train(FURTHER, model_folder(folder, DENSE), later)
+    # Without `EXPERTS`, which lacks the third route; the first two of `GROWN` are its own, to the bit.
+    models = {name: model_folder(folder, name) for name in (GROWN, DENSE, FURTHER)}
+    with step("evaluate: ROC-AUC under each route"):
+        evaluation = se.evaluate(
+            models, pairs, out=folder / "evaluation", baseline={"base": base}, bootstrap=BOOTSTRAP
+        )
+        se.write_report(evaluation, folder / "evaluation")
+    return cast("PairEvaluation", evaluation)
 
 
 def model_folder(folder: Path, name: str) -> Path:
@@ -98,9 +84,7 @@ def model_folder(folder: Path, name: str) -> Path:
 
 def nearest_texts(folder: Path, routes: Sequence[str]) -> list[Nearest]:
     """The nearest of `TEXTS` under each route, by experts and by the dense model."""
-    from sentence_experts.models.loading import load
-
-    models = {name: load(model_folder(folder, name)) for name in (EXPERTS, DENSE)}
+    models = {name: se.load(model_folder(folder, name)) for name in (EXPERTS, DENSE)}
     texts = list(TEXTS.values())
     found = []
     for route in routes:
@@ -111,30 +95,29 @@ def nearest_texts(folder: Path, routes: Sequence[str]) -> list[Nearest]:
     return found
 
 
-def figures(folder: Path) -> dict[str, dict[str, float | None]]:
-    """The ROC-AUC of each model on the test pairs of each route, and their mean."""
-    from sentence_experts.evaluation.results import PAIR_WEIGHTED_MEAN, PairEvaluation
+def figures(evaluation: PairEvaluation) -> dict[str, dict[str, float | None]]:
+    """Return the ROC-AUC of each model on the test pairs of each route, and their mean."""
+    from sentence_experts.evaluation.results import PAIR_WEIGHTED_MEAN
 
     measured = {}
-    for model in PairEvaluation.read(folder / "evaluation").models:
+    for model in evaluation.models:
         views = {**model.domains, "mean": model.views[PAIR_WEIGHTED_MEAN]}
         measured[model.label] = {name: views[name].metrics["roc_auc"] for name in (*ROUTES, "mean")}
     return measured
 
 
-def verdict(folder: Path) -> list[str]:
-    """What the third route did to both models, in sentences."""
-    from sentence_experts.evaluation.compare import compare
+def describe_change(folder: Path, evaluation: PairEvaluation) -> list[str]:
+    """Say in sentences what the third route did to both models."""
     from sentence_experts.report.verdict import SIMULATED
 
-    measured = figures(folder)
+    measured = figures(evaluation)
     how = {
         EXPERTS: f"an expert was added for {ADDED} and trained alone, at three times the rate",
         DENSE: f"the one model was trained further on {ADDED}",
     }
     lines = [f"{SIMULATED}one training run of each model."]
     for before, after in ((EXPERTS, GROWN), (DENSE, FURTHER)):
-        compared = compare(model_folder(folder, before), model_folder(folder, after))
+        compared = se.compare(model_folder(folder, before), model_folder(folder, after))
         equal = {change.route for change in compared.changes if change.bit_equal} >= set(FIRST)
         # Where vectors are equal, the figures before are those after.
         old, new = measured[after if equal else before], measured[after]

@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.sources import NAME as PACKAGED
-from sentence_experts.reproduce.config import ReproduceConfig
 from sentence_experts.reproduce.published import Published, PublishedFigure
 from sentence_experts.reproduce.recipe import (
     DOMAIN,
@@ -18,6 +17,7 @@ from sentence_experts.reproduce.recipe import (
     Baseline,
     Protocol,
     Recipe,
+    ReproduceConfig,
     TrainedModel,
     without_benchmark,
 )
@@ -172,11 +172,6 @@ class Experiment(ABC):
         """Tables after those of the published figures."""
         yield from ()
 
-    @property
-    def manifest(self) -> Path:
-        """The file that tells when the data has changed."""
-        return self.folder / "manifest.json"
-
     # ---- steps ---------------------------------------------------------------------------------------
 
     def plan(self) -> None:
@@ -190,10 +185,9 @@ class Experiment(ABC):
             for name, settings in self.recipe.evaluate_settings(self.small).items():
                 self._evaluate(name, settings)
 
-    def _add(self, step: Step) -> Step:
+    def _add(self, step: Step) -> None:
         if step not in self.steps:
             self.steps.append(step)
-        return step
 
     def _evaluate(self, name: str, settings: Mapping[str, Any]) -> None:
         file = self.evaluations[name] = self.report / name / self.result
@@ -201,13 +195,11 @@ class Experiment(ABC):
         trained = {label: own if len(own) > 1 else own[0] for label, own in runs.items()}
         baseline = {model.label: model.sources[0] for model in self.models if model.run is None}
         pooling = {model.label: model.pooling for model in self.models if model.pooling}
-        made_by = [step.makes for step in self.steps if step.call in ("train", "average_experts")]
         data = settings.get(MTEB) or self.folder
         arguments = {"models": trained, "baseline": baseline, "data": data, "out": file.parent}
         chosen = {**without_benchmark(settings), **({"pooling": pooling} if pooling else {})}
         chosen["cache"] = self.root / "cache"
-        made_from = (self.manifest, *made_by)
-        self._add(Step("evaluate", arguments, file, chosen, made_from, can_be_replaced=True))
+        self._add(Step("evaluate", arguments, chosen, can_be_replaced=True))
 
     def _models(self, run: TrainedModel) -> Iterator[Model]:
         """The model of a run, or one per domain or task."""
@@ -216,12 +208,9 @@ class Experiment(ABC):
             (model,) = self._models(averaged)
             means = []
             for seed, source in enumerate(model.sources):
-                out = self.root / "runs" / f"{run.name}-seed{seed}" / "model"
-                made_from = (Path(source).parent / "run.json",)
-                arguments = {"model": Path(source), "out": out}
-                means.append(self._add(Step("average_experts", arguments, out, made_from=made_from)))
-            sources = tuple(str(step.makes) for step in means)
-            yield Model(run.name, run.name, sources, model.base, model.published_base, run=run)
+                means.append(self.root / "runs" / f"{run.name}-seed{seed}" / "model")
+                self._add(Step("average_experts", {"model": Path(source), "out": means[-1]}))
+            yield Model(run.name, run.name, tuple(map(str, means)), model.base, model.published_base, run=run)
             return
         for route, here in self.routes.items() if run.per_route else [(None, None)]:
             yield self._trained(run, route, here)
@@ -265,10 +254,8 @@ class Experiment(ABC):
             "fraction": search.fraction,
             "search_seed": 0,
         }
-        out = self.root / "search"
-        arguments = {"model": model, "data": self.folder, "out": out}
-        made_from = (Path(model), self.manifest)
-        self._add(Step("tune", arguments, out / "best.yaml", settings, made_from))
+        arguments = {"model": model, "data": self.folder, "out": self.root / "search"}
+        self._add(Step("tune", arguments, settings))
 
     def _base(self, published: str) -> str:
         return self._begin_with(self.recipe.protocol.small.base if self.small else published)
@@ -279,19 +266,13 @@ class Experiment(ABC):
 
     def _extend(self, base: str, route: str | None, settings: Mapping[str, Any], place: str) -> str:
         out = self.root / "untrained" / place
-        extension = self.extension(route)
-        made_from = [Path(base)] if Path(base).is_dir() else []
-        made_from += [self.manifest] if "tasks" in extension else []
-        arguments = {"base": base, "out": out, **extension}
-        return str(self._add(Step("extend", arguments, out, settings, tuple(made_from))).makes)
+        self._add(Step("extend", {"base": base, "out": out, **self.extension(route)}, settings))
+        return str(out)
 
     def _train(self, model: str, settings: Mapping[str, Any], seed: int, place: str) -> Path:
         out = self.root / "runs" / f"{place}-seed{seed}"
-        is_folder = self.root in Path(model).parents or Path(model).is_dir()
         arguments = {"model": model, "data": self.folder, "out": out}
-        made_from = (*([Path(model)] if is_folder else []), self.manifest)
-        seeded = {**settings, "seed": seed}
-        self._add(Step("train", arguments, out / "run.json", seeded, made_from))
+        self._add(Step("train", arguments, {**settings, "seed": seed}))
         return out
 
 

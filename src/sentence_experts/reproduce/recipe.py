@@ -11,7 +11,8 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from sentence_experts.reproduce.reading import Strict
+from sentence_experts.config import Config, TrustRemoteCode
+from sentence_experts.reproduce.published import Strict
 
 DOMAIN = "{domain}"
 MTEB = "mteb"
@@ -206,3 +207,23 @@ class Recipe(Strict):
 def without_benchmark(settings: Mapping[str, Any]) -> Settings:
     """The settings of `evaluate`; `mteb` is its data."""
     return {key: value for key, value in settings.items() if key != MTEB}
+
+
+Scale = Literal["small", "full"]
+
+
+class ReproduceConfig(Config):
+    """Settings of `reproduce_recipe`."""
+
+    scale: Scale = Field(
+        "small",
+        description="small: minutes on two cores, without a hub, on the articles of `demo`; full: as "
+        "published, on your corpus or on hub datasets",
+    )
+    corpus: Path | None = Field(
+        None, description="Corpus folder with the articles of the paper; for recipes on pairs at full scale"
+    )
+    seeds: int | None = Field(
+        None, ge=1, description="Number of training runs per model. Default: the recipe's"
+    )
+    trust_remote_code: TrustRemoteCode = False

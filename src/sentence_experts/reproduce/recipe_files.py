@@ -14,8 +14,7 @@ from sentence_experts.models.surgery.extend_config import ExtendConfig
 from sentence_experts.moee.moee_config import MoeeConfig
 from sentence_experts.pairs.config import PairsConfig
 from sentence_experts.reproduce.kinds import KINDS
-from sentence_experts.reproduce.published import Published
-from sentence_experts.reproduce.reading import checked
+from sentence_experts.reproduce.published import Published, checked
 from sentence_experts.reproduce.recipe import TRUST, Protocol, Recipe, without_benchmark
 from sentence_experts.tasks.config import TasksConfig
 from sentence_experts.training.config import TrainConfig

@@ -11,10 +11,10 @@ from sentence_experts.errors import InputError
 from sentence_experts.models.sources import check_hub
 from sentence_experts.recipes import find_recipe
 from sentence_experts.reproduce.comparison import ReproductionResult, compare
-from sentence_experts.reproduce.config import ReproduceConfig
 from sentence_experts.reproduce.experiment import LOCAL, Experiment
 from sentence_experts.reproduce.kinds import KINDS
 from sentence_experts.reproduce.kinds.pairs import how_to_get_the_corpus
+from sentence_experts.reproduce.recipe import ReproduceConfig
 from sentence_experts.reproduce.recipe_files import read_recipe
 from sentence_experts.reproduce.report import html, markdown
 from sentence_experts.reproduce.steps import run_steps
@@ -87,7 +87,7 @@ def run_experiment(experiment: Experiment) -> ReproductionResult:
     """
     experiment.prepare()
     check_models(experiment.pretrained)
-    run_steps(experiment.steps, experiment.root.parent / "steps.json")
+    run_steps(experiment.steps)
     evaluations = {name: read_json(file) for name, file in experiment.evaluations.items()}
     comparison = compare(experiment, evaluations)
     write_json(experiment.report / "report.json", comparison.to_json())

@@ -1,7 +1,7 @@
-"""The steps of a recipe: calls of this package's public functions, and which of them are done.
+"""The steps of a recipe: calls of public functions.
 
-A step is done when its result was made by the same call from the same inputs, compared by their content: a
-result is made again whenever something that it was made from has changed.
+Each function leaves a finished output of the same settings and inputs as it is, continues an interrupted one
+and refuses any other, so a recipe that is run again continues where it stopped.
 """
 
 from __future__ import annotations
@@ -15,38 +15,69 @@ from typing import Any
 
 import sentence_experts
 from sentence_experts.errors import UsageError
-from sentence_experts.models.files.fingerprint import path_fingerprint
-from sentence_experts.reproduce import calls
-from sentence_experts.storage import StepRecords
+from sentence_experts.moee.vectors import PARTS
 
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class Call:
-    """A call of a function of `reproduce.calls`, or of a public one.
+def average_experts(model: Path, out: Path, overwrite: bool = False) -> None:
+    """Save the dense model whose MLPs are the means of a model's experts."""
+    from sentence_experts.models.encoder import check_experts
+    from sentence_experts.models.surgery.merge import average_experts as average
+    from sentence_experts.models.surgery.stored import stored
 
-    Attributes:
-        function: its name.
-        arguments: plain values, or calls that give them.
-    """
+    made_by = {"average": True}
+    stored(lambda opened: average(check_experts(opened)), model, out, overwrite, made_by, {}, None)
 
-    function: str
-    arguments: Mapping[str, Any]
 
-    def __call__(self) -> Any:
-        """What the function returns."""
-        function = getattr(calls, self.function, None) or getattr(sentence_experts, self.function)
-        given = {key: value() if isinstance(value, Call) else value for key, value in self.arguments.items()}
-        return function(**given)
+def evaluate(
+    models: Mapping[str, Any], data: Any, out: Path, baseline: Mapping[str, str] = {}, **settings: Any
+) -> None:
+    """Evaluate models, label -> folder or the folders of its seeds, and write the report."""
+    from sentence_experts.report.write import write_report
 
-    def __str__(self) -> str:
-        """The call as one line of Python."""
-        shown = {
-            key: str(value) if isinstance(value, Call) else repr(_plain(value))
-            for key, value in self.arguments.items()
-        }
-        return f"{self.function}({', '.join(f'{key}={value}' for key, value in shown.items())})"
+    evaluation = sentence_experts.evaluate(models, data, out=out, baseline=baseline, **settings)
+    write_report(evaluation, out)
+
+
+def evaluate_language_model(
+    model: str, data: Any, out: Path, prompt: str, read: Mapping[str, Any], states: Path, **settings: Any
+) -> None:
+    """Evaluate hidden states, routing weights and their combinations; texts are read once for all."""
+    embedder = sentence_experts.MoeEmbedder(model, prompt=prompt, cache=states, **read)
+    evaluate({part: embedder.with_parts(part) for part in PARTS}, data, out, **settings)
+
+
+def analyse_language_model(
+    model: str,
+    pairs: Path,
+    out: Path,
+    read: Mapping[str, Any],
+    states: Path,
+    published: Path,
+    **settings: Any,
+) -> None:
+    """Analyse hidden states and routing weights; `published_cases` is what they say of the paper's pairs."""
+    from sentence_experts.evaluation.moee.analysis import analyse, find_cases
+    from sentence_experts.evaluation.moee.rated_pairs import RatedPairs
+    from sentence_experts.report.write import write_report
+    from sentence_experts.reproduce.published import Published
+    from sentence_experts.storage import write_json
+
+    embedder = sentence_experts.MoeEmbedder(model, cache=states, **read)
+    data = RatedPairs.read(pairs)
+    analysis = analyse(embedder, data, **settings)
+    pairs_of_paper = [(case.first, case.second) for case in Published.read(published).cases]
+    figures = {**analysis.figures, "published_cases": find_cases(embedder, data, pairs_of_paper)}
+    write_report(analysis, out)
+    write_json(out / "analysis.json", {**figures, "settings": analysis.settings})
+
+
+# Calls of public functions that give or take objects, with folders in their place.
+CALLS = {
+    call.__name__: call
+    for call in (average_experts, evaluate, evaluate_language_model, analyse_language_model)
+}
 
 
 @dataclass(frozen=True)
@@ -54,109 +85,54 @@ class Step:
     """One call of a public function.
 
     Attributes:
-        call: a function of `reproduce.calls`, or a public one.
-        arguments: what it works on, as plain values or calls.
+        call: the name of a function of `CALLS`, or of a public one.
+        arguments: what it works on.
         settings: the settings of its `Config`.
-        makes: exists once the step is done.
-        made_from: files and folders that it reads and that may change; if they do, it is run again.
-        can_be_replaced: nothing is made from it, so it may be made again with other settings.
+        can_be_replaced: nothing is made from its output, so it may be made again with other settings.
     """
 
     call: str
     arguments: Mapping[str, Any]
-    makes: Path
     settings: Mapping[str, Any] = field(default_factory=dict)
-    made_from: tuple[Path, ...] = ()
     can_be_replaced: bool = False
 
-    def run(self, **more: Any) -> None:
-        """Call the function, with `more` arguments."""
-        Call(self.call, {**self.arguments, **self.settings, **more})()
+    def run(self) -> None:
+        """Call the function.
+
+        Raises:
+            UsageError: its output was made with other settings.
+        """
+        function = CALLS.get(self.call) or getattr(sentence_experts, self.call)
+        given = {**self.arguments, **self.settings}
+        try:
+            function(**given)
+        except UsageError:
+            if not self.can_be_replaced:
+                raise
+            function(**given, overwrite=True)
 
     def __str__(self) -> str:
         """The call as one line of Python."""
-        return str(self._whole)
-
-    @property
-    def _whole(self) -> Call:
-        return Call(self.call, {**self.arguments, **self.settings})
-
-    def record(self) -> dict[str, Any]:
-        """The call and the hashes of its inputs, as plain values."""
-        return {
-            "call": {
-                "function": self.call,
-                "arguments": _plain(self.arguments),
-                "settings": _plain(self.settings),
-            },
-            "made_from": {str(path): path_fingerprint(path) for path in self.made_from},
-        }
+        given = {**self.arguments, **self.settings}
+        return f"{self.call}({', '.join(f'{name}={_plain(value)!r}' for name, value in given.items())})"
 
 
-class FinishedSteps:
-    """Which steps are done, by one file beside their results. Recipes that run at once may share it."""
-
-    def __init__(self, file: Path) -> None:
-        self._records = StepRecords(file)
-
-    def is_done(self, step: Step) -> bool:
-        """Whether the step's result exists, made by this very call from inputs as they are now.
-
-        Raises:
-            UsageError: it was made by another call, and what was made from it since would no longer fit.
-        """
-        before = self._records.get(str(step.makes))
-        if before is None or not step.makes.exists():
-            return False
-        now = step.record()
-        if before.get("call") != now["call"] and not step.can_be_replaced:
-            raise UsageError(
-                f"{step.makes}: made with other settings; give another `out`, or remove that folder and what "
-                "was made from it"
-            )
-        return before == now
-
-    def run(self, step: Step) -> None:
-        """Run a step, or continue it; a result that was made from other inputs is replaced."""
-        name = str(step.makes)
-        if (before := self._records.get(name)) is not None:
-            self._records.note(name, {"call": before["call"]})  # if it is interrupted, it is not done
-        try:
-            step.run()
-        except UsageError:
-            if before is None:
-                raise
-            logger.info(f"{step.makes}: made again, what it was made from has changed")
-            step.run(overwrite=True)
-
-    def finish(self, step: Step) -> None:
-        """Record that the step is done."""
-        self._records.note(str(step.makes), step.record())
-
-
-def run_steps(steps: Sequence[Step], records: Path) -> None:
-    """Run the steps that are not done yet; `records` is the file that notes which are.
+def run_steps(steps: Sequence[Step]) -> None:
+    """Run the steps in their order.
 
     Raises:
-        UsageError: a result exists that was made with other settings.
+        UsageError: an output was made with other settings.
     """
-    finished = FinishedSteps(records)
     for number, step in enumerate(steps, start=1):
         place = f"step {number} of {len(steps)}"
-        if finished.is_done(step):
-            logger.info(f"{place}: {step.call}: {step.makes} is done")
-            continue
         logger.info(f"{place}: {step}")
         began = time.monotonic()
-        finished.run(step)
-        finished.finish(step)
+        step.run()
         logger.info(f"{place}: took {time.monotonic() - began:.0f} s")
 
 
 def _plain(value: Any) -> Any:
-    """Paths as text, tuples as lists, so that a record is the same after it was read back."""
-    if isinstance(value, Call):
-        return {"function": value.function, "arguments": _plain(value.arguments)}
+    """The value with paths as text."""
     if isinstance(value, Mapping):
         return {str(key): _plain(each) for key, each in value.items()}
     if isinstance(value, list | tuple):

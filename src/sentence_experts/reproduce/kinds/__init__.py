@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from sentence_experts.reproduce.experiment import Experiment
-from sentence_experts.reproduce.kinds.analysis import AnalysisExperiment
-from sentence_experts.reproduce.kinds.language_models import LanguageModelExperiment
+from sentence_experts.reproduce.kinds.language_models import AnalysisExperiment, LanguageModelExperiment
 from sentence_experts.reproduce.kinds.pairs import PairsExperiment
 from sentence_experts.reproduce.kinds.tasks import TasksExperiment
 

@@ -9,15 +9,14 @@ from typing import Any
 import pyarrow.parquet as pq
 import yaml
 
-from sentence_experts.corpus.corpus_folder import CITATIONS, DOMAINS, PAPERS, CorpusFolder
+from sentence_experts.corpus.corpus_folder import DOMAINS, CorpusFolder
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.evaluation.results import PAIR_WEIGHTED_MEAN, POOLED
 from sentence_experts.pairs.config import PairsConfig
 from sentence_experts.pairs.domains import DomainRules
 from sentence_experts.reproduce.experiment import Experiment, Model, OwnFigure, changed_settings
 from sentence_experts.reproduce.material import Material, data_folder
-from sentence_experts.reproduce.published import ALL_DOMAINS, Published, PublishedFigure
-from sentence_experts.reproduce.reading import checked
+from sentence_experts.reproduce.published import ALL_DOMAINS, Published, PublishedFigure, checked
 from sentence_experts.reproduce.recipe import Protocol
 from sentence_experts.reproduce.steps import Step
 from sentence_experts.storage import write_text
@@ -79,8 +78,7 @@ class PairsExperiment(Experiment):
             self.words = f"the corpus {corpus}, not the authors' files"
         rules = {} if self.rules is None else {"domains": self.rules}
         arguments = {"corpus": self.corpus, "out": self.folder, **rules}
-        read = (self.corpus / PAPERS, self.corpus / CITATIONS, self.rules or self.corpus / DOMAINS)
-        self.steps.append(Step("compile_pairs", arguments, self.manifest, settings, read))
+        self.steps.append(Step("compile_pairs", arguments, settings))
 
     def prepare(self) -> None:
         """Write simulated articles and the domains in use; or check the corpus of the user.
@@ -143,8 +141,8 @@ class PairsExperiment(Experiment):
         self.corpus = self.root.parent / ("corpus-simulated" if real is None else "corpus")
         self.rules = self.root / "domains.yaml"
         self.writes_first = f"{self.rules}: the domains in use"
-        arguments = {"sources": list(self.material.sources), "out": self.corpus}
-        self.steps.append(Step("import_corpus", arguments, self.corpus / "manifest.json"))
+        sources = list(self.material.sources)
+        self.steps.append(Step("import_corpus", {"sources": sources, "out": self.corpus}))
         settings = _small_pairs(protocol, self.material)
         stand_ins = ", ".join(f"{here} for {paper}" for paper, here in self.routes.items())
         self.unlike_published = [

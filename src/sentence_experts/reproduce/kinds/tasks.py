@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sentence_experts.corpus.corpus_folder import PAPERS
 from sentence_experts.reproduce.experiment import Experiment, Model, OwnFigure, changed_settings
 from sentence_experts.reproduce.material import ARCHIVES, DATA_VARIABLE, Material, data_folder
 from sentence_experts.reproduce.published import AVERAGES, PublishedFigure
@@ -71,13 +70,10 @@ class TasksExperiment(Experiment):
                 words = "eLife and PMC articles, Banking77, tweet emotion, 20 Newsgroups, STS-B"
             self.words = f"{words}, not the paper's datasets"
         for folder, source in self.corpora.items():
-            arguments = {"sources": [source], "out": folder}
-            self.steps.append(Step("import_corpus", arguments, folder / "manifest.json"))
+            self.steps.append(Step("import_corpus", {"sources": [source], "out": folder}))
         settings = recipe.compile_settings(self.small)
         self.unlike_published = list(changed_settings("tasks", recipe.compile_settings(False), settings))
-        read = (self.file, *(folder / PAPERS for folder in self.corpora))
-        compiled = {"source": self.file, "out": self.folder}
-        self.steps.append(Step("compile_tasks", compiled, self.manifest, settings, read))
+        self.steps.append(Step("compile_tasks", {"source": self.file, "out": self.folder}, settings))
 
     def prepare(self) -> None:
         """Write the task file of the small scale, and simulated articles."""
