@@ -138,9 +138,7 @@ TASKS = """tasks:
     datasets: {small: {file: a.csv, text: [a, b], label: mood}}
 """
 SETTINGS = "fractions: [0.6, 0.2, 0.2]\nsplit: paper\nunit: abstract\nseed: 3\nmax_references: 50\n"
-PLAN = (
-    "source: pmc\nlicences: any\ndomains:\n  copd: '\"COPD\"[MeSH]'\nmax_articles: 5\nemail: a@b.org\n"
-)
+PLAN = "source: pmc\nlicences: any\ndomains:\n  copd: '\"COPD\"[MeSH]'\nmax_articles: 5\nemail: a@b.org\n"
 _LINES = (
     "a: 1", "  - x", "\t x: 1", "? [a]", "<<: *x", "x: &x [*x]", "- ", "!!python/name:os.system x", "...",
     "---", 'a: "\\ud800"', "a: 2020-99-99", "n: 0o9", "x: " + "9" * 5000, "[" * 300, "&a &b c", "%YAML 9",

@@ -90,7 +90,9 @@ def _adding(to_paper: Callable[[Any], Paper | str]) -> Add:
             return "filtered"
         part.add(paper, f"record {row + 1}")
         unreadable = [f"of the paper: {paper.unreadable_doi}"] if paper.unreadable_doi else []
-        unreadable += [f"of a reference: {each.unreadable_doi}" for each in paper.citations if each.unreadable_doi]
+        unreadable += [
+            f"of a reference: {each.unreadable_doi}" for each in paper.citations if each.unreadable_doi
+        ]
         for detail in unreadable[: max(0, NAMED_PER_PART - len(part.rejections))]:
             part.rejections.append(Rejection(reading.name, names[0], None, "unreadable-doi", detail))
         return None

@@ -1,6 +1,6 @@
 """Automatic routes: a wrapper around a model that chooses each text's route by its content.
 
-A classifier reads the vector of the averaged model (`merge.average_experts`), which needs no route. So a text
+A classifier reads the vector of the averaged model (`dense.average_experts`), which needs no route. So a text
 costs two forward passes, and the averaged model takes as much memory as the base.
 """
 

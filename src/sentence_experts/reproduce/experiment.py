@@ -209,7 +209,7 @@ class Experiment(ABC):
             means = []
             for seed, source in enumerate(model.sources):
                 means.append(self.root / "runs" / f"{run.name}-seed{seed}" / "model")
-                self._add(Step("average_experts", {"model": Path(source), "out": means[-1]}))
+                self._add(Step("save_average_of_experts", {"model": Path(source), "out": means[-1]}))
             yield Model(run.name, run.name, tuple(map(str, means)), model.base, model.published_base, run=run)
             return
         for route, here in self.routes.items() if run.per_route else [(None, None)]:

@@ -20,14 +20,13 @@ from sentence_experts.moee.vectors import PARTS
 logger = logging.getLogger(__name__)
 
 
-def average_experts(model: Path, out: Path, overwrite: bool = False) -> None:
+def save_average_of_experts(model: Path, out: Path, overwrite: bool = False) -> None:
     """Save the dense model whose MLPs are the means of a model's experts."""
+    from sentence_experts.models.dense import average_experts
     from sentence_experts.models.encoder import check_experts
-    from sentence_experts.models.surgery.merge import average_experts as average
-    from sentence_experts.models.surgery.stored import stored
+    from sentence_experts.models.files.saving import save
 
-    made_by = {"average": True}
-    stored(lambda opened: average(check_experts(opened)), model, out, overwrite, made_by, {}, None)
+    save(average_experts(check_experts(sentence_experts.load(model))), out, overwrite)
 
 
 def evaluate(
@@ -76,7 +75,7 @@ def analyse_language_model(
 # Calls of public functions that give or take objects, with folders in their place.
 CALLS = {
     call.__name__: call
-    for call in (average_experts, evaluate, evaluate_language_model, analyse_language_model)
+    for call in (save_average_of_experts, evaluate, evaluate_language_model, analyse_language_model)
 }
 
 
