@@ -160,7 +160,7 @@ def test_all_models_are_trained_with_the_same_settings_and_data(tmp_path: Path) 
     assert set(experiment.pretrained) == {"minilm"}
     # Averaging takes a trained model of the plan, once per seed.
     steps = planned(MOTE / "ea.yaml", tmp_path, seeds=2).steps
-    averaged = [step for step in steps if step.call == "average_experts"]
+    averaged = [step for step in steps if step.call == "save_average_of_experts"]
     assert [step.arguments["model"].parent.name for step in averaged] == ["EOB-seed0", "EOB-seed1"]
     made = [Path(one.arguments["out"]) / "model" for one in steps if one.call == "train"]
     assert all(step.arguments["model"] in made for step in averaged)
