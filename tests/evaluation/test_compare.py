@@ -71,12 +71,22 @@ def test_a_verdict_says_which_domains_became_worse(folder: Path, tmp_path: Path)
             if ".experts.0." in name:
                 weight.add_(torch.randn(weight.shape, generator=torch.Generator().manual_seed(0)))
     found = compare(str(folder), changed, pairs=pairs)
-    assert {each.view.domain for each in found.differences} == {"crops", "neuro"}
+    assert {each.view.domain for each in found.differences} == {"crops"}  # the other is unchanged
     assert all(each.interval.low <= each.value <= each.interval.high for each in found.differences)
     assert all(each.p_holm >= each.p_value for each in found.differences)
     verdict = report_of(found).verdict
     assert "2 routes" in verdict.compared
-    assert sum(each.startswith(("crops: ", "neuro: ")) for each in verdict.findings) == 2
+    assert sum(each.startswith(("crops: ", "neuro: ")) for each in verdict.findings) == 1
+
+
+def test_a_base_is_compared_with_each_route_made_of_it(minilm: str, tmp_path: Path) -> None:
+    base = str(make_tiny_encoder(tmp_path / "base", minilm))
+    model = sentence_experts.extend(base, experts=list(TOPICS))
+    for one, other in ((base, model), (model, base)):
+        found = compare(one, other, texts=["leaves", "roots take up water"])
+        assert {each.route for each in found.changes} == set(TOPICS)
+        assert all(each.smallest_cosine == pytest.approx(1, abs=1e-5) for each in found.changes)
+        assert found.only_before == found.only_after == ()
 
 
 def test_models_without_a_common_route(before: BatchEncoder, minilm: str, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from sentence_transformers import SentenceTransformer
 
+from helpers.samples import TOPICS
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.evaluation.evaluate import evaluate
@@ -19,6 +20,7 @@ from sentence_experts.evaluation.pairs import Scorer, checked_table, score_pairs
 from sentence_experts.evaluation.results import PAIR_WEIGHTED_MEAN, POOLED, score_column, view_of_domain
 from sentence_experts.evaluation.scorers import cosine_by_text, tfidf_scorer
 from sentence_experts.models.pooling import pooling_of
+from sentence_experts.models.surgery.extend import extend
 from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.report.write import report_of
 
@@ -205,7 +207,7 @@ def test_results_as_table_and_text(pairs_folder, plain_model):
 
 
 def test_the_table_that_is_printed_hides_nothing():
-    domains = ("cardiology", "neuroscience", "crops", "immunology")
+    domains = ("cardiovascular disease", "neuroscience", "crops", "immunology")
     generator = np.random.default_rng(0)
     rows = [(0.5 * label + generator.normal(), label, name) for name in domains for label in [0, 1] * 20]
     scorers = {"experts": [Scorer("experts", given)], "TF-IDF": [shifted("TF-IDF", 1.0)]}
@@ -219,11 +221,13 @@ def test_the_table_that_is_printed_hides_nothing():
     assert frame["domain"].tolist() == 2 * ["(pooled)", "(mean)", *sorted(domains)]
     gap = next(each for each in found.differences if each.view == POOLED and each.metric == "roc_auc")
     second = frame[frame["model"] == "TF-IDF"].iloc[0]
-    gains = [second[name] for name in ("gain", "gain_low", "gain_high")]
+    gains = [second[name] for name in ("gain", "low", "high")]
     assert gains == pytest.approx([-gap.value, -gap.interval.high, -gap.interval.low], abs=6e-4)
     assert second["roc_auc"] - frame["roc_auc"][0] == pytest.approx(second["gain"], abs=2e-3)
-    assert second["low"] < second["roc_auc"] < second["high"]
     assert frame["gain"][:6].isna().all()
+    alone = evaluate_scorers(GIVEN, table_of(rows), bootstrap=10).to_pandas()
+    assert list(alone.columns) == ["model", "domain", "f1_max", "roc_auc", "low", "high"]
+    assert (alone["low"].iloc[2:] < alone["roc_auc"].iloc[2:]).all()
 
 
 def test_settings_leave_a_loaded_model_as_it_was(pairs_folder, plain_model):
@@ -337,6 +341,14 @@ def test_the_same_model_is_named_so_and_encoded_once(pairs_folder, plain_model, 
     base, other, _ = found.models
     assert base.pooled == other.pooled
     said = report_of(found).verdict.lines()
-    assert "copy and base are the same model (one fingerprint)." in said
+    assert "copy and base give the same vectors." in said
     assert "copy is UNTRAINED: identical to the base." in said
     assert any(line.startswith("Next: Train copy again") for line in said)
+
+
+def test_an_extended_model_gives_the_same_vectors_as_its_base(pairs_folder, plain_model, tmp_path):
+    model = extend(plain_model, experts=list(TOPICS))
+    found = evaluate({"copy": model}, pairs_folder, baseline={"base": str(plain_model)}, bootstrap=20)
+    assert found.settings["same_model"] == {"base": "copy"}
+    assert not found.differences
+    assert not any("equivalent" in line for line in report_of(found).verdict.lines())

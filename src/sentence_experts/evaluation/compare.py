@@ -44,6 +44,7 @@ TEXTS = (
 
 
 MARGIN = 0.01  # of equivalence, as by default in `evaluate`
+_ROUNDING = 1e-5
 REPLICATES = 100  # of the bootstrap; ROC-AUC, whose differences are tested, needs none
 
 
@@ -59,6 +60,11 @@ class RouteChange:
     bit_equal: bool
     largest_difference: float
     smallest_cosine: float
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether vectors differ by more than their rounding in another forward pass."""
+        return not self.bit_equal and self.largest_difference > _ROUNDING
 
 
 @dataclass(frozen=True, repr=False)
@@ -115,7 +121,8 @@ def compare(
 
     Args:
         before: folder, hub id or loaded model.
-        after: the same model after a change.
+        after: the same model after a change. Where one of the two takes no routes, such as the base that the
+            other was trained from, each route of the other is compared with it.
         pairs: pairs to compare the metrics on, as in `evaluate`.
         texts: texts to compare the vectors of: a list, or a table with a column of texts, such as a .txt or
             .csv file; a few built-in ones by default.
@@ -141,7 +148,9 @@ def compare(
     second = first if same else second
     changes = route_changes(first, second, compared)
     old, new = first.routes.keys(), second.routes.keys()
-    only = (tuple(sorted(old - new)), tuple(sorted(new - old)))
+    compared_routes = {each.route for each in changes}
+    unchanged = {each.route for each in changes if not each.is_changed}
+    only = (tuple(sorted(old - new - compared_routes)), tuple(sorted(new - old - compared_routes)))
     comparison = Comparison(tuple(changes), *only, len(compared), same=same, untrained=untrained)
     if source is None:
         return comparison
@@ -156,7 +165,7 @@ def compare(
             None if one is None else dict(one.figures[view].metrics),
             None if other is None else dict(other.figures[view].metrics),
         )
-        if one is not None and other is not None and not same:
+        if one is not None and other is not None and domain not in unchanged:
             both = {"before": one, "after": other}
             values = {when: each.figures[view].metrics["roc_auc"] for when, each in both.items()}
             runs = {when: each.runs[view]["roc_auc"] for when, each in both.items()}
@@ -175,7 +184,7 @@ def _check_common(before: Model, after: Model) -> None:
     check_source(before, after)
     known = [KnownRoutes.read(each) for each in (before, after)]
     one, other = (set() if each is None else {*each.prompts} - {AUTO} for each in known)
-    if None not in known and any(each and each.experts for each in known) and not one & other:
+    if None not in known and all(each and each.experts for each in known) and not one & other:
         raise _nothing_common(one, other)
 
 
@@ -189,25 +198,31 @@ def route_changes(
 ) -> list[RouteChange]:
     """Return each route that both models have, in the order of `before`; routes of one alone are left out.
 
-    Models that take texts without a route (dense ones) are compared so too.
+    Models that take texts without a route (dense ones) are compared so too: two of them with each other, one
+    with each route of a model with experts.
 
     Raises:
         InputError: the models have no route in common, or vectors of different lengths.
     """
-    shared: list[str | None] = [route for route in before.routes if route in after.routes and route != AUTO]
+    own, others = ([route for route in each.routes if route != AUTO] for each in (before, after))
+    shared: list[tuple[str | None, str | None]] = [(route, route) for route in own if route in others]
     if not before.has_experts and not after.has_experts:
-        shared.append(None)
+        shared.append((None, None))
+    elif not before.has_experts and not shared:
+        shared = [(None, route) for route in others]
+    elif not after.has_experts and not shared:
+        shared = [(route, None) for route in own]
     if not shared:
         raise _nothing_common(before.routes, after.routes)
     if before.dimension != after.dimension:
         raise InputError(f"vectors have {before.dimension} numbers before and {after.dimension} after")
     changes = []
-    for route in shared:
+    for route, other in shared:
         first = before.encode(texts, route)
-        second = first if after is before else after.encode(texts, route)
+        second = first if after is before else after.encode(texts, other)
         changes.append(
             RouteChange(
-                route,
+                route or other,
                 bool(np.array_equal(first, second)),
                 float(np.abs(first - second).max()),
                 float(cosines(first, second).min()),

@@ -48,6 +48,9 @@ from sentence_experts.evaluation.statistics import (
 from sentence_experts.evaluation.text_free import text_free_scores
 from sentence_experts.progress import announced
 
+# Cosines of the same vectors, computed by another forward pass.
+_ROUNDING = 1e-5
+
 
 @dataclass(frozen=True)
 class Measured:
@@ -159,8 +162,8 @@ def evaluate_scorers(
 ) -> PairEvaluation:
     """Score the pairs with every model, measure, and compare each model with each other.
 
-    A model that is the same as an earlier one is not encoded and compared again: `same_model` in the settings
-    names both.
+    A model that is the same as an earlier one, or gives the same cosines, is not compared again: `same_model`
+    in the settings names both.
 
     Args:
         models: label -> the model's runs; several are measured as one model.
@@ -194,9 +197,14 @@ def evaluate_scorers(
             scores = all_scores[score_column(first)]
         else:
             found = score_pairs(scorer.score, table)
-            measured[scorer.label] = measure(
-                table, found, bootstrap, seed, threshold_min, cluster == "article"
-            )
+            for earlier in measured:
+                if np.allclose(found, all_scores[score_column(earlier)], rtol=0, atol=_ROUNDING):
+                    same[scorer.label], measured[scorer.label] = earlier, measured[earlier]
+                    break
+            else:
+                measured[scorer.label] = measure(
+                    table, found, bootstrap, seed, threshold_min, cluster == "article"
+                )
             scores = pa.array(found)
         all_scores = all_scores.append_column(score_column(scorer.label), scores)
     results, means = [], {}

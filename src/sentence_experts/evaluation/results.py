@@ -366,9 +366,10 @@ class PairEvaluation(Evaluation):
         return rows
 
     def main_rows(self) -> list[dict[str, Any]]:
-        """Return a row per model and domain ("(pooled)", "(mean)"): ROC-AUC, rounded, with its 95% interval.
+        """Return a row per model and domain ("(pooled)", "(mean)"): F1max and ROC-AUC, rounded.
 
-        `gain` is the difference from the first model, with its paired interval.
+        Where models are compared, `gain` is the difference in ROC-AUC from the first model. `low` and `high`
+        are the 95% interval of the figure before them: of ROC-AUC, or the paired one of the gain.
         """
         names = {POOLED: "(pooled)", PAIR_WEIGHTED_MEAN: "(mean)"}
         gaps = {
@@ -382,9 +383,11 @@ class PairEvaluation(Evaluation):
                 gap = gaps.get((model.label, view))
                 # `Difference` has the first model minus this one.
                 gain, gain_ends = (gap.turned().value, gap.turned().interval) if gap else (None, None)
-                figures = {"roc_auc": measured.metrics["roc_auc"]}
-                figures |= _ends("", measured.intervals.get("roc_auc"))
-                figures |= {"gain": gain, **_ends("gain_", gain_ends)}
+                figures = {name: measured.metrics[name] for name in ("f1_max", "roc_auc")}
+                if gaps:
+                    figures |= {"gain": gain, **_ends("", gain_ends)}
+                else:
+                    figures |= _ends("", measured.intervals.get("roc_auc"))
                 rounded = {name: None if each is None else round(each, 3) for name, each in figures.items()}
                 rows.append({"model": model.label, "domain": names.get(view, view.domain), **rounded})
         return rows

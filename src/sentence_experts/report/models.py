@@ -158,7 +158,10 @@ def comparison_report(comparison: Comparison) -> Report:
 def _comparison_verdict(comparison: Comparison) -> Verdict:
     """Judge by the routes whose vectors changed, and on pairs by the domains whose figures did."""
     routes = [each.route or "(none)" for each in comparison.changes]
-    changed = [each.route or "(none)" for each in comparison.changes if not each.bit_equal]
+    equal = [each for each in comparison.changes if each.bit_equal]
+    changed = [each.route or "(none)" for each in comparison.changes if each.is_changed]
+    rounded = [each.route or "(none)" for each in comparison.changes if not each.bit_equal]
+    rounded = [name for name in rounded if name not in changed]
     domains = list(comparison.metrics)
     compared = (
         f"{SIMULATED if comparison.simulated else ''}Compared the model before and after by "
@@ -167,7 +170,8 @@ def _comparison_verdict(comparison: Comparison) -> Verdict:
     )
     findings = ["Before and after are the same model (one fingerprint)."] if comparison.same else []
     findings += [f"The model {when} is {UNTRAINED}." for when in comparison.untrained]
-    findings.append(f"{len(routes) - len(changed)} of {len(routes)} routes are bit-equal.")
+    findings.append(f"{len(equal)} of {len(routes)} routes are bit-equal.")
+    findings += [f"Equal but for rounding: {listed(rounded)}."] if rounded else []
     findings += [f"Changed: {listed(changed)}."] if changed else []
     for each in comparison.differences:
         found = standing(order_of(each), [each], with_sign, f"{MARGIN:g}")

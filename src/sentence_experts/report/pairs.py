@@ -279,9 +279,7 @@ def pairs_verdict(evaluation: PairEvaluation) -> Verdict:
         figures = "; ".join(f"{label} {known[label]:.3f}" for label in order)
         findings.append(f"{METRICS[metric]}, {SHORT_VIEWS[view]}: {figures}.")
     findings += standing(order, gaps, with_sign, f"{margin:g}")
-    findings += [
-        f"{label} and {first} are the same model (one fingerprint)." for label, first in same.items()
-    ]
+    findings += [f"{label} and {first} give the same vectors." for label, first in same.items()]
     findings += [*single_runs(trained, len(models)), *told_without_texts(evaluation.text_free)]
     if negatives == "hard" and any(model.settings.get("model") == "tfidf" for model in models):
         findings.append("TF-IDF chose the hard negatives, so that its own figure is low by construction.")
