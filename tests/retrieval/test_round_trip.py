@@ -21,6 +21,8 @@ NAMES = (
     *("Doe, J_{2}", "$money$, \\LaTeX", "Made-up Group -- 100%", "Doe, Jane", "bell hooks", "D’Arcy, `x''"),
 )
 KEYWORDS = ("rice", "Models, Animal", "a|b", "p < 0.05", "#1 {x} 50% ~ y_z", "α-helix", "IL-2 -- a", "[x]")
+# Of papers that are no articles; reference managers have no word for others, such as reviews.
+TYPES = ("proceedings-article", "book-chapter", "book", "dissertation", "report", "dataset", "patent")
 PLACES = ("1-10", "e1001", "S12-S18", "1-1-1-10", "S0140-6736(20)30183-5", "12", "123-8, 140", None)
 
 
@@ -31,6 +33,7 @@ def made_up(number: int) -> dict[str, Any]:
         "authors": [*dice.choices(NAMES, k=dice.randrange(5)), *["et al."] * dice.randrange(2)],
         "keywords": dice.sample(KEYWORDS, dice.randrange(4)), "pages": dice.choice(PLACES),
         "volume": dice.choice(["12", "XII", "12 Suppl. 1", None]), "issue": dice.choice(["3", "3-4", None]),
+        "article_type": dice.choice([*TYPES, None]),
     }  # fmt: skip
 
 
@@ -39,6 +42,7 @@ def by_text(corpus: CorpusFolder) -> dict[Any, Any]:
         (row["doi"] or row["pmid"] or row["title"] or row["abstract"]): (
             [[*(row[name] if row[name] is not None else ())] for name in ("authors", "keywords")],
             [row[name] for name in ("volume", "issue", "pages")],
+            row["article_type"] if row["article_type"] in TYPES else None,
         )
         for row in corpus.to_pandas().replace({float("nan"): None}).to_dict("records")
         if row["title"] or row["abstract"]  # others are set aside
@@ -58,6 +62,7 @@ def test_awkward_names_and_keywords_come_back(tmp_path: Path, form: Format) -> N
     made = import_corpus(papers=[made_up(number) for number in range(200)])
     first = by_text(made)
     assert first["10.1000/x7"][0][0] == made_up(7)["authors"] != []
+    assert first["10.1000/x7"][2] == made_up(7)["article_type"]
     assert by_text(again(made, form, tmp_path)) == first
 
 

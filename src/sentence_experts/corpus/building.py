@@ -226,7 +226,7 @@ def _write_corpus(
     write_rejections(out / REJECTED, rejections)
     if not counts["papers"]:
         parts.remove()
-        for name in tables:
+        for name in tables if rejections else [*tables, REJECTED]:
             (out / name).unlink()
         raise _nothing_read(out, names, rejections)
     rejected: Counter[str] = Counter()

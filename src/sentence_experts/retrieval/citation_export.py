@@ -28,6 +28,14 @@ COLUMNS = (
     "issue", "pages", "article_type", "kind", "doi", "pmid", "pmcid", "link", "sentence", "passage",
     "abstract", "subjects", "mesh", "keywords", "licence", "retracted",
 )  # fmt: skip
+# Types of papers that are no articles -> their types in RIS and BibTeX.
+_TYPES = {
+    "proceedings-article": ("CPAPER", "inproceedings"), "book-chapter": ("CHAP", "incollection"),
+    "book": ("BOOK", "book"), "dissertation": ("THES", "phdthesis"), "report": ("RPRT", "techreport"),
+    "dataset": ("DATA", "dataset"), "software": ("COMP", "software"), "web-page": ("ELEC", "online"),
+    "unpublished": ("UNPB", "unpublished"), "patent": ("PAT", "patent"), "other": ("GEN", "misc"),
+}  # fmt: skip
+_ARTICLE = ("JOUR", "article")
 _TEX = {
     "\\": r"\textbackslash{}", "{": r"\textbraceleft{}", "}": r"\textbraceright{}", "$": r"\$",
     "&": r"\&", "#": r"\#", "%": r"\%", "_": r"\_", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
@@ -106,11 +114,13 @@ def _present(paper: Mapping[str, Any], name: str) -> list[str]:
 def _ris(papers: Sequence[Mapping[str, Any]]) -> str:
     lines: list[str] = []
     for paper in papers:
-        lines.append("TY  - JOUR")
+        kind = _TYPES.get(str(paper.get("article_type")), _ARTICLE)[0]
+        lines.append(f"TY  - {kind}")
         # A name that looks like one with initials, but is none, has a comma behind it.
         names = (name if invert_initials(name) == name else f"{name}," for name in _present(paper, "authors"))
         lines += [f"AU  - {name}" for name in names]
-        for tag, name in (("TI", "title"), ("PY", "year"), ("JO", "journal"), ("VL", "volume"),
+        source = "JO" if kind == "JOUR" else "T2"
+        for tag, name in (("TI", "title"), ("PY", "year"), (source, "journal"), ("VL", "volume"),
                           ("IS", "issue"), ("AB", "abstract"), ("DO", "doi"), ("AN", "pmid"),
                           ("C2", "pmcid"), ("KW", "keywords")):  # fmt: skip
             lines += [f"{tag}  - {value}" for value in _present(paper, name)]
@@ -130,9 +140,11 @@ def _bibtex(papers: Sequence[Mapping[str, Any]]) -> str:
     entries = []
     for paper in papers:
         fields: list[tuple[str, str]] = []
+        kind = _TYPES.get(str(paper.get("article_type")), _ARTICLE)[1]
+        source = "booktitle" if kind in ("inproceedings", "incollection") else "journal"
         if names := _present(paper, "authors"):
             fields.append(("author", " and ".join(map(_bibtex_name, names))))
-        for field, name in (("title", "title"), ("journal", "journal"), ("year", "year"),
+        for field, name in (("title", "title"), (source, "journal"), ("year", "year"),
                             ("volume", "volume"), ("number", "issue"), ("pages", "pages"), ("doi", "doi"),
                             ("pmid", "pmid"), ("abstract", "abstract")):  # fmt: skip
             fields += [(field, value) for value in _present(paper, name)[:1]]
@@ -145,7 +157,7 @@ def _bibtex(papers: Sequence[Mapping[str, Any]]) -> str:
         notes += [] if paper.get("doi") or paper.get("pmid") else [_line(paper["paper_id"])]
         fields += [("note", "; ".join(notes))] if notes else []
         written = [f"  {name} = {{{_field(name, value)}}}" for name, value in fields]
-        entries.append(f"@article{{{_key(paper, keys)},\n" + ",\n".join(written) + "\n}\n")
+        entries.append(f"@{kind}{{{_key(paper, keys)},\n" + ",\n".join(written) + "\n}\n")
     return "\n".join(entries)
 
 

@@ -214,6 +214,7 @@ def _listen(host: str, port: int) -> socket.socket:
         if os.name != "nt":
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
+        listener.listen()  # from now on a second server cannot bind the same port
     except OSError as error:
         raise UsageError(f"`host` and `port`: cannot listen on {host}:{port}: {error.strerror}") from error
     return listener
