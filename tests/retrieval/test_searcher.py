@@ -14,16 +14,18 @@ from hypothesis import strategies as st
 import sentence_experts
 from helpers.samples import make_tiny_encoder
 from sentence_experts.corpus.corpus_folder import CITATIONS_SCHEMA, CorpusFolder, open_corpus
+from sentence_experts.corpus.importing import import_corpus
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import InputError, RouteError, UsageError
 from sentence_experts.models.loading import load
+from sentence_experts.models.pooling import unit
 from sentence_experts.models.routes.known_routes import KnownRoutes
 from sentence_experts.retrieval import papers as papers_module
+from sentence_experts.retrieval.closeness import UNRELATED, Scale, is_nothing_close
 from sentence_experts.retrieval.filters import Filters
 from sentence_experts.retrieval.papers import Papers, _pattern
 from sentence_experts.retrieval.search_routes import SearchRoute, find_search_route, list_search_routes
-from sentence_experts.retrieval.searcher import Hit, Searcher, is_nothing_close, sentence_spans
-from sentence_experts.retrieval.vectors import RouteVectors
+from sentence_experts.retrieval.searcher import Searcher, sentence_spans
 
 PAPERS = [
     {"paper_id": "doi:10.1000/a", "doi": "10.1000/a", "pmid": "11", "title": "Rice in drought", "year": 2012},
@@ -283,18 +285,26 @@ def test_the_task_file_says_which_route_is_for_queries(tmp_path, minilm):
     assert find_search_route(BatchEncoder(grown).known_routes) == pair
 
 
-def test_nothing_is_close_where_all_cosines_are_those_of_random_papers():
-    dice = np.random.default_rng(0)
-    centres = np.eye(16, dtype=np.float32)[:8]
-    papers = centres[dice.integers(0, 8, 200)] + dice.normal(0, 0.1, (200, 16)).astype(np.float32)
-    vectors = RouteVectors(papers / np.linalg.norm(papers, axis=1, keepdims=True), np.arange(200))
-    near, far = np.eye(16, dtype=np.float32)[[0, 12]]
-    hits = {}
-    for name, query in (("near", near), ("far", far)):
-        scores = vectors.search(query[None], 3)[0][1]
-        hits[name] = [Hit(1, 0.0, 0, 0.0, 0, each).to_json() for each in vectors.nearness(scores)]
-    assert not is_nothing_close(hits["near"])
-    assert is_nothing_close(hits["far"])
+def test_close_and_weak_are_told_apart_in_a_library_of_one_subject(minilm: str) -> None:
+    papers = [
+        {"id": f"10.1/{kind}{place}".replace(" ", "-"), "title": f"{kind} of Anopheles mosquitoes in {place}"}
+        for kind in ("Larval ecology", "Insecticide resistance", "Biting behaviour", "Population genetics")
+        for place in ("Kenya", "Mali", "Ghana", "Benin", "Uganda", "Sudan", "Angola", "Niger", "Chad")
+    ]
+    searcher = Searcher(BatchEncoder(load(minilm, device="cpu")), import_corpus(papers=papers))
+    near, far = searcher.search(["pyrethroid resistance of malaria vectors", "baroque violin bows"])
+    assert near[0].closeness in ("fair", "close")
+    assert {hit.closeness for hit in far} == {"weak"}
+    assert not is_nothing_close(hit.to_json() for hit in near)
+    assert is_nothing_close(hit.to_json() for hit in far)
     assert not is_nothing_close([])
-    few = RouteVectors(vectors.vectors[:5], np.arange(5))
-    assert few.nearness(np.ones(2, np.float32)) == [None, None]
+
+
+def test_nearness_is_in_standard_deviations_of_unrelated_texts() -> None:
+    dice = np.random.default_rng(0)
+    vectors = unit(dice.normal(size=(len(UNRELATED), 64)).astype(np.float32))
+    scale = Scale.of(vectors, vectors)
+    off = (vectors @ vectors.T)[~np.eye(len(vectors), dtype=bool)]
+    nearness = [scale.nearness(cosine) for cosine in off.tolist()]
+    assert np.mean(nearness) == pytest.approx(0, abs=1e-4)
+    assert np.std(nearness) == pytest.approx(1, rel=1e-3)

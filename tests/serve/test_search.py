@@ -18,6 +18,7 @@ from helpers.searched_corpus import HOSTILE, QUERY, ask, ids
 from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.models.encoder import ExpertEncoder
 from sentence_experts.retrieval import exact, vectors
+from sentence_experts.retrieval.closeness import CLOSE, FAIR
 from sentence_experts.retrieval.exact import all_scores
 from sentence_experts.serve.search import MAX_ABSTRACT
 
@@ -352,5 +353,5 @@ def test_words_follow_the_nearness(client: TestClient) -> None:
         values = [hit["nearness"] for hit in route["hits"]]
         assert values == sorted(values, reverse=True)
         for hit in route["hits"]:
-            word = "close" if hit["nearness"] >= 2.5 else "fair" if hit["nearness"] >= 1.5 else "weak"
+            word = "close" if hit["nearness"] >= CLOSE else "fair" if hit["nearness"] >= FAIR else "weak"
             assert hit["closeness"] == word

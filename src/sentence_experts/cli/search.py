@@ -72,7 +72,7 @@ def search(
             for line in (line for paper in papers for line in lines_of(paper)):
                 show(line)
             if result.is_nothing_close(number):
-                note(f"nothing here is close to {query!r}: the corpus seems to have no paper on it")
+                note(f"no paper found is close to {query!r}")
     if result.hidden:
         note(
             f"{result.hidden:,} corrections, editorials and other notices are left out; --notices finds them"

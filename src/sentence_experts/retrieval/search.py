@@ -15,10 +15,11 @@ from sentence_experts.errors import UsageError
 from sentence_experts.models.loading import LoadConfig, load
 from sentence_experts.models.routes.known_routes import KnownRoutes
 from sentence_experts.retrieval.citation_export import short_authors, short_source
+from sentence_experts.retrieval.closeness import is_nothing_close
 from sentence_experts.retrieval.config import SearchConfig
 from sentence_experts.retrieval.papers import Papers
 from sentence_experts.retrieval.search_routes import SearchRoute, find_search_route
-from sentence_experts.retrieval.searcher import Hit, Searcher, is_nothing_close
+from sentence_experts.retrieval.searcher import Hit, Searcher
 from sentence_experts.tables import Table, TextTable
 
 if TYPE_CHECKING:
@@ -32,8 +33,8 @@ class SearchResult:
     Attributes:
         queries: the texts that were searched for.
         papers: per query, best first: dicts of `rank` (from 1), `score` (cosine), `closeness` ("close",
-            "fair" or "weak") and the `nearness` behind it (standard deviations above the cosine of two papers
-            at random), `percentile` (the share of the corpus's papers with a lower cosine), `link`, what the
+            "fair" or "weak") and the `nearness` behind it (standard deviations above the cosine of unrelated
+            texts), `percentile` (the share of the corpus's papers with a lower cosine), `link`, what the
             corpus knows of the paper, with passages the best `passage`, and `sentence`, the one of the
             abstract or passage that is nearest to the query.
         hidden: the number of corrections, editorials and other notices that were left out.
@@ -57,7 +58,7 @@ class SearchResult:
         )
 
     def is_nothing_close(self, number: int = 0) -> bool:
-        """Return whether all papers of a query are weak: the corpus seems to have nothing on it."""
+        """Return whether all papers found for a query are weak."""
         return is_nothing_close(self.papers[number])
 
     def to_pandas(self) -> pd.DataFrame:

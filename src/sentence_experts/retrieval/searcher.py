@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -16,6 +16,7 @@ from sentence_experts.encoding.chunks import Vectors
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import UsageError
 from sentence_experts.models.pooling import unit as unit_length
+from sentence_experts.retrieval.closeness import UNRELATED, Scale, describe_nearness
 from sentence_experts.retrieval.filters import Filters
 from sentence_experts.retrieval.index import route_vectors
 from sentence_experts.retrieval.keywords import FUSED, KeywordIndex, fused, keyword_index
@@ -27,9 +28,6 @@ from sentence_experts.retrieval.vectors import RouteVectors
 if TYPE_CHECKING:
     from sentence_experts.corpus.corpus_folder import CorpusFolder
 
-# In `Hit.nearness`. The best papers of 95 in 100 queries that a corpus answers lie above `FAIR`, those of
-# queries from another field below (docs/search.md).
-FAIR, CLOSE = 1.5, 2.5
 _ROUNDING = 1e-6  # by which the same cosine may differ between one product and the other
 
 
@@ -44,8 +42,8 @@ class Hit:
         percentile: the share of the corpus's papers with a lower cosine, from 0 to 100. Unlike cosines,
             percentiles of two models or routes can be compared. Estimated above 10,000 papers.
         place: the place of its vector, or its best passage's, among those of the route.
-        nearness: how many standard deviations the cosine lies above that of two papers at random; None in
-            a corpus of a few papers.
+        nearness: how many standard deviations the cosine lies above that of unrelated texts. Unlike cosines,
+            it can be compared between models and routes.
     """
 
     rank: int
@@ -53,14 +51,12 @@ class Hit:
     row: int
     percentile: float
     place: int
-    nearness: float | None = None
+    nearness: float
 
     @property
-    def closeness(self) -> str | None:
-        """The nearness as "close", "fair" or "weak"; None where there is none."""
-        if self.nearness is None:
-            return None
-        return "close" if self.nearness >= CLOSE else "fair" if self.nearness >= FAIR else "weak"
+    def closeness(self) -> str:
+        """The nearness as "close", "fair" or "weak"."""
+        return describe_nearness(self.nearness)
 
     def to_json(self) -> dict[str, Any]:
         """Return what a reader needs to know, as plain values."""
@@ -71,12 +67,6 @@ class Hit:
             "closeness": self.closeness,
             "nearness": self.nearness,
         }
-
-
-def is_nothing_close(hits: Iterable[Mapping[str, Any]]) -> bool:
-    """Return whether all papers found are as far as from a query that the corpus has no answer to."""
-    words = {hit.get("closeness") for hit in hits}
-    return words == {"weak"}
 
 
 class Searcher:
@@ -102,6 +92,7 @@ class Searcher:
         self.papers = papers or Papers(corpus)
         self.routes = list_search_routes(encoder.known_routes)
         self._vectors: dict[str | None, RouteVectors] = {}
+        self._scales: dict[SearchRoute, Scale] = {}
 
     def route(self, name: str | SearchRoute | None = None) -> SearchRoute:
         """Return the route of this name; None for the default route, or the only route."""
@@ -115,8 +106,20 @@ class Searcher:
         if document_route not in self._vectors:
             vectors = route_vectors(self.encoder, self.corpus, document_route, self.unit)
             vectors.sample  # noqa: B018  # read now: threads search afterwards
+            self.scale(route)
             self._vectors[document_route] = vectors
         return self._vectors[document_route]
+
+    def scale(self, route: str | SearchRoute | None = None) -> Scale:
+        """Return the scale of nearness under a route; measured the first time."""
+        route = self.route(route)
+        if route not in self._scales:
+            queries = self.encode(UNRELATED, route)
+            papers = queries
+            if route.document_route != route.query_route:
+                papers = self.encoder.encode(list(UNRELATED), route.document_route, normalize=True)
+            self._scales[route] = Scale.of(queries, papers)
+        return self._scales[route]
 
     @cached_property
     def keywords(self) -> KeywordIndex:
@@ -185,7 +188,7 @@ class Searcher:
             sample = np.sort(vectors.sample.scores(query))
             percentiles = np.searchsorted(sample, scores - _ROUNDING) / len(sample) * 100
             rows = vectors.rows[places]
-            hits.append(_hits(range(1, len(rows) + 1), scores, rows, percentiles, places, vectors))
+            hits.append(_hits(range(1, len(rows) + 1), scores, rows, percentiles, places, self.scale(route)))
         return hits
 
     def ranks(
@@ -214,7 +217,7 @@ class Searcher:
         better = len(passing) - np.searchsorted(np.sort(passing), scores + _ROUNDING, side="right")
         ranks = 1 + np.rint(better * (count / max(len(passing), 1))).astype(int)
         percentiles = np.searchsorted(np.sort(cosines), scores - _ROUNDING) / len(cosines) * 100
-        hits = _hits(ranks.tolist(), scores, np.asarray(rows), percentiles, places, vectors)
+        hits = _hits(ranks.tolist(), scores, np.asarray(rows), percentiles, places, self.scale(route))
         return [None if hit.place < 0 else hit for hit in hits]
 
     def _allowed(self, filters: Filters | None, without: Sequence[int]) -> NDArray[np.bool_] | None:
@@ -264,10 +267,11 @@ def _hits(
     rows: NDArray[np.int64],
     percentiles: NDArray[np.float64],
     places: NDArray[np.int64],
-    vectors: RouteVectors,
+    scale: Scale,
 ) -> list[Hit]:
-    columns = (each.tolist() for each in (scores, rows, percentiles, places))
-    return [Hit(*hit) for hit in zip(ranks, *columns, vectors.nearness(scores), strict=True)]
+    columns = [each.tolist() for each in (scores, rows, percentiles, places)]
+    nearness = map(scale.nearness, columns[0])
+    return [Hit(*hit) for hit in zip(ranks, *columns, nearness, strict=True)]
 
 
 def sentence_spans(text: str) -> list[tuple[int, int]]:

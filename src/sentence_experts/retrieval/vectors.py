@@ -15,8 +15,6 @@ from sentence_experts.retrieval.approximate import LanceVectors
 from sentence_experts.retrieval.exact import Ranking, all_scores, best_of, nearest, starts_of
 
 _SAMPLE = 10_000  # vectors that percentiles are estimated from
-_PAIRED = 1_000  # vectors whose cosines with each other are the scale of nearness
-_FEW = 30  # papers below which there is no such scale
 _PASSAGES = 8  # candidates for each paper wanted, where papers have several passages
 
 
@@ -119,25 +117,6 @@ class RouteVectors:
         several = ends - begins > 1
         means[several] = unit_length(means[several])
         return means
-
-    def nearness(self, scores: NDArray[np.float32]) -> list[float | None]:
-        """Return how many standard deviations cosines lie above those of two papers at random.
-
-        Unlike cosines, it can be compared between models and routes. None in a corpus of a few papers.
-        """
-        if self._random_pairs is None:
-            return [None] * len(scores)
-        mean, deviation = self._random_pairs
-        return [(score - mean) / deviation for score in scores.tolist()]
-
-    @cached_property
-    def _random_pairs(self) -> tuple[float, float] | None:
-        """The mean and the standard deviation of the cosines of random pairs of papers."""
-        vectors = self.sample.vectors[:: max(len(self.sample.vectors) // _PAIRED, 1)]
-        if len(self.papers) < _FEW:
-            return None
-        cosines = (vectors @ vectors.T)[~np.eye(len(vectors), dtype=bool)]
-        return float(cosines.mean()), max(float(cosines.std()), 1e-6)
 
     @cached_property
     def sample(self) -> RouteVectors:

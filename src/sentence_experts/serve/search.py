@@ -13,8 +13,9 @@ import numpy as np
 from fastapi import APIRouter, Request, Response
 
 from sentence_experts.retrieval.citation_export import export_papers, short_authors
+from sentence_experts.retrieval.closeness import is_nothing_close
 from sentence_experts.retrieval.filters import Filters
-from sentence_experts.retrieval.searcher import Hit, is_nothing_close, sentence_spans
+from sentence_experts.retrieval.searcher import Hit, sentence_spans
 from sentence_experts.serve.engine import EmbeddingEngine
 from sentence_experts.serve.errors import RequestError
 from sentence_experts.serve.http import answered, body_of, json_answer, read

@@ -68,8 +68,7 @@ function column(route, others, answer, page, labels, n) {
 
 function card(hit, route, answer, page, labels) {
   const paper = answer.papers[hit.paper];
-  const hint = hit.nearness === null ? `cosine ${hit.score.toFixed(3)}`
-    : `cosine ${hit.score.toFixed(3)}, ${Math.abs(hit.nearness).toFixed(1)} standard deviations ${hit.nearness < 0 ? "below" : "above"} that of two papers at random`;
+  const hint = `cosine ${hit.score.toFixed(3)}, ${Math.abs(hit.nearness).toFixed(1)} standard deviations ${hit.nearness < 0 ? "below" : "above"} that of unrelated texts`;
   const item = make("li.hit", {"data-paper": hit.paper, "data-route": route.name},
     make("span.rank", {title: hint}, hit.rank),
     make("div", {},

@@ -123,7 +123,7 @@ function show(milliseconds) {
   if (answer.hidden) parts.push(`${count(answer.hidden, "notice")} hidden`);
   parts.push(`${Math.round(milliseconds)} ms`);
   say(answer.papers.length ? parts.join(" · ") : "No paper passes the filters.");
-  if (answer.nothing_close) find("status").prepend(make("strong.far", {}, "Nothing here is close to this query."));
+  if (answer.nothing_close) find("status").prepend(make("strong.far", {}, "No paper found is close to this query."));
 }
 
 /** The best sentences come in a second request per route, five papers at a time. */
