@@ -120,7 +120,7 @@ def _indexed() -> Path:
 def break_index(random: Random, folder: Path) -> Path:
     copy = folder / "corpus"
     shutil.copytree(_indexed(), copy)
-    (index,) = [path.parent for path in copy.glob(".vectors/*/index.json")]
+    (index,) = [path.parent for path in copy.glob(".vectors/*/made_from.json")]
     broken = _break_file(random, index, folder)
     shutil.rmtree(index)
     broken.replace(index)

@@ -84,9 +84,9 @@ def test_an_addition_that_was_stopped_continues(
     def stopped(*_: object) -> None:
         raise KeyboardInterrupt
 
-    for name in ("_report", "os.link"):
+    for module, name in ((adding, "_exchanged"), (adding.os, "link")):
         with monkeypatch.context() as patch:
-            patch.setattr(adding if name[0] == "_" else adding.os, name.rpartition(".")[2], stopped)
+            patch.setattr(module, name, stopped)
             with pytest.raises(KeyboardInterrupt):
                 add_to_corpus(tmp_path / "corpus", [more], workers=1)
     assert len(papers(add_to_corpus(tmp_path / "corpus", [more], workers=1))) == 2

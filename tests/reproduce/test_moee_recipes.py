@@ -95,7 +95,7 @@ def test_recipe_on_a_language_model_runs_and_resumes(recipes, tmp_path, capsys):
             main(arguments)
         assert not stop.value.code, capsys.readouterr().err
     message = " ".join(capsys.readouterr().err.split())
-    assert message.count("is done") >= 3
+    assert message.count("is finished already") >= 3
     report = json.loads((tmp_path / "out" / "small" / "moee" / "olmoe" / "report.json").read_text())
     figures = {
         (one["published"]["prompt"], one["published"]["row"], one["published"]["column"]): one
@@ -125,7 +125,7 @@ def test_the_analysis_sets_the_papers_examples_beside_ours(recipes, tmp_path, ca
     here = {"sentence1": printed[0].first.upper(), "sentence2": f"{printed[0].second}!", "score": 5}
     with gzip.open(tmp_path / "eval" / "sts12.jsonl.gz", "wt", encoding="utf-8") as file:
         file.write(f"{rows}{json.dumps(here)}\n")
-    monkeypatch.setattr("sentence_experts.reproduce.kinds.analysis.data_folder", lambda: tmp_path)
+    monkeypatch.setattr("sentence_experts.reproduce.kinds.language_models.data_folder", lambda: tmp_path)
     recipe = recipes / "analysis.yaml"
     content = yaml.safe_load(recipe.read_text())
     content["protocol"]["small"]["base"] = str(tmp_path / "tiny")
@@ -136,7 +136,6 @@ def test_the_analysis_sets_the_papers_examples_beside_ours(recipes, tmp_path, ca
         with pytest.raises(SystemExit) as stop:
             main(["reproduce", str(recipe), "--out", str(out)])
         assert not stop.value.code, capsys.readouterr().err
-    assert "is done" in capsys.readouterr().err
     folder = out / "small" / "moee-analysis" / "analysis"
     found = json.loads((folder / "analysis.json").read_text())
     own, *others = found["published_cases"]
@@ -155,7 +154,7 @@ def test_the_analysis_sets_the_papers_examples_beside_ours(recipes, tmp_path, ca
 
 
 def test_the_analysis_needs_its_pairs(tmp_path, monkeypatch):
-    monkeypatch.setattr("sentence_experts.reproduce.kinds.analysis.data_folder", lambda: tmp_path)
+    monkeypatch.setattr("sentence_experts.reproduce.kinds.language_models.data_folder", lambda: tmp_path)
     with pytest.raises(InputError, match="set SENTENCE_EXPERTS_DATA to a folder with eval/sts12"):
         plan_recipe("moee/analysis", out=tmp_path)
 

@@ -14,8 +14,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.encoding.text_files import TextFiles
@@ -148,14 +150,22 @@ class ShardWriter:
     def _encode(self, rows: list[TextRow], first: int, advance: Advance) -> pa.Table:
         texts = [row.text for row in rows]
         self.encoder.check_empty(self.job.source, texts, first)
-        columns: dict[str, Any] = {ROW: range(first, first + len(rows)), ID: [row.id for row in rows]}
+        columns: dict[str, Any] = {
+            ROW: _array(np.arange(first, first + len(rows)), pa.int64()),
+            ID: [row.id for row in rows],
+        }
         for left, (column, route) in enumerate(self.job.routes.items(), start=1 - len(self.job.routes)):
             # Texts are done when they have the last vector.
             advanced = unseen if left else advance
             vectors = self.encoder.encode(texts, route, self.job.normalize, advanced)
-            flat = pa.array(vectors.ravel(), pa.float32())
+            flat = _array(np.ascontiguousarray(vectors, np.float32), pa.float32())
             columns[column] = pa.FixedSizeListArray.from_arrays(flat, vectors.shape[1])
         return pa.table([columns[name] for name in self._schema.names], schema=self._schema)
+
+
+def _array(numbers: NDArray[Any], kind: pa.DataType) -> pa.Array:
+    """Return the numbers as an array of Arrow, without pandas, which `pa.array` would import."""
+    return pa.Array.from_buffers(kind, numbers.size, [None, pa.py_buffer(numbers)])
 
 
 @dataclass

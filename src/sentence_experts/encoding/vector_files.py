@@ -59,8 +59,12 @@ def read_vectors(file: Path) -> NDArray[Any]:
     if file.suffix == NPY:
         array: NDArray[Any] = np.load(file, mmap_mode="r")
         return array
-    column = pq.read_table(file, columns=["vector"], partitioning=None)["vector"].combine_chunks()
-    rows: NDArray[Any] = column.flatten().to_numpy().reshape(len(column), -1)
+    # `pq.read_table` and `to_numpy` would import pandas.
+    with pq.ParquetFile(file) as parquet:
+        column = parquet.read(columns=["vector"])["vector"].combine_chunks()
+    values = column.flatten()
+    numbers = np.frombuffer(values.buffers()[1], values.type.to_pandas_dtype())
+    rows: NDArray[Any] = numbers[values.offset : values.offset + len(values)].reshape(len(column), -1)
     return rows
 
 

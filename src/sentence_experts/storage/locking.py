@@ -90,7 +90,7 @@ def _acquire(lock: FileLock, path: Path, file: Path, wait: bool) -> None:
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         try:
-            lock.acquire(blocking=False)
+            _acquire_at_once(lock, file)
         except Timeout:
             holder = _describe_holder(file)
             if not wait:
@@ -103,6 +103,21 @@ def _acquire(lock: FileLock, path: Path, file: Path, wait: bool) -> None:
         logger.warning(
             f"{path}: this file system has no locks ({error}); do not let two processes write it at once"
         )
+
+
+def _acquire_at_once(lock: FileLock, file: Path) -> None:
+    """Acquire a lock that nobody holds.
+
+    `filelock` takes a place where no file can be made for a lock that another process holds.
+    """
+    for _ in range(3):  # its holder may remove it at this moment
+        try:
+            lock.acquire(blocking=False)
+            return
+        except Timeout:
+            if file.exists():
+                raise
+    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(file))
 
 
 def _write_holder(file: Path, purpose: str) -> None:
