@@ -34,18 +34,14 @@ LINE = 100
 def api() -> str:
     """The text of the page."""
     public = {name: getattr(sentence_experts, name) for name in sentence_experts.__all__ if name[0] != "_"}
-    settings = [name for name in public if name.endswith("Config")]
     blocks = [
         "# API reference",
         "The public functions and classes of `sentence_experts`, and the classes of their results, made from "
         "their docstrings. For how they go together see the "
         "[Python API](python-api.md).",
-        "Keywords that a signature calls `**settings` are the fields of its `config`. Their names, types and "
-        "defaults are in the [reference](reference.md). These classes of settings are public: "
-        + ", ".join(f"`{name}`" for name in settings)
-        + ".",
+        "What the keywords mean is in the [reference](reference.md).",
     ]
-    rest = {name: value for name, value in public.items() if name not in settings}
+    rest = dict(public)
     for title, packages in PARTS.items():
         names = [name for name, value in rest.items() if _is_of(value, packages)]
         entries = [rest.pop(name) for name in sorted(names, key=str.lower)]

@@ -38,7 +38,7 @@ def function(data: object = None, config: Settings | None = None, *, route: str 
         ({"size": 0}, "`size`: Input should be greater than or equal to 1 (got 0)"),
         ({"weights": {"a": "much"}}, "`weights`: a: Input should be a valid number"),
         ({"pages": [1, "two"]}, "`pages`: 1: Input should be a valid integer"),
-        ({"config": 3}, "`config` is of Settings, or a dict, not int"),
+        ({"config": 3}, "`config` is a dict, the path of a YAML file or Settings, not int"),
         ({"config": {"siz": 2}}, "`siz`: no such setting; did you mean size?"),
     ],
 )

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
 
 import pytest
 
 import sentence_experts
+from sentence_experts.encoding.config import EncodeConfig
+from sentence_experts.training.config import TrainConfig
 
 CODE = """
 import sys
@@ -28,6 +31,18 @@ def test_public_names_are_there() -> None:
         assert name in dir(sentence_experts)
     with pytest.raises(AttributeError, match="nonsense"):
         _ = sentence_experts.nonsense
+
+
+def test_signatures_show_every_setting() -> None:
+    shown = {}
+    for name in sentence_experts.__all__:
+        function = getattr(sentence_experts, name)
+        if inspect.isfunction(function) and "config" in inspect.signature(function).parameters:
+            shown[name] = set(inspect.signature(function).parameters)
+            assert "settings" not in shown[name], name
+    assert shown["train"] >= TrainConfig.model_fields.keys()
+    assert shown["encode"] >= {*EncodeConfig.model_fields, "load_config", "out"}
+    assert len(shown) > 20
 
 
 # transformers imports its auto classes in the middle of importing a model's own files, so what comes first

@@ -1,107 +1,60 @@
 # The public API: each name beside the module that has it. Type checkers read this, and `__init__.py`, which
 # imports each name when it is first used.
 
-from .config import Config
 from .corpus.adding import add_to_corpus
-from .corpus.config import FetchConfig, ImportConfig
 from .corpus.corpus_folder import CorpusFolder
 from .corpus.fetching import estimate_fetch, fetch_corpus
 from .corpus.importing import import_corpus
-from .encoding.config import EncodeConfig
 from .encoding.encode import encode
-from .encoding.encoded_folder import EncodedFolder
 from .errors import InputError, RouteError, SentenceExpertsError, UsageError
 from .evaluation.audit.run import audit
 from .evaluation.auto_route import auto_route
 from .evaluation.compare import compare
-from .evaluation.config import (
-    AnalyseConfig,
-    AuditConfig,
-    CompareConfig,
-    EvaluateConfig,
-    SimilarityConfig,
-)
 from .evaluation.evaluate import evaluate
 from .evaluation.moee.analysis import analyse
 from .evaluation.moee.embedders import evaluate_parts, make_embedder
 from .evaluation.scores import evaluate_scores
 from .evaluation.search_quality import evaluate_search
 from .evaluation.similarity import similarity
-from .hub.config import PublishConfig
 from .hub.publish import publish
-from .models.automatic import AutoRoutedEncoder
 from .models.encoder import ExpertEncoder
 from .models.export.export import export
-from .models.export.export_config import ExportConfig, QuantizeConfig
 from .models.export.quantize import quantize
-from .models.loading import LoadConfig, load
-from .models.routes.auto_route_config import AutoRouteConfig
+from .models.loading import load
 from .models.surgery.extend import extend
-from .models.surgery.extend_config import AddExpertConfig, ExtendConfig
 from .models.surgery.grow import add_expert, drop_expert
 from .moee.embedder import MoeEmbedder
-from .moee.moee_config import MoeeConfig
 from .pairs.compile import compile_pairs
-from .pairs.config import ImportPairsConfig, PairsConfig, SuggestDomainsConfig
 from .pairs.dataset import Pairs
 from .pairs.importing import import_pairs
 from .pairs.suggesting import count_links, suggest_domains
 from .report.write import write_report
-from .reproduce.recipe import ReproduceConfig
 from .reproduce.run import reproduce_recipe
-from .retrieval.build import CorpusIndex, build_index
-from .retrieval.config import IndexConfig, SearchConfig
+from .retrieval.build import build_index
 from .retrieval.lance_table import export_index
 from .retrieval.search import search
-from .serve.config import ServeConfig
 from .serve.run import create_app, serve
 from .tasks.compile import compile_tasks
-from .tasks.config import TasksConfig
 from .tasks.dataset import Tasks
-from .training.config import TrainConfig, TuneConfig
+from .training.batches import RouteBatches
+from .training.losses import ContrastiveLoss
 from .training.run import train
 from .training.tune import tune
+from .training.validation import Validator
 
 __all__ = [
-    "AddExpertConfig",
-    "AnalyseConfig",
-    "AuditConfig",
-    "AutoRouteConfig",
-    "AutoRoutedEncoder",
-    "CompareConfig",
-    "Config",
+    "ContrastiveLoss",
     "CorpusFolder",
-    "CorpusIndex",
-    "EncodeConfig",
-    "EncodedFolder",
-    "EvaluateConfig",
     "ExpertEncoder",
-    "ExportConfig",
-    "ExtendConfig",
-    "FetchConfig",
-    "ImportConfig",
-    "ImportPairsConfig",
-    "IndexConfig",
     "InputError",
-    "LoadConfig",
     "MoeEmbedder",
-    "MoeeConfig",
     "Pairs",
-    "PairsConfig",
-    "PublishConfig",
-    "QuantizeConfig",
-    "ReproduceConfig",
+    "RouteBatches",
     "RouteError",
-    "SearchConfig",
     "SentenceExpertsError",
-    "ServeConfig",
-    "SimilarityConfig",
-    "SuggestDomainsConfig",
     "Tasks",
-    "TasksConfig",
-    "TrainConfig",
-    "TuneConfig",
     "UsageError",
+    "Validator",
     "__version__",
     "add_expert",
     "add_to_corpus",

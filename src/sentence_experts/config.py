@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from types import CodeType
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Self, TypeVar, get_args
 
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
@@ -93,6 +93,31 @@ def parameters_of(function: CodeType) -> list[str]:
     return [name for name in names if name not in ("cls", "config", "self")]
 
 
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def with_settings(*configs: type[Config]) -> Callable[[F], F]:
+    """Show the settings of `configs` as keywords of a function that takes `**settings`.
+
+    They are then in its `help` and are completed in a notebook; the function itself stays as it is.
+    """
+
+    def shown(function: F) -> F:
+        signature = inspect.signature(function)
+        parameters = {name: each for name, each in signature.parameters.items() if name != "settings"}
+        for config in configs:
+            for name, field in config.model_fields.items():
+                default = field.get_default(call_default_factory=True)
+                added = inspect.Parameter(
+                    name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=field.annotation
+                )
+                parameters.setdefault(name, added)
+        function.__signature__ = signature.replace(parameters=list(parameters.values()))  # type: ignore[attr-defined]
+        return function
+
+    return shown
+
+
 class SettingError(UsageError):
     """The setting `name` has a bad value; an empty name: several settings contradict each other."""
 
@@ -148,19 +173,26 @@ class Config(BaseModel):
             raise SettingError.of(error, settings, type(self).model_fields) from error
 
     @classmethod
-    def of(cls, config: Self | Mapping[str, Any] | None = None, **settings: Any) -> Self:
-        """`config`, which can be a dict, or the defaults, with `settings` in place of its own.
+    def of(cls, config: Self | Mapping[str, Any] | Path | str | None = None, **settings: Any) -> Self:
+        """Return `config`, or the defaults, with `settings` in place of its own.
+
+        `config` may also be a dict, or the path of a YAML file.
 
         Raises:
             UsageError: `config` is something else, an unknown setting, or a value that is not allowed; the
                 message names the parameter.
+            InputError: the YAML file cannot be read, or has an unknown key or a bad value.
         """
-        if config is not None and not isinstance(config, cls | Mapping):
-            raise UsageError(f"`config` is of {cls.__name__}, or a dict, not {type(config).__name__}")
+        if config is not None and not isinstance(config, cls | Mapping | Path | str):
+            raise UsageError(
+                f"`config` is a dict, the path of a YAML file or {cls.__name__}, not {type(config).__name__}"
+            )
         if unknown := next((name for name in settings if name not in cls.model_fields), None):
             frame = inspect.currentframe()
             others = () if frame is None or frame.f_back is None else parameters_of(frame.f_back.f_code)
             raise UsageError(f"`{unknown}`: {unknown_setting(unknown, [*cls.model_fields, *others])}")
+        if isinstance(config, Path | str):
+            return cls.read(config, **settings)
         given = (
             config.model_dump(exclude_unset=True, include=set(cls.model_fields))
             if isinstance(config, cls)

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from sentence_experts.config import with_settings
 from sentence_experts.corpus.building import JOURNAL_FILES, corpus_output
 from sentence_experts.corpus.config import ImportConfig
 from sentence_experts.corpus.corpus_folder import MANIFEST, PAPERS, REJECTED, CorpusFolder
@@ -23,6 +24,7 @@ from sentence_experts.tables import Table
 logger = logging.getLogger(__name__)
 
 
+@with_settings(ImportConfig)
 def add_to_corpus(
     corpus: CorpusFolder | Path | str,
     sources: Iterable[Path | str] | Path | str = (),

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from sentence_experts.config import with_settings
 from sentence_experts.corpus.building import JOURNAL, Sources, build_corpus, corpus_output
 from sentence_experts.corpus.config import FetchConfig
 from sentence_experts.corpus.corpus_folder import CorpusFolder, corpus_in_memory
@@ -64,6 +65,7 @@ class FetchEstimate:
         return table.rename_axis("domain").reset_index()
 
 
+@with_settings(FetchConfig)
 def estimate_fetch(config: FetchConfig | None = None, **settings: Any) -> FetchEstimate:
     """Count what a fetch would find; only counts are requested, and nothing is stored.
 
@@ -88,6 +90,7 @@ def estimate_fetch(config: FetchConfig | None = None, **settings: Any) -> FetchE
         return FetchEstimate(articles, examples, limited, count, seconds / 60)
 
 
+@with_settings(FetchConfig)
 def fetch_corpus(
     config: FetchConfig | None = None,
     out: Path | str | None = None,

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from sentence_experts.config import with_settings
 from sentence_experts.corpus.building import Sources, TableSource, build_corpus, corpus_output
 from sentence_experts.corpus.config import ImportConfig
 from sentence_experts.corpus.corpus_folder import MANIFEST, CorpusFolder, corpus_in_memory
@@ -27,6 +28,7 @@ from sentence_experts.tables import Table
 logger = logging.getLogger(__name__)
 
 
+@with_settings(ImportConfig)
 def import_corpus(
     sources: Iterable[Path | str] | Path | str = (),
     out: Path | str | None = None,

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from sentence_experts.config import with_settings
 from sentence_experts.encoding.bulk import check_complete, encode_folder
 from sentence_experts.encoding.config import EncodeConfig
 from sentence_experts.encoding.encoded_folder import EncodedFolder
@@ -80,6 +81,7 @@ def encode(
     model: Model, texts: Table, config: EncodeConfig | None = None,
     *, out: str | Path, overwrite: bool = False, load_config: LoadConfig | None = None, **settings: Any,
 ) -> Encoded | EncodedFolder: ...  # fmt: skip
+@with_settings(EncodeConfig)
 def encode(
     model: Model,
     texts: Table,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from sentence_experts.config import with_settings
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.evaluation.pair_evaluation import measure
@@ -109,6 +110,7 @@ class AutoRouteResult(Result):
         ]
 
 
+@with_settings(AutoRouteConfig)
 def auto_route(
     model: SentenceTransformer | str | Path,
     pairs: Any = None,

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from sentence_experts.config import with_settings
 from sentence_experts.encoding.encoder import BatchEncoder, cosines
 from sentence_experts.errors import InputError
 from sentence_experts.evaluation.config import CompareConfig
@@ -108,6 +109,7 @@ class Comparison(Result):
         return [asdict(each) for each in self.changes]
 
 
+@with_settings(CompareConfig)
 def compare(
     before: Model,
     after: Model,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
 
+from sentence_experts.config import with_settings
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import InputError, UsageError, require
 from sentence_experts.evaluation.config import EvaluateConfig
@@ -52,6 +53,7 @@ PAIR_SETTINGS = ("split", "tfidf_fit", "bootstrap", "seed", "linked_only", "thre
 TASK_SETTINGS = ("only",)
 
 
+@with_settings(EvaluateConfig)
 def evaluate(
     models: Models,
     data: Any,

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from sentence_experts.config import with_settings
 from sentence_experts.errors import InputError
 from sentence_experts.evaluation.config import EvaluateConfig
 from sentence_experts.evaluation.metrics import checked_pairs, pair_metrics
@@ -42,6 +43,7 @@ class ScoresEvaluation(Result):
         return [{"pairs": self.pairs, "positives": self.positives, **self.metrics}]
 
 
+@with_settings(EvaluateConfig)
 def evaluate_scores(table: Table, config: EvaluateConfig | None = None, **settings: Any) -> ScoresEvaluation:
     """Measure scores that were computed elsewhere.
 

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from scipy.stats import ttest_ind
 
+from sentence_experts.config import with_settings
 from sentence_experts.encoding.encoder import BatchEncoder, cosines
 from sentence_experts.errors import InputError, RouteError
 from sentence_experts.evaluation.config import SimilarityConfig
@@ -130,6 +131,7 @@ class Similarity(StoredResult):
         return cls(cosines, tests, content["texts"], content["models"])
 
 
+@with_settings(SimilarityConfig)
 def similarity(
     model: Model,
     texts: Table,

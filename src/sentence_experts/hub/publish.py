@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sentence_experts.config import with_settings
 from sentence_experts.errors import InputError, UsageError, brief
 from sentence_experts.evaluation.models import label_of
 from sentence_experts.evaluation.results import ModelResult, PairEvaluation
@@ -84,6 +85,7 @@ class Publication:
         return pd.DataFrame([vars(file) for file in self.files])
 
 
+@with_settings(PublishConfig)
 def publish(
     model: SentenceTransformer | Path | str,
     repo: str,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field
 
 from sentence_experts.compat.imports import COMPILER, PACKAGES, deferred_imports
-from sentence_experts.config import Config, Device, Dtype, MaxLength, Revision, TrustRemoteCode
+from sentence_experts.config import Config, Device, Dtype, MaxLength, Revision, TrustRemoteCode, with_settings
 from sentence_experts.errors import InputError, SentenceExpertsError, UsageError, brief, require
 from sentence_experts.models.architectures.families import MODEL_TYPES
 from sentence_experts.models.routes.known_routes import AUTO_FOLDER, KnownRoutes
@@ -98,6 +98,7 @@ class LoadConfig(Config):
         return any(getattr(self, name) is not None for name in LIMITS)
 
 
+@with_settings(LoadConfig)
 def load(
     source: str | Path | SentenceTransformer, config: LoadConfig | None = None, **settings: Any
 ) -> SentenceTransformer:

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import yaml
 
+from sentence_experts.config import with_settings
 from sentence_experts.corpus.corpus_folder import CorpusFolder, open_corpus
 from sentence_experts.errors import InputError
 from sentence_experts.pairs.card import describe_near, describe_shortfall
@@ -43,6 +44,7 @@ _LINKED = """SELECT DISTINCT hash(least(anchor_id, positive_id), greatest(anchor
     FROM read_parquet(?, union_by_name = true) WHERE label = 1 ORDER BY 1"""
 
 
+@with_settings(PairsConfig)
 def compile_pairs(
     corpus: CorpusFolder | Path | str | tuple[Any, Any],
     config: PairsConfig | None = None,

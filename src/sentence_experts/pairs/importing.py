@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
+from sentence_experts.config import with_settings
 from sentence_experts.corpus.identifiers import SIMULATED_DOI
 from sentence_experts.errors import InputError
 from sentence_experts.pairs.config import ImportPairsConfig
@@ -50,6 +51,7 @@ _SPLIT, _ROW = "split", "number of the row"
 _COLUMNS = frozenset({*PAIR_COLUMNS, "score", NEGATIVE, _SPLIT})
 
 
+@with_settings(ImportPairsConfig)
 def import_pairs(
     source: Table,
     out: Path | str | None = None,

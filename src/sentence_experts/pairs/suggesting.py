@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import yaml
 
+from sentence_experts.config import with_settings
 from sentence_experts.corpus.corpus_folder import Corpus, CorpusFolder, open_corpus
 from sentence_experts.errors import InputError
 from sentence_experts.names import DOMAIN
@@ -60,6 +61,7 @@ def count_links(corpus: Corpus) -> list[dict[str, Any]]:
     return rows
 
 
+@with_settings(SuggestDomainsConfig)
 def suggest_domains(
     corpus: Corpus,
     out: Path | str | None = None,

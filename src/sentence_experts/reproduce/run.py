@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from sentence_experts.config import with_settings
 from sentence_experts.errors import InputError
 from sentence_experts.models.sources import check_hub
 from sentence_experts.recipes import find_recipe
@@ -23,6 +24,7 @@ from sentence_experts.storage import read_json, write_json, write_text
 logger = logging.getLogger(__name__)
 
 
+@with_settings(ReproduceConfig)
 def reproduce_recipe(
     recipe: Path | str,
     config: ReproduceConfig | None = None,
@@ -51,6 +53,7 @@ def reproduce_recipe(
     return run_experiment(plan_recipe(recipe, config, out, **settings))
 
 
+@with_settings(ReproduceConfig)
 def plan_recipe(
     recipe: Path | str,
     config: ReproduceConfig | None = None,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sentence_experts.config import with_settings
 from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.encoding.encode import Model
 from sentence_experts.encoding.encoded_folder import EncodedFolder
@@ -92,6 +93,7 @@ def _described(folder: Path, corpus: CorpusFolder) -> dict[str, Any]:
     }
 
 
+@with_settings(IndexConfig)
 def build_index(
     model: Model | None,
     corpus: CorpusFolder | Path | str,

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from sentence_experts.config import with_settings
 from sentence_experts.corpus.corpus_folder import Corpus, open_corpus
 from sentence_experts.encoding.chunks import Vectors
 from sentence_experts.encoding.encode import Model
@@ -84,6 +85,7 @@ def lines_of(paper: Mapping[str, Any]) -> list[str]:
     return [first, *(f"{'':12}{line}" for line in more if line)]
 
 
+@with_settings(SearchConfig)
 def search(
     model: Model,
     corpus: Corpus,

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from sentence_experts.config import with_settings
 from sentence_experts.errors import UsageError, require
 from sentence_experts.models.loading import LoadConfig
 from sentence_experts.serve.config import ServeConfig, is_local
@@ -33,6 +34,7 @@ HEADER_SECONDS = 10  # for a client to send a request's headers
 BACKLOG, ACCEPTED_AT_ONCE = 2048, 16
 
 
+@with_settings(ServeConfig)
 def create_app(
     models: Any,
     config: ServeConfig | None = None,
@@ -92,6 +94,7 @@ def create_app(
     return build_app(EmbeddingEngine(loaded, config), library, keys, local_only, routers)
 
 
+@with_settings(ServeConfig)
 def serve(
     models: Any, config: ServeConfig | None = None, *, load_config: LoadConfig | None = None, **settings: Any
 ) -> None:

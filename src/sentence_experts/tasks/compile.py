@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from sentence_experts.config import with_settings
 from sentence_experts.errors import InputError
 from sentence_experts.progress import progress
 from sentence_experts.storage import check_apart
@@ -54,6 +55,7 @@ class Dataset:
         return f"tasks.{self.task.name}.datasets.{self.name}"
 
 
+@with_settings(TasksConfig)
 def compile_tasks(
     source: Path | str | Mapping[str, Any],
     config: TasksConfig | None = None,

@@ -18,6 +18,7 @@ from transformers.integrations import TensorBoardCallback, WandbCallback  # type
 
 from sentence_experts.compat.messages import hide_messages
 from sentence_experts.compat.sentence_transformers import set_tokenizer_limits, tokenizer_limits
+from sentence_experts.config import with_settings
 from sentence_experts.errors import UsageError
 from sentence_experts.models.automatic import AutoRoutedEncoder
 from sentence_experts.models.files.fingerprint import fingerprint_of
@@ -66,6 +67,7 @@ MODEL, ADAPTER, CONFIG, LOGS = "model", "adapter", "config.yaml", "logs"
 RESULTS = (MODEL, ADAPTER, CONFIG, RUN_FILE, HARD_NEGATIVES)
 
 
+@with_settings(TrainConfig)
 def train(
     model: str | Path | SentenceTransformer,
     data: Any,
@@ -74,12 +76,13 @@ def train(
     overwrite: bool = False,
     **settings: Any,
 ) -> TrainResult:
-    """Train a model with contrastive learning: the other texts of a pair's batch are its negatives.
+    """Train a model, in place if it is in memory; return it with its validation figures.
 
-    The best model is the one with the highest mean of the routes' validation figures (ROC-AUC for domains,
-    nDCG@10 for tasks); if none is better than the model before training, that one is kept. With `keep="last"`
-    it is the model after the last step. The test splits are never read. Several processes (`torchrun`) train
-    together; the first one writes.
+    Learning is contrastive: the other texts of a pair's batch are its negatives. The best model is the one
+    with the highest mean of the routes' validation figures (ROC-AUC for domains, nDCG@10 for tasks); if none
+    is better than the model before training, that one is kept. With `keep="last"` it is the model after the
+    last step. The test splits are never read. Several processes (`torchrun`) train together; the first one
+    writes.
 
     Args:
         model: a folder, a hub id or "minilm"; or a model in memory, which is trained in place.

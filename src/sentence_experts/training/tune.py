@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from sentence_transformers import SentenceTransformer
 
+from sentence_experts.config import with_settings
 from sentence_experts.errors import InputError, SentenceExpertsError, UsageError, require
 from sentence_experts.models.files.fingerprint import fingerprint_of
 from sentence_experts.models.loading import load
@@ -102,6 +103,7 @@ class TuneResult:
         )
 
 
+@with_settings(TuneConfig)
 def tune(
     model: str | Path | SentenceTransformer,
     data: Any,

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
+from sentence_experts.config import with_settings
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.evaluation.audit.leaks import LEAKS, WITHOUT, Leaks, Mask, Overlap, find_leaks
 from sentence_experts.evaluation.config import AuditConfig
@@ -147,6 +148,7 @@ class Audit(StoredResult):
         )
 
 
+@with_settings(AuditConfig)
 def audit(
     models: Models,
     data: Any,

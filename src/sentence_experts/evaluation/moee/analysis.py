@@ -12,6 +12,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from sentence_experts.config import with_settings
 from sentence_experts.encoding.encoder import cosines as row_cosines
 from sentence_experts.errors import UsageError
 from sentence_experts.evaluation.config import AnalyseConfig
@@ -78,6 +79,7 @@ class Analysis(StoredResult):
         return cls(content, content.pop("settings"))
 
 
+@with_settings(AnalyseConfig)
 def analyse(
     model: str | Path | MoeEmbedder,
     pairs: Sequence[Path | str | RatedPairs] | Path | str | RatedPairs,
@@ -141,6 +143,7 @@ def _analysed(embedder: MoeEmbedder, data: Sequence[RatedPairs], config: Analyse
     return Analysis(figures, {"model": Path(embedder.reader.name).name, **made, **of_vectors, **fitted})
 
 
+@with_settings(AnalyseConfig)
 def analyse_states(
     datasets: Sequence[RatedPairs],
     read: ReadStates,

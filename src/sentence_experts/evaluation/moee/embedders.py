@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from sentence_experts.config import with_settings
 from sentence_experts.errors import UsageError
 from sentence_experts.evaluation.config import EvaluateConfig, RatedColumns
 from sentence_experts.evaluation.evaluate import evaluate
@@ -24,6 +25,7 @@ from sentence_experts.tables import Table, TextTable, is_path
 logger = logging.getLogger(__name__)
 
 
+@with_settings(MoeeConfig)
 def make_embedder(
     model: str | Path,
     out: Path | str,
@@ -97,6 +99,7 @@ def _fitted(embedder: MoeEmbedder, texts: TextTable | None, rated: RatedPairs | 
     return embedder
 
 
+@with_settings(EvaluateConfig)
 def evaluate_parts(
     model: str | Path | MoeEmbedder,
     data: Any,

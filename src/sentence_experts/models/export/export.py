@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
+from sentence_experts.config import with_settings
 from sentence_experts.errors import UsageError
 from sentence_experts.models.dense import average_experts, export_route
 from sentence_experts.models.encoder import ExpertEncoder, check_experts
@@ -84,6 +85,7 @@ def export(
 ) -> Exported: ...
 
 
+@with_settings(ExportConfig)
 def export(
     model: SentenceTransformer | Path | str,
     out: Path | str | None = None,

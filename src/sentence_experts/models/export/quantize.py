@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sentence_experts.config import with_settings
 from sentence_experts.models.encoder import ExpertEncoder
 from sentence_experts.models.export.export_config import QuantizeConfig
 from sentence_experts.models.files.fingerprint import fingerprint_of
@@ -46,6 +47,7 @@ class Quantized:
         return pd.DataFrame([vars(self)])
 
 
+@with_settings(QuantizeConfig)
 def quantize(
     model: SentenceTransformer | Path | str,
     texts: Sequence[str] | Any,

@@ -16,6 +16,7 @@ from sentence_transformers.sentence_transformer.modules import Pooling
 from transformers import PreTrainedModel
 
 from sentence_experts.compat.sentence_transformers import transformer_of
+from sentence_experts.config import with_settings
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.architectures.families import family_of_base
 from sentence_experts.models.encoder import ExpertEncoder
@@ -37,6 +38,7 @@ from sentence_experts.models.surgery.stored import Source, stored
 logger = logging.getLogger(__name__)
 
 
+@with_settings(ExtendConfig)
 def extend(
     base: Source,
     experts: Sequence[str] | None = None,

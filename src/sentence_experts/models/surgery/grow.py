@@ -14,6 +14,7 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
 from sentence_experts.compat.sentence_transformers import transformer_of
+from sentence_experts.config import with_settings
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.architectures.families import family_of
 from sentence_experts.models.dense import dense_prompt, equal_shares
@@ -31,6 +32,7 @@ from sentence_experts.models.surgery.stored import Source, stored
 logger = logging.getLogger(__name__)
 
 
+@with_settings(AddExpertConfig)
 def add_expert(
     model: Source,
     name: str,
