@@ -38,7 +38,8 @@ def function(data: object = None, config: Settings | None = None, *, route: str 
         ({"size": 0}, "`size`: Input should be greater than or equal to 1 (got 0)"),
         ({"weights": {"a": "much"}}, "`weights`: a: Input should be a valid number"),
         ({"pages": [1, "two"]}, "`pages`: 1: Input should be a valid integer"),
-        ({"config": 3}, "`config` is a dict, the path of a YAML file or Settings, not int"),
+        ({"config": 3}, "`config` is a dict, a YAML file (.yaml) or Settings, not 3"),
+        ({"config": "out"}, "`config` is a dict, a YAML file (.yaml) or Settings, not 'out'"),
         ({"config": {"siz": 2}}, "`siz`: no such setting; did you mean size?"),
     ],
 )
@@ -57,6 +58,10 @@ def test_the_class_itself_and_a_file_say_the_same(tmp_path: Path) -> None:
         Settings.read(tmp_path / "s.yaml")
     with pytest.raises(UsageError, match="`size`"):
         Settings.read(None, size=0)
+    with pytest.raises(InputError, match=r"s\.yaml: siz: no such setting; did you mean size\?"):
+        function(config=tmp_path / "s.yaml")
+    (tmp_path / "s.yaml").write_text("size: 4\npages: all\n")
+    assert function(config=str(tmp_path / "s.yaml"), size=5) == Settings(size=5, pages="all")
 
 
 @pytest.mark.parametrize("number", [".inf", "-.inf", ".nan"])

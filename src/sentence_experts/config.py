@@ -183,15 +183,14 @@ class Config(BaseModel):
                 message names the parameter.
             InputError: the YAML file cannot be read, or has an unknown key or a bad value.
         """
-        if config is not None and not isinstance(config, cls | Mapping | Path | str):
-            raise UsageError(
-                f"`config` is a dict, the path of a YAML file or {cls.__name__}, not {type(config).__name__}"
-            )
+        is_file = isinstance(config, Path | str) and Path(config).suffix in (".yaml", ".yml")
+        if config is not None and not is_file and not isinstance(config, cls | Mapping):
+            raise UsageError(f"`config` is a dict, a YAML file (.yaml) or {cls.__name__}, not {config!r}")
         if unknown := next((name for name in settings if name not in cls.model_fields), None):
             frame = inspect.currentframe()
             others = () if frame is None or frame.f_back is None else parameters_of(frame.f_back.f_code)
             raise UsageError(f"`{unknown}`: {unknown_setting(unknown, [*cls.model_fields, *others])}")
-        if isinstance(config, Path | str):
+        if isinstance(config, Path | str):  # a YAML file
             return cls.read(config, **settings)
         given = (
             config.model_dump(exclude_unset=True, include=set(cls.model_fields))
