@@ -117,7 +117,7 @@ def train(
         place = stack.enter_context(
             output(folder, "training run", names=names, grows=True, overwrite=overwrite, shared=True)
         )
-        run = _Run.of(model, open_data(data), chosen)
+        run = Run.of(model, open_data(data), chosen)
         stack.callback(run.restore)
         result = run.run(place)
     return TrainResult(
@@ -134,7 +134,7 @@ def train(
 
 
 @dataclass
-class _Run:
+class Run:
     """A run whose settings suit its model and data.
 
     Attributes:
@@ -155,7 +155,7 @@ class _Run:
     @classmethod
     def of(
         cls, source: str | Path | SentenceTransformer, objectives: Sequence[Objective], config: TrainConfig
-    ) -> _Run:
+    ) -> Run:
         """Load the model, and check what can be wrong with the settings before anything is written."""
         processes.log_in_first_only()
         set_seed(config.seed)
@@ -187,13 +187,26 @@ class _Run:
             keep_experts_on_cpu(self.model, False)
             self.model.to("cpu")
 
+    def batches(self) -> RouteBatches:
+        """Return the batches of the training pairs.
+
+        Raises:
+            InputError: there are too few pairs.
+        """
+        training = TrainingSet.of(self.objectives, self.routes, self.config)
+        return RouteBatches(
+            training,
+            self.config.batch_size,
+            processes.count(),
+            seed=self.config.seed,
+            swap=self.config.swap,
+        )
+
     def run(self, place: Output) -> dict[str, Any]:
         """Train until the model is the one to keep; what run.json holds."""
         config, model = self.config, self.model
-        training = TrainingSet.of(self.objectives, self.routes, config)
-        batches = RouteBatches(
-            training, config.batch_size, processes.count(), seed=config.seed, swap=config.swap
-        )
+        batches = self.batches()
+        training = batches.training
         batches.steps = config.max_steps or max(1, math.floor(batches.groups_in_a_pass() * config.epochs))
         validator = Validator(
             [each.validation(own, config) for each in self.objectives if (own := each.own(self.routes))],
@@ -248,7 +261,8 @@ class _Run:
             experts=[route.experts for route in self.routes],
         )
 
-    def _identity(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, Any]:
+        """Return what decides the result: model, data, settings and number of processes."""
         return {
             "model": self.fingerprint,
             "data": [objective.fingerprint() for objective in self.objectives],
@@ -258,7 +272,7 @@ class _Run:
 
     def _begin(self, place: Output) -> tuple[Path, str | None, bool]:
         """The folder, the checkpoint to continue from, if any, and whether the run is finished already."""
-        identity = self._identity()
+        identity = self.identity()
         no_matter = {"tensorboard", "wandb", "keep_checkpoints", "offload_experts"}
         config = {name: value for name, value in identity["config"].items() if name not in no_matter}
         state = place.begin({**identity, "config": config})
@@ -319,7 +333,7 @@ class _Run:
         ]
         chosen = state.best_global_step if trainer.args.metric_for_best_model else state.global_step
         result = {
-            **self._identity(),
+            **self.identity(),
             "learned": trainer.loss.learned(),
             "steps": state.global_step,
             "kept_step": chosen,
