@@ -1,6 +1,6 @@
-"""Mined negatives: for each training pair the nearest texts of its route that are not known positives.
+"""Hard negatives: the texts of a pair's route nearest to its anchor, but for known positives.
 
-The untrained model's vectors say what is near.
+Near is what the vectors of the model before training are.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def with_hard_negatives(
     file: Path,
     once: Callable[[Callable[[], Any]], Any] = lambda work: work(),
 ) -> TrainingSet:
-    """The pairs with `count` mined negatives each; routes with their own negatives keep those.
+    """Return the pairs with `count` mined negatives each; routes with their own negatives keep those.
 
     Args:
         training: the pairs.
@@ -103,7 +103,7 @@ def _mine(training: TrainingSet, model: SentenceTransformer, count: int, file: P
 def _nearest(
     pairs: Tensor, anchors: Tensor, numbers: Tensor, candidates: Tensor, known: KnownPositives, count: int
 ) -> Numbers | None:
-    """The candidates nearest to each anchor, (pairs, count), no known positives; None if there are too few.
+    """Return the candidates nearest to each anchor, (pairs, count); None if too few are no known positives.
 
     `pairs` (pairs, 2) and `numbers` (candidates,) are what `known` takes; `anchors` (pairs, width) and
     `candidates` (candidates, width) are vectors of length one.
@@ -125,7 +125,7 @@ def _nearest(
 
 
 def _vectors(texts: list[str], model: SentenceTransformer) -> Tensor:
-    """Vectors of length one, (texts, dimensions), of texts behind their prompts."""
+    """Return vectors of length one, (texts, dimensions), of texts behind their prompts."""
     parts = []
     with progress("mine hard negatives", len(texts)) as advance:
         for start in range(0, len(texts), TEXTS_AT_ONCE):

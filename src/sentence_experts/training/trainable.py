@@ -1,4 +1,4 @@
-"""Which weights a run trains, and whether the settings suit the model."""
+"""The weights that a run trains, and the check that its settings suit the model."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TOKEN_BALANCE = 0.01
 
 
 def router_loss(model: SentenceTransformer, config: TrainConfig) -> RouterLoss | None:
-    """The loss of the model's learned routers; None if it has none."""
+    """Return the loss of the model's learned routers; None if it has none."""
     kind = router_kind_of(model)
     if kind is None or not kind.is_learned:
         return None
@@ -82,7 +82,7 @@ def check_settings(model: SentenceTransformer, config: TrainConfig) -> None:
 
 @dataclass(frozen=True)
 class Trainable:
-    """Which weights are trained, until `restore`.
+    """The weights that are trained, until `restore`.
 
     Attributes:
         undecayed: names of the weights of which only some rows are trained: weight decay would shrink the
@@ -135,7 +135,7 @@ def choose_trainable(model: SentenceTransformer, config: TrainConfig) -> Trainab
 
 
 def _freeze_attention(model: SentenceTransformer) -> None:
-    """The attention's projections, which play the same part in every family; norms stay trained."""
+    """Freeze the attention's projections, which every family has; norms stay trained."""
     transformer = transformer_of(model)
     kind = transformer.config.model_type
     family = next((one for one in FAMILIES if kind in (one.base_model_type, one.model_type)), None)

@@ -25,8 +25,7 @@ from sentence_experts.errors import InputError, SentenceExpertsError, UsageError
 from sentence_experts.models.loading import load
 from sentence_experts.storage import NoSpaceError, check_apart, output, sha256_text, temporary_folder
 from sentence_experts.training.config import TrainConfig, TuneConfig
-from sentence_experts.training.objectives import Objective
-from sentence_experts.training.open_data import open_data
+from sentence_experts.training.objectives import Objective, open_data
 from sentence_experts.training.run import Run, train
 from sentence_experts.training.trainer import BadNumbersError
 from sentence_experts.yaml_files import read_settings
@@ -42,7 +41,7 @@ NOTES = ("steps", "failure", "start")
 FAILURES = (BadNumbersError, torch.OutOfMemoryError, UsageError, InputError)
 # Batch size, warmup and length are what the preprint (3.3) searched. It states only the range of the batch
 # size; the others reach from none to well beyond what its final runs used.
-PREPRINT_SPACE = {
+PREPRINT_SPACE: dict[str, dict[str, Any]] = {
     "batch_size": {"type": "int", "low": 5, "high": 20},
     "warmup": {"type": "float", "low": 0.0, "high": 0.5},
     "epochs": {"type": "float", "low": 1.0, "high": 10.0},
@@ -272,7 +271,7 @@ def read_space(source: Mapping[str, Any] | Path | str | None, config: TrainConfi
     problem: type[SentenceExpertsError]
     content: Mapping[str, Any]
     if source is None or isinstance(source, Mapping):
-        where, problem, content = "`space`", UsageError, PREPRINT_SPACE if source is None else source
+        where, problem, content = "`space`", UsageError, source or PREPRINT_SPACE
     else:
         where, problem, content = str(source), InputError, read_settings(source)
     if not content:
@@ -281,7 +280,9 @@ def read_space(source: Mapping[str, Any] | Path | str | None, config: TrainConfi
     for name, values in content.items():
         try:
             # YAML reads 1e-6 as text.
-            options = {key: float(end) if key in ("low", "high") else end for key, end in values.items()}
+            options: dict[str, Any] = {
+                key: float(end) if key in ("low", "high") else end for key, end in values.items()
+            }
             space[name] = kinds[options.pop("type")](**options)
             for value in ends_of(space[name]):
                 TrainConfig(**{name: value})
