@@ -15,7 +15,7 @@ from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.storage import read_json
 from sentence_experts.tasks.dataset import Tasks
 from sentence_experts.training.config import TrainConfig, TuneConfig
-from sentence_experts.training.tune import Trial, TuneResult, best_of, draw, read_space, tune
+from sentence_experts.training.tune import Trial, TuneResult, best_of, draw, ends_of, read_space, tune
 
 SHARED: dict[str, Any] = {"learning_rate": 1e-3, "eval_steps": 2, "max_steps": 4, "fraction": 0.5}
 SPACE: dict[str, Any] = {
@@ -216,3 +216,68 @@ def test_model_in_memory_is_copied_for_each_trial(
     found = tune(model, pairs, space=SPACE, trials=2, **SHARED)
     assert [trial.best for trial in found.trials] == [trial.best for trial in result.trials[:2]]
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+
+
+SPACE_FILE = """
+batch_size: {type: int, low: 5, high: 20}
+learning_rate: {type: float, low: 1e-6, high: 1.0e-4, log: true}
+scheduler: {type: categorical, choices: [cosine, one_cycle]}
+"""
+
+
+def written(folder: Path, text: str) -> Path:
+    file = folder / "space.yaml"
+    file.write_text(text)
+    return file
+
+
+def test_file_describes_each_distribution(tmp_path: Path) -> None:
+    space = read_space(written(tmp_path, SPACE_FILE), TrainConfig())
+    assert list(space) == ["batch_size", "learning_rate", "scheduler"]
+    integers, floats, categories = space.values()
+    assert (integers.low, integers.high, integers.log) == (5, 20, False)
+    assert (floats.low, floats.high, floats.log) == (1e-6, 1e-4, True)
+    assert categories.choices == ("cosine", "one_cycle")
+
+
+def test_default_space_is_that_of_the_preprint() -> None:
+    space = read_space(None, TrainConfig())
+    assert list(space) == ["batch_size", "warmup", "epochs"]
+    assert ends_of(space["batch_size"]) == (5, 20)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "no settings; give lines"),
+        ("- batch_size", "a config is a list of"),
+        ("batch_size: [5, 20", "cannot be read"),
+        ("batch_size: {low: 5, high: 20}", "batch_size: .*type"),
+        ("batch_size: {type: int, low: 5}", "batch_size: .*high"),
+        ("batch_size: {type: int, low: 20, high: 5}", "batch_size: .*low <= high"),
+        ("warmup: {type: float, low: 0, high: 0.5, log: true}", "warmup: .*low > 0"),
+        ("batch_size: {type: int, low: 1, high: 20}", r"batch_size: .*\(got 1\)"),
+        ("batch: {type: int, low: 5, high: 20}", "batch: no such setting; did you mean batches"),
+        ("scheduler: {type: categorical, choices: [cosine, square]}", "scheduler: .*'square'"),
+        ("scheduler: {type: categorical, choices: []}", "choices"),
+        (
+            "epochs: {type: float, low: 1, high: 2}\nmax_steps: {type: int, low: 1, high: 9}",
+            "max_steps overrides epochs",
+        ),
+    ],
+)
+def test_a_bad_space_is_one_clear_line(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(InputError, match=message) as refused:
+        read_space(written(tmp_path, text), TrainConfig())
+    assert "space.yaml" in str(refused.value)
+
+
+def test_a_missing_file_is_one_clear_line(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"nowhere\.yaml"):
+        read_space(tmp_path / "nowhere.yaml", TrainConfig())
+
+
+def test_given_settings_are_not_searched() -> None:
+    assert list(read_space(None, TrainConfig(batch_size=8, max_steps=9))) == ["warmup"]
+    with pytest.raises(UsageError, match="nothing to search"):
+        read_space(None, TrainConfig(batch_size=8, warmup=0.1, max_steps=9))

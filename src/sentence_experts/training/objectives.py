@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +20,6 @@ from sentence_experts.errors import InputError, RouteError, UsageError
 from sentence_experts.pairs.dataset import NEGATIVE, Pairs, describe_domain
 from sentence_experts.tasks.dataset import Tasks, open_dataset
 from sentence_experts.tasks.split import linked
-from sentence_experts.tasks.task_file import Task
 from sentence_experts.training.config import AUTO_BATCHES, TrainConfig
 from sentence_experts.training.routes import TrainedRoute, routed_model
 from sentence_experts.training.validation import PairValidation, SearchValidation, distinct
@@ -152,10 +150,6 @@ class TaskPairs:
     tasks: Tasks
     unit = None
 
-    @cached_property
-    def _tasks(self) -> dict[str, Task]:
-        return {task.name: task for task in self.tasks.task_file.trainable()}
-
     @property
     def routes(self) -> list[TrainedRoute]:
         """The tasks that models are trained on, as the task file says or as suits their kind."""
@@ -170,7 +164,7 @@ class TaskPairs:
                 task.weight,
                 instructions=task.instructions,
             )
-            for task in self._tasks.values()
+            for task in self.tasks.task_file.trainable()
         ]
 
     def prompts(

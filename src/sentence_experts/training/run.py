@@ -214,8 +214,7 @@ class Run:
         _log_unmeasured(validator)
         self._prepare_model(arguments.device)
         if config.hard_negatives:
-            file = out / HARD_NEGATIVES
-            training = with_hard_negatives(training, model, config.hard_negatives, file, processes.once)
+            training = with_hard_negatives(training, model, config.hard_negatives, out / HARD_NEGATIVES)
         trainer = Trainer(
             model=model,
             args=arguments,
