@@ -113,7 +113,13 @@ class RouteBatches(DefaultBatchSampler):
         seed: int = 0,
         swap: bool = False,
     ) -> None:
-        """Make batches of `batch_size` pairs per process; `steps` is the number of groups in all.
+        """Args:
+            training: the pairs, and how each route is sampled.
+            batch_size: pairs per batch of one process.
+            processes: number of processes that train together.
+            steps: number of groups in all.
+            seed: of all sampling.
+            swap: whether to swap symmetric pairs.
 
         Raises:
             InputError: a pool does not fill one group of batches.

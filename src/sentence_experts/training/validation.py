@@ -63,7 +63,11 @@ class Validator(SentenceEvaluator):
         name: str = "validation",
         batch_size: int = 32,
     ) -> None:
-        """`parts` are one per kind of data, `name` the prefix of the keys."""
+        """Args:
+        parts: one per kind of data.
+        name: prefix of the keys.
+        batch_size: texts encoded at once.
+        """
         super().__init__()
         self.parts = parts
         self.name = name
