@@ -254,6 +254,8 @@ def test_default_space_is_that_of_the_preprint() -> None:
         ("batch_size: [5, 20", "cannot be read"),
         ("batch_size: {low: 5, high: 20}", "batch_size: .*type"),
         ("batch_size: {type: int, low: 5}", "batch_size: .*high"),
+        ("batch_size: {type: int, low: 4.5, high: 8}", "batch_size: .*integer"),
+        ("batch_size: 8", "batch_size: .*low: 5, high: 20"),
         ("batch_size: {type: int, low: 20, high: 5}", "batch_size: .*low <= high"),
         ("warmup: {type: float, low: 0, high: 0.5, log: true}", "warmup: .*low > 0"),
         ("batch_size: {type: int, low: 1, high: 20}", r"batch_size: .*\(got 1\)"),

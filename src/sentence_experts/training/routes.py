@@ -75,24 +75,23 @@ def trained_routes(
     if not offered:
         raise UsageError("none of the tasks is for training, all are only measured")
     chosen = [each for each in offered if not config.routes or each[1].name in config.routes]
-    is_static = config.curriculum == "static"
     is_weighted = _uses_weights([route for _, route in chosen], config)
     routed = routed_model(model)
-    routes = [
-        replace(
+    temperatures = config.temperatures or {}
+    routes = []
+    for objective, route in chosen:
+        batches, temperature = route.batches, route.temperature
+        if config.curriculum == "static":
+            batches, temperature = STATIC_BATCHES, STATIC_TEMPERATURE
+        decided = replace(
             route,
-            batches=config.batches
-            if config.batches != AUTO_BATCHES
-            else (STATIC_BATCHES if is_static else route.batches),
-            temperature=(config.temperatures or {}).get(route.name)
-            or config.temperature
-            or (STATIC_TEMPERATURE if is_static else route.temperature),
+            batches=batches if config.batches == AUTO_BATCHES else config.batches,
+            temperature=temperatures.get(route.name) or config.temperature or temperature,
             weight=route.weight if is_weighted else None,
             prompts=objective.prompts(route, model, config),
             experts=_experts_of(route, routed),
         )
-        for objective, route in chosen
-    ]
+        routes.append(decided)
     # `choose_trainable` refuses an unknown expert.
     if config.only_expert and routed is not None and config.only_expert in routed.config.experts:
         routes = _of_expert(routes, config.only_expert, routed)

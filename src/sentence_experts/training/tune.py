@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from copy import deepcopy
 from dataclasses import dataclass
+from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -263,15 +264,15 @@ def read_space(source: Mapping[str, Any] | Path | str | None, config: TrainConfi
         UsageError: the mapping is not one, or nothing is left to search.
     """
     distributions = require("optuna.distributions", "tune")
-    kinds = {
-        "int": distributions.IntDistribution,
-        "float": distributions.FloatDistribution,
-        "categorical": distributions.CategoricalDistribution,
+    kinds: dict[str, tuple[Any, Any]] = {
+        "int": (distributions.IntDistribution, index),  # which refuses 4.5
+        "float": (distributions.FloatDistribution, float),  # since YAML reads 1e-6 as text
+        "categorical": (distributions.CategoricalDistribution, None),
     }
     problem: type[SentenceExpertsError]
     content: Mapping[str, Any]
     if source is None or isinstance(source, Mapping):
-        where, problem, content = "`space`", UsageError, source or PREPRINT_SPACE
+        where, problem, content = "`space`", UsageError, PREPRINT_SPACE if source is None else source
     else:
         where, problem, content = str(source), InputError, read_settings(source)
     if not content:
@@ -279,16 +280,15 @@ def read_space(source: Mapping[str, Any] | Path | str | None, config: TrainConfi
     space = {}
     for name, values in content.items():
         try:
-            # YAML reads 1e-6 as text.
-            options: dict[str, Any] = {
-                key: float(end) if key in ("low", "high") else end for key, end in values.items()
-            }
-            space[name] = kinds[options.pop("type")](**options)
+            options = dict(values)
+            kind, number = kinds[options.pop("type")]
+            options |= {end: number(options[end]) for end in ("low", "high") if end in options}
+            space[name] = kind(**options)
             for value in ends_of(space[name]):
                 TrainConfig(**{name: value})
         except SettingError as error:
             raise problem(f"{where}: {error.name or name}: {error.reason}") from error
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError) as error:
             raise problem(f"{where}: {name}: {brief(error)}; give a line such as {EXAMPLE}") from error
     for stronger, weaker in OVERRIDES.items():
         if {stronger, weaker} <= space.keys():
