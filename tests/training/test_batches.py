@@ -17,8 +17,9 @@ from sentence_experts.errors import InputError
 from sentence_experts.tasks.dataset import PAIRS_SCHEMA, Tasks
 from sentence_experts.training.batches import RouteBatches
 from sentence_experts.training.config import TrainConfig
-from sentence_experts.training.data import TrainingSet, trained_routes
-from sentence_experts.training.open_data import open_data
+from sentence_experts.training.data import TrainingSet
+from sentence_experts.training.objectives import open_data
+from sentence_experts.training.routes import trained_routes
 
 
 def made(folder: Tasks, **options: object) -> TrainingSet:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from sentence_experts.errors import InputError, UsageError
-from sentence_experts.models.loading import LoadConfig
 from sentence_experts.training.config import TrainConfig
 
 
@@ -51,11 +49,6 @@ def test_a_faulty_config_is_named(tmp_path: Path, text: str, message: str) -> No
     assert message in str(caught.value)
 
 
-def test_a_bad_value_is_named_by_its_parameter() -> None:
-    with pytest.raises(UsageError, match="`learning_rate`"):
-        TrainConfig.of(None, learning_rate=-1)
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -75,15 +68,3 @@ def test_settings_that_contradict_each_other_are_refused(options: dict, message:
     with pytest.raises(UsageError, match=message) as refused:
         TrainConfig.of(None, **options)
     assert "(got {" not in str(refused.value) or "temperatures" in options
-
-
-@pytest.mark.parametrize("wrong", ["config.yaml", 7, LoadConfig()])
-def test_config_of_the_wrong_kind_is_named(wrong: Any) -> None:
-    with pytest.raises(UsageError, match=f"is of TrainConfig, or a dict, not {type(wrong).__name__}"):
-        TrainConfig.of(wrong)
-
-
-def test_dict_is_a_config() -> None:
-    assert TrainConfig.of({"seed": 3, "batch_size": 8}, seed=4) == TrainConfig(seed=4, batch_size=8)
-    with pytest.raises(UsageError, match="`seeds`: no such setting"):
-        TrainConfig.of({"seeds": 3})

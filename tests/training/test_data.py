@@ -21,9 +21,9 @@ from sentence_experts.models.loading import load
 from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.tasks.dataset import Tasks
 from sentence_experts.training.config import TrainConfig
-from sentence_experts.training.data import TrainingSet, trained_routes
-from sentence_experts.training.objectives import LinkedPairs
-from sentence_experts.training.open_data import open_data
+from sentence_experts.training.data import TrainingSet
+from sentence_experts.training.objectives import LinkedPairs, open_data
+from sentence_experts.training.routes import trained_routes
 from sentence_experts.training.run import train
 
 SHORT = {"batch_size": 6, "max_steps": 8, "eval_steps": 8, "learning_rate": 1e-3, "warmup": 0.0}

@@ -175,7 +175,7 @@ def test_checkpoints_that_a_killed_run_left_go_with_the_next_call(
 
     out, config = tmp_path / "run", TrainConfig.of(SHORT, max_steps=2)
     with monkeypatch.context() as patch:
-        patch.setattr(run_module._Run, "_remove_checkpoints", stop)
+        patch.setattr(run_module.Run, "_remove_checkpoints", stop)
         with pytest.raises(KeyboardInterrupt):
             train(str(tiny_experts), pairs, config, out)
     assert (out / "run.json").is_file()
@@ -191,7 +191,7 @@ def test_domains_named_as_figures_lose_nothing(pairs: Pairs, tiny_experts: Path,
     other = table.set_column(table.schema.get_field_index("domain"), "domain", renamed)
     plain = tiny_experts.with_name(f"{tiny_experts.name}-plain")
     encoder = BatchEncoder(load(plain, device="cpu"), 8, "the model")
-    one, two = (PairValidation(each).measure(encoder).figures for each in (table, other))
+    one, two = (PairValidation(each).measure(encoder)[0] for each in (table, other))
     expected = {
         f"{names[name.split('/')[0]]}/{name.split('/')[1]}" if "/" in name else name: value
         for name, value in one.items()

@@ -14,9 +14,10 @@ from helpers.small_training_tasks import make_tasks_folder
 from sentence_experts.errors import InputError
 from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.training.config import TrainConfig
-from sentence_experts.training.data import TrainingSet, trained_routes
+from sentence_experts.training.data import TrainingSet
 from sentence_experts.training.hard_negatives import with_hard_negatives
-from sentence_experts.training.open_data import open_data
+from sentence_experts.training.objectives import open_data
+from sentence_experts.training.routes import trained_routes
 
 
 @pytest.fixture

@@ -52,4 +52,4 @@ def test_links_of_a_dataset_come_from_its_file(tmp_path: Path) -> None:
 def known_of(pairs: Pairs) -> KnownPositives:
     objective = LinkedPairs(pairs)
     rows = objective.rows(objective.routes)
-    return KnownPositives(*torch.from_numpy(rows.links), rows.numbers)
+    return KnownPositives(*torch.from_numpy(rows.links), rows.end)

@@ -13,8 +13,9 @@ from sentence_experts.models.surgery.extend import extend
 from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.training.batches import RouteBatches
 from sentence_experts.training.config import TrainConfig
-from sentence_experts.training.data import TrainingSet, trained_routes
-from sentence_experts.training.open_data import open_data
+from sentence_experts.training.data import TrainingSet
+from sentence_experts.training.objectives import open_data
+from sentence_experts.training.routes import trained_routes
 
 
 def made(pairs: Pairs, model: Path, **settings: object) -> TrainingSet:

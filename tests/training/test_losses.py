@@ -14,9 +14,8 @@ from sentence_transformers.losses import CachedMultipleNegativesRankingLoss, Mul
 from torch import Tensor, nn
 
 import sentence_experts
-from sentence_experts.training.config import TrainConfig
+from sentence_experts.training.config import LOSS_KINDS, TrainConfig
 from sentence_experts.training.known_positives import KnownPositives
-from sentence_experts.training.loss_kinds import LOSS_KINDS
 from sentence_experts.training.losses import ContrastiveLoss
 from sentence_experts.training.router_losses import (
     RouterLoss,

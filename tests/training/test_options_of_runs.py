@@ -197,18 +197,3 @@ def test_other_losses_lower_themselves(
     card = (tmp_path / "run" / "model" / "README.md").read_text()
     assert ("most similar pair" in card) == ("loss" in update)
     assert ("2 mined negatives" in card) == ("hard_negatives" in update)
-
-
-def test_adapters_are_trained_kept_and_merged(pairs: Pairs, tiny_experts: Path, tmp_path: Path) -> None:
-    pytest.importorskip("peft")
-    train(str(tiny_experts), pairs, SHORT.model_copy(update={"lora_rank": 2}), tmp_path / "run")
-    assert (tmp_path / "run" / "adapter" / "adapter_config.json").exists()
-    before, after = weights_of(tiny_experts), weights(tmp_path / "run")
-    assert before.keys() == after.keys()
-    for name in before:
-        if "attention.self" in name and name.endswith("weight"):
-            # What was added is of rank two.
-            change = torch.linalg.svdvals(after[name] - before[name])
-            assert change[1] > 1e-6 > change[2] / change[0]
-    assert any(".experts." in name and not torch.equal(before[name], after[name]) for name in before)
-    assert "rank 2" in (tmp_path / "run" / "model" / "README.md").read_text()

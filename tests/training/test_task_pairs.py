@@ -12,9 +12,9 @@ from helpers.small_training_tasks import DATASETS, INSTRUCTIONS, SIZES, NoRoutes
 from sentence_experts.errors import InputError, RouteError, UsageError
 from sentence_experts.tasks.dataset import Tasks
 from sentence_experts.training.config import TrainConfig
-from sentence_experts.training.data import PairCollator, TrainingSet, trained_routes
-from sentence_experts.training.open_data import open_data
-from sentence_experts.training.routes import TrainedRoute
+from sentence_experts.training.data import PairCollator, TrainingSet
+from sentence_experts.training.objectives import open_data
+from sentence_experts.training.routes import TrainedRoute, trained_routes
 
 WEIGHTS = {task: {"weight": weight} for task, weight in (("retrieval", 3.0), ("classification", 1.0))}
 

@@ -15,8 +15,8 @@ from helpers.small_training_tasks import INSTRUCTIONS, make_task_encoder, make_t
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.tasks.dataset import Tasks
 from sentence_experts.training.config import TrainConfig
-from sentence_experts.training.data import trained_routes
 from sentence_experts.training.objectives import TaskPairs
+from sentence_experts.training.routes import trained_routes
 from sentence_experts.training.run import train
 from sentence_experts.training.trainer import Trainer
 from sentence_experts.training.validation import Validator

@@ -147,7 +147,7 @@ def test_experts_have_their_own_rate(pairs: Pairs, plain: str, tmp_path: Path) -
     [
         ({"expert_learning_rate": 1e-3}, "`expert_learning_rate`"),
         ({"balance_loss": 0.1}, "`balance_loss`"),
-        ({"route_by": "domain"}, "`route_by=domain`"),
+        ({"route_by": "domain"}, "`route_by`"),
         ({"router_loss": 0.5}, "`router_loss`"),
         ({"router_learning_rate": 1e-5}, "`router_learning_rate`"),
     ],

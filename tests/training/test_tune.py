@@ -15,13 +15,12 @@ from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.storage import read_json
 from sentence_experts.tasks.dataset import Tasks
 from sentence_experts.training.config import TrainConfig, TuneConfig
-from sentence_experts.training.search_space import Categories, Range, SearchSpace
-from sentence_experts.training.tune import Trial, TuneResult, best_of, draw, tune
+from sentence_experts.training.tune import Trial, TuneResult, best_of, draw, ends_of, read_space, tune
 
 SHARED: dict[str, Any] = {"learning_rate": 1e-3, "eval_steps": 2, "max_steps": 4, "fraction": 0.5}
-SPACE: SearchSpace = {
-    "batch_size": Range(type="int", low=4, high=8),
-    "warmup": Range(type="float", low=0.0, high=0.5),
+SPACE: dict[str, Any] = {
+    "batch_size": {"type": "int", "low": 4, "high": 8},
+    "warmup": {"type": "float", "low": 0.0, "high": 0.5},
 }
 
 
@@ -64,7 +63,7 @@ def test_seed_decides_the_sample(result: TuneResult, pairs: Pairs, tiny_experts:
 
 
 def test_tasks_and_pairs_are_searched_in_the_same_way(tasks: Tasks, task_experts: Path) -> None:
-    space = {"batch_size": Categories(type="categorical", choices=(4, 6))}
+    space = {"batch_size": {"type": "categorical", "choices": [4, 6]}}
     found = tune(task_experts, tasks, space=space, trials=1, max_steps=2, eval_steps=2, fraction=0.5)
     assert found.best.best is not None
 
@@ -99,7 +98,7 @@ def test_trials_can_be_added(result: TuneResult, pairs: Pairs, tiny_experts: Pat
 def test_draws_follow_from_seed_number_and_for_tpe_the_trials_before(sampler: str, learns: bool) -> None:
     import optuna
 
-    distributions = {name: varied.distribution() for name, varied in SPACE.items()}
+    distributions = read_space(SPACE, TrainConfig())
 
     def after(best_warmup: float) -> dict:
         study = optuna.create_study(direction="maximize")
@@ -109,9 +108,7 @@ def test_draws_follow_from_seed_number_and_for_tpe_the_trials_before(sampler: st
             study.add_trial(
                 optuna.trial.create_trial(params=params, distributions=distributions, value=value)
             )
-        drawn = draw(study, 20, TuneConfig(sampler=sampler), distributions)
-        assert len(study.trials) == 20, "the study holds finished trials alone"
-        return drawn
+        return draw(study.trials, TuneConfig(sampler=sampler), distributions)
 
     assert after(0.1) == after(0.1)
     assert (after(0.1) != after(0.4)) == learns
@@ -122,7 +119,7 @@ def test_failed_trial_is_recorded_and_the_search_continues(
 ) -> None:
     shared = {**SHARED, "batch_size": 8}
     del shared["learning_rate"]
-    rates: SearchSpace = {"learning_rate": Categories(type="categorical", choices=(1e-3, 1e38))}
+    rates: dict[str, Any] = {"learning_rate": {"type": "categorical", "choices": [1e-3, 1e38]}}
     settings = {**shared, "space": rates, "trials": 3, "search_seed": 2, "out": tmp_path / "wild"}
     found = tune(tiny_experts, pairs, **settings)
     assert {trial.settings["learning_rate"]: trial.best is None for trial in found.trials} == {
@@ -133,15 +130,15 @@ def test_failed_trial_is_recorded_and_the_search_continues(
     assert "learning_rate" in (failed.failure or "")
     assert found.config.learning_rate == 1e-3
     assert tune(tiny_experts, pairs, **settings).trials == found.trials
-    hopeless: SearchSpace = {"learning_rate": Categories(type="categorical", choices=(1e38,))}
+    hopeless: dict[str, Any] = {"learning_rate": {"type": "categorical", "choices": [1e38]}}
     with pytest.raises(SentenceExpertsError, match="all 1 trials failed"):
         tune(tiny_experts, pairs, space=hopeless, trials=1, **shared)
 
 
 def test_draws_that_cannot_run_are_failed_trials(pairs: Pairs, tiny_experts: Path, tmp_path: Path) -> None:
     """Too few steps to climb; a batch that the sample cannot fill; too few different texts for a batch."""
-    steps: SearchSpace = {"warmup_steps": Categories(type="categorical", choices=(0, 2))}
-    sizes: SearchSpace = {"batch_size": Categories(type="categorical", choices=(500, 30, 4))}
+    steps: dict[str, Any] = {"warmup_steps": {"type": "categorical", "choices": [0, 2]}}
+    sizes: dict[str, Any] = {"batch_size": {"type": "categorical", "choices": [500, 30, 4]}}
     for change, runs, failures in (
         ({"space": steps, "scheduler": "one_cycle", "batch_size": 8, "trials": 2}, {2}, {"rate rises"}),
         ({"space": sizes, "trials": 3}, {4}, {"do not fill", "too few of its texts differ"}),
@@ -164,11 +161,11 @@ def test_draws_that_cannot_run_are_failed_trials(pairs: Pairs, tiny_experts: Pat
         ({"routes": ["crop"]}, SPACE, "no domain or task crop"),
         ({"only_expert": "neural"}, SPACE, "`only_expert=neural`"),
         ({"balance_loss": 0.1}, SPACE, "`balance_loss`"),
-        ({"warmup": 0.2}, {"warmup_steps": Range(type="int", low=1, high=3)}, "`warmup_steps`"),
+        ({"warmup": 0.2}, {"warmup_steps": {"type": "int", "low": 1, "high": 3}}, "`warmup_steps`"),
     ],
 )
 def test_settings_that_no_draw_can_mend_stop_the_search(
-    pairs: Pairs, tiny_experts: Path, tmp_path: Path, settings: dict, space: dict, message: str
+    pairs: Pairs, tiny_experts: Path, tmp_path: Path, settings: dict, space: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(UsageError, match=message):
         tune(tiny_experts, pairs, out=tmp_path / "search", space=space, **{**SHARED, **settings})
@@ -178,15 +175,15 @@ def test_settings_that_no_draw_can_mend_stop_the_search(
 def test_pairs_that_fill_no_batch_stop_the_search_before_its_trials(
     pairs: Pairs, tiny_experts: Path, tmp_path: Path
 ) -> None:
-    sizes: SearchSpace = {"batch_size": Range(type="int", low=400, high=500)}
+    sizes: dict[str, Any] = {"batch_size": {"type": "int", "low": 400, "high": 500}}
     with pytest.raises(InputError, match=r"batch of 400; .* raise `fraction` \(0.5\)"):
         tune(tiny_experts, pairs, out=tmp_path / "search", space=sizes, trials=1, **SHARED)
     assert not (tmp_path / "search").exists()
 
 
 def test_draw_may_mend_the_shared_settings(pairs: Pairs, tiny_experts: Path) -> None:
-    losses: SearchSpace = {
-        "loss": Categories(type="categorical", choices=("argmax_target", "in_batch_negatives"))
+    losses: dict[str, Any] = {
+        "loss": {"type": "categorical", "choices": ["argmax_target", "in_batch_negatives"]}
     }
     settings = {**SHARED, "batch_size": 8, "temperature": 0.2, "trials": 2, "search_seed": 4}
     found = tune(tiny_experts, pairs, space=losses, **settings)
@@ -219,3 +216,70 @@ def test_model_in_memory_is_copied_for_each_trial(
     found = tune(model, pairs, space=SPACE, trials=2, **SHARED)
     assert [trial.best for trial in found.trials] == [trial.best for trial in result.trials[:2]]
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+
+
+SPACE_FILE = """
+batch_size: {type: int, low: 5, high: 20}
+learning_rate: {type: float, low: 1e-6, high: 1.0e-4, log: true}
+scheduler: {type: categorical, choices: [cosine, one_cycle]}
+"""
+
+
+def written(folder: Path, text: str) -> Path:
+    file = folder / "space.yaml"
+    file.write_text(text)
+    return file
+
+
+def test_file_describes_each_distribution(tmp_path: Path) -> None:
+    space = read_space(written(tmp_path, SPACE_FILE), TrainConfig())
+    assert list(space) == ["batch_size", "learning_rate", "scheduler"]
+    integers, floats, categories = space.values()
+    assert (integers.low, integers.high, integers.log) == (5, 20, False)
+    assert (floats.low, floats.high, floats.log) == (1e-6, 1e-4, True)
+    assert categories.choices == ("cosine", "one_cycle")
+
+
+def test_default_space_is_that_of_the_preprint() -> None:
+    space = read_space(None, TrainConfig())
+    assert list(space) == ["batch_size", "warmup", "epochs"]
+    assert ends_of(space["batch_size"]) == (5, 20)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "no settings; give lines"),
+        ("- batch_size", "a config is a list of"),
+        ("batch_size: [5, 20", "cannot be read"),
+        ("batch_size: {low: 5, high: 20}", "batch_size: .*type"),
+        ("batch_size: {type: int, low: 5}", "batch_size: .*high"),
+        ("batch_size: {type: int, low: 4.5, high: 8}", "batch_size: .*integer"),
+        ("batch_size: 8", "batch_size: .*low: 5, high: 20"),
+        ("batch_size: {type: int, low: 20, high: 5}", "batch_size: .*low <= high"),
+        ("warmup: {type: float, low: 0, high: 0.5, log: true}", "warmup: .*low > 0"),
+        ("batch_size: {type: int, low: 1, high: 20}", r"batch_size: .*\(got 1\)"),
+        ("batch: {type: int, low: 5, high: 20}", "batch: no such setting; did you mean batches"),
+        ("scheduler: {type: categorical, choices: [cosine, square]}", "scheduler: .*'square'"),
+        ("scheduler: {type: categorical, choices: []}", "choices"),
+        (
+            "epochs: {type: float, low: 1, high: 2}\nmax_steps: {type: int, low: 1, high: 9}",
+            "max_steps overrides epochs",
+        ),
+    ],
+)
+def test_a_bad_space_is_one_clear_line(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(InputError, match=message) as refused:
+        read_space(written(tmp_path, text), TrainConfig())
+    assert "space.yaml" in str(refused.value)
+
+
+def test_a_missing_file_is_one_clear_line(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"nowhere\.yaml"):
+        read_space(tmp_path / "nowhere.yaml", TrainConfig())
+
+
+def test_given_settings_are_not_searched() -> None:
+    assert list(read_space(None, TrainConfig(batch_size=8, max_steps=9))) == ["warmup"]
+    with pytest.raises(UsageError, match="nothing to search"):
+        read_space(None, TrainConfig(batch_size=8, warmup=0.1, max_steps=9))

@@ -45,9 +45,9 @@ def tune(
 
     Example: sentence-experts tune my-model --pairs my-pairs --out search --trials 20
     """
-    from sentence_experts.training.search_space import read_space, without_fixed
+    from sentence_experts.training.tune import read_space
 
-    without_fixed(read_space(space), config, config.model_fields_set)
+    read_space(space, config)
     data = training_data(pairs, tasks)
     check_source(model)
 

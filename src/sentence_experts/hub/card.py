@@ -7,7 +7,6 @@ from typing import Any
 
 import yaml
 
-from sentence_experts.errors import InputError
 from sentence_experts.evaluation.results import PAIR_WEIGHTED_MEAN, ModelResult, PairEvaluation, PairMetrics
 from sentence_experts.models.card import PLACE
 from sentence_experts.pairs.card import describe_licences
@@ -38,7 +37,7 @@ def hub_card(
     results: tuple[PairEvaluation, ModelResult] | None = None,
     routes: Sequence[str] = (),
 ) -> str:
-    """README.md of a repository.
+    """Return the README.md of a repository.
 
     Args:
         own: the card that the model was saved with.
@@ -51,7 +50,8 @@ def hub_card(
         results: an evaluation, and the model's part of it.
         routes: names of the model's routes.
     """
-    metadata, body = _parts(own)
+    _, front, body = own.split("---\n", 2) if own.startswith("---\n") else ("", "", own)
+    metadata: dict[str, Any] = yaml.safe_load(front) or {}
     metadata |= {name: value for name, value in (("base_model", base), ("license", licence)) if value}
     if results is not None:
         metadata["model-index"] = [{"name": repo.partition("/")[2], "results": _index(*results)}]
@@ -59,12 +59,6 @@ def hub_card(
     sections += [_data(data), "" if results is None else _results(*results), LIMITS.format(length=length)]
     text = "\n\n".join(section.strip() for section in sections if section)
     return f"---\n{yaml.safe_dump(metadata, sort_keys=False, allow_unicode=True)}---\n{text}\n"
-
-
-def _parts(card: str) -> tuple[dict[str, Any], str]:
-    """The metadata and the text of a card."""
-    _, front, body = card.split("---\n", 2) if card.startswith("---\n") else ("", "", card)
-    return yaml.safe_load(front) or {}, body
 
 
 def _in_part(repo: str, routes: Sequence[str]) -> str:
@@ -100,10 +94,8 @@ text-embeddings-router --model-id model/{first}
 
 
 def _data(data: Sequence[Pairs | Tasks]) -> str:
-    """What the model was trained on, and under which licences its texts are."""
-    if not data:
-        return "## Data\n\nNot stated."
-    return "## Data\n\n" + "\n".join(f"- {_described(each)}" for each in data)
+    """List what the model was trained on, with the licences of the texts."""
+    return "## Data\n\n" + ("\n".join(f"- {_described(each)}" for each in data) or "Not stated.")
 
 
 def _described(data: Pairs | Tasks) -> str:
@@ -119,21 +111,8 @@ def _described(data: Pairs | Tasks) -> str:
     )
 
 
-def model_result(evaluation: PairEvaluation, label: str, where: str) -> ModelResult:
-    """The model's part of an evaluation.
-
-    Raises:
-        InputError: the evaluation has no model of this name.
-    """
-    for model in evaluation.models:
-        if model.label == label:
-            return model
-    known = ", ".join(model.label for model in evaluation.models)
-    raise InputError(f"{where}: no model is called {label!r}; give one of these as `label`: {known}")
-
-
 def _index(evaluation: PairEvaluation, model: ModelResult) -> list[dict[str, Any]]:
-    """The results in the form of the hub's `model-index`."""
+    """Return the results in the form of the hub's `model-index`."""
     settings = evaluation.settings
     dataset = {"type": "pairs", "name": str(settings["pairs"]), "split": settings["split"]}
     metrics = [
@@ -147,7 +126,7 @@ def _index(evaluation: PairEvaluation, model: ModelResult) -> list[dict[str, Any
 
 
 def _results(evaluation: PairEvaluation, model: ModelResult) -> str:
-    """A table of the figures by domain, with their intervals."""
+    """Return a table of the figures by domain, with their intervals."""
     settings = evaluation.settings
     simulated = " **The corpus is SIMULATED.**" if settings.get("simulated") else ""
     rows = "\n".join(_rows(model))

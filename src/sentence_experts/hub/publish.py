@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,10 +13,10 @@ from sentence_experts.config import with_settings
 from sentence_experts.errors import InputError, UsageError, brief
 from sentence_experts.evaluation.models import label_of
 from sentence_experts.evaluation.results import ModelResult, PairEvaluation
-from sentence_experts.hub.card import hub_card, model_result
+from sentence_experts.hub.card import hub_card
 from sentence_experts.hub.config import PublishConfig
 from sentence_experts.models.dense import export_route
-from sentence_experts.models.encoder import ExpertEncoder, check_experts
+from sentence_experts.models.encoder import check_experts
 from sentence_experts.models.files.fingerprint import fingerprint_of
 from sentence_experts.models.files.saving import write_model
 from sentence_experts.models.layers.weight_files import DENSE_MODELS, EXPERT_FILES, INDEX, WEIGHTS
@@ -24,7 +24,6 @@ from sentence_experts.models.loading import load
 from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.storage import (
     RECORD,
-    Output,
     check_apart,
     output,
     sha256_file,
@@ -79,7 +78,7 @@ class Publication:
         return f"Publication({self.repo}: {len(self.files)} files, {self.size:,} bytes; {done})"
 
     def to_pandas(self) -> pd.DataFrame:
-        """A row per file: path, size, sha256."""
+        """Return a row per file: path, size, sha256."""
         import pandas as pd
 
         return pd.DataFrame([vars(file) for file in self.files])
@@ -127,53 +126,45 @@ def publish(
     if not _REPO.fullmatch(repo):
         raise UsageError(f"`repo` is {repo!r}; the id of a repository is OWNER/NAME, such as me/name")
     check_apart(out, overwrite, model, data, evaluation)
-    sources = _opened(data)
+    given = data if isinstance(data, list | tuple) else [data]
+    sources = [open_dataset(each, None) for each in given]
     results = None if evaluation is None else _results(model, evaluation, config)
     encoder = load(model, device="cpu", int8=False)
     check_experts(encoder)
-    with _place(out, overwrite) as place:
-        if isinstance(place, Output):
-            stated = None if results is None else sha256_text(repr(results[1]))
-            made_from: dict[str, Any] = {"model": fingerprint_of(encoder), "repo": repo}
-            made_from |= {"config": config.model_dump(), "evaluation": stated}
-            made_from |= {"data": [each.fingerprint() for each in sources]}
-            if place.begin(made_from) != "finished":
-                with place.replacing() as folder:
-                    _assemble(encoder, model, repo, folder, config, sources, results)
-            folder = place.path
-        else:
-            folder = place
-            _assemble(encoder, model, repo, folder, config, sources, results)
-        commit = _upload(folder, repo, config) if upload else None
-        card = (folder / CARD).read_text(encoding="utf-8")
-        return Publication(repo, card, _files(folder), None if out is None else Path(out), commit)
-
-
-@contextmanager
-def _place(out: Path | str | None, overwrite: bool) -> Iterator[Output | Path]:
-    if out is None:
-        with temporary_folder() as temporary:
-            yield Path(temporary)
-    else:
-        with output(out, "repository of a model", names=(CARD, "modules.json"), overwrite=overwrite) as place:
-            yield place
-
-
-def _opened(data: Any) -> list[Pairs | Tasks]:
-    given = data if isinstance(data, list | tuple) else [data]
-    return [open_dataset(each, None) for each in given]
+    with ExitStack() as stack:
+        folder = Path(out) if out is not None else Path(stack.enter_context(temporary_folder())) / "model"
+        names = (CARD, "modules.json")
+        place = stack.enter_context(output(folder, "repository of a model", names=names, overwrite=overwrite))
+        made_from = {
+            "model": fingerprint_of(encoder),
+            "repo": repo,
+            "config": config.model_dump(),
+            "evaluation": None if results is None else sha256_text(repr(results[1])),
+            "data": [each.fingerprint() for each in sources],
+        }
+        if place.begin(made_from) != "finished":
+            with place.replacing() as new:
+                _assemble(encoder, model, repo, new, config, sources, results)
+        commit = _upload(place.path, repo, config) if upload else None
+        card = (place.path / CARD).read_text(encoding="utf-8")
+        return Publication(repo, card, _files(place.path), None if out is None else folder, commit)
 
 
 def _results(
     model: Any, evaluation: PairEvaluation | Path | str, config: PublishConfig
 ) -> tuple[PairEvaluation, ModelResult]:
-    read, where = evaluation, "the evaluation"
-    if not isinstance(read, PairEvaluation):
-        where = str(read)
+    where = "the evaluation"
+    if not isinstance(evaluation, PairEvaluation):
+        where = str(evaluation)
         if not (Path(where) / "evaluation.json").is_file():
             raise InputError(f"{where}: no evaluation.json; give the folder that `evaluate` wrote for pairs")
-        read = PairEvaluation.read(Path(where))
-    return read, model_result(read, config.label or label_of(model), where)
+        evaluation = PairEvaluation.read(Path(where))
+    label = config.label or label_of(model)
+    for result in evaluation.models:
+        if result.label == label:
+            return evaluation, result
+    known = ", ".join(result.label for result in evaluation.models)
+    raise InputError(f"{where}: no model is called {label!r}; give one of these as `label`: {known}")
 
 
 def _assemble(
@@ -185,11 +176,11 @@ def _assemble(
     data: Sequence[Pairs | Tasks],
     results: tuple[PairEvaluation, ModelResult] | None,
 ) -> None:
-    """Write all files of the repository."""
     experts = check_experts(encoder)
     write_model(encoder, folder)
     dense = {}
-    for route in _dense_routes(experts, config.dense):
+    routes = [route.name for route in experts.routes]
+    for route in routes if ALL in config.dense else config.dense:
         dense[route] = f"{DENSE_MODELS}/{route}"
         write_model(export_route(experts, route), folder / dense[route])
     saved = Path(str(source)) / CARD if isinstance(source, str | Path) else None
@@ -203,13 +194,9 @@ def _assemble(
         dense=dense,
         data=data,
         results=results,
-        routes=[route.name for route in experts.routes],
+        routes=routes,
     )
     write_text(folder / CARD, text)
-
-
-def _dense_routes(model: ExpertEncoder, wanted: Sequence[str]) -> list[str]:
-    return [route.name for route in model.routes] if ALL in wanted else list(wanted)
 
 
 def _files(folder: Path) -> tuple[PublishedFile, ...]:
@@ -221,7 +208,7 @@ def _files(folder: Path) -> tuple[PublishedFile, ...]:
 
 
 def _upload(folder: Path, repo: str, config: PublishConfig) -> str:
-    """Create the repository if it is not there and upload the folder in one commit; the commit's address."""
+    """Upload the folder in one commit, creating the repository if needed; return the commit's address."""
     from huggingface_hub import HfApi, constants
 
     hub = HfApi(endpoint=constants.ENDPOINT)
@@ -233,7 +220,7 @@ def _upload(folder: Path, repo: str, config: PublishConfig) -> str:
             revision=config.revision,
             commit_message="Model with experts",
             ignore_patterns=[RECORD],
-            # What an earlier upload had and this one has not, such as the file of a dropped expert.
+            # Files of an earlier upload that this one lacks, such as that of a dropped expert.
             delete_patterns=[WEIGHTS, INDEX, EXPERT_FILES, f"{DENSE_MODELS}/*"],
         )
     except Exception as error:  # no network, no token, no right to write there

@@ -1,4 +1,4 @@
-"""Which pairs meet in a batch: a route is sampled, then a pool of its pairs.
+"""The batches of a run: a route is sampled, then a pool of its pairs.
 
 Source: Romero 2025, section 3.2 and appendix D.2. A homogeneous batch is of one dataset (of one domain), a
 heterogeneous one of all datasets of a task, and a mixed one of all routes. The static curriculum (note of
@@ -33,14 +33,10 @@ class Pool:
     """Pairs that may meet in a batch."""
 
     def __init__(self, name: str, rows: Numbers, texts: Numbers, size: int, advice: str) -> None:
-        """Args:
-            name, advice: for messages; what to do about too few pairs.
-            rows: (pairs,) their places in the table.
-            texts: (rows of the table, 2) text numbers.
-            size: pairs per group.
+        """`rows` are the pairs' places in the table, `texts` the table's text numbers, (rows, 2).
 
         Raises:
-            InputError: the pairs do not fill one group.
+            InputError: the pairs do not fill one group of `size`.
         """
         if len(rows) < size:
             raise InputError(f"{name}: {len(rows)} training pairs do not fill one batch of {size}; {advice}")
@@ -54,7 +50,7 @@ class Pool:
 
     @property
     def groups_left(self) -> int:
-        """Maximum number of groups left in this pass; fewer if texts occur in many pairs."""
+        """The maximum number of groups left in this pass; fewer if texts occur in many pairs."""
         return len(self._waiting) // self._size
 
     def begin(self, random: Generator) -> None:
@@ -71,7 +67,7 @@ class Pool:
         self._empty_passes += 1
 
     def take(self) -> list[int] | None:
-        """The next pairs in which no text occurs twice; None at the end of the pass.
+        """Return the next pairs in which no text occurs twice; None at the end of the pass.
 
         Pairs whose text is in the group already wait for the next one.
         """
@@ -146,7 +142,7 @@ class RouteBatches(DefaultBatchSampler):
                 yield group[start : start + self.batch_size]
 
     def groups_in_a_pass(self) -> int:
-        """The number of groups that all pairs give once: the steps of an epoch.
+        """Return the number of groups that all pairs give once: the steps of an epoch.
 
         Raises:
             InputError: a pool gives none, because too few of its texts differ.
@@ -191,7 +187,7 @@ class RouteBatches(DefaultBatchSampler):
         return swapped
 
     def _pools(self) -> dict[tuple[int, ...], list[Pool]]:
-        """The pools of each unit, which is one route, or all routes that share a mixed pool."""
+        """Return the pools of each unit, which is one route, or all routes that share a mixed pool."""
         size = self.batch_size * self.processes
         pools: dict[tuple[int, ...], list[Pool]] = {}
         for number, (name, routes) in enumerate(self.training.pools):
@@ -202,7 +198,7 @@ class RouteBatches(DefaultBatchSampler):
 
 
 def _advice(route: TrainedRoute, fraction: float) -> str:
-    """Advice for a route whose pairs do not fill a batch."""
+    """Return advice for a route whose pairs do not fill a batch."""
     own = BATCHES.index(route.batches)
     own = max(own, 1) if len(route.sources) == 1 else own  # its only dataset is all of its datasets
     larger = [f"`batches={kind}`" for kind in BATCHES[own + 1 :]]

@@ -1,4 +1,4 @@
-"""The model card of a trained model: what it is, how to use it, how it was trained, how it did."""
+"""The model card of a trained model."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from sentence_transformers import SentenceTransformer
 
 from sentence_experts.models.card import usage_card
 from sentence_experts.models.sources import UNTRAINED
+from sentence_experts.training.config import LOSS_KINDS
 from sentence_experts.training.data import TrainingSet
-from sentence_experts.training.loss_kinds import LOSS_KINDS
-from sentence_experts.training.objectives import Objective
+from sentence_experts.training.objectives import Objective, own_routes
 from sentence_experts.training.routes import TrainedRoute
 from sentence_experts.training.validation import TITLES
 
@@ -37,9 +37,9 @@ def model_card(
     training: TrainingSet,
     result: dict[str, Any],
 ) -> str:
-    """README.md of a trained model; `result` is what run.json holds."""
+    """Return the README.md of a trained model; `result` is what run.json holds."""
     config = result["config"]
-    data = [objective.describe() for objective in objectives if objective.own(training.routes)]
+    data = [objective.describe() for objective in objectives if own_routes(objective, training.routes)]
     best: dict[str, Any] = next(
         (entry for entry in result["history"] if entry["step"] == result["kept_step"]), {}
     )
@@ -66,7 +66,7 @@ Loss: {LOSS_KINDS[config["loss"]].description.format(**config | result["learned"
 
 
 def _chosen_step(result: dict[str, Any]) -> str:
-    """Which step was kept, and what its validation figure means."""
+    """Name the step that was kept and its validation figure."""
     if result["validation"] is None:
         return f"The last step was kept ({result['steps']}): no validation pairs could choose one."
     best, start = result["validation"], result["start_validation"]
@@ -92,13 +92,13 @@ def _rows(training: TrainingSet, best: dict[str, Any]) -> str:
 
 
 def _figures(route: TrainedRoute, best: dict[str, Any]) -> str:
-    """Two cells: the first two figures of the route."""
+    """Return two cells: the first two figures of the route."""
     keys = {f"eval_validation_{route.name}/{metric}": title for metric, title in TITLES.items()}
     figures = [f"{title} {best[key]:.4f}" for key, title in keys.items() if key in best]
     return f"{' | '.join([*figures, '', ''][:2])} |"
 
 
 def _notes(config: dict[str, Any]) -> str:
-    """What differed from plain training, one line each."""
+    """Describe what differed from plain training, one line each."""
     notes = [text.format(**config) for name, text in NOTES.items() if config.get(name)]
     return "".join(f"{text}\n" for text in [*notes, *filter(None, [FROZEN.get(config["freeze"])])])

@@ -24,7 +24,7 @@ HASHES = "sha256.json"
 
 
 class NoteHashes(TrainerCallback):
-    """Writes the hashes of a checkpoint's files into it: it is whole."""
+    """Writes the hashes of a checkpoint's files into it, which marks it as whole."""
 
     def on_save(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
@@ -37,7 +37,7 @@ class NoteHashes(TrainerCallback):
 
 
 def last_whole_checkpoint(folder: Path) -> str | None:
-    """The newest checkpoint in `folder` that is as it was written; newer ones are removed.
+    """Return the newest checkpoint in `folder` that is as it was written; remove newer ones.
 
     The trainer rotates and counts checkpoints by folder name, whole or not.
     """
@@ -52,7 +52,7 @@ def last_whole_checkpoint(folder: Path) -> str | None:
 
 
 def is_whole(checkpoint: Path) -> bool:
-    """Whether the files of a checkpoint are as they were written."""
+    """Return whether the files of a checkpoint are as they were written."""
     try:
         hashes = read_json(checkpoint / HASHES)
         return bool(hashes) and is_unchanged(checkpoint, hashes)
@@ -64,7 +64,7 @@ Weights = dict[str, Tensor]
 
 
 def copy_of(trainer: Trainer) -> tuple[Weights, Weights]:
-    """The trained weights of the model, and the loss's own, in the CPU's memory."""
+    """Copy the trained weights of the model, and the loss's own, to the CPU's memory."""
     of_model = {name: weight for name, weight in trainer.model.named_parameters() if weight.requires_grad}
     model, loss = (
         {name: weight.detach().to("cpu", copy=True) for name, weight in weights.items()}

@@ -2,18 +2,60 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from sentence_experts.config import Config, Seed
-from sentence_experts.training.loss_kinds import LOSS_KINDS
 
 # The control of MoTE's task-aware training: the same batches and temperature for all tasks (Romero 2025, note
 # of Table 4).
 STATIC_BATCHES = "heterogeneous"
 STATIC_TEMPERATURE = 0.03
 AUTO_BATCHES: Literal["auto"] = "auto"
+
+
+@dataclass(frozen=True)
+class LossKind:
+    """A variant of the contrastive loss.
+
+    Attributes:
+        name: the value of `TrainConfig.loss`.
+        description: for a model card, with `{temperature}`.
+        symmetric: the mean or sum of both directions of pairs, by dot products; otherwise cosines of anchors
+            to positives and mined negatives.
+        has_temperature: scores are divided by a temperature.
+        learns_temperature: that temperature is learned, one for all routes.
+    """
+
+    name: str
+    description: str
+    symmetric: bool = True
+    has_temperature: bool = True
+    learns_temperature: bool = False
+
+
+LOSS_KINDS = {
+    kind.name: kind
+    for kind in (
+        LossKind(
+            "in_batch_negatives",
+            "in-batch negatives over cosines divided by the temperature",
+            symmetric=False,
+        ),
+        LossKind(
+            "argmax_target",
+            "dot products of the batch; the target of each row is its most similar pair",
+            has_temperature=False,
+        ),
+        LossKind(
+            "learned_temperature",
+            "dot products over a learned temperature ({temperature:.4g} at the end), in both directions",
+            learns_temperature=True,
+        ),
+    )
+}
 
 
 class TrainConfig(Config):

@@ -1,14 +1,12 @@
-"""Mined negatives: for each training pair the nearest texts of its route that are not known positives.
+"""Hard negatives: the texts of a pair's route nearest to its anchor, but for known positives.
 
-The untrained model's vectors say what is near.
+Near is what the vectors of the model before training are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +19,7 @@ from torch import Tensor
 from sentence_experts.errors import InputError
 from sentence_experts.progress import progress
 from sentence_experts.storage import write_parquet
+from sentence_experts.training import processes
 from sentence_experts.training.data import TrainingSet
 from sentence_experts.training.known_positives import KnownPositives
 from sentence_experts.training.objectives import NONE, Numbers
@@ -30,13 +29,9 @@ PAIRS_AT_ONCE = 128
 
 
 def with_hard_negatives(
-    training: TrainingSet,
-    model: SentenceTransformer,
-    count: int,
-    file: Path,
-    once: Callable[[Callable[[], Any]], Any] = lambda work: work(),
+    training: TrainingSet, model: SentenceTransformer, count: int, file: Path
 ) -> TrainingSet:
-    """The pairs with `count` mined negatives each; routes with their own negatives keep those.
+    """Return the pairs with `count` mined negatives each; routes with their own negatives keep those.
 
     Args:
         training: the pairs.
@@ -44,13 +39,12 @@ def with_hard_negatives(
         count: negatives per pair.
         file: a Parquet file of `negatives`, the places of the texts in the columns anchor and positive, one
             after the other; empty for rows that keep theirs. It is read if it exists, so that a resumed run
-            continues with the same negatives.
-        once: runs the mining in one of several processes.
+            continues with the same negatives. The first of several processes mines.
 
     Raises:
         InputError: a route has too few texts.
     """
-    once(lambda: None if file.exists() else _mine(training, model, count, file))
+    processes.once(lambda: None if file.exists() else _mine(training, model, count, file))
     mined = np.array([row or [NONE] * count for row in pq.read_table(file)["negatives"].to_pylist()])
     texts = pa.chunked_array([*training.anchors.chunks, *training.positives.chunks])
     numbers = training.numbers[:, :2].T.ravel()
@@ -103,7 +97,7 @@ def _mine(training: TrainingSet, model: SentenceTransformer, count: int, file: P
 def _nearest(
     pairs: Tensor, anchors: Tensor, numbers: Tensor, candidates: Tensor, known: KnownPositives, count: int
 ) -> Numbers | None:
-    """The candidates nearest to each anchor, (pairs, count), no known positives; None if there are too few.
+    """Return the candidates nearest to each anchor, (pairs, count); None if too few are no known positives.
 
     `pairs` (pairs, 2) and `numbers` (candidates,) are what `known` takes; `anchors` (pairs, width) and
     `candidates` (candidates, width) are vectors of length one.
@@ -125,7 +119,7 @@ def _nearest(
 
 
 def _vectors(texts: list[str], model: SentenceTransformer) -> Tensor:
-    """Vectors of length one, (texts, dimensions), of texts behind their prompts."""
+    """Return vectors of length one, (texts, dimensions), of texts behind their prompts."""
     parts = []
     with progress("mine hard negatives", len(texts)) as advance:
         for start in range(0, len(texts), TEXTS_AT_ONCE):

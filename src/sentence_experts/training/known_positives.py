@@ -1,4 +1,4 @@
-"""Which texts of a batch are positives of each other, so that they are not used as negatives.
+"""Known positives: texts of a batch that are not used as each other's negatives.
 
 The papers count every other pair of a batch as a negative (Hallee 2025, Training strategy: a linked paper is
 assumed to be rare). In a small, dense domain it is not rare.
@@ -20,19 +20,13 @@ class KnownPositives(nn.Module):
     keys: Tensor
 
     def __init__(self, left: Tensor, right: Tensor, count: int) -> None:
-        """Store the links.
-
-        Args:
-            left: (links,) numbers.
-            right: (links,) the number that each is linked to; links have no direction.
-            count: the number of different numbers.
-        """
+        """Store links, which have no direction, between the numbers `left` and `right`, below `count`."""
         super().__init__()
         self.count = count
         self.register_buffer("keys", torch.unique(self._key(left.long(), right.long())), persistent=False)
 
     def forward(self, left: Tensor, right: Tensor) -> Tensor:
-        """True where two numbers are equal or linked; the two are broadcast."""
+        """Return True where two numbers are equal or linked; the two are broadcast."""
         key = self._key(left, right)
         if not len(self.keys):
             return left == right
@@ -40,7 +34,7 @@ class KnownPositives(nn.Module):
         return (self.keys[place] == key) | (left == right)
 
     def degrees(self) -> Tensor:
-        """The number of links of each number, (count,)."""
+        """Return the number of links of each number, (count,)."""
         ends = torch.cat([self.keys // self.count, self.keys % self.count])
         return torch.bincount(ends, minlength=self.count)
 

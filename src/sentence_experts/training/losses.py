@@ -21,8 +21,8 @@ from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
 from sentence_experts.compat.sentence_transformers import merged_columns
+from sentence_experts.training.config import LOSS_KINDS
 from sentence_experts.training.known_positives import KnownPositives
-from sentence_experts.training.loss_kinds import IN_BATCH_NEGATIVES, LOSS_KINDS
 from sentence_experts.training.router_losses import RouterLoss
 
 
@@ -56,7 +56,7 @@ class ContrastiveLoss(CachedLossMixin, nn.Module):
         self,
         model: SentenceTransformer,
         temperatures: Sequence[float] = (0.05,),
-        kind: str = IN_BATCH_NEGATIVES.name,
+        kind: str = "in_batch_negatives",
         *,
         cache_mini_batch: int | None = None,
         known: KnownPositives | None = None,
@@ -89,11 +89,11 @@ class ContrastiveLoss(CachedLossMixin, nn.Module):
             self.log_scale = nn.Parameter(torch.tensor(-math.log(temperatures[0])))
 
     def learned(self) -> dict[str, float]:
-        """What the loss itself has learned: the temperature, or nothing."""
+        """Return what the loss itself has learned: the temperature, or nothing."""
         return {"temperature": math.exp(-self.log_scale.item())} if self.kind.learns_temperature else {}
 
     def own_weights(self) -> dict[str, Tensor]:
-        """Name -> weight of the loss that is not the model's."""
+        """Return the weights of the loss that are not the model's, by name."""
         return {
             name: value
             for name, value in self.state_dict().items()
@@ -101,7 +101,7 @@ class ContrastiveLoss(CachedLossMixin, nn.Module):
         }
 
     def forward(self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor) -> Tensor:
-        """The loss of a batch.
+        """Return the loss of a batch.
 
         Args:
             sentence_features: one dict per column, as the model takes them.
@@ -125,7 +125,7 @@ class ContrastiveLoss(CachedLossMixin, nn.Module):
         return self.calculate_loss([[vectors for vectors, _ in column] for column in parts], labels)
 
     def embed_minibatch(self, *args: Any, **kwargs: Any) -> tuple[Tensor, RandContext | None]:
-        """Vectors of some texts, (texts, width), each followed by what the routers give for it."""
+        """Return vectors of some texts, (texts, width), each followed by what the routers give for it."""
         if self.router is None:
             return super().embed_minibatch(*args, **kwargs)
         with self.router.collect(self.model) as blocks:
@@ -137,7 +137,7 @@ class ContrastiveLoss(CachedLossMixin, nn.Module):
     def calculate_loss(
         self, reps: list[list[Tensor]], labels: Tensor | None = None, *, with_backward: bool = False
     ) -> Tensor:
-        """The loss from what `embed_minibatch` gave: one list of parts per column."""
+        """Return the loss of what `embed_minibatch` gave, one list of parts per column."""
         assert labels is not None
         columns = [torch.cat(parts) for parts in reps]
         with torch.autocast(columns[0].device.type, enabled=False):
@@ -149,7 +149,7 @@ class ContrastiveLoss(CachedLossMixin, nn.Module):
         return loss
 
     def _loss(self, columns: list[Tensor], labels: Tensor) -> Tensor:
-        """The contrastive loss of this process's anchors, and the routers' loss on the texts of all."""
+        """Return the contrastive loss of this process's anchors plus the routers' loss on all texts."""
         extra: Tensor | float = 0.0
         if self.router is not None:
             width = columns[0].shape[1] - self._outputs_shape.numel()
@@ -188,7 +188,7 @@ class ContrastiveLoss(CachedLossMixin, nn.Module):
         return (losses[0] + losses[1]) / (2 if self.kind.has_temperature else 1)
 
     def _left_out(self, rows: Tensor, candidates: Tensor, own: Tensor | None = None) -> Tensor:
-        """(rows, candidates), True if the candidate is a known positive of the row, but not its own."""
+        """Return (rows, candidates), True for a known positive of the row that is not its own."""
         if self.known is None:
             return torch.zeros(len(rows), len(candidates), dtype=torch.bool, device=rows.device)
         left_out: Tensor = self.known(rows[:, None], candidates)
@@ -198,7 +198,7 @@ class ContrastiveLoss(CachedLossMixin, nn.Module):
 
 
 def ranking(scores: Tensor, targets: Tensor, left_out: Tensor) -> Tensor:
-    """Mean cross-entropy of each row of scores to its target, (rows,), without the columns left out.
+    """Return the mean cross-entropy of the rows of scores to their targets, without columns left out.
 
     A target always takes part.
     """
@@ -208,12 +208,12 @@ def ranking(scores: Tensor, targets: Tensor, left_out: Tensor) -> Tensor:
 
 
 def _own_rows(anchors: Tensor) -> Tensor:
-    """The numbers of this process's rows among those of all processes."""
+    """Return the numbers of this process's rows among those of all processes."""
     return torch.arange(len(anchors), device=anchors.device) + get_rank() * len(anchors)
 
 
 def _gathered(rows: Tensor) -> Tensor:
-    """The rows of all processes, in their order."""
+    """Return the rows of all processes, in their order."""
     if get_world_size() == 1:
         return rows
     gathered: Tensor = all_gather_with_grad(rows) if rows.requires_grad else all_gather(rows)

@@ -40,12 +40,12 @@ class OtherProcessEndedError(SentenceExpertsError):
 
 
 def count() -> int:
-    """The number of processes that train together."""
+    """Return the number of processes that train together."""
     return int(os.environ.get("WORLD_SIZE", "1")) if "LOCAL_RANK" in os.environ else 1
 
 
 def is_first() -> bool:
-    """Whether this process is the one that logs and writes."""
+    """Return whether this process is the one that logs and writes."""
     return count() == 1 or os.environ.get("RANK", "0") == "0"
 
 
@@ -134,6 +134,6 @@ def _hold_the_first() -> None:
 
 @cache
 def _store() -> PrefixStore:
-    """A store of our own in the server through which the processes found each other."""
+    """Return our store in the server through which the processes found each other."""
     host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     return PrefixStore("sentence_experts", TCPStore(host, port, timeout=timedelta(minutes=30)))

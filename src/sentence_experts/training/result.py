@@ -1,4 +1,4 @@
-"""What a training run gives."""
+"""The result of a training run."""
 
 from __future__ import annotations
 
@@ -48,13 +48,20 @@ class TrainResult:
     learned: dict[str, float] = field(default_factory=dict)
     out: Path | None = None
 
+    @classmethod
+    def of(cls, model: SentenceTransformer, record: dict[str, Any], out: Path | None) -> TrainResult:
+        """Return the result that run.json records."""
+        names = ("validation", "kept_step", "steps", "history", "losses", "learned")
+        figures = {name: record[name] for name in names}
+        return cls(model, **figures, start=record["start_validation"], out=out)
+
     def __repr__(self) -> str:
         where = "" if self.out is None else f", out={str(self.out)!r}"
         return f"TrainResult({self.summary}{where})"
 
     @property
     def summary(self) -> str:
-        """What the run has gained, in a few words."""
+        """The gain of the run, in a few words."""
         if self.validation is None or self.start is None:
             return f"step {self.steps} of {self.steps}, not validated"
         gap = self.validation - self.start
@@ -70,7 +77,7 @@ class TrainResult:
         )
 
     def to_pandas(self) -> pd.DataFrame:
-        """One row per validation: the step, the training loss, the mean and the main figures of each route.
+        """Return a row per validation: step, training loss, mean and the main figures of each route.
 
         `history` has all figures.
         """

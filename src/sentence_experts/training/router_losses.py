@@ -1,4 +1,4 @@
-"""What a learned router is trained with beside the contrastive loss."""
+"""Losses of learned routers, beside the contrastive loss."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from sentence_experts.models.routes.token_router import token_balance_loss, toke
 
 
 def router_cross_entropy(logits: Tensor, experts: Tensor) -> Tensor:
-    """Cross-entropy of the routers' choices to the expert of each text's domain (Hallee 2024, section 3.2.1).
+    """Return the cross-entropy of the routers' choices to the experts of the texts' domains.
+
+    Source: Hallee 2024, section 3.2.1.
 
     Args:
         logits: (texts, blocks, experts).
@@ -31,7 +33,7 @@ def router_cross_entropy(logits: Tensor, experts: Tensor) -> Tensor:
 
 
 def load_balancing(logits: Tensor) -> Tensor:
-    """How evenly the routers use their experts (Fedus et al. 2022, Switch Transformers, eq. 4 to 6).
+    """Return how evenly the routers use their experts (Fedus et al. 2022, Switch Transformers, eq. 4 to 6).
 
     experts * sum_i f_i P_i, where f_i is the share of the texts whose router prefers expert i, and P_i its
     mean probability. 1 if all experts are used equally, up to `experts` if one takes everything. The gradient
@@ -70,7 +72,7 @@ class RouterLoss:
 def sequence_router_loss(
     cross_entropy: float = 1.0, balance: float = 0.0, by_domain: bool = True
 ) -> RouterLoss:
-    """Of routers that choose one expert per text, with the weights of its two parts."""
+    """Return the loss of routers that choose one expert per text, a sum of two weighted parts."""
 
     def loss(logits: Tensor, experts: Tensor) -> Tensor:
         return cross_entropy * router_cross_entropy(logits, experts) + balance * load_balancing(logits)
@@ -79,7 +81,7 @@ def sequence_router_loss(
 
 
 def token_router_loss(balance: float) -> RouterLoss:
-    """Of routers that choose experts per token: the load balancing, with this weight."""
+    """Return the loss of routers that choose experts per token: load balancing, times `balance`."""
     return RouterLoss(token_loads_of, lambda loads, experts: balance * token_balance_loss(loads))
 
 

@@ -1,4 +1,4 @@
-"""One training run: a model, training data and settings give the best model, or the last one."""
+"""`train`: one run, of a model on training data."""
 
 from __future__ import annotations
 
@@ -42,13 +42,12 @@ from sentence_experts.training.batches import RouteBatches
 from sentence_experts.training.card import model_card
 from sentence_experts.training.checkpoints import NoteHashes, copy_of, last_whole_checkpoint, take_best
 from sentence_experts.training.config import TrainConfig
-from sentence_experts.training.data import PairCollator, TrainingSet, trained_routes
+from sentence_experts.training.data import PairCollator, TrainingSet
 from sentence_experts.training.hard_negatives import with_hard_negatives
 from sentence_experts.training.losses import ContrastiveLoss
-from sentence_experts.training.objectives import Objective
-from sentence_experts.training.open_data import open_data
+from sentence_experts.training.objectives import Objective, open_data, own_routes
 from sentence_experts.training.result import TrainResult
-from sentence_experts.training.routes import TrainedRoute
+from sentence_experts.training.routes import TrainedRoute, trained_routes
 from sentence_experts.training.trainable import Trainable, check_settings, choose_trainable, router_loss
 from sentence_experts.training.trainer import (
     BEST_BY,
@@ -117,30 +116,18 @@ def train(
         place = stack.enter_context(
             output(folder, "training run", names=names, grows=True, overwrite=overwrite, shared=True)
         )
-        run = _Run.of(model, open_data(data), chosen)
+        run = Run.of(model, open_data(data), chosen)
         stack.callback(run.restore)
         result = run.run(place)
-    return TrainResult(
-        run.model,
-        result["validation"],
-        result["kept_step"],
-        result["steps"],
-        result["history"],
-        result["start_validation"],
-        result["losses"],
-        result["learned"],
-        None if out is None else folder,
-    )
+    return TrainResult.of(run.model, result, None if out is None else folder)
 
 
 @dataclass
-class _Run:
+class Run:
     """A run whose settings suit its model and data.
 
-    Attributes:
-        fingerprint: of the model before training.
-        max_length: that of the model before training, in tokens.
-        limits: of its tokenizer before training: a model that learned nothing is saved to equal bytes.
+    `fingerprint`, `max_length` and the tokenizer's `limits` are those of the model before training: one that
+    learned nothing is saved to equal bytes.
     """
 
     model: SentenceTransformer
@@ -155,7 +142,7 @@ class _Run:
     @classmethod
     def of(
         cls, source: str | Path | SentenceTransformer, objectives: Sequence[Objective], config: TrainConfig
-    ) -> _Run:
+    ) -> Run:
         """Load the model, and check what can be wrong with the settings before anything is written."""
         processes.log_in_first_only()
         set_seed(config.seed)
@@ -187,16 +174,31 @@ class _Run:
             keep_experts_on_cpu(self.model, False)
             self.model.to("cpu")
 
-    def run(self, place: Output) -> dict[str, Any]:
-        """Train until the model is the one to keep; what run.json holds."""
-        config, model = self.config, self.model
+    def batches(self) -> RouteBatches:
+        """Return the batches of the training pairs.
+
+        Raises:
+            InputError: there are too few pairs.
+        """
+        config = self.config
         training = TrainingSet.of(self.objectives, self.routes, config)
-        batches = RouteBatches(
+        return RouteBatches(
             training, config.batch_size, processes.count(), seed=config.seed, swap=config.swap
         )
+
+    def run(self, place: Output) -> dict[str, Any]:
+        """Train until the model is the one to keep; return what run.json holds."""
+        config, model = self.config, self.model
+        batches = self.batches()
+        training = batches.training
         batches.steps = config.max_steps or max(1, math.floor(batches.groups_in_a_pass() * config.epochs))
         validator = Validator(
-            [each.validation(own, config) for each in self.objectives if (own := each.own(self.routes))],
+            [
+                validation
+                for each in self.objectives
+                if (own := own_routes(each, self.routes))
+                and (validation := each.validation(own, config)) is not None
+            ],
             batch_size=config.batch_size,
         )
         if config.lora_rank is not None:
@@ -212,8 +214,7 @@ class _Run:
         _log_unmeasured(validator)
         self._prepare_model(arguments.device)
         if config.hard_negatives:
-            file = out / HARD_NEGATIVES
-            training = with_hard_negatives(training, model, config.hard_negatives, file, processes.once)
+            training = with_hard_negatives(training, model, config.hard_negatives, out / HARD_NEGATIVES)
         trainer = Trainer(
             model=model,
             args=arguments,
@@ -248,7 +249,8 @@ class _Run:
             experts=[route.experts for route in self.routes],
         )
 
-    def _identity(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, Any]:
+        """Return what decides the result: model, data, settings and number of processes."""
         return {
             "model": self.fingerprint,
             "data": [objective.fingerprint() for objective in self.objectives],
@@ -257,8 +259,8 @@ class _Run:
         }
 
     def _begin(self, place: Output) -> tuple[Path, str | None, bool]:
-        """The folder, the checkpoint to continue from, if any, and whether the run is finished already."""
-        identity = self._identity()
+        """Return the folder, the checkpoint to continue from, and whether the run is finished."""
+        identity = self.identity()
         no_matter = {"tensorboard", "wandb", "keep_checkpoints", "offload_experts"}
         config = {name: value for name, value in identity["config"].items() if name not in no_matter}
         state = place.begin({**identity, "config": config})
@@ -294,7 +296,7 @@ class _Run:
         model.max_seq_length = config.max_length or model.max_seq_length
 
     def _shown(self) -> dict[str, str]:
-        """Metrics to log after a validation -> their titles."""
+        """Return the metrics to log after a validation, with their titles."""
         shown = {BEST_BY: "mean"} if len(self.routes) > 1 else {}
         for route in self.routes:
             for metric, title in TITLES.items():
@@ -319,7 +321,7 @@ class _Run:
         ]
         chosen = state.best_global_step if trainer.args.metric_for_best_model else state.global_step
         result = {
-            **self._identity(),
+            **self.identity(),
             "learned": trainer.loss.learned(),
             "steps": state.global_step,
             "kept_step": chosen,
@@ -340,10 +342,10 @@ class _Run:
         return result
 
     def _notes(self, untrained: bool) -> dict[str, Any]:
-        """Notes for the model's card (`sources.notes_of`)."""
+        """Return the notes for the model's card (`sources.notes_of`)."""
         if untrained:
             return {**notes_of(self.model), "untrained": True}
-        units = {each.unit for each in self.objectives if each.unit and each.own(self.routes)}
+        units = {each.unit for each in self.objectives if each.unit and own_routes(each, self.routes)}
         base = {name: value for name, value in notes_of(self.model).items() if name == "base"}
         return base | ({"unit": units.pop()} if len(units) == 1 else {})
 
@@ -383,7 +385,7 @@ def _log_unmeasured(validator: Validator) -> None:
 
 
 def _loggers(out: Path, config: TrainConfig) -> list[TrainerCallback]:
-    """The loggers that are switched on, TensorBoard and Weights & Biases; in the first process."""
+    """Return the loggers that are switched on; TensorBoard in the first process only."""
     loggers: list[TrainerCallback] = []
     if config.tensorboard and processes.is_first():
         from torch.utils.tensorboard import SummaryWriter

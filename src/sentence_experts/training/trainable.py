@@ -1,4 +1,4 @@
-"""Which weights a run trains, and whether the settings suit the model."""
+"""The weights that a run trains, and the check that its settings suit the model."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TOKEN_BALANCE = 0.01
 
 
 def router_loss(model: SentenceTransformer, config: TrainConfig) -> RouterLoss | None:
-    """The loss of the model's learned routers; None if it has none."""
+    """Return the loss of the model's learned routers; None if it has none."""
     kind = router_kind_of(model)
     if kind is None or not kind.is_learned:
         return None
@@ -45,36 +45,30 @@ def check_settings(model: SentenceTransformer, config: TrainConfig) -> None:
     kind = router_kind_of(model)
     learned = kind is not None and kind.is_learned
     reads_texts = kind is not None and kind.reads_texts
-    default = {name: field.default for name, field in TrainConfig.model_fields.items()}
+    changed = {name for name, value in config if value != TrainConfig.model_fields[name].default}
     weights = [name for name, _ in model.named_parameters()]
-    no_router = "the model has no learned router"
-    problems = {
-        f"`router_loss`: {no_router} of whole texts": not reads_texts
-        and config.router_loss != default["router_loss"],
-        f"`balance_loss`: {no_router}": not learned and config.balance_loss is not None,
-        f"`route_by=domain`: {no_router} of whole texts": not reads_texts and config.route_by == "domain",
-        f"`router_learning_rate`: {no_router}": (
-            config.router_learning_rate != default["router_learning_rate"]
-            and not any(ROUTERS in name for name in weights)
+    has_experts = any(EXPERTS in name for name in weights)
+    has_routers = any(ROUTERS in name for name in weights)
+    several = processes.count() > 1 or torch.cuda.device_count() > 1
+    computes_bf16 = torch.cuda.is_available() and torch.cuda.is_bf16_supported()
+    refused = (
+        ("router_loss", not reads_texts, "the model has no learned router of whole texts"),
+        ("route_by", not reads_texts, "the model has no learned router of whole texts"),
+        ("balance_loss", not learned, "the model has no learned router"),
+        ("router_learning_rate", not has_routers, "the model has no learned router"),
+        ("expert_learning_rate", not has_experts, "the model has no experts in its blocks"),
+        ("offload_experts", not has_experts, "the model has no experts in its blocks"),
+        (
+            "offload_experts",
+            several,
+            "only for one process on one GPU, such as with `CUDA_VISIBLE_DEVICES=0`",
         ),
-        "`expert_learning_rate`: the model has no experts in its blocks": (
-            config.expert_learning_rate is not None and not any(EXPERTS in name for name in weights)
-        ),
-        "`offload_experts`: the model has no experts in its blocks": (
-            config.offload_experts and not any(EXPERTS in name for name in weights)
-        ),
-        "`offload_experts`: only for one process on one GPU, such as with `CUDA_VISIBLE_DEVICES=0`": (
-            config.offload_experts and (processes.count() > 1 or torch.cuda.device_count() > 1)
-        ),
-        "`only_expert`: a learned router may send any text or token to the expert that changes": (
-            config.only_expert is not None and learned
-        ),
-        "`bf16`: there is no GPU here that computes in bfloat16; leave it out": config.bf16
-        and not (torch.cuda.is_available() and torch.cuda.is_bf16_supported()),
-    }
-    for problem, applies in problems.items():
-        if applies:
-            raise UsageError(problem)
+        ("only_expert", learned, "a learned router may send any text or token to the expert that changes"),
+        ("bf16", not computes_bf16, "there is no GPU here that computes in bfloat16; leave it out"),
+    )
+    for name, applies, problem in refused:
+        if applies and name in changed:
+            raise UsageError(f"`{name}`: {problem}")
     for name, wanted in (("tensorboard", config.tensorboard), ("wandb", config.wandb)):
         if wanted:
             require(name, name)
@@ -82,7 +76,7 @@ def check_settings(model: SentenceTransformer, config: TrainConfig) -> None:
 
 @dataclass(frozen=True)
 class Trainable:
-    """Which weights are trained, until `restore`.
+    """The weights that are trained, until `restore`.
 
     Attributes:
         undecayed: names of the weights of which only some rows are trained: weight decay would shrink the
@@ -135,7 +129,7 @@ def choose_trainable(model: SentenceTransformer, config: TrainConfig) -> Trainab
 
 
 def _freeze_attention(model: SentenceTransformer) -> None:
-    """The attention's projections, which play the same part in every family; norms stay trained."""
+    """Freeze the attention's projections, which every family has; norms stay trained."""
     transformer = transformer_of(model)
     kind = transformer.config.model_type
     family = next((one for one in FAMILIES if kind in (one.base_model_type, one.model_type)), None)

@@ -47,7 +47,7 @@ class BadNumbersError(SentenceExpertsError):
 def training_arguments(
     out: Path, config: TrainConfig, steps: int, model: SentenceTransformer, validates: bool = True
 ) -> SentenceTransformerTrainingArguments:
-    """The trainer's arguments. Making them joins the processes, if several train together.
+    """Return the trainer's arguments. Making them joins the processes, if several train together.
 
     Without validation, or if the last step is kept, no step is the best one.
 
@@ -100,7 +100,7 @@ def training_arguments(
 
 
 def _rates(config: TrainConfig, model: SentenceTransformer) -> dict[str, float]:
-    """Part of a weight's name -> its own peak learning rate, for the parts that the model has."""
+    """Return the peak learning rates by part of a weight's name, for the parts that the model has."""
     rates = {ROUTERS: config.router_learning_rate, EXPERTS: config.expert_learning_rate}
     names = [name for name, _ in model.named_parameters()]
     return {
@@ -111,7 +111,7 @@ def _rates(config: TrainConfig, model: SentenceTransformer) -> dict[str, float]:
 
 
 def one_cycle(optimizer: Optimizer, steps: int, warmup_steps: int) -> OneCycleLR:
-    """The schedule of the preprint: up to each group's peak rate and down again.
+    """Return the schedule of the preprint: up to each group's peak rate and down again.
 
     Source: Hallee 2024, section 3.3; Smith and Topin 2019. The rate starts at 1/25 of its peak and ends near
     zero, along a cosine; AdamW's first beta goes from 0.95 to 0.85 and back, as in PyTorch.
@@ -135,7 +135,7 @@ class Trainer(SentenceTransformerTrainer):
     undecayed: Sequence[str] = ()
 
     def training_step(self, *args: Any, **kwargs: Any) -> Tensor:
-        """One step.
+        """Make one step.
 
         Raises:
             BadNumbersError: the loss is NaN or infinite.
@@ -146,7 +146,7 @@ class Trainer(SentenceTransformerTrainer):
         return loss
 
     def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
-        """Figures on the validation split, which leave the random state of the training as it was.
+        """Measure the validation split, and leave the random state of the training as it was.
 
         Raises:
             BadNumbersError: the last update made vectors that are not finite.
@@ -161,17 +161,17 @@ class Trainer(SentenceTransformerTrainer):
         return figures
 
     def get_batch_sampler(self, *args: Any, **kwargs: Any) -> RouteBatches:  # type: ignore[override]
-        """The batches of the run."""
+        """Return the batches of the run."""
         return self.batches
 
     def get_decay_parameter_names(self, model: torch.nn.Module) -> list[str]:
-        """The weights with weight decay: as usual, without the loss's own and `undecayed`."""
+        """Return the weights with weight decay: as usual, without the loss's own and `undecayed`."""
         names: list[str] = super().get_decay_parameter_names(model)
         without = {f"model.{name}" for name in self.undecayed} | self.loss.own_weights().keys()
         return [name for name in names if name not in without]
 
     def create_scheduler(self, num_training_steps: int, optimizer: Optimizer | None = None) -> LRScheduler:
-        """The learning rate's schedule."""
+        """Return the schedule of the learning rate."""
         if self.use_one_cycle and self.lr_scheduler is None:
             assert self.optimizer is not None
             warmup = self.args.get_warmup_steps(num_training_steps)
@@ -181,7 +181,7 @@ class Trainer(SentenceTransformerTrainer):
         return scheduler
 
     def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
-        """Nothing: `training.card` writes the card once, at the end."""
+        """Do nothing: `training.card` writes the card once, at the end."""
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
         """Write the model and the loss's own weights, in the one process that may write.
@@ -216,15 +216,8 @@ class RunCallback(TrainerCallback):
     Where no step is chosen, every step is made.
     """
 
-    # The figures before the first step, the ones to beat; None without validation and in a resumed run.
-    start: Mapping[str, float] | None = None
-
     def __init__(self, advance: Advance, patience: int, shown: Mapping[str, str]) -> None:
-        """Args:
-        advance: counts a step.
-        patience: validations without a better figure before the run stops.
-        shown: metrics to log after a validation -> their titles.
-        """
+        """`shown` has the metrics to log after a validation, with their titles."""
         self._advance = advance
         self._patience = patience
         self._shown = shown
@@ -264,10 +257,8 @@ class RunCallback(TrainerCallback):
         """
         measured = metrics or {}
         chooses = args.metric_for_best_model is not None
-        if state.global_step == 0:
-            self.start = measured
-            if chooses:
-                state.best_metric, state.best_global_step = measured[BEST_BY], 0
+        if state.global_step == 0 and chooses:
+            state.best_metric, state.best_global_step = measured[BEST_BY], 0
         figures = [
             f"{title} {measured[metric]:.4f}" for metric, title in self._shown.items() if metric in measured
         ]
@@ -281,7 +272,7 @@ class RunCallback(TrainerCallback):
 
 
 def is_over(state: TrainerState, patience: int) -> bool:
-    """Whether a run has made all its steps, or the last `patience` validations were not better."""
+    """Return whether a run has made all its steps, or the last `patience` validations were not better."""
     since = [
         entry
         for entry in state.log_history

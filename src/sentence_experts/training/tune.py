@@ -1,64 +1,60 @@
-"""Search for training settings: random by default, on a sample of the training pairs, with optuna.
+"""Search for training settings with optuna, on a sample of the training pairs (Hallee 2024, section 3.3).
 
-Source: Hallee et al. 2024 (preprint), 3.3. Every trial is an ordinary training run in OUT/trials, and is
-recorded in OUT/study.db once it is finished. What a trial draws follows from the search's seed, the trial's
-number and, for samplers that learn, the trials before it: an interrupted search repeats none of them.
+Every trial is an ordinary training run in OUT/trials, and is recorded in OUT/study.db once it is finished.
+Its settings follow from the search's seed, its number and, with `tpe`, the trials before it, so that an
+interrupted search draws the same ones again.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from copy import deepcopy
 from dataclasses import dataclass
+from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from sentence_transformers import SentenceTransformer
 
-from sentence_experts.config import with_settings
-from sentence_experts.errors import InputError, SentenceExpertsError, UsageError, require
-from sentence_experts.models.files.fingerprint import fingerprint_of
+from sentence_experts.config import SettingError, with_settings
+from sentence_experts.errors import InputError, SentenceExpertsError, UsageError, brief, require
 from sentence_experts.models.loading import load
-from sentence_experts.storage import (
-    NoSpaceError,
-    Output,
-    check_apart,
-    output,
-    replacing,
-    sha256_text,
-    temporary_folder,
-)
-from sentence_experts.training import processes
-from sentence_experts.training.batches import RouteBatches
+from sentence_experts.storage import NoSpaceError, check_apart, output, sha256_text, temporary_folder
 from sentence_experts.training.config import TrainConfig, TuneConfig
-from sentence_experts.training.data import TrainingSet, trained_routes
-from sentence_experts.training.objectives import Objective
-from sentence_experts.training.open_data import open_data
-from sentence_experts.training.run import train
-from sentence_experts.training.search_space import SearchSpace, read_space, without_fixed
-from sentence_experts.training.trainable import check_settings, choose_trainable
+from sentence_experts.training.objectives import Objective, open_data
+from sentence_experts.training.run import Run, train
 from sentence_experts.training.trainer import BadNumbersError
+from sentence_experts.yaml_files import read_settings
 
 if TYPE_CHECKING:
     import pandas as pd
-    from optuna import Study
 
 logger = logging.getLogger(__name__)
 
-STUDY = "settings"
-BEST, STUDY_FILE, TRIALS = "best.yaml", "study.db", "trials"
-# Errors that sampled settings can cause: infinite numbers, too much memory, too few steps or pairs. Errors of
-# every trial are found before the first one (`_Search._problem`); any other error stops the search.
+BEST, STUDY, TRIALS = "best.yaml", "study.db", "trials"
+NOTES = ("steps", "failure", "start")
+# Errors that drawn settings can cause: infinite numbers, too much memory, too few steps or pairs.
 FAILURES = (BadNumbersError, torch.OutOfMemoryError, UsageError, InputError)
+# Batch size, warmup and length are what the preprint (3.3) searched. It states only the range of the batch
+# size; the others reach from none to well beyond what its final runs used.
+PREPRINT_SPACE: dict[str, dict[str, Any]] = {
+    "batch_size": {"type": "int", "low": 5, "high": 20},
+    "warmup": {"type": "float", "low": 0.0, "high": 0.5},
+    "epochs": {"type": "float", "low": 1.0, "high": 10.0},
+}
+EXAMPLE = "'batch_size: {type: int, low: 5, high: 20}'"
+# A setting -> the one that it overrides.
+OVERRIDES = {"max_steps": "epochs", "warmup_steps": "warmup"}
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One finished trial, counted from 0.
+    """A finished trial, counted from 0.
 
     `best` is its best validation figure, None if it failed; `start` the one before training.
     """
@@ -88,11 +84,10 @@ class TuneResult:
     out: Path | None = None
 
     def __repr__(self) -> str:
-        sampled = ", ".join(f"{name}={short(value)}" for name, value in self.best.settings.items())
-        return f"TuneResult({len(self.trials)} trials, best={self.best.best:.4f} with {sampled})"
+        return f"TuneResult({len(self.trials)} trials, best={self.best.best:.4f} with {self.best.settings})"
 
     def to_pandas(self) -> pd.DataFrame:
-        """One row per trial: number, a column per setting, steps, best, failure."""
+        """Return a row per trial: number, a column per setting, steps, best, failure."""
         import pandas as pd
 
         return pd.DataFrame(
@@ -139,30 +134,42 @@ def tune(
         >>> list(result.best.settings)
         ['batch_size']
     """
-    require("optuna", "tune").logging.set_verbosity(require("optuna", "tune").logging.WARNING)
+    optuna = require("optuna", "tune")
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
     chosen = TuneConfig.of(config, **settings)
-    given = chosen.model_fields_set & TrainConfig.model_fields.keys()
-    shared = {name: getattr(chosen, name) for name in {*given, "fraction"}}
-    varied = without_fixed(read_space(space), chosen, given)
+    searched = read_space(space, chosen)
     check_apart(out, overwrite, model, data, space)
     with ExitStack() as stack:
         folder = Path(out) if out is not None else Path(stack.enter_context(temporary_folder())) / "search"
-        names = (BEST, STUDY_FILE, TRIALS)
+        names = (BEST, STUDY, TRIALS)
         place = stack.enter_context(output(folder, "search", names=names, grows=True, overwrite=overwrite))
-        search = _Search(model, open_data(data), place, chosen, shared, varied)
-        trials = search.run()
+        objectives = open_data(data)
+        place.begin(_checked_identity(model, objectives, chosen, searched))
+        study = optuna.create_study(
+            study_name="settings",
+            storage=f"sqlite:///{place.path / STUDY}",
+            direction="maximize",
+            load_if_exists=True,
+        )
+        for number in range(len(study.trials), chosen.trials):
+            drawn = draw(study.trials, chosen, searched)
+            logger.info(f"trial {number + 1} of {chosen.trials}: {drawn}")
+            trial_folder = place.path / TRIALS / f"{number:03}"
+            outcome = _run_trial(deepcopy(model), objectives, _settings_of(chosen, drawn), trial_folder)
+            study.add_trial(optuna.trial.create_trial(params=drawn, distributions=searched, **outcome))
+        trials = [
+            Trial(done.number, done.params, done.value, *map(done.user_attrs.get, NOTES))
+            for done in study.trials
+        ]
         best = best_of(trials)
-        if best.start is not None and best.best == best.start:
-            logger.warning(f"no trial made the model better than it was before training ({best.start:.4f})")
-        of_best_trial = search.trial_config(best.settings)
-        best_config = TrainConfig.of(of_best_trial, fraction=1.0)
+        best_config = TrainConfig.of(_settings_of(chosen, {**best.settings, "fraction": 1.0}))
         best_config.write(place.path / BEST)
         place.finish(BEST)
     return TuneResult(trials, best, best_config, None if out is None else folder)
 
 
 def best_of(trials: list[Trial]) -> Trial:
-    """The trial with the highest validation figure, the first of equals.
+    """Return the trial with the highest validation figure, the first of equals.
 
     Raises:
         SentenceExpertsError: every trial failed.
@@ -172,130 +179,127 @@ def best_of(trials: list[Trial]) -> Trial:
         raise SentenceExpertsError(
             f"all {len(trials)} trials failed, the last with: {trials[-1].failure}; give another `space`"
         )
-    return max(finished, key=lambda trial: trial.best or 0.0)
+    best = max(finished, key=lambda trial: trial.best or 0.0)
+    if best.best == best.start:
+        logger.warning(f"no trial made the model better than it was before training ({best.start:.4f})")
+    return best
 
 
-@dataclass(frozen=True)
-class _Search:
-    """What is searched, on what: `shared` are the training settings of all trials, those of `space` vary."""
+def _settings_of(config: TuneConfig, drawn: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a trial: those that are given, and the ones it drew."""
+    given = config.model_fields_set & TrainConfig.model_fields.keys() | {"fraction"}
+    return {name: getattr(config, name) for name in given} | dict(drawn)
 
-    model: str | Path | SentenceTransformer
-    data: list[Objective]
-    place: Output
-    config: TuneConfig
-    shared: dict[str, Any]
-    space: SearchSpace
 
-    def run(self) -> list[Trial]:
-        """Run the trials that are missing."""
-        self._begin()
-        study = _open_study(self.place.path / STUDY_FILE)
-        for number in range(len(study.trials), self.config.trials):
-            self._run_trial(study, number)
-        return [
-            Trial(done.number, done.params, done.value, *map(notes.get, ("steps", "failure", "start")))
-            for done in study.trials
-            for notes in [done.user_attrs]
-        ]
-
-    def trial_config(self, sampled: Mapping[str, Any]) -> TrainConfig:
-        """The settings of a trial.
-
-        Raises:
-            UsageError: they contradict each other.
-        """
-        return TrainConfig.of(None, **{**self.shared, **sampled})
-
-    def _begin(self) -> None:
-        """Check what all trials share, and that the search in the folder, if any, is the same."""
-        if isinstance(self.model, SentenceTransformer):
-            model = self.model.to("cpu") if self.config.offload_experts else self.model
-        else:
-            model = load(self.model, int8=False, device="cpu")
-        problems = [self._problem(model, end) for end in (0, -1)]
-        if all(problems):
-            raise problems[-1]  # type: ignore[misc]
-        identity = {
-            "model": fingerprint_of(model),
-            "data": [objective.fingerprint() for objective in self.data],
-            "config": self.config.model_dump(mode="json", exclude={"trials", "offload_experts"}),
-            "space": {name: sampled.model_dump(mode="json") for name, sampled in self.space.items()},
-        }
-        self.place.begin(identity)
-
-    def _problem(self, model: SentenceTransformer, end: int) -> SentenceExpertsError | None:
-        """What is wrong with the settings for this model and data, with the lowest draw or the highest.
-
-        The pairs need only fill the smallest batch that is drawn.
-        """
+def _checked_identity(
+    model: str | Path | SentenceTransformer,
+    objectives: Sequence[Objective],
+    config: TuneConfig,
+    space: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Return what decides a search; raise an error that no draw can avoid."""
+    if not isinstance(model, SentenceTransformer):
+        model = load(model, int8=False, device="cpu")
+    values = {name: ends_of(distribution) for name, distribution in space.items()}
+    problems = []
+    for number in range(max(map(len, values.values()))):
+        drawn = {name: each[number % len(each)] for name, each in values.items()}
         try:
-            config = self.trial_config({name: varied.extremes[end] for name, varied in self.space.items()})
-            check_settings(model, config)
-            routes = trained_routes(self.data, config, model)
-            choose_trainable(model, config).restore()
-            sizes = self.space["batch_size"].extremes if "batch_size" in self.space else (config.batch_size,)
-            RouteBatches(TrainingSet.of(self.data, routes, config), min(sizes), processes.count())
+            run = Run.of(model, objectives, TrainConfig.of(_settings_of(config, drawn)))
+            run.restore()
+            run.batches()
         except (UsageError, InputError) as error:
-            return error
-        return None
+            problems.append(error)
+        else:
+            to_json = require("optuna.distributions", "tune").distribution_to_json
+            return run.identity() | {
+                "config": config.model_dump(mode="json", exclude={"trials", "offload_experts"}),
+                "space": {name: json.loads(to_json(each)) for name, each in space.items()},
+            }
+    raise problems[0]
 
-    def _run_trial(self, study: Study, number: int) -> None:
-        """Draw settings, train with them (or continue an interrupted trial), and record the outcome."""
-        optuna = require("optuna", "tune")
-        distributions = {name: varied.distribution() for name, varied in self.space.items()}
-        sampled = draw(study, number, self.config, distributions)
-        values = ", ".join(f"{name} {short(value)}" for name, value in sampled.items())
-        logger.info(f"trial {number + 1} of {self.config.trials}: {values}")
-        folder = self.place.path / TRIALS / f"{number:03}"
-        try:
-            model = deepcopy(self.model)
-            result = train(model, self.data, self.trial_config(sampled), folder)
-            if result.validation is None:
-                raise SentenceExpertsError(
-                    "trials cannot be compared: the validation pairs are all linked or all not"
-                )
-            outcome = {"state": optuna.trial.TrialState.COMPLETE, "value": result.validation}
-            notes: dict[str, Any] = {"steps": result.steps, "start": result.start}
-        except NoSpaceError:
-            raise
-        except FAILURES as error:
-            logger.info(f"trial {number + 1} failed: {error}")
-            outcome, notes = {"state": optuna.trial.TrialState.FAIL}, {"failure": str(error)}
-        study.add_trial(
-            optuna.trial.create_trial(
-                **outcome, params=sampled, distributions=distributions, user_attrs=notes
-            )
+
+def _run_trial(
+    model: Any, objectives: list[Objective], settings: dict[str, Any], folder: Path
+) -> dict[str, Any]:
+    """Train, or continue an interrupted trial; return its state, figure and notes as optuna stores them."""
+    state = require("optuna.trial", "tune").TrialState
+    try:
+        result = train(model, objectives, out=folder, **settings)
+    except NoSpaceError:
+        raise
+    except FAILURES as error:
+        logger.info(f"the trial failed: {error}")
+        shutil.rmtree(folder / "checkpoints", ignore_errors=True)
+        return {"state": state.FAIL, "user_attrs": {"failure": str(error)}}
+    if result.validation is None:
+        raise SentenceExpertsError(
+            "trials cannot be compared: the validation pairs are all linked or all not"
         )
-        shutil.rmtree(folder / "checkpoints", ignore_errors=True)  # only an unfinished run needs them
+    notes = {"steps": result.steps, "start": result.start}
+    return {"state": state.COMPLETE, "value": result.validation, "user_attrs": notes}
 
 
-def draw(study: Study, number: int, config: TuneConfig, distributions: dict[str, Any]) -> dict[str, Any]:
-    """What trial `number` draws from optuna's `distributions`: setting -> value.
-
-    The study, of the trials before, from which some samplers learn, stays as it is.
-    """
+def draw(trials: list[Any], config: TuneConfig, space: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of the next trial, from optuna's distributions and trials."""
     optuna = require("optuna", "tune")
-    seed = int(sha256_text(str(config.search_seed), str(number))[:8], 16)
+    seed = int(sha256_text(str(config.search_seed), str(len(trials)))[:8], 16)
     samplers = {"random": optuna.samplers.RandomSampler, "tpe": optuna.samplers.TPESampler}
-    scratch = optuna.create_study(direction="maximize", sampler=samplers[config.sampler](seed=seed))
-    scratch.add_trials(study.trials)
-    params: dict[str, Any] = scratch.ask(distributions).params
+    study = optuna.create_study(direction="maximize", sampler=samplers[config.sampler](seed=seed))
+    study.add_trials(trials)
+    params: dict[str, Any] = study.ask(space).params
     return params
 
 
-def short(value: Any) -> str:
-    """A value as it is shown in tables."""
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+def read_space(source: Mapping[str, Any] | Path | str | None, config: TrainConfig) -> dict[str, Any]:
+    """Return the settings to search, each with optuna's distribution, without those that `config` fixes.
+
+    Args:
+        source: a mapping, a YAML file with a line such as `batch_size: {type: int, low: 5, high: 20}` for
+            each setting, or None for `PREPRINT_SPACE`.
+        config: the settings of all trials.
+
+    Raises:
+        InputError: no such file, or it is not a space of training settings.
+        UsageError: the mapping is not one, or nothing is left to search.
+    """
+    distributions = require("optuna.distributions", "tune")
+    kinds: dict[str, tuple[Any, Any]] = {
+        "int": (distributions.IntDistribution, index),  # which refuses 4.5
+        "float": (distributions.FloatDistribution, float),  # since YAML reads 1e-6 as text
+        "categorical": (distributions.CategoricalDistribution, None),
+    }
+    problem: type[SentenceExpertsError]
+    content: Mapping[str, Any]
+    if source is None or isinstance(source, Mapping):
+        where, problem, content = "`space`", UsageError, PREPRINT_SPACE if source is None else source
+    else:
+        where, problem, content = str(source), InputError, read_settings(source)
+    if not content:
+        raise problem(f"{where}: no settings; give lines such as {EXAMPLE}")
+    space = {}
+    for name, values in content.items():
+        try:
+            options = dict(values)
+            kind, number = kinds[options.pop("type")]
+            options |= {end: number(options[end]) for end in ("low", "high") if end in options}
+            space[name] = kind(**options)
+            for value in ends_of(space[name]):
+                TrainConfig(**{name: value})
+        except SettingError as error:
+            raise problem(f"{where}: {error.name or name}: {error.reason}") from error
+        except (KeyError, TypeError, ValueError) as error:
+            raise problem(f"{where}: {name}: {brief(error)}; give a line such as {EXAMPLE}") from error
+    for stronger, weaker in OVERRIDES.items():
+        if {stronger, weaker} <= space.keys():
+            raise problem(f"{where}: {stronger} overrides {weaker}; search one of them")
+    overridden = {weaker for stronger, weaker in OVERRIDES.items() if getattr(config, stronger) is not None}
+    left = {name: each for name, each in space.items() if name not in config.model_fields_set | overridden}
+    if not left:
+        raise UsageError(f"nothing to search: {', '.join(space)} are given; leave one out, or give a `space`")
+    return left
 
 
-def _open_study(file: Path) -> Study:
-    """The study in an SQLite file; a new one is written completely or not at all."""
-    optuna = require("optuna", "tune")
-    if not file.exists():
-        with replacing(file) as temporary:
-            storage = optuna.storages.RDBStorage(f"sqlite:///{temporary}")
-            optuna.create_study(study_name=STUDY, storage=storage, direction="maximize")
-            storage.remove_session()
-            storage.engine.dispose()
-    study: Study = optuna.load_study(study_name=STUDY, storage=f"sqlite:///{file}")
-    return study
+def ends_of(distribution: Any) -> tuple[Any, ...]:
+    """Return the lowest and the highest value of a range, or all choices."""
+    return getattr(distribution, "choices", None) or (distribution.low, distribution.high)

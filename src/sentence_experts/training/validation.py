@@ -9,10 +9,9 @@ the end, on the test split.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -50,42 +49,6 @@ PAIR_METRICS = (
 )
 
 
-class ValidationFigures(NamedTuple):
-    """What one part of the validation gives.
-
-    Attributes:
-        figures: name -> figure, all that are reported; one of a route is called "{route}/{metric}", and no
-            other name has a slash.
-        counted: the names of those that the mean is taken of, one per route.
-    """
-
-    figures: dict[str, float]
-    counted: list[str]
-
-
-class Validation(Protocol):
-    """The validation of the routes of one objective.
-
-    Attributes:
-        without_figure: the routes that have none, since their pairs are of one kind.
-        has_figure: whether any other route is left.
-    """
-
-    @property
-    def without_figure(self) -> list[str]:
-        """See the class."""
-        ...
-
-    @property
-    def has_figure(self) -> bool:
-        """See the class."""
-        ...
-
-    def measure(self, encoder: BatchEncoder) -> ValidationFigures:
-        """Measure a model."""
-        ...
-
-
 class Validator(SentenceEvaluator):
     """Measures a model on the validation split of each route while it trains.
 
@@ -94,7 +57,12 @@ class Validator(SentenceEvaluator):
     parts.
     """
 
-    def __init__(self, parts: Sequence[Validation], name: str = "validation", batch_size: int = 32) -> None:
+    def __init__(
+        self,
+        parts: Sequence[PairValidation | SearchValidation],
+        name: str = "validation",
+        batch_size: int = 32,
+    ) -> None:
         """Args:
         parts: one per kind of data.
         name: prefix of the keys.
@@ -132,13 +100,12 @@ class Validator(SentenceEvaluator):
         """
         encoder = BatchEncoder(model, self.batch_size, "the model in training")
         measured = [part.measure(encoder) for part in self.parts]
-        counted = [part.figures[name] for part in measured for name in part.counted]
+        counted = [figures[name] for figures, names in measured for name in names]
         if not counted:
             raise InputError("the validation split needs both linked and unlinked pairs")
-        figures = {MEAN: fmean(counted)}
-        for part in measured:
-            figures |= part.figures
-        named_figures = {f"{self.name}_{name}": float(figure) for name, figure in figures.items()}
+        named_figures = {f"{self.name}_{MEAN}": fmean(counted)}
+        for figures, _ in measured:
+            named_figures |= {f"{self.name}_{name}": float(figure) for name, figure in figures.items()}
         self.store_metrics_in_model_card_data(model, named_figures, epoch, steps)
         return named_figures
 
@@ -170,8 +137,8 @@ class PairValidation:
         pooled = set().union(*kinds.values()) if metric == "pooled_f1_max" else set()
         self.has_figure = len(pooled) > 1 or len(self.without_figure) < len(kinds)
 
-    def measure(self, encoder: BatchEncoder) -> ValidationFigures:
-        """Measure a model.
+    def measure(self, encoder: BatchEncoder) -> tuple[dict[str, float], list[str]]:
+        """Return all figures of a model, by name, and the names of those that the mean is taken of.
 
         Raises:
             RouteError: the model has experts but lacks a route for a domain.
@@ -194,7 +161,7 @@ class PairValidation:
         if accuracy is not None:
             values["router_accuracy"] = accuracy.mean
             values |= {f"router_accuracy_block_{block}": share for block, share in accuracy.by_block.items()}
-        return ValidationFigures(values, [name for name in counted if name in values])
+        return values, [name for name in counted if name in values]
 
 
 @dataclass(frozen=True)
@@ -215,7 +182,7 @@ class SearchSet:
 
     @classmethod
     def of(cls, table: pa.Table, prompts: tuple[str, str]) -> SearchSet:
-        """The search that a table of pairs (columns anchor, positive, group) gives."""
+        """Make a search from a table of pairs (columns anchor, positive, group)."""
         anchors, anchor_of = distinct(table["anchor"])
         candidates, candidate_of = distinct(table["positive"])
         groups, group_of = distinct(table["group"])
@@ -234,12 +201,12 @@ class SearchSet:
         return bool((self.relevant - self.relevant.multiply(self.same)).count_nonzero())
 
     def measure(self, encoder: BatchEncoder) -> float | None:
-        """`ndcg` of a model's vectors."""
+        """Return `ndcg` of a model's vectors."""
         vectors = encoder.encode([*self.anchors, *self.candidates], normalize=True)
         return self.ndcg(vectors[: len(self.anchors)], vectors[len(self.anchors) :])
 
     def ndcg(self, anchors: Vectors, candidates: Vectors) -> float | None:
-        """The mean nDCG@10 of the anchors that have something to find; None if none has.
+        """Return the mean nDCG@10 of the anchors that have something to find; None if none has.
 
         Args:
             anchors: (anchors, dimensions) of length one.
@@ -260,12 +227,12 @@ class SearchValidation:
     """nDCG@10 per route, the mean over its datasets (one search each): figures `{route}/ndcg_at_10`."""
 
     searches: Mapping[str, Sequence[SearchSet]]
-    without_figure: list[str] = field(default_factory=list)
-    has_figure: bool = True
+    without_figure = ()
+    has_figure = True
 
     @classmethod
     def of(cls, tables: Mapping[str, Sequence[pa.Table]], routes: Sequence[TrainedRoute]) -> SearchValidation:
-        """From tables of pairs with groups, one per dataset.
+        """Make searches from tables of pairs with groups, one per dataset.
 
         Raises:
             InputError: a route has nothing to find.
@@ -282,17 +249,17 @@ class SearchValidation:
                 )
         return cls(searches)
 
-    def measure(self, encoder: BatchEncoder) -> ValidationFigures:
-        """Measure a model."""
+    def measure(self, encoder: BatchEncoder) -> tuple[dict[str, float], list[str]]:
+        """Return the figure of each route, by name, and these names, since the mean is taken of all."""
         figures = {}
         for route, searches in self.searches.items():
             values = [search.measure(encoder) for search in searches]
             figures[f"{route}/{NDCG}"] = fmean(figure for figure in values if figure is not None)
-        return ValidationFigures(figures, list(figures))
+        return figures, list(figures)
 
 
 def ndcg_at(cutoff: int, scores: NDArray[np.floating], relevant: NDArray[np.bool_]) -> list[float]:
-    """nDCG of each row that has a relevant candidate (Romero 2025, appendix C.1, relevance 0 or 1).
+    """Return the nDCG of each row that has a relevant candidate (Romero 2025, appendix C.1).
 
     Args:
         cutoff: number of the highest scores that count.
@@ -309,7 +276,7 @@ def ndcg_at(cutoff: int, scores: NDArray[np.floating], relevant: NDArray[np.bool
 
 
 def distinct(column: pa.ChunkedArray) -> tuple[list[str], NDArray[np.int64]]:
-    """The distinct values, in the order they come, and the number of each row's value."""
+    """Return the distinct values, in the order they come, and the number of each row's value."""
     encoded = column.combine_chunks().dictionary_encode()
     return encoded.dictionary.to_pylist(), encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
 
