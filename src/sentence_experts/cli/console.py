@@ -53,7 +53,7 @@ notes = _SafeConsole(stderr=True, soft_wrap=True, markup=False, emoji=False, hig
 
 def show(line: object) -> None:
     """Print a line of results (stdout) as it is, without markup and colours."""
-    results.print(line, highlight=False)
+    results.print(str(line), highlight=False)
 
 
 def show_table(

@@ -261,8 +261,7 @@ def _show_links(corpus: CorpusFolder) -> None:
 
 
 def _show_estimate(estimate: FetchEstimate) -> None:
-    rows = ((name, f"{count:,}", f"{estimate.to_fetch[name]:,}") for name, count in estimate.articles.items())
-    show_table("A fetch would take", ("domain", "found", "to fetch"), rows)
+    show(estimate.to_pandas().to_string(index=False))
     for name, titles in estimate.examples.items():
         for title in titles:
             show(f"{name}: {title}")

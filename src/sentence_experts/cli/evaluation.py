@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from pydantic import Field
 
-from sentence_experts.cli.console import results, show, show_report
+from sentence_experts.cli.console import show, show_report
 from sentence_experts.cli.options import Input, Model, Models, MtebNames, Overwrite, TasksFolder, one_of
 from sentence_experts.errors import SentenceExpertsError, UsageError
 from sentence_experts.evaluation.config import AuditConfig, CompareConfig, EvaluateConfig, SimilarityConfig
@@ -189,10 +189,7 @@ def similarity(
 
     require("matplotlib", "report")  # before anything is encoded
     measured = measure(model, texts, config, out, overwrite, against=against)
-    from sentence_experts.report.models import similarity_table  # imports torch: after the checks
-    from sentence_experts.report.tables import for_terminal
-    from sentence_experts.report.write import write_report
+    from sentence_experts.report.write import write_report  # imports torch: after the checks
 
-    figure = write_report(measured, out)
-    results.print(for_terminal(similarity_table(measured)))
-    show(f"{out / FIGURES}, {figure}")
+    show(measured)
+    show(f"{out / FIGURES}, {write_report(measured, out)}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sentence_experts.cli.console import note, results, show, show_table
+from sentence_experts.cli.console import note, results, show
 from sentence_experts.cli.options import CORPUS, Model, Models, group
 from sentence_experts.errors import UsageError
 from sentence_experts.models.loading import LoadConfig
@@ -51,25 +51,9 @@ def build(
 
 def show_index(index: CorpusIndex) -> None:
     """Show which vectors stand beside a corpus, and whether they fit it."""
+    show(index)
     if not index.parts:
-        build = f"sentence-experts index build MODEL --corpus {index.corpus.path}"
-        show(f"{index.corpus.path} has no vectors: `{build}` makes some")
-        return
-    rows = (
-        (
-            part["route"] or "",
-            part["unit"],
-            part["model"],
-            part["state"],
-            str(part["max_length"] or ""),
-            f"{part['texts']:,}",
-            str(part["dimensions"]),
-            f"{part['megabytes']:,.1f}",
-        )
-        for part in index.parts
-    )
-    headings = ("route", "text", "model", "state", "tokens", "texts", "dimensions", "MB")
-    show_table(f"Index of {index.corpus.path}", headings, rows, left=4)
+        show(f"make some: sentence-experts index build MODEL --corpus {index.corpus.path}")
 
 
 index = group(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from sentence_experts.cli.console import name_flags, show, show_table
+from sentence_experts.cli.console import name_flags, show
 from sentence_experts.cli.options import Model, Overwrite
 from sentence_experts.errors import UsageError
 from sentence_experts.models.sources import check_source
@@ -76,15 +76,7 @@ def tune(
     from sentence_experts.training.tune import tune as run
 
     result = run(model, data, config, out, overwrite, space=space)
-    rows = (
-        [
-            str(trial.number + 1),
-            *map(_cell, (*trial.settings.values(), trial.steps)),
-            "failed" if trial.best is None else f"{trial.best:.4f}",
-        ]
-        for trial in result.trials
-    )
-    show_table("", ["trial", *result.best.settings, "steps", "validation"], rows, left=0)
+    show(result.to_pandas().dropna(axis=1, how="all").to_string(index=False, na_rep="–"))
     show(
         f"best: trial {result.best.number + 1}, validation {result.best.best:.4f}. The settings "
         "were chosen on this set, so expect a lower figure on new papers."
@@ -102,9 +94,3 @@ def _training_data(pairs: Path | None, tasks: Path | None) -> list[Path]:
     for folder in data:
         open_dataset(folder)
     return data
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return "–"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
