@@ -7,7 +7,6 @@ from typing import Any
 
 import typer
 
-from sentence_experts.cli.help import description, flags, in_usage, metavar
 from sentence_experts.cli.main import VERBS, app_with_verbs
 
 INTRODUCTION = """# Reference
@@ -15,8 +14,6 @@ INTRODUCTION = """# Reference
 Every verb, its arguments and its options. A setting has the same name everywhere: `--max-length` on the
 command line, `max_length` in the YAML file that `--config` reads, and `max_length=` in Python.
 """
-
-UNNAMED = "models"  # `evaluate MODEL...`, whose group also has `evaluate scores`
 
 
 def reference() -> str:
@@ -38,29 +35,18 @@ def _commands(group: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ..
         command = group.commands[name]
         if hasattr(command, "commands"):
             yield from _commands(command, (*path, name))
-        elif name == UNNAMED:
-            yield path, command
         else:
             yield (*path, name), command
 
 
 def _section(path: tuple[str, ...], command: Any) -> str:
     title = " ".join(path)
-    arguments = [each for each in command.params if each.param_type_name == "argument"]
-    options = [each for each in command.params if each.param_type_name == "option" and each.name != "help"]
-    usage = " ".join(["sentence-experts", title, *map(in_usage, arguments), "[OPTIONS]"])
-    text = (command.help or "").strip()
-    blocks = [f"## {title}", f"`{usage}`", text]
-    rows = [f"| `{metavar(each)}` | {_cell(description(each, command.params))} |" for each in arguments]
-    rows += [f"| {_code(each)} | {_cell(description(each, command.params))} |" for each in options]
-    blocks.append("\n".join(["| | |", "|---|---|", *rows]))
-    return "\n\n".join(blocks)
-
-
-def _code(option: Any) -> str:
-    """The flags of an option, each in backticks, and what they take."""
-    words = [f"`{word.rstrip(',')}`" + "," * word.endswith(",") for word in flags(option).split()]
-    return " ".join(words).replace("|", "\\|")
+    context = typer.Context(command, info_name=f"sentence-experts {title}")
+    usage = " ".join(command.get_usage(context).removeprefix("Usage: ").split())
+    entries = [each.get_help_record(context) for each in command.params if each.name != "help"]
+    rows = [f"| `{_cell(name)}` | {_cell(text)} |" for name, text in entries]
+    table = "\n".join(["| | |", "|---|---|", *rows])
+    return "\n\n".join([f"## {title}", f"`{usage}`", (command.help or "").replace("\b", "").strip(), table])
 
 
 def _cell(text: str | None) -> str:

@@ -44,10 +44,7 @@ def command_of(words: list[str]) -> tuple[Any, list[str]]:
     """The command that a line runs, and its arguments."""
     command: Any = typer.main.get_command(app_with_verbs(*VERBS))
     while hasattr(command, "commands"):
-        if words and words[0] in command.commands:
-            command, words = command.commands[words[0]], words[1:]
-        else:
-            command = command.commands["models"]  # `evaluate MODEL...`
+        command, words = command.commands[words[0]], words[1:]
     return command, words
 
 

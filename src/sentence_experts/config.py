@@ -200,6 +200,11 @@ class Config(BaseModel):
         return cls.checked({**given, **settings}, settings, None)
 
     @classmethod
+    def find_file(cls, path: Path | str) -> Path:
+        """Return the YAML file at `path`; a subclass may find shipped ones by name."""
+        return Path(path)
+
+    @classmethod
     def read(cls, path: Path | str | None, **settings: Any) -> Self:
         """The settings of a YAML file, or the defaults, with `settings` in place of the file's.
 
@@ -207,7 +212,7 @@ class Config(BaseModel):
             InputError: no such file, not YAML, or an unknown key or a bad value in it.
             UsageError: as `of`.
         """
-        content = {} if path is None else read_settings(path)
+        content = {} if path is None else read_settings(cls.find_file(path))
         return cls.checked({**content, **settings}, settings, path)
 
     @classmethod

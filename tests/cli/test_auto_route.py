@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import sentence_experts
+from helpers.command_line import run
 from helpers.samples import TOPICS, make_pairs_folder, make_tiny_encoder, write_corpus
-from sentence_experts.cli.main import main
 
 
 @pytest.fixture(scope="module")
@@ -28,13 +28,6 @@ def untaught(tmp_path_factory: pytest.TempPathFactory, minilm: str) -> Path:
 def model(untaught: Path, tmp_path: Path) -> Path:
     sentence_experts.load(untaught, device="cpu").save(str(tmp_path / "model"), create_model_card=False)
     return tmp_path / "model"
-
-
-def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as stop:
-        main([str(argument) for argument in arguments])
-    captured = capsys.readouterr()
-    return int(stop.value.code or 0), captured.out, " ".join(captured.err.split())
 
 
 def test_auto_route_then_encode(

@@ -52,8 +52,6 @@ WRONG = {
     "auto-route nowhere/a/model --pairs PAIRS": "no such model folder",
     "export ./nowhere --average --out o": "no such model folder",
     "export MODEL --route x --out o": "no route 'x'",
-    "quantize ./nowhere --texts texts.txt --out o": "no such model folder",
-    "quantize MODEL --texts nowhere.txt --out o": "no such file",
     "moee make ./nowhere --out o": "no such model folder",
     "moee encode ./nowhere --input texts.txt --out v.npy": "no such model folder",
     "moee analyse ./nowhere --pairs texts.csv --out o": "lacks the columns",

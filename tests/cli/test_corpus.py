@@ -31,6 +31,7 @@ def test_import_then_show(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert shown.startswith(printed.partition("\n")[2])
     assert "subjects" in shown
     assert "years 20" in shown
+    assert "no vectors" in shown
     assert run("corpus", "show", out, "--list", "subjects", "--top", 2) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 2

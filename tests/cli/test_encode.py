@@ -6,15 +6,8 @@ import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
 
+from helpers.command_line import run
 from helpers.samples import make_tiny_encoder
-from sentence_experts.cli.main import main
-
-
-def run(capsys, *arguments) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as stop:
-        main([str(argument) for argument in arguments])
-    captured = capsys.readouterr()
-    return stop.value.code or 0, captured.out, captured.err
 
 
 @pytest.fixture(scope="module")

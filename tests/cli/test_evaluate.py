@@ -3,15 +3,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
+from helpers.command_line import run
 from helpers.samples import TOPICS, make_pairs_folder, make_tiny_encoder
-from sentence_experts.cli.main import main
 
 pytestmark = pytest.mark.usefixtures("undrawn")
-METRICS = {"f1_max", "precision", "recall", "threshold", "ratio", "roc_auc", "mean_distance", "accuracy"}
 
 
 @pytest.fixture(scope="module")
@@ -27,85 +24,6 @@ def plain_model(tmp_path_factory, minilm) -> Path:
 @pytest.fixture(scope="module")
 def experts_model(tmp_path_factory, minilm) -> Path:
     return make_tiny_encoder(tmp_path_factory.mktemp("models") / "experts", minilm, tuple(TOPICS))
-
-
-def run(capsys, *arguments) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as stop:
-        main([str(argument) for argument in arguments])
-    captured = capsys.readouterr()
-    return stop.value.code or 0, captured.out, captured.err
-
-
-def write_scores(folder, text: str):
-    file = folder / "scores.csv"
-    file.write_text(text)
-    return file
-
-
-def test_scores_prints_the_metrics_as_json(tmp_path, capsys):
-    file = write_scores(tmp_path, "label,prediction,note\n1,0.9,a\n0,0.25,b\n1,0.5,c\n0,0.6,d\n")
-    status, out, _ = run(capsys, "evaluate", "scores", file)
-    found = json.loads(out)
-    assert status == 0
-    assert set(found) == METRICS
-    assert found["f1_max"] == pytest.approx(0.8)
-    assert found["threshold"] == 0.5
-
-
-def test_scores_are_read_from_any_kind_of_table(tmp_path, capsys):
-    table = pa.table({"label": [1, 0, 1, 0], "prediction": [0.9, 0.25, 0.5, 0.6]})
-    pq.write_table(table, tmp_path / "scores.parquet")
-    lines = [json.dumps(row) + "\n" for row in table.to_pylist()]
-    (tmp_path / "scores.jsonl").write_text("".join(lines))
-    rows = [f"{row['label']}\t{row['prediction']}\n" for row in table.to_pylist()]
-    (tmp_path / "scores.tsv").write_text("label\tprediction\n" + "".join(rows))
-    for kind in ("parquet", "jsonl", "tsv"):
-        status, out, _ = run(capsys, "evaluate", "scores", tmp_path / f"scores.{kind}")
-        assert (status, json.loads(out)["f1_max"]) == (0, pytest.approx(0.8))
-    _, help_, _ = run(capsys, "evaluate", "scores", "--help")
-    assert ".parquet" in help_
-
-
-def test_scores_of_linked_pairs_need_threshold_min(tmp_path, capsys):
-    file = write_scores(tmp_path, "prediction,label\n0.9,1\n0.6,1\n0.2,1\n")
-    status, out, err = run(capsys, "evaluate", "scores", file)
-    assert (status, json.loads(out)["f1_max"]) == (0, 1.0)
-    assert "--threshold-min 0.5" in err
-    status, out, err = run(capsys, "evaluate", "scores", file, "--threshold-min", "0.5")
-    assert (json.loads(out)["threshold"], json.loads(out)["roc_auc"]) == (0.6, None)
-    assert json.loads(out)["accuracy"] == pytest.approx(2 / 3)
-    assert err == ""
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("score,label\n0.1,1\n", "lacks the column prediction; it has: score, label"),
-        ("prediction,label\n0.1,2\n", "label 2 is not 0 or 1"),
-        ("prediction,label\n,1\n", "row 1 has no prediction"),
-        ("prediction,label\nmuch,1\n", "much"),
-        ("prediction,label\n", "no pairs"),
-        ("", "lacks the columns prediction, label"),
-        (None, "no such file"),
-    ],
-)
-def test_bad_scores_file(tmp_path, capsys, content, message):
-    file = tmp_path / "scores.csv" if content is None else write_scores(tmp_path, content)
-    status, out, err = run(capsys, "evaluate", "scores", file)
-    assert (status, out) == (1, "")
-    assert message in err
-    assert err.count("\n") == 1
-
-
-def test_help_of_both_commands(capsys):
-    status, out, _ = run(capsys, "evaluate", "--help")
-    assert status == 0
-    assert "--baseline" in out
-    assert "evaluate scores" in out
-    assert " models " not in out.splitlines()[1]
-    _, out, _ = run(capsys, "evaluate", "scores", "--help")
-    assert "--threshold-min" in out
-    assert "f1_max" in out
 
 
 def test_evaluate_models_and_tfidf_on_pairs(pairs_folder, experts_model, plain_model, tmp_path, capsys):
@@ -164,8 +82,6 @@ def test_usage_errors(pairs_folder, experts_model, tmp_path, capsys):
         assert (found, out) == (status, ""), err
         assert message in err
     assert not (tmp_path / "out" / "evaluation.json").exists()
-    found, _, err = run(capsys, "evaluate", "./scores", "--pairs", pairs_folder, "--out", tmp_path / "out")
-    assert (found, "./scores: no such model folder" in err) == (1, True)
     found, _, err = run(capsys, "evaluate", "x", "--pairs", tmp_path, "--out", tmp_path / "out")
     assert (found, str(tmp_path) in err) == (1, True)
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from helpers.command_line import run
 from helpers.samples import make_tiny_encoder
 from helpers.task_samples import make_task_model, make_tasks_folder
-from sentence_experts.cli.main import main
 
 
 @pytest.fixture(scope="module")
@@ -16,13 +16,6 @@ def folder(tmp_path_factory, minilm) -> Path:
     make_tasks_folder(folder)
     make_task_model(folder / "mote", make_tiny_encoder(folder / "dense", minilm))
     return folder
-
-
-def run(capsys, *arguments) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as stop:
-        main([str(argument) for argument in arguments])
-    captured = capsys.readouterr()
-    return stop.value.code or 0, captured.out, captured.err
 
 
 def test_evaluate_tasks_folder(folder, tmp_path, capsys):

@@ -8,20 +8,13 @@ import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
 
+from helpers.command_line import run
 from helpers.samples import TOPICS, make_pairs_folder, make_tiny_encoder
-from sentence_experts.cli.main import main
 
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory, minilm: str) -> Path:
     return make_tiny_encoder(tmp_path_factory.mktemp("models") / "experts", minilm, tuple(TOPICS))
-
-
-def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as stop:
-        main([str(argument) for argument in arguments])
-    captured = capsys.readouterr()
-    return int(stop.value.code or 0), captured.out, " ".join(captured.err.split())
 
 
 def test_add_compare_and_drop_expert(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -30,8 +30,8 @@ def test_tune_writes_table_and_config(
     # A setting that is given is not searched.
     assert run(*arguments, "--trials", 2, "--fraction", 0.5, "--batch-size", 6) == 0
     shown = capsys.readouterr().out.splitlines()
-    assert shown[0].split() == ["trial", "max_steps", "steps", "validation"]
-    assert [line.split()[0] for line in shown[1:3]] == ["1", "2"]
+    assert shown[0].split() == ["trial", "max_steps", "steps", "best"]
+    assert len([line for line in shown[1:3] if line.split()[0].isdecimal()]) == 2
     assert "were chosen on this set" in " ".join(shown)
     best = TrainConfig.read(out / "best.yaml")
     assert best.batch_size == 6

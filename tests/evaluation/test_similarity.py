@@ -105,7 +105,7 @@ def test_statistics_of_a_distribution():
     found = Similarity({"m": {("a", "b"): values}}, {}, {"used": 101}, {})
     (row,) = found.to_json()["pairs"]
     assert found.to_pandas()["mean"].to_list() == [pytest.approx(0.5)]
-    assert repr(found).split()[-3:] == ["-", "b", "0.500"]
+    assert repr(found).split()[-3:-1] == ["–", "b"]
     figures = row["models"]["m"]
     assert (figures["mean"], figures["quantiles"]["0.05"]) == pytest.approx((0.5, 0.05))
     assert figures["sd"] == pytest.approx(sqrt(((values - 0.5) ** 2).sum() / 100))

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from traceback import format_exception
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
-from sentence_experts.cli.help import name_flags
 from sentence_experts.corpus.formats.markup import without_controls
 from sentence_experts.progress import Advance, use_bar
 
 if TYPE_CHECKING:
-    from sentence_experts.report.content import Report
+    from sentence_experts.evaluation.results import Result
 
 # Public functions and methods that messages name, and their verbs.
 VERBS = {
@@ -33,7 +34,7 @@ VERBS = {
     "auto_route": "auto-route",
 }
 
-# Parameters of the running verb; log messages show them as flags. Empty while none runs.
+# Parameters of the running verb; messages show them as flags. Empty while none runs.
 parameters: list[Any] = []
 
 
@@ -52,25 +53,41 @@ notes = _SafeConsole(stderr=True, soft_wrap=True, markup=False, emoji=False, hig
 
 def show(line: object) -> None:
     """Print a line of results (stdout) as it is, without markup and colours."""
-    results.print(line, highlight=False)
+    results.print(str(line), highlight=False)
 
 
-def show_report(report: Report) -> None:
-    """Print the tables, the notes and the verdict of a report."""
-    from sentence_experts.report.tables import for_terminal
+def show_table(
+    title: str, headings: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1, header: bool = True
+) -> None:
+    """Print a table whose first `left` columns are words, and the others numbers."""
+    table = Table(title=title, title_justify="left", show_header=header, box=None, padding=(0, 1, 0, 0))
+    for number, heading in enumerate(headings):
+        table.add_column(heading, justify="left" if number < left else "right")
+    for row in rows:
+        table.add_row(*row)
+    results.print(table)
 
+
+def show_report(result: Result, out: Path | None) -> None:
+    """Print the tables, the notes and the verdict of a result, and write its report to the folder `out`."""
+    from sentence_experts.report.tables import for_terminal  # imports torch: after the checks
+    from sentence_experts.report.write import report_of, write_report
+
+    report = report_of(result)
     for table in report.tables():
         results.print(for_terminal(table))
     for line in ("", *report.notes) if report.notes else ():
         show(line)
     show_verdict(report.verdict.lines())
+    if out is not None:
+        show(f"report: {write_report(result, out)}")
 
 
 def show_verdict(lines: Iterable[str]) -> None:
     """Print the sentences that end a report."""
     results.print("\nVERDICT", style="bold")
     for line in lines:
-        show(name_flags(line, parameters))
+        show(name_flags(line))
 
 
 def note(message: str) -> None:
@@ -79,8 +96,34 @@ def note(message: str) -> None:
 
 
 def name_verbs(message: str) -> str:
-    """The message with `` `compile_pairs` `` as `sentence-experts pairs compile`, and so on."""
+    """Return the message with `` `compile_pairs` `` as `sentence-experts pairs compile`, and so on."""
     return re.sub(rf"`({'|'.join(VERBS)})`", lambda name: f"`sentence-experts {VERBS[name[1]]}`", message)
+
+
+def name_flags(message: str, known: Iterable[Any] = parameters) -> str:
+    """Return the message with the flag of each parameter that it names in backticks.
+
+    `` `top_k` `` becomes `--top-k`, `` `top_k=5` `` `--top-k 5`, and `` `packed=False` `` `--no-packed`.
+    """
+    by_name = {each.name: each for each in known}
+    if by_name and "out" not in by_name:  # such as `auto-route`, which writes into a model's folder
+        message = message.replace("give another `out`, or `overwrite`", "give `overwrite`")
+
+    def flag(match: re.Match[str]) -> str:
+        name, value = match["name"], match["value"] and match["value"].strip("'")
+        parameter = by_name.get(name)
+        if parameter is None:
+            return match[0]
+        if parameter.param_type_name == "argument":
+            return str(parameter.metavar or name.upper())
+        positive = next((each for each in parameter.opts if each.startswith("--")), parameter.opts[0])
+        if value in (None, "True"):
+            return str(positive)
+        if value == "False" and parameter.secondary_opts:
+            return str(parameter.secondary_opts[0])
+        return f"{positive} {value}"
+
+    return re.sub(r"`(?P<name>[a-z_][a-z0-9_]*)(?:=(?P<value>[^`]*))?`", flag, message)
 
 
 class NotesHandler(logging.Handler):
@@ -89,14 +132,14 @@ class NotesHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Print the record's message, and the traceback of its error if it has one."""
         level = "" if record.levelno < logging.WARNING else f"{record.levelname.lower()}: "
-        note(f"{level}{name_flags(record.getMessage(), parameters)}")
+        note(f"{level}{name_flags(record.getMessage())}")
         if record.exc_info:
             notes.print("".join(format_exception(record.exc_info[1])).rstrip())
 
 
 @contextmanager
 def progress_bar(description: str, total: int | None) -> Iterator[Advance]:
-    """A bar on stderr."""
+    """Show a bar on stderr."""
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,

@@ -6,14 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Table
 
-from sentence_experts.cli.console import results, show
-from sentence_experts.cli.help import Group
-from sentence_experts.cli.options import CORPUS, Overwrite, add_verb
+from sentence_experts.cli.console import show, show_table
+from sentence_experts.cli.options import Corpus, Overwrite, group
 from sentence_experts.corpus.config import COUNTED, FetchConfig, ImportConfig
 from sentence_experts.pairs.config import SuggestDomainsConfig
-from sentence_experts.recipes import find_plan
 
 if TYPE_CHECKING:
     from sentence_experts.corpus.corpus_folder import CorpusFolder
@@ -49,22 +46,8 @@ _ROWS = {
 _SHOWN_IF_NONE = ("papers", "with_abstract", "with_doi", "citations")
 _SHOWN_SOURCES = 5
 
-
-def register(app: typer.Typer) -> None:
-    """Add the verbs to the command line."""
-    corpus = typer.Typer(
-        cls=Group, no_args_is_help=True, help="Import or fetch articles and their citations."
-    )
-    add_verb(corpus, import_)
-    add_verb(corpus, add)
-    add_verb(corpus, fetch, find_config=find_plan)
-    add_verb(corpus, show_)
-    add_verb(corpus, suggest_domains, "suggest-domains")
-    app.add_typer(corpus, name="corpus")
-
-
 SourcePaths = Annotated[
-    list[Path] | None, typer.Argument(metavar="SOURCE...", help="Folders, archives and files")
+    list[Path] | None, typer.Argument(metavar="SOURCE", help="Folders, archives and files")
 ]
 Papers = Annotated[
     Path | None,
@@ -83,7 +66,7 @@ Citations = Annotated[
 
 
 def add(
-    corpus: Annotated[Path, typer.Argument(metavar="CORPUS", help=CORPUS)],
+    corpus: Corpus,
     config: ImportConfig,
     sources: SourcePaths = None,
     papers: Papers = None,
@@ -151,9 +134,10 @@ def fetch(
     Articles come from PubMed Central's open-access bucket, or from OpenAlex (--source openalex). Several
     domains go into the YAML file that --config reads (or names: hallee2025_domains is shipped):
 
-        domains:
-          copd: '"Pulmonary Disease, Chronic Obstructive"[MeSH] AND 2010:2022[PDAT]'
-          cvd: '"Cardiovascular Diseases"[MeSH] AND 2010:2022[PDAT]'
+    \b
+    domains:
+      copd: '"Pulmonary Disease, Chronic Obstructive"[MeSH] AND 2010:2022[PDAT]'
+      cvd: '"Cardiovascular Diseases"[MeSH] AND 2010:2022[PDAT]'
 
     A fetch can be stopped at any time and continues when the same command is given again. What was left out
     or missing is listed in CORPUS/rejected.jsonl, with the reason.
@@ -167,7 +151,7 @@ def fetch(
 
 
 def show_(
-    corpus: Annotated[Path, typer.Argument(metavar="CORPUS", help=CORPUS)],
+    corpus: Corpus,
     column: Annotated[
         str | None,
         typer.Option("--list", metavar="|".join(COUNTED), help="List the values of this column instead"),
@@ -177,7 +161,7 @@ def show_(
         bool, typer.Option("--links", help="Also count what links papers, for each relation and unit")
     ] = False,
 ) -> None:
-    """Show what a corpus holds: counts, years, and the most frequent subjects, headings, topics, licences.
+    """Show what a corpus holds: counts, years, frequent subjects and headings, and vectors for search.
 
     Example: sentence-experts corpus show corpus --links
 
@@ -191,13 +175,17 @@ def show_(
         _show_values(opened)
         if links:
             _show_links(opened)
+        from sentence_experts.cli.search import show_index
+        from sentence_experts.retrieval.build import CorpusIndex
+
+        show_index(CorpusIndex.open(opened))
         return
     for value, papers in opened.count_values(column, top).items():
         show(f"{papers:>9,}  {value}")
 
 
 def suggest_domains(
-    corpus: Annotated[Path, typer.Argument(metavar="CORPUS", help=CORPUS)],
+    corpus: Corpus,
     out: Annotated[Path, typer.Option(help="YAML file to write the rules to")],
     config: SuggestDomainsConfig,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file")] = False,
@@ -215,39 +203,47 @@ def suggest_domains(
 
 
 def _show_corpus(corpus: CorpusFolder) -> None:
-    """The counts of a corpus, by domain if it was fetched."""
+    """Show the counts of a corpus, by domain if it was fetched."""
     counts = corpus.manifest["counts"]
-    table = Table(title=f"Corpus {corpus.path}", title_justify="left", show_header=False)
-    table.add_column("what")
-    table.add_column("how many", justify="right")
-    for key, name in _ROWS.items():
-        if counts.get(key) or (key in counts and key in _SHOWN_IF_NONE):
-            table.add_row(name, f"{counts[key]:,}")
-    for reason, number in sorted(counts["rejected"].items()):
-        table.add_row(f"set aside: {reason}", f"{number:,}")
-    results.print(table)
+    rows = [
+        (name, f"{counts[key]:,}")
+        for key, name in _ROWS.items()
+        if counts.get(key) or (key in counts and key in _SHOWN_IF_NONE)
+    ]
+    rows += [(f"set aside: {reason}", f"{number:,}") for reason, number in sorted(counts["rejected"].items())]
+    show_table(f"Corpus {corpus.path}", ("", ""), rows, header=False)
     if completed := corpus.manifest.get("completed"):
         show(
             f"{completed['completed']:,} of {completed['lacking']:,} papers without an abstract have one "
             f"from {completed['from']}"
         )
     if "fetch" in corpus.manifest:
-        results.print(_by_domain(corpus.manifest["fetch"]["domains"]))
+        _show_domains(corpus.manifest["fetch"]["domains"])
     if counts["rejected"]:
         show(f"What was set aside is listed in {corpus.rejected}")
 
 
+def _show_domains(domains: dict[str, dict[str, Any]]) -> None:
+    """Show what each query found, beside the published number if there is one."""
+    columns = {"found": "found", "kept": "kept", "with_abstract": "with an abstract"}
+    if any(one["published"] for one in domains.values()):
+        columns["published"] = "published"
+    rows = (
+        (name, *("" if one[key] is None else f"{one[key]:,}" for key in columns))
+        for name, one in domains.items()
+    )
+    show_table("By domain", ("domain", *columns.values()), rows)
+
+
 def _show_values(corpus: CorpusFolder) -> None:
-    """The most frequent values of each column that has any."""
-    table = Table(title="Most frequent", title_justify="left")
-    for name in ("what", "values", "most frequent (papers)"):
-        table.add_column(name, justify="right" if name == "values" else "left")
+    """Show the most frequent values of each column that has any."""
+    rows = []
     for column in COUNTED:
-        values = corpus.count_values(column)
-        if values:
+        if values := corpus.count_values(column):
             first = list(values.items())[:_SHOWN_VALUES]
-            table.add_row(column, f"{len(values):,}", "; ".join(f"{one} ({count:,})" for one, count in first))
-    results.print(table)
+            shown = "; ".join(f"{one} ({count:,})" for one, count in first)
+            rows.append((column, shown, f"{len(values):,}"))
+    show_table("Most frequent", ("column", "most frequent (papers)", "values"), rows, left=2)
     years = [int(year) for year in corpus.count_values("year")]
     if years:
         show(f"years {min(years)} to {max(years)}; --list COLUMN lists all values of a column")
@@ -256,37 +252,20 @@ def _show_values(corpus: CorpusFolder) -> None:
 def _show_links(corpus: CorpusFolder) -> None:
     from sentence_experts.pairs.suggesting import count_links
 
-    table = Table(title="What links papers (`pairs compile --relation --unit`)", title_justify="left")
-    for name in ("relation", "unit", "linked pairs", "papers in them"):
-        table.add_column(name, justify="right" if "p" in name else "left")
-    for row in count_links(corpus):
-        table.add_row(row["relation"], row["unit"], f"{row['pairs']:,}", f"{row['works']:,}")
-    results.print(table)
-
-
-def _by_domain(domains: dict[str, dict[str, Any]]) -> Table:
-    """What each query found, beside the published number if there is one."""
-    table = Table(title="By domain", title_justify="left")
-    columns = {"found": "found", "kept": "kept", "with_abstract": "with an abstract"}
-    if any(one["published"] for one in domains.values()):
-        columns["published"] = "published"
-    table.add_column("domain")
-    for title in columns.values():
-        table.add_column(title, justify="right")
-    for name, one in domains.items():
-        table.add_row(name, *("" if one[key] is None else f"{one[key]:,}" for key in columns))
-    return table
+    rows = (
+        (row["relation"], row["unit"], f"{row['pairs']:,}", f"{row['works']:,}")
+        for row in count_links(corpus)
+    )
+    title = "What links papers (`pairs compile --relation --unit`)"
+    show_table(title, ("relation", "unit", "linked pairs", "papers in them"), rows, left=2)
 
 
 def _show_estimate(estimate: FetchEstimate) -> None:
-    table = Table(title="A fetch would take", title_justify="left")
-    table.add_column("domain")
-    table.add_column("found", justify="right")
-    table.add_column("to fetch", justify="right")
-    for name, count in estimate.articles.items():
-        table.add_row(name, f"{count:,}", f"{estimate.to_fetch[name]:,}")
-    results.print(table)
+    show(estimate.to_pandas().to_string(index=False))
     for name, titles in estimate.examples.items():
         for title in titles:
             show(f"{name}: {title}")
     show(f"about {estimate.requests:,} requests, {max(estimate.minutes, 1):,.0f} minutes")
+
+
+corpus = group("Import or fetch articles and their citations.", import_, add, fetch, show_, suggest_domains)

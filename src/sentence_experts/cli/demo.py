@@ -9,10 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 
-from sentence_experts.cli.console import results, show, show_verdict
-from sentence_experts.cli.options import add_verb
+from sentence_experts.cli.console import results, show, show_table, show_verdict
 from sentence_experts.demo.main_job import DemoConfig
 
 if TYPE_CHECKING:
@@ -20,11 +18,6 @@ if TYPE_CHECKING:
     from sentence_experts.reproduce.material import Material
 
 PROGRAM = "sentence-experts"
-
-
-def register(app: typer.Typer) -> None:
-    """Add the verb to the command line."""
-    add_verb(app, demo)
 
 
 def demo(
@@ -67,11 +60,11 @@ def _show_main_job(material: Material, out: Path, evaluation: PairEvaluation) ->
     from sentence_experts.report.tables import number
     from sentence_experts.report.write import report_of
 
-    table = Table("model", "F1max", "ROC-AUC", title="test pairs of all domains")
-    for model in evaluation.models:
-        figures = (number(model.pooled.metrics[name]) for name in ("f1_max", "roc_auc"))
-        table.add_row(model.label, *figures)
-    results.print(table)
+    rows = (
+        (model.label, *(number(model.pooled.metrics[name]) for name in ("f1_max", "roc_auc")))
+        for model in evaluation.models
+    )
+    show_table("test pairs of all domains", ("model", "F1max", "ROC-AUC"), rows)
     for route, found in searches(material, out):
         show(f"\nnearest titles, by the expert {route}:")
         show(found)
@@ -96,15 +89,13 @@ def _show_routes(routes: Path, evaluation: PairEvaluation) -> None:
     for route, model, text, cosine in nearest_texts(routes, FIRST):
         show(f"  {route:8} {model:8} {cosine:.2f}  {text}")
     show(f"\nA third route, {ADDED}, comes later. A model that is blind to routes has a mean of 0.5.")
-    table = Table("model", *ROUTES, "mean", title="ROC-AUC on SIMULATED test pairs")
-    for label, by_route in figures(evaluation).items():
-        table.add_row(label, *map(number, by_route.values()))
-    results.print(table)
+    rows = ((label, *map(number, by_route.values())) for label, by_route in figures(evaluation).items())
+    show_table("ROC-AUC on SIMULATED test pairs", ("model", *ROUTES, "mean"), rows)
     show_verdict(describe_change(routes, evaluation))
 
 
 def _show_what_is_next(material: Material, out: Path, minutes: float) -> None:
-    """What was made, and what to open and do."""
+    """Show what was made, and what to open and do."""
     from sentence_experts.demo.route_job import GROWN, model_folder
 
     simulated = out / "routes"
@@ -128,7 +119,7 @@ def _show_what_is_next(material: Material, out: Path, minutes: float) -> None:
 
 
 def program() -> str:
-    """How this program is called from here."""
+    """Return how this program is called from here."""
     called, known = Path(sys.argv[0]), shutil.which(PROGRAM)
     if called.name != PROGRAM or (known is not None and called.resolve() == Path(known).resolve()):
         return PROGRAM

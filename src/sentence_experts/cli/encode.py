@@ -8,15 +8,10 @@ from typing import Annotated
 import typer
 
 from sentence_experts.cli.console import show
-from sentence_experts.cli.options import TEXTS, Model, Overwrite, add_verb, one_of
+from sentence_experts.cli.options import TEXTS, Model, Overwrite, one_of
 from sentence_experts.encoding.config import EncodeConfig
 from sentence_experts.errors import UsageError
 from sentence_experts.models.loading import LoadConfig
-
-
-def register(app: typer.Typer) -> None:
-    """Add the verb to the command line."""
-    add_verb(app, encode)
 
 
 def encode(
@@ -30,7 +25,7 @@ def encode(
     inputs: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="INPUT...",
+            metavar="INPUT",
             help="Into a folder: Parquet or JSON-lines files, folders, patterns ('papers/*.parquet') or URLs",
         ),
     ] = None,

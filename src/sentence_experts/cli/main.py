@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import typer
+from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
 from sentence_experts import __version__
 from sentence_experts.cli.console import note, show_logs
-from sentence_experts.cli.help import Group
 from sentence_experts.errors import SentenceExpertsError, readable
 from sentence_experts.storage import no_space
 
-# The verbs in the order of the work, with what the list of them says. Each has a module with `register(app)`,
-# which is imported only if the verb is called, and imports heavy modules only when it runs.
+# The verbs in the order of the work, with what the list of them says. A verb's module is imported only if the
+# verb is called, and imports heavy modules only when it runs.
 VERBS = {
     "corpus": "Import or fetch articles and their citations",
     "pairs": "Make training, validation and test pairs",
@@ -36,26 +36,33 @@ VERBS = {
     "similarity": "Measure how similar the vectors of a text are under different routes",
     "auto-route": "Teach a model to choose the routes of texts",
     "encode": "Encode the texts of one file or many",
-    "index": "Encode a corpus for search, and show what is encoded",
+    "index": "Encode a corpus for search",
     "search": "Find the papers of a corpus that are nearest to a text",
     "serve": "Serve models over HTTP",
     "moee": "Embeddings from mixture-of-experts language models",
     "export": "Write a dense model that loads without this package",
     "publish": "Put a model on the Hugging Face hub, after a dry run",
-    "quantize": "Calibrate a model for 8 bits on a CPU",
     "reproduce": "Run a published experiment and compare the figures",
     "demo": "Show all steps from articles to search, and what experts are for",
 }
+MODULES = {
+    **dict.fromkeys(("extend", "add-expert", "drop-expert", "auto-route", "export", "publish"), "models"),
+    **dict.fromkeys(("evaluate", "compare", "audit", "similarity"), "evaluation"),
+    **dict.fromkeys(("train", "tune"), "training"),
+    **dict.fromkeys(("index", "search", "serve"), "search"),
+}  # the other verbs have a module of their name
 INTERRUPTED = 130
 PRINTING = {"rich", "typer", "click", "cli"}  # modules that write to the terminal only
 
 
-class _Verbs(Group):
+class _Verbs(TyperGroup):
     def list_commands(self, ctx: Any) -> list[str]:
         return list(VERBS)
 
-    def meanings(self) -> dict[str, str]:
-        return VERBS
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the list of verbs without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(VERBS.items()))
 
 
 app = typer.Typer(
@@ -65,8 +72,9 @@ app = typer.Typer(
     "Add --debug to any command for the traceback of an error.",
     no_args_is_help=True,
     add_completion=False,
+    rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 
 
@@ -86,7 +94,7 @@ def _options(
 
 
 def app_with_verbs(*verbs: str) -> typer.Typer:
-    """The command line with the given verbs; each is imported and added once."""
+    """Return the command line with the given verbs; each is imported and added once."""
     for verb in verbs:
         _add(verb)
     return app
@@ -94,7 +102,14 @@ def app_with_verbs(*verbs: str) -> typer.Typer:
 
 @cache
 def _add(verb: str) -> None:
-    import_module(f"sentence_experts.cli.{verb.replace('-', '_')}").register(app)
+    name = verb.replace("-", "_")
+    command = getattr(import_module(f"sentence_experts.cli.{MODULES.get(verb, name)}"), name)
+    if isinstance(command, typer.Typer):
+        app.add_typer(command, name=verb)
+        return
+    from sentence_experts.cli.options import add_verb
+
+    add_verb(app, command)
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -9,17 +9,15 @@ import typer
 from pydantic import Field
 
 from sentence_experts.cli.console import note, show, show_verdict
-from sentence_experts.cli.evaluate import show_evaluation
-from sentence_experts.cli.help import Group
+from sentence_experts.cli.evaluation import show_evaluation
 from sentence_experts.cli.options import (
     Fields,
     Input,
     MtebNames,
     Overwrite,
     TasksFolder,
-    Vectors,
-    add_verb,
     check_there,
+    group,
     one_of,
 )
 from sentence_experts.encoding.config import EncodeConfig
@@ -37,20 +35,6 @@ Model = Annotated[
 
 # An analysis compares all parts, under its own prompts.
 COMPARES = Fields(*(name for name in MoeeConfig.model_fields if name not in ("parts", "prompt")))
-
-
-def register(app: typer.Typer) -> None:
-    """Add the verbs to the command line."""
-    verb = typer.Typer(
-        cls=Group,
-        help="Embeddings from mixture-of-experts language models, without training (MoEE).\n\n"
-        "Example: sentence-experts moee encode allenai/OLMoE-1B-7B-0924 --input texts.txt --out vectors.npy",
-        no_args_is_help=True,
-        add_completion=False,
-    )
-    for command in (make, encode, evaluate, analyse):
-        add_verb(verb, command)
-    app.add_typer(verb, name="moee")
 
 
 def make(
@@ -89,7 +73,7 @@ def make(
 def encode(
     model: Model,
     input: Input,
-    out: Vectors,
+    out: Annotated[Path, typer.Option(help="Vectors: .parquet (row, id, vector) or .npy (one array)")],
     config: MoeeConfig,
     encoding: Annotated[EncodeConfig, Fields("column", "id_column", "normalize", "precision", "chunk_size")],
     overwrite: Overwrite = False,
@@ -178,10 +162,20 @@ def analyse(
 
 
 def _show_correlations(tables: dict[str, Any]) -> None:
-    """The first prompt's correlations, one line per part."""
+    """Show the first prompt's correlations, one line per part."""
     first: dict[str, list[str]] = {}
     for row in tables["correlations"]:
         if row["prompt"] == tables["prompts"][0]:
             first.setdefault(row["part"], []).append(f"{row['dataset']} {100 * row['value']:.2f}")
     for part, values in first.items():
         show(f"{part:6} {'  '.join(values)}")
+
+
+moee = group(
+    "Embeddings from mixture-of-experts language models, without training (MoEE).\n\n"
+    "Example: sentence-experts moee encode allenai/OLMoE-1B-7B-0924 --input texts.txt --out vectors.npy",
+    make,
+    encode,
+    evaluate,
+    analyse,
+)

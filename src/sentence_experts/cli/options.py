@@ -16,24 +16,23 @@ from pydantic.fields import FieldInfo
 from typer.core import TyperCommand
 
 from sentence_experts.cli import console
-from sentence_experts.cli.help import help_text, name_flags, with_default
 from sentence_experts.config import Config, unknown_setting
 from sentence_experts.errors import InputError, SentenceExpertsError, UsageError
 from sentence_experts.yaml_files import read_settings
 
 SIMPLE_TYPES = (int, float, str, Path)
+SHORT_FLAGS = {"top_k": "-k"}
 
 Model = Annotated[
     str, typer.Argument(metavar="MODEL", help="Model folder, hub id, or 'minilm' (all-MiniLM-L6-v2)")
 ]
 Models = Annotated[
-    list[str] | None, typer.Argument(metavar="MODEL...", help="Model folders or hub ids", show_default=False)
+    list[str] | None, typer.Argument(metavar="MODEL", help="Model folders or hub ids", show_default=False)
 ]
 TEXTS = "Texts: .txt (one per line), .csv, .tsv, .jsonl, each also .gz, or .parquet"
 Input = Annotated[Path, typer.Option(help=TEXTS)]
-ModelOut = Annotated[Path, typer.Option(help="Folder to write the model to")]
 CORPUS = "Folder written by `corpus import` or `corpus fetch`"
-Vectors = Annotated[Path, typer.Option(help="Vectors: .parquet (row, id, vector) or .npy (one array)")]
+Corpus = Annotated[Path, typer.Argument(metavar="CORPUS", help=CORPUS)]
 Overwrite = Annotated[
     bool, typer.Option("--overwrite", help="Start over, replacing what an earlier run wrote there")
 ]
@@ -58,21 +57,23 @@ class Fields:
 
 
 class Verb(TyperCommand):
-    """A command whose errors name its flags where the library names parameters, with plain help."""
+    """A command whose help and errors name its flags where the library names parameters."""
 
-    paths: frozenset[str] = frozenset()  # the flags that take a path
+    params: list[Any]
 
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write what `--help` shows."""
-        formatter.write(help_text(self, ctx.command_path))
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        for each in self.params:
+            each.help = console.name_flags(each.help or "", self.params)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Refuse empty paths, as from a variable that is not set: they would mean the working directory."""
+        paths = {flag for each in self.params if each.type_descriptor.is_path for flag in each.opts}
         for before, argument in zip(["", *args], args, strict=False):
             flag, equals, value = argument.partition("=")
             flag = flag if equals else before
-            if not (value if equals else argument) and (flag in self.paths or not flag.startswith("-")):
-                raise UsageError(f"{flag if flag in self.paths else 'an argument'}: empty")
+            if not (value if equals else argument) and (flag in paths or not flag.startswith("-")):
+                raise UsageError(f"{flag if flag in paths else 'an argument'}: empty")
         parsed: list[str] = super().parse_args(ctx, args)
         return parsed
 
@@ -82,7 +83,7 @@ class Verb(TyperCommand):
         try:
             return super().invoke(ctx)
         except SentenceExpertsError as error:
-            error.args = (name_flags(str(error), self.params),)
+            error.args = (console.name_flags(str(error)),)
             raise
         except EOFError as error:  # typer would take it for the end of a dialogue
             raise InputError(f"an input file ends too early, it is truncated ({error})") from error
@@ -91,7 +92,7 @@ class Verb(TyperCommand):
 
 
 def one_of(**given: Any) -> Any:
-    """The one value that is given.
+    """Return the one value that is given.
 
     Raises:
         UsageError: there is none, or more than one.
@@ -115,13 +116,15 @@ def check_there(*paths: Path | None) -> None:
             raise InputError(f"{path}: no such file or folder")
 
 
-def add_verb(
-    app: typer.Typer,
-    command: Callable[..., Any],
-    name: str | None = None,
-    short: Mapping[str, str] = {},
-    find_config: Callable[[Path], Path] = Path,
-) -> None:
+def group(text: str, *commands: Callable[..., Any]) -> typer.Typer:
+    """Return a group of commands, which `text` describes."""
+    verbs = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None, help=text)
+    for command in commands:
+        add_verb(verbs, command)
+    return verbs
+
+
+def add_verb(app: typer.Typer, command: Callable[..., Any], name: str | None = None) -> None:
     """Add `command` to `app`, with one option per field of each parameter that is a `Config`.
 
     Each `Config` parameter receives the settings of the command line, over those of the file that `--config`
@@ -131,76 +134,63 @@ def add_verb(
     Args:
         app: where the verb belongs.
         command: the function that runs.
-        name: of the verb; the function's own name if not given.
-        short: short flags by parameter, such as {"top_k": "-k"}.
-        find_config: finds the file that --config names.
+        name: of the verb; made from the function's name if not given.
     """
-    run = with_options(command, short, find_config)
-    paths = (each for each, kind in run.__annotations__.items() if Path in _members(kind))
-    flags = frozenset(f"--{each.replace('_', '-')}" for each in paths)
-    verb = type("VerbWithPaths", (Verb,), {"paths": flags})
-    app.command(name or command.__name__.strip("_"), cls=verb)(run)
+    name = name or command.__name__.strip("_").replace("_", "-")
+    app.command(name, cls=Verb)(_with_flags(command))
 
 
-def with_options(
-    command: Callable[..., Any], short: Mapping[str, str], find_config: Callable[[Path], Path]
-) -> Callable[..., Any]:
-    """`command` with one keyword per field of its `Config` parameters, as typer reads them."""
+def _with_flags(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `command` with one keyword per field of its `Config` parameters, as typer reads them."""
     parameters = inspect.signature(command, eval_str=True).parameters.values()
-    own = [each for each in parameters if _config_of(each.annotation) is None]
-    described = {each.name: field for each in own if (field := _field_of(each)) is not None}
-    configs = {p.name: config for p in parameters if (config := _config_of(p.annotation)) is not None}
-    fields = {
-        name: config.model_fields[name]
+    configs = {each.name: config for each in parameters if (config := _config_of(each.annotation))}
+    own = {each.name: each for each in parameters if each.name not in configs}
+    described = {name: _Flag(name, field) for name, each in own.items() if (field := _field_of(each))}
+    flags = {
+        name: _Flag(name, config.model_fields[name])
         for config, names in configs.values()
         for name in names
-        if name not in {each.name for each in own} and _has_flag(config.model_fields[name])
+        if name not in own and _has_flag(config.model_fields[name])
     }
 
     @wraps(command)
     def run(config_file: Path | None = None, **values: Any) -> Any:
-        given = _given(fields, values)
+        given = _given(flags, values)
         values.update(_given(described, values))
-        file = None if config_file is None else find_config(config_file)
-        return command(**values, **_build(configs, given, file))
+        return command(**values, **_build(configs, given, config_file))
 
-    options = [_option(name, field, short.get(name)) for name, field in fields.items()]
-    if configs:
-        options.insert(0, _keyword("config_file", ConfigFile, None))
-    own = [
-        _option(each.name, described[each.name], short.get(each.name)) if each.name in described else each
-        for each in own
-    ]
-    run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [*(each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own), *options]
-    )
-    run.__annotations__ = {each.name: each.annotation for each in [*own, *options]}
+    options = [described[name].parameter() if name in described else each for name, each in own.items()]
+    options += [_keyword("config_file", ConfigFile, None)] if configs else []
+    options += [flag.parameter() for flag in flags.values()]
+    options = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in options]
+    run.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
+    run.__annotations__ = {each.name: each.annotation for each in options}
     return run
 
 
 def _field_of(parameter: inspect.Parameter) -> FieldInfo | None:
-    """What pydantic's `Field` says of a command's own parameter."""
+    """Return what pydantic's `Field` says of a command's own parameter."""
     for each in get_args(parameter.annotation)[1:] if get_origin(parameter.annotation) is Annotated else ():
         if isinstance(each, FieldInfo):
             return FieldInfo.from_annotated_attribute(parameter.annotation, parameter.default)
     return None
 
 
-def _given(fields: Mapping[str, FieldInfo], values: dict[str, Any]) -> dict[str, Any]:
-    """The values of the flags of `fields` that are given, taken out of `values`."""
-    parsed = {name: _parsed(name, field, values.pop(name, None)) for name, field in fields.items()}
-    return {name: value for name, value in parsed.items() if value is not None}
+def _given(flags: Mapping[str, _Flag], values: dict[str, Any]) -> dict[str, Any]:
+    """Take the values of the flags that are given out of `values`."""
+    taken = {name: values.pop(name, None) for name in flags}
+    return {name: flags[name].parse(value) for name, value in taken.items() if value not in (None, [])}
 
 
 def _has_flag(field: FieldInfo) -> bool:
-    """Whether a field is a flag; one that holds a model itself is a key of YAML files only."""
+    """Return whether a field is a flag; one that holds a model itself is a key of YAML files only."""
     return not any(
         inspect.isclass(each) and issubclass(each, BaseModel) for each in _members(field.annotation)
     )
 
 
 def _config_of(annotation: Any) -> tuple[type[Config], list[str]] | None:
-    """The settings class that a parameter asks for, and which of its fields; None for other parameters."""
+    """Return the settings class that a parameter asks for and its fields; None for other parameters."""
     names: list[str] | None = None
     if get_origin(annotation) is Annotated:
         annotation, *others = get_args(annotation)
@@ -213,6 +203,10 @@ def _config_of(annotation: Any) -> tuple[type[Config], list[str]] | None:
 def _build(
     configs: Mapping[str, tuple[type[Config], list[str]]], given: dict[str, Any], file: Path | None
 ) -> dict[str, Config]:
+    """Return the settings of each `Config` parameter, from the file and over it the flags."""
+    if file is not None:
+        for config, _ in configs.values():
+            file = config.find_file(file)
     content = {} if file is None else read_settings(file)
     known = [name for _, names in configs.values() for name in names]
     if unknown := [str(name) for name in content if name not in known]:
@@ -226,72 +220,100 @@ def _build(
     return built
 
 
-def _option(name: str, field: FieldInfo, short: str | None) -> inspect.Parameter:
-    kind = _Kind(field)
-    default = field.get_default(call_default_factory=True) if not field.is_required() else None
-    flag = "--" + name.replace("_", "-")
-    names = [f"{flag}/--no-{flag[2:]}"] if kind.is_bool else [flag]
-    option = typer.Option(
-        *names,
-        *([short] if short else []),
-        help=with_default(kind.description, default),
-        metavar=kind.metavar,
-        show_default=False,
-    )
-    return _keyword(name, Annotated[kind.annotation, option], None)
-
-
 def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
-class _Kind:
-    """How values of a field are written on the command line."""
+class _Flag:
+    """A setting as it is written on the command line."""
 
-    def __init__(self, field: FieldInfo) -> None:
+    def __init__(self, name: str, field: FieldInfo) -> None:
         members = [each for each in _members(field.annotation) if each is not type(None)]
         members = [Path] if Path in members else members  # other forms are for the config file only
-        text = (field.description or "").strip()
-        self.description = text if text.endswith("...") else text.removesuffix(".")
         origins = [get_origin(each) or each for each in members]
+        self.name, self.field = name, field
         self.is_bool = bool in origins
         self.is_mapping = dict in origins or Mapping in origins
         self.is_list = not self.is_mapping and any(each in origins for each in (list, tuple))
-        self.is_tuple = tuple in origins
         # A union such as Literal["all"] | list[int]: a word, or values between commas.
         self.is_mixed = self.is_list and len(members) > 1
-        choices = [str(value) for each in members if get_origin(each) is Literal for value in get_args(each)]
-        inner = get_args(members[origins.index(list)]) if list in origins else ()
-        choices += [str(v) for each in inner if get_origin(each) is Literal for v in get_args(each)]
-        self.metavar: str | None = "|".join(choices) if choices and not self.is_bool else None
-        if self.is_mixed:
-            self.metavar = f"{self.metavar}|N,N,..." if self.metavar else None
-        if self.is_mapping:
-            value_type = get_args(members[0])[1] if get_args(members[0]) else str
-            self.mapped_to_lists = get_origin(value_type) is list
-            self.mapped_to_numbers = value_type in (int, float)
-            self.metavar = "NAME=NUMBER" if self.mapped_to_numbers else "NAME=VALUE"
-            # "LABEL=MODEL: what to call a model" says what stands on both sides.
-            if form := re.match(r"(\S+=\S+): ", self.description):
-                self.metavar, self.description = form[1], self.description[form.end() :]
-                self.description = self.description[:1].upper() + self.description[1:]
-        elif self.metavar is None and self.is_list:
-            numbers = any(each in (int, float) for member in members for each in get_args(member))
-            self.metavar = "N,N,..." if numbers else "NAME,NAME,..."
-        self.annotation: Any = self._typer_type(members)
-
-    def _typer_type(self, members: list[Any]) -> Any:
+        self.value_type = (*get_args(members[0]), str, str)[1] if self.is_mapping else None
+        self.annotation: Any = str | None
         if self.is_bool:
-            return bool | None
-        if self.is_mapping or (self.is_list and not self.is_tuple and not self.is_mixed):
-            return list[str] | None
-        if len(members) == 1 and members[0] in SIMPLE_TYPES:
-            return members[0] | None
-        return str | None
+            self.annotation = bool | None
+        elif self.is_mapping or (self.is_list and tuple not in origins and not self.is_mixed):
+            self.annotation = list[str] | None
+        elif len(members) == 1 and members[0] in SIMPLE_TYPES:
+            self.annotation = members[0] | None
+        self.metavar = None if self.is_bool else self._metavar(members)
+
+    def _metavar(self, members: list[Any]) -> str | None:
+        """Return the placeholder of the flag's value, if typer has no better one."""
+        if self.is_mapping:
+            form = re.match(r"(\S+=\S+): ", self.field.description or "")
+            return form[1] if form else "NAME=NUMBER" if self.value_type in (int, float) else "NAME=VALUE"
+        inner = [
+            each for member in members if get_origin(member) in (list, tuple) for each in get_args(member)
+        ]
+        literals = [each for each in (*members, *inner) if get_origin(each) is Literal]
+        choices = "|".join(str(value) for each in literals for value in get_args(each))
+        if self.is_list and (self.is_mixed or not choices):
+            values = "N,N,..." if int in inner or float in inner else "NAME,NAME,..."
+            return f"{choices}|{values}" if choices else values
+        return choices or None
+
+    def parameter(self) -> inspect.Parameter:
+        """Return the parameter of a command that typer makes the flag of."""
+        text = (self.field.description or "").strip()
+        text = text if text.endswith("...") else text.removesuffix(".")
+        if self.is_mapping and text.startswith(f"{self.metavar}: "):
+            text = text.removeprefix(f"{self.metavar}: ")
+            text = text[:1].upper() + text[1:]
+        default = None if self.field.is_required() else self.field.get_default(call_default_factory=True)
+        if default is not None and default is not False and default not in ([], {}, ()):
+            text = f"{text}. Default: {_shown(default)}"
+        flag = "--" + self.name.replace("_", "-")
+        option = typer.Option(
+            f"{flag}/--no-{flag[2:]}" if self.is_bool else flag,
+            *([SHORT_FLAGS[self.name]] if self.name in SHORT_FLAGS else []),
+            help=text,
+            metavar=self.metavar,
+            show_default=False,
+        )
+        return _keyword(self.name, Annotated[self.annotation, option], None)
+
+    def parse(self, value: Any) -> Any:
+        """Return a value of the command line as the field's type takes it."""
+        if self.is_mapping:
+            return self._mapping(value)
+        if self.is_mixed:
+            parts = [part.strip() for part in value.split(",")]
+            return [int(part) for part in parts] if all(part.isdecimal() for part in parts) else value
+        if self.is_list:
+            values = [value] if isinstance(value, str) else value
+            return [part.strip() for each in values for part in each.split(",") if part.strip()]
+        return value
+
+    def _mapping(self, values: list[str]) -> dict[str, Any]:
+        if self.value_type in (int, float):
+            values = [part for value in values for part in value.split(",")]
+        pairs: dict[str, Any] = {}
+        for value in values:
+            key, equals, text = value.partition("=")
+            key = key.strip()
+            if not (key and equals):
+                raise UsageError(f"`{self.name}`: {value!r} is not of the form {self.metavar}")
+            if get_origin(self.value_type) is list:
+                pairs.setdefault(key, []).append(text)
+            elif key in pairs:
+                raise UsageError(f"`{self.name}`: {key!r} is given twice")
+            else:
+                pairs[key] = text
+        return pairs
 
 
 def _members(annotation: Any) -> list[Any]:
-    """The types of a union, or the one type; what `Annotated` adds is left out."""
+    """Return the types of a union, or the one type, without what `Annotated` adds."""
     if get_origin(annotation) is Annotated:
         return _members(get_args(annotation)[0])
     if get_origin(annotation) in (Union, types.UnionType):
@@ -299,35 +321,9 @@ def _members(annotation: Any) -> list[Any]:
     return [annotation]
 
 
-def _parsed(name: str, field: FieldInfo, value: Any) -> Any:
-    """A flag's value as the field's type takes it; None if the flag was not given."""
-    kind = _Kind(field)
-    if value is None or value == []:
-        return None
-    if kind.is_mapping:
-        return _mapping(name, value, kind)
-    if kind.is_mixed:
-        parts = [part.strip() for part in value.split(",")]
-        return [int(part) for part in parts] if all(part.isdecimal() for part in parts) else value
-    if kind.is_list:
-        values = [value] if isinstance(value, str) else value
-        return [part.strip() for each in values for part in each.split(",") if part.strip()]
-    return value
-
-
-def _mapping(name: str, values: list[str], kind: _Kind) -> dict[str, Any]:
-    if kind.mapped_to_numbers:
-        values = [part for value in values for part in value.split(",")]
-    pairs: dict[str, Any] = {}
-    for value in values:
-        key, equals, text = value.partition("=")
-        key = key.strip()
-        if not (key and equals):
-            raise UsageError(f"`{name}`: {value!r} is not of the form {kind.metavar}")
-        if kind.mapped_to_lists:
-            pairs.setdefault(key, []).append(text)
-        elif key in pairs:
-            raise UsageError(f"`{name}`: {key!r} is given twice")
-        else:
-            pairs[key] = text
-    return pairs
+def _shown(default: Any) -> str:
+    if default is True:
+        return "on"
+    if isinstance(default, Mapping):
+        return " ".join(f"{name}={value}" for name, value in default.items())
+    return ",".join(map(str, default)) if isinstance(default, list | tuple) else str(default)

@@ -6,35 +6,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 
-from sentence_experts.cli.console import results, show
-from sentence_experts.cli.help import Group
-from sentence_experts.cli.options import CORPUS, Overwrite, add_verb
+from sentence_experts.cli.console import show, show_table
+from sentence_experts.cli.options import Corpus, Overwrite, group
 from sentence_experts.pairs.config import ImportPairsConfig, PairsConfig
 
 if TYPE_CHECKING:
     from sentence_experts.pairs.dataset import Pairs
 
-
 Out = Annotated[Path, typer.Option(help="Folder to write the pairs to")]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verbs to the command line."""
-    group = typer.Typer(
-        cls=Group,
-        no_args_is_help=True,
-        help="Make training, validation and test pairs, of a corpus or of a table of your own.\n\n"
-        "Example: sentence-experts pairs compile corpus --domains domains.yaml --out pairs",
-    )
-    add_verb(group, compile_)
-    add_verb(group, import_)
-    app.add_typer(group, name="pairs")
-
-
 def compile_(
-    corpus: Annotated[Path, typer.Argument(metavar="CORPUS", help=CORPUS)],
+    corpus: Corpus,
     out: Out,
     config: PairsConfig,
     overwrite: Overwrite = False,
@@ -74,27 +58,24 @@ def import_(
     """
     from sentence_experts.pairs.importing import import_pairs
 
-    pairs = import_pairs(table, out, config, overwrite)
-    _show_sets(pairs, f"pairs of {table.name}")
-    show(f"written to {pairs.path}")
+    imported = import_pairs(table, out, config, overwrite)
+    _show_sets(imported, f"pairs of {table.name}")
+    show(f"written to {imported.path}")
 
 
 def _show_sets(pairs: Pairs, title: str) -> None:
-    """The number of pairs per domain."""
+    """Show the number of pairs per domain."""
     from sentence_experts.pairs.splits import SPLITS
 
-    table = Table(title=title, title_justify="left")
-    table.add_column("domain")
-    for heading in ("train", "validation (+/-)", "test (+/-)", "papers in test"):
-        table.add_column(heading, justify="right")
+    rows = []
     for domain, counts in pairs.manifest["domains"].items():
         sets = [f"{counts[name]['positives']:,} / {counts[name]['negatives']:,}" for name in SPLITS[1:]]
-        table.add_row(domain, f"{counts['train']['positives']:,}", *sets, f"{counts['test']['papers']:,}")
-    results.print(table)
+        rows.append((domain, f"{counts['train']['positives']:,}", *sets, f"{counts['test']['papers']:,}"))
+    show_table(title, ("domain", "train", "validation (+/-)", "test (+/-)", "papers in test"), rows)
 
 
 def _show(pairs: Pairs) -> None:
-    """The number of pairs per domain, and what readers of results on them should know."""
+    """Show the number of pairs per domain, and what readers of results on them should know."""
     from sentence_experts.pairs.card import describe_trained
     from sentence_experts.pairs.proximity import AUTO_LEVEL, LEVELS
 
@@ -140,3 +121,11 @@ def _show(pairs: Pairs) -> None:
     if articles is not None:
         show(f"articles that link test pairs and also training pairs: {seen:,} of {articles:,}")
     show(f"written to {pairs.path}")
+
+
+pairs = group(
+    "Make training, validation and test pairs, of a corpus or of a table of your own.\n\n"
+    "Example: sentence-experts pairs compile corpus --domains domains.yaml --out pairs",
+    compile_,
+    import_,
+)

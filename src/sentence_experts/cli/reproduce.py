@@ -10,17 +10,11 @@ from rich.table import Table
 from rich.text import Text
 
 from sentence_experts.cli.console import note, results, show
-from sentence_experts.cli.options import add_verb
 from sentence_experts.reproduce.recipe import ReproduceConfig
 
 if TYPE_CHECKING:
     from sentence_experts.reproduce.comparison import ReproductionResult
     from sentence_experts.reproduce.experiment import Experiment, ReportTable
-
-
-def register(app: typer.Typer) -> None:
-    """Add the verb to the command line."""
-    add_verb(app, reproduce)
 
 
 def reproduce(

@@ -1,24 +1,66 @@
-"""`sentence-experts search`."""
+"""`sentence-experts index build|search|serve`: encode a corpus, search it, and serve models over HTTP."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from sentence_experts.cli.console import note, results, show
-from sentence_experts.cli.options import CORPUS, Model, add_verb
+from sentence_experts.cli.options import CORPUS, Model, Models, group
 from sentence_experts.errors import UsageError
 from sentence_experts.models.loading import LoadConfig
-from sentence_experts.retrieval.config import SearchConfig
+from sentence_experts.retrieval.config import IndexConfig, SearchConfig
 from sentence_experts.retrieval.filters import Filters
+from sentence_experts.serve.config import ServeConfig
+
+if TYPE_CHECKING:
+    from sentence_experts.retrieval.build import CorpusIndex
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb to the command line."""
-    add_verb(app, search, short={"top_k": "-k"})
+def build(
+    corpus: Annotated[Path, typer.Option(help=CORPUS)],
+    config: IndexConfig,
+    load_config: LoadConfig,
+    model: Annotated[
+        str | None,
+        typer.Argument(metavar="MODEL", help="Model folder, hub id, or 'minilm'; or give --vectors"),
+    ] = None,
+    vectors: Annotated[
+        Path | None,
+        typer.Option(
+            help="File or folder of vectors that `encode` wrote of CORPUS/papers.parquet, instead of a model"
+        ),
+    ] = None,
+) -> None:
+    """Encode the papers of a corpus, so that `search` finds their vectors.
+
+    There is one set of vectors for each route. It stays valid when the model gets another expert. When the
+    corpus has grown, only new papers are encoded. The same command continues an interrupted build.
+
+    Example: sentence-experts index build runs/experts/model --corpus corpus --route all
+    """
+    from sentence_experts.compat.imports import allow_deferred_imports
+    from sentence_experts.retrieval.build import build_index
+
+    allow_deferred_imports()
+    show_index(build_index(model, corpus, config, vectors=vectors, load_config=load_config))
+
+
+def show_index(index: CorpusIndex) -> None:
+    """Show which vectors stand beside a corpus, and whether they fit it."""
+    show(index)
+    if not index.parts:
+        show(f"make some: sentence-experts index build MODEL --corpus {index.corpus.path}")
+
+
+index = group(
+    "Encode a corpus for search.\n\n"
+    "Example: sentence-experts index build runs/experts/model --corpus corpus --route all",
+    build,
+)
 
 
 def search(
@@ -28,7 +70,7 @@ def search(
     load_config: LoadConfig,
     queries: Annotated[
         list[str] | None,
-        typer.Argument(metavar="QUERY...", help="One or more texts to search for; or give --like"),
+        typer.Argument(metavar="QUERY", help="One or more texts to search for; or give --like"),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a list")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print a CSV table")] = False,
@@ -85,3 +127,20 @@ def search(
         note(f"the corpus has only {len(result.papers[0])} papers with such a text")
     elif not result.papers[0]:
         note("no paper passes all filters")
+
+
+def serve(config: ServeConfig, load_config: LoadConfig, models: Models = None) -> None:
+    """Serve models over HTTP, in OpenAI's and TEI's form, and a search page with --corpus.
+
+    MODEL can be NAME=MODEL, by which requests then name it. Requests of all routes and protocols share
+    batches. SIGTERM finishes what was accepted; SIGHUP loads the models again.
+
+    Example: sentence-experts serve demo=runs/experts/model minilm --port 8000
+    """
+    from sentence_experts.compat.imports import allow_deferred_imports
+    from sentence_experts.serve.run import serve as serve_models
+
+    allow_deferred_imports()
+    if not models:
+        raise UsageError("give at least one model to serve")
+    serve_models(models, config, load_config=load_config)

@@ -6,21 +6,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Table
 
-from sentence_experts.cli.console import results, show
-from sentence_experts.cli.options import Overwrite, add_verb
+from sentence_experts.cli.console import show, show_table
+from sentence_experts.cli.options import Overwrite
 from sentence_experts.tasks.config import TasksConfig
 
 if TYPE_CHECKING:
     from sentence_experts.tasks.dataset import Tasks
 
 MAX_NAMED = 5
-
-
-def register(app: typer.Typer) -> None:
-    """Add the verb to the command line."""
-    add_verb(app, tasks)
 
 
 def tasks(
@@ -47,20 +41,18 @@ def tasks(
 
 
 def _show(folder: Tasks) -> None:
-    """The number of pairs and texts per dataset, what is left out and why, and problems with classes."""
+    """Show the number of pairs and texts per dataset, what is left out and why, and problems with classes."""
     from sentence_experts.tasks.split import SPLITS
 
-    table = Table(title="pairs of each dataset")
-    table.add_column("task/dataset", no_wrap=True)
-    for heading in ("train", "valid", "test", "classes", "left out"):
-        table.add_column(heading, justify="right")
+    rows = []
     for task, datasets in folder.manifest["datasets"].items():
         for name, entry in datasets.items():
             counts = folder.counts[task][name]
             sets = [f"{counts[split]:,}" if split in counts else "-" for split in SPLITS]
             left_out = sum(sum(entry[why].values()) for why in ("set_aside", "removed"))
-            table.add_row(f"{task}/{name}", *sets, str(entry.get("classes", "-")), f"{left_out:,}")
-    results.print(table)
+            rows.append((f"{task}/{name}", *sets, str(entry.get("classes", "-")), f"{left_out:,}"))
+    headings = ("task/dataset", "train", "valid", "test", "classes", "left out")
+    show_table("pairs of each dataset", headings, rows)
     for task, datasets in folder.manifest["datasets"].items():
         for name, entry in datasets.items():
             for note in _notes(entry):
@@ -73,7 +65,7 @@ def _show(folder: Tasks) -> None:
 
 
 def _notes(entry: dict[str, Any]) -> list[str]:
-    """One line per reason for which rows were left out, and per problem with classes."""
+    """Return one line per reason for which rows were left out, and per problem with classes."""
     notes = [f"set aside {count:,}: {why}" for why, count in entry["set_aside"].items()]
     notes += [f"removed {count:,}: {why.replace('_', ' ')}" for why, count in entry["removed"].items()]
     for split, labels in entry.get("classes_of_one_text", {}).items():

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 from sentence_experts.config import Config, KeepRetracted, Memory
 from sentence_experts.corpus.sources.services import Services
 from sentence_experts.names import DOMAIN
+from sentence_experts.recipes import find_plan
 
 EMAIL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
 
@@ -132,7 +133,7 @@ class FetchConfig(Config):
         "pmc",
         description="Where articles come from: pmc (whole open-access articles of PubMed Central), openalex "
         "(works of any field with their references; queries are filters of its API, such as "
-        "primary_topic.field.id:17,publication_year:2020)",
+        "primary_topic.field.id:17)",
     )
     citation_table: Path | None = Field(
         None,
@@ -178,6 +179,11 @@ class FetchConfig(Config):
             if self.source != "pmc" and getattr(self, name) != default:
                 raise ValueError(f"`{name}` needs `source=pmc`")
         return self
+
+    @classmethod
+    def find_file(cls, path: Path | str) -> Path:
+        """Return the YAML file at `path`, or the shipped plan of that name ("hallee2025_domains")."""
+        return find_plan(path)
 
     def identity(self) -> dict[str, Any]:
         """Return the settings that shape the corpus, for its manifest."""

@@ -30,6 +30,7 @@ from sentence_experts.tables import Table, TextTable
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
+TEXTS_PER_ROUTE = 2000  # to learn from, at most
 HELD_OUT = 5  # of a table of texts, every fifth measures the accuracy
 
 Labelled = tuple[str, str]  # a text and its domain
@@ -193,22 +194,22 @@ def _known_and_unseen(
     pairs: Pairs | None, texts: Table | None, config: AutoRouteConfig
 ) -> tuple[list[Labelled], list[Labelled]]:
     """Return the texts to learn from, and others to measure on."""
-    of_each, seed = config.texts_per_route, config.seed
-    known = [] if texts is None else _read_labelled(texts, config.column, config.route_column)
+    seed = config.seed
+    known = [] if texts is None else _read_labelled(texts, config.column)
     if pairs is None:
         return [one for number, one in enumerate(known) if number % HELD_OUT], known[::HELD_OUT]
-    known = known if texts is not None else labelled_texts(pairs.split("train"), of_each, seed)
+    known = known if texts is not None else labelled_texts(pairs.split("train"), TEXTS_PER_ROUTE, seed)
     learned = {text for text, _ in known}
-    return known, labelled_texts(pairs.split("validation"), of_each, seed, without=learned)
+    return known, labelled_texts(pairs.split("validation"), TEXTS_PER_ROUTE, seed, without=learned)
 
 
-def _read_labelled(texts: Table, column: str, route_column: str) -> list[Labelled]:
+def _read_labelled(texts: Table, column: str) -> list[Labelled]:
     """Return the texts and routes of a table, in an order that does not depend on the routes."""
-    table = TextTable(texts, column, route_column)
+    table = TextTable(texts, column, "domain")
     routes: dict[str, str] = {}
     for number, row in enumerate(table.rows(), start=1):
         if not row.id:
-            raise InputError(f"{table.name}: row {number} has no {route_column}")
+            raise InputError(f"{table.name}: row {number} has no domain")
         routes[row.text] = row.id
     return [(text, routes[text]) for text in sampled(routes, None, seed=0)]
 

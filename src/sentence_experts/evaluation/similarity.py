@@ -77,13 +77,17 @@ class Similarity(StoredResult):
     settings: Mapping[str, Mapping[str, Any]]
 
     def summary(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
-        """Return the mean cosine of each pair of routes."""
-        rows = [
-            (" - ".join(pair), *(f"{each[pair].mean():.3f}" for each in self.cosines.values()))
-            for pair in next(iter(self.cosines.values()))
-        ]
-        title = f"Similarity of routes on {self.texts['used']:,} texts, mean cosine"
-        return title, ("routes", *self.cosines), rows
+        """Return mean and deviation of the cosines of each pair of routes, and the tests of two models."""
+        rows = []
+        for pair in next(iter(self.cosines.values())):
+            values = [cosines[pair] for cosines in self.cosines.values()]
+            row = [" – ".join(pair), *(f"{each.mean():.3f}±{each.std(ddof=1):.3f}" for each in values)]
+            if test := self.tests.get(pair):
+                p_values = ("–" if p is None else f"{p:.3f}" for p in (test.p_value, test.p_holm))
+                row += [f"{test.difference:+.3f}", *p_values]
+            rows.append(row)
+        title = f"Cosine of a text under two routes, {self.texts['used']:,} texts (mean ± sd)"
+        return title, ("routes", *self.cosines, *(("difference", "p", "p Holm") if self.tests else ())), rows
 
     def rows(self) -> list[dict[str, Any]]:
         """Return a row per pair of routes and model: mean, deviation and quantiles of the cosines."""

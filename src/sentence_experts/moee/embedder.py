@@ -43,6 +43,7 @@ from sentence_experts.storage.text_cache import TextCache
 
 logger = logging.getLogger(__name__)
 
+TOKENS_PER_BATCH = 8192  # at most, with padding
 TEXTS_PER_PART = 1024  # read between two writes to the cache
 CACHE_DTYPE = np.float16
 EMBEDDER = "embedder"  # what `output` calls it
@@ -224,7 +225,7 @@ class MoeEmbedder(SentenceTransformer):
         _check_texts(texts)
         distinct = list(dict.fromkeys(texts))
         device: Any = self.reader.model.get_input_embeddings().weight.device  # type: ignore[union-attr]
-        read = partial(read_states, self.reader, device=device, budget=self.settings["tokens_at_once"])
+        read = partial(read_states, self.reader, device=device, budget=TOKENS_PER_BATCH)
         with progress(what, len(distinct)) as advance:
             if self.store is not None:
                 cached = self.store.fetch(texts, lambda some: vars(read(some)), advance, TEXTS_PER_PART)
@@ -253,9 +254,9 @@ class MoeEmbedder(SentenceTransformer):
     ) -> Any:
         """Return vectors of shape (texts, dimensions), float32, or (dimensions,) for one text.
 
-        Arguments as `SentenceTransformer.encode`, but for `batch_size`, which has no effect: batches follow
-        `tokens_at_once`, and those of standard scores `standard_batch`. A `prompt` comes before each text,
-        inside the embedder's own prompt.
+        Arguments as `SentenceTransformer.encode`, but for `batch_size`, which has no effect: batches hold a
+        fixed number of tokens, and those of standard scores `standard_batch` texts. A `prompt` comes before
+        each text, inside the embedder's own prompt.
 
         Raises:
             InputError: a text is empty, or no text.

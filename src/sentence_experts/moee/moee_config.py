@@ -59,7 +59,6 @@ class MoeeConfig(Config):
         "scores; with `standard` faithful, logits for all models but DeepSeek's",
     )
     max_length: MaxLength = None
-    tokens_at_once: int = Field(8192, ge=1, description="Maximum number of tokens per batch, with padding")
     cache: Path | None = Field(
         None,
         description="Folder that caches states (float16), so that the model reads each text once for all "

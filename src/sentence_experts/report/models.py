@@ -10,11 +10,10 @@ from sentence_experts.evaluation.auto_route import AutoRouteResult
 from sentence_experts.evaluation.compare import MARGIN, Comparison
 from sentence_experts.evaluation.results import PAIR_WEIGHTED_MEAN, POOLED
 from sentence_experts.evaluation.scorers import MEMORY_LABEL, TFIDF_LABEL
-from sentence_experts.evaluation.similarity import Similarity
 from sentence_experts.models.sources import UNTRAINED
 from sentence_experts.report.content import Item, Report, Table
 from sentence_experts.report.pairs import pair_figures, text_free_table, told_without_texts
-from sentence_experts.report.tables import change, metric_cell, number, p_text
+from sentence_experts.report.tables import change, metric_cell, number
 from sentence_experts.report.verdict import (
     REAL_ARTICLES,
     SIMULATED,
@@ -189,22 +188,6 @@ def _comparison_verdict(comparison: Comparison) -> Verdict:
     if not changed:
         advice.append("Nothing changed for the routes that both have: the model after can take its place.")
     return Verdict(compared, findings, advice or ["Measure the model after with `evaluate`."])
-
-
-def similarity_table(similarity: Similarity) -> Table:
-    """Return mean and deviation of the cosines of each pair of routes, and the tests of two models."""
-    rows = []
-    for pair in next(iter(similarity.cosines.values())):
-        values = [cosines[pair] for cosines in similarity.cosines.values()]
-        row = [" – ".join(pair)]
-        row += [f"{each.mean():.3f}±{each.std(ddof=1):.3f}".replace("0.", ".") for each in values]
-        if test := similarity.tests.get(pair):
-            row.append(f"{test.difference:+.3f}".replace("0.", ".", 1))
-            row += [p_text(test.p_value), p_text(test.p_holm)]
-        rows.append(row)
-    tested = ("difference", "p", "p Holm") if similarity.tests else ()
-    title = f"Cosine of a text under two routes, {similarity.texts['used']:,} texts (mean ± sd)"
-    return Table(title, ("routes", *similarity.cosines, *tested), rows)
 
 
 def auto_route_tables(result: AutoRouteResult, confidence: float, split: str) -> Iterator[Table]:

@@ -18,9 +18,7 @@ class AutoRouteConfig(Config):
     fallback: Literal["average", "error"] = Field(
         "average", description="Below that: encode with the average of all experts, or stop with an error"
     )
-    column: str = Field("text", description="Column with the texts of `texts`")
-    route_column: str = Field("domain", description="Column with their routes")
-    texts_per_route: int = Field(2000, ge=2, description="Maximum number of texts to learn from, per route")
+    column: str = Field("text", description="Column with the texts of `texts`; their routes are in `domain`")
     split: Literal["train", "validation", "test"] = Field(
         "validation", description="Pairs on which the cost of mistakes is measured"
     )

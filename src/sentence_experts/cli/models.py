@@ -1,0 +1,242 @@
+"""`sentence-experts extend|add-expert|drop-expert|auto-route|export|publish`: make and change models."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from pydantic import Field
+
+from sentence_experts.cli.console import results, show
+from sentence_experts.cli.options import Model, Overwrite, check_there
+from sentence_experts.errors import UsageError
+from sentence_experts.hub.config import PublishConfig
+from sentence_experts.models.export.export_config import ExportConfig
+from sentence_experts.models.routes.auto_route_config import AutoRouteConfig
+from sentence_experts.models.sources import check_source
+from sentence_experts.models.surgery.extend_config import AddExpertConfig, ExtendConfig
+
+if TYPE_CHECKING:
+    from sentence_experts.models.encoder import ExpertEncoder
+
+ModelOut = Annotated[Path, typer.Option(help="Folder to write the model to")]
+
+
+def extend(
+    model: Model,
+    out: ModelOut,
+    config: ExtendConfig,
+    experts: Annotated[
+        list[str] | None, Field(description="Names of experts, such as copd,cvd,cancer")
+    ] = None,
+    domains: Annotated[Path | None, typer.Option(help="Pairs folder: one expert per domain in it")] = None,
+    tasks: Annotated[
+        Path | None,
+        typer.Option(
+            help="Task file or tasks folder: one route per instruction, with its experts; together with "
+            "--experts or --domains, or alone"
+        ),
+    ] = None,
+    overwrite: Overwrite = False,
+) -> None:
+    """Copy the MLPs of a BERT, ModernBERT or NomicBERT encoder into one expert per domain or task.
+
+    Every expert gives the base model's vectors until it is trained. `add-expert` and
+    `drop-expert` change the experts of a model later.
+
+    Example: sentence-experts extend minilm --experts copd,cvd,cancer --out my-model
+    """
+    if not (experts or domains or tasks):
+        raise UsageError("name at least one expert (`experts`), or give `domains` or `tasks`")
+    check_source(model)
+    if domains is not None:
+        from sentence_experts.pairs.dataset import Pairs
+
+        Pairs.of(domains)
+    check_there(tasks)
+    from sentence_experts.models.surgery.extend import extend as extend_base
+
+    _show_routes(
+        extend_base(model, experts, config, domains=domains, tasks=tasks, out=out, overwrite=overwrite), out
+    )
+
+
+def add_expert(
+    model: Model,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the new expert and its route")],
+    out: ModelOut,
+    config: AddExpertConfig,
+    tasks: Annotated[
+        Path | None, typer.Option(help="Task file or tasks folder that has the route's instruction")
+    ] = None,
+    base: Annotated[
+        str | None,
+        typer.Option(help="With --seed-from base: the base that the model was made from, such as minilm"),
+    ] = None,
+    overwrite: Overwrite = False,
+) -> None:
+    """Add an expert and its route to a model; all other routes keep their vectors to the bit.
+
+    Then train it alone: sentence-experts train OUT --only-expert NAME --routes NAME ...
+
+    Example: sentence-experts add-expert runs/experts/model skin --out grown
+    """
+    check_source(model, base)
+    check_there(tasks)
+    from sentence_experts.models.surgery.grow import add_expert as add
+
+    _show_routes(add(model, name, config, tasks=tasks, base=base, out=out, overwrite=overwrite), out)
+
+
+def drop_expert(
+    model: Model,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the expert")],
+    out: ModelOut,
+    overwrite: Overwrite = False,
+) -> None:
+    """Drop an expert, its routes and its token from a model; all other routes keep their vectors to the bit.
+
+    Example: sentence-experts drop-expert runs/experts/model skin --out without-skin
+    """
+    check_source(model)
+    from sentence_experts.models.surgery.grow import drop_expert as drop
+
+    _show_routes(drop(model, name, out=out, overwrite=overwrite), out)
+
+
+def _show_routes(encoder: ExpertEncoder, out: Path) -> None:
+    """Show a saved model's routes and how to use it."""
+    from sentence_experts.models.routes.kinds import router_kind
+    from sentence_experts.models.surgery.heads import described
+
+    total, active = encoder.parameter_counts()
+    show(f"{out}: {total:,} parameters, {active:,} active per text")
+    learned = router_kind(encoder.routed_model.config).is_learned
+    if learned:
+        show(f"  experts: {', '.join(encoder.experts)}; each block chooses its expert")
+    for one in encoder.routes:
+        expert = encoder.experts[one.expert]
+        shares = "" if expert == one.name else f", which shares the expert of {expert}"
+        route = one.name if learned else f"expert {one.expert}: {one.name}{shares}"
+        show(f"  {route}, texts begin with {one.text!r}")
+    show(f"  vectors: {described(encoder)}")
+    prompt = f', prompt_name="{encoder.routes[0].name}"' if encoder.routes else ""
+    show("use it: import sentence_experts.register; from sentence_transformers import SentenceTransformer")
+    show(f'        SentenceTransformer("{out}").encode(texts{prompt})')
+
+
+def auto_route(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Folder of a model with experts")],
+    config: AutoRouteConfig,
+    pairs: Annotated[
+        Path | None,
+        typer.Option(help="Pairs folder; the routes are learned from its training texts and their domains"),
+    ] = None,
+    texts: Annotated[
+        Path | None, typer.Option(help="File of texts and routes to learn from, instead of pairs")
+    ] = None,
+    overwrite: Overwrite = False,
+) -> None:
+    """Teach a model to choose routes; then `--route auto` and prompt_name="auto" encode any text.
+
+    The classifier is stored in the model's folder. Shows how often texts that were not learned from get the
+    route of their domain, and what the mistakes cost: F1max with the true routes and with automatic ones.
+
+    Example: sentence-experts auto-route runs/experts/model --pairs my-pairs
+    """
+    check_source(model)
+    check_there(pairs, texts)
+    from sentence_experts.evaluation.auto_route import auto_route as teach
+    from sentence_experts.report.models import auto_route_tables
+    from sentence_experts.report.tables import for_terminal
+
+    result = teach(model, pairs, config, texts=texts, save=True, overwrite=overwrite)
+    show(f"{model}: automatic routes, learned from {result.learned:,} texts")
+    for table in auto_route_tables(result, config.confidence, config.split):
+        results.print(for_terminal(table))
+
+
+def export(
+    model: Model,
+    out: Annotated[Path, typer.Option(help="Folder to write the dense model to")],
+    config: ExportConfig,
+    overwrite: Overwrite = False,
+) -> None:
+    """Write a dense model of the base's family that loads without this package.
+
+    It has the base's tokenizer and number of parameters, and gives the route's vectors. With --all-routes one
+    ONNX graph of all routes, its experts' weights beside those that they share.
+
+    Example: sentence-experts export runs/experts/model --route copd --out copd-encoder
+    """
+    from sentence_experts.models.routes.known_routes import check_route
+    from sentence_experts.models.sources import load_quietly
+
+    check_source(model)
+    if config.route is not None:
+        check_route(model, config.route, or_expert=True)
+    load_quietly()
+    from sentence_experts.models.export.export import export as export_model
+
+    exported = export_model(model, out, config, overwrite)
+    if config.all_routes:
+        show(f"{out}: one graph of {len(exported.model.prompts)} routes, {exported.parameters:,} parameters")
+        show(f"  largest difference from torch {exported.onnx_difference:.1e}; README.md has a loader")
+        return
+    show(f"{out}: a {exported.model_type} of {exported.parameters:,} parameters")
+    if exported.default_prompt is not None:
+        show(f"  default prompt, in front of every text: {exported.default_prompt!r}")
+    show("use it: from sentence_transformers import SentenceTransformer")
+    show(f'        SentenceTransformer("{out}").encode(texts)')
+    if exported.onnx_difference is not None:
+        show(
+            f"{out / 'model.onnx'}: outputs sentence_embedding (finished vectors) and token_embeddings; "
+            f"largest difference from torch {exported.onnx_difference:.1e}"
+        )
+
+
+def publish(
+    model: Model,
+    repo: Annotated[str, typer.Option(help="Id of the repository, such as me/name")],
+    config: PublishConfig,
+    evaluation: Annotated[
+        Path | None, typer.Option(help="Folder that `evaluate` wrote for pairs; the card shows its figures")
+    ] = None,
+    data: Annotated[
+        list[str], Field(description="Folders of the pairs and tasks that the model was trained on")
+    ] = [],  # noqa: B006
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder to assemble the repository in, to look at it before the upload"),
+    ] = None,
+    upload: Annotated[
+        bool, typer.Option("--upload", help="Upload the files; without, they are only shown")
+    ] = False,
+    overwrite: Overwrite = False,
+) -> None:
+    """Put a model on the Hugging Face hub: shows card, files, sizes and checksums; --upload uploads them.
+
+    The repository holds one file per expert, so that `load(..., routes=[...])` fetches only what it needs,
+    and a card with routes, base, data, results and limits. The access token is the hub's own (`hf auth
+    login`, or HF_TOKEN).
+
+    Example: sentence-experts publish runs/experts/model --repo me/name --dense all --evaluation results
+    """
+    check_source(model)
+    check_there(evaluation, *map(Path, data))
+    from sentence_experts.models.sources import load_quietly
+
+    load_quietly()
+    from sentence_experts.hub.publish import publish as publish_model
+
+    done = publish_model(
+        model, repo, config, evaluation=evaluation, data=data, out=out, upload=upload, overwrite=overwrite
+    )
+    show(done.card)
+    width = max(len(f"{file.size:,}") for file in done.files)
+    for file in done.files:
+        show(f"{file.sha256}  {f'{file.size:,}':>{width}}  {file.path}")
+    where = "" if out is None else f", in {out}"
+    show(f"{repo}: {len(done.files)} files, {done.size:,} bytes{where}")
+    show(f"uploaded: {done.commit}" if done.commit else "nothing was uploaded; --upload does")

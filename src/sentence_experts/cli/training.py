@@ -1,0 +1,96 @@
+"""`sentence-experts train|tune`: contrastive training on pairs, tasks or both."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sentence_experts.cli.console import name_flags, show
+from sentence_experts.cli.options import Model, Overwrite
+from sentence_experts.errors import UsageError
+from sentence_experts.models.sources import check_source
+from sentence_experts.training.config import TrainConfig, TuneConfig
+
+PairsFolder = Annotated[Path | None, typer.Option(help="Pairs folder")]
+TasksFolder = Annotated[Path | None, typer.Option(help="Tasks folder; may be given together with --pairs")]
+
+
+def train(
+    model: Model,
+    out: Annotated[
+        Path, typer.Option(help="Folder for the run: model/, checkpoints/, config.yaml, run.json")
+    ],
+    config: TrainConfig,
+    pairs: PairsFolder = None,
+    tasks: TasksFolder = None,
+    overwrite: Overwrite = False,
+) -> None:
+    """Train a model on pairs, tasks or both: the other texts of a pair's batch are its negatives.
+
+    Known positives that meet in a batch are left out. The validation split chooses the best step and stops
+    the run, unless --keep last; the test split is not used. Several processes train together, each with
+    --batch-size pairs: torchrun --nproc-per-node 2 --no-python sentence-experts train ...
+
+    Example: sentence-experts train my-model --pairs my-pairs --out runs/first --epochs 1
+    """
+    data = _training_data(pairs, tasks)
+    check_source(model)
+    from sentence_experts.training import processes
+    from sentence_experts.training.run import train as run
+
+    result = run(model, data, config, out, overwrite)
+    if processes.is_first():
+        show(f"model: {out / 'model'}")
+        show(name_flags(result.summary))
+
+
+def tune(
+    model: Model,
+    out: Annotated[Path, typer.Option(help="Folder for the search: trials/, study.db, best.yaml")],
+    config: TuneConfig,
+    pairs: PairsFolder = None,
+    tasks: TasksFolder = None,
+    space: Annotated[
+        Path | None,
+        typer.Option(
+            help="YAML file of the settings to search, one per line: 'warmup: {type: float, low: 0, high: "
+            "0.5}'. Types: int and float (with log: true if wanted), categorical (choices: [a, b]). Default: "
+            "batch_size from 5 to 20, warmup and epochs, as in the 2024 preprint"
+        ),
+    ] = None,
+    overwrite: Overwrite = False,
+) -> None:
+    """Try training settings on a sample of the training pairs; the best validation figure wins.
+
+    Training settings given as flags are the same in all trials, and not searched.
+
+    Example: sentence-experts tune my-model --pairs my-pairs --out search --trials 20
+    """
+    from sentence_experts.training.tune import read_space
+
+    read_space(space, config)
+    data = _training_data(pairs, tasks)
+    check_source(model)
+    from sentence_experts.training.tune import tune as run
+
+    result = run(model, data, config, out, overwrite, space=space)
+    show(result.to_pandas().dropna(axis=1, how="all").to_string(index=False, na_rep="–"))
+    show(
+        f"best: trial {result.best.number + 1}, validation {result.best.best:.4f}. The settings "
+        "were chosen on this set, so expect a lower figure on new papers."
+    )
+    show(f"train with them: --config {out / 'best.yaml'}")
+
+
+def _training_data(pairs: Path | None, tasks: Path | None) -> list[Path]:
+    """Return the folders that are given, checked before anything heavy is imported."""
+    data = [folder for folder in (pairs, tasks) if folder is not None]
+    if not data:
+        raise UsageError("give `pairs`, `tasks` or both")
+    from sentence_experts.tasks.dataset import open_dataset
+
+    for folder in data:
+        open_dataset(folder)
+    return data
