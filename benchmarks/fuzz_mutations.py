@@ -1,46 +1,47 @@
-"""Ways to break an XML document. Each takes a source of chance."""
+"""Ways to break bytes, XML documents and JSON values, and to pack a document well or badly.
+
+Each takes a source of chance. `BYTES`, `XML` and `CONTAINERS` hold them by name.
+"""
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import io
+import json
+import lzma
 import re
+import tarfile
+import zipfile
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import dataclass
 from itertools import pairwise
 from random import Random
 from typing import Any
 
 from lxml import etree
 
-
-@dataclass(frozen=True)
-class Input:
-    """What a mutation made: names of its steps, how it is packed, of which document, and the file."""
-
-    names: str
-    container: str
-    base: str
-    file: str
-    content: bytes
+Mutation = Callable[[Random, bytes], bytes]
+Container = Callable[[Random, bytes], tuple[str, bytes]]  # gives the name of the file, and its content
+Element = Any
 
 
-MUTATIONS: dict[str, Callable[[Random, bytes], bytes]] = {}
+def _by_name(*functions: Callable[..., Any]) -> dict[str, Any]:
+    return {function.__name__.strip("_").replace("_", " "): function for function in functions}
 
 
-def _mutation(function: Callable[[Random, bytes], bytes]) -> Callable[[Random, bytes], bytes]:
-    MUTATIONS[function.__name__.strip("_").replace("_", " ")] = function
-    return function
+# ---- bytes ---------------------------------------------------------------------------------------
 
 
-# ---- of bytes ------------------------------------------------------------------------------------
+def _inserted(random: Random, data: bytes, part: bytes, places: list[int] | None = None) -> bytes:
+    begin = random.choice(places) if places else random.randrange(len(data) + 1)
+    return data[:begin] + part + data[begin:]
 
 
-@_mutation
 def _truncate(random: Random, data: bytes) -> bytes:
     return data[: random.randrange(len(data) + 1)]
 
 
-@_mutation
 def _flip_bits(random: Random, data: bytes) -> bytes:
     changed = bytearray(data)
     for _ in range(random.choice((1, 3, 30, 300)) if changed else 0):
@@ -48,108 +49,76 @@ def _flip_bits(random: Random, data: bytes) -> bytes:
     return bytes(changed)
 
 
-@_mutation
 def _cut_out(random: Random, data: bytes) -> bytes:
     begin = random.randrange(len(data) + 1)
     return data[:begin] + data[begin + random.randrange(1, 2000) :]
 
 
-@_mutation
 def _repeat_a_part(random: Random, data: bytes) -> bytes:
     begin = random.randrange(len(data) + 1)
     part = data[begin : begin + random.randrange(1, 500)]
-    return data[:begin] + part * random.choice((1, 10, 2000)) + data[begin:]
+    return _inserted(random, data, part * random.choice((1, 10, 2000)), [begin])
 
 
-@_mutation
 def _nuls(random: Random, data: bytes) -> bytes:
-    begin = random.randrange(len(data) + 1)
-    return data[:begin] + b"\0" * random.choice((1, 2, 5000)) + data[begin:]
+    return _inserted(random, data, b"\0" * random.choice((1, 2, 5000)))
 
 
-@_mutation
 def _noise(random: Random, data: bytes) -> bytes:
-    begin = random.randrange(len(data) + 1)
-    return data[:begin] + random.randbytes(random.choice((1, 10, 1000))) + data[begin:]
+    return _inserted(random, data, random.randbytes(random.choice((1, 10, 1000))))
 
 
-@_mutation
 def _twice(random: Random, data: bytes) -> bytes:
     return data + data
 
 
-@_mutation
 def _blank_before(random: Random, data: bytes) -> bytes:
     return random.choice((b" ", b"\n" * 9000, b"\xef\xbb\xbf\xef\xbb\xbf", b"<!-- x -->", b"text")) + data
 
 
-@_mutation
+BYTES: dict[str, Mutation] = _by_name(
+    _truncate, _flip_bits, _cut_out, _repeat_a_part, _nuls, _noise, _twice, _blank_before
+)
+
+
+def break_bytes(random: Random, data: bytes) -> bytes:
+    """Return the bytes after one to three mutations."""
+    for _ in range(random.choice((1, 1, 2, 3))):
+        data = BYTES[random.choice(sorted(BYTES))](random, data)
+    return data
+
+
+# ---- XML as text ---------------------------------------------------------------------------------
+
+_STATED = (
+    "utf-8", "utf-16", "UTF-16LE", "ucs-4", "ascii", "iso-8859-1", "windows-1252", "shift_jis", "ebcdic", "x",
+)  # fmt: skip
+_REAL = ("utf-8", "utf-16", "utf-16-le", "utf-32", "latin-1", "utf-7", "shift_jis", "cp037")
+_REFERENCES = (
+    "&#0;", "&#xD800;", "&#xFFFE;", "&#x10FFFF;", "&#99999999999;", "&#x1F;", "&nbsp;", "&;", "&amp", "\x0b",
+)  # fmt: skip
+_MARKUP = b'< > </ <![CDATA[ ]]> <!-- --> <? <!DOCTYPE " <a <:a/>'.split()
+
+
 def _wrong_encoding(random: Random, data: bytes) -> bytes:
     text = re.sub(r"^\s*<\?xml[^>]*>", "", data.decode("utf-8", "replace"))
-    stated = random.choice(
-        (
-            "utf-8",
-            "utf-16",
-            "UTF-16LE",
-            "ucs-4",
-            "ascii",
-            "iso-8859-1",
-            "windows-1252",
-            "shift_jis",
-            "ebcdic",
-            "x",
-        )
-    )
-    real = random.choice(("utf-8", "utf-16", "utf-16-le", "utf-32", "latin-1", "utf-7", "shift_jis", "cp037"))
+    stated, real = random.choice(_STATED), random.choice(_REAL)
     declared = f'<?xml version="{random.choice(("1.0", "1.1", "9"))}" encoding="{stated}"?>{text}'
     return declared.encode(real, "replace")
 
 
-@_mutation
 def _character_references(random: Random, data: bytes) -> bytes:
-    bad = (
-        "&#0;",
-        "&#xD800;",
-        "&#xFFFE;",
-        "&#x10FFFF;",
-        "&#99999999999;",
-        "&#x1F;",
-        "&nbsp;",
-        "&;",
-        "&amp",
-        "\x0b",
-    )
-    places = [found.end() for found in re.finditer(b">", data)] or [0]
-    begin = random.choice(places)
-    return data[:begin] + random.choice(bad).encode() * random.choice((1, 50)) + data[begin:]
+    part = random.choice(_REFERENCES).encode() * random.choice((1, 50))
+    return _inserted(random, data, part, [found.end() for found in re.finditer(b">", data)] or [0])
 
 
-@_mutation
 def _broken_markup(random: Random, data: bytes) -> bytes:
-    bad = (
-        b"<",
-        b">",
-        b"</",
-        b"<![CDATA[",
-        b"]]>",
-        b"<!--",
-        b"-->",
-        b"<?",
-        b"<!DOCTYPE x>",
-        b'"',
-        b"<a b=>",
-        b"<:a/>",
-    )
-    begin = random.randrange(len(data) + 1)
-    return data[:begin] + random.choice(bad) + data[begin:]
+    return _inserted(random, data, random.choice(_MARKUP))
 
 
-# ---- of entities ---------------------------------------------------------------------------------
-
-_NAMES = "abcdefghijklmn"
 _BOMBS = (
     "<!ENTITY a 'ha ha ha '>" + "".join(
-        f"<!ENTITY {name} '{f'&{before};' * 10}'>" for before, name in pairwise(_NAMES)
+        f"<!ENTITY {name} '{f'&{before};' * 10}'>" for before, name in pairwise("abcdefghijklmn")
     ),
     "<!ENTITY n '" + "x" * 60_000 + "'>",
     "<!ENTITY n '&n;'>",
@@ -167,108 +136,30 @@ _BOMBS = (
 )  # fmt: skip
 
 
-@_mutation
 def _entities(random: Random, data: bytes) -> bytes:
     text = re.sub(rb"<\?xml[^>]*>|<!DOCTYPE[^>]*>", b"", data)
     root = re.search(rb"<([A-Za-z][\w:-]*)", text)
     name = root.group(1).decode() if root else "article"
     places = [found.end() for found in re.finditer(rb"<(?:article-title|p|ArticleTitle|AbstractText)>", text)]
-    begin = random.choice(places or [len(text)])
     uses = b"&n;" * random.choice((1, 1, 50, 60_000))
-    return f"<!DOCTYPE {name} [{random.choice(_BOMBS)}]>".encode() + text[:begin] + uses + text[begin:]
+    document_type = f"<!DOCTYPE {name} [{random.choice(_BOMBS)}]>".encode()
+    return document_type + _inserted(random, text, uses, places or [len(text)])
 
 
-# ---- of elements ---------------------------------------------------------------------------------
+def _huge_attributes(random: Random, data: bytes) -> bytes:
+    many = b"".join(b" a%d='y'" % number for number in range(20_000))
+    one = b" x='" + b"y" * random.choice((100_000, 11_000_000)) + b"'"
+    places = [found.end() for found in re.finditer(rb"<[A-Za-z][\w-]*", data)] or [0]
+    return _inserted(random, data, random.choice((many, one)), places)
 
 
-def _tree(data: bytes) -> Any:
-    parser = etree.XMLParser(resolve_entities=False, no_network=True, recover=True, huge_tree=True)
-    try:
-        root = etree.fromstring(data, parser)
-    except (etree.XMLSyntaxError, ValueError):
-        root = None
-    return etree.fromstring(b"<article><front><article-meta/></front></article>") if root is None else root
+# ---- XML as a tree: a function gets the root and all elements, and changes them ----------------------
 
-
-def _of_elements(function: Callable[[Random, Any, list[Any]], None]) -> None:
-    """A mutation of a tree: `function` gets its root and its elements and changes them."""
-
-    def mutate(random: Random, data: bytes) -> bytes:
-        root = _tree(data)
-        elements = [node for node in root.iter() if isinstance(node.tag, str)]
-        function(random, root, elements)
-        return etree.tostring(root, encoding="utf-8")
-
-    MUTATIONS[function.__name__.strip("_").replace("_", " ")] = mutate
-
-
-def _some(random: Random, elements: list[Any], most: int = 30) -> list[Any]:
-    inner = elements[1:] or elements
-    return random.sample(inner, min(len(inner), random.randint(1, most)))
-
-
-@_of_elements
-def _delete_elements(random: Random, root: Any, elements: list[Any]) -> None:
-    for node in _some(random, elements):
-        if (parent := node.getparent()) is not None:
-            parent.remove(node)
-
-
-@_of_elements
-def _double_elements(random: Random, root: Any, elements: list[Any]) -> None:
-    for node in _some(random, elements, 5):
-        parent = node.getparent()
-        if parent is not None:
-            size = len(etree.tostring(node))
-            for _ in range(min(random.choice((1, 20, 5000)), 3_000_000 // size + 1)):
-                parent.append(deepcopy(node))
-
-
-@_of_elements
-def _move_elements(random: Random, root: Any, elements: list[Any]) -> None:
-    for node in _some(random, elements):
-        target = random.choice(elements)
-        if node is not root and target is not node and node not in target.iterancestors():
-            target.insert(random.randint(0, len(target)), node)
-
-
-@_of_elements
-def _swap_tags(random: Random, root: Any, elements: list[Any]) -> None:
-    for node in _some(random, elements):
-        other = random.choice(elements)
-        node.tag, other.tag = other.tag, node.tag
-
-
-_STRANGE_TAGS = (
+_TAGS = (
     "article", "front", "ref", "sub-article", "abstract", "p", "sec", "xref", "alternatives", "tex-math",
     "PubmedArticle", "PubmedArticleSet", "PMID", "DeleteCitation", "MedlineCitation", "PubmedBookArticle",
     "{http://www.w3.org/1998/Math/MathML}math", "{http://jats.nlm.nih.gov}article", "{x}y", "mixed-citation",
 )  # fmt: skip
-
-
-@_of_elements
-def _strange_tags(random: Random, root: Any, elements: list[Any]) -> None:
-    for node in [*_some(random, elements), *random.choice(([], [root]))]:
-        node.tag = random.choice(_STRANGE_TAGS)
-
-
-@_of_elements
-def _deep(random: Random, root: Any, elements: list[Any]) -> None:
-    tag = random.choice((*_STRANGE_TAGS, "b"))
-    node = random.choice(elements)
-    for _ in range(random.choice((20, 200, 250, 3000))):
-        node = etree.SubElement(node, tag)
-    node.text = "x"
-
-
-@_of_elements
-def _many_elements(random: Random, root: Any, elements: list[Any]) -> None:
-    node = random.choice(elements)
-    tag = random.choice((*_STRANGE_TAGS, "b"))
-    for _ in range(random.choice((1000, 100_000))):
-        etree.SubElement(node, tag)
-
-
 _NASTY = (
     ")", "(", "[", "]", ".", " ", "\u00ad", "1", "9", "10.1/", "10.1000/a(", "10.1000/%", "doi:", "::", "%",
     "doi 10.1000/x) ", "https://doi.org/10.1000/", "&", "<", "$", "\\frac{", "\\frac{1}{2}", "\\alpha", "{",
@@ -279,61 +170,267 @@ _NASTY = (
 )  # fmt: skip
 
 
-@_of_elements
-def _nasty_texts(random: Random, root: Any, elements: list[Any]) -> None:
-    for node in _some(random, elements, 8):
-        text = random.choice(_NASTY) * random.choice((1, 100, 30_000))
-        if random.random() < 0.3:
-            text = "10.1000/x" + text
-        if random.random() < 0.7:
-            node.text = text
-        else:
-            node.tail = text
+def _some(random: Random, elements: list[Element], most: int = 30) -> list[Element]:
+    inner = elements[1:] or elements
+    return random.sample(inner, min(len(inner), random.randint(1, most)))
 
 
-@_of_elements
-def _nasty_attributes(random: Random, root: Any, elements: list[Any]) -> None:
-    with_attributes = [node for node in elements if node.attrib] or elements
-    for node in _some(random, with_attributes, 10):
-        name = random.choice([*node.attrib, "Version", "x"])
-        values = (
-            "",
-            "-1",
-            "0",
-            "99999999999999999999",
-            "None",
-            random.choice(_NASTY) * random.choice((1, 30_000)),
-        )
-        node.set(name, random.choice(values))
+def _delete_elements(random: Random, root: Element, elements: list[Element]) -> None:
+    for node in _some(random, elements):
+        if (parent := node.getparent()) is not None:
+            parent.remove(node)
 
 
-@_mutation
-def _huge_attributes(random: Random, data: bytes) -> bytes:
-    places = [found.end() for found in re.finditer(rb"<[A-Za-z][\w-]*", data)] or [0]
-    begin = random.choice(places)
-    many = b"".join(b" a%d='y'" % number for number in range(20_000))
-    one = b" x='" + b"y" * random.choice((100_000, 11_000_000)) + b"'"
-    return data[:begin] + random.choice((many, one)) + data[begin:]
+def _double_elements(random: Random, root: Element, elements: list[Element]) -> None:
+    for node in _some(random, elements, 5):
+        if (parent := node.getparent()) is not None:
+            size = len(etree.tostring(node))
+            for _ in range(min(random.choice((1, 20, 5000)), 3_000_000 // size + 1)):
+                parent.append(deepcopy(node))
 
 
-@_of_elements
-def _huge_text(random: Random, root: Any, elements: list[Any]) -> None:
-    random.choice(elements).text = random.choice(("word ", "x")) * random.choice((100_000, 2_500_000))
+def _move_elements(random: Random, root: Element, elements: list[Element]) -> None:
+    for node in _some(random, elements):
+        target = random.choice(elements)
+        if node is not root and target is not node and node not in target.iterancestors():
+            target.insert(random.randint(0, len(target)), node)
 
 
-@_of_elements
-def _swap_texts(random: Random, root: Any, elements: list[Any]) -> None:
+def _swap_tags(random: Random, root: Element, elements: list[Element]) -> None:
+    for node in _some(random, elements):
+        other = random.choice(elements)
+        node.tag, other.tag = other.tag, node.tag
+
+
+def _swap_texts(random: Random, root: Element, elements: list[Element]) -> None:
     for node in _some(random, elements):
         other = random.choice(elements)
         node.text, other.text = other.text, node.text
 
 
-@_of_elements
-def _comments_and_instructions(random: Random, root: Any, elements: list[Any]) -> None:
+def _strange_tags(random: Random, root: Element, elements: list[Element]) -> None:
+    for node in [*_some(random, elements), *random.choice(([], [root]))]:
+        node.tag = random.choice(_TAGS)
+
+
+def _another_root(random: Random, root: Element, elements: list[Element]) -> None:
+    root.tag = random.choice(_TAGS)
+
+
+def _deep(random: Random, root: Element, elements: list[Element]) -> None:
+    tag, node = random.choice((*_TAGS, "b")), random.choice(elements)
+    for _ in range(random.choice((20, 200, 250, 3000))):
+        node = etree.SubElement(node, tag)
+    node.text = "x"
+
+
+def _many_elements(random: Random, root: Element, elements: list[Element]) -> None:
+    tag, node = random.choice((*_TAGS, "b")), random.choice(elements)
+    for _ in range(random.choice((1000, 100_000))):
+        etree.SubElement(node, tag)
+
+
+def _nasty_texts(random: Random, root: Element, elements: list[Element]) -> None:
+    for node in _some(random, elements, 8):
+        text = random.choice(_NASTY) * random.choice((1, 100, 30_000))
+        text = "10.1000/x" + text if random.random() < 0.3 else text
+        setattr(node, "text" if random.random() < 0.7 else "tail", text)
+
+
+def _nasty_attributes(random: Random, root: Element, elements: list[Element]) -> None:
+    for node in _some(random, [node for node in elements if node.attrib] or elements, 10):
+        nasty = random.choice(_NASTY) * random.choice((1, 30_000))
+        values = ("", "-1", "0", "99999999999999999999", "None", nasty)
+        node.set(random.choice([*node.attrib, "Version", "x"]), random.choice(values))
+
+
+def _huge_text(random: Random, root: Element, elements: list[Element]) -> None:
+    random.choice(elements).text = random.choice(("word ", "x")) * random.choice((100_000, 2_500_000))
+
+
+def _comments_and_instructions(random: Random, root: Element, elements: list[Element]) -> None:
     for node in _some(random, elements):
         node.insert(0, random.choice((etree.Comment("x"), etree.ProcessingInstruction("x", "y"))))
 
 
-@_of_elements
-def _another_root(random: Random, root: Any, elements: list[Any]) -> None:
-    root.tag = random.choice(_STRANGE_TAGS)
+def _of_tree(change: Callable[[Random, Element, list[Element]], None]) -> Mutation:
+    def mutate(random: Random, data: bytes) -> bytes:
+        parser = etree.XMLParser(resolve_entities=False, no_network=True, recover=True, huge_tree=True)
+        try:
+            root = etree.fromstring(data, parser)
+        except (etree.XMLSyntaxError, ValueError):
+            root = None
+        if root is None:
+            root = etree.fromstring(b"<article><front><article-meta/></front></article>")
+        change(random, root, [node for node in root.iter() if isinstance(node.tag, str)])
+        return etree.tostring(root, encoding="utf-8")
+
+    return mutate
+
+
+_TREES = _by_name(
+    _delete_elements, _double_elements, _move_elements, _swap_tags, _swap_texts, _strange_tags, _another_root,
+    _deep, _many_elements, _nasty_texts, _nasty_attributes, _huge_text, _comments_and_instructions,
+)  # fmt: skip
+XML: dict[str, Mutation] = {
+    **BYTES,
+    **_by_name(_wrong_encoding, _character_references, _broken_markup, _entities, _huge_attributes),
+    **{name: _of_tree(change) for name, change in _TREES.items()},
+}
+
+# ---- JSON ----------------------------------------------------------------------------------------
+
+ODD: tuple[Any, ...] = (
+    None, True, -1, 0, 10**30, 1e308, 0.5, "", "\0", "x" * 5000, "²", "-1", "../x", "a\nb", "\u202e", "NaN",
+    [], [[]], {}, {"a": []}, [None], ["x", 1], "9" * 5000, "\ud800",
+)  # fmt: skip
+
+
+def break_value(random: Random, value: Any) -> Any:
+    """Return a JSON value with some of its parts replaced, removed, doubled or nested."""
+    if random.random() < 0.2 or not isinstance(value, dict | list) or not value:
+        return random.choice(ODD)
+    if isinstance(value, list):
+        kept, place, how = [*value], random.randrange(len(value)), random.randrange(4)
+        if how == 0:
+            del kept[place]
+        elif how == 1:
+            kept += kept * random.choice((1, 30))
+        else:
+            kept[place] = break_value(random, kept[place])
+        return kept
+    changed, key, how = dict(value), random.choice(sorted(value, key=str)), random.randrange(5)
+    if how == 0:
+        del changed[key]
+    elif how == 1:
+        changed[random.choice(("x", "", key + " ", "\n"))] = changed[key]
+    else:
+        changed[key] = break_value(random, changed[key])
+    return changed
+
+
+def break_json(random: Random, value: Any) -> bytes:
+    """Return JSON that is broken in its values, or in its bytes."""
+    for _ in range(random.choice((1, 1, 2, 4))):
+        value = break_value(random, value)
+    data = json.dumps(value).encode()
+    if random.random() < 0.1:
+        deep = random.choice((50, 5000, 100_000))
+        data = b"[" * deep + data + b"]" * deep
+    return break_bytes(random, data) if random.random() < 0.3 else data
+
+
+# ---- archives ------------------------------------------------------------------------------------
+
+_TAR_MODES = {".tar": "w", ".tar.gz": "w:gz", ".tgz": "w:gz", ".tar.xz": "w:xz", ".tar.bz2": "w:bz2"}
+_MEMBERS = (
+    "a.xml", "x/y/a.nxml", "../a.xml", "/a.xml", "a.txt", "a.xml.gz", "é\udc80.xml", "C:\\a.xml",
+    "a" * 300 + ".xml",
+)  # fmt: skip
+_ODD_MEMBERS = (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.DIRTYPE, tarfile.FIFOTYPE, b"Z")
+
+
+def _tarred(random: Random, data: bytes, ending: str) -> bytes:
+    held = io.BytesIO()
+    fastest: dict[str, Any] = {".tar": {}, ".tar.xz": {"preset": 0}}.get(ending, {"compresslevel": 1})
+    open_tar: Any = tarfile.open  # its overloads want a literal mode
+    with open_tar(fileobj=held, mode=_TAR_MODES[ending], **fastest) as archive:
+        for name in random.sample(_MEMBERS, random.randint(1, 4)):
+            entry = tarfile.TarInfo(name)
+            entry.size = len(data)
+            if random.random() < 0.15:
+                entry.type = random.choice(_ODD_MEMBERS)
+                entry.linkname = random.choice(("/etc/passwd", "a.xml", "../x"))
+            archive.addfile(entry, io.BytesIO(data))
+    return held.getvalue()
+
+
+def _zipped(random: Random, data: bytes) -> bytes:
+    held = io.BytesIO()
+    kind = random.choice((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA))
+    with zipfile.ZipFile(held, "w", kind) as archive:
+        for name in random.sample([name for name in _MEMBERS if name.isprintable()], random.randint(1, 4)):
+            archive.writestr(name, data)
+    return held.getvalue()
+
+
+def _broken(random: Random, data: bytes) -> bytes:
+    return BYTES[random.choice(sorted(BYTES.keys() - {"blank before", "repeat a part"}))](random, data)
+
+
+def _packed_somehow(random: Random, data: bytes) -> bytes:
+    packed = (_zipped(random, data), _tarred(random, data, ".tar.gz"), gzip.compress(data, 1))
+    return random.choice(packed)
+
+
+def _gzip(random: Random, data: bytes) -> tuple[str, bytes]:
+    return "article.xml.gz", gzip.compress(data, 1)
+
+
+def _broken_gzip(random: Random, data: bytes) -> tuple[str, bytes]:
+    packed = gzip.compress(data, 1)
+    twice, junk, padded = gzip.compress(packed, 1), packed + b"junk", packed + b"\0" * 99
+    bad = (
+        _broken(random, packed),
+        twice,
+        junk,
+        padded,
+        data,
+        bz2.compress(data),
+        gzip.compress(bytes(1 << 24)),
+    )
+    return "article.xml.gz", random.choice(bad)
+
+
+def _tar(random: Random, data: bytes) -> tuple[str, bytes]:
+    ending = random.choice(sorted(_TAR_MODES))
+    return f"a{ending}", _tarred(random, data, ending)
+
+
+def _broken_tar(random: Random, data: bytes) -> tuple[str, bytes]:
+    name, packed = _tar(random, data)
+    return name, _broken(random, packed)
+
+
+def _headers_of_tar(random: Random, data: bytes) -> tuple[str, bytes]:
+    """Break the headers and leave the packing whole."""
+    inner = bytearray(_tarred(random, data, ".tar"))
+    for _ in range(random.randint(1, 6)):
+        inner[random.randrange(512)] = random.randrange(256)
+    packings: dict[str, Callable[[bytes], bytes]] = {
+        "": bytes,
+        ".gz": gzip.compress,
+        ".xz": lzma.compress,
+        ".bz2": bz2.compress,
+    }
+    ending = random.choice(sorted(packings))
+    return f"a.tar{ending}", packings[ending](bytes(inner))
+
+
+def _zip(random: Random, data: bytes) -> tuple[str, bytes]:
+    return "a.zip", _zipped(random, data)
+
+
+def _broken_zip(random: Random, data: bytes) -> tuple[str, bytes]:
+    packed = bytearray(_zipped(random, data))
+    if random.random() < 0.5:
+        return "a.zip", _broken(random, bytes(packed))
+    for _ in range(random.randint(1, 6)):  # the directory at the end is where most can go wrong
+        packed[-random.randint(1, min(200, len(packed)))] = random.randrange(256)
+    return "a.zip", bytes(packed)
+
+
+def _nested(random: Random, data: bytes) -> tuple[str, bytes]:
+    """Return an archive in an archive, or under the name of a document."""
+    inner = _packed_somehow(random, data)
+    return random.choice((_zip(random, inner), ("a.xml", inner), _tar(random, inner)))
+
+
+def _wrong_ending(random: Random, data: bytes) -> tuple[str, bytes]:
+    ending = random.choice((".xml", ".nxml", ".xml.gz", ".zip", *sorted(_TAR_MODES)))
+    return f"a{ending}", random.choice((data, _packed_somehow(random, data)))
+
+
+CONTAINERS: dict[str, Container] = _by_name(
+    _gzip, _broken_gzip, _tar, _broken_tar, _headers_of_tar, _zip, _broken_zip, _nested, _wrong_ending
+)

@@ -10,9 +10,9 @@ import pytest
 
 from sentence_experts.evaluation.metrics import METRIC_NAMES
 from sentence_experts.evaluation.results import PAIR_WEIGHTED_MEAN, POOLED
+from sentence_experts.report.html import html, markdown
 from sentence_experts.reproduce.comparison import Compared, ReproductionResult, compare, differences
 from sentence_experts.reproduce.experiment import Experiment
-from sentence_experts.reproduce.report import html, markdown
 from sentence_experts.reproduce.run import plan_recipe
 
 Evaluations = dict[str, dict[str, Any]]
@@ -147,17 +147,17 @@ def test_our_line_is_above_the_printed_one(tmp_path: Path) -> None:
     assert first.headings[1:3] == ("validation threshold", "validation f1_max")
     lines = dict(
         zip(
-            (line[0] for line in first.lines[::2]),
-            zip(first.lines[::2], first.lines[1::2], strict=True),
+            (line[0] for line in first.rows[::2]),
+            zip(first.rows[::2], first.rows[1::2], strict=True),
             strict=True,
         )
     )
     assert lines["TF-IDF"][1] == ("  published", "0.00", "0.67", "0.50", "0.50", "0.02", "1.00", "")
     assert lines["BERT"][0][1:3] == ("–", "–")
     assert lines["BERT"][0][-1] == "not run"
-    for text in (markdown(comparison), html(comparison)):
+    for text in (markdown(comparison.report()), html(comparison.report())):
         assert first.title in text
-        assert "that leak, or that the paper leaves open" in text
+        assert "Choice of the protocol: " in text
 
 
 def test_comparison_as_data_frame(tmp_path: Path) -> None:

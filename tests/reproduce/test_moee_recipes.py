@@ -45,7 +45,7 @@ def recipes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     }
     tasks = {"tasks": {"sts": {"kind": "sts", "datasets": {"STS12": source}}}}
     (folder / "small_tasks.yaml").write_text(yaml.safe_dump(tasks))
-    monkeypatch.setattr("sentence_experts.reproduce.kinds.language_models.data_folder", lambda: tmp_path)
+    monkeypatch.setattr("sentence_experts.reproduce.language_models.data_folder", lambda: tmp_path)
     return folder
 
 
@@ -125,7 +125,7 @@ def test_the_analysis_sets_the_papers_examples_beside_ours(recipes, tmp_path, ca
     here = {"sentence1": printed[0].first.upper(), "sentence2": f"{printed[0].second}!", "score": 5}
     with gzip.open(tmp_path / "eval" / "sts12.jsonl.gz", "wt", encoding="utf-8") as file:
         file.write(f"{rows}{json.dumps(here)}\n")
-    monkeypatch.setattr("sentence_experts.reproduce.kinds.language_models.data_folder", lambda: tmp_path)
+    monkeypatch.setattr("sentence_experts.reproduce.language_models.data_folder", lambda: tmp_path)
     recipe = recipes / "analysis.yaml"
     content = yaml.safe_load(recipe.read_text())
     content["protocol"]["small"]["base"] = str(tmp_path / "tiny")
@@ -154,7 +154,7 @@ def test_the_analysis_sets_the_papers_examples_beside_ours(recipes, tmp_path, ca
 
 
 def test_the_analysis_needs_its_pairs(tmp_path, monkeypatch):
-    monkeypatch.setattr("sentence_experts.reproduce.kinds.language_models.data_folder", lambda: tmp_path)
+    monkeypatch.setattr("sentence_experts.reproduce.language_models.data_folder", lambda: tmp_path)
     with pytest.raises(InputError, match="set SENTENCE_EXPERTS_DATA to a folder with eval/sts12"):
         plan_recipe("moee/analysis", out=tmp_path)
 
@@ -177,6 +177,6 @@ def test_a_faulty_recipe_is_one_line(recipes, file, change, message):
 def test_settings_that_language_models_do_not_take(recipes, tmp_path, monkeypatch):
     with pytest.raises(UsageError, match="`corpus` is for recipes on pairs"):
         plan_recipe(recipes / "olmoe.yaml", out=tmp_path, scale="full", corpus=tmp_path)
-    monkeypatch.setattr("sentence_experts.reproduce.kinds.language_models.data_folder", lambda: None)
+    monkeypatch.setattr("sentence_experts.reproduce.language_models.data_folder", lambda: None)
     with pytest.raises(InputError, match="set SENTENCE_EXPERTS_DATA"):
         plan_recipe(recipes / "olmoe.yaml", out=tmp_path)

@@ -11,8 +11,8 @@ from helpers.shipped_recipes import RECIPES
 from sentence_experts.errors import InputError
 from sentence_experts.evaluation.metrics import pair_weighted_mean
 from sentence_experts.evaluation.results import PAIR_WEIGHTED_MEAN, POOLED
-from sentence_experts.reproduce.kinds.pairs import view_of
 from sentence_experts.reproduce.published import Published, PublishedTable
+from sentence_experts.reproduce.trained import view_of
 
 PAPER = Published.read(RECIPES / "hallee2025" / "published.yaml")
 PREPRINT = Published.read(RECIPES / "hallee2024" / "published.yaml")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sentence_experts.errors import UsageError
-from sentence_experts.reproduce.steps import Step, run_steps
+from sentence_experts.reproduce.steps import CALLS, Step, run_steps
 
 
 def test_steps_call_public_functions_and_are_shown_as_calls(
@@ -22,22 +22,19 @@ def test_steps_call_public_functions_and_are_shown_as_calls(
     assert f"import_corpus(sources=['{tmp_path}'], out='{tmp_path}/corpus', workers=1)" in caplog.text
 
 
-@pytest.mark.parametrize("can_be_replaced", [True, False])
-def test_only_an_output_that_nothing_is_made_from_is_replaced(
-    can_be_replaced: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("call", ["evaluate", "tune"])
+def test_only_an_evaluation_is_replaced(call: str, monkeypatch: pytest.MonkeyPatch) -> None:
     replaced = []
 
-    def tune(overwrite: bool = False, **given: object) -> None:
+    def function(overwrite: bool = False, **given: object) -> None:
         if not overwrite:
             raise UsageError("made with other settings")
         replaced.append(given)
 
-    monkeypatch.setattr("sentence_experts.tune", tune)
-    step = Step("tune", {"model": "m"}, can_be_replaced=can_be_replaced)
-    if can_be_replaced:
-        step.run()
-        assert replaced == [{"model": "m"}]
+    monkeypatch.setitem(CALLS, call, function)
+    if call == "evaluate":
+        Step(call, {"out": "o"}).run()
+        assert replaced == [{"out": "o"}]
     else:
         with pytest.raises(UsageError):
-            step.run()
+            Step(call, {"out": "o"}).run()

@@ -17,15 +17,16 @@ from sentence_experts.cli import main as command_line
 from sentence_experts.corpus.simulate import simulate_corpus
 from sentence_experts.errors import InputError
 from sentence_experts.evaluation.config import EvaluateConfig
+from sentence_experts.models.export.export_config import ExportConfig
 from sentence_experts.models.surgery.extend_config import ExtendConfig
 from sentence_experts.recipes import RECIPES
-from sentence_experts.reproduce import material
 from sentence_experts.reproduce.comparison import Compared, ReproductionResult, compare, orders
 from sentence_experts.reproduce.experiment import Experiment
-from sentence_experts.reproduce.kinds.tasks import MTEB_TYPES
 from sentence_experts.reproduce.published import Published, PublishedFigure
 from sentence_experts.reproduce.recipe_files import read_recipe
 from sentence_experts.reproduce.run import plan_recipe
+from sentence_experts.reproduce.steps import CALLS
+from sentence_experts.reproduce.trained import MTEB_TYPES
 from sentence_experts.tasks.config import TasksConfig
 from sentence_experts.tasks.kinds import KINDS
 from sentence_experts.tasks.task_file import TaskFile
@@ -37,6 +38,7 @@ SHIPPED = sorted(file for file in MOTE.glob("*.yaml") if file.stem not in PARTS)
 APPENDIX_A = ("batching", "temperature")
 CONFIGS = {
     "compile_tasks": TasksConfig,
+    "export": ExportConfig,
     "extend": ExtendConfig,
     "train": TrainConfig,
     "evaluate": EvaluateConfig,
@@ -57,36 +59,23 @@ def planned(file: Path, out: Path, scale: str = "small", seeds: int = 1) -> Expe
 @pytest.mark.parametrize("scale", ["small", "full"])
 def test_every_step_has_settings_of_its_own_function(scale: str, tmp_path: Path) -> None:
     for step in planned(MOTE / "all.yaml", tmp_path, scale).steps:
-        if step.call in CONFIGS:
+        if step.settings:
             CONFIGS[step.call].of(**step.settings)
-        else:
-            assert not step.settings
 
 
-def test_every_column_of_the_published_tables_has_a_recipe() -> None:
-    printed = {
-        (table.table, column)
-        for table in Published.read(MOTE / "published.yaml").tables
-        for column in table.columns
-    }
+def test_every_column_of_the_published_tables_and_drawings_has_a_recipe() -> None:
+    tables = Published.read(MOTE / "published.yaml").tables
     everything = read_recipe(MOTE / "all.yaml")
-    assert {place for run in everything.runs for place in run.columns.items()} == printed
+    drawings = [run for name in APPENDIX_A for run in read_recipe(MOTE / f"{name}.yaml").runs]
+    for runs, rows in ((everything.runs, True), (drawings, False)):
+        wanted = {(one.table, column) for one in tables if bool(one.rows) == rows for column in one.columns}
+        assert {place for run in runs for place in run.columns.items()} == wanted
     assert {run.name for run in everything.runs} == {file.stem.upper() for file in SHIPPED} - {
         "ALL",
         "MOTE",
         "STATIC",
         *(name.upper() for name in APPENDIX_A),
     } | {"MoTE", "Static"}
-
-
-def test_every_drawing_has_a_recipe() -> None:
-    drawn = {
-        (drawing.figure, column)
-        for drawing in Published.read(MOTE / "published.yaml").drawings
-        for column in drawing.columns
-    }
-    runs = [run for name in APPENDIX_A for run in read_recipe(MOTE / f"{name}.yaml").runs]
-    assert {place for run in runs for place in run.columns.items()} == drawn
 
 
 @pytest.mark.parametrize("name", APPENDIX_A)
@@ -123,10 +112,8 @@ def test_a_recipe_runs_what_its_tables_compare(file: Path) -> None:
     published = Published.read(recipe.protocol.published)
     filled = {place for run in recipe.runs for place in run.columns.items()}
     for name in recipe.tables:
-        columns = published.columns()[name]
-        drawn = any(name == drawing.figure for drawing in published.drawings)
-        gains_over = None if drawn else published.table(name).gains_over
-        wanted = {gains_over} if gains_over else columns
+        gains_over = published.table(name).gains_over
+        wanted = {gains_over} if gains_over else published.columns()[name]
         assert wanted <= {column for table, column in filled if table == name}
 
 
@@ -160,7 +147,7 @@ def test_all_models_are_trained_with_the_same_settings_and_data(tmp_path: Path) 
     assert set(experiment.pretrained) == {"minilm"}
     # Averaging takes a trained model of the plan, once per seed.
     steps = planned(MOTE / "ea.yaml", tmp_path, seeds=2).steps
-    averaged = [step for step in steps if step.call == "save_average_of_experts"]
+    averaged = [step for step in steps if step.call == "export"]
     assert [step.arguments["model"].parent.name for step in averaged] == ["EOB-seed0", "EOB-seed1"]
     made = [Path(one.arguments["out"]) / "model" for one in steps if one.call == "train"]
     assert all(step.arguments["model"] in made for step in averaged)
@@ -245,11 +232,11 @@ def test_gains_averages_and_single_task_models(tmp_path: Path) -> None:
         "retrieval 2 for 15",
     ):
         assert text in "\n".join(comparison.differences)
-    rows = {line[0]: line for line in comparison.tables[0].lines}
+    rows = {line[0]: line for line in comparison.tables[0].rows}
     assert comparison.tables[0].headings == ("", "EM", "SEM", "IC", "MoTE")
     em, sem = (figure(comparison, "Table 2", column, "retrieval") for column in ("EM", "SEM"))
-    assert rows["retrieval"][1:3] == (f"{em.value:.2f} (25.00-75.00)", f"{sem.gain:+.2f}")
-    assert comparison.tables[0].lines[1] == ("  published", "42.31", "-8.86", "+3.27", "+5.21")
+    assert rows["retrieval"][1:3] == (f"{em.value:.2f}\n25.00-75.00", f"{sem.gain:+.2f}")
+    assert comparison.tables[0].rows[1] == ("  published", "42.31", "-8.86", "+3.27", "+5.21")
     assert rows["retrieval"][3] == "–"
 
 
@@ -316,9 +303,7 @@ def test_a_corpus_is_refused_in_one_line(capsys: pytest.CaptureFixture[str]) -> 
 def test_recipe_on_tasks_runs_and_resumes(
     tmp_path: Path, minilm: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        material, "simulate_corpus", lambda folder, seed: simulate_corpus(folder, seed, articles=240)
-    )
+    monkeypatch.setitem(CALLS, "simulate_corpus", lambda out: simulate_corpus(out, articles=240))
     folder = shutil.copytree(MOTE, tmp_path / "mote")
     protocol = yaml.safe_load((folder / "protocol.yaml").read_text())
     protocol["small"]["base"] = str(make_tiny_encoder(tmp_path / "tiny", minilm))

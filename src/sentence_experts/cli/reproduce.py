@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
-from rich.table import Table
-from rich.text import Text
 
-from sentence_experts.cli.console import note, results, show
+from sentence_experts.cli.console import results, show
 from sentence_experts.reproduce.recipe import ReproduceConfig
-
-if TYPE_CHECKING:
-    from sentence_experts.reproduce.comparison import ReproductionResult
-    from sentence_experts.reproduce.experiment import Experiment, ReportTable
 
 
 def reproduce(
@@ -34,38 +28,19 @@ def reproduce(
 
     Example: sentence-experts reproduce hallee2025/moe_all --dry-run
     """
+    from sentence_experts.report.tables import for_terminal
     from sentence_experts.reproduce.run import plan_recipe, run_experiment
 
     experiment = plan_recipe(recipe, config, out, dry_run)
     if dry_run:
-        _show_steps(experiment)
-    else:
-        _show(run_experiment(experiment), experiment.report)
-
-
-def _show_steps(experiment: Experiment) -> None:
-    if experiment.writes_first is not None:
-        note(f"written first: {experiment.writes_first}")
-    for step in experiment.steps:
-        show(str(step))
-
-
-def _show(comparison: ReproductionResult, report: Path) -> None:
+        for step in experiment.steps:
+            show(str(step))
+        return
+    comparison = run_experiment(experiment)
     for table in comparison.tables:
-        results.print(_rich_table(table))
+        results.print(for_terminal(table))
     if comparison.figures:
-        show(f"\n{comparison.legend}.")
+        show(f"\n{comparison.legend}")
     for line in comparison.differences:
         show(f"- {line}")
-    show(f"report: {report / 'report.html'}")
-
-
-def _rich_table(table: ReportTable) -> Table:
-    """A rich table; a set of pairs is above its metric, an interval below its figure, without brackets."""
-    from sentence_experts.report.tables import terminal_table
-
-    corner, *headings = (heading.replace(" ", "\n") for heading in table.headings)
-    shown = terminal_table(table.title, corner, headings)
-    for line in table.lines:
-        shown.add_row(*(Text(cell.replace(" (", "\n").replace(")", "")) for cell in line))
-    return shown
+    show(f"report: {experiment.report / 'report.html'}")

@@ -13,6 +13,7 @@ from pydantic import Field
 
 import sentence_experts as se
 from sentence_experts.config import Config, Seed
+from sentence_experts.corpus.simulate import simulate_corpus
 from sentence_experts.reproduce.material import Material, data_folder
 
 if TYPE_CHECKING:
@@ -43,7 +44,8 @@ def choose_material(out: Path, config: DemoConfig) -> Material:
         InputError: SENTENCE_EXPERTS_DATA is set, but the articles are not there.
     """
     material = Material.find(out / "simulated", None if config.simulated else data_folder())
-    material.prepare(config.seed)
+    if material.simulated:
+        simulate_corpus(material.sources[0], config.seed)
     return material
 
 

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from sentence_experts.reproduce.experiment import Experiment, Model, OwnFigure, ReportTable, changed_settings
+from sentence_experts.evaluation.results import Result
+from sentence_experts.report.content import Report, Table
+from sentence_experts.report.tables import UNDEFINED
+from sentence_experts.report.verdict import Verdict
+from sentence_experts.reproduce.experiment import Experiment, Model, OwnFigure, changed_settings
 from sentence_experts.reproduce.published import ALL_DOMAINS, PublishedFigure
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 NOT_RUN = "not run"
-NONE = "–"
 DIFFERS = "differs"
 LEGEND = (
-    "Each cell has our figure above the printed one. differs: what is not as in the paper (data, base, "
-    "scale, protocol). 95% intervals are in brackets. Where the data differ from the published ones, only "
-    "orders and gaps can be compared"
+    "Each cell has our figure, with its 95% interval, above the printed one. differs: what is not as in the "
+    "paper (data, base, scale, protocol). Where the data differ from the published ones, only orders and "
+    "gaps can be compared."
 )
 DRAWN = (
-    ". drawn: the paper shows the value in a figure only; highest: its text says that this column is the "
-    "highest of the row"
+    " drawn: the paper shows the value in a figure only; highest: its text says that this column is the "
+    "highest of the row."
 )
 
 
@@ -44,12 +44,12 @@ class Compared:
 
 
 @dataclass(frozen=True, repr=False)
-class ReproductionResult:
+class ReproductionResult(Result):
     """The result of a recipe.
 
     Attributes:
         figures: every published figure beside ours; `tables` are their printed form.
-        differences: what differs from the published experiment, in words.
+        differences: from the published experiment, in words.
         choices: choices of the protocol that leak, or that the paper leaves open.
         notes: errors in the paper.
     """
@@ -59,19 +59,25 @@ class ReproductionResult:
     scale: str
     legend: str
     figures: tuple[Compared, ...]
-    tables: tuple[ReportTable, ...]
+    tables: tuple[Table, ...]
     differences: tuple[str, ...]
     choices: tuple[str, ...]
     notes: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, ready for `storage.write_json`."""
+        """Return plain values, ready for `storage.write_json`."""
         return {key: value for key, value in asdict(self).items() if key not in ("legend", "tables")}
 
-    def to_pandas(self) -> pd.DataFrame:
-        """A row per published figure: its place, the published value, ours, and what differs."""
-        import pandas as pd
+    def summary(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
+        """Return a line per published figure."""
+        lines = [
+            (f"{one.published.table}, {one.published.row}, {one.published.column}", _printed(one), _ours(one))
+            for one in self.figures
+        ]
+        return f"{self.title} ({self.paper}; scale: {self.scale})", ("figure", "published", "here"), lines
 
+    def rows(self) -> list[dict[str, Any]]:
+        """Return a row per published figure: its place, the published value, ours, and what differs."""
         rows = []
         for figure in self.figures:
             place = asdict(figure.published)
@@ -79,12 +85,21 @@ class ReproductionResult:
             low, high = figure.interval or (None, None)
             ours = {"value": figure.value, "gain": figure.gain, "low": low, "high": high}
             rows.append({**place, "published": published, **ours, DIFFERS: ", ".join(figure.differs)})
-        return pd.DataFrame(rows)
+        return rows
 
-    def __repr__(self) -> str:
-        tables = [[table.title, *map("  ".join, (table.headings, *table.lines))] for table in self.tables]
-        head = f"{self.title} ({self.paper}; scale: {self.scale})"
-        return "\n".join([head, *(line for table in tables for line in table)])
+    def report(self) -> Report:
+        """Return the tables, then the differences, the choices and the notes."""
+        notes = {
+            "Different here": self.differences,
+            "Choice of the protocol": self.choices,
+            "On the published figures": self.notes,
+        }
+        return Report(
+            self.title,
+            Verdict(f"{self.paper}; scale: {self.scale}.", [self.legend], []),
+            self.tables,
+            notes=[f"{what}: {line}" for what, lines in notes.items() for line in lines],
+        )
 
 
 def compare(experiment: Experiment, evaluations: Mapping[str, Any]) -> ReproductionResult:
@@ -96,7 +111,7 @@ def compare(experiment: Experiment, evaluations: Mapping[str, Any]) -> Reproduct
             ours = experiment.ours(figure, models, evaluations) if models else OwnFigure()
             here = experiment.routes.get(str(figure.domain), figure.domain)
             marked = _marks(experiment, models[0]) if models else (NOT_RUN,)
-            figures.append(Compared(figure, ours.value, ours.gain, ours.interval, here, marked))
+            figures.append(Compared(figure, *ours, here, marked))
     recipe = experiment.recipe
     return ReproductionResult(
         title=recipe.title,
@@ -112,10 +127,11 @@ def compare(experiment: Experiment, evaluations: Mapping[str, Any]) -> Reproduct
 
 
 def orders(figures: Sequence[Compared]) -> Iterator[str]:
-    """For each row of a drawing, whether ours is the highest where the paper's text says so."""
-    highest = [one for one in figures if one.published.highest and one.value is not None]
-    for one in highest:
+    """Return for each row of a drawing whether ours is the highest where the paper's text says so."""
+    for one in figures:
         place = one.published
+        if not place.highest or one.value is None:
+            continue
         row = [
             other
             for other in figures
@@ -129,22 +145,10 @@ def orders(figures: Sequence[Compared]) -> Iterator[str]:
         yield f"{claim}; {agrees} ({measured})"
 
 
-def _marks(experiment: Experiment, model: Model) -> tuple[str, ...]:
-    """What is not as in the paper for a model that was run."""
-    different = {
-        "data": True,
-        "base": model.base != model.published_base,
-        "scale": experiment.small and (model.run or experiment.recipe.model) is not None,
-        "protocol": not experiment.recipe.protocol.faithful,
-    }
-    return tuple(mark for mark, applies in different.items() if applies)
-
-
 def differences(experiment: Experiment) -> Iterator[str]:
-    """What differs from the published experiment, found by comparing the settings."""
+    """Return the differences from the published experiment, found by comparing the settings."""
     recipe, small = experiment.recipe, experiment.small
-    yield f"data: {experiment.words}"
-    yield from experiment.unlike_published
+    yield from experiment.differences
     models = experiment.models
     bases = {f"{one.base} for {one.published_base}" for one in models if one.base != one.published_base}
     if bases:
@@ -164,8 +168,19 @@ def differences(experiment: Experiment) -> Iterator[str]:
         yield f"not run, since only the hub has them: {names}"
 
 
-def _tables(figures: Sequence[Compared]) -> Iterator[ReportTable]:
-    """The tables in printed order, with what differs per row, or per column where models are columns."""
+def _marks(experiment: Experiment, model: Model) -> tuple[str, ...]:
+    """Return what is not as in the paper for a model that was run."""
+    different = {
+        "data": True,
+        "base": model.base != model.published_base,
+        "scale": experiment.small and (model.run or experiment.recipe.model) is not None,
+        "protocol": not experiment.recipe.protocol.faithful,
+    }
+    return tuple(mark for mark, applies in different.items() if applies)
+
+
+def _tables(figures: Sequence[Compared]) -> Iterator[Table]:
+    """Return the tables in printed order; differences stand in a column, or a row if models are columns."""
     for block in dict.fromkeys(one.published.block for one in figures):
         own = [one for one in figures if one.published.block == block]
         rows = list(dict.fromkeys(one.published.row for one in own))
@@ -182,7 +197,7 @@ def _tables(figures: Sequence[Compared]) -> Iterator[ReportTable]:
             lines.append(("  published", *map(_printed, cells), *differs[1]))
         if not per_row:
             lines.append((DIFFERS, *(", ".join(at[(rows[0], *column)].differs) for column in columns)))
-        yield ReportTable(_title(own[0]), ("", *names, *([DIFFERS] if per_row else [])), tuple(lines))
+        yield Table(_title(own[0]), ("", *names, *([DIFFERS] if per_row else [])), lines, fold=True)
 
 
 def _title(figure: Compared) -> str:
@@ -200,12 +215,12 @@ def _ours(figure: Compared) -> str:
     published = figure.published
     value = figure.gain if published.gain else figure.value
     if value is None:
-        return NONE
+        return UNDEFINED
     text = f"{value:{'+' if published.gain else ''}.{published.decimals}f}"
     if figure.interval is None or published.gain:
         return text
     low, high = (f"{end:.{published.decimals}f}" for end in figure.interval)
-    return f"{text} ({low}-{high})"
+    return f"{text}\n{low}-{high}"
 
 
 def _printed(figure: Compared) -> str:

@@ -1,4 +1,4 @@
-"""A recipe at one scale: its data, steps and models, and what is read from the results."""
+"""A recipe at one scale: its data, models and steps, and where a published figure is found in the results."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
-from sentence_experts.errors import InputError, UsageError
+from sentence_experts.errors import UsageError
 from sentence_experts.models.sources import NAME as PACKAGED
+from sentence_experts.report.content import Table
 from sentence_experts.reproduce.published import Published, PublishedFigure
 from sentence_experts.reproduce.recipe import (
     DOMAIN,
     MTEB,
     Baseline,
-    Protocol,
     Recipe,
     ReproduceConfig,
     TrainedModel,
@@ -52,22 +52,12 @@ class Model:
     pooling: str | None = None
 
 
-@dataclass(frozen=True)
-class OwnFigure:
+class OwnFigure(NamedTuple):
     """Our result for a published figure, also as a gain where that is one, with its 95% interval."""
 
     value: float | None = None
     gain: float | None = None
     interval: tuple[float, float] | None = None
-
-
-@dataclass(frozen=True)
-class ReportTable:
-    """A table of a report, as text."""
-
-    title: str
-    headings: tuple[str, ...]
-    lines: tuple[tuple[str, ...], ...]
 
 
 class Experiment(ABC):
@@ -83,19 +73,11 @@ class Experiment(ABC):
         pretrained: hub ids, folders and named models that the steps begin with.
         routes: the paper's domain or task -> the one here.
         folder: of the compiled pairs or tasks.
-        words: the data in words.
-        writes_first: what `prepare` writes, for a dry run.
-        unlike_published: lines on what differs from the paper in the data.
+        differences: of the data from the paper's, in words.
         result: file of an evaluation's results.
-        takes_corpus: whether the full scale needs the user's corpus.
-        reads_language_model: whether a recipe names a language model, in place of runs.
-        needs: the keys that a protocol of this kind must have.
     """
 
     result: ClassVar[str] = "tasks.json"
-    takes_corpus: ClassVar[bool] = False
-    reads_language_model: ClassVar[bool] = False
-    needs: ClassVar[tuple[str, ...]]
 
     def __init__(self, recipe: Recipe, name: str, config: ReproduceConfig, out: Path) -> None:
         """Plan a recipe; `name` is the folder of its results, `out` that of all recipes.
@@ -104,7 +86,7 @@ class Experiment(ABC):
             UsageError: a setting that the recipe does not take, or a corpus that it needs.
             InputError: its data is not there.
         """
-        if config.corpus is not None and not self.takes_corpus:
+        if config.corpus is not None and recipe.protocol.kind != "pairs":
             raise UsageError("`corpus` is for recipes on pairs; this one is on tasks")
         self.recipe, self.small = recipe, config.scale == "small"
         self.trusts_code = config.trust_remote_code
@@ -124,57 +106,39 @@ class Experiment(ABC):
         self.pretrained: list[str] = []
         self.routes: dict[str, str] = {}
         self.folder = self.root
-        self.words = ""
-        self.writes_first: str | None = None
-        self.unlike_published: list[str] = []
-        self.find_data(config.corpus)
-        self.plan()
-
-    @classmethod
-    def check_protocol(cls, protocol: Protocol) -> None:
-        """Check what a protocol of this kind holds.
-
-        Raises:
-            InputError: a key is missing, or a file cannot be read or contradicts the protocol.
-        """
-        if missing := next((key for key in cls.needs if not getattr(protocol, key)), None):
-            raise InputError(f"{protocol.file}: {missing}: is missing, for recipes of kind {protocol.kind}")
+        self.differences: list[str] = []
+        self._find_data(config.corpus)
+        self._plan()
 
     @abstractmethod
-    def find_data(self, corpus: Path | None) -> None:
-        """Set what there is to say of the data, and plan the steps that compile it."""
-
-    @abstractmethod
-    def prepare(self) -> None:
-        """Write what the first step needs, and check what the user has to provide."""
+    def _find_data(self, corpus: Path | None) -> None:
+        """Plan the steps that compile the data, and note how the data differ from the paper's."""
 
     def extension(self, route: str | None) -> dict[str, Any]:
-        """What `extend` takes besides the base, for one route or (None) all."""
+        """Return the arguments of `extend` besides the base, for one route or (None) all."""
         return {"tasks": self.folder}
-
-    @abstractmethod
-    def models_of(self, figure: PublishedFigure) -> list[Model]:
-        """The models of a figure's row or column; several if each was trained on one route."""
 
     @abstractmethod
     def applies(self, figure: PublishedFigure, evaluations: Mapping[str, Any]) -> bool:
         """Whether the figure belongs in the recipe's comparison."""
 
     @abstractmethod
+    def models_of(self, figure: PublishedFigure) -> list[Model]:
+        """Return the models of a figure's row or column; several if each was trained on one route."""
+
+    @abstractmethod
     def ours(self, figure: PublishedFigure, models: list[Model], evaluations: Mapping[str, Any]) -> OwnFigure:
-        """Our result for a figure, from the results of the evaluations by their names."""
+        """Return our result for a figure, from the results of the evaluations by their names."""
 
     def notes(self, evaluations: Mapping[str, Any]) -> list[str]:
-        """More lines on what differs from the paper."""
+        """Return more lines on differences from the paper."""
         return []
 
-    def more_tables(self, evaluations: Mapping[str, Any]) -> Iterator[ReportTable]:
-        """Tables after those of the published figures."""
+    def more_tables(self, evaluations: Mapping[str, Any]) -> Iterator[Table]:
+        """Return tables that follow those of the published figures."""
         yield from ()
 
-    # ---- steps ---------------------------------------------------------------------------------------
-
-    def plan(self) -> None:
+    def _plan(self) -> None:
         """Plan the steps for all models: search, extend, train, average, evaluate."""
         self._search()
         for run in self.recipe.runs:
@@ -185,31 +149,37 @@ class Experiment(ABC):
             for name, settings in self.recipe.evaluate_settings(self.small).items():
                 self._evaluate(name, settings)
 
-    def _add(self, step: Step) -> None:
+    def _add(self, call: str, settings: Mapping[str, Any] | None = None, **arguments: Any) -> None:
+        """Plan a step, once."""
+        step = Step(call, arguments, settings or {})
         if step not in self.steps:
             self.steps.append(step)
 
     def _evaluate(self, name: str, settings: Mapping[str, Any]) -> None:
         file = self.evaluations[name] = self.report / name / self.result
         runs = {model.label: list(model.sources) for model in self.models if model.run is not None}
-        trained = {label: own if len(own) > 1 else own[0] for label, own in runs.items()}
-        baseline = {model.label: model.sources[0] for model in self.models if model.run is None}
         pooling = {model.label: model.pooling for model in self.models if model.pooling}
-        data = settings.get(MTEB) or self.folder
-        arguments = {"models": trained, "baseline": baseline, "data": data, "out": file.parent}
-        chosen = {**without_benchmark(settings), **({"pooling": pooling} if pooling else {})}
-        chosen["cache"] = self.root / "cache"
-        self._add(Step("evaluate", arguments, chosen, can_be_replaced=True))
+        self._add(
+            "evaluate",
+            {
+                **without_benchmark(settings),
+                **({"pooling": pooling} if pooling else {}),
+                "cache": self.root / "cache",
+            },
+            models={label: own if len(own) > 1 else own[0] for label, own in runs.items()},
+            baseline={model.label: model.sources[0] for model in self.models if model.run is None},
+            data=settings.get(MTEB) or self.folder,
+            out=file.parent,
+        )
 
     def _models(self, run: TrainedModel) -> Iterator[Model]:
-        """The model of a run, or one per domain or task."""
+        """Return the model of a run, or one per domain or task."""
         if run.average_of is not None:
             averaged = next(each for each in self.recipe.runs if each.name == run.average_of)
             (model,) = self._models(averaged)
-            means = []
-            for seed, source in enumerate(model.sources):
-                means.append(self.root / "runs" / f"{run.name}-seed{seed}" / "model")
-                self._add(Step("save_average_of_experts", {"model": Path(source), "out": means[-1]}))
+            means = [self._run_folder(run.name, seed) / "model" for seed in range(len(model.sources))]
+            for source, mean in zip(model.sources, means, strict=True):
+                self._add("export", {"average": True}, model=Path(source), out=mean)
             yield Model(run.name, run.name, tuple(map(str, means)), model.base, model.published_base, run=run)
             return
         for route, here in self.routes.items() if run.per_route else [(None, None)]:
@@ -222,9 +192,10 @@ class Experiment(ABC):
         if here is not None:
             label = run.name.replace(DOMAIN, here) if DOMAIN in run.name else f"{run.name} {here}"
             settings = {**settings, "routes": [here]}
-        place = label.replace(" ", "-")
-        model = base if run.extend is None else self._extend(base, here, run.extend, place)
-        runs = [self._train(model, settings, seed, place) for seed in range(self.seeds)]
+        model = base if run.extend is None else self._extend(base, here, run.extend, label)
+        runs = [self._run_folder(label, seed) for seed in range(self.seeds)]
+        for seed, out in enumerate(runs):
+            self._add("train", {**settings, "seed": seed}, model=model, data=self.folder, out=out)
         return Model(
             label=label,
             name=run.name.replace(DOMAIN, route or ""),
@@ -254,8 +225,7 @@ class Experiment(ABC):
             "fraction": search.fraction,
             "search_seed": 0,
         }
-        arguments = {"model": model, "data": self.folder, "out": self.root / "search"}
-        self._add(Step("tune", arguments, settings))
+        self._add("tune", settings, model=model, data=self.folder, out=self.root / "search")
 
     def _base(self, published: str) -> str:
         return self._begin_with(self.recipe.protocol.small.base if self.small else published)
@@ -264,20 +234,17 @@ class Experiment(ABC):
         self.pretrained = list(dict.fromkeys([*self.pretrained, model]))
         return model
 
-    def _extend(self, base: str, route: str | None, settings: Mapping[str, Any], place: str) -> str:
-        out = self.root / "untrained" / place
-        self._add(Step("extend", {"base": base, "out": out, **self.extension(route)}, settings))
+    def _extend(self, base: str, route: str | None, settings: Mapping[str, Any], label: str) -> str:
+        out = self.root / "untrained" / label.replace(" ", "-")
+        self._add("extend", settings, base=base, out=out, **self.extension(route))
         return str(out)
 
-    def _train(self, model: str, settings: Mapping[str, Any], seed: int, place: str) -> Path:
-        out = self.root / "runs" / f"{place}-seed{seed}"
-        arguments = {"model": model, "data": self.folder, "out": out}
-        self._add(Step("train", arguments, {**settings, "seed": seed}))
-        return out
+    def _run_folder(self, label: str, seed: int) -> Path:
+        return self.root / "runs" / f"{label.replace(' ', '-')}-seed{seed}"
 
 
 def changed_settings(what: str, published: Mapping[str, Any], here: Mapping[str, Any]) -> Iterator[str]:
-    """The settings that are not as published, as one line; none if all are."""
+    """Return the settings that are not as published, as one line; none if all are."""
     changes = [
         f"{key} {_plain(value)} for {_plain(published.get(key, 'none'))}"
         for key, value in here.items()

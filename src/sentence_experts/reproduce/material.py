@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sentence_experts.corpus.simulate import simulate_corpus
 from sentence_experts.errors import InputError
 from sentence_experts.recipes import RECIPES
 from sentence_experts.yaml_files import read_settings
@@ -19,17 +18,19 @@ DATA_VARIABLE = "SENTENCE_EXPERTS_DATA"
 
 @dataclass(frozen=True)
 class Material:
-    """Articles, and what suits them.
+    """Articles, and settings that suit them.
 
     Attributes:
-        sources: what `import_corpus` takes.
+        sources: for `import_corpus`.
+        simulated: whether `simulate_corpus` has to write them first.
         name: in words.
         rules: the domain rules.
         pairs: settings of `compile_pairs`.
-        queries: domain -> what to search for.
+        queries: domain -> a search in its papers.
     """
 
     sources: tuple[Path, ...]
+    simulated: bool
     name: str
     rules: Path
     pairs: dict[str, Any]
@@ -37,25 +38,20 @@ class Material:
 
     @classmethod
     def find(cls, folder: Path, data: Path | None) -> Material:
-        """The real articles in `data`; without, simulated ones that `prepare` writes to `folder`."""
+        """Return the real articles in `data`; without, simulated ones that belong in `folder`."""
         place = RECIPES / "material"
         content = read_settings(place / ("simulated.yaml" if data is None else "real.yaml"))
-        sources = [folder] if data is None else [data / archive for archive in ARCHIVES]
-        return cls(tuple(sources), **{**content, "rules": place / content["rules"]})
+        sources = (folder,) if data is None else tuple(data / archive for archive in ARCHIVES)
+        return cls(sources, data is None, **{**content, "rules": place / content["rules"]})
 
     @property
     def domains(self) -> list[str]:
         """The domains of the rules, in their order: one expert each."""
         return list(read_settings(self.rules)["domains"])
 
-    def prepare(self, seed: int = 0) -> None:
-        """Write the articles, if they are simulated."""
-        if self.rules.stem.startswith("simulated"):
-            simulate_corpus(self.sources[0], seed)
-
 
 def data_folder() -> Path | None:
-    """The folder with both archives: SENTENCE_EXPERTS_DATA, or ../shared/data; None if there is none.
+    """Return the folder with both archives: SENTENCE_EXPERTS_DATA, or ../shared/data; None without.
 
     Raises:
         InputError: SENTENCE_EXPERTS_DATA is set, but the archives are not there.
@@ -63,11 +59,9 @@ def data_folder() -> Path | None:
     named = os.environ.get(DATA_VARIABLE)
     folder = Path(named) if named else DEFAULT_DATA
     missing = [archive for archive in ARCHIVES if not (folder / archive).is_file()]
-    if not missing:
-        return folder
-    if named:
+    if named and missing:
         absent = folder / missing[0]
         raise InputError(
             f"{DATA_VARIABLE} is {named}, but {absent} is not there; unset it to use a simulated corpus"
         )
-    return None
+    return None if missing else folder

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,6 +14,8 @@ from sentence_experts.errors import InputError
 from sentence_experts.yaml_files import read_settings
 
 Model = TypeVar("Model", bound=BaseModel)
+AVERAGES = ("average", "mean")
+ALL_DOMAINS = "all"
 
 
 class Strict(BaseModel):
@@ -23,7 +25,7 @@ class Strict(BaseModel):
 
 
 def checked(model: type[Model], values: Mapping[str, Any], path: Path, inside: str = "") -> Model:
-    """`values` as `model`; an error names the file and the key, which stands under `inside`.
+    """Return `values` as `model`; an error names the file and the key, which stands under `inside`.
 
     Raises:
         InputError: an unknown key, a value that is not allowed, or values that contradict each other.
@@ -31,38 +33,35 @@ def checked(model: type[Model], values: Mapping[str, Any], path: Path, inside: s
     try:
         return model.model_validate(dict(values))
     except SettingError as error:
-        key = ".".join(part for part in (inside, error.name) if part)
-        raise InputError(f"{path}: {f'{key}: ' if key else ''}{error.reason}") from error
+        place, message = [inside, error.name], error.reason
+        cause: Exception = error
     except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in (*([inside] if inside else []), *first["loc"]))
+        first, cause = error.errors()[0], error
+        place = [inside, *map(str, first["loc"])]
         message = first["msg"].removeprefix("Value error, ")
         if first["type"] == "extra_forbidden":
             known = model.model_fields if len(first["loc"]) == 1 else ()
             message = unknown_setting(str(first["loc"][-1]), known)
         elif first["loc"]:
             message = f"{message} (got {first['input']!r})"
-        raise InputError(f"{path}: {f'{key}: ' if key else ''}{message}") from error
-
-
-AVERAGES = ("average", "mean")
-ALL_DOMAINS = "all"
+    key = ".".join(filter(None, place))
+    raise InputError(f"{path}: {f'{key}: ' if key else ''}{message}") from cause
 
 
 @dataclass(frozen=True)
 class PublishedFigure:
-    """One published figure and where it stands: a printed number, or a bar of a chart.
+    """One published figure and its place: a printed number, or a bar of a chart.
 
     Attributes:
         table, row, column: its place in the paper.
-        group: what several columns have in common: a set of pairs, or a type of task; else "".
-        metric: what was measured, such as "f1_max" or "nDCG@10".
-        value: absolute: a gain is added to the figure that it is a gain over. None of a bar.
-        printed: as it stands in the paper; None of a bar.
+        group: shared by several columns: a set of pairs, or a type of task; else "".
+        metric: such as "f1_max" or "nDCG@10".
+        value: absolute: a gain is added to the figure that it is a gain over. None for a bar.
+        printed: as it stands in the paper; None for a bar.
         gain: whether it is printed as a gain.
         decimals: number of printed decimals.
-        domain, model, prompt: what the whole table is of, if it is of one.
-        highest: of a bar, whether the paper's text says that it is the highest of its row.
+        domain, model, prompt: those of the whole table, if it has one.
+        highest: for a bar, whether the paper's text says that it is the highest of its row.
     """
 
     table: str
@@ -81,12 +80,12 @@ class PublishedFigure:
 
     @property
     def block(self) -> tuple[str, str | None, str | None]:
-        """The figures of one block are printed as one table."""
+        """The table that the figure is shown in."""
         return self.table, self.domain, self.prompt
 
 
 class PublishedTable(Strict):
-    """A table, or a part of one: a figure per row and column."""
+    """A table, or a part of one: a figure per row and column. A chart that is only drawn has no rows."""
 
     table: str | dict[str, str] = Field(description="name, or the name per group of columns")
     domain: str | None = Field(None, description="the domain of all figures, or 'all'")
@@ -95,10 +94,10 @@ class PublishedTable(Strict):
     columns: tuple[str, ...] | dict[str, tuple[str, ...]] = Field(
         description="names in printed order, or group (a set of pairs, a type of task) -> names"
     )
-    rows: dict[str, tuple[float, ...]]
+    rows: dict[str, tuple[float, ...]] = {}
     gains_over: str | None = Field(None, description="the column that the others are gains over")
+    highest: dict[str, str] = Field({}, description="chart: row -> its highest column by the paper's text")
     decimals: int = 4
-    named_by_us: tuple[str, ...] = Field((), description="rows that the paper prints without their full name")
 
     @model_validator(mode="after")
     def _rows_fill_columns(self) -> PublishedTable:
@@ -107,67 +106,23 @@ class PublishedTable(Strict):
             if len(values) != len(order):
                 raise ValueError(f"row {row} has {len(values)} figures for {len(order)} columns")
         names = [name for _, name in order]
-        if self.gains_over is not None and self.gains_over not in names:
-            raise ValueError(f"gains_over: {self.gains_over!r} is none of {', '.join(names)}")
+        named = {"gains_over": self.gains_over, **{f"highest: {row}": at for row, at in self.highest.items()}}
+        for key, name in named.items():
+            if name is not None and name not in names:
+                raise ValueError(f"{key}: {name!r} is none of {', '.join(names)}")
         return self
 
     def order(self) -> list[tuple[str, str]]:
-        """(group, name) of each column."""
+        """Return (group, name) for each column."""
         if isinstance(self.columns, dict):
             return [(group, name) for group, names in self.columns.items() for name in names]
         return [("", name) for name in self.columns]
 
-    def name_of(self, group: str) -> str:
-        """The name of the printed table that has this group of columns."""
-        return self.table if isinstance(self.table, str) else self.table[group]
-
     def absolute(self, row: str, column: str) -> float:
-        """A figure; a gain is added to what it is over."""
-        names = [name for _, name in self.order()]
-        values = self.rows[row]
-        value = values[names.index(column)]
-        if self.gains_over in (None, column):
-            return value
-        return values[names.index(str(self.gains_over))] + value
-
-
-class PublishedDrawing(Strict):
-    """A chart whose values the paper does not print: what its text says about them.
-
-    Attributes:
-        figure: its name.
-        columns: what it compares.
-        highest: row that the text speaks of -> the column that it says is the highest there.
-        decimals: with which ours are printed.
-    """
-
-    figure: str
-    columns: tuple[str, ...]
-    highest: dict[str, str]
-    decimals: int = 2
-
-    @model_validator(mode="after")
-    def _columns_are_known(self) -> PublishedDrawing:
-        if unknown := sorted({*self.highest.values()} - {*self.columns}):
-            raise ValueError(f"highest: {unknown[0]!r} is none of {', '.join(self.columns)}")
-        return self
-
-    def figures(self) -> Iterator[PublishedFigure]:
-        """A figure without a number for each row and column."""
-        for row, highest in self.highest.items():
-            for column in self.columns:
-                yield PublishedFigure(
-                    table=self.figure,
-                    row=row,
-                    column=column,
-                    group="",
-                    metric="",
-                    value=None,
-                    printed=None,
-                    gain=False,
-                    decimals=self.decimals,
-                    highest=column == highest,
-                )
+        """Return a figure; a gain is added to the one that it is a gain over."""
+        figures = {name: value for (_, name), value in zip(self.order(), self.rows[row], strict=True)}
+        over = 0.0 if self.gains_over in (None, column) else figures[str(self.gains_over)]
+        return over + figures[column]
 
 
 class PublishedCase(Strict):
@@ -208,19 +163,18 @@ class DomainSizes(Strict):
 
 
 class MeansOfDomains(Strict):
-    """Which figures for all domains are means of the domains' figures, not figures of all pairs together."""
+    """The figures for all domains that are means of the domains' figures, not figures of all pairs."""
 
     rows: tuple[str, ...] = ()
     metrics: tuple[str, ...] = ()
 
 
 class Published(Strict):
-    """All that is recorded of one paper's results. `notes` names its errors and what was inferred."""
+    """The results of one paper. `notes` names its errors and what was inferred."""
 
     paper: str
     notes: tuple[str, ...] = ()
     tables: tuple[PublishedTable, ...]
-    drawings: tuple[PublishedDrawing, ...] = ()
     cases: tuple[PublishedCase, ...] = ()
     tasks: dict[str, PublishedTask] = Field(default_factory=dict)
     models: dict[str, PublishedModel] = Field(default_factory=dict)
@@ -247,42 +201,38 @@ class Published(Strict):
         return checked(cls, read_settings(path), path)
 
     def table(self, name: str) -> PublishedTable:
-        """The table of this name."""
+        """Return the table of this name."""
         return next(table for table in self.tables if table.table == name)
 
     def columns(self) -> dict[str, set[str]]:
-        """Name of a table or drawing -> its columns."""
-        tables = {str(table.table): {name for _, name in table.order()} for table in self.tables}
-        return tables | {drawing.figure: set(drawing.columns) for drawing in self.drawings}
+        """Return the columns of each table by its name."""
+        return {str(table.table): {name for _, name in table.order()} for table in self.tables}
 
     def averaged(self, name: str) -> list[str]:
-        """The tasks that an average in a table is over; in a drawing all tasks."""
-        is_drawing = any(drawing.figure == name for drawing in self.drawings)
-        rows = self.tasks if is_drawing else self.table(name).rows
-        return [task for task in rows if task not in AVERAGES]
+        """Return the tasks that an average in a table is over."""
+        return [task for task in self.table(name).rows or self.tasks if task not in AVERAGES]
 
     def figures(self) -> Iterator[PublishedFigure]:
-        """Every printed figure of every table, then those of the drawings."""
+        """Return every figure of every table."""
         for table in self.tables:
-            for row, values in table.rows.items():
+            drawn = dict.fromkeys(table.highest, (None,) * len(table.order()))
+            for row, values in {**table.rows, **drawn}.items():
                 for (group, column), printed in zip(table.order(), values, strict=True):
                     yield PublishedFigure(
-                        table=table.name_of(group),
+                        table=table.table if isinstance(table.table, str) else table.table[group],
                         row=row,
                         column=column,
                         group=group,
                         metric=self._metric(row, group, column),
-                        value=printed if table.gains_over is None else table.absolute(row, column),
+                        value=None if printed is None else table.absolute(row, column),
                         printed=printed,
                         gain=table.gains_over not in (None, column),
                         decimals=table.decimals,
                         domain=table.domain,
                         model=table.model,
                         prompt=table.prompt,
+                        highest=table.highest.get(row) == column,
                     )
-        for drawing in self.drawings:
-            for figure in drawing.figures():
-                yield replace(figure, metric=self._metric(figure.row, "", figure.column))
 
     def _metric(self, row: str, group: str, column: str) -> str:
         if not self.tasks:

@@ -16,12 +16,11 @@ from sentence_experts.reproduce.published import Strict
 
 DOMAIN = "{domain}"
 MTEB = "mteb"
-TRUST = "trust_remote_code"
 Settings = dict[str, Any]
 
 
 class Choice(Strict):
-    """Something in a published protocol that leaks, or that the paper leaves open, and what was done here."""
+    """Something in a published protocol that leaks, or that the paper leaves open, and the choice here."""
 
     what: str
     kind: Literal["leaks", "open", "differs"]
@@ -36,7 +35,7 @@ class Query(Strict):
     min_citations: int = 1
 
     def text(self) -> str:
-        """The query as typed into PubMed Central's search."""
+        """Return the query as typed into PubMed Central's search."""
         first, last = self.years
         return f"{self.mesh} AND open access[filter] AND has abstract[filter] AND {first}:{last}[pdat]"
 
@@ -45,7 +44,7 @@ class TrainedModel(Strict):
     """One trained model, or one per domain or task.
 
     Attributes:
-        name: of the model; its row in the published tables, with "{domain}" for the domain of its own.
+        name: its row in the published tables, with "{domain}" for the domain that it is trained on.
         columns: published table -> the model's column, in tables whose columns are models.
         base: hub id or folder of the pretrained encoder.
         extend: settings of `extend`; None: the base is trained as it is.
@@ -69,7 +68,7 @@ class Baseline(Strict):
     Attributes:
         model: hub id, or tfidf.
         pooling: how token vectors become one; None: as the model says, else mean.
-        note: what the paper leaves open about it.
+        note: a remark on an open choice of the paper.
     """
 
     name: str
@@ -97,7 +96,7 @@ class Search(Strict):
 
 
 class SmallScale(Strict):
-    """What changes at small scale; everything else stays as published.
+    """The changes at small scale; everything else stays as published.
 
     Attributes:
         base: in place of every pretrained model.
@@ -118,10 +117,10 @@ class SmallScale(Strict):
 
 
 class Protocol(Strict):
-    """What the recipes of one paper share.
+    """The settings that the recipes of one paper share.
 
     Attributes:
-        kind: what models are trained or measured on: one of `reproduce.kinds.KINDS`.
+        kind: a key of `recipe_files.KINDS`.
         file: where it was read.
         published: the paper's figures.
         domains, plan, queries, pairs: (pairs) domain rules, a plan for `fetch_corpus`, the paper's queries,
@@ -154,7 +153,7 @@ class Protocol(Strict):
     small: SmallScale
 
     def small_file(self, real: bool) -> Path:
-        """The task file of the small scale."""
+        """Return the task file of the small scale."""
         return self.file.parent / str(self.small.tasks if real else self.small.simulated)
 
 
@@ -162,7 +161,7 @@ class Recipe(Strict):
     """One experiment.
 
     Attributes:
-        about: what it is.
+        about: a description.
         tables: the published tables that its models are in.
         beside: recipes whose models belong in the same tables; they are run too.
         runs: the models of `beside`, then its own.
@@ -186,36 +185,28 @@ class Recipe(Strict):
     read: Settings = Field(default_factory=dict)
 
     def train_settings(self, run: TrainedModel | None, small: bool) -> Settings:
-        """A run's training settings, later ones over earlier ones; without a run those that runs share."""
+        """Return a run's training settings, later ones over earlier ones; None: those that runs share."""
         reduced = {**self.protocol.small.train, **self.small_train} if small else {}
         return {**self.protocol.train, **self.train, **(run.train if run else {}), **reduced}
 
     def compile_settings(self, small: bool) -> Settings:
-        """The settings of `compile_tasks`."""
+        """Return the settings of `compile_tasks`."""
         return {**self.protocol.compile, **(self.protocol.small.compile if small else {})}
 
     def read_settings(self, small: bool) -> Settings:
-        """How a language model is read; at small scale the protocol's reduced settings come last."""
+        """Return how a language model is read; the reduced settings of the small scale come last."""
         return {**self.protocol.read, **self.read, **(self.protocol.small.read if small else {})}
 
     def evaluate_settings(self, small: bool) -> dict[str, Settings]:
-        """Name of an evaluation -> its settings, `mteb` among them."""
+        """Return the settings of each evaluation by its name, `mteb` among them."""
         reduced = self.protocol.small.evaluate if small else None
         return self.protocol.evaluate if reduced is None else reduced
-
-
-def without_benchmark(settings: Mapping[str, Any]) -> Settings:
-    """The settings of `evaluate`; `mteb` is its data."""
-    return {key: value for key, value in settings.items() if key != MTEB}
-
-
-Scale = Literal["small", "full"]
 
 
 class ReproduceConfig(Config):
     """Settings of `reproduce_recipe`."""
 
-    scale: Scale = Field(
+    scale: Literal["small", "full"] = Field(
         "small",
         description="small: minutes on two cores, without a hub, on the articles of `demo`; full: as "
         "published, on your corpus or on hub datasets",
@@ -227,3 +218,8 @@ class ReproduceConfig(Config):
         None, ge=1, description="Number of training runs per model. Default: the recipe's"
     )
     trust_remote_code: TrustRemoteCode = False
+
+
+def without_benchmark(settings: Mapping[str, Any]) -> Settings:
+    """Return the settings of `evaluate`; `mteb` is its data."""
+    return {key: value for key, value in settings.items() if key != MTEB}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +12,28 @@ from sentence_experts.errors import InputError
 from sentence_experts.evaluation.config import AnalyseConfig, EvaluateConfig
 from sentence_experts.models.surgery.extend_config import ExtendConfig
 from sentence_experts.moee.moee_config import MoeeConfig
+from sentence_experts.moee.prompts import NO_PROMPT, PROMPTS
 from sentence_experts.pairs.config import PairsConfig
-from sentence_experts.reproduce.kinds import KINDS
+from sentence_experts.pairs.domains import DomainRules
 from sentence_experts.reproduce.published import Published, checked
-from sentence_experts.reproduce.recipe import TRUST, Protocol, Recipe, without_benchmark
+from sentence_experts.reproduce.recipe import Protocol, Recipe, without_benchmark
 from sentence_experts.tasks.config import TasksConfig
+from sentence_experts.tasks.task_file import TaskFile
 from sentence_experts.training.config import TrainConfig
 from sentence_experts.yaml_files import read_settings
 
+TRUST = "trust_remote_code"
+# Kind of recipe -> the keys that its protocol must have.
+KINDS = {
+    "pairs": ("domains", "plan", "queries", "pairs", "train", "evaluate"),
+    "tasks": ("tasks", "train", "evaluate"),
+    "language_models": ("prompts", "evaluate"),
+    "analysis": ("analyse",),
+}
+
 
 def read_recipe(path: Path) -> Recipe:
-    """Read a recipe with its protocol, published figures and the recipes beside it.
+    """Read a recipe with its protocol and the recipes beside it, and check every group of settings.
 
     Raises:
         InputError: a file is missing, or a key or value is not known; the message names both.
@@ -35,7 +46,10 @@ def read_recipe(path: Path) -> Recipe:
     _check_protocol(recipe.protocol)
     for inside, config, settings in _settings_of_recipe(recipe):
         _check_settings(config, settings, path, inside)
-    _check_names(recipe, published, path)
+    if recipe.protocol.kind in ("pairs", "tasks"):
+        _check_names(recipe, published, path)
+    elif recipe.model not in published.models:
+        raise InputError(f"{path}: model: {recipe.model!r} is none of {', '.join(published.models)}")
     return recipe
 
 
@@ -94,32 +108,35 @@ def _check_protocol(protocol: Protocol) -> None:
         raise InputError(f"{source}: kind: {protocol.kind!r} is none of {', '.join(KINDS)}")
     for inside, config, settings in _settings_of_protocol(protocol):
         _check_settings(config, settings, source, inside)
-    KINDS[protocol.kind].check_protocol(protocol)
+    if missing := next((key for key in KINDS[protocol.kind] if not getattr(protocol, key)), None):
+        raise InputError(f"{source}: {missing}: is missing, for recipes of kind {protocol.kind}")
+    if protocol.domains is not None:
+        domains = DomainRules.read(protocol.domains).domains
+        for key, names in (("queries", protocol.queries), ("small.domains", protocol.small.domains)):
+            if set(names) != set(domains):
+                known = ", ".join(sorted(domains))
+                raise InputError(f"{source}: {key}: {', '.join(names)}; {protocol.domains} has {known}")
+    if protocol.tasks is not None:
+        for file in (protocol.tasks, protocol.small_file(True), protocol.small_file(False)):
+            TaskFile.read(file)
+    if unknown := [prompt for prompt in protocol.prompts if prompt not in (*PROMPTS, NO_PROMPT)]:
+        raise InputError(f"{source}: prompts: {unknown[0]!r} is not one of the paper's prompts")
 
 
 def _check_names(recipe: Recipe, published: Published, path: Path) -> None:
     """Check names of models, tables, columns and domains against each other."""
-    if KINDS[recipe.protocol.kind].reads_language_model:
-        if recipe.model not in published.models:
-            raise InputError(f"{path}: model: {recipe.model!r} is none of {', '.join(published.models)}")
-        return
     if not (recipe.runs or recipe.baselines or recipe.search):
         raise InputError(f"{path}: runs: a recipe has at least one of runs, baselines and search")
-    columns = published.columns()
-    for table in recipe.tables:
-        if table not in columns:
-            raise InputError(f"{path}: tables: {table!r} is none of {', '.join(columns)}")
-    names = [run.name for run in recipe.runs]
+    columns, names, domains = published.columns(), [run.name for run in recipe.runs], recipe.protocol.queries
     for run in recipe.runs:
+        if (run.base is None) == (run.average_of is None):
+            raise InputError(f"{path}: runs.{run.name}: give one of base and average_of")
         for table, column in run.columns.items():
             if column not in columns.get(table, ()):
                 raise InputError(f"{path}: runs.{run.name}.columns: {table} has no column {column!r}")
-        if (run.base is None) == (run.average_of is None):
-            raise InputError(f"{path}: runs.{run.name}: give one of base and average_of")
-        if run.average_of not in (None, *names):
-            raise InputError(
-                f"{path}: runs.{run.name}.average_of: {run.average_of!r} is none of {', '.join(names)}"
-            )
-    domains = recipe.protocol.queries
-    if recipe.search and recipe.search.domain not in domains:
-        raise InputError(f"{path}: search.domain: {recipe.search.domain!r} is none of {', '.join(domains)}")
+    named: list[tuple[str, str, Collection[str]]] = [("tables", table, columns) for table in recipe.tables]
+    named += [(f"runs.{run.name}.average_of", run.average_of, names) for run in recipe.runs if run.average_of]
+    named += [("search.domain", recipe.search.domain, domains)] if recipe.search else []
+    for key, name, known in named:
+        if name not in known:
+            raise InputError(f"{path}: {key}: {name!r} is none of {', '.join(known)}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +10,24 @@ from sentence_experts.config import with_settings
 from sentence_experts.errors import InputError
 from sentence_experts.models.sources import check_hub
 from sentence_experts.recipes import find_recipe
+from sentence_experts.report.html import html, markdown
 from sentence_experts.reproduce.comparison import ReproductionResult, compare
 from sentence_experts.reproduce.experiment import LOCAL, Experiment
-from sentence_experts.reproduce.kinds import KINDS
-from sentence_experts.reproduce.kinds.pairs import how_to_get_the_corpus
+from sentence_experts.reproduce.language_models import AnalysisExperiment, LanguageModelExperiment
 from sentence_experts.reproduce.recipe import ReproduceConfig
 from sentence_experts.reproduce.recipe_files import read_recipe
-from sentence_experts.reproduce.report import html, markdown
 from sentence_experts.reproduce.steps import run_steps
+from sentence_experts.reproduce.trained import PairsExperiment, TasksExperiment, how_to_get_the_corpus
 from sentence_experts.storage import read_json, write_json, write_text
 
 logger = logging.getLogger(__name__)
+
+EXPERIMENTS: dict[str, type[Experiment]] = {
+    "pairs": PairsExperiment,
+    "tasks": TasksExperiment,
+    "language_models": LanguageModelExperiment,
+    "analysis": AnalysisExperiment,
+}
 
 
 @with_settings(ReproduceConfig)
@@ -72,13 +78,12 @@ def plan_recipe(
     file = find_recipe(recipe)
     content = read_recipe(file)
     protocol = content.protocol
-    kind = KINDS[protocol.kind]
-    if kind.takes_corpus and config.scale == "full" and config.corpus is None:
+    if protocol.kind == "pairs" and config.scale == "full" and config.corpus is None:
         for line in how_to_get_the_corpus(protocol):
             logger.info(line)
         if dry_run:
             config = ReproduceConfig.of(config, corpus=Path("CORPUS"))
-    return kind(content, file.stem, config, Path(out))
+    return EXPERIMENTS[protocol.kind](content, file.stem, config, Path(out))
 
 
 def run_experiment(experiment: Experiment) -> ReproductionResult:
@@ -88,29 +93,21 @@ def run_experiment(experiment: Experiment) -> ReproductionResult:
         InputError: something that the user has to provide is missing, or the hub does not give a model.
         UsageError: a result exists that was made with other settings.
     """
-    experiment.prepare()
-    check_models(experiment.pretrained)
+    if isinstance(experiment, PairsExperiment) and not experiment.small:
+        experiment.check_corpus()
+    for source in experiment.pretrained:  # before hours of work
+        if source not in LOCAL.values() and not Path(source).is_dir():
+            try:
+                check_hub(source)
+            except InputError as error:
+                raise InputError(
+                    f"{error}; download it where there is a network, or use `scale=small`"
+                ) from error
     run_steps(experiment.steps)
     evaluations = {name: read_json(file) for name, file in experiment.evaluations.items()}
     comparison = compare(experiment, evaluations)
+    report = comparison.report()
     write_json(experiment.report / "report.json", comparison.to_json())
-    write_text(experiment.report / "report.md", markdown(comparison))
-    write_text(experiment.report / "report.html", html(comparison))
+    write_text(experiment.report / "report.md", markdown(report))
+    write_text(experiment.report / "report.html", html(report))
     return comparison
-
-
-def check_models(sources: Iterable[str]) -> None:
-    """Check each model that is not on this machine against the hub, before hours of work.
-
-    Raises:
-        InputError: a model is neither on this machine nor on the hub.
-    """
-    for source in sources:
-        if source in LOCAL.values() or Path(source).is_dir():
-            continue
-        try:
-            check_hub(source)
-        except InputError as error:
-            raise InputError(
-                f"{error}; download it where there is a network, or use `scale=small`"
-            ) from error
