@@ -46,6 +46,7 @@ def test_tune_writes_table_and_config(
     ],
 )
 def test_bad_search_space(
+    minilm: str,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     space: str,
@@ -55,9 +56,9 @@ def test_bad_search_space(
 ) -> None:
     (tmp_path / "space.yaml").write_text(space)
     arguments = (
-        "m",
+        minilm,
         "--pairs",
-        "p",
+        make_pairs_folder(tmp_path / "pairs"),
         "--out",
         tmp_path / "out",
         "--space",

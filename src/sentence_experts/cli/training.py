@@ -12,6 +12,7 @@ from sentence_experts.cli.options import Model, Overwrite
 from sentence_experts.errors import UsageError
 from sentence_experts.models.sources import check_source
 from sentence_experts.training.config import TrainConfig, TuneConfig
+from sentence_experts.yaml_files import read_yaml
 
 PairsFolder = Annotated[Path | None, typer.Option(help="Pairs folder")]
 TasksFolder = Annotated[Path | None, typer.Option(help="Tasks folder; may be given together with --pairs")]
@@ -68,12 +69,14 @@ def tune(
 
     Example: sentence-experts tune my-model --pairs my-pairs --out search --trials 20
     """
-    from sentence_experts.training.tune import read_space
-
-    read_space(space, config)
     data = _training_data(pairs, tasks)
     check_source(model)
+    if space is not None:
+        read_yaml(space, "a search space")  # its settings are checked once torch is imported
+    from sentence_experts.training.tune import read_space
     from sentence_experts.training.tune import tune as run
+
+    read_space(space, config)
 
     result = run(model, data, config, out, overwrite, space=space)
     show(result.to_pandas().dropna(axis=1, how="all").to_string(index=False, na_rep="–"))
