@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from types import CodeType
-from typing import Annotated, Any, Literal, Self, TypeVar, get_args
+from typing import Annotated, Any, Literal, ParamSpec, Protocol, Self, TypeVar, get_args, overload
 
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
@@ -93,27 +93,36 @@ def parameters_of(function: CodeType) -> list[str]:
     return [name for name in names if name not in ("cls", "config", "self")]
 
 
-F = TypeVar("F", bound=Callable[..., Any])
+P = ParamSpec("P")
+S = ParamSpec("S")
+R_co = TypeVar("R_co", covariant=True)
 
 
-def with_settings(*configs: type[Config]) -> Callable[[F], F]:
-    """Show the settings of `configs` as keywords of a function that takes `**settings`.
+class WithSettings(Protocol[P, S, R_co]):
+    """A function whose settings an editor completes: each may be given as a keyword."""
 
-    They are then in its `help` and are completed in a notebook; the function itself stays as it is.
+    @overload
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
+    @overload
+    def __call__(self, first: Any, second: Any = ..., /, *args: S.args, **settings: S.kwargs) -> R_co: ...
+
+
+def with_settings(config: Callable[S, Config]) -> Callable[[Callable[P, R_co]], WithSettings[P, S, R_co]]:
+    """Show the settings of a `Config` as keywords of a function that takes `**settings`.
+
+    They are then in its `help`, and editors and notebooks complete them; the function stays as it is.
     """
 
-    def shown(function: F) -> F:
+    def shown(function: Callable[P, R_co]) -> WithSettings[P, S, R_co]:
         signature = inspect.signature(function)
         parameters = {name: each for name, each in signature.parameters.items() if name != "settings"}
-        for config in configs:
-            for name, field in config.model_fields.items():
-                default = field.get_default(call_default_factory=True)
-                added = inspect.Parameter(
-                    name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=field.annotation
-                )
-                parameters.setdefault(name, added)
+        for name, field in config.model_fields.items():  # type: ignore[attr-defined]
+            default = field.get_default(call_default_factory=True)
+            kind = inspect.Parameter.KEYWORD_ONLY
+            added = inspect.Parameter(name, kind, default=default, annotation=field.annotation)
+            parameters.setdefault(name, added)
         function.__signature__ = signature.replace(parameters=list(parameters.values()))  # type: ignore[attr-defined]
-        return function
+        return function  # type: ignore[return-value]
 
     return shown
 
