@@ -39,7 +39,7 @@ def api() -> str:
         "The public functions and classes of `sentence_experts`, and the classes of their results, made from "
         "their docstrings. For how they go together see the "
         "[Python API](python-api.md).",
-        "What the keywords mean is in the [reference](reference.md).",
+        "The [reference](reference.md) explains the keywords.",
     ]
     rest = dict(public)
     for title, packages in PARTS.items():

@@ -81,7 +81,7 @@ Revision = Annotated[str | None, Field(description="Revision of a hub model: a b
 
 
 def unknown_setting(name: str, known: Iterable[str]) -> str:
-    """What an error says of a setting that does not exist."""
+    """Return the message for a setting that does not exist."""
     close = get_close_matches(name, known := list(known), cutoff=0.7)
     hint = f"did you mean {' or '.join(close)}?" if close else f"known: {', '.join(known)}"
     return f"no such setting; {hint}" if known else "no such setting"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class NameRule:
-    """What the names of one kind may be.
+    """The rule for names of one kind.
 
     Attributes:
         pattern: that the whole name matches.

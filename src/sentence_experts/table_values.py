@@ -1,4 +1,4 @@
-"""What the cells of tables may hold: texts, identifiers, or nothing.
+"""Values of the cells of tables: texts, identifiers, or nothing.
 
 A missing cell (None, NaN) is None. Lists, objects and bytes are never taken for texts.
 """

@@ -53,7 +53,7 @@ def is_path(source: Table) -> bool:
 
 
 def name_of_table(source: Table) -> str:
-    """What messages call a table: its path, or "the table"."""
+    """Return the name of a table in messages: its path, or "the table"."""
     return str(source) if is_path(source) else "the table"
 
 
@@ -214,7 +214,7 @@ class TextTable:
 
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """The name in messages."""
         return name_of_table(self.source)
 
     def rows(self) -> Iterator[TextRow]:

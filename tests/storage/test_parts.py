@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sentence_experts.storage import PartStore, StepRecords
+from sentence_experts.storage import PartStore
 
 
 def write(parts: PartStore, key: str | int, text: str, suffix: str | None = None) -> None:
@@ -57,14 +57,3 @@ def test_foreign_part_is_not_taken(tmp_path: Path):
     (mine.folder / other.path(0).name).write_text("a")
     assert not mine.is_done(0)
     assert mine.paths() == []
-
-
-def test_step_records_are_kept_by_name(tmp_path: Path):
-    records = StepRecords(tmp_path / "steps.json")
-    assert records.get("model") is None
-    records.note("model", {"command": ["train"]})
-    StepRecords(tmp_path / "steps.json").note("pairs", {"command": ["pairs"]})
-    assert records.get("model") == {"command": ["train"]}
-    records.note("model", None)
-    assert records.get("model") is None
-    assert records.get("pairs")

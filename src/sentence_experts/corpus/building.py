@@ -88,7 +88,7 @@ class Fetch(Protocol):
 
 @dataclass(frozen=True)
 class Sources:
-    """What a corpus is made of.
+    """The sources of a corpus.
 
     Attributes:
         sources: documents.

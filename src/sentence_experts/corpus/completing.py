@@ -76,7 +76,7 @@ def build_completed(place: Output, state: State, read: Sources, config: ImportCo
 
 @dataclass(frozen=True)
 class Completion:
-    """What was requested of OpenAlex, and what it answered (a `building.Fetch`).
+    """The requests to OpenAlex and its answers (a `building.Fetch`).
 
     Attributes:
         lacking: the names of each paper without an abstract.

@@ -36,7 +36,7 @@ _NAMES = ("pmid", "pmcid", "doi", "openalex")
 
 @dataclass
 class Fetched:
-    """What was fetched for a config (a `building.Fetch`)."""
+    """The tables that were fetched for a config (a `building.Fetch`)."""
 
     config: FetchConfig
     records: RecordSource

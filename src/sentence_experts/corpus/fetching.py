@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class FetchEstimate:
-    """What a fetch would take.
+    """The size and duration of a fetch.
 
     Attributes:
         articles: domain -> number of articles that its query finds.

@@ -181,4 +181,4 @@ NUMBERS_OF_LINKS = (
     *("distinct_cited_dois", "unidentified_references", "self_citations", "references_by_unknown_number"),
     *("duplicate_citations", "citations", "in_corpus_citations", "citations_by_others"),
 )
-"""What the three queries above count together."""
+"""The sum of the three counts above."""

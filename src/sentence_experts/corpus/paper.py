@@ -54,7 +54,7 @@ class Citation(NamedTuple):
     """The user's own identifier, from tables."""
     openalex: int | None = None
     unreadable_doi: str | None = None
-    """What stands where the DOI should, if it is none."""
+    """The text in the place of the DOI, if it is none."""
 
 
 class Mention(NamedTuple):
@@ -123,7 +123,7 @@ class Paper:
     version: int | None = None
     """The version of a PubMed record, or the day of an OpenAlex record (YYYYMMDD); others have none."""
     unreadable_doi: str | None = None
-    """What stands where the DOI should, if it is none."""
+    """The text in the place of the DOI, if it is none."""
 
     def names(self) -> list[str]:
         """Return what a corpus may name the paper, best first."""

@@ -28,7 +28,7 @@ _PART_DOCUMENTS = 512
 
 @dataclass(slots=True)
 class _Reading:
-    """What a source contains besides documents."""
+    """Members of a source that are no documents."""
 
     ignored: int = 0
     parts: int = 0

@@ -23,7 +23,7 @@ NAMED_PER_PART = 100
 
 @dataclass(frozen=True)
 class Reading:
-    """What decides which records of a file are kept."""
+    """The settings that decide which records of a file are kept."""
 
     name: str
     chosen: RecordFilter

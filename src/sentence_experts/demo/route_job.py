@@ -1,4 +1,4 @@
-"""What experts are for, on SIMULATED texts: one text under two routes, and a third route that is added later.
+"""Two routes for one text, and a third route that is added later, on SIMULATED texts.
 
 A dense model of the same tokens, data and steps stands beside: all its routes share one MLP per block.
 """

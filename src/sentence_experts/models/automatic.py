@@ -79,7 +79,7 @@ class AutoRoutedEncoder(ExpertEncoder):
 
     @property
     def fingerprint_parts(self) -> tuple[str, ...]:
-        """What decides a vector beside the weights."""
+        """Settings that a vector depends on besides the weights."""
         arrays = (self.classifier.weights, self.classifier.biases)
         settings = (self.classifier.routes, self.classifier.confidence, self.classifier.fallback)
         return (*(array.tobytes().hex() for array in arrays), repr(settings))

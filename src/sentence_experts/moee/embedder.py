@@ -342,7 +342,7 @@ class MoeEmbedder(SentenceTransformer):
 
     @property
     def _reading(self) -> dict[str, Any]:
-        """What decides states beside the weights, the cache's precision included."""
+        """Return the settings that states depend on besides the weights, the cache's precision included."""
         return {**self.reader.settings(), "dtype": str(self.dtype), "kept_as": np.dtype(CACHE_DTYPE).name}
 
 

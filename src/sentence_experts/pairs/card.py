@@ -77,7 +77,7 @@ All settings, hashes and counts are in `manifest.json`.
 
 
 def _description(manifest: dict[str, Any]) -> str:
-    """What the pairs of a corpus are, and what a reader of results on them should know."""
+    """Describe the pairs of a corpus for readers of results on them."""
     settings = manifest["settings"]
     caution = CAUTION[settings["split"]].format(
         seen=manifest["test_papers_seen_in_training"], papers=manifest["test_papers"]

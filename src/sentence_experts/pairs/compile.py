@@ -193,7 +193,7 @@ def _rules_text(rules: Path | Mapping[str, Any] | None) -> str | None:
 
 
 def _describe_uneven(sets: Sets, settings: PairsConfig) -> str | None:
-    """What to know if the sets' shares of pairs are far from `fractions`, which are of papers or articles.
+    """Describe how the sets' shares of pairs are far from `fractions`, which are of papers or articles.
 
     Shares of pairs follow them only roughly: one long reference list can link more pairs than all others.
     """

@@ -182,7 +182,7 @@ class Pairs(TableFolder):
         return self._required(KNOWN_LINKS)
 
     def works(self) -> pa.Table | None:
-        """What is known of the works of validation and test beside their text: `paper_id`, `times_cited` and
+        """Facts about the works of validation and test beside their text: `paper_id`, `times_cited` and
         `references` within the corpus (0 references for works outside), `year`, `journal`.
 
         None for pairs from tables.

@@ -294,7 +294,7 @@ class LinkGraph:
             JOIN (SELECT paper_id, text FROM {self._texts}) AS texts USING (paper_id) ORDER BY work""")
 
     def works_table(self, works: np.ndarray) -> pa.Table:
-        """What is known of works (ascending numbers) beside their text, as in `dataset.WORKS_SCHEMA`."""
+        """Return facts about works (ascending numbers) beside their text, as in `dataset.WORKS_SCHEMA`."""
         requested = self._engine.store(
             pa.table({"work": works, "times_cited": self.works.times_cited[works]})
         )

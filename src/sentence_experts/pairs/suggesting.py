@@ -1,4 +1,4 @@
-"""What a corpus has to make pairs of: what links its papers, and domains that its papers fall into."""
+"""Find material for pairs in a corpus: the links of its papers, and domains that its papers fall into."""
 
 from __future__ import annotations
 

@@ -189,7 +189,7 @@ class TableFolder(ABC):
 
 
 def kind_of(source: Any) -> str | None:
-    """What the folder `source` holds, "pairs" or "tasks"; None if it is neither."""
+    """Return the kind of the folder `source`, "pairs" or "tasks"; None if it is neither."""
     if not is_path(source) or not (Path(source) / MANIFEST).is_file():
         return None
     manifest = read_json(Path(source) / MANIFEST)

@@ -1,4 +1,4 @@
-"""What every protocol needs: vectors of texts, from one of the models, through the shared batches."""
+"""Vectors of texts for every protocol, from one of the models, through the shared batches."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ Ids = Annotated[list[str], Field(description="Papers, by DOI, PMID, PMCID or `pa
 
 
 class SearchTarget(Schema):
-    """What papers should be near to."""
+    """The query: a text, or papers."""
 
     query: str | None = Field(None, description="A text")
     like: Annotated[list[str] | None, Field(max_length=MAX_LIKE)] = Field(

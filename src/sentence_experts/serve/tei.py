@@ -37,7 +37,7 @@ router = APIRouter(tags=["TEI"])
 
 
 class Options(Schema):
-    """What all requests can say."""
+    """The fields that all requests have."""
 
     model: ModelName
     prompt_name: Route
@@ -72,7 +72,7 @@ class SimilarityRequest(Options):
 
 
 class AnyRequest(SimilarityRequest, EmbedRequest):
-    """What `/` takes."""
+    """The body of a request to `/`."""
 
     inputs: Any  # type: ignore[assignment]
 
@@ -116,7 +116,7 @@ async def tokenize(request: Request) -> Response:
 @router.get("/info")
 @router.get("/models/{model:path}/info", include_in_schema=False)
 async def info(request: Request) -> Response:
-    """What is served: of a model, and of the server's limits."""
+    """Describe a model that is served, and the server's limits."""
     engine: EmbeddingEngine = request.app.state.engine
     served, in_name = _model(request, None)
     if in_name:
@@ -140,7 +140,7 @@ async def info(request: Request) -> Response:
 @router.post("/", include_in_schema=False)
 @router.post("/models/{model:path}", include_in_schema=False)
 async def either(request: Request) -> Response:
-    """What `/embed` and `/similarity` take."""
+    """The fields of requests to `/embed` and `/similarity`."""
     body = await read(request, AnyRequest)
     given = {name: getattr(body, name) for name in body.model_fields_set}
     if isinstance(body.inputs, dict):

@@ -2,8 +2,7 @@
 
 `output` is the rule for everything that is written to a place of the user's choice: one process at a time,
 which continues an interrupted run of the same settings and refuses anything else. `PartStore` is a
-folder of parts from which the next run continues, `locked` the lock behind both, and `StepRecords` notes what
-each of several results was made from.
+folder of parts from which the next run continues, and `locked` the lock behind both.
 """
 
 from __future__ import annotations
@@ -62,7 +61,6 @@ from sentence_experts.storage.shared_folder import (
     remote_files,
     remote_fingerprint,
 )
-from sentence_experts.storage.step_records import StepRecords
 
 __all__ = [
     "NEW",
@@ -73,7 +71,6 @@ __all__ = [
     "Output",
     "PartStore",
     "SharedFolder",
-    "StepRecords",
     "check_apart",
     "check_file_unchanged",
     "check_kinds",

@@ -1,4 +1,4 @@
-"""What a task file declares: tasks with their datasets, instructions, experts and ways to train.
+"""Task files: tasks with their datasets, instructions, experts and ways to train.
 
 Source: MoTE, section 3.2 (training examples organised by task and dataset) and appendix D.
 """

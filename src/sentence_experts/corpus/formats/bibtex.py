@@ -65,7 +65,7 @@ TYPE = "entrytype"
 
 
 class _BrokenError(Exception):
-    """What is wrong with an entry, and where."""
+    """Describe an error in an entry, and its place."""
 
 
 class _UnclosedError(_BrokenError):

@@ -39,7 +39,7 @@ FIELDS = (
     "primary_location", "primary_topic", "mesh", "keywords", "is_retracted", "is_xpac", "referenced_works",
     "abstract_inverted_index", "updated_date", "authorships.author.display_name", "biblio",
 )  # fmt: skip
-"""What is read of a work."""
+"""The fields that are read of a work."""
 _ARTICLE_TYPES = {
     "article": "research-article",
     "journal-article": "research-article",

@@ -31,7 +31,7 @@ class Requests:
     email: str
     api_key: str | None = None
     set_aside: list[Rejection] = field(default_factory=list)
-    """What could not be fetched, and why; the next run tries again."""
+    """Records that could not be fetched, with reasons; the next run tries again."""
 
     def set_odd_aside(self, source: str, record: str | None, error: Exception) -> None:
         """Set aside one record of an answer whose other records are kept."""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Exported:
-    """What `export` wrote: a dense model, or with `all_routes` an ONNX graph.
+    """The result of `export`: a dense model, or with `all_routes` an ONNX graph.
 
     Attributes:
         out: its folder.

@@ -99,7 +99,7 @@ def router_kind_of(encoder: SentenceTransformer) -> RouterKind | None:
 
 @dataclass(frozen=True)
 class RouteKind:
-    """What texts can begin with in a model.
+    """The beginnings of texts that name a route in a model.
 
     Attributes:
         name: the value of `config.route_kind`.

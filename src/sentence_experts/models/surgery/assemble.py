@@ -37,7 +37,7 @@ from sentence_experts.models.surgery.expert_plan import ExpertPlan
 
 @dataclass(frozen=True)
 class ExpertSource:
-    """What an expert of a new model is made of.
+    """The source of an expert of a new model.
 
     Attributes:
         shares: the old experts whose weighted mean it is; its domain token is the mean of their tokens.

@@ -62,7 +62,7 @@ class ExpertPlan:
 
     @property
     def kind(self) -> RouteKind:
-        """What the routes are."""
+        """The routes."""
         return route_kind_with(bool(self.domains), bool(self.instructions))
 
     @property

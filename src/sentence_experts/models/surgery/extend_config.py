@@ -149,7 +149,7 @@ class ExtendConfig(Config):
 
 
 class AddExpertConfig(Config):
-    """What a new expert begins as, and how texts name it."""
+    """Settings of a new expert: its first weights, and its name in texts."""
 
     seed_from: str = Field(
         AVERAGE,

@@ -1,4 +1,4 @@
-"""What turns the tokens into one vector: the pooling and the head, as ordinary sentence-transformers modules.
+"""The pooling and the head, which turn tokens into one vector, as ordinary sentence-transformers modules.
 
 The 2025 paper takes the mean over the tokens. The preprint takes the pooler output (section 3.3): the first
 token's state, which is the domain token's, through a linear layer and tanh. The released checkpoints put a
