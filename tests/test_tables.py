@@ -12,8 +12,15 @@ import pytest
 
 from helpers.text_tables import TEXTS, write_texts
 from sentence_experts.errors import InputError
-from sentence_experts.table_values import identifiers
-from sentence_experts.tables import BadRowError, TextTable, read_columns, read_rows, read_table, to_arrow
+from sentence_experts.tables import (
+    BadRowError,
+    TextTable,
+    identifiers,
+    read_columns,
+    read_rows,
+    read_table,
+    to_arrow,
+)
 
 
 @pytest.mark.parametrize(
@@ -154,7 +161,7 @@ def test_folders_and_pipes_are_no_tables(tmp_path: Path):
 
 
 def test_lines_have_a_limit(tmp_path: Path, monkeypatch):
-    monkeypatch.setattr("sentence_experts.table_files._MAX_LINE", 1000)
+    monkeypatch.setattr("sentence_experts.tables._MAX_LINE", 1000)
     for name in ("a.txt", "a.csv", "a.jsonl"):
         (tmp_path / name).write_text("x\n" + "y" * 2000)
         with pytest.raises(InputError, match="line 2 has more than 1,000 characters"):
@@ -177,8 +184,6 @@ def test_bytes_that_are_texts_are_read_as_texts(tmp_path: Path, kind):
     pq.write_table(table, tmp_path / "a.parquet")
     for source in (table, tmp_path / "a.parquet"):
         assert TextTable(source, "text").texts() == ["café", ""]
-    lists = pa.table({"many": pa.array([[b"a", b"b"]], pa.list_(pa.binary()))})
-    assert list(read_rows(lists)) == [{"many": ["a", "b"]}]
 
 
 def test_bytes_that_are_no_text_are_refused(tmp_path: Path):

@@ -39,11 +39,11 @@ LAUGHS = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
     [
         ("a: 1\nb: 2\na: 3", "line 3: the key 'a' occurs twice"),
         ("x: {a: 1, 'a': 2}", "line 1: the key 'a' occurs twice"),
-        ("- " * 5000 + "x", "nested more than 100 deep"),
-        ("[" * 5000 + "]" * 5000, "nested more than 100 deep"),
-        ("{a: " * 5000 + "1" + "}" * 5000, "nested more than 100 deep"),
-        (LAUGHS, "more than 1,000,000 values"),
-        ("a: &a [*a]", r"the alias \*a is inside the value that it names"),
+        ("- " * 5000 + "x", "nested too deep"),
+        ("[" * 5000 + "]" * 5000, "nested too deep"),
+        ("{a: " * 5000 + "1" + "}" * 5000, "nested too deep"),
+        (LAUGHS, "line 2: the alias .a is inside a value with an anchor"),
+        ("a: &a [*a]", r"the alias \*a is inside a value"),
         ('a: "\\ud800"', "line 1: a character"),
         ('a: "b\\0"', "line 1: a character"),
         ("a: " + "9" * 5000, "cannot be read"),
@@ -100,7 +100,7 @@ class _Settings(Config):
 @pytest.mark.parametrize("text", ["{a: 1, a: 1}", "[" * 5000, 'a: "\\ud800"'])
 def test_every_yaml_file_goes_through_the_one_reader(tmp_path: Path, read, text: str) -> None:
     (tmp_path / "x.yaml").write_text(text)
-    with pytest.raises(InputError, match=r"x\.yaml: line 1: "):
+    with pytest.raises(InputError, match=r"x\.yaml: (line 1|nested)"):
         read(tmp_path / "x.yaml")
 
 

@@ -1,50 +1,68 @@
 """Tables of any common kind, row by row: files, data frames, Arrow tables, datasets.
 
-Files are Parquet, CSV, TSV or JSON lines, or plain text with one text per line, each optionally gzipped. A
-row that cannot be read comes as a `BadRowError` in its place, so that callers can name it and continue, or
-stop; a file that breaks off or is not UTF-8 is refused.
+Files are Parquet, CSV, TSV or JSON lines, or plain text with one text per line, each optionally gzipped. Text
+files are UTF-8, or UTF-16 or UTF-32 with a byte order mark. A row that cannot be read comes as a
+`BadRowError` in its place, so that callers can name it and continue, or stop; a file that breaks off or is in
+another encoding is refused. A missing cell (None, NaN) is None. Lists, objects and bytes are no texts.
 """
 
 from __future__ import annotations
 
+import codecs
+import csv
+import gzip
 import hashlib
+import io
 import itertools
+import json
 import logging
+import re
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from os.path import exists, isfile
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final, TypeVar
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from sentence_experts.errors import InputError
-from sentence_experts.storage import sha256_file
-from sentence_experts.table_files import TEXT, Row, file_columns, file_rows
-from sentence_experts.table_values import BadRowError, as_identifier, as_text, with_texts_for_bytes
-
-__all__ = [
-    "TEXT", "BadRowError", "Row", "Table", "TextRow", "TextTable", "as_identifier", "as_text",
-    "check_columns", "fingerprint", "is_path", "name_of_table", "read_columns", "read_rows",
-    "read_table", "to_arrow",
-]  # fmt: skip
+from sentence_experts.storage import is_url, open_remote, sha256_file
 
 logger = logging.getLogger(__name__)
 
 # A path, a pandas or polars data frame, a `datasets.Dataset`, anything that Arrow reads, a mapping of
 # columns, a list of dicts, or a list of texts.
 Table = Any
+Row = dict[str, Any]
+Columns = TypeVar("Columns", pa.Table, pa.RecordBatch)
 
+TEXT: Final = "text"  # the only column of plain text
+_FORMATS: Final = {
+    ".parquet": "parquet", ".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".jsonl": "json", ".ndjson": "json",
+    ".json": "json", ".txt": "lines",
+}  # fmt: skip
+_MARKS: Final = (  # UTF-32 first: its mark begins with that of UTF-16
+    (codecs.BOM_UTF32_LE, "utf-32"), (codecs.BOM_UTF32_BE, "utf-32"), (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"), (b"", "utf-8-sig"),
+)  # fmt: skip
+_MAX_LINE: Final = 1 << 26
+"""Maximum number of characters per line and per field of a text file."""
 _ROWS_PER_BATCH: Final = 2048
+_ROWS_WITH_COLUMNS: Final = 100  # of JSON lines, whose columns are those of the first rows
 _IDS_COMPARED: Final = 2_000_000
 """Maximum number of ids that are kept in memory to find those that two rows have."""
+# What pandas makes of the integers in a column that also has empty cells.
+_WHOLE_AS_FLOAT: Final = re.compile(r"(-?\d+)\.0", re.ASCII)
 
 
-@dataclass(frozen=True)
-class TextRow:
-    """A text, and its identifier where there is an id column."""
+class BadRowError(Exception):
+    """A row that cannot be read or used; the message says why."""
 
-    text: str
-    id: str | None = None
+
+# ---- tables --------------------------------------------------------------------------------------
 
 
 def is_path(source: Table) -> bool:
@@ -72,8 +90,85 @@ def check_columns(where: str, wanted: Iterable[str], columns: Iterable[str]) -> 
         )
 
 
+def read_columns(source: Table) -> list[str]:
+    """Return the names of a table's columns; of JSON lines, those of its first rows.
+
+    Raises:
+        InputError: the file is missing, of an unknown kind, or no table, or two columns have one name.
+    """
+    if not is_path(source):
+        return [TEXT] if _is_texts(source) else list(to_arrow(source).column_names)
+    with opened(source) as (file, kind):
+        if kind == "lines":
+            return [TEXT]
+        if kind == "parquet":
+            names = [str(name) for name in parquet_file(source, file).schema_arrow.names]
+            _check_unlike(names, str(source))
+            return names
+        if kind == "json":
+            rows = list(itertools.islice(json_rows(source, file), _ROWS_WITH_COLUMNS))
+            if rows and not any(isinstance(row, dict) for row in rows):
+                raise InputError(f"{source}: row 1: {rows[0]}")
+            return list(dict.fromkeys(name for row in rows if isinstance(row, dict) for name in row))
+        return _header(source, _csv_reader(source, file, kind))
+
+
+def read_rows(source: Table, columns: Sequence[str] | None = None) -> Iterator[Row | BadRowError]:
+    """Yield the rows of a table in order; a row that cannot be read is a `BadRowError`.
+
+    Empty lines of CSV, TSV and JSON lines are not rows; an empty cell of CSV and TSV is None.
+
+    Args:
+        source: the table.
+        columns: at least these; others may be left out.
+
+    Raises:
+        InputError: the file is missing, of an unknown kind, or no table; it breaks off, or is not UTF-8.
+    """
+    wanted = None if columns is None else list(columns)
+    if _is_texts(source):  # without Arrow, which imports pandas to look at a list
+        yield from ({TEXT: text} for text in source)
+    elif not is_path(source):
+        table = to_arrow(source)
+        for batch in (table if wanted is None else table.select(wanted)).to_batches(_ROWS_PER_BATCH):
+            yield from batch.to_pylist()
+    else:
+        with opened(source) as (file, kind):
+            if kind == "parquet":
+                for batch in parquet_file(source, file).iter_batches(_ROWS_PER_BATCH, columns=wanted):
+                    yield from with_texts_for_bytes(batch, str(source)).to_pylist()
+            elif kind == "json":
+                yield from json_rows(source, file)
+            elif kind == "lines":
+                for number, line in enumerate(_lines(source, file, "\n"), start=1):
+                    yield _checked({TEXT: line.removesuffix("\n").removesuffix("\r")}, source, number)
+            else:
+                yield from _delimited_rows(source, file, kind)
+
+
+def read_table(source: Table, columns: Sequence[str]) -> pa.Table:
+    """Return some columns of a table, whole; the cells of CSV, TSV and plain text are strings.
+
+    Raises:
+        InputError: as `read_rows`; or a column is missing, or a row cannot be read (names it).
+    """
+    check_columns(name_of_table(source), columns, read_columns(source))
+    if not is_path(source):
+        return to_arrow(source).select(list(columns))
+    cells: dict[str, list[Any]] = {name: [] for name in columns}
+    for number, row in enumerate(read_rows(source, columns), start=1):
+        if isinstance(row, BadRowError):
+            raise InputError(f"{source}: row {number}: {row}") from row
+        for name, values in cells.items():
+            values.append(row.get(name))
+    try:
+        return pa.table(cells)
+    except pa.ArrowException as error:
+        raise InputError(f"{source}: a column mixes kinds of values: {error}") from error
+
+
 def to_arrow(data: Table) -> pa.Table:
-    """A table in memory as an Arrow table, with texts where it has bytes.
+    """Return a table in memory as an Arrow table, with texts where it has bytes.
 
     Raises:
         InputError: it is none, two columns have one name, or bytes are not UTF-8.
@@ -107,10 +202,6 @@ def _to_arrow(data: Table) -> pa.Table | None:
         return pa.table(data.with_format("arrow")[:])
     if isinstance(data, Mapping) or hasattr(data, "__arrow_c_stream__"):
         return pa.table(data)
-    if hasattr(data, "__dataframe__"):
-        from pyarrow.interchange import from_dataframe
-
-        return from_dataframe(data)
     if isinstance(data, Sequence) and not isinstance(data, str | bytes):
         texts = isinstance(next(iter(data), ""), str)
         for number, item in enumerate(data, start=1):
@@ -125,63 +216,33 @@ def _is_texts(data: Table) -> bool:
     return isinstance(data, list | tuple) and bool(data) and all(isinstance(text, str) for text in data)
 
 
-def read_columns(source: Table) -> list[str]:
-    """The names of a table's columns; of JSON lines, those of its first rows.
+def with_texts_for_bytes(table: Columns, where: str) -> Columns:
+    """Return a table, or a batch of its rows, with texts where it has bytes, as some writers of Parquet do.
 
     Raises:
-        InputError: the file is missing, of an unknown kind, or no table, or two columns have one name.
+        InputError: bytes that are not UTF-8, or two columns of one name; `where` names the table.
     """
-    if is_path(source):
-        return file_columns(source)
-    return [TEXT] if _is_texts(source) else list(to_arrow(source).column_names)
+    _check_unlike(table.schema.names, where)
+    for number, field in enumerate(table.schema):
+        if str(field.type) in ("binary", "large_binary", "binary_view"):
+            try:
+                table = table.set_column(number, field.name, table.column(number).cast(pa.string()))
+            except pa.ArrowException as error:
+                raise InputError(
+                    f"{where}: column {field.name!r} holds bytes that are not UTF-8; store texts as strings"
+                ) from error
+    return table
 
 
-def read_rows(source: Table, columns: Sequence[str] | None = None) -> Iterator[Row | BadRowError]:
-    """The rows of a table in order; a row that cannot be read is a `BadRowError`.
-
-    Empty lines of CSV, TSV and JSON lines are not rows; an empty cell of CSV and TSV is None.
-
-    Args:
-        source: the table.
-        columns: at least these; others may be left out.
-
-    Raises:
-        InputError: the file is missing, of an unknown kind, or no table; it breaks off, or is not UTF-8.
-    """
-    if is_path(source):
-        yield from file_rows(source, columns)
-        return
-    if _is_texts(source):  # without Arrow, which imports pandas to look at a list
-        yield from ({TEXT: text} for text in source)
-        return
-    table = to_arrow(source)
-    for batch in (table if columns is None else table.select(list(columns))).to_batches(_ROWS_PER_BATCH):
-        yield from batch.to_pylist()
-
-
-def read_table(source: Table, columns: Sequence[str]) -> pa.Table:
-    """Some columns of a table, whole; the cells of CSV, TSV and plain text are strings.
-
-    Raises:
-        InputError: as `read_rows`; or a column is missing, or a row cannot be read (names it).
-    """
-    check_columns(name_of_table(source), columns, read_columns(source))
-    if not is_path(source):
-        return to_arrow(source).select(list(columns))
-    cells: dict[str, list[Any]] = {name: [] for name in columns}
-    for number, row in enumerate(read_rows(source, columns), start=1):
-        if isinstance(row, BadRowError):
-            raise InputError(f"{source}: row {number}: {row}") from row
-        for name, values in cells.items():
-            values.append(row.get(name))
-    try:
-        return pa.table(cells)
-    except pa.ArrowException as error:
-        raise InputError(f"{source}: a column mixes kinds of values: {error}") from error
+def _check_unlike(names: Sequence[str], where: str) -> None:
+    """Refuse two columns of one name."""
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InputError(f"{where}: two columns are called {twice!r}; rename or remove one")
 
 
 def fingerprint(source: Table) -> tuple[int, str]:
-    """(bytes, SHA-256) of a file, or of a table's content in memory.
+    """Return (bytes, SHA-256) of a file, or of a table's content in memory.
 
     Raises:
         InputError: no such file, or no table.
@@ -196,6 +257,246 @@ def fingerprint(source: Table) -> tuple[int, str]:
         writer.write_table(table)
     content = stream.getvalue()
     return content.size, hashlib.sha256(content).hexdigest()
+
+
+# ---- files ---------------------------------------------------------------------------------------
+
+
+def format_of(path: Path | str) -> str | None:
+    """Return the format of a table that its name tells."""
+    return _FORMATS.get(Path(str(path).lower().removesuffix(".gz")).suffix)
+
+
+@contextmanager
+def opened(path: Path | str) -> Iterator[tuple[IO[bytes], str]]:
+    """Open a file, unpacked, with its format; what goes wrong while it is read becomes an InputError."""
+    kind = format_of(path)
+    if kind is None and not isfile(path):
+        raise InputError(f"{str(path)[:200]}: no such file (texts in memory are given as a list: [text])")
+    if kind is None:
+        raise InputError(
+            f"{path}: cannot tell its format; a table must end in {', '.join(_FORMATS)}, optionally with .gz"
+        )
+    try:
+        if exists(path) and not isfile(path):
+            raise InputError(f"{path}: a folder, pipe or device, not a file")
+        with open_remote(path) if is_url(path) else open(path, "rb") as plain:
+            packed = plain.read(2) == b"\x1f\x8b" or str(path).lower().endswith(".gz")
+            plain.seek(0)
+            yield gzip.GzipFile(fileobj=plain) if packed else plain, kind  # type: ignore[misc]
+    except FileNotFoundError as error:
+        raise InputError(f"{path}: no such file") from error
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise InputError(f"{path}: truncated or damaged ({error}); copy or download it again") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not {error.encoding.upper()} throughout ({error.reason})") from error
+    except (OSError, pa.ArrowException, MemoryError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or " ".join(str(error).split()) or type(error).__name__
+        raise InputError(f"{path}: cannot be read: {reason[:300]}") from error
+
+
+def parquet_file(path: Path | str, file: IO[bytes]) -> pq.ParquetFile:
+    """Open a Parquet file.
+
+    Raises:
+        InputError: it is none.
+    """
+    try:
+        return pq.ParquetFile(io.BytesIO(file.read()) if isinstance(file, gzip.GzipFile) else file)
+    except pa.ArrowException as error:
+        raise InputError(f"{path} is not a Parquet file: {' '.join(str(error).split())}") from error
+
+
+def encoding_of(file: IO[bytes]) -> str:
+    """Return the encoding of an open text file, by its mark."""
+    head = file.read(4)
+    file.seek(0)
+    return next(encoding for mark, encoding in _MARKS if head.startswith(mark))
+
+
+def _lines(path: Path | str, file: IO[bytes], newline: str) -> Iterator[str]:
+    """Yield the lines of a text file; in UTF-8, bytes that are not text become lone surrogates."""
+    encoding = encoding_of(file)
+    errors = "surrogateescape" if encoding == "utf-8-sig" else "strict"
+    text = io.TextIOWrapper(file, encoding=encoding, errors=errors, newline=newline)
+    number = 0
+    while line := text.readline(_MAX_LINE + 1):
+        number += 1
+        if len(line) > _MAX_LINE:
+            raise InputError(f"{path}: line {number} has more than {_MAX_LINE:,} characters")
+        yield line
+
+
+def _checked(row: Row, path: Path | str, number: int) -> Row | BadRowError:
+    """Return a row whose bytes were text."""
+    for name, value in row.items():
+        if value and "\0" in value:
+            return BadRowError(f"column {name} holds a zero byte")
+        _check_encoding(value or "", f"{path}: row {number}, column {name}")
+    return row
+
+
+def _check_encoding(text: str, where: str) -> None:
+    """Refuse a file with bytes that were not text: it is in another encoding."""
+    if letter := _broken_letter(text):
+        raise InputError(
+            f"{where}: the byte 0x{ord(letter) - 0xDC00:02x} is not UTF-8 (the file may be Latin-1 or "
+            "Windows-1252): save the file as UTF-8"
+        )
+
+
+def json_rows(path: Path | str, file: IO[bytes], before: int = 0) -> Iterator[Row | BadRowError]:
+    """Yield the rows of JSON lines, which stand in the file at `path` after `before` others."""
+    lines = (line for line in _lines(path, file, "\n") if line.strip())
+    for number, line in enumerate(lines, start=before + 1):
+        _check_encoding(line, f"{path}: row {number}")
+        try:
+            value = json.loads(line, object_pairs_hook=_unlike_keys)
+        except RecursionError:
+            yield BadRowError("not JSON that can be read: nested too deep")
+        except ValueError as error:  # not JSON, or a number of 5,000 digits
+            yield BadRowError(f"not JSON: {str(error).partition('; use sys.')[0]}")
+        except BadRowError as error:
+            yield error
+        else:
+            yield value if isinstance(value, dict) else BadRowError("not a JSON object")
+
+
+def _unlike_keys(pairs: list[tuple[str, Any]]) -> Row:
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise BadRowError(f"the key {twice!r} occurs twice")
+    return values
+
+
+def _csv_reader(path: Path | str, file: IO[bytes], kind: str) -> Iterator[list[str]]:
+    csv.field_size_limit(_MAX_LINE)
+    # Strict: otherwise a quote that is never closed swallows the rows after it.
+    return csv.reader(_lines(path, file, ""), delimiter="," if kind == "csv" else "\t", strict=True)
+
+
+def _header(path: Path | str, reader: Iterator[list[str]]) -> list[str]:
+    try:
+        header = next(reader, [])
+    except csv.Error as error:
+        raise InputError(f"{path}: the header cannot be read: {error}") from error
+    for name in header:
+        _check_encoding(name, f"{path}: header")
+        if "\0" in name:
+            raise InputError(f"{path}: zero bytes in the header (UTF-16 without a mark?): save it as UTF-8")
+    _check_unlike(header, str(path))
+    return header
+
+
+def _delimited_rows(path: Path | str, file: IO[bytes], kind: str) -> Iterator[Row | BadRowError]:
+    """Yield the rows of CSV or TSV; an empty cell is None, an empty line no row."""
+    reader = _csv_reader(path, file, kind)
+    header = _header(path, reader)
+    number = 0
+    while True:
+        try:
+            values = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            number += 1
+            if "unexpected end" in str(error):
+                raise InputError(f"{path}: row {number}: a quote is opened and never closed") from error
+            yield BadRowError(f"{error} (a quote inside a text is written twice, and the text in quotes)")
+            continue
+        number += bool(values)
+        if values and len(values) != len(header):
+            yield BadRowError(f"{len(values)} fields where the header has {len(header)}")
+        elif values:
+            yield _checked(dict(zip(header, (value or None for value in values), strict=True)), path, number)
+
+
+# ---- cells ---------------------------------------------------------------------------------------
+
+
+def as_text(value: Any) -> str | None:
+    """Return a cell as text; None if it is missing. Whole floats are written without their point.
+
+    Raises:
+        BadRowError: a list, an object or bytes, or half of a surrogate pair, which no file can hold.
+
+    >>> as_text(2001.0), as_text(float("nan"))
+    ('2001', None)
+    """
+    if value is None or value != value:
+        return None
+    if isinstance(value, list | tuple | dict | set | bytes | bytearray):
+        raise BadRowError(f"a text is expected, not {str(value)[:60]!r}")
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1 << 53:  # which floats hold exactly
+        value = int(value)
+    text = str(value)
+    if _broken_letter(text):
+        raise BadRowError("half of a surrogate pair, such as \\ud800, is not text")
+    return text
+
+
+def _broken_letter(text: str) -> str | None:
+    """Return the first half of a surrogate pair, which no file can hold; None if there is none."""
+    if text.isascii():
+        return None
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        return text[error.start]
+    return None
+
+
+def as_identifier(value: Any) -> str | None:
+    """Return a cell as an identifier; None if it is missing. "11.0", which pandas makes of 11, is "11".
+
+    Raises:
+        BadRowError: a fraction, True or False, or no text.
+
+    >>> as_identifier(11.0), as_identifier("11.0"), as_identifier("v1.0")
+    ('11', '11', 'v1.0')
+    """
+    if isinstance(value, bool) or (isinstance(value, float) and value == value and not value.is_integer()):
+        raise BadRowError(f"{value} is not an identifier")
+    text = as_text(value)
+    whole = _WHOLE_AS_FLOAT.fullmatch(text) if text else None
+    return whole.group(1) if whole else text
+
+
+def identifiers(column: pa.ChunkedArray, what: str) -> pa.ChunkedArray:
+    """Return a column of identifiers as texts (`as_identifier`); `what` names the column in messages.
+
+    Raises:
+        InputError: a fraction, or something else than texts and numbers.
+    """
+    try:
+        return pa.chunked_array([pa.array(map(as_identifier, column.to_pylist()), pa.string())])
+    except BadRowError as error:
+        raise InputError(f"{what}: {error}; give whole numbers or texts") from error
+
+
+def texts(column: pa.ChunkedArray, what: str) -> pa.ChunkedArray:
+    """Return a column of texts as strings; `what` names the column in messages.
+
+    Raises:
+        InputError: a column of something else: numbers, lists, objects.
+    """
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    if str(kind) not in ("string", "large_string", "string_view", "null"):
+        raise InputError(f"{what}: texts are expected, not a column of {kind}")
+    return column.cast(pa.string())
+
+
+# ---- texts ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TextRow:
+    """A text, and its identifier where there is an id column."""
+
+    text: str
+    id: str | None = None
 
 
 @dataclass(frozen=True)
@@ -218,7 +519,7 @@ class TextTable:
         return name_of_table(self.source)
 
     def rows(self) -> Iterator[TextRow]:
-        """The texts in order; a missing one is empty. Rows of one id are counted in a warning at the end.
+        """Yield the texts in order; a missing one is empty. Rows of one id are counted in a warning.
 
         Raises:
             InputError: no such file, a column is missing (lists the columns), or a row cannot be read (names
@@ -229,10 +530,9 @@ class TextTable:
         again: list[str] = []
         for number, row in enumerate(read_rows(self.source, chosen or None), start=1):
             yield (text_row := self.text_row(row, number, chosen))
-            identifier = text_row.id
-            if identifier is not None and len(seen) < _IDS_COMPARED:
-                again += [f"row {number} ({identifier!r})"] if identifier in seen else []
-                seen.add(identifier)
+            if text_row.id is not None and len(seen) < _IDS_COMPARED:
+                again += [f"row {number} ({text_row.id!r})"] if text_row.id in seen else []
+                seen.add(text_row.id)
         if again:
             logger.warning(
                 f"{self.name}: {len(again):,} row{'s have the ids' if len(again) > 1 else ' has the id'} of "
@@ -240,7 +540,7 @@ class TextTable:
             )
 
     def text_row(self, row: Row | BadRowError, number: int, columns: Sequence[str]) -> TextRow:
-        """The text in a row of the table; `number` counts from 1, `columns` are those of `columns()`.
+        """Return the text in a row of the table; `number` counts from 1, `columns` are those of `columns()`.
 
         Raises:
             InputError: the row cannot be read.
@@ -254,11 +554,11 @@ class TextTable:
             raise InputError(f"{self.name}: row {number}: {error}") from error
 
     def texts(self) -> list[str]:
-        """All texts."""
+        """Return all texts."""
         return [row.text for row in self.rows()]
 
     def chunks(self, size: int) -> Iterator[list[TextRow]]:
-        """The texts, `size` at a time."""
+        """Yield the texts, `size` at a time."""
         rows = self.rows()
         while chunk := list(itertools.islice(rows, size)):
             yield chunk
@@ -272,11 +572,11 @@ class TextTable:
         next(self.rows(), None)
 
     def fingerprint(self) -> str:
-        """A hash of the file, or of the texts in memory."""
+        """Return a hash of the file, or of the texts in memory."""
         return fingerprint(self.source)[1]
 
     def columns(self) -> list[str]:
-        """The text column, and the id column behind it; nothing if the table is empty.
+        """Return the text column, and the id column behind it; nothing if the table is empty.
 
         Raises:
             InputError: no such file, or a column is missing (lists the columns).

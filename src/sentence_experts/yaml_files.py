@@ -1,7 +1,7 @@
 """YAML as the package reads it everywhere: settings, domain rules, task files, recipes.
 
-PyYAML lets the last of two equal keys win, follows any depth, and expands an alias as often as it stands.
-Here each of these is an error that names the line.
+PyYAML lets the last of two equal keys win, and expands aliases of aliases. Here both are errors that name the
+line.
 """
 
 from __future__ import annotations
@@ -15,21 +15,19 @@ from yaml.nodes import MappingNode, Node, ScalarNode
 from sentence_experts.errors import InputError
 
 _MAX_BYTES: Final = 4 << 20
-_MAX_DEPTH: Final = 100
-_MAX_VALUES: Final = 1_000_000
 _MERGE: Final = "tag:yaml.org,2002:merge"
 _BOMS: Final = ((b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"), (b"", "utf-8-sig"))
 
 
 def read_yaml(path: Path | str, what: str = "a YAML file") -> Any:
-    """The content of a YAML file; None if it is empty.
+    """Return the content of a YAML file; None if it is empty.
 
     Args:
         path: the file, in UTF-8, or in UTF-16 with a byte order mark.
         what: what it is read as, such as "domain rules"; for messages.
 
     Raises:
-        InputError: no such file, not text, not YAML, a key that occurs twice, or nesting deeper than 100.
+        InputError: no such file, not text, not YAML, nested too deep, or a key that occurs twice.
     """
     path = Path(path)
     try:
@@ -51,7 +49,7 @@ def read_yaml(path: Path | str, what: str = "a YAML file") -> Any:
 
 
 def read_settings(path: Path | str) -> dict[str, Any]:
-    """The keys and values of a YAML file of settings; an empty file has none.
+    """Return the keys and values of a YAML file of settings; an empty file has none.
 
     Raises:
         InputError: as `read_yaml`, or the file holds something other than keys and values.
@@ -65,7 +63,7 @@ def read_settings(path: Path | str) -> dict[str, Any]:
 
 
 def parse_yaml(text: str, where: str, what: str = "a YAML file") -> Any:
-    """The content of YAML text; `where` names the text in messages.
+    """Return the content of YAML text; `where` names the text in messages.
 
     Raises:
         InputError: as `read_yaml`.
@@ -80,6 +78,8 @@ def parse_yaml(text: str, where: str, what: str = "a YAML file") -> Any:
         raise InputError(f"{where}: line {error.line}: {error}") from error
     except yaml.YAMLError as error:
         raise InputError(f"{where}: cannot be read as {what}: {' '.join(str(error).split())}") from error
+    except RecursionError as error:
+        raise InputError(f"{where}: nested too deep") from error
     except (ValueError, OverflowError) as error:  # a number or a date that does not exist
         raise InputError(f"{where}: cannot be read as {what}: {error}") from error
 
@@ -91,27 +91,19 @@ class _PlaceError(Exception):
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """Plain values only; no key twice, bounded depth and size, no characters that no file can hold."""
+    """Plain values only; no key twice, no aliases of aliases, no characters that no file can hold."""
 
-    def __init__(self, stream: str) -> None:
-        super().__init__(stream)
-        self._depth = self._values = 0
-        self._sizes: dict[int, int] = {}
+    _anchored = 0
 
     def compose_node(self, parent: Node | None, index: Any) -> Node | None:
-        """Compose one value, which counts as often as aliases repeat it."""
-        event, before = self.peek_event(), self._values
-        self._depth += 1
-        if self._depth > _MAX_DEPTH:
-            raise _PlaceError(event, f"nested more than {_MAX_DEPTH} deep")
+        """Compose one value; aliases inside of one that has an anchor could grow without bound."""
+        event: Any = self.peek_event()
+        if isinstance(event, yaml.AliasEvent) and self._anchored:
+            raise _PlaceError(event, f"the alias *{event.anchor} is inside a value with an anchor (&name)")
+        named = event.anchor is not None
+        self._anchored += named
         node = super().compose_node(parent, index)
-        self._depth -= 1
-        if isinstance(event, yaml.AliasEvent) and id(node) not in self._sizes:
-            raise _PlaceError(event, f"the alias *{event.anchor} is inside the value that it names")
-        self._values += self._sizes.get(id(node), 1)
-        self._sizes.setdefault(id(node), self._values - before)
-        if self._values > _MAX_VALUES:
-            raise _PlaceError(event, f"more than {_MAX_VALUES:,} values, with what aliases (*name) repeat")
+        self._anchored -= named
         return node
 
     def compose_scalar_node(self, anchor: Any) -> ScalarNode:

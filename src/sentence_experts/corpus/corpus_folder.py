@@ -26,8 +26,7 @@ from sentence_experts.storage import (
     temporary_folder,
     write_parquet,
 )
-from sentence_experts.table_values import identifiers
-from sentence_experts.tables import to_arrow
+from sentence_experts.tables import identifiers, to_arrow
 
 if TYPE_CHECKING:
     import pandas as pd

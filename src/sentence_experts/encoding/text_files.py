@@ -21,9 +21,18 @@ import pyarrow as pa
 
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.storage import is_url, remote_files, remote_fingerprint, sha256_unchanging
-from sentence_experts.table_files import encoding_of, format_of, json_rows, opened, parquet_file
-from sentence_experts.table_values import BadRowError, as_identifier, with_texts_for_bytes
-from sentence_experts.tables import TextRow, TextTable
+from sentence_experts.tables import (
+    BadRowError,
+    TextRow,
+    TextTable,
+    as_identifier,
+    encoding_of,
+    format_of,
+    json_rows,
+    opened,
+    parquet_file,
+    with_texts_for_bytes,
+)
 
 FORMATS = ("parquet", "json")
 _ROWS_PER_BATCH = 8192

@@ -43,8 +43,7 @@ from sentence_experts.pairs.user_tables import (
     warn_of_ratings,
 )
 from sentence_experts.storage import check_apart
-from sentence_experts.table_values import texts
-from sentence_experts.tables import Table, name_of_table
+from sentence_experts.tables import Table, name_of_table, texts
 
 logger = logging.getLogger(__name__)
 _SPLIT, _ROW = "split", "number of the row"

@@ -16,14 +16,15 @@ from sentence_experts.errors import InputError, UsageError, require
 from sentence_experts.names import LABEL
 from sentence_experts.pairs.splits import OTHER_NAMES, SPLITS, fold_texts, split_named
 from sentence_experts.storage import sha256_text
-from sentence_experts.table_values import identifiers, texts
 from sentence_experts.tables import (
     Table,
     check_columns,
+    identifiers,
     is_path,
     name_of_table,
     read_columns,
     read_table,
+    texts,
     to_arrow,
 )
 
