@@ -21,6 +21,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fuzz_mutations import CONTAINERS, ODD, XML, break_bytes, break_json
+from sentence_experts.corpus.sources.client import Client, FailedError
+from sentence_experts.corpus.sources.journal import MEMORY, Journal, open_journal
+from sentence_experts.corpus.sources.services import Services
 from study import DATA
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))  # for `helpers`
@@ -262,48 +265,40 @@ def _break_answer(random: Random, folder: Path) -> tuple[Any, ...]:
     return ((name, break_json(random, whole)),)
 
 
-class _Client:
+class _Client(Client):
     """Gives one body to every request of one kind, and whole ones to the others."""
 
-    def __init__(self, body: bytes, ending: str) -> None:
+    def __init__(self, services: Services, journal: Journal, body: bytes, ending: str) -> None:
+        super().__init__(services, journal, "a@b.org", attempts=1)
         self._body, self._ending = body, ending
 
-    def get(self, url: str, params: Any = None, check: Any = None, *, form: bool = False) -> bytes:
-        from sentence_experts.corpus.sources.http import FailedError
-
+    def _once(self, service: Any, path: str, sent: Any, parse: Any) -> Any:
+        url = service.url + path
         whole = _LISTING.encode() if url.endswith("bucket/") else b"<article/>"
         whole = json.dumps(ANSWERS["metadata"]).encode() if url.endswith(".json") else whole
-        body = self._body if url.endswith(self._ending) else whole
-        if check is not None:
-            try:
-                check(body)
-            except ValueError as error:
-                raise FailedError(str(error)) from error
-        return body
+        try:
+            return parse(self._body if url.endswith(self._ending) else whole)
+        except ValueError as error:
+            raise FailedError(str(error)) from error
 
 
 def _read_answer(case: tuple[str, bytes]) -> None:
-    from sentence_experts.corpus.sources.entrez import Entrez
-    from sentence_experts.corpus.sources.journal import MEMORY, open_journal
     from sentence_experts.corpus.sources.openalex import OpenAlexSource
     from sentence_experts.corpus.sources.pmc import PmcSource
-    from sentence_experts.corpus.sources.requests import Requests
-    from sentence_experts.corpus.sources.services import Services
 
     name, body = case
     services = Services.model_validate({"pmc_bucket": {"url": "http://x/bucket", "per_second": 9}})
-    client: Any = _Client(body, {"listing": "bucket/", "metadata": ".json"}.get(name, ""))
-    with open_journal(MEMORY) as journal:
-        requests = Requests(client, journal, services, "a@b.org")
-        source = PmcSource(requests)
+    ending = {"listing": "bucket/", "metadata": ".json"}.get(name, "")
+    with open_journal(MEMORY) as journal, _Client(services, journal, body, ending) as client:
+        source = PmcSource(client)
         ways: dict[str, Callable[[], object]] = {
-            "openalex": lambda: OpenAlexSource(requests, True).find("q"),
-            "search": lambda: Entrez(requests).search("q"),
+            "openalex": lambda: OpenAlexSource(client, True).find("q"),
+            "search": lambda: source.find("q"),
         }
         ways.get(name, lambda: source.fetch(["PMC7"], lambda steps=1, note="": None))()
         # What entered the journal is used by the next steps.
         source.version("PMC7")
-        list(OpenAlexSource(requests, True).papers(["W7", "W8"]))
+        list(OpenAlexSource(client, True).papers(["W7", "W8"]))
 
 
 # ---- folders -------------------------------------------------------------------------------------

@@ -21,13 +21,11 @@ from sentence_experts.corpus.building import JOURNAL, Sources, build_corpus
 from sentence_experts.corpus.config import FetchConfig, ImportConfig
 from sentence_experts.corpus.corpus_folder import PAPERS, CorpusFolder
 from sentence_experts.corpus.fetched_tables import FetchedPapers
-from sentence_experts.corpus.fetching import open_requests, openalex_key
+from sentence_experts.corpus.fetching import open_client, openalex_key
 from sentence_experts.corpus.paper import Rejection
-from sentence_experts.corpus.sources.http import FailedError, RefusedError
-from sentence_experts.corpus.sources.journal import open_journal
+from sentence_experts.corpus.sources.client import Client, FailedError
 from sentence_experts.corpus.sources.openalex import OpenAlexSource
-from sentence_experts.corpus.sources.record_source import Names
-from sentence_experts.corpus.sources.requests import Requests
+from sentence_experts.corpus.sources.services import Names
 from sentence_experts.progress import progress
 from sentence_experts.storage import Output, sha256_text
 from sentence_experts.storage.output import State
@@ -51,7 +49,8 @@ def build_completed(place: Output, state: State, read: Sources, config: ImportCo
         source="openalex", services=config.services, keep_retracted=True,
         api_key=openalex_key(config.api_key), email=config.email or os.environ.get("NCBI_EMAIL"),
     )  # fmt: skip
-    with open_journal(place.final / JOURNAL) as journal, open_requests(fetch_config, journal) as requests:
+    with open_client(fetch_config, place.final / JOURNAL) as client:
+        journal = client.journal
         key = f"lacking/{sha256_text(read.request())[:16]}"
         listed = journal.body(key)  # by a run before
         if listed is None:
@@ -63,14 +62,14 @@ def build_completed(place: Output, state: State, read: Sources, config: ImportCo
             listed = json.dumps(_lacking(place.path)).encode()
             journal.put(key, listed)
         lacking: list[Names] = json.loads(listed)
-        source = OpenAlexSource(requests, keep_retracted=True)
-        found = _find(source, requests, lacking)
+        source = OpenAlexSource(client, keep_retracted=True)
+        found = _find(source, client, lacking)
         whole = read.adding(FetchedPapers(source, found, whole=False))
         if state == "finished":
             if place.result["request"] == whole.request():
                 return CorpusFolder.open(place.path)
             place.reopen()
-        completion = Completion(lacking, len(found), requests.set_aside)
+        completion = Completion(lacking, len(found), client.set_aside)
         return build_corpus(place, whole, config.workers, completion, config.memory)
 
 
@@ -119,7 +118,7 @@ def _lacking(corpus: Path) -> list[Names]:
     return [{kind: name for kind, name in row.items() if name} for row in rows]
 
 
-def _find(source: OpenAlexSource, requests: Requests, lacking: list[Names]) -> list[str]:
+def _find(source: OpenAlexSource, client: Client, lacking: list[Names]) -> list[str]:
     """Return the ids of the records of the papers, query by query; a query that fails is set aside."""
     queries = list(_queries(lacking))
     found: set[str] = set()
@@ -127,8 +126,8 @@ def _find(source: OpenAlexSource, requests: Requests, lacking: list[Names]) -> l
         for name, query in queries:
             try:
                 found.update(source.find(query))
-            except (FailedError, RefusedError) as error:
-                requests.set_failed_aside("openalex", name, error)
+            except FailedError as error:
+                client.set_record_aside("openalex", name, "not-fetched", error)
             advance()
     return sorted(found)
 

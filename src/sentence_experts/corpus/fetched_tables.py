@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 
-from sentence_experts.corpus.building import TableSource
 from sentence_experts.corpus.config import FetchConfig
 from sentence_experts.corpus.corpus_folder import (
     DOMAINS,
@@ -21,17 +18,15 @@ from sentence_experts.corpus.corpus_folder import (
     PROVENANCE,
     PROVENANCE_SCHEMA,
 )
-from sentence_experts.corpus.formats.archives import Source
 from sentence_experts.corpus.paper import Rejection
 from sentence_experts.corpus.parts import CorpusPart, in_groups, missing_groups, table_of, write_links
-from sentence_experts.corpus.sources.record_source import Names, RecordSource
+from sentence_experts.corpus.sources.services import Names, RecordSource
 from sentence_experts.errors import InputError
 from sentence_experts.storage import PartStore, write_stream
 
 _BATCHES_PER_PART = 16  # of a table of citations, of up to 65,536 links each
 _PAPERS_PER_PART = 20_000
 _ENDS = 1 << 20
-_NAMES = ("pmid", "pmcid", "doi", "openalex")
 
 
 @dataclass
@@ -47,11 +42,6 @@ class Fetched:
     names: dict[str, Names]
     """Id -> names, of the papers that are kept."""
     set_aside: list[Rejection]
-    extras: list[TableSource] = field(default_factory=list)
-
-    def sources(self) -> list[Source]:
-        """Return the fetched XML as one source."""
-        return [Source(self.config.source, "fetched", Path(), partial(self.records.documents, self.ids))]
 
     def rejections(self) -> list[Rejection]:
         """Return what could not be fetched, was not there, or was left out on purpose."""
@@ -59,11 +49,11 @@ class Fetched:
 
     def finish(self, out: Path) -> tuple[list[str], dict[str, Any]]:
         """Write the tables of domains and of provenance; return their names and a part of the manifest."""
-        write_stream(out / DOMAINS, self._domains(out / PAPERS), DOMAINS_SCHEMA)
+        with duckdb.connect() as database:
+            with_abstract = self._write_domains(database, out)
         groups = in_groups(self.records.provenance(self.ids), 8192)
         batches = (batch for group in groups for batch in table_of(group, PROVENANCE_SCHEMA).to_batches())
         write_stream(out / PROVENANCE, batches, PROVENANCE_SCHEMA)
-        with_abstract = _with_abstract(out / PAPERS, out / DOMAINS)
         domains = {
             name: {
                 "query": query,
@@ -76,35 +66,30 @@ class Fetched:
         }
         return [DOMAINS, PROVENANCE], {"fetch": {"plan": self.config.identity(), "domains": domains}}
 
-    def _domains(self, papers: Path) -> Iterator[pa.RecordBatch]:
-        """Each paper with the domains whose queries found it, matched by any of its names."""
+    def _write_domains(self, database: duckdb.DuckDBPyConnection, out: Path) -> dict[str, int]:
+        """Write each paper with the domains whose queries found it, matched by any of its names; return the
+        number of papers with an abstract per domain."""
         rows = [
-            (domain, kind, name)
+            (domain, f"{kind}:{name}")
             for domain, ids in self.ids_by_domain.items()
             for one in ids
             for kind, name in self.names.get(one, {}).items()
         ]
-        named = table_of(rows, pa.schema([(name, pa.string()) for name in ("domain", "kind", "name")]))
-        with duckdb.connect() as database:
-            database.register("named", named)
-            query = " UNION ".join(
-                f"SELECT p.paper_id, n.domain FROM read_parquet(?) p JOIN named n ON n.kind = '{kind}' "
-                f"AND n.name = p.{kind}"
-                for kind in _NAMES
-            )
-            ordered = database.sql(f"{query} ORDER BY ALL", params=[str(papers)] * len(_NAMES))
-            yield from ordered.to_arrow_reader(8192)
-
-
-def _with_abstract(papers: Path, domains: Path) -> dict[str, int]:
-    """Return the number of papers with an abstract per domain."""
-    with duckdb.connect() as database:
-        rows = database.execute(
-            "SELECT d.domain, count(*) FROM read_parquet(?) d JOIN read_parquet(?) p USING (paper_id) "
-            "WHERE p.abstract IS NOT NULL GROUP BY d.domain",
-            [str(domains), str(papers)],
-        ).fetchall()
-    return {str(name): int(number) for name, number in rows}
+        database.register(
+            "named", table_of(rows, pa.schema([("domain", pa.string()), ("name", pa.string())]))
+        )
+        names = ", ".join(f"'{kind}:' || {kind}" for kind in ("pmid", "pmcid", "doi", "openalex"))
+        database.execute(
+            f"""CREATE TABLE found AS SELECT DISTINCT paper_id, domain, abstract IS NOT NULL AS has_abstract
+            FROM (SELECT paper_id, abstract, unnest([{names}]) AS name FROM read_parquet(?))
+            JOIN named USING (name)""",
+            [str(out / PAPERS)],
+        )
+        ordered = database.sql("SELECT paper_id, domain FROM found ORDER BY ALL")
+        write_stream(out / DOMAINS, ordered.to_arrow_reader(8192), DOMAINS_SCHEMA)
+        return dict(
+            database.sql("SELECT domain, count(*) FROM found WHERE has_abstract GROUP BY ALL").fetchall()
+        )
 
 
 @dataclass(frozen=True)

@@ -12,23 +12,22 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from sentence_experts.config import with_settings
-from sentence_experts.corpus.building import JOURNAL, Sources, build_corpus, corpus_output
+from sentence_experts.corpus.building import JOURNAL, Sources, TableSource, build_corpus, corpus_output
 from sentence_experts.corpus.config import FetchConfig
 from sentence_experts.corpus.corpus_folder import CorpusFolder, corpus_in_memory
 from sentence_experts.corpus.fetched_tables import CitationTable, Fetched, FetchedPapers
-from sentence_experts.corpus.sources.http import Client
-from sentence_experts.corpus.sources.journal import MEMORY, Journal, open_journal
+from sentence_experts.corpus.formats.archives import Source
+from sentence_experts.corpus.sources.client import Client
+from sentence_experts.corpus.sources.journal import MEMORY, open_journal
 from sentence_experts.corpus.sources.openalex import OpenAlexSource
 from sentence_experts.corpus.sources.pmc import PmcSource
-from sentence_experts.corpus.sources.record_source import RecordSource
-from sentence_experts.corpus.sources.requests import Requests
-from sentence_experts.corpus.sources.services import ENTREZ_WITH_KEY
-from sentence_experts.corpus.workers import cores
+from sentence_experts.corpus.sources.services import RecordSource
+from sentence_experts.corpus.workers import number_of_workers
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.progress import progress
 from sentence_experts.storage import check_apart
@@ -81,8 +80,8 @@ def estimate_fetch(config: FetchConfig | None = None, **settings: Any) -> FetchE
         {'copd': 2345}
     """
     config = _with_client(FetchConfig.of(config, **settings))
-    with open_journal(MEMORY) as journal, open_requests(config, journal) as requests:
-        source = _record_source(requests, config)
+    with open_client(config, MEMORY) as client:
+        source = _record_source(client, config)
         articles = {name: source.count(query) for name, query in config.domains.items()}
         examples = {name: source.examples(query) for name, query in config.domains.items()}
         limited = {name: min(count, config.max_articles or count) for name, count in articles.items()}
@@ -157,15 +156,22 @@ def openalex_key(given: str | None) -> str:
 def _fetch_to(out: Path, config: FetchConfig, overwrite: bool) -> CorpusFolder:
     with corpus_output(out, overwrite) as place:
         state = place.begin({"fetch": config.identity()})
-        with open_journal(out / JOURNAL) as journal, open_requests(config, journal) as requests:
-            fetched = _fetch(config, requests)
-            if requests.set_aside:
+        with open_client(config, out / JOURNAL) as client:
+            fetched = _fetch(config, client)
+            if client.set_aside:
                 logger.info(
-                    f"{len(requests.set_aside)} answers or records were missing or unusable, after "
+                    f"{len(client.set_aside)} answers or records were missing or unusable, after "
                     f"{config.attempts} attempts each; they are listed in rejected.jsonl, and the next "
                     "call requests them again"
                 )
-            read = Sources.of(fetched.sources(), fetched.extras, config.full_text)
+            documents = Source(
+                config.source, "fetched", Path(), partial(fetched.records.documents, fetched.ids)
+            )
+            extras: list[TableSource] = [FetchedPapers(fetched.records, fetched.ids)]
+            if config.citation_table is not None:
+                pmids = sorted({ids["pmid"] for ids in fetched.names.values() if "pmid" in ids}, key=int)
+                extras.append(CitationTable(config.citation_table, pmids, number_of_workers(config.workers)))
+            read = Sources.of([documents], extras, config.full_text)
             if state == "finished":
                 if place.result["request"] == read.request():
                     return CorpusFolder.open(out)
@@ -173,14 +179,14 @@ def _fetch_to(out: Path, config: FetchConfig, overwrite: bool) -> CorpusFolder:
             return build_corpus(place, read, config.workers, fetched)
 
 
-def _record_source(requests: Requests, config: FetchConfig) -> RecordSource:
+def _record_source(client: Client, config: FetchConfig) -> RecordSource:
     if config.source == "openalex":
-        return OpenAlexSource(requests, config.keep_retracted)
-    return PmcSource(requests, config.licences, config.keep_retracted)
+        return OpenAlexSource(client, config.keep_retracted)
+    return PmcSource(client, config.licences, config.keep_retracted)
 
 
-def _fetch(config: FetchConfig, requests: Requests) -> Fetched:
-    source = _record_source(requests, config)
+def _fetch(config: FetchConfig, client: Client) -> Fetched:
+    source = _record_source(client, config)
     sampled = {}
     for name, query in config.domains.items():
         ids = source.find(query)
@@ -190,13 +196,7 @@ def _fetch(config: FetchConfig, requests: Requests) -> Fetched:
     all_ids = sorted({one for ids in sampled.values() for one in ids})
     with progress("articles", len(all_ids)) as advance:
         source.fetch(all_ids, advance)
-    names = dict(source.names(all_ids))
-    fetched = Fetched(config, source, sampled, all_ids, names, requests.set_aside)
-    fetched.extras.append(FetchedPapers(source, all_ids))
-    if config.citation_table is not None:
-        pmids = sorted({entry["pmid"] for entry in names.values() if "pmid" in entry}, key=int)
-        fetched.extras.append(CitationTable(config.citation_table, pmids, config.workers or cores()))
-    return fetched
+    return Fetched(config, source, sampled, all_ids, dict(source.names(all_ids)), client.set_aside)
 
 
 def sample(ids: list[str], maximum: int | None) -> list[str]:
@@ -209,17 +209,11 @@ def sample(ids: list[str], maximum: int | None) -> list[str]:
 
 
 @contextmanager
-def open_requests(config: FetchConfig, journal: Journal) -> Iterator[Requests]:
-    """Return the services of some settings, answered from a journal where possible."""
-    rates, email = config.services.rates(), config.email or ""
-    if config.api_key and config.source == "pmc":
-        host = urlsplit(config.services.entrez.url).netloc
-        rates[host] = max(rates[host], ENTREZ_WITH_KEY)
-    with Client(
-        email,
-        per_second=rates,
-        attempts=config.attempts,
-        first_wait=config.first_wait,
-        timeout=config.timeout,
-    ) as client:
-        yield Requests(client, journal, config.services, email, config.api_key)
+def open_client(config: FetchConfig, journal: Path) -> Iterator[Client]:
+    """Open the services of some settings, answered from a journal where possible."""
+    patience: dict[str, Any] = {name: getattr(config, name) for name in ("attempts", "first_wait", "timeout")}
+    with (
+        open_journal(journal) as answers,
+        Client(config.services, answers, config.email or "", config.api_key, **patience) as client,
+    ):
+        yield client

@@ -9,12 +9,11 @@ from pathlib import Path
 import pytest
 
 from helpers.replay_server import Replay, serving
-from sentence_experts.corpus.sources.http import Client
+from sentence_experts.corpus.sources.client import Client
 from sentence_experts.corpus.sources.journal import MEMORY, open_journal
-from sentence_experts.corpus.sources.requests import Requests
 from sentence_experts.corpus.sources.services import Services
 
-Connect = Callable[..., Requests]
+Connect = Callable[..., Client]
 
 
 @pytest.fixture
@@ -24,14 +23,14 @@ def world() -> Replay:
 
 @pytest.fixture
 def connect(world: Replay) -> Iterator[Connect]:
-    """Requests to the world, with a journal in memory unless a path is given."""
+    """A client of the world, with a journal in memory unless a path is given."""
     with ExitStack() as stack:
         base = stack.enter_context(serving(world))
 
-        def make(journal: Path = MEMORY, **patience: float) -> Requests:
+        def make(journal: Path = MEMORY, **settings: object) -> Client:
             services = Services.model_validate(world.services(base))
-            patience = {"first_wait": 0.01, "timeout": 0.4, **patience}
-            client = stack.enter_context(Client("a@b.org", per_second=services.rates(), **patience))
-            return Requests(client, stack.enter_context(open_journal(journal)), services, "a@b.org")
+            settings = {"email": "a@b.org", "first_wait": 0.01, "timeout": 0.4, **settings}
+            answers = stack.enter_context(open_journal(journal))
+            return stack.enter_context(Client(services, answers, **settings))
 
         yield make

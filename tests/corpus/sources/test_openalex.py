@@ -16,7 +16,7 @@ from helpers.replay_server import Replay, serving
 from helpers.small_articles import links, papers, rejected
 from sentence_experts.corpus.fetching import estimate_fetch, fetch_corpus
 from sentence_experts.corpus.formats.records import parsed, read_raw
-from sentence_experts.corpus.sources.http import FailedError
+from sentence_experts.corpus.sources.client import FailedError
 from sentence_experts.errors import UsageError
 from sentence_experts.storage import sha256_file
 

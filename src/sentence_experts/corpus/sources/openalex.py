@@ -8,26 +8,26 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
-from itertools import chain, count
+from itertools import count
 from typing import Annotated, Any
 
-from pydantic import BaseModel, Field, StringConstraints
+from pydantic import BaseModel, Field
 from typing_extensions import override
 
 from sentence_experts.corpus.formats.openalex import FIELDS, to_paper
+from sentence_experts.corpus.identifiers import normalise_openalex
 from sentence_experts.corpus.paper import Paper
-from sentence_experts.corpus.sources.answers import fits, name_in, shaped
-from sentence_experts.corpus.sources.record_source import (
+from sentence_experts.corpus.sources.client import SHOWN, Client, shaped
+from sentence_experts.corpus.sources.services import (
     SECONDS_PER_REQUEST,
     Names,
     Provenance,
     RecordSource,
 )
-from sentence_experts.corpus.sources.requests import Requests
 from sentence_experts.errors import UsageError
 from sentence_experts.storage import sha256_text
 
-_PAGE = 100  # works per request, the most that the service gives
+_PAGE_SIZE = 100  # works per request, the most that the service gives
 
 
 class _Meta(BaseModel):
@@ -42,21 +42,14 @@ class _Page(BaseModel):
     results: list[Any]
 
 
-class _Work(BaseModel):
-    """A work; its other fields may be of any type."""
-
-    id: Annotated[str, StringConstraints(pattern=r"^https://openalex\.org/W[1-9][0-9]{0,14}$")]
-
-
 class OpenAlexSource(RecordSource):
     """Titles, abstracts, topics and references of works of any field. Ids are `W123`.
 
     The journal has `openalex/W123` (the work) and `openalex-search/QUERY/000001` (ids of a page).
     """
 
-    def __init__(self, requests: Requests, keep_retracted: bool) -> None:
-        self._requests = requests
-        self._address = f"{requests.services.openalex.url}/works"
+    def __init__(self, client: Client, keep_retracted: bool) -> None:
+        self._client, self._journal = client, client.journal
         self._also = "" if keep_retracted else ",is_retracted:false"
 
     @override
@@ -68,46 +61,44 @@ class OpenAlexSource(RecordSource):
 
     @override
     def examples(self, query: str) -> list[str]:
-        papers = (to_paper(record) for record in self._works(self._page(query, "*", 3)))
+        papers = (to_paper(work) for _, work in self._works(self._page(query, "*", 3)))
         return [paper.title for paper in papers if isinstance(paper, Paper) and paper.title]
 
     @override
     def find(self, query: str) -> list[str]:
-        return sorted(set(chain.from_iterable(self.search(query))))
-
-    def search(self, query: str) -> Iterator[list[str]]:
-        """Yield the ids that a filter finds, page by page; an interrupted search continues."""
-        journal, name = self._requests.journal, f"openalex-search/{sha256_text(query + self._also)[:16]}"
-        mark: str | None = "*"
+        """Return the ids that a filter finds; an interrupted search continues after its last whole page."""
+        name = f"openalex-search/{sha256_text(query + self._also)[:16]}"
+        mark, found = "*", set()
         for number in count():
             key = f"{name}/{number:06d}"
-            stored = journal.body(key)
+            stored = self._journal.body(key)
             if stored is None:
-                assert mark is not None
-                page = self._page(query, mark, _PAGE)
+                page = self._page(query, mark, _PAGE_SIZE)
                 ids = []
-                for work in self._works(page):
-                    ids.append(str(work["id"]).rpartition("/")[2])
+                for one, work in self._works(page):
                     read = {field: work[field] for field in FIELDS if field in work}  # a quarter of it
-                    journal.put(f"openalex/{ids[-1]}", json.dumps(read, ensure_ascii=False).encode())
-                following = page.meta.next_cursor if page.results else None
-                stored = json.dumps({"ids": ids, "next": following}).encode()
-                journal.put(key, stored)
-            found = json.loads(stored)
-            yield found["ids"]
-            if not found["next"] or found["next"] == mark:
-                return
-            mark = found["next"]
+                    self._journal.put(f"openalex/{one}", json.dumps(read, ensure_ascii=False).encode())
+                    ids.append(one)
+                stored = json.dumps(
+                    {"ids": ids, "next": page.meta.next_cursor if page.results else None}
+                ).encode()
+                self._journal.put(key, stored)
+            answer = json.loads(stored)
+            found.update(answer["ids"])
+            if not answer["next"] or answer["next"] == mark:
+                break
+            mark = answer["next"]
+        return sorted(found)
 
     @override
     def cost(self, articles: int) -> tuple[int, float]:
-        pages = -(-articles // _PAGE)
+        pages = -(-articles // _PAGE_SIZE)
         return pages, pages * 4 * SECONDS_PER_REQUEST
 
     @override
     def papers(self, ids: list[str]) -> Iterator[tuple[str, Paper]]:
         for one in ids:
-            body = self._requests.journal.body(f"openalex/{one}")
+            body = self._journal.body(f"openalex/{one}")
             paper = to_paper(json.loads(body)) if body else None
             if isinstance(paper, Paper):
                 yield one, paper
@@ -120,22 +111,24 @@ class OpenAlexSource(RecordSource):
 
     @override
     def provenance(self, ids: list[str]) -> Iterator[Provenance]:
+        address = f"{self._client.services.openalex.url}/works"
         for one, paper in self.papers(ids):
-            body = self._requests.journal.body(f"openalex/{one}") or b""
-            yield one, f"{self._address}/{one}", None, paper.licence, hashlib.sha256(body).hexdigest()
+            body = self._journal.body(f"openalex/{one}") or b""
+            yield one, f"{address}/{one}", None, paper.licence, hashlib.sha256(body).hexdigest()
 
-    def _works(self, page: _Page) -> Iterator[dict[str, Any]]:
-        """Yield the works of a page; one of another shape is set aside."""
-        for item in page.results:
-            try:
-                shaped(_Work, item)
-            except ValueError as error:
-                self._requests.set_odd_aside("openalex", name_in(item, "id"), error)
+    def _works(self, page: _Page) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield the works of a page with their ids; one without an id is set aside."""
+        for work in page.results:
+            stated = work.get("id") if isinstance(work, dict) else work
+            number = normalise_openalex(stated) if isinstance(stated, str) else None
+            if isinstance(work, dict) and number:
+                yield f"W{number}", work
             else:
-                yield item
+                odd = ValueError(f"no work: {str(work)[:SHOWN]!r}")
+                self._client.set_record_aside("openalex", None, "odd-record", odd)
 
     def _page(self, query: str, mark: str, size: int) -> _Page:
         params: dict[str, str | int] = {"filter": query + self._also, "per_page": size, "cursor": mark}
-        if self._requests.api_key:
-            params["api_key"] = self._requests.api_key
-        return shaped(_Page, self._requests.client.get(self._address, params, fits(_Page)))
+        if self._client.api_key:
+            params["api_key"] = self._client.api_key
+        return self._client.get(self._client.services.openalex, "/works", params, shaped(_Page))

@@ -1,7 +1,8 @@
-"""PubMed Central's open-access articles: found by Entrez, read from the public bucket.
+"""PubMed Central's open-access articles: found by NCBI's E-utilities, read from the public bucket.
 
 Since 2026 an article is `PMC{id}.{version}/PMC{id}.{version}.xml` in `pmc-oa-opendata`, with its metadata in
-`metadata/PMC{id}.{version}.json` (PMC, "Cloud Service").
+`metadata/PMC{id}.{version}.json`. Sources: PMC, "Cloud Service"; "Entrez Programming Utilities Help" (NCBI
+Bookshelf, NBK25499).
 """
 
 from __future__ import annotations
@@ -10,27 +11,39 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic import BaseModel, ConfigDict
 from typing_extensions import override
 
 from sentence_experts.corpus.formats.archives import Document
+from sentence_experts.corpus.formats.markup import Element
 from sentence_experts.corpus.identifiers import normalise_pmid
 from sentence_experts.corpus.paper import Rejection
-from sentence_experts.corpus.sources.answers import fits, has_root, looks_like_xml, xml_root
-from sentence_experts.corpus.sources.entrez import Entrez
-from sentence_experts.corpus.sources.http import AbsentError
-from sentence_experts.corpus.sources.record_source import (
+from sentence_experts.corpus.sources.client import (
+    SHOWN,
+    TOOL,
+    AbsentError,
+    Client,
+    FailedError,
+    Parse,
+    rooted,
+    shaped,
+)
+from sentence_experts.corpus.sources.services import (
+    ENTREZ_WITH_KEY,
     SECONDS_PER_REQUEST,
     Names,
     Provenance,
     RecordSource,
 )
-from sentence_experts.corpus.sources.requests import ABSENT, Requests
+from sentence_experts.errors import UsageError
 from sentence_experts.progress import Advance
+from sentence_experts.storage import sha256_text
 
+_PAGE = 5_000
+_EXAMPLES = 3
+_ID = re.compile(r"[1-9][0-9]{0,14}")
+_COUNT = re.compile(r"[0-9]{1,15}")
 _VERSION = re.compile(r"\.([0-9]{1,6})/")
 _MD5 = re.compile(r"[?&]md5=([0-9a-fA-F]{32})(?:&|$)")
 _S3 = "{http://s3.amazonaws.com/doc/2006-03-01/}"
@@ -41,70 +54,122 @@ LICENCES: dict[str, Callable[[str], bool]] = {
     "noncommercial": lambda code: code.startswith("CC"),
     "commercial": lambda code: code.startswith("CC") and "NC" not in re.split(r"[^A-Z0-9]+", code),
 }
-"""`licences` -> whether an article version with a `license_code` (upper case) may be kept."""
+"""`licences` -> whether an article version with a licence code (upper case) may be kept."""
 
 
-class _Metadata(BaseModel):
-    """The metadata of an article; a PMID may be a number."""
+class Version(BaseModel):
+    """The newest version of an article in the bucket: its name (`PMC{id}.{version}`), and its metadata."""
 
-    model_config = ConfigDict(extra="allow")
+    model_config = ConfigDict(coerce_numbers_to_str=True)
 
+    name: str = ""
     license_code: str | None = None
-    is_retracted: bool | str | int | None = None
-    pmid: Annotated[str | None, BeforeValidator(lambda pmid: str(pmid) if type(pmid) is int else pmid)] = None
+    is_retracted: bool | None = None
+    pmid: str | None = None
     xml_url: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Version:
-    """The newest version of an article in the bucket: its name (`PMC{id}.{version}`) and metadata."""
-
-    name: str
-    metadata: dict[str, Any]
 
     @property
     def licence(self) -> str:
         """Its `license_code`, in upper case; empty if there is none."""
-        return str(self.metadata.get("license_code") or "").upper()
+        return (self.license_code or "").upper()
 
     @property
-    def retracted(self) -> bool:
-        """Whether the article was withdrawn."""
-        return self.metadata.get("is_retracted") in (True, "true", "yes", 1)
-
-    def pmid(self) -> str | None:
-        """Return its PubMed id, if it has one."""
-        return normalise_pmid(str(self.metadata.get("pmid") or ""))
+    def path(self) -> str:
+        """The place of its text in the bucket."""
+        return f"/{self.name}/{self.name}.xml"
 
 
 class PmcSource(RecordSource):
     """Whole open-access articles. Ids are PMCIDs.
 
-    The journal has `pmc/PMCID` (name and metadata of the newest version) and `jats/PMCID` (its XML).
+    The journal has `esearch/pmc/QUERY` (ids), `pmc/PMCID` (newest version), and `jats/PMCID` (its XML).
     """
 
-    def __init__(self, requests: Requests, licences: str = "any", keep_retracted: bool = False) -> None:
-        self._requests, self._journal = requests, requests.journal
-        self._entrez = Entrez(requests)
-        self._base = requests.services.pmc_bucket.url
+    def __init__(self, client: Client, licences: str = "any", keep_retracted: bool = False) -> None:
+        self._client, self._journal = client, client.journal
+        self._bucket, entrez = client.services.pmc_bucket, client.services.entrez
+        fastest = max(entrez.per_second, ENTREZ_WITH_KEY if client.api_key else 0)
+        self._entrez = entrez.model_copy(update={"per_second": fastest})
         self._licences, self._keeps_retracted = licences, keep_retracted
 
     @override
     def count(self, query: str) -> int:
-        return self._entrez.count(_open_access(query))
+        """Return the number of articles.
+
+        Raises:
+            UsageError: Entrez does not know a phrase of the query, or finds nothing.
+        """
+        return _count_of(self._search(query))
 
     @override
     def examples(self, query: str) -> list[str]:
-        return self._entrez.examples(_open_access(query))
+        root = self._ask("esearch", term=_open_access(query), retmax=_EXAMPLES)
+        ids = [str(node.text) for node in root.iterfind("IdList/Id")]
+        found = self._ask("esummary", id=",".join(ids)) if ids else root
+        titles = (node.findtext("Item[@Name='Title']") for node in found.iterfind("DocSum"))
+        return [title for title in titles if title]
 
     @override
     def find(self, query: str) -> list[str]:
-        return [f"PMC{digits}" for digits in self._entrez.search(_open_access(query))]
+        """Return every id, in the order of the ids' numbers. Raises as `count` does."""
+        key = f"esearch/pmc/{sha256_text(_open_access(query))[:16]}"
+        body = self._journal.body(key)
+        if body is None:
+            body = json.dumps(sorted(set(self._all_ids(query)), key=int)).encode()
+            self._journal.put(key, body)
+        return [f"PMC{digits}" for digits in json.loads(body)]
+
+    def _all_ids(self, query: str) -> list[str]:
+        """Return the ids page by page from the history server, so that all belong to one answer."""
+        search = self._search(query)
+        count = _count_of(search)
+        where = {"term": f"#{search.findtext('QueryKey')}", "WebEnv": search.findtext("WebEnv") or ""}
+        ids: list[str] = []
+        while len(ids) < count:
+            wanted = min(_PAGE, count - len(ids))
+            root = self._ask("esearch", retstart=len(ids), retmax=wanted, usehistory="y", **where)
+            page = [node.text or "" for node in root.iterfind("IdList/Id")]
+            if not page:
+                raise FailedError(f"esearch says {count:,} records and gives {len(ids):,}: {query!r}")
+            ids += page
+        return ids
+
+    def _search(self, query: str) -> Element:
+        """The answer of esearch; phrases that Entrez does not know, and would leave out, are refused."""
+        query = _open_access(query)
+        root = self._ask("esearch", term=query, usehistory="y", retmax=0)
+        tags = ("PhraseNotFound", "FieldNotFound", "QuotedPhraseNotFound")
+        unknown = [str(node.text) for tag in tags for node in root.iter(tag) if node.text]
+        if unknown:
+            raise UsageError(
+                f"pmc does not know {', '.join(map(repr, unknown))} in the query {query!r}; look the MeSH "
+                "heading up at https://meshb.nlm.nih.gov and put phrases in quotes"
+            )
+        if not _count_of(root):
+            raise UsageError(f"pmc: no record matches {query!r}")
+        return root
+
+    def _ask(self, utility: str, **params: str | int) -> Element:
+        """Return the root of the answer of a utility.
+
+        Raises:
+            FailedError: the answer names an error.
+        """
+        who = {"db": "pmc", "tool": TOOL, "email": self._client.email}
+        if self._client.api_key:
+            who["api_key"] = self._client.api_key
+        parse = _search_result if utility == "esearch" else rooted("eSummaryResult")
+        root = self._client.get(self._entrez, f"/{utility}.fcgi", {**who, **params}, parse, form=True)
+        errors = [" ".join(str(node.text).split()) for node in root.iter("ERROR") if node.text]
+        if errors:
+            raise FailedError(f"{utility}: {'; '.join(errors)}")
+        return root
 
     @override
     def cost(self, articles: int) -> tuple[int, float]:
-        bucket, requests = self._requests.services.pmc_bucket, 3 * articles  # listing, metadata, text
-        return requests, requests / min(bucket.per_second, bucket.at_once / SECONDS_PER_REQUEST)
+        requests = 3 * articles  # listing, metadata, text
+        per_second = min(self._bucket.per_second, self._bucket.at_once / SECONDS_PER_REQUEST)
+        return requests, requests / per_second
 
     @override
     def fetch(self, ids: list[str], advance: Advance) -> None:
@@ -117,8 +182,7 @@ class PmcSource(RecordSource):
                 advance()
             else:
                 missing.append(pmcid)
-        at_once = self._requests.services.pmc_bucket.at_once
-        self._requests.at_once("pmc", missing, self._ask, self._keep, at_once, advance)
+        self._client.at_once("pmc", missing, self._ask_article, self._keep, self._bucket.at_once, advance)
 
     @override
     def documents(self, ids: list[str]) -> Iterator[Document]:
@@ -130,7 +194,7 @@ class PmcSource(RecordSource):
         for pmcid in ids:
             version = self.version(pmcid)
             if version is not None and self._reason(version) is None:
-                pmid = version.pmid()
+                pmid = normalise_pmid(version.pmid)
                 yield pmcid, {"pmcid": pmcid, **({"pmid": pmid} if pmid else {})}
 
     @override
@@ -138,7 +202,7 @@ class PmcSource(RecordSource):
         for version, body in self._kept(ids):
             pmcid, _, number = version.name.rpartition(".")
             digest = hashlib.sha256(body).hexdigest()
-            yield pmcid, self._address(version), number, version.licence or None, digest
+            yield pmcid, self._bucket.url + version.path, number, version.licence or None, digest
 
     @override
     def left_out(self, ids: list[str]) -> Iterator[Rejection]:
@@ -146,7 +210,7 @@ class PmcSource(RecordSource):
             answers = (self._journal.get(f"{kind}/{pmcid}") for kind in ("pmc", "jats"))
             absent = next((answer for answer in answers if answer and answer.body is None), None)
             if absent is not None:
-                yield Rejection("pmc", None, pmcid, ABSENT, absent.note)
+                yield Rejection("pmc", None, pmcid, "absent", absent.note)
             version = self.version(pmcid)
             if version is not None and (reason := self._reason(version)):
                 yield Rejection("pmc", version.name, pmcid, *reason)
@@ -154,13 +218,13 @@ class PmcSource(RecordSource):
     def version(self, pmcid: str) -> Version | None:
         """Return the version in the journal; None if there is none, or it was not requested."""
         body = self._journal.body(f"pmc/{pmcid}")
-        return None if body is None else Version(**json.loads(body))
+        return None if body is None else Version.model_validate_json(body)
 
     def _reason(self, version: Version) -> tuple[str, str] | None:
         """Return the reason and detail of leaving a version out; None if it is kept."""
         if not LICENCES[self._licences](version.licence):
             return "licence", f"{version.licence or 'no licence'} does not allow {self._licences} use"
-        if version.retracted and not self._keeps_retracted:
+        if version.is_retracted and not self._keeps_retracted:
             return "retracted", "the bucket marks it as retracted"
         return None
 
@@ -169,9 +233,6 @@ class PmcSource(RecordSource):
             version, body = self.version(pmcid), self._journal.body(f"jats/{pmcid}")
             if version is not None and body and self._reason(version) is None:
                 yield version, body
-
-    def _address(self, version: Version) -> str:
-        return f"{self._base}/{version.name}/{version.name}.xml"
 
     def _keep(self, pmcid: str, got: tuple[Version | None, bytes | None]) -> None:
         version, text = got
@@ -183,15 +244,14 @@ class PmcSource(RecordSource):
             self._journal.put(f"jats/{pmcid}", text)
         elif self._reason(version) is None:
             self._journal.put(f"jats/{pmcid}", None, f"{version.name} has no XML in the bucket")
-        stored = {"name": version.name, "metadata": version.metadata}
-        self._journal.put(f"pmc/{pmcid}", json.dumps(stored, sort_keys=True).encode())
+        self._journal.put(f"pmc/{pmcid}", version.model_dump_json().encode())
 
-    def _ask(self, pmcid: str) -> tuple[Version | None, bytes | None]:
+    def _ask_article(self, pmcid: str) -> tuple[Version | None, bytes | None]:
         """Return the newest version, and its XML if it is to be kept and there; runs in a thread."""
-        get = self._requests.client.get
+        get, bucket = self._client.get, self._bucket
         # The dot: without it PMC12 would list PMC123 too.
         params: dict[str, str | int] = {"list-type": 2, "prefix": f"{pmcid}.", "delimiter": "/"}
-        root = xml_root(get(f"{self._base}/", params, has_root("ListBucketResult")))
+        root = get(bucket, "/", params, rooted("ListBucketResult"))
         prefixes = [node.text or "" for node in root.iter(f"{_S3}Prefix", "Prefix")]
         matches = (_VERSION.fullmatch(prefix, len(pmcid)) for prefix in prefixes)
         numbers = [int(match[1]) for match in matches if match]
@@ -200,11 +260,10 @@ class PmcSource(RecordSource):
         name = f"{pmcid}.{max(numbers)}"
         version = None
         try:
-            version = Version(
-                name, json.loads(get(f"{self._base}/metadata/{name}.json", None, fits(_Metadata)))
-            )
+            version = get(bucket, f"/metadata/{name}.json", {}, shaped(Version))
+            version.name = name
             if self._reason(version) is None:
-                return version, get(self._address(version), None, _check_text(version))
+                return version, get(bucket, version.path, {}, _text_of(version))
         except AbsentError:
             pass
         return version, None
@@ -214,14 +273,34 @@ def _open_access(query: str) -> str:
     return f"({query}) AND open access[filter]"
 
 
-def _check_text(version: Version) -> Callable[[bytes], None]:
-    """Return a check that an article's XML looks whole and has the MD5 in its metadata, if any."""
-    stated = _MD5.search(str(version.metadata.get("xml_url") or ""))
-    expected = stated[1].lower() if stated else ""
+def _count_of(search: Element) -> int:
+    return int(search.findtext("Count") or "")
 
-    def check(body: bytes) -> None:
-        looks_like_xml(body)
-        if expected and hashlib.md5(body, usedforsecurity=False).hexdigest() != expected:
-            raise ValueError("it does not match the MD5 checksum in its metadata")
 
-    return check
+def _search_result(body: bytes) -> Element:
+    """Parse an answer of esearch: its count and ids are numbers, unless it names an error."""
+    root = rooted("eSearchResult")(body)
+    if root.find(".//ERROR") is None:
+        count = root.findtext("Count") or ""
+        odd = [node.text for node in root.iterfind("IdList/Id") if not _ID.fullmatch(node.text or "")]
+        if odd or not _COUNT.fullmatch(count):
+            raise ValueError(f"a search with the count {count[:SHOWN]!r} and the ids {odd[:3]}")
+    return root
+
+
+def _text_of(version: Version) -> Parse[bytes]:
+    """Return a parser of an article's body, which must look like whole XML, and have the MD5 in its metadata,
+    if any. It is not parsed yet."""
+    stated = _MD5.search(version.xml_url or "")
+
+    def parse(body: bytes) -> bytes:
+        start = body[:1000].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
+        if not start.startswith(b"<") or start.startswith(b"<!doctype html") or b"<html" in start:
+            raise ValueError("not XML")
+        if not body.rstrip(b" \t\r\n\0").endswith(b">"):
+            raise ValueError("truncated XML")
+        if stated and hashlib.md5(body, usedforsecurity=False).hexdigest() != stated[1].lower():
+            raise ValueError("not of the MD5 checksum in its metadata")
+        return body
+
+    return parse

@@ -1,8 +1,29 @@
-"""The services that `fetch_corpus` uses: their addresses and rate limits."""
+"""The services that articles come from: their addresses and rate limits, and what each can be asked for."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
 from pydantic import BaseModel, ConfigDict, Field
+
+from sentence_experts.progress import Advance
+
+if TYPE_CHECKING:
+    from sentence_experts.corpus.formats.archives import Document
+    from sentence_experts.corpus.paper import Paper, Rejection
+
+ENTREZ_WITH_KEY = 10.0
+"""Requests per second that the E-utilities allow with an API key, instead of 3
+(E-utilities documentation, "API Keys")."""
+SECONDS_PER_REQUEST = 0.25
+"""Duration of a usual answer, for estimates."""
+Names = dict[str, str]
+"""The ids that a paper goes by: `pmid`, `pmcid`, `doi`, `openalex`."""
+Provenance = tuple[str, str, str | None, str | None, str]
+"""record, address, version, licence code, SHA-256"""
 
 
 class Service(BaseModel):
@@ -15,10 +36,10 @@ class Service(BaseModel):
     per_second: float = Field(gt=0)
     at_once: int = Field(default=1, ge=1)
 
-
-ENTREZ_WITH_KEY = 10.0
-"""Requests per second that the E-utilities allow with an API key, instead of 3
-(E-utilities documentation, "API Keys")."""
+    @property
+    def host(self) -> str:
+        """Its host, with the port if the address has one."""
+        return urlsplit(self.url).netloc
 
 
 class Services(BaseModel):
@@ -32,10 +53,46 @@ class Services(BaseModel):
     # The service allows 100 a second.
     openalex: Service = Service(url="https://api.openalex.org", per_second=10)
 
-    def rates(self) -> dict[str, float]:
-        """Host -> requests per second, the lowest rate of the services there."""
-        rates: dict[str, float] = {}
-        for service in (self.entrez, self.pmc_bucket, self.openalex):
-            host = service.url.split("://", 1)[-1].split("/", 1)[0]
-            rates[host] = min(service.per_second, rates.get(host, service.per_second))
-        return rates
+
+class RecordSource(ABC):
+    """A service that gives articles, which it names by ids of its own."""
+
+    @abstractmethod
+    def count(self, query: str) -> int:
+        """Return the number of articles that a query finds now; nothing is stored."""
+
+    @abstractmethod
+    def examples(self, query: str) -> list[str]:
+        """Return the titles of a few of them."""
+
+    @abstractmethod
+    def find(self, query: str) -> list[str]:
+        """Return the ids that a query finds."""
+
+    @abstractmethod
+    def cost(self, articles: int) -> tuple[int, float]:
+        """Return (requests, seconds) to fetch a number of articles."""
+
+    def fetch(self, ids: list[str], advance: Advance) -> None:
+        """Fetch articles into the journal, unless `find` has brought them."""
+        advance(len(ids))
+
+    def documents(self, ids: list[str]) -> Iterator[Document]:
+        """Yield the XML of the articles that were fetched and may be kept."""
+        yield from ()
+
+    def papers(self, ids: list[str]) -> Iterator[tuple[str, Paper]]:
+        """Yield the articles that do not come as XML, with their ids."""
+        yield from ()
+
+    @abstractmethod
+    def names(self, ids: list[str]) -> Iterator[tuple[str, Names]]:
+        """Yield the names of those that are kept."""
+
+    @abstractmethod
+    def provenance(self, ids: list[str]) -> Iterator[Provenance]:
+        """Yield where each of those that are kept came from."""
+
+    def left_out(self, ids: list[str]) -> Iterator[Rejection]:
+        """Yield those that were not there, or that the settings leave out."""
+        yield from ()

@@ -1,0 +1,258 @@
+"""Requests are repeated when that can help; answers that are none stay out of the journal."""
+
+from __future__ import annotations
+
+import gzip
+import socket
+import threading
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, ClassVar
+
+import pytest
+from pydantic import BaseModel
+
+from helpers.replay_server import FAULTS, Replay, stored
+from sentence_experts.corpus.sources import client as client_module
+from sentence_experts.corpus.sources.client import (
+    AbsentError,
+    Client,
+    FailedError,
+    UnreachableError,
+    rooted,
+    shaped,
+)
+from sentence_experts.corpus.sources.journal import MEMORY, open_journal
+from sentence_experts.corpus.sources.openalex import OpenAlexSource
+from sentence_experts.corpus.sources.pmc import PmcSource
+from sentence_experts.corpus.sources.services import Service, Services
+
+search = rooted("eSearchResult")
+
+
+@contextmanager
+def client_of(base: str, per_second: float = 1000, **settings: Any) -> Iterator[tuple[Client, Service]]:
+    with open_journal(MEMORY) as journal, Client(Services(), journal, "me@lab.org", **settings) as client:
+        yield client, Service(url=base, per_second=per_second)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_every_fault_is_survived(world: Replay, connect, fault: str) -> None:
+    world.queries["q"] = [("1", "2015/01/01")]
+    world.fault = lambda number, path: fault if number < 2 else None
+    client = connect()
+    params = {"term": "q", "retmax": 5, "tool": "sentence-experts", "email": "a@b.org"}
+    root = client.get(client.services.entrez, "/esearch.fcgi", params, search)
+    assert root.findtext("IdList/Id") == "1"
+    assert len(world.asked) == 3
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_permanent_fault_fails_only_its_request(world: Replay, connect, fault: str) -> None:
+    world.fault = lambda number, path: fault
+    client = connect(attempts=2, timeout=0.2)
+    with pytest.raises(FailedError, match=r"127\.0\.0\.1.*every time"):
+        client.get(client.services.entrez, "/esearch.fcgi", {}, search)
+    assert len(world.asked) == 2
+
+
+def test_what_is_not_there_is_not_requested_again(world: Replay, connect) -> None:
+    client = connect()
+    with pytest.raises(AbsentError, match="metadata/PMC1"):
+        client.get(client.services.pmc_bucket, "/metadata/PMC1.1.json", {}, bytes)
+    assert len(world.asked) == 1
+
+
+class _Says(BaseHTTPRequestHandler):
+    """Refuses with 400, or asks to wait a second and then answers."""
+
+    seen: ClassVar[list[tuple[float, str]]] = []
+
+    def do_GET(self) -> None:
+        self.seen.append((time.monotonic(), self.headers["User-Agent"]))
+        wait = self.path == "/wait" and len(self.seen) == 1
+        self.send_response(400 if self.path == "/bad" else 429 if wait else 200)
+        if wait:
+            self.send_header("Retry-After", "1")
+        self.send_header("Content-Length", "2")
+        self.end_headers()
+        self.wfile.write(b"{}")
+
+    def log_message(self, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def small_server() -> Iterator[str]:
+    _Says.seen = []
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Says)
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+
+
+def test_retry_after_is_honoured_and_the_email_is_sent(small_server: str) -> None:
+    with client_of(small_server, first_wait=0.01) as (client, service):
+        assert client.get(service, "/wait", {}, bytes) == b"{}"
+    (first, agent), (second, _) = _Says.seen
+    assert second - first >= 1.0
+    assert "me@lab.org" in agent
+
+
+def test_a_refused_request_is_not_sent_again(small_server: str) -> None:
+    with client_of(small_server) as (client, service), pytest.raises(FailedError, match="HTTP 400"):
+        client.get(service, "/bad", {}, bytes)
+    assert len(_Says.seen) == 1
+
+
+def test_requests_to_a_host_are_paced_over_all_threads(small_server: str) -> None:
+    started = time.monotonic()
+    with client_of(small_server, per_second=20) as (client, service):
+        threads = [threading.Thread(target=client.get, args=(service, "/x", {}, bytes)) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    # The last of six begins five steps after the first.
+    assert max(when for when, _ in _Says.seen) - started >= 5 / 20
+
+
+def test_no_connection_is_reported() -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        port = closed.getsockname()[1]
+    with (
+        client_of(f"http://127.0.0.1:{port}", attempts=2, first_wait=0.01) as (client, service),
+        pytest.raises(UnreachableError, match="online"),
+    ):
+        client.get(service, "/", {}, bytes)
+
+
+def test_closing_ends_the_wait_for_another_attempt(world: Replay, connect) -> None:
+    world.fault = lambda number, path: "503"
+    client, failures = connect(first_wait=60.0), []
+
+    def ask() -> None:
+        try:
+            client.get(client.services.entrez, "/esearch.fcgi", {}, search)
+        except FailedError as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    while not world.asked:
+        time.sleep(0.01)
+    client.__exit__()
+    thread.join(timeout=10)
+    assert not thread.is_alive()
+    assert failures
+
+
+# ---- answers of another shape --------------------------------------------------------------------
+
+NO_ANSWERS = [
+    b"[]", b"null", b"1", b'""', b"{}", b'{"error": "internal"}', b"[" * 100_000, b"", b"<html/>",
+    b'{"meta": {"count": -1}, "results": []}', b'{"meta": {"count": "many"}, "results": []}',
+    b'{"meta": null, "results": null}', b'{"a": "\\ud800"}', b'{"meta": ' + b"9" * 5000 + b"}",
+]  # fmt: skip
+
+
+def ask_bucket(client: Client) -> None:
+    PmcSource(client).fetch(["PMC7"], lambda steps=1: None)
+
+
+def ask_openalex(client: Client) -> None:
+    with pytest.raises(FailedError):
+        OpenAlexSource(client, True).find("q")
+
+
+def ask_entrez(client: Client) -> None:
+    with pytest.raises(FailedError):
+        PmcSource(client).find("q")
+
+
+@pytest.mark.parametrize("ask", [ask_openalex, ask_entrez, ask_bucket])
+def test_answers_of_another_shape_stay_out_of_the_journal(world: Replay, connect, ask) -> None:
+    searches = [f"<eSearchResult><Count>{count}</Count><IdList/></eSearchResult>".encode()
+                for count in ("-5", "x", "", "9" * 5000)]  # fmt: skip
+    odd_id = b"<eSearchResult><Count>1</Count><IdList><Id>x</Id></IdList></eSearchResult>"
+    others = [b"<Error><Code>SlowDown</Code></Error>", b"<eSearchResult/>", odd_id, *searches]
+    client = connect(attempts=1)
+    for body in [*NO_ANSWERS, *others]:
+        setattr(world, ask.__name__.removeprefix("ask"), lambda rest, params, body=body: body)
+        ask(client)
+        assert not stored(client.journal), body[:80]
+
+
+class _Shape(BaseModel):
+    a: int
+
+
+@pytest.mark.parametrize(
+    ("parse", "body"),
+    [(search, b"<a><b></a>"), (search, b""), (search, b"<eFetchResult/>"), (shaped(_Shape), b"<a/>"),
+     (shaped(_Shape), b'{"a":'), (shaped(_Shape), b'{"a": "x"}'),
+     (shaped(_Shape), b'{"a": 1, "b": "\\ud800"}')],
+)  # fmt: skip
+def test_bad_bodies_are_one_line(parse, body: bytes) -> None:
+    with pytest.raises(ValueError, match=r"^[\w<][^\n]+$"):
+        parse(body)
+
+
+# ---- bodies --------------------------------------------------------------------------------------
+
+
+@contextmanager
+def raw_server(serve: Callable[[socket.socket], None]) -> Iterator[str]:
+    """Serve connections by hand: `serve` gets each after its request was read."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def run() -> None:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            with connection:
+                try:
+                    connection.recv(65536)
+                    serve(connection)
+                except OSError:
+                    pass
+
+    threading.Thread(target=run, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        listener.close()
+
+
+def answer(body: bytes, *headers: str) -> bytes:
+    head = "\r\n".join(["HTTP/1.1 200 OK", f"Content-Length: {len(body)}", "Connection: close", *headers])
+    return head.encode("latin-1") + b"\r\n\r\n" + body
+
+
+@pytest.mark.parametrize("packing", ["gzip", "deflate", "identity"])
+def test_bodies_have_a_limit(monkeypatch: pytest.MonkeyPatch, packing: str) -> None:
+    monkeypatch.setattr(client_module, "MAX_BODY", 100_000)
+    packed = {"gzip": gzip.compress, "deflate": zlib.compress, "identity": bytes}[packing](bytes(30_000_000))
+    with (
+        raw_server(lambda to: to.sendall(answer(packed, f"Content-Encoding: {packing}"))) as base,
+        client_of(base, attempts=1) as (client, service),
+        pytest.raises(FailedError, match="sent more than 100,000 bytes for /x"),
+    ):
+        client.get(service, "/x", {}, bytes)
+
+
+def test_packed_bodies_are_unpacked() -> None:
+    bodies = [gzip.compress(b"x" * 5000), b"junk"]
+    with (
+        raw_server(lambda to: to.sendall(answer(bodies.pop(0), "Content-Encoding: gzip"))) as base,
+        client_of(base, attempts=1) as (client, service),
+    ):
+        assert client.get(service, "/", {}, bytes) == b"x" * 5000
+        with pytest.raises(FailedError, match="decompress"):
+            client.get(service, "/", {}, bytes)
