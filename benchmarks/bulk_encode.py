@@ -115,7 +115,7 @@ def watched(driver: subprocess.Popen[bytes], out: Path, seconds: float = 0.5) ->
             except psutil.Error:
                 continue
             workers += [process.pid] * is_worker(process)
-        files = len(list(out.glob("part-*")))
+        files = len(list(out.with_name(f".{out.name}.parts").glob("*.parquet")))
         yield Sample(time.perf_counter() - began, files, cpu, memory, tuple(workers))
         time.sleep(seconds)
     if driver.returncode:

@@ -26,7 +26,7 @@ _KINDS: dict[str, Kind] = {kind: kind for kind in (LOCAL, SPARK, RAY)}
 _ON_THIS_MACHINE = re.compile(r"(local|spark|ray)(?:\[(\d+|\*)\])?")
 _CLUSTER = re.compile(r"(spark|ray)://.+|yarn|k8s://.+")
 _FORMS = "local[CORES], spark[CORES], spark://HOST:PORT, ray[CORES] or ray://HOST:PORT"
-_OBJECT_STORE = 128 << 20  # bytes that Ray reserves on this machine; only short records pass through it
+_OBJECT_STORE = 256 << 20  # bytes that Ray reserves on this machine, for the texts of the next parts
 _ATTEMPTS = 4  # of a task of Spark on one machine, as on a cluster
 
 

@@ -29,7 +29,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sentence_experts.errors import InputError
-from sentence_experts.storage import is_url, open_remote, sha256_file
+from sentence_experts.storage import sha256_file
 
 logger = logging.getLogger(__name__)
 
@@ -280,7 +280,7 @@ def opened(path: Path | str) -> Iterator[tuple[IO[bytes], str]]:
     try:
         if exists(path) and not isfile(path):
             raise InputError(f"{path}: a folder, pipe or device, not a file")
-        with open_remote(path) if is_url(path) else open(path, "rb") as plain:
+        with open(path, "rb") as plain:
             packed = plain.read(2) == b"\x1f\x8b" or str(path).lower().endswith(".gz")
             plain.seek(0)
             yield gzip.GzipFile(fileobj=plain) if packed else plain, kind  # type: ignore[misc]

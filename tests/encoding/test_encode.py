@@ -77,7 +77,7 @@ def test_other_settings_or_texts_do_not_reuse_parts(tmp_path, experts):
     folder = tmp_path / ".v.npy.parts"
     folder.mkdir()
     (folder / "settings.json").write_text("{}")
-    (folder / "part-000000.00000000.parquet").write_bytes(b"PAR1")
+    (folder / "000000.00000000.parquet").write_bytes(b"PAR1")
     encode(experts, source, out=out, route="crops", chunk_size=4, overwrite=True)
     assert np.array_equal(np.load(out), before)
 
@@ -120,9 +120,7 @@ def test_a_killed_process_continues_to_the_same_bytes(tmp_path, plain_model, cap
     one_thread = os.environ | {"OMP_NUM_THREADS": "1"}  # as in this process (conftest)
     process = subprocess.Popen([sys.executable, "-c", program, *command, "--device", "cpu"], env=one_thread)
     deadline = time.monotonic() + 120
-    while (
-        not list((tmp_path / ".part.npy.parts").glob("part-000003.*.parquet")) and time.monotonic() < deadline
-    ):
+    while not list((tmp_path / ".part.npy.parts").glob("000003.*.parquet")) and time.monotonic() < deadline:
         time.sleep(0.002)
     process.kill()
     process.wait()

@@ -18,7 +18,7 @@ def encode(
     model: Model,
     out: Annotated[
         str,
-        typer.Option(help="Vectors: .parquet (row, id, vector), .npy (one array), or a folder or its URL"),
+        typer.Option(help="Vectors: .parquet (row, id, vector), .npy (one array), or a folder"),
     ],
     config: EncodeConfig,
     load_config: LoadConfig,
@@ -26,7 +26,7 @@ def encode(
         list[str] | None,
         typer.Argument(
             metavar="INPUT",
-            help="Into a folder: Parquet or JSON-lines files, folders, patterns ('papers/*.parquet') or URLs",
+            help="Into a folder: files, folders and patterns ('papers/*.parquet')",
         ),
     ] = None,
     input: Annotated[Path | None, typer.Option(help=TEXTS)] = None,
@@ -43,7 +43,6 @@ def encode(
     """
     from sentence_experts.compat.imports import allow_deferred_imports
     from sentence_experts.encoding.encode import encode as encode_texts
-    from sentence_experts.encoding.encoded_folder import EncodedFolder
     from sentence_experts.encoding.vector_files import is_folder
 
     texts = one_of(inputs=inputs, input=input and [input])
@@ -53,5 +52,5 @@ def encode(
     source = texts[0] if len(texts) == 1 else texts
     encoded = encode_texts(model, source, config, out, overwrite, load_config=load_config)
     empty = f", {encoded.empty:,} of them empty" if encoded.empty else ""
-    columns = f" ({', '.join(encoded.routes)})" if isinstance(encoded, EncodedFolder) else ""
+    columns = f" ({', '.join(encoded.routes)})" if is_folder(out) else ""
     show(f"{encoded.path}: {encoded.texts:,} texts{empty}, {encoded.dimension} dimensions{columns}")

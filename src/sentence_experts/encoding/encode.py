@@ -1,69 +1,55 @@
-"""`encode`: many texts to vectors, in memory or to a file that an interrupted run continues."""
+"""`encode`: many texts to vectors, in memory, or on a disk where an interrupted run continues."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 import numpy as np
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from sentence_experts.config import with_settings
-from sentence_experts.encoding.bulk import check_complete, encode_folder
-from sentence_experts.encoding.config import EncodeConfig
-from sentence_experts.encoding.encoded_folder import EncodedFolder
+from sentence_experts.encoding.config import ALL_ROUTES, EncodeConfig
 from sentence_experts.encoding.encoder import BatchEncoder
-from sentence_experts.encoding.shards import VECTOR, ShardJob, ShardWriter
+from sentence_experts.encoding.part_writer import (
+    ID,
+    ROW,
+    VECTOR,
+    PartJob,
+    PartWriter,
+    ray_writer,
+    write_parts,
+)
+from sentence_experts.encoding.text_files import chunks_of, count_rows, find_tables
 from sentence_experts.encoding.vector_files import (
     NPY,
     PARQUET,
+    WHAT,
     WITH_RANGES,
+    Encoded,
     check_form,
     in_precision,
     is_folder,
     ranges_beside,
-    read_vectors,
     write_in_precision,
     write_parquet,
 )
-from sentence_experts.engines import LOCAL
+from sentence_experts.engines import LOCAL, Engine
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.loading import LoadConfig, load
-from sentence_experts.models.routes.known_routes import check_route
+from sentence_experts.models.routes.known_routes import AUTO, KnownRoutes
 from sentence_experts.progress import progress
-from sentence_experts.storage import Output, SharedFolder, output
+from sentence_experts.storage import Output, check_apart, output
 from sentence_experts.tables import Table, TextTable, is_path
 
 if TYPE_CHECKING:
-    import pandas as pd
     from sentence_transformers import SentenceTransformer
 
 Model: TypeAlias = "str | Path | SentenceTransformer | BatchEncoder"
-
-
-@dataclass(frozen=True)
-class Encoded:
-    """A file of vectors, `.npy` or `.parquet`, that `encode` wrote; `empty` is the number of empty texts."""
-
-    path: Path
-    texts: int
-    empty: int
-    dimension: int
-
-    def vectors(self) -> NDArray[Any]:
-        """Read the vectors, (texts, dimensions); `.npy` is mapped into memory."""
-        return read_vectors(self.path)
-
-    def to_pandas(self) -> pd.DataFrame:
-        """Return one row per text: `row`, `id` (if wanted), `vector`."""
-        import pandas as pd
-
-        if self.path.suffix == NPY:
-            return pd.DataFrame({"row": range(self.texts), "vector": list(self.vectors())})
-        frame: pd.DataFrame = pq.read_table(self.path).to_pandas()
-        return frame
+Routes: TypeAlias = dict[str, str | None]  # column -> route of its vectors
 
 
 @overload
@@ -75,12 +61,12 @@ def encode(
 def encode(
     model: Model, texts: Table, config: EncodeConfig | None, out: str | Path,
     overwrite: bool = False, *, load_config: LoadConfig | None = None, **settings: Any,
-) -> Encoded | EncodedFolder: ...  # fmt: skip
+) -> Encoded: ...  # fmt: skip
 @overload
 def encode(
     model: Model, texts: Table, config: EncodeConfig | None = None,
     *, out: str | Path, overwrite: bool = False, load_config: LoadConfig | None = None, **settings: Any,
-) -> Encoded | EncodedFolder: ...  # fmt: skip
+) -> Encoded: ...  # fmt: skip
 @with_settings(EncodeConfig)
 def encode(
     model: Model,
@@ -91,7 +77,7 @@ def encode(
     *,
     load_config: LoadConfig | None = None,
     **settings: Any,
-) -> NDArray[Any] | Encoded | EncodedFolder:
+) -> NDArray[Any] | Encoded:
     """Encode texts, in their order: in memory, to a file, or to a folder, also on a cluster.
 
     With `out`, vectors are written to a file, and what they were made from to `OUT.json` beside it. Until it
@@ -99,19 +85,19 @@ def encode(
     from there, to the same bytes. `.npy` holds an array of shape (texts, dimensions). `.parquet` holds `row`
     (int64, from 0), `id` (if there is an `id_column`) and `vector` (fixed-size list of float32).
 
-    If `out` is a folder, the texts are Parquet or JSON-lines files, and `engine` says where they are encoded.
-    The folder holds Parquet files of `shard_size` texts each with `row`, `id` and a column for each route
-    (`vector` without routes), the same bytes on every engine. A run that was interrupted continues with the
-    shards that are missing, also on another engine.
+    If `out` is a folder, the texts come from files, and `engine` says where they are encoded. The folder
+    holds Parquet files of `shard_size` texts each with `row`, `id` and a column for each route (`vector`
+    without routes), the same bytes on every engine. A run that was interrupted continues with the files that
+    are missing, also on another engine.
 
     Args:
         model: a model in memory, or the path or name of one (which workers of Ray need).
         texts: a list of texts, the path of a table (Parquet, CSV, TSV, JSON lines, or plain text with one
             text per line; optionally gzipped), or a table or series in memory (pandas, polars, Arrow,
-            `datasets.Dataset`). Into a folder: a file, folder, pattern (`papers/*.parquet`) or URL
-            (`s3://...`), or several.
+            `datasets.Dataset`). Into a folder: a file, folder or pattern (`papers/*.parquet`), or several;
+            of folders and patterns, the Parquet and JSON-lines files.
         config: settings; those given by name come before it.
-        out: a file that ends in .npy or .parquet, or a folder or its URL.
+        out: a file that ends in .npy or .parquet, or a folder.
         overwrite: start over, replacing other vectors.
         load_config: how to open a model that is given by its path or name; see `load`.
 
@@ -130,43 +116,28 @@ def encode(
         (2, 32)
     """
     config = EncodeConfig.of(config, **settings)
-    if out is not None and is_folder(out):
-        check_form(None, config.precision, of_folder=True)
-        return encode_folder(model, texts, config, out, overwrite, LoadConfig.of(load_config))
-    source = TextTable(texts, config.column, config.id_column)
-    path = None if out is None else Path(out)
-    check_out(source, path, config)
-    if path is None:
-        encoder, route = open_encoder(model, config.only_route, config.batch_size, load_config)
-        return _encode_in_memory(encoder, source, config, route)
+    load_config = LoadConfig.of(load_config)
+    if out is None:
+        source = TextTable(texts, config.column, config.id_column)
+        check_out(source, None, config)
+        return _encode_in_memory(model, source, config, load_config)
+    path = Path(out)
+    if not is_folder(path):
+        tables = [TextTable(texts, config.column, config.id_column)]
+        check_out(tables[0], path, config)
+    else:
+        check_form(path, config.precision)
+        tables = find_tables(texts, config.column, config.id_column)
+        tables[0].check()
+        check_apart(path, overwrite, model, [table.source for table in tables])
     ranges = [ranges_beside(path).name] if config.precision in WITH_RANGES else []
-    with output(path, "file of vectors", is_file=True, names=ranges, overwrite=overwrite) as place:
-        encoder, route = open_encoder(model, config.only_route, config.batch_size, load_config)
-        return _encode_to_file(encoder, source, config, route, place)
-
-
-def open_encoder(
-    model: Model,
-    route: str | None = None,
-    batch_size: int | None = None,
-    config: LoadConfig | None = None,
-) -> tuple[BatchEncoder, str | None]:
-    """Return a model ready to encode many texts, and the route that `route` means for it.
-
-    A path or name is opened as `load` does, once the route is known to be one of the model's.
-
-    Raises:
-        RouteError: the model has routes and none is named or set as default, or it does not know `route`.
-        UsageError, InputError: as `load`.
-    """
-    if not isinstance(model, BatchEncoder):
-        check_route(model, route)
-        model = BatchEncoder(load(model, config), batch_size)
-    return model, model.chosen_route(route)
+    kind = WHAT[is_folder(path)]
+    with output(path, kind, is_file=not is_folder(path), names=ranges, overwrite=overwrite) as place:
+        return _encode_to_disk(model, tables, config, load_config, place)
 
 
 def check_out(source: TextTable, out: Path | None, config: EncodeConfig) -> None:
-    """Check, before a model is loaded, that the texts can be read and the vectors written."""
+    """Check, before a model is loaded, that the texts can be read and the vectors written to a file."""
     source.check()
     check_form(out, config.precision)
     if config.engine != LOCAL or len(config.route or ()) > 1:
@@ -177,59 +148,116 @@ def check_out(source: TextTable, out: Path | None, config: EncodeConfig) -> None
         raise UsageError(f"{out}: the output would overwrite the input")
 
 
+def _open_encoder(
+    model: Model, config: EncodeConfig, load_config: LoadConfig, in_folder: bool = False
+) -> tuple[BatchEncoder, Routes]:
+    """Return a model ready to encode many texts, and the routes that the settings mean for it.
+
+    A path or name is opened as `load` does, once the routes are known to be the model's.
+
+    Raises:
+        RouteError: the model needs a route, or does not know one.
+        UsageError, InputError: as `load`.
+    """
+    if not isinstance(model, BatchEncoder):
+        if (known := KnownRoutes.read(model)) is not None:
+            _choose_columns(known, config.route, in_folder)
+        cores = Engine.parse(config.engine).cores
+        model = BatchEncoder(load(model, load_config), config.batch_size, cores=cores)
+    return model, _choose_columns(model.known_routes, config.route, in_folder)
+
+
+def _choose_columns(known: KnownRoutes, names: Sequence[str] | None, in_folder: bool) -> Routes:
+    """Return column -> route of its vectors; a file has one column."""
+    if not in_folder:
+        return {VECTOR: known.choose(names[0] if names else None)}
+    if names == [ALL_ROUTES] and ALL_ROUTES not in known.prompts and known.prompts:
+        routes: list[str | None] = [name for name in known.prompts if name != AUTO]
+    else:
+        routes = [known.choose(name) for name in dict.fromkeys(names)] if names else [known.choose(None)]
+    return {f"{VECTOR}_{route}" if route in (ROW, ID) else route or VECTOR: route for route in routes}
+
+
 def _encode_in_memory(
-    encoder: BatchEncoder, source: TextTable, config: EncodeConfig, route: str | None
+    model: Model, source: TextTable, config: EncodeConfig, load_config: LoadConfig
 ) -> NDArray[Any]:
+    encoder, routes = _open_encoder(model, config, load_config)
     parts: list[NDArray[np.float32]] = []
     done = 0
     with progress(f"encoding {Path(source.name).name}") as advance:
         for rows in source.chunks(config.chunk_size):
             texts = [row.text for row in rows]
             encoder.check_empty(source.name, texts, done)
-            parts.append(encoder.encode(texts, route, config.normalize, advance))
+            parts.append(encoder.encode(texts, routes[VECTOR], config.normalize, advance))
             done += len(texts)
     encoder.log_low_confidence()
     vectors = np.concatenate(parts) if parts else np.zeros((0, encoder.dimension), np.float32)
     return in_precision(vectors, config.precision)
 
 
-def _encode_to_file(
-    encoder: BatchEncoder, source: TextTable, config: EncodeConfig, route: str | None, place: Output
+def _encode_to_disk(
+    model: Model, tables: Sequence[TextTable], config: EncodeConfig, load_config: LoadConfig, place: Output
 ) -> Encoded:
-    """Encode to parts beside the file, from which an interrupted run continues, and join them."""
-    settings = encoder.vector_settings(route)
-    made_by = {"model": encoder.name, "fingerprint": settings["fingerprint"], "route": route or ""}
-    settings |= config.model_dump(include={"normalize", "column", "id_column", "precision"})
-    if place.begin(settings, {"input": source.fingerprint}) == "finished":
-        return Encoded(place.path, **{name: place.result[name] for name in ("texts", "empty", "dimension")})
-    parts = place.parts(PARQUET, rounding=encoder.rounding_settings, chunk_size=config.chunk_size)
-    job = ShardJob(
-        out=SharedFolder(str(parts.folder)),
-        digest=parts.settings_hash,
-        routes={VECTOR: route},
-        settings={VECTOR: settings},
-        has_ids=source.id_column is not None,
-        chunk_size=config.chunk_size,
-        normalize=config.normalize,
-        source=source.name,
-    )
-    writer = ShardWriter(job, encoder)
-    with progress(f"encoding {Path(source.name).name}") as advance:
-        chunks = enumerate(source.chunks(config.chunk_size))
-        shards = check_complete(
-            writer.write(number, number * config.chunk_size, rows, advance) for number, rows in chunks
-        )
-    encoder.log_low_confidence()
-    if not shards:
-        parts.remove()
-        raise InputError(f"{source.name}: no texts in it")
-    files = [parts.folder / job.name(shard.number) for shard in shards]
-    counts = {name: sum(getattr(shard, name) for shard in shards) for name in ("texts", "empty")}
-    counts["dimension"] = pq.read_schema(files[0]).field(VECTOR).type.list_size
-    place.result = {"model": encoder.name, **counts}
-    with place.replacing() as temporary:
-        if place.path.suffix == NPY:
-            write_in_precision(temporary, files, counts["texts"], config.precision)
+    """Encode to parts beside the output, from which an interrupted run continues, and join or move them."""
+    in_folder = is_folder(place.path)
+    engine = Engine.parse(config.engine)
+    folder_or_name = model if isinstance(model, str | Path) else ""
+    if engine.kind != LOCAL:
+        if not folder_or_name:
+            raise UsageError(
+                f"`engine={engine.name}`: workers open the model themselves: give its folder or name"
+            )
+        load_config = load_config.model_copy(update={"device": load_config.device or "cpu"})
+    # Beside workers, this process needs the model's name and hashes, and may have no GPU.
+    here = load_config if engine.kind == LOCAL else load_config.model_copy(update={"device": "cpu"})
+    encoder, routes = _open_encoder(model, config, here, in_folder)
+    columns = {column: encoder.vector_settings(route) for column, route in routes.items()}
+    settings = {
+        "columns": columns,
+        **config.model_dump(include={"column", "id_column", "normalize", "precision"}),
+    }
+    if in_folder:
+        settings["shard_size"] = config.shard_size
+    if place.begin(settings, {"input": lambda: [table.fingerprint() for table in tables]}) == "finished":
+        return Encoded.open(place.path)
+    place.result = {"model": encoder.name, "dimension": encoder.dimension}
+    source = tables[0].name if len(tables) == 1 else f"{len(tables)} files"
+    rounding = encoder.rounding_settings
+    if engine.kind != LOCAL:
+        rounding["device"] = str(load_config.device).partition(":")[0]
+    parts = place.parts(PARQUET, rounding=rounding, chunk_size=config.chunk_size)
+    has_ids = config.id_column is not None
+    job = PartJob(parts, routes, columns, has_ids, config.chunk_size, config.normalize, source)
+    total = count_rows(tables) if in_folder else None
+    with progress(f"encoding {Path(source).name}", total) as advance:
+        chunks = chunks_of(tables, config.shard_size if in_folder else config.chunk_size)
+        if engine.kind == LOCAL:
+            counts = write_parts(chunks, parts, PartWriter(job, encoder, advance).write, advance)
+            encoder.log_low_confidence()
         else:
-            write_parquet(temporary, files, made_by)
-    return Encoded(place.path, **counts)
+            del encoder  # its memory belongs to the workers
+            where = str(Path(folder_or_name).absolute() if Path(folder_or_name).exists() else folder_or_name)
+            with ray_writer(engine, advance, job, where, load_config, config.batch_size) as write:
+                counts = write_parts(chunks, parts, write, advance)
+    if not counts["texts"]:
+        parts.remove()
+        raise InputError(f"{source}: no texts in it")
+    place.result |= {"routes": routes, **counts}
+    with place.replacing() as temporary:
+        if in_folder:
+            for number, part in enumerate(parts.paths()):
+                _link(part, temporary / f"part-{number:06d}{PARQUET}")
+        elif temporary.suffix == NPY:
+            write_in_precision(temporary, parts.paths(), counts["texts"], config.precision)
+        else:
+            made_by = {"model": place.result["model"], "fingerprint": columns[VECTOR]["fingerprint"]}
+            write_parquet(temporary, parts.paths(), {**made_by, "route": routes[VECTOR] or ""})
+    return Encoded.open(place.path)
+
+
+def _link(part: Path, name: Path) -> None:
+    """Give a part its name in the folder; it keeps the other one until the folder is whole."""
+    try:
+        os.link(part, name)
+    except OSError:  # a file system without links
+        shutil.copyfile(part, name)

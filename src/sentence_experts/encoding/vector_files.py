@@ -1,4 +1,4 @@
-"""Files of vectors: `.parquet`, or `.npy` in any precision (by sentence-transformers' own quantization).
+"""Vectors on a disk: `.parquet`, `.npy` in any precision (by sentence-transformers' quantization), folders.
 
 8-bit numbers are steps between the least and the largest value of each dimension over all vectors. These
 bounds are written beside the file (`NAME.ranges.npy`), because queries must be quantized with the same:
@@ -7,9 +7,11 @@ bounds are written beside the file (`NAME.ranges.npy`), because queries must be 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,36 +19,40 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from sentence_experts.encoding.chunks import Vectors
-from sentence_experts.errors import UsageError
-from sentence_experts.storage import is_url, write_npy
+from sentence_experts.errors import InputError, UsageError
+from sentence_experts.storage import RECORD, check_file_unchanged, check_unchanged, checked_record, write_npy
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+WHAT = {False: "file of vectors", True: "folder of vectors"}
 FLOAT32, FLOAT16 = "float32", "float16"
 WITH_RANGES = ("int8", "uint8")
 NPY, PARQUET = ".npy", ".parquet"
-ENDINGS = (PARQUET, NPY)
+_ROWS_PER_BATCH = 4096
 
 
 def is_folder(out: Path | str) -> bool:
-    """Whether vectors go to a folder: what is one, a URL, or a name without an ending."""
-    return is_url(out) or Path(out).is_dir() or not Path(out).suffix
+    """Whether vectors go to a folder: what is one, or a name without an ending."""
+    return Path(out).is_dir() or not Path(out).suffix
 
 
-def check_form(out: Path | None, precision: str, of_folder: bool = False) -> None:
-    """Refuse an output that cannot hold vectors of this precision; None means memory, or a folder.
+def check_form(out: Path | None, precision: str) -> None:
+    """Refuse an output that cannot hold vectors of this precision; None means memory.
 
     Raises:
         UsageError: another ending, or a precision that needs another kind of file.
     """
-    if of_folder and precision != FLOAT32:
-        raise UsageError(f"`precision={precision}`: a folder holds {FLOAT32}; other vectors go to {NPY}")
+    if out is not None and re.match(r"\w\w+:/", str(out)):  # `s3://...` as a path
+        raise UsageError(f"{out}: vectors are written to a disk: name a file or folder, and copy it")
     if out is None and precision in WITH_RANGES:
         raise UsageError(
             f"`precision={precision}` also writes the ranges of its steps, beside `out`: give `out`"
         )
     if out is not None and precision != FLOAT32 and out.suffix != NPY:
         raise UsageError(f"{out}: vectors of {precision} are written to {NPY}")
-    if out is not None and out.suffix not in ENDINGS:
-        raise UsageError(f"{out}: the output's name must end in {' or '.join(ENDINGS)}, or be a folder's")
+    if out is not None and not is_folder(out) and out.suffix not in (NPY, PARQUET):
+        raise UsageError(f"{out}: the output's name must end in {PARQUET} or {NPY}, or be a folder's")
 
 
 def ranges_beside(out: Path) -> Path:
@@ -54,17 +60,113 @@ def ranges_beside(out: Path) -> Path:
     return out.with_name(f"{out.stem}.ranges{NPY}")
 
 
-def read_vectors(file: Path) -> NDArray[Any]:
+@dataclass(frozen=True)
+class Encoded:
+    """Vectors that `encode` wrote: a file (`.npy` or `.parquet`), or a folder of Parquet files.
+
+    Attributes:
+        path: the file or folder.
+        texts, empty: the number of texts, and of empty ones among them.
+        dimension: of a vector.
+        routes: column -> route of its vectors (None for a model without routes).
+        model: what the model is called.
+        settings: what decided the vectors.
+    """
+
+    path: Path
+    texts: int
+    empty: int
+    dimension: int
+    routes: Mapping[str, str | None]
+    model: str
+    settings: Mapping[str, Any] = field(repr=False)
+
+    @classmethod
+    def open(cls, path: Path | str) -> Encoded:
+        """Open vectors that are finished.
+
+        Raises:
+            InputError: there are none, or a newer version of this package wrote them.
+        """
+        path = Path(path)
+        if not path.exists():
+            raise InputError(f"{path}: no such file or folder")
+        record = checked_record(path / RECORD if path.is_dir() else path.with_name(f"{path.name}.json"))
+        if record is None or record["what"] != WHAT[path.is_dir()] or record["files"] is None:
+            raise InputError(f"{path}: not vectors that `encode` wrote and finished")
+        return cls(path, **record["result"], settings=record["settings"])
+
+    def check_unchanged(self) -> None:
+        """Check that all files are as they were written.
+
+        Raises:
+            InputError: one is not.
+        """
+        check_unchanged(self.path) if self.path.is_dir() else check_file_unchanged(self.path)
+
+    @property
+    def files(self) -> list[Path]:
+        """The files, in the order of the texts."""
+        return sorted(self.path.glob(f"part-*{PARQUET}")) if self.path.is_dir() else [self.path]
+
+    def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of Parquet files: `row`, `id` (if wanted) and a column of vectors for each route.
+
+        Raises:
+            InputError: a file is damaged.
+        """
+        for file in self.files:
+            try:
+                with pq.ParquetFile(file, page_checksum_verification=True) as parquet:
+                    yield from parquet.iter_batches(_ROWS_PER_BATCH, columns=columns)
+            except (OSError, pa.ArrowException) as error:
+                raise InputError(f"{file}: damaged ({error}): give `overwrite`") from error
+
+    def vectors(self, column: str | None = None, into: Path | None = None) -> NDArray[Any]:
+        """Return the vectors of a route, (texts, dimensions); `.npy` is mapped into memory.
+
+        Args:
+            column: may be left out if there is one route.
+            into: a new `.npy` file that holds them, where they do not fit into memory.
+
+        Raises:
+            UsageError: there is no such column, or none is named of several.
+        """
+        if (name := column or (next(iter(self.routes)) if len(self.routes) == 1 else "")) not in self.routes:
+            raise UsageError(f"name one of the columns {', '.join(self.routes)}")
+        if self.path.suffix == NPY:
+            return read_vectors(self.path)
+        shape = (self.texts, self.dimension)
+        empty = (
+            np.lib.format.open_memmap(into, "w+", np.float32, shape) if into else np.empty(shape, np.float32)
+        )
+        done = 0
+        for batch in self.batches([name]):
+            empty[done : done + len(batch)] = batch.column(0).flatten().to_numpy().reshape(len(batch), -1)
+            done += len(batch)
+        return empty
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return one row per text: `row`, `id` (if wanted), and a column of vectors for each route."""
+        import pandas as pd
+
+        if self.path.suffix == NPY:
+            return pd.DataFrame({"row": range(self.texts), "vector": list(self.vectors())})
+        frame: pd.DataFrame = pa.Table.from_batches(self.batches()).to_pandas()
+        return frame
+
+
+def read_vectors(file: Path, column: str = "vector") -> NDArray[Any]:
     """Read the vectors in a file, (texts, dimensions); `.npy` is mapped into memory."""
     if file.suffix == NPY:
         array: NDArray[Any] = np.load(file, mmap_mode="r")
         return array
     # `pq.read_table` and `to_numpy` would import pandas.
     with pq.ParquetFile(file) as parquet:
-        column = parquet.read(columns=["vector"])["vector"].combine_chunks()
-    values = column.flatten()
+        vectors = parquet.read(columns=[column])[column].combine_chunks()
+    values = vectors.flatten()
     numbers = np.frombuffer(values.buffers()[1], values.type.to_pandas_dtype())
-    rows: NDArray[Any] = numbers[values.offset : values.offset + len(values)].reshape(len(column), -1)
+    rows: NDArray[Any] = numbers[values.offset : values.offset + len(values)].reshape(len(vectors), -1)
     return rows
 
 
@@ -79,10 +181,9 @@ def write_in_precision(out: Path, files: Sequence[Path], rows: int, precision: s
     """
     ranges = None
     if precision in WITH_RANGES:
-        bounds = np.stack(
-            [np.stack([part.min(axis=0), part.max(axis=0)]) for part in map(read_vectors, files)]
-        )
-        ranges = np.stack([bounds[:, 0].min(axis=0), bounds[:, 1].max(axis=0)])  # (2, dimensions)
+        bounds = [(part.min(axis=0), part.max(axis=0)) for part in map(read_vectors, files)]
+        least, largest = map(np.array, zip(*bounds, strict=True))
+        ranges = np.stack([least.min(axis=0), largest.max(axis=0)])  # (2, dimensions)
         write_npy(ranges_beside(out), ranges)
     convert = _conversion(precision, ranges)
     example = convert(read_vectors(files[0])[:1])

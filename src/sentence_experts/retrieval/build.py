@@ -7,14 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from sentence_experts.config import with_settings
 from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.encoding.encode import Model
-from sentence_experts.encoding.encoded_folder import EncodedFolder
 from sentence_experts.encoding.encoder import BatchEncoder
-from sentence_experts.encoding.vector_files import FLOAT16, FLOAT32, NPY, PARQUET, read_vectors
+from sentence_experts.encoding.vector_files import FLOAT16, FLOAT32, NPY, Encoded
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.loading import LoadConfig, load
 from sentence_experts.models.routes.known_routes import KnownRoutes, check_route
@@ -22,7 +19,7 @@ from sentence_experts.retrieval.config import IndexConfig
 from sentence_experts.retrieval.index import FOLDER, is_current, read_index, route_vectors, store_vectors
 from sentence_experts.retrieval.search_routes import find_search_route, list_search_routes
 from sentence_experts.retrieval.texts import PASSAGES, UNITS, texts_fingerprint
-from sentence_experts.storage import RECORD, check_file_unchanged, read_json, temporary_folder
+from sentence_experts.storage import RECORD, temporary_folder
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -162,31 +159,16 @@ def _routes(known: KnownRoutes, config: IndexConfig) -> Iterator[str | None]:
 
 def _take_vectors(path: Path, corpus: CorpusFolder) -> None:
     """Store the vectors in a file or folder that `encode` wrote of the corpus's own table of papers."""
-    if path.is_dir():
-        encoded = EncodedFolder.open(path)
-        encoded.check_unchanged()
-        _check_made_from(path, encoded.settings["column"], encoded.settings["input"], corpus)
-        for route in encoded.routes:
-            # On a disk, since vectors of many papers do not fit into memory.
-            with temporary_folder() as home:
-                shape = (encoded.texts, encoded.dimension)
-                file = Path(home) / f"vectors{NPY}"
-                vectors = np.lib.format.open_memmap(file, "w+", np.float32, shape)
-                encoded.copy(route, vectors)
-                settings = {**encoded.settings["columns"][route], "unit": encoded.settings["column"]}
-                store_vectors(corpus, settings, encoded.model, vectors)
-        return
-    check_file_unchanged(path)
-    noted = read_json(path.with_name(f"{path.name}.json"))
-    made, result = (noted.get(key) or {} for key in ("settings", "result"))
-    precision = made.get("precision", FLOAT32)
-    column = made.get("column") if made.get("fingerprint") else None
-    _check_made_from(path, column, [made.get("input")], corpus)
-    if precision not in (FLOAT32, FLOAT16) or path.suffix not in (NPY, PARQUET):
-        raise InputError(f"{path}: vectors of {precision}; an index takes float32 and float16")
-    names = ("fingerprint", "route", "pooling", "max_length", "number_type")
-    settings = {**{name: made[name] for name in names}, "unit": column}
-    store_vectors(corpus, settings, result.get("model", ""), read_vectors(path))
+    encoded = Encoded.open(path)
+    encoded.check_unchanged()
+    made = encoded.settings
+    _check_made_from(path, made["column"], made["input"], corpus)
+    if made["precision"] not in (FLOAT32, FLOAT16):
+        raise InputError(f"{path}: vectors of {made['precision']}; an index takes float32 and float16")
+    for column in encoded.routes:
+        with temporary_folder() as home:  # on a disk: vectors of many papers do not fit into memory
+            vectors = encoded.vectors(column, Path(home) / f"vectors{NPY}")
+            store_vectors(corpus, {**made["columns"][column], "unit": made["column"]}, encoded.model, vectors)
 
 
 def _check_made_from(path: Path, column: str | None, inputs: list[Any], corpus: CorpusFolder) -> None:

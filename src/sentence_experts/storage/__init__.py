@@ -54,13 +54,6 @@ from sentence_experts.storage.record import (
     record_of,
     sound_record,
 )
-from sentence_experts.storage.shared_folder import (
-    SharedFolder,
-    is_url,
-    open_remote,
-    remote_files,
-    remote_fingerprint,
-)
 
 __all__ = [
     "NEW",
@@ -70,7 +63,6 @@ __all__ = [
     "NoSpaceError",
     "Output",
     "PartStore",
-    "SharedFolder",
     "check_apart",
     "check_file_unchanged",
     "check_kinds",
@@ -84,17 +76,13 @@ __all__ = [
     "hashes_of",
     "hidden_beside",
     "is_unchanged",
-    "is_url",
     "locked",
     "no_space",
     "note_changes",
-    "open_remote",
     "open_to_readers",
     "output",
     "read_json",
     "record_of",
-    "remote_files",
-    "remote_fingerprint",
     "remove_leftovers",
     "replacing",
     "replacing_folder",

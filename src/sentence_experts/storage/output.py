@@ -131,7 +131,7 @@ class Output:
         self._record = read_record(self._file)
         self._parts = hidden_beside(path, ".parts")
         self._settings: dict[str, Any] = {}
-        self._inputs: Mapping[str, Callable[[], str]] = {}
+        self._inputs: Mapping[str, Callable[[], Any]] = {}
 
     def check_vacant(self) -> None:
         """Refuse what no run of this package wrote, or a run that wrote something else.
@@ -169,7 +169,7 @@ class Output:
                 f"{self._what} beside them"
             )
 
-    def begin(self, settings: Mapping[str, Any], inputs: Mapping[str, Callable[[], str]] = {}) -> State:
+    def begin(self, settings: Mapping[str, Any], inputs: Mapping[str, Callable[[], Any]] = {}) -> State:
         """Compare with what is there; called once, before anything is written.
 
         Args:
