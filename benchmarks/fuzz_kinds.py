@@ -215,7 +215,7 @@ def _read_yaml(case: tuple[str, Path]) -> None:
     from sentence_experts.corpus.config import FetchConfig
     from sentence_experts.pairs.config import PairsConfig
     from sentence_experts.pairs.domains import DomainRules
-    from sentence_experts.reproduce.recipe_files import read_recipe
+    from sentence_experts.reproduce.recipe import read_recipe
     from sentence_experts.tasks.task_file import TaskFile
 
     what, path = case

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import pytest
 from scipy.stats import t
 
 from helpers.shipped_recipes import RECIPES
-from sentence_experts.errors import InputError
 from sentence_experts.reproduce.published import Published, PublishedTable
 
 PAPER = Published.read(RECIPES / "mote" / "published.yaml")
@@ -135,19 +133,3 @@ def test_figures_know_what_they_are_gains_over() -> None:
     assert gain.value == pytest.approx(47.52)
     assert not found["Table 2", "EM", "retrieval"].gain
     assert found["Table 6", "EOB", "sts"].value == found["Table 6", "EOB", "sts"].printed == 79.96
-
-
-@pytest.mark.parametrize(
-    ("table", "message"),
-    [
-        ("{table: T, columns: [A], rows: {sts: [1, 2]}}", "row sts has 2 figures for 1 columns"),
-        ("{table: T, columns: [A], rows: {sts: [1]}, gains_over: B}", "gains_over: 'B' is none of A"),
-        ("{table: F, columns: [A], highest: {sts: B}}", "highest: sts: 'B' is none of A"),
-        ("{table: T, columns: [A], rows: {cooking: [1]}}", "T: 'cooking' is none of the tasks"),
-    ],
-)
-def test_a_table_that_cannot_be_is_refused(tmp_path: Path, table: str, message: str) -> None:
-    file = tmp_path / "published.yaml"
-    file.write_text(f"paper: x\ntasks: {{sts: {{datasets: 1, metric: m}}}}\ntables: [{table}]")
-    with pytest.raises(InputError, match=message):
-        Published.read(file)

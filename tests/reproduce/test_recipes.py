@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from inspect import signature
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
 import sentence_experts
@@ -15,31 +13,18 @@ from helpers.samples import write_corpus
 from helpers.shipped_recipes import SHIPPED, copy_recipe, recipe_id
 from sentence_experts.cli import main as command_line
 from sentence_experts.corpus.config import FetchConfig
-from sentence_experts.corpus.corpus_folder import DOMAINS, DOMAINS_SCHEMA
+from sentence_experts.corpus.corpus_folder import DOMAINS
 from sentence_experts.errors import InputError, UsageError
-from sentence_experts.evaluation.config import EvaluateConfig
-from sentence_experts.models.surgery.extend_config import ExtendConfig
 from sentence_experts.pairs.config import PairsConfig
 from sentence_experts.pairs.domains import DomainRules
 from sentence_experts.recipes import RECIPES, find_plan, find_recipe, plan_names, recipe_names
-from sentence_experts.reproduce.experiment import Experiment
+from sentence_experts.reproduce.experiment import CALLS, Experiment, Step
 from sentence_experts.reproduce.material import Material
 from sentence_experts.reproduce.published import Published
-from sentence_experts.reproduce.recipe_files import read_recipe
+from sentence_experts.reproduce.recipe import read_recipe
 from sentence_experts.reproduce.run import plan_recipe, run_experiment
-from sentence_experts.reproduce.steps import CALLS
-from sentence_experts.reproduce.trained import how_to_get_the_corpus
-from sentence_experts.storage import write_json, write_parquet
-from sentence_experts.training.config import TrainConfig, TuneConfig
 
 MOE_ALL = RECIPES / "hallee2025" / "moe_all.yaml"
-CONFIGS = {
-    "compile_pairs": PairsConfig,
-    "extend": ExtendConfig,
-    "train": TrainConfig,
-    "tune": TuneConfig,
-    "evaluate": EvaluateConfig,
-}
 
 
 @pytest.fixture(autouse=True)
@@ -65,11 +50,9 @@ def test_recipes_are_found_by_name_and_by_path(tmp_path: Path) -> None:
 @pytest.mark.parametrize("scale", ["small", "full"])
 @pytest.mark.parametrize("file", SHIPPED, ids=recipe_id)
 def test_every_step_calls_a_function_with_its_own_settings(file: Path, scale: str, tmp_path: Path) -> None:
-    for step in plan(file, tmp_path, scale).steps:
-        function = CALLS.get(step.call) or getattr(sentence_experts, step.call)
-        assert set(step.arguments) <= {*signature(function).parameters, "domains", "baseline"}
-        if step.settings:
-            CONFIGS[step.call].of(**step.settings)
+    for step in plan(file, tmp_path, scale).steps:  # which checks the settings
+        function = getattr(sentence_experts, step.call, None) or CALLS[step.call]
+        assert set(step.given) <= signature(function).parameters.keys()
 
 
 @pytest.mark.parametrize("file", SHIPPED, ids=recipe_id)
@@ -121,8 +104,9 @@ def test_faithful_protocols_name_their_leaks() -> None:
 
 @pytest.mark.parametrize("file", SHIPPED, ids=recipe_id)
 def test_small_scale_makes_and_splits_pairs_as_the_protocol_does(file: Path, tmp_path: Path) -> None:
-    settings = next(step.settings for step in plan(file, tmp_path).steps if step.call == "compile_pairs")
-    published, small = PairsConfig.of(**read_recipe(file).protocol.pairs), PairsConfig.of(**settings)
+    settings = next(step.given for step in plan(file, tmp_path).steps if step.call == "compile_pairs")
+    given = {key: value for key, value in settings.items() if key in PairsConfig.model_fields}
+    published, small = PairsConfig.of(**read_recipe(file).protocol.pairs), PairsConfig.of(**given)
     for key in ("relation", "split", "frequency"):
         assert getattr(small, key) == getattr(published, key)
     # The shares of the material are for its own split, by article.
@@ -138,63 +122,59 @@ def test_pair_settings_that_contradict_each_other_at_small_scale_are_named(tmp_p
         "{max_validation": "{split: article, max_validation",
     }
     recipe = copy_recipe(MOE_ALL, tmp_path, **changed)
-    with pytest.raises(InputError, match=r"protocol\.yaml: pairs with small\.pairs: `split=article` needs"):
+    with pytest.raises(InputError, match=r"protocol\.yaml: compile_pairs: `split=article` needs"):
         plan(recipe, tmp_path)
 
 
-def test_full_scale_asks_for_the_corpus_then_the_descriptors_then_the_models(tmp_path: Path) -> None:
-    recipe = copy_recipe(MOE_ALL, tmp_path, **{"answerdotai/ModernBERT-base": "no-one/no-model"})
-    experiment = plan(recipe, tmp_path, "full")
-
-    def missing() -> str:
-        with pytest.raises(InputError) as caught:
-            run_experiment(experiment)
-        return str(caught.value)
-
-    assert "corpus holds no corpus" in missing()
-    write_corpus(tmp_path / "corpus")
-    assert re.search(r"domains\.yaml: mesh_descriptors: .*desc2026\.xml is not there", missing())
-    (tmp_path / "desc2026.xml").touch()
-    assert missing().startswith("no-one/no-model: no such folder")
-
-
-def test_a_fetched_corpus_brings_all_domains_of_the_paper(tmp_path: Path) -> None:
+def test_a_fetched_corpus_brings_the_domains_of_the_paper(tmp_path: Path) -> None:
+    assert "domains" in plan(MOE_ALL, tmp_path, "full").steps[0].given
     corpus = write_corpus(tmp_path / "corpus")
-    write_json(corpus.path / "manifest.json", {**corpus.manifest, "tables": {DOMAINS: {}}})
-    paper_of = dict.fromkeys(read_recipe(MOE_ALL).protocol.queries, "doi:10.1/a")
-
-    def planned(domains: Iterable[str]) -> Experiment:
-        rows = [{"paper_id": paper_of[domain], "domain": domain} for domain in domains]
-        write_parquet(corpus.path / DOMAINS, pa.Table.from_pylist(rows, DOMAINS_SCHEMA))
-        return plan(MOE_ALL, tmp_path, "full")
-
-    with pytest.raises(InputError, match="corpus: was fetched without the paper's domain autoimmune"):
-        planned(sorted(paper_of)[1:])
-    assert "domains" not in planned(paper_of).steps[0].arguments
+    (corpus.path / DOMAINS).touch()
+    assert "domains" not in plan(MOE_ALL, tmp_path, "full").steps[0].given
 
 
 @pytest.mark.parametrize("file", SHIPPED, ids=recipe_id)
-def test_queries_and_domain_rules_are_of_the_same_years(file: Path) -> None:
+def test_the_plan_and_the_domain_rules_have_the_same_domains(file: Path) -> None:
     protocol = read_recipe(file).protocol
-    rules = DomainRules.read(protocol.domains).domains
-    assert {key: query.years for key, query in protocol.queries.items()} == {
-        key: rule.years for key, rule in rules.items()
-    }
-    for key, query in protocol.queries.items():
-        assert query.mesh == f'"{rules[key].mesh[0]}"[MeSH Terms]'
+    assert protocol.plan is not None
+    queries, rules = FetchConfig.read(protocol.plan).domains, DomainRules.read(protocol.domains).domains
+    assert queries.keys() == rules.keys()
+    for name, rule in rules.items():
+        first, last = rule.years
+        assert queries[name] == f'"{rule.mesh[0]}"[MeSH] AND {first}:{last}[PDAT]'
 
 
-def test_missing_corpus_is_explained_by_the_papers_queries() -> None:
-    recipe = read_recipe(RECIPES / "hallee2024" / "scibert_moe.yaml")
-    assert recipe.protocol.plan is not None
-    assert FetchConfig.read(recipe.protocol.plan).domains.keys() == recipe.protocol.queries.keys()
-    text = "\n".join(how_to_get_the_corpus(recipe.protocol))
-    assert f"`fetch_corpus` with the settings of {RECIPES / 'corpus' / 'hallee2024_domains.yaml'}" in text
-    assert '"Cardiovascular Diseases"[MeSH Terms] AND open access[filter]' in text
-    assert "2017:2022[pdat]" in text
-    assert "2010:2022[pdat]" in text
-    with pytest.raises(UsageError, match="needs `corpus`"):
+def test_full_scale_needs_a_corpus(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"needs `corpus`.*hallee2025_domains\.yaml"):
         plan_recipe(MOE_ALL, scale="full")
+    steps = plan_recipe(MOE_ALL, scale="full", dry_run=True).steps
+    assert str(steps[0]).startswith("compile_pairs(corpus='CORPUS', ")
+    with pytest.raises(InputError, match="corpus holds no corpus"):
+        run_experiment(plan(MOE_ALL, tmp_path, "full"))
+
+
+def test_steps_call_public_functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = {"sources": [tmp_path], "out": tmp_path / "corpus", "workers": 1}
+    seen: list[dict] = []
+    monkeypatch.setattr("sentence_experts.import_corpus", lambda **arguments: seen.append(arguments))
+    step = Step("import_corpus", given)
+    step.run()
+    assert seen == [given]
+    assert str(step) == f"import_corpus(sources=['{tmp_path}'], out='{tmp_path}/corpus', workers=1)"
+
+
+def test_an_evaluation_with_other_settings_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    replaced = []
+
+    def evaluate(models: object, data: object, overwrite: bool = False, **given: object) -> None:
+        if not overwrite:
+            raise UsageError("made with other settings")
+        replaced.append(given)
+
+    monkeypatch.setattr("sentence_experts.evaluate", evaluate)
+    monkeypatch.setattr("sentence_experts.write_report", lambda *_: None)
+    Step("evaluate", {"models": {}, "data": "d", "out": "o"}).run()
+    assert replaced == [{"out": "o"}]
 
 
 @pytest.mark.parametrize(
@@ -205,19 +185,14 @@ def test_missing_corpus_is_explained_by_the_papers_queries() -> None:
         (
             "pooling: mean",
             "pooling: max",
-            r"moe_all\.yaml: runs\.MoE_all\.extend\.pooling: .*'mean', 'cls' or",
+            r"protocol\.yaml: extend: `pooling`: .*'mean', 'cls' or",
         ),
-        ("batch_size:", "batchsize:", r"protocol\.yaml: train\.batchsize: no such setting"),
-        ("loss: argmax_target", "loss: argmax", r"protocol\.yaml: train\.loss: .*got 'argmax'"),
-        ("split: random", "split: randomly", r"protocol\.yaml: pairs\.split: .*got 'randomly'"),
-        (
-            "relation: co-citation\n  unit: abstract\n  train_within: article\n  split: random",
-            "relation: coupling\n  split: article",
-            r"protocol\.yaml: pairs: `split=article` needs",
-        ),
-        ("cvd: neuroscience", "cvs: neuroscience", r"protocol\.yaml: small\.domains: .*cvs"),
+        ("batch_size:", "batchsize:", r"protocol\.yaml: train: `batchsize`: no such setting"),
+        ("loss: argmax_target", "loss: argmax", r"protocol\.yaml: train: `loss`: .*got 'argmax'"),
+        ("split: random", "split: randomly", r"protocol\.yaml: compile_pairs: `split`: .*got 'randomly'"),
+        ("cvd: neuroscience", "cvs: neuroscience", r"small\.domains: 'cvs' is none of"),
         ("protocol: protocol.yaml", "protocol: protocols.yaml", r"protocols\.yaml: .*no such file"),
-        ("kind: pairs", "kind: pears", r"protocol\.yaml: kind: 'pears' is none of pairs, tasks, "),
+        ("kind: pairs", "kind: pears", r"protocol\.yaml: kind: .*'pears'"),
         ("published: published.yaml", "published: numbers.yaml", r"numbers\.yaml: .*no such file"),
     ],
 )
@@ -225,7 +200,7 @@ def test_faulty_recipe_is_named_by_file_and_key(tmp_path: Path, old: str, new: s
     read_recipe(copy_recipe(MOE_ALL, tmp_path))
     recipe = copy_recipe(MOE_ALL, tmp_path, **{old: new})
     with pytest.raises(InputError) as caught:
-        read_recipe(recipe)
+        plan(recipe, tmp_path)
     assert re.search(message, str(caught.value))
     assert "\n" not in str(caught.value)
 

@@ -1,31 +1,81 @@
-"""A recipe at one scale: its data, models and steps, and where a published figure is found in the results."""
+"""A recipe at one scale: its data, models and steps, and our figures beside the published ones."""
 
 from __future__ import annotations
 
+import logging
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
-from sentence_experts.errors import UsageError
+import sentence_experts
+from sentence_experts.config import Config
+from sentence_experts.corpus.simulate import simulate_corpus
+from sentence_experts.errors import InputError, UsageError
+from sentence_experts.evaluation.config import AnalyseConfig, EvaluateConfig
 from sentence_experts.models.sources import NAME as PACKAGED
-from sentence_experts.report.content import Table
-from sentence_experts.reproduce.published import Published, PublishedFigure
-from sentence_experts.reproduce.recipe import (
-    DOMAIN,
-    MTEB,
-    Baseline,
-    Recipe,
-    ReproduceConfig,
-    TrainedModel,
-    without_benchmark,
-)
-from sentence_experts.reproduce.steps import Step
+from sentence_experts.models.surgery.extend_config import ExtendConfig
+from sentence_experts.pairs.config import PairsConfig
+from sentence_experts.report.tables import UNDEFINED
+from sentence_experts.reproduce.published import ALL_DOMAINS, Published, PublishedFigure
+from sentence_experts.reproduce.recipe import Baseline, Recipe, ReproduceConfig, TrainedModel
+from sentence_experts.tasks.config import TasksConfig
+from sentence_experts.training.config import TrainConfig, TuneConfig
 
-TFIDF = "tfidf"
+logger = logging.getLogger(__name__)
+
+TFIDF, DOMAIN, MTEB = "tfidf", "{domain}", "mteb"
 # Published models that the small scale has without the hub.
 LOCAL = {TFIDF: TFIDF, "sentence-transformers/all-MiniLM-L6-v2": PACKAGED}
+CONFIGS: dict[str, type[Config]] = {
+    "compile_pairs": PairsConfig,
+    "compile_tasks": TasksConfig,
+    "extend": ExtendConfig,
+    "train": TrainConfig,
+    "tune": TuneConfig,
+    "evaluate": EvaluateConfig,
+    "analyse_language_model": AnalyseConfig,
+}
+
+
+def evaluate(models: Mapping[str, Any], data: Any, out: Path, **settings: Any) -> None:
+    """Evaluate models, label -> folder or the folders of its seeds, and write the report.
+
+    An evaluation with other settings is replaced, as nothing is made from it.
+    """
+    try:
+        evaluation = sentence_experts.evaluate(models, data, out=out, **settings)
+    except UsageError:
+        evaluation = sentence_experts.evaluate(models, data, out=out, overwrite=True, **settings)
+    sentence_experts.write_report(evaluation, out)
+
+
+# Steps that are more than a call of a public function.
+CALLS: dict[str, Callable[..., object]] = {"evaluate": evaluate, "simulate_corpus": simulate_corpus}
+
+
+@dataclass(frozen=True)
+class Step:
+    """One call of a public function, which leaves a finished output of the same settings as it is."""
+
+    call: str
+    given: Mapping[str, Any]
+
+    def run(self) -> None:
+        """Call the function.
+
+        Raises:
+            UsageError: its output was made with other settings.
+        """
+        began = time.monotonic()
+        logger.info(str(self))
+        (CALLS.get(self.call) or getattr(sentence_experts, self.call))(**self.given)
+        logger.info(f"{self.call}: took {time.monotonic() - began:.0f} s")
+
+    def __str__(self) -> str:
+        return f"{self.call}({', '.join(f'{name}={_plain(value)!r}' for name, value in self.given.items())})"
 
 
 @dataclass(frozen=True)
@@ -52,12 +102,53 @@ class Model:
     pooling: str | None = None
 
 
-class OwnFigure(NamedTuple):
-    """Our result for a published figure, also as a gain where that is one, with its 95% interval."""
+@dataclass(frozen=True)
+class Compared:
+    """One published figure and ours, None if undefined or the model was not run.
 
-    value: float | None = None
-    gain: float | None = None
-    interval: tuple[float, float] | None = None
+    Attributes:
+        gain: ours as a gain, where the published one is.
+        interval: the 95% interval of `value`.
+        domain_here: the domain of ours.
+        differs: what is not as in the paper: data, base, scale, protocol; or that the model was not run.
+    """
+
+    published: PublishedFigure
+    value: float | None
+    gain: float | None
+    interval: tuple[float, float] | None
+    domain_here: str | None
+    differs: tuple[str, ...]
+
+    @property
+    def ours(self) -> str:
+        """Our figure as text, with its interval below it."""
+        place = self.published
+        value = self.gain if place.gain else self.value
+        if value is None:
+            return UNDEFINED
+        text = f"{value:{'+' if place.gain else ''}.{place.decimals}f}"
+        if self.interval is None or place.gain:
+            return text
+        return f"{text}\n{'-'.join(f'{end:.{place.decimals}f}' for end in self.interval)}"
+
+    @property
+    def printed(self) -> str:
+        """The published figure as text."""
+        place = self.published
+        if place.printed is None:
+            return "drawn, highest" if place.highest else "drawn"
+        return f"{place.printed:{'+' if place.gain else ''}.{place.decimals}f}"
+
+    @property
+    def title(self) -> str:
+        """The title of the table that the figure is shown in."""
+        place = self.published
+        title = place.table
+        if place.domain is not None:
+            here = f" (here {self.domain_here})" if self.domain_here != place.domain else ""
+            title += ": all domains" if place.domain == ALL_DOMAINS else f": {place.domain}{here}"
+        return title if place.prompt is None else f"{title}, prompt {place.prompt}"
 
 
 class Experiment(ABC):
@@ -67,13 +158,11 @@ class Experiment(ABC):
         root: folder of all recipes of the same protocol and scale; they share data and models.
         report: the folder of the comparison.
         steps: in their order.
-        models: that are measured.
-        left_out: baselines that only the hub has, at small scale.
+        models: that are measured; `left_out`: baselines that only the hub has, at small scale.
         evaluations: name of an evaluation -> the file of its results.
-        pretrained: hub ids, folders and named models that the steps begin with.
         routes: the paper's domain or task -> the one here.
         folder: of the compiled pairs or tasks.
-        differences: of the data from the paper's, in words.
+        differences: from the paper's data and settings, in words.
         result: file of an evaluation's results.
     """
 
@@ -84,109 +173,111 @@ class Experiment(ABC):
 
         Raises:
             UsageError: a setting that the recipe does not take, or a corpus that it needs.
-            InputError: its data is not there.
+            InputError: its data is not there, or a step does not have a setting.
         """
-        if config.corpus is not None and recipe.protocol.kind != "pairs":
+        self.recipe, self.protocol = recipe, recipe.protocol
+        self.small, self.trusts_code = config.scale == "small", config.trust_remote_code
+        if config.corpus is not None and self.protocol.kind != "pairs":
             raise UsageError("`corpus` is for recipes on pairs; this one is on tasks")
-        self.recipe, self.small = recipe, config.scale == "small"
-        self.trusts_code = config.trust_remote_code
         if recipe.needs_remote_code and not self.small and not self.trusts_code:
             raise UsageError(
                 f"{recipe.model} comes with its own code, which would run here: read it, and then give "
                 "`trust_remote_code=True`"
             )
-        self.published = Published.read(recipe.protocol.published)
-        self.root = out / config.scale / recipe.protocol.name
+        self.published = Published.read(self.protocol.published)
+        self.root = out / config.scale / self.protocol.name
         self.report = self.root / name
-        self.seeds = config.seeds or recipe.protocol.seeds
+        self.seeds = config.seeds or self.protocol.seeds
         self.steps: list[Step] = []
         self.models: list[Model] = []
         self.left_out: list[Baseline] = []
         self.evaluations: dict[str, Path] = {}
-        self.pretrained: list[str] = []
         self.routes: dict[str, str] = {}
         self.folder = self.root
         self.differences: list[str] = []
-        self._find_data(config.corpus)
-        self._plan()
+        self.find_data(config.corpus)
+        self.plan()
 
     @abstractmethod
-    def _find_data(self, corpus: Path | None) -> None:
+    def find_data(self, corpus: Path | None) -> None:
         """Plan the steps that compile the data, and note how the data differ from the paper's."""
+
+    @abstractmethod
+    def compared(self, evaluations: Mapping[str, Any]) -> Iterator[Compared]:
+        """Return the recipe's published figures beside ours, from the results of its evaluations by name."""
 
     def extension(self, route: str | None) -> dict[str, Any]:
         """Return the arguments of `extend` besides the base, for one route or (None) all."""
         return {"tasks": self.folder}
 
-    @abstractmethod
-    def applies(self, figure: PublishedFigure, evaluations: Mapping[str, Any]) -> bool:
-        """Whether the figure belongs in the recipe's comparison."""
-
-    @abstractmethod
-    def models_of(self, figure: PublishedFigure) -> list[Model]:
-        """Return the models of a figure's row or column; several if each was trained on one route."""
-
-    @abstractmethod
-    def ours(self, figure: PublishedFigure, models: list[Model], evaluations: Mapping[str, Any]) -> OwnFigure:
-        """Return our result for a figure, from the results of the evaluations by their names."""
-
     def notes(self, evaluations: Mapping[str, Any]) -> list[str]:
         """Return more lines on differences from the paper."""
         return []
 
-    def more_tables(self, evaluations: Mapping[str, Any]) -> Iterator[Table]:
-        """Return tables that follow those of the published figures."""
-        yield from ()
+    def beside(
+        self,
+        figure: PublishedFigure,
+        model: Model | None,
+        value: float | None = None,
+        gain: float | None = None,
+        interval: tuple[float, float] | None = None,
+    ) -> Compared:
+        """Set our figure beside a published one, and name what is not as in the paper."""
+        here = self.routes.get(str(figure.domain), figure.domain)
+        different = {"not run": True}
+        if model is not None:
+            different = {
+                "data": True,
+                "base": model.base != model.published_base,
+                "scale": self.small and (model.run or self.recipe.model) is not None,
+                "protocol": not self.protocol.faithful,
+            }
+        differs = tuple(mark for mark, applies in different.items() if applies)
+        return Compared(figure, value, gain, interval, here, differs)
 
-    def _plan(self) -> None:
+    def plan(self) -> None:
         """Plan the steps for all models: search, extend, train, average, evaluate."""
         self._search()
         for run in self.recipe.runs:
-            self.models += self._models(run)
-        self.left_out = [each for each in self.recipe.baselines if self.small and each.model not in LOCAL]
-        self.models += [self._baseline(each) for each in self.recipe.baselines if each not in self.left_out]
+            if run.average_of is not None:
+                self.models.append(self._average(run))
+            else:
+                for route, here in self.routes.items() if run.per_route else [(None, None)]:
+                    self.models.append(self._train(run, route, here))
+        for each in self.recipe.baselines:
+            if self.small and each.model not in LOCAL:
+                self.left_out.append(each)
+            else:
+                source = LOCAL[each.model] if self.small else each.model
+                model = Model(each.name, each.name, (source,), each.model, each.model, pooling=each.pooling)
+                self.models.append(model)
         if self.models:
-            for name, settings in self.recipe.evaluate_settings(self.small).items():
+            for name, settings in self.evaluate_settings().items():
                 self._evaluate(name, settings)
 
-    def _add(self, call: str, settings: Mapping[str, Any] | None = None, **arguments: Any) -> None:
-        """Plan a step, once."""
-        step = Step(call, arguments, settings or {})
+    def add(self, call: str, settings: Mapping[str, Any] | None = None, **arguments: Any) -> None:
+        """Plan a step, once.
+
+        Raises:
+            InputError: a setting that the function does not have, or settings that contradict each other.
+        """
+        if call in CONFIGS:
+            try:
+                CONFIGS[call].of(**(settings or {}))
+            except UsageError as error:
+                raise InputError(f"{self.protocol.file}: {call}: {error}") from error
+        step = Step(call, {**arguments, **(settings or {})})
         if step not in self.steps:
             self.steps.append(step)
 
-    def _evaluate(self, name: str, settings: Mapping[str, Any]) -> None:
-        file = self.evaluations[name] = self.report / name / self.result
-        runs = {model.label: list(model.sources) for model in self.models if model.run is not None}
-        pooling = {model.label: model.pooling for model in self.models if model.pooling}
-        self._add(
-            "evaluate",
-            {
-                **without_benchmark(settings),
-                **({"pooling": pooling} if pooling else {}),
-                "cache": self.root / "cache",
-            },
-            models={label: own if len(own) > 1 else own[0] for label, own in runs.items()},
-            baseline={model.label: model.sources[0] for model in self.models if model.run is None},
-            data=settings.get(MTEB) or self.folder,
-            out=file.parent,
-        )
+    def evaluate_settings(self) -> dict[str, dict[str, Any]]:
+        """Return the settings of each evaluation by its name, `mteb` among them."""
+        reduced = self.protocol.small.evaluate if self.small else None
+        return self.protocol.evaluate if reduced is None else reduced
 
-    def _models(self, run: TrainedModel) -> Iterator[Model]:
-        """Return the model of a run, or one per domain or task."""
-        if run.average_of is not None:
-            averaged = next(each for each in self.recipe.runs if each.name == run.average_of)
-            (model,) = self._models(averaged)
-            means = [self._run_folder(run.name, seed) / "model" for seed in range(len(model.sources))]
-            for source, mean in zip(model.sources, means, strict=True):
-                self._add("export", {"average": True}, model=Path(source), out=mean)
-            yield Model(run.name, run.name, tuple(map(str, means)), model.base, model.published_base, run=run)
-            return
-        for route, here in self.routes.items() if run.per_route else [(None, None)]:
-            yield self._trained(run, route, here)
-
-    def _trained(self, run: TrainedModel, route: str | None, here: str | None) -> Model:
-        base, published_base = self._base(str(run.base)), str(run.base)
+    def _train(self, run: TrainedModel, route: str | None, here: str | None) -> Model:
+        published_base = str(run.base)
+        base = self.protocol.small.base if self.small else published_base
         settings = self.recipe.train_settings(run, self.small)
         label = run.name
         if here is not None:
@@ -195,7 +286,7 @@ class Experiment(ABC):
         model = base if run.extend is None else self._extend(base, here, run.extend, label)
         runs = [self._run_folder(label, seed) for seed in range(self.seeds)]
         for seed, out in enumerate(runs):
-            self._add("train", {**settings, "seed": seed}, model=model, data=self.folder, out=out)
+            self.add("train", {**settings, "seed": seed}, model=model, data=self.folder, out=out)
         return Model(
             label=label,
             name=run.name.replace(DOMAIN, route or ""),
@@ -206,37 +297,48 @@ class Experiment(ABC):
             run=run,
         )
 
-    def _baseline(self, baseline: Baseline) -> Model:
-        published = baseline.model
-        source = LOCAL[published] if self.small else published
-        self._begin_with(source)
-        return Model(baseline.name, baseline.name, (source,), published, published, pooling=baseline.pooling)
+    def _average(self, run: TrainedModel) -> Model:
+        """Plan the mean of the experts of a model that is planned already."""
+        model = next(each for each in self.models if each.run and each.run.name == run.average_of)
+        means = [self._run_folder(run.name, seed) / "model" for seed in range(len(model.sources))]
+        for source, mean in zip(model.sources, means, strict=True):
+            self.add("export", {"average": True}, model=Path(source), out=mean)
+        return Model(run.name, run.name, tuple(map(str, means)), model.base, model.published_base, run=run)
+
+    def _evaluate(self, name: str, settings: Mapping[str, Any]) -> None:
+        file = self.evaluations[name] = self.report / name / self.result
+        runs = {model.label: [*model.sources] for model in self.models if model.run is not None}
+        pooling = {model.label: model.pooling for model in self.models if model.pooling}
+        given = {key: value for key, value in settings.items() if key != MTEB}
+        self.add(
+            "evaluate",
+            given | ({"pooling": pooling} if pooling else {}) | {"cache": self.root / "cache"},
+            models={label: own if len(own) > 1 else own[0] for label, own in runs.items()},
+            baseline={model.label: model.sources[0] for model in self.models if model.run is None},
+            data=settings.get(MTEB) or self.folder,
+            out=file.parent,
+        )
 
     def _search(self) -> None:
         search = self.recipe.search
         if search is None:
             return
         here = self.routes[search.domain]
-        model = self._extend(self._base(search.base), here, search.extend, f"search-{here}")
-        shared = {**self.recipe.train_settings(None, self.small), "routes": [here]}
+        base = self.protocol.small.base if self.small else search.base
+        model = self._extend(base, here, search.extend, f"search-{here}")
+        shared = self.recipe.train_settings(None, self.small)
         settings = {
             **{key: value for key, value in shared.items() if key not in search.searched},
+            "routes": [here],
             "trials": search.small_trials if self.small else search.trials,
             "fraction": search.fraction,
             "search_seed": 0,
         }
-        self._add("tune", settings, model=model, data=self.folder, out=self.root / "search")
-
-    def _base(self, published: str) -> str:
-        return self._begin_with(self.recipe.protocol.small.base if self.small else published)
-
-    def _begin_with(self, model: str) -> str:
-        self.pretrained = list(dict.fromkeys([*self.pretrained, model]))
-        return model
+        self.add("tune", settings, model=model, data=self.folder, out=self.root / "search")
 
     def _extend(self, base: str, route: str | None, settings: Mapping[str, Any], label: str) -> str:
         out = self.root / "untrained" / label.replace(" ", "-")
-        self._add("extend", settings, base=base, out=out, **self.extension(route))
+        self.add("extend", settings, base=base, out=out, **self.extension(route))
         return str(out)
 
     def _run_folder(self, label: str, seed: int) -> Path:
@@ -245,14 +347,25 @@ class Experiment(ABC):
 
 def changed_settings(what: str, published: Mapping[str, Any], here: Mapping[str, Any]) -> Iterator[str]:
     """Return the settings that are not as published, as one line; none if all are."""
+
+    def text(value: Any) -> str:
+        return (
+            ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value).replace(",", ", ")
+        )
+
     changes = [
-        f"{key} {_plain(value)} for {_plain(published.get(key, 'none'))}"
+        f"{key} {text(value)} for {text(published.get(key, 'none'))}"
         for key, value in here.items()
-        if _plain(value) != _plain(published.get(key))
+        if text(value) != text(published.get(key))
     ]
     if changes:
         yield f"{what}: {'; '.join(changes)}"
 
 
-def _plain(value: Any) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value).replace(",", ", ")
+def _plain(value: Any) -> Any:
+    """Return the value with paths as text."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return str(value) if isinstance(value, Path) else value

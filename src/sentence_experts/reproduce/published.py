@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ValidationError, model_validator
 
-from sentence_experts.config import SettingError, unknown_setting
+from sentence_experts.config import unknown_setting
 from sentence_experts.errors import InputError
 from sentence_experts.yaml_files import read_settings
 
@@ -18,34 +18,23 @@ AVERAGES = ("average", "mean")
 ALL_DOMAINS = "all"
 
 
-class Strict(BaseModel):
-    """A part of a file: an unknown key is an error."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-def checked(model: type[Model], values: Mapping[str, Any], path: Path, inside: str = "") -> Model:
-    """Return `values` as `model`; an error names the file and the key, which stands under `inside`.
+def checked(model: type[Model], values: Mapping[str, Any], path: Path) -> Model:
+    """Return `values` as `model`; an error names the file and the key.
 
     Raises:
         InputError: an unknown key, a value that is not allowed, or values that contradict each other.
     """
     try:
         return model.model_validate(dict(values))
-    except SettingError as error:
-        place, message = [inside, error.name], error.reason
-        cause: Exception = error
     except ValidationError as error:
-        first, cause = error.errors()[0], error
-        place = [inside, *map(str, first["loc"])]
-        message = first["msg"].removeprefix("Value error, ")
+        first = error.errors()[0]
+        place, message = first["loc"], first["msg"].removeprefix("Value error, ")
         if first["type"] == "extra_forbidden":
-            known = model.model_fields if len(first["loc"]) == 1 else ()
-            message = unknown_setting(str(first["loc"][-1]), known)
-        elif first["loc"]:
+            message = unknown_setting(str(place[-1]), model.model_fields if len(place) == 1 else ())
+        elif first["type"] != "value_error":
             message = f"{message} (got {first['input']!r})"
-    key = ".".join(filter(None, place))
-    raise InputError(f"{path}: {f'{key}: ' if key else ''}{message}") from cause
+        key = ".".join(map(str, place))
+        raise InputError(f"{path}: {key and f'{key}: '}{message}") from error
 
 
 @dataclass(frozen=True)
@@ -78,45 +67,39 @@ class PublishedFigure:
     prompt: str | None = None
     highest: bool = False
 
-    @property
-    def block(self) -> tuple[str, str | None, str | None]:
-        """The table that the figure is shown in."""
-        return self.table, self.domain, self.prompt
 
+class PublishedTable(BaseModel, extra="forbid", frozen=True):
+    """A table, or a part of one: a figure per row and column. A chart that is only drawn has no rows.
 
-class PublishedTable(Strict):
-    """A table, or a part of one: a figure per row and column. A chart that is only drawn has no rows."""
+    Attributes:
+        table: its name, or the name per group of columns.
+        domain: the domain of all figures, or "all".
+        columns: names in printed order, or group (a set of pairs, a type of task) -> names.
+        gains_over: the column that the others are gains over.
+        highest: of a chart, row -> its highest column by the paper's text.
+    """
 
-    table: str | dict[str, str] = Field(description="name, or the name per group of columns")
-    domain: str | None = Field(None, description="the domain of all figures, or 'all'")
+    table: str | dict[str, str]
+    domain: str | None = None
     model: str | None = None
     prompt: str | None = None
-    columns: tuple[str, ...] | dict[str, tuple[str, ...]] = Field(
-        description="names in printed order, or group (a set of pairs, a type of task) -> names"
-    )
+    columns: tuple[str, ...] | dict[str, tuple[str, ...]]
     rows: dict[str, tuple[float, ...]] = {}
-    gains_over: str | None = Field(None, description="the column that the others are gains over")
-    highest: dict[str, str] = Field({}, description="chart: row -> its highest column by the paper's text")
+    gains_over: str | None = None
+    highest: dict[str, str] = {}
     decimals: int = 4
 
     @model_validator(mode="after")
-    def _rows_fill_columns(self) -> PublishedTable:
-        order = self.order()
+    def _rows_fill_columns(self) -> Self:
         for row, values in self.rows.items():
-            if len(values) != len(order):
-                raise ValueError(f"row {row} has {len(values)} figures for {len(order)} columns")
-        names = [name for _, name in order]
-        named = {"gains_over": self.gains_over, **{f"highest: {row}": at for row, at in self.highest.items()}}
-        for key, name in named.items():
-            if name is not None and name not in names:
-                raise ValueError(f"{key}: {name!r} is none of {', '.join(names)}")
+            if len(values) != len(self.order()):
+                raise ValueError(f"row {row} has {len(values)} figures for {len(self.order())} columns")
         return self
 
     def order(self) -> list[tuple[str, str]]:
         """Return (group, name) for each column."""
-        if isinstance(self.columns, dict):
-            return [(group, name) for group, names in self.columns.items() for name in names]
-        return [("", name) for name in self.columns]
+        groups = self.columns if isinstance(self.columns, dict) else {"": self.columns}
+        return [(group, name) for group, names in groups.items() for name in names]
 
     def absolute(self, row: str, column: str) -> float:
         """Return a figure; a gain is added to the one that it is a gain over."""
@@ -125,15 +108,7 @@ class PublishedTable(Strict):
         return over + figures[column]
 
 
-class PublishedCase(Strict):
-    """A pair of texts that a paper prints because one part of its model is right about it: "hs" or "rw"."""
-
-    right: str
-    first: str
-    second: str
-
-
-class PublishedTask(Strict):
+class PublishedTask(BaseModel, extra="forbid", frozen=True):
     """A type of task of a benchmark.
 
     Attributes:
@@ -146,7 +121,7 @@ class PublishedTask(Strict):
     read_as: str | None = None
 
 
-class PublishedModel(Strict):
+class PublishedModel(BaseModel, extra="forbid", frozen=True):
     """A model that a paper lists: hub id, parameters in millions."""
 
     hub: str
@@ -154,42 +129,23 @@ class PublishedModel(Strict):
     active: int | None = None
 
 
-class DomainSizes(Strict):
-    """Number of abstracts and pairs of a domain."""
+class Published(BaseModel, extra="forbid", frozen=True):
+    """The results of one paper.
 
-    abstracts: int
-    training_pairs: int
-    evaluation_pairs: int
-
-
-class MeansOfDomains(Strict):
-    """The figures for all domains that are means of the domains' figures, not figures of all pairs."""
-
-    rows: tuple[str, ...] = ()
-    metrics: tuple[str, ...] = ()
-
-
-class Published(Strict):
-    """The results of one paper. `notes` names its errors and what was inferred."""
+    Attributes:
+        notes: errors in the paper, and what was inferred.
+        sizes: domain -> number of abstracts, training_pairs and evaluation_pairs.
+        means_of_domains: `rows` and `metrics` of the figures for all domains that are means of the domains'
+            figures, not figures of all pairs.
+    """
 
     paper: str
     notes: tuple[str, ...] = ()
     tables: tuple[PublishedTable, ...]
-    cases: tuple[PublishedCase, ...] = ()
-    tasks: dict[str, PublishedTask] = Field(default_factory=dict)
-    models: dict[str, PublishedModel] = Field(default_factory=dict)
-    sizes: dict[str, DomainSizes] = Field(default_factory=dict)
-    means_of_domains: MeansOfDomains = MeansOfDomains()
-
-    @model_validator(mode="after")
-    def _tasks_are_known(self) -> Published:
-        known = {*self.tasks, *AVERAGES}
-        for table in self.tables if self.tasks else ():
-            groups = {group or name for group, name in table.order()}
-            if not (groups <= known or set(table.rows) <= known):
-                unknown = next(row for row in table.rows if row not in known)
-                raise ValueError(f"{table.table}: {unknown!r} is none of the tasks")
-        return self
+    tasks: dict[str, PublishedTask] = {}
+    models: dict[str, PublishedModel] = {}
+    sizes: dict[str, dict[str, int]] = {}
+    means_of_domains: dict[str, tuple[str, ...]] = {"rows": (), "metrics": ()}
 
     @classmethod
     def read(cls, path: Path) -> Published:
@@ -200,17 +156,9 @@ class Published(Strict):
         """
         return checked(cls, read_settings(path), path)
 
-    def table(self, name: str) -> PublishedTable:
-        """Return the table of this name."""
-        return next(table for table in self.tables if table.table == name)
-
     def columns(self) -> dict[str, set[str]]:
         """Return the columns of each table by its name."""
         return {str(table.table): {name for _, name in table.order()} for table in self.tables}
-
-    def averaged(self, name: str) -> list[str]:
-        """Return the tasks that an average in a table is over."""
-        return [task for task in self.table(name).rows or self.tasks if task not in AVERAGES]
 
     def figures(self) -> Iterator[PublishedFigure]:
         """Return every figure of every table."""
@@ -218,12 +166,13 @@ class Published(Strict):
             drawn = dict.fromkeys(table.highest, (None,) * len(table.order()))
             for row, values in {**table.rows, **drawn}.items():
                 for (group, column), printed in zip(table.order(), values, strict=True):
+                    task = next((name for name in (row, group, column) if name in self.tasks), None)
                     yield PublishedFigure(
                         table=table.table if isinstance(table.table, str) else table.table[group],
                         row=row,
                         column=column,
                         group=group,
-                        metric=self._metric(row, group, column),
+                        metric=self.tasks[task].metric if task else "average" if self.tasks else column,
                         value=None if printed is None else table.absolute(row, column),
                         printed=printed,
                         gain=table.gains_over not in (None, column),
@@ -233,9 +182,3 @@ class Published(Strict):
                         prompt=table.prompt,
                         highest=table.highest.get(row) == column,
                     )
-
-    def _metric(self, row: str, group: str, column: str) -> str:
-        if not self.tasks:
-            return column
-        task = next((name for name in (row, group, column) if name in self.tasks), None)
-        return "average" if task is None else self.tasks[task].metric

@@ -5,21 +5,23 @@ A recipe names its models; its protocol holds what the recipes of one paper shar
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import Field
+from pydantic import BaseModel, Field, model_validator
 
 from sentence_experts.config import Config, TrustRemoteCode
-from sentence_experts.reproduce.published import Strict
+from sentence_experts.errors import InputError
+from sentence_experts.moee.prompts import NO_PROMPT, PROMPTS
+from sentence_experts.pairs.domains import DomainRules
+from sentence_experts.reproduce.published import Published, checked
+from sentence_experts.yaml_files import read_settings
 
-DOMAIN = "{domain}"
-MTEB = "mteb"
 Settings = dict[str, Any]
 
 
-class Choice(Strict):
+class Choice(BaseModel, extra="forbid", frozen=True):
     """Something in a published protocol that leaks, or that the paper leaves open, and the choice here."""
 
     what: str
@@ -27,20 +29,7 @@ class Choice(Strict):
     here: str
 
 
-class Query(Strict):
-    """The search of one domain's papers in PubMed Central."""
-
-    mesh: str = Field(description="the search term")
-    years: tuple[int, int]
-    min_citations: int = 1
-
-    def text(self) -> str:
-        """Return the query as typed into PubMed Central's search."""
-        first, last = self.years
-        return f"{self.mesh} AND open access[filter] AND has abstract[filter] AND {first}:{last}[pdat]"
-
-
-class TrainedModel(Strict):
+class TrainedModel(BaseModel, extra="forbid", frozen=True):
     """One trained model, or one per domain or task.
 
     Attributes:
@@ -54,22 +43,22 @@ class TrainedModel(Strict):
     """
 
     name: str
-    columns: dict[str, str] = Field(default_factory=dict)
+    columns: dict[str, str] = {}
     base: str | None = None
     extend: Settings | None = None
-    train: Settings = Field(default_factory=dict)
+    train: Settings = {}
     per_route: bool = False
     average_of: str | None = None
 
+    @model_validator(mode="after")
+    def _has_one_origin(self) -> Self:
+        if (self.base is None) == (self.average_of is None):
+            raise ValueError("give one of base and average_of")
+        return self
 
-class Baseline(Strict):
-    """A pretrained model that is measured as it is.
 
-    Attributes:
-        model: hub id, or tfidf.
-        pooling: how token vectors become one; None: as the model says, else mean.
-        note: a remark on an open choice of the paper.
-    """
+class Baseline(BaseModel, extra="forbid", frozen=True):
+    """A pretrained model (hub id, or tfidf) that is measured as it is; `note` is on an open choice."""
 
     name: str
     model: str
@@ -77,25 +66,19 @@ class Baseline(Strict):
     note: str = ""
 
 
-class Search(Strict):
-    """A search for training settings.
-
-    Attributes:
-        domain: the only domain whose pairs are used.
-        searched: the settings that are searched; the protocol's values of them are left out.
-        fraction: fraction of the training pairs that is sampled.
-    """
+class Search(BaseModel, extra="forbid", frozen=True):
+    """A search for training settings on a fraction of one domain's pairs."""
 
     base: str
     domain: str
-    extend: Settings = Field(default_factory=dict)
-    searched: tuple[str, ...]
-    trials: int = Field(20, ge=1)
-    small_trials: int = Field(3, ge=1)
-    fraction: float = Field(0.1, gt=0, le=1)
+    extend: Settings = {}
+    searched: tuple[str, ...] = Field(description="settings whose values in the protocol are left out")
+    trials: int
+    small_trials: int = 3
+    fraction: float
 
 
-class SmallScale(Strict):
+class SmallScale(BaseModel, extra="forbid", frozen=True):
     """The changes at small scale; everything else stays as published.
 
     Attributes:
@@ -106,25 +89,24 @@ class SmallScale(Strict):
     """
 
     base: str = "minilm"
-    domains: dict[str, str] = Field(default_factory=dict)
-    tasks: str | None = None
-    simulated: str | None = None
-    pairs: Settings = Field(default_factory=dict)
-    compile: Settings = Field(default_factory=dict)
-    train: Settings = Field(default_factory=dict)
-    read: Settings = Field(default_factory=dict)
+    domains: dict[str, str] = {}
+    tasks: str = ""
+    simulated: str = ""
+    pairs: Settings = {}
+    compile: Settings = {}
+    train: Settings = {}
+    read: Settings = {}
     evaluate: dict[str, Settings] | None = None
 
 
-class Protocol(Strict):
+class Protocol(BaseModel, extra="forbid", frozen=True):
     """The settings that the recipes of one paper share.
 
     Attributes:
-        kind: a key of `recipe_files.KINDS`.
         file: where it was read.
+        faithful: whether it is the published one.
         published: the paper's figures.
-        domains, plan, queries, pairs: (pairs) domain rules, a plan for `fetch_corpus`, the paper's queries,
-            settings of `compile_pairs`.
+        domains, plan, pairs: (pairs) domain rules, a plan for `fetch_corpus`, settings of `compile_pairs`.
         tasks, compile: (tasks) the task file, settings of `compile_tasks`.
         prompts, read: (language models) the prompts, settings of the embedder.
         analyse: (analysis of a language model) settings of `analyse`.
@@ -133,31 +115,33 @@ class Protocol(Strict):
     """
 
     name: str = Field(pattern=r"^[A-Za-z0-9_-]+$")
-    kind: str
+    kind: Literal["pairs", "tasks", "language_models", "analysis"]
     file: Path
     faithful: bool = True
     published: Path
     domains: Path | None = None
     plan: Path | None = None
-    queries: dict[str, Query] = Field(default_factory=dict)
-    pairs: Settings = Field(default_factory=dict)
+    pairs: Settings = {}
     tasks: Path | None = None
-    compile: Settings = Field(default_factory=dict)
+    compile: Settings = {}
     prompts: tuple[str, ...] = ()
-    read: Settings = Field(default_factory=dict)
-    train: Settings = Field(default_factory=dict)
-    analyse: Settings = Field(default_factory=dict)
-    evaluate: dict[str, Settings] = Field(default_factory=dict)
+    read: Settings = {}
+    train: Settings = {}
+    analyse: Settings = {}
+    evaluate: dict[str, Settings] = {}
     seeds: int = Field(1, ge=1)
     choices: tuple[Choice, ...] = ()
     small: SmallScale
 
-    def small_file(self, real: bool) -> Path:
-        """Return the task file of the small scale."""
-        return self.file.parent / str(self.small.tasks if real else self.small.simulated)
+    @model_validator(mode="after")
+    def _has_its_data(self) -> Self:
+        needed = {"pairs": "domains", "tasks": "tasks"}.get(self.kind)
+        if needed and getattr(self, needed) is None:
+            raise ValueError(f"{needed}: is missing, for recipes of kind {self.kind}")
+        return self
 
 
-class Recipe(Strict):
+class Recipe(BaseModel, extra="forbid", frozen=True):
     """One experiment.
 
     Attributes:
@@ -167,7 +151,7 @@ class Recipe(Strict):
         runs: the models of `beside`, then its own.
         model: (language models) the paper's name of the model.
         needs_remote_code: the model comes with its own code, which only the user may allow.
-        train, small_train, read: over the protocol's, for every run.
+        small_train, read: over the protocol's, for every run.
     """
 
     title: str
@@ -180,27 +164,13 @@ class Recipe(Strict):
     search: Search | None = None
     model: str | None = None
     needs_remote_code: bool = False
-    train: Settings = Field(default_factory=dict)
-    small_train: Settings = Field(default_factory=dict)
-    read: Settings = Field(default_factory=dict)
+    small_train: Settings = {}
+    read: Settings = {}
 
     def train_settings(self, run: TrainedModel | None, small: bool) -> Settings:
         """Return a run's training settings, later ones over earlier ones; None: those that runs share."""
         reduced = {**self.protocol.small.train, **self.small_train} if small else {}
-        return {**self.protocol.train, **self.train, **(run.train if run else {}), **reduced}
-
-    def compile_settings(self, small: bool) -> Settings:
-        """Return the settings of `compile_tasks`."""
-        return {**self.protocol.compile, **(self.protocol.small.compile if small else {})}
-
-    def read_settings(self, small: bool) -> Settings:
-        """Return how a language model is read; the reduced settings of the small scale come last."""
-        return {**self.protocol.read, **self.read, **(self.protocol.small.read if small else {})}
-
-    def evaluate_settings(self, small: bool) -> dict[str, Settings]:
-        """Return the settings of each evaluation by its name, `mteb` among them."""
-        reduced = self.protocol.small.evaluate if small else None
-        return self.protocol.evaluate if reduced is None else reduced
+        return {**self.protocol.train, **(run.train if run else {}), **reduced}
 
 
 class ReproduceConfig(Config):
@@ -220,6 +190,53 @@ class ReproduceConfig(Config):
     trust_remote_code: TrustRemoteCode = False
 
 
-def without_benchmark(settings: Mapping[str, Any]) -> Settings:
-    """Return the settings of `evaluate`; `mteb` is its data."""
-    return {key: value for key, value in settings.items() if key != MTEB}
+def read_recipe(path: Path) -> Recipe:
+    """Read a recipe with its protocol and the recipes beside it.
+
+    Raises:
+        InputError: a file is missing, or a key or value is not known; the message names both.
+    """
+    recipe = _read(path)
+    others = [run for name in recipe.beside for run in _read(path.parent / name).runs]
+    runs = {run.name: run for run in (*others, *recipe.runs)}
+    recipe = recipe.model_copy(update={"runs": tuple(runs.values())})
+    _check_names(recipe, path)
+    return recipe
+
+
+def _read(path: Path) -> Recipe:
+    content = read_settings(path)
+    protocol, source = content.pop("protocol", None), path
+    if isinstance(protocol, str):
+        source = path.parent / protocol
+        protocol = read_settings(source)
+    if not isinstance(protocol, dict):
+        raise InputError(f"{path}: protocol: name a protocol's file, or write its keys here")
+    for key in ("published", "domains", "plan", "tasks"):
+        if key in protocol:
+            protocol[key] = os.path.normpath(source.parent / str(protocol[key]))
+    whole = checked(Protocol, {**protocol, "file": source}, source)
+    return checked(Recipe, {**content, "protocol": whole}, path)
+
+
+def _check_names(recipe: Recipe, path: Path) -> None:
+    """Check names of models, tables, columns and domains against each other."""
+    protocol = recipe.protocol
+    published = Published.read(protocol.published)
+    columns = {table: list(names) for table, names in published.columns().items()}
+    domains = list(DomainRules.read(protocol.domains).domains) if protocol.domains else []
+    named = [("tables", table, list(columns)) for table in recipe.tables]
+    named += [("small.domains", each, domains) for each in protocol.small.domains]
+    named += [("prompts", prompt, [*PROMPTS, NO_PROMPT]) for prompt in protocol.prompts]
+    for number, run in enumerate(recipe.runs):
+        if run.average_of:
+            before = [one.name for one in recipe.runs[:number]]
+            named.append((f"runs.{run.name}.average_of", run.average_of, before))
+        named += [(f"runs.{run.name}.columns", each, columns.get(at, [])) for at, each in run.columns.items()]
+    if recipe.search:
+        named.append(("search.domain", recipe.search.domain, domains))
+    if protocol.kind in ("language_models", "analysis"):
+        named.append(("model", str(recipe.model), list(published.models)))
+    for key, name, known in named:
+        if name not in known:
+            raise InputError(f"{path}: {key}: {name!r} is none of {', '.join(sorted(known))}")

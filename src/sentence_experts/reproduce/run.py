@@ -2,32 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 from typing import Any
 
 from sentence_experts.config import with_settings
-from sentence_experts.errors import InputError
-from sentence_experts.models.sources import check_hub
 from sentence_experts.recipes import find_recipe
 from sentence_experts.report.html import html, markdown
 from sentence_experts.reproduce.comparison import ReproductionResult, compare
-from sentence_experts.reproduce.experiment import LOCAL, Experiment
-from sentence_experts.reproduce.language_models import AnalysisExperiment, LanguageModelExperiment
-from sentence_experts.reproduce.recipe import ReproduceConfig
-from sentence_experts.reproduce.recipe_files import read_recipe
-from sentence_experts.reproduce.steps import run_steps
-from sentence_experts.reproduce.trained import PairsExperiment, TasksExperiment, how_to_get_the_corpus
+from sentence_experts.reproduce.experiment import Experiment
+from sentence_experts.reproduce.kinds import KINDS
+from sentence_experts.reproduce.recipe import ReproduceConfig, read_recipe
 from sentence_experts.storage import read_json, write_json, write_text
-
-logger = logging.getLogger(__name__)
-
-EXPERIMENTS: dict[str, type[Experiment]] = {
-    "pairs": PairsExperiment,
-    "tasks": TasksExperiment,
-    "language_models": LanguageModelExperiment,
-    "analysis": AnalysisExperiment,
-}
 
 
 @with_settings(ReproduceConfig)
@@ -67,9 +52,7 @@ def plan_recipe(
     dry_run: bool = False,
     **settings: Any,
 ) -> Experiment:
-    """Read a recipe and plan its steps; nothing is run.
-
-    A missing corpus is explained in the log; with `dry_run`, a placeholder takes its place.
+    """Read a recipe and plan its steps; nothing is run. With `dry_run`, a missing corpus is called CORPUS.
 
     Raises:
         InputError, UsageError: as `reproduce_recipe`.
@@ -77,13 +60,9 @@ def plan_recipe(
     config = ReproduceConfig.of(config, **settings)
     file = find_recipe(recipe)
     content = read_recipe(file)
-    protocol = content.protocol
-    if protocol.kind == "pairs" and config.scale == "full" and config.corpus is None:
-        for line in how_to_get_the_corpus(protocol):
-            logger.info(line)
-        if dry_run:
-            config = ReproduceConfig.of(config, corpus=Path("CORPUS"))
-    return EXPERIMENTS[protocol.kind](content, file.stem, config, Path(out))
+    if dry_run and content.protocol.kind == "pairs" and config.scale == "full" and config.corpus is None:
+        config = ReproduceConfig.of(config, corpus=Path("CORPUS"))
+    return KINDS[content.protocol.kind](content, file.stem, config, Path(out))
 
 
 def run_experiment(experiment: Experiment) -> ReproductionResult:
@@ -93,17 +72,8 @@ def run_experiment(experiment: Experiment) -> ReproductionResult:
         InputError: something that the user has to provide is missing, or the hub does not give a model.
         UsageError: a result exists that was made with other settings.
     """
-    if isinstance(experiment, PairsExperiment) and not experiment.small:
-        experiment.check_corpus()
-    for source in experiment.pretrained:  # before hours of work
-        if source not in LOCAL.values() and not Path(source).is_dir():
-            try:
-                check_hub(source)
-            except InputError as error:
-                raise InputError(
-                    f"{error}; download it where there is a network, or use `scale=small`"
-                ) from error
-    run_steps(experiment.steps)
+    for step in experiment.steps:
+        step.run()
     evaluations = {name: read_json(file) for name, file in experiment.evaluations.items()}
     comparison = compare(experiment, evaluations)
     report = comparison.report()

@@ -1,0 +1,349 @@
+"""The kinds of recipes: on linked pairs (Hallee et al.), on tasks (MoTE), on language models (MoEE)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import sentence_experts
+from sentence_experts.corpus.corpus_folder import DOMAINS
+from sentence_experts.errors import InputError, UsageError
+from sentence_experts.evaluation.results import PAIR_WEIGHTED_MEAN, POOLED
+from sentence_experts.moee.vectors import PARTS
+from sentence_experts.reproduce.experiment import (
+    CALLS,
+    MTEB,
+    Compared,
+    Experiment,
+    Model,
+    changed_settings,
+    evaluate,
+)
+from sentence_experts.reproduce.material import ARCHIVES, DATA_VARIABLE, Material, data_folder
+from sentence_experts.reproduce.published import ALL_DOMAINS, AVERAGES, Published, PublishedFigure
+from sentence_experts.tasks.task_file import TaskFile
+from sentence_experts.yaml_files import parse_yaml, read_settings
+
+# Pair settings that depend on the articles at hand; how pairs are made and split is the protocol's.
+SIZES = ("unit", "min_count", "max_train_per_domain", "max_eval_per_domain", "max_validation_per_domain")
+# The paper's type of task -> the type that mteb measures it as.
+MTEB_TYPES = {
+    "retrieval": "Retrieval",
+    "classification": "Classification",
+    "clustering": "Clustering",
+    "reranking": "Reranking",
+    "pair_classification": "PairClassification",
+    "sts": "STS",
+    "summarization": "Summarization",
+}
+PERCENT = 100
+TRUST = "trust_remote_code"
+# Names in task files for folders that only a run knows.
+DATA, CORPORA = f"${{{DATA_VARIABLE}}}", "${CORPORA}"
+RATED_PAIRS = Path("eval", "sts12.jsonl.gz")
+
+
+class PairsExperiment(Experiment):
+    """A recipe of models trained on linked pairs."""
+
+    result = "evaluation.json"
+
+    def find_data(self, corpus: Path | None) -> None:
+        """Import and compile the articles at hand, or compile the user's corpus."""
+        protocol = self.protocol
+        self.folder = self.root / "pairs"
+        if self.small and corpus is not None:
+            raise UsageError("`corpus` is for `scale=full`; the small scale has its own articles")
+        if self.small:
+            self._compile_articles_at_hand()
+        elif corpus is None:
+            raise UsageError(
+                "`scale=full` needs `corpus`, the articles of the paper: fetch them (`fetch_corpus`) with "
+                f"{protocol.plan}, or import your own, with the domains of {protocol.domains}"
+            )
+        else:
+            self.routes = {domain: domain for domain in read_settings(str(protocol.domains))["domains"]}
+            self.differences = [f"data: the corpus {corpus}, not the authors' files"]
+            # A fetched corpus knows which query found each paper.
+            rules = {} if (corpus / DOMAINS).is_file() else {"domains": protocol.domains}
+            self.add("compile_pairs", protocol.pairs, corpus=corpus, out=self.folder, **rules)
+
+    def _compile_articles_at_hand(self) -> None:
+        protocol = self.protocol
+        material = Material.find(self.root.parent / "simulated", data_folder())
+        self.routes = protocol.small.domains
+        content = read_settings(material.rules)
+        if missing := sorted(set(self.routes.values()) - set(content["domains"])):
+            raise InputError(f"small.domains: {material.name} have no {', '.join(missing)}")
+        used = {name: rule for name, rule in content["domains"].items() if name in self.routes.values()}
+        corpus = self.root.parent / ("corpus-simulated" if material.simulated else "corpus")
+        if material.simulated:
+            self.add("simulate_corpus", out=material.sources[0])
+        self.add("import_corpus", sources=list(material.sources), out=corpus)
+        sizes = {key: material.pairs[key] for key in SIZES if key in material.pairs}
+        settings = {**protocol.pairs, **sizes, **protocol.small.pairs}
+        if settings.get("split") == material.pairs["split"]:
+            # The same split without shares: those that leave enough pairs in each set here.
+            settings.setdefault("fractions", material.pairs["fractions"])
+        stand_ins = ", ".join(f"{here} for {paper}" for paper, here in self.routes.items())
+        self.differences = [f"data: {material.name}", f"domains: {stand_ins}"]
+        self.differences += changed_settings("pairs", protocol.pairs, settings)
+        rules = {**content, "domains": used}
+        self.add("compile_pairs", settings, corpus=corpus, out=self.folder, domains=rules)
+
+    def extension(self, route: str | None) -> dict[str, Any]:
+        """Return an expert per domain."""
+        return {"experts": list(self.routes.values()) if route is None else [route]}
+
+    def compared(self, evaluations: Mapping[str, Any]) -> Iterator[Compared]:
+        """Return each model's metric on the figure's domain, or over all."""
+        rows = {model.name for model in self.models} | {baseline.name for baseline in self.left_out}
+        for figure in self.published.figures():
+            if figure.table not in self.recipe.tables or figure.row not in rows:
+                continue
+            of_row = (one for one in self.models if one.name == figure.row)
+            model = next((one for one in of_row if one.route in (None, figure.domain)), None)
+            if model is None:
+                yield self.beside(figure, None)
+            elif figure.group in evaluations:
+                result = _of_label(evaluations[figure.group], model.label)
+                is_mean = figure.domain == ALL_DOMAINS
+                here = self.routes.get(str(figure.domain))
+                view = result[view_of(figure, self.published)] if is_mean else result["domains"][here]
+                ends = view["intervals"].get(figure.metric)
+                interval = (ends["low"], ends["high"]) if ends else None
+                yield self.beside(figure, model, view["metrics"][figure.metric], interval=interval)
+
+
+def view_of(figure: PublishedFigure, published: Published) -> str:
+    """Return how a figure of all domains was averaged."""
+    means = published.means_of_domains
+    is_mean = figure.row in means["rows"] and figure.metric in means["metrics"]
+    return (PAIR_WEIGHTED_MEAN if is_mean else POOLED).kind
+
+
+class TasksExperiment(Experiment):
+    """A recipe of models trained on tasks."""
+
+    def find_data(self, corpus: Path | None) -> None:
+        """Import and compile the data at hand, or compile the published task file."""
+        source: Any = Path(str(self.protocol.tasks))
+        self.folder = self.root / "tasks"
+        self.routes = {task.name: task.name for task in TaskFile.read(source).trainable()}
+        words = "the public hub datasets nearest to those that the paper refers to"
+        if self.small:
+            data, corpora = data_folder(), self.root.parent / "corpora"
+            words = f"{self._import_corpora(data, corpora)}, not the paper's datasets"
+            small = self.protocol.small
+            template = self.protocol.file.parent / (small.simulated if data is None else small.tasks)
+            source = filled_in(template, {DATA: data or Path(), CORPORA: corpora})
+        published = self.protocol.compile
+        settings = {**published, **self.protocol.small.compile} if self.small else published
+        self.differences = [f"data: {words}", *changed_settings("tasks", published, settings)]
+        self.add("compile_tasks", settings, source=source, out=self.folder)
+
+    def _import_corpora(self, data: Path | None, corpora: Path) -> str:
+        """Import the articles at hand, and return the data in words."""
+        if data is None:
+            articles = self.root.parent / "simulated"
+            self.add("simulate_corpus", out=articles)
+            self.add("import_corpus", sources=[articles], out=corpora / "simulated")
+            return "SIMULATED articles (no real data was found)"
+        for name, archive in zip(("elife", "crops"), ARCHIVES, strict=True):
+            self.add("import_corpus", sources=[data / archive], out=corpora / name)
+        return "eLife and PMC articles, Banking77, tweet emotion, 20 Newsgroups, STS-B"
+
+    def compared(self, evaluations: Mapping[str, Any]) -> Iterator[Compared]:
+        """Return the figures of each column's model, or of its models of one task each, in percent."""
+        (evaluation,) = evaluations.values()
+        for figure in self.published.figures():
+            if figure.table not in self.recipe.tables:
+                continue
+            models = self._in_column(figure.table, figure.column)
+            if not models:
+                yield self.beside(figure, None)
+                continue
+            table = next(table for table in self.published.tables if table.table == figure.table)
+            tasks = [task for task in table.rows or self.published.tasks if task not in AVERAGES]
+            value, interval = self._value(figure.row, models, tasks, evaluation)
+            gain = None
+            if figure.gain and (others := self._in_column(figure.table, str(table.gains_over))):
+                over, _ = self._value(figure.row, others, tasks, evaluation)
+                gain = None if value is None or over is None else value - over
+            yield self.beside(figure, models[0], value, gain, interval)
+
+    def notes(self, evaluations: Mapping[str, Any]) -> list[str]:
+        """Return the number of datasets of each type that were measured, beside the paper's."""
+        (evaluation,) = evaluations.values()
+        counts = [
+            f"{task} {_datasets(evaluation, task)} for {published.datasets}"
+            for task, published in self.published.tasks.items()
+        ]
+        return [f"datasets measured: {', '.join(counts)}"]
+
+    def _in_column(self, table: str, column: str) -> list[Model]:
+        return [one for one in self.models if one.run is not None and one.run.columns.get(table) == column]
+
+    def _value(
+        self, row: str, models: list[Model], tasks: Sequence[str], evaluation: Mapping[str, Any]
+    ) -> tuple[float | None, tuple[float, float] | None]:
+        """Return the value and interval of a row; an average is over the datasets of `tasks`."""
+        if row in AVERAGES:
+            found = [
+                (_datasets(evaluation, one), self._value(one, models, (), evaluation)[0]) for one in tasks
+            ]
+            values = [(count, value) for count, value in found if value is not None]
+            datasets = sum(count for count, _ in values)
+            return (sum(count * value for count, value in values) / datasets if values else None), None
+        # Of models of one task each, the one that was trained on this, or on what it is read as.
+        trained_on = self.published.tasks[row].read_as or row
+        model = next(one for one in models if one.route in (None, trained_on))
+        measured = _of_label(evaluation, model.label)["types"].get(MTEB_TYPES[row])
+        if measured is None:
+            return None, None
+        ends = measured["interval"]
+        return PERCENT * measured["value"], (PERCENT * ends[0], PERCENT * ends[1]) if ends else None
+
+
+def filled_in(template: Path, folders: Mapping[str, Path]) -> dict[str, Any]:
+    """Return the content of a task file with the folders in place of their names."""
+    try:
+        text = template.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{template}: no such file") from error
+    for name, folder in folders.items():
+        text = text.replace(name, str(folder.resolve()))
+    content: dict[str, Any] = parse_yaml(text, str(template))
+    return content
+
+
+def _of_label(evaluation: Mapping[str, Any], label: str) -> dict[str, Any]:
+    """Return the results of one model."""
+    found: dict[str, Any] = next(each for each in evaluation["models"] if each["label"] == label)
+    return found
+
+
+def _datasets(evaluation: Mapping[str, Any], task: str) -> int:
+    """Return the number of datasets of a type of task that were measured."""
+    return sum(each["kind"] == MTEB_TYPES[task] for each in evaluation["tasks"])
+
+
+class LanguageModelExperiment(Experiment):
+    """A recipe on a language model: an evaluation under each prompt, without training."""
+
+    def find_data(self, corpus: Path | None) -> None:
+        """Compile the test sets at hand; the full scale loads those of mteb."""
+        words = "mteb's present versions of the datasets that the paper names"
+        if self.small:
+            data = data_folder()
+            if data is None:
+                raise InputError(
+                    f"the small scale measures on real texts: set {DATA_VARIABLE} to their folder"
+                )
+            words = "tweet emotion, 20 Newsgroups and STS12-16 at hand, not the paper's 20 datasets"
+            self.folder = self.root / "tasks"
+            source = filled_in(self.protocol.file.parent / self.protocol.small.tasks, {DATA: data})
+            self.add("compile_tasks", source=source, out=self.folder)
+        self.differences = [f"data: {words}"]
+
+    def plan(self) -> None:
+        """Plan an evaluation under each prompt."""
+        shared = self.find_model()
+        ((_, settings),) = self.evaluate_settings().items()
+        data = settings.get(MTEB) or self.folder
+        for prompt in self.protocol.prompts:
+            out = self.report / prompt
+            self.evaluations[prompt] = out / self.result
+            given: dict[str, Any] = {
+                "data": data,
+                "out": out,
+                "prompt": prompt,
+                "states": self.root / "states",
+            }
+            self.add("evaluate_language_model", **shared, **given)
+
+    def find_model(self) -> dict[str, Any]:
+        """Return the language model, a folder or hub id, how it is read, and the folder of its states."""
+        recipe, small = self.recipe, self.protocol.small
+        hub = self.published.models[str(recipe.model)].hub
+        model = str(self.protocol.file.parent / small.base) if self.small else hub
+        base = Path(model).name if self.small else hub
+        self.models = [Model(str(recipe.model), str(recipe.model), (model,), base, hub)]
+        published = {**self.protocol.read, **recipe.read}
+        read = {**published, **small.read} if self.small else published
+        if TRUST in read:
+            raise InputError(
+                f"{self.protocol.file}: read.{TRUST}: only the user can allow this; write "
+                "`needs_remote_code: true`"
+            )
+        self.differences += changed_settings("reading", published, read)
+        if self.trusts_code and not self.small:
+            read = {**read, TRUST: True}
+        return {"model": model, "read": read}
+
+    def compared(self, evaluations: Mapping[str, Any]) -> Iterator[Compared]:
+        """Return the averages of the recipe's model in percent; the mean is over the measured types."""
+        for figure in self.published.figures():
+            if figure.model == self.recipe.model and not figure.group and figure.prompt in evaluations:
+                types = _of_label(evaluations[str(figure.prompt)], figure.row)["types"]
+                kinds = MTEB_TYPES.values() if figure.column in AVERAGES else [MTEB_TYPES[figure.column]]
+                values = [PERCENT * float(types[kind]["value"]) for kind in kinds if kind in types]
+                mean = sum(values) / len(values) if values else None
+                yield self.beside(figure, self.models[0], mean)
+
+
+class AnalysisExperiment(LanguageModelExperiment):
+    """An analysis of a language model on rated pairs (sections 3.2, 4.4 and 4.5), at both scales."""
+
+    result = "analysis.json"
+
+    def find_data(self, corpus: Path | None) -> None:
+        """Find the rated pairs; there is nothing to compile."""
+        data = data_folder()
+        if data is None or not (data / RATED_PAIRS).is_file():
+            raise InputError(
+                f"this recipe measures on STS12: set {DATA_VARIABLE} to a folder with {RATED_PAIRS}"
+            )
+        self.pairs = data / RATED_PAIRS
+        self.differences = ["data: STS12, the test set at hand"]
+
+    def plan(self) -> None:
+        """Plan the analysis."""
+        shared = self.find_model()
+        file = self.evaluations["analysis"] = self.report / self.result
+        settings = self.protocol.analyse
+        self.add("analyse_language_model", settings, **shared, pairs=self.pairs, out=file.parent)
+
+    def compared(self, evaluations: Mapping[str, Any]) -> Iterator[Compared]:
+        """Return the agreement of clusters, or a mean correlation between prompts."""
+        (analysis,) = evaluations.values()
+        measured = {**analysis["clusters"]["agreement"], **analysis["between_prompts"]["means"]}
+        for figure in self.published.figures():
+            if figure.model == self.recipe.model:
+                yield self.beside(figure, self.models[0], measured[figure.column])
+
+
+def evaluate_language_model(
+    model: str, data: Any, out: Path, prompt: str, read: Mapping[str, Any], states: Path
+) -> None:
+    """Evaluate hidden states, routing weights and their combinations; texts are read once for all."""
+    embedder = sentence_experts.MoeEmbedder(model, prompt=prompt, cache=states, **read)
+    evaluate({part: embedder.with_parts(part) for part in PARTS}, data, out)
+
+
+def analyse_language_model(
+    model: str, pairs: Path, out: Path, read: Mapping[str, Any], **settings: Any
+) -> None:
+    """Compare hidden states and routing weights on rated pairs, and write the report."""
+    embedder = sentence_experts.MoeEmbedder(model, **read)
+    sentence_experts.write_report(sentence_experts.analyse(embedder, pairs, out=out, **settings), out)
+
+
+CALLS |= {call.__name__: call for call in (evaluate_language_model, analyse_language_model)}
+KINDS: dict[str, type[Experiment]] = {
+    "pairs": PairsExperiment,
+    "tasks": TasksExperiment,
+    "language_models": LanguageModelExperiment,
+    "analysis": AnalysisExperiment,
+}
