@@ -26,12 +26,15 @@ from __future__ import annotations
 
 import tarfile
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 import sentence_experts as se
 from pair_study import (
@@ -54,8 +57,8 @@ from pair_study import (
     verdict,
     with_column,
 )
+from sentence_experts.pairs.config import LEVELS
 from sentence_experts.pairs.dataset import PAIR_COLUMNS
-from sentence_experts.pairs.proximity import LEVELS
 from studies import RunFile, arguments, write_study
 from study import BASE, DATA, ELIFE
 
@@ -160,37 +163,67 @@ class TrainingPairs:
 
 def test_pairs(folders: dict[str, se.CorpusFolder], out: Path) -> pa.Table:
     """Positives and both kinds of negatives, in a column `kind`."""
-    settings: dict[str, Any] = {"unit": "title", "within": "sentence", "negatives": "same-article"}
-    settings |= {"split": "random", "fractions": [0.01, 0.01, 0.98], "engine": "local[1]"}
+    settings: dict[str, Any] = {"unit": "title", "within": "sentence", "split": "random"}
+    settings |= {"fractions": [0.01, 0.01, 0.98], "engine": "local[1]"}
     table = se.compile_pairs(folders["test"], out=out / "test-pairs", **settings).split("test")
     seen, citing = Citing(folders["training"]), Citing(folders["test"])
     new = [not any(map(seen.times, pair)) for pair in ends(table)]
     table = table.filter(pa.array(new))
-    others: dict[str, list[int]] = defaultdict(list)
-    labels, anchors = table["label"].to_pylist(), table["anchor_id"].to_pylist()
-    for row in np.flatnonzero(np.array(labels) == 0).tolist():
-        others[anchors[row]].append(row)
-    articles = only_article(table, citing)
+    table = table.filter(pc.equal(table["label"], 1))
+    far_from = FarWorks(folders["test"])
+    titles = dict(zip(table["positive_id"].to_pylist(), table["positive"].to_pylist(), strict=True))
+    articles, anchors = only_article(table, citing), table["anchor_id"].to_pylist()
     taken: dict[str, int] = defaultdict(int)
-    positives: list[int] = []
-    negatives: list[int] = []
-    for row in np.random.default_rng(0).permutation(np.flatnonzero(np.array(labels) == 1)).tolist():
-        article = articles[row]
-        if article is None or taken[article] == TEST_PER_ARTICLE or not others[anchors[row]]:
+    rows: list[int] = []
+    used: dict[str, str] = {}  # "anchor other" -> other
+    for row in np.random.default_rng(0).permutation(len(table)).tolist():
+        article, anchor = articles[row], anchors[row]
+        if article is None or taken[article] == TEST_PER_ARTICLE:
+            continue
+        free = (each for each in far_from(anchor, article) if each in titles)
+        if (other := next((each for each in free if f"{anchor} {each}" not in used), None)) is None:
             continue
         taken[article] += 1
-        positives.append(row)
-        negatives.append(others[anchors[row]].pop())
-        if len(positives) == TEST_POSITIVES:
+        used[f"{anchor} {other}"] = other
+        rows.append(row)
+        if len(rows) == TEST_POSITIVES:
             break
-    near, far = table.take(pa.array(positives)), table.take(pa.array(negatives))
-    parts = {"positive": near, "same-article": far, "unlinked": paired_anew(near, citing)}
+    near = table.take(pa.array(rows))
+    columns = {name: near[name] for name in ("anchor", "anchor_id", "domain")}
+    columns |= {"positive": pa.array([titles[each] for each in used.values()])}
+    columns |= {"positive_id": pa.array(list(used.values()))}
+    columns |= {name: pa.array([0] * len(near), pa.int64()) for name in ("label", "count")}
+    parts = {"positive": near, "same-article": pa.table(columns), "unlinked": paired_anew(near, citing)}
     return pa.concat_tables(
         [
             part.select(PAIR_COLUMNS).append_column("kind", pa.array([kind] * len(part)))
             for kind, part in parts.items()
         ]
     )
+
+
+class FarWorks:
+    """Works that an article mentions, but no article in a paragraph with the anchor.
+
+    Every article that cites both is known to mention both.
+    """
+
+    def __init__(self, corpus: se.CorpusFolder) -> None:
+        mentions = pq.read_table(corpus.mentions).to_pandas()
+        cited = pq.read_table(corpus.citations, columns=["citing", "cited"]).to_pandas().dropna()
+        self._places = {work: set(zip(rows["citing"], rows["paragraph"], strict=True))
+                        for work, rows in mentions.groupby("cited")}  # fmt: skip
+        self._mentioned = mentions.groupby("cited")["citing"].agg(set).to_dict()
+        self._listed = cited.groupby("cited")["citing"].agg(set).to_dict()
+        self._works = mentions.groupby("citing")["cited"].agg(lambda works: sorted(set(works))).to_dict()
+
+    def __call__(self, anchor: str, article: str) -> Iterator[str]:
+        """Yield the works of an article that are far from the anchor."""
+        for other in self._works[article]:
+            both = self._listed[anchor] & self._listed[other]
+            known = both <= self._mentioned[anchor] & self._mentioned[other]
+            if other != anchor and known and not self._places[anchor] & self._places[other]:
+                yield other
 
 
 def paired_anew(positives: pa.Table, citing: Citing) -> pa.Table:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -12,10 +13,10 @@ from sentence_experts.corpus.importing import import_corpus
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.pairs.compile import compile_pairs
 from sentence_experts.pairs.config import PairsConfig
-from sentence_experts.pairs.domain_papers import DomainCounts, domains_of_works
+from sentence_experts.pairs.domain_papers import domains_of_works
 from sentence_experts.pairs.domains import DomainRules
+from sentence_experts.pairs.links import folded_texts
 from sentence_experts.pairs.sql_engine import open_engine
-from sentence_experts.pairs.works import folded_texts
 
 DESCRIPTORS = """<?xml version="1.0"?><DescriptorRecordSet>
 <DescriptorRecord><DescriptorUI>D1</DescriptorUI><DescriptorName><String>Cardiovascular Diseases</String>
@@ -149,22 +150,22 @@ CITING = [{"citing": f"c{n}", "cited": str(cited)} for n in range(3) for cited i
 SETTINGS = {"split": "random", "fractions": "0.5,0.25,0.25"}
 
 
-def counts_of(domains: dict, **more: object) -> DomainCounts:
+def counts_of(domains: dict, **more: object) -> dict[str, Any]:
     with open_corpus((PAPERS, CITING)) as corpus:
-        config = PairsConfig.of(SETTINGS, domains={"domains": domains, **more})
+        config = PairsConfig.of(SETTINGS, unit="abstract", domains={"domains": domains, **more})
         with open_engine(config, beside=corpus.path) as engine:
             papers, citations = engine.read(corpus.papers), engine.read(corpus.citations)
             texts = engine.compute(folded_texts("abstract", papers, citations))
-            return domains_of_works(engine, "abstract", texts, papers, citations, config.domains)[1]
+            return domains_of_works(engine, config, texts, papers, citations, None)[1] or {}
 
 
 def test_papers_are_counted_per_domain_in_several_and_in_none() -> None:
     counts = counts_of({"n": {"subjects": ["Neuro*"]}, "b": {"mesh": ["Brain"]}, "t": {"title": ["paper"]}})
-    assert counts.papers == {"n": 4, "b": 1, "t": 3}
-    assert (counts.in_several, counts.in_none) == (5, 0)
+    assert counts["per_domain"] == {"n": 4, "b": 1, "t": 3}
+    assert (counts["in_several"], counts["in_none"]) == (5, 0)
     counts = counts_of({"n": {"subjects": ["Neuroscience"]}}, none="rest")
-    assert counts.papers == {"n": 4, "rest": 4}
-    assert (counts.in_several, counts.in_none) == (0, 4)
+    assert counts["per_domain"] == {"n": 4, "rest": 4}
+    assert (counts["in_several"], counts["in_none"]) == (0, 4)
 
 
 def test_rules_without_a_match_are_named_with_what_is_close(capsys: pytest.CaptureFixture[str]) -> None:
@@ -173,7 +174,7 @@ def test_rules_without_a_match_are_named_with_what_is_close(capsys: pytest.Captu
         "c": {"subjects": ["Cell*"]},
     }
     counts = counts_of(rules)
-    assert counts.unmatched == [
+    assert counts["rules_without_a_match"] == [
         "n.subjects: 'Neurosience' matches no paper (did you mean 'Neuroscience', 4 papers?)",
         "n.mesh: 'brian' matches no paper (did you mean 'Brain', 5 papers?)",
         "n.title: 'zebra' matches no paper",

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers.compile_pairs import Compile
-from sentence_experts.pairs import matched as matching
+from sentence_experts.pairs import negatives
 from sentence_experts.pairs.card import dataset_card, describe_near
 from sentence_experts.pairs.compile import compile_pairs
-from sentence_experts.pairs.matched import keys_of, near_first, pair_anew
+from sentence_experts.pairs.negatives import keys_of, near_first, pair_anew
 from sentence_experts.pairs.splits import SPLITS
 
 TOPICS = ("cell growth", "ocean heat", "star light", "gene drift", "soil carbon")
@@ -55,7 +55,7 @@ def test_blocks_of_texts_give_what_all_texts_at_once_give(monkeypatch: pytest.Mo
     pairs, titles = linked_lists(6, 8)
     everything = lambda left, right: left != right  # noqa: E731
     whole, _ = near_first(pairs, titles, everything, np.random.default_rng(0))
-    monkeypatch.setattr(matching, "CELLS_AT_ONCE", 1)
+    monkeypatch.setattr(negatives, "CELLS_AT_ONCE", 1)
     blocks, _ = near_first(pairs, titles, everything, np.random.default_rng(0))
     assert (whole == blocks).all()
 

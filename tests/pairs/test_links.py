@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from helpers.sql import columns, run_query
+from sentence_experts.pairs.graph import TextLinks
 from sentence_experts.pairs.links import RELATIONS, linking, references_of_few
-from sentence_experts.pairs.neighbours import TextLinks
 
 Citations = set[tuple[int, int]]
 
@@ -83,7 +83,7 @@ def test_members_of_two_domains_are_linked_within_each_alone() -> None:
 def test_text_links_finds_every_relation_and_nothing_else(
     table: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sentence_experts.pairs.neighbours.MAX_TABLE", 4_000 if table else 0)
+    monkeypatch.setattr("sentence_experts.pairs.graph.MAX_TABLE", 4_000 if table else 0)
     citations = random_citations(3, nodes=40, rows=60)
     linked: set[tuple[int, int]] = set()
     for relation in RELATIONS:

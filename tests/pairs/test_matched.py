@@ -14,7 +14,7 @@ from helpers.compile_pairs import Compile
 from sentence_experts.errors import InputError
 from sentence_experts.pairs.card import describe_shortfall
 from sentence_experts.pairs.compile import compile_pairs
-from sentence_experts.pairs.matched import Allowed, Matched, keys_of, pair_anew
+from sentence_experts.pairs.negatives import Allowed, Matched, keys_of, pair_anew
 from sentence_experts.pairs.splits import SPLITS
 
 

@@ -1,4 +1,4 @@
-"""Pairs by proximity and negatives of the same article, against their definitions in plain Python."""
+"""Pairs by proximity, against their definition in plain Python."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from sentence_experts.cli.main import main
 from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.pairs.compile import compile_pairs
-from sentence_experts.pairs.proximity import LEVELS, co_cited_within, far_in_one_article
+from sentence_experts.pairs.config import LEVELS
+from sentence_experts.pairs.links import co_cited_within
 from sentence_experts.pairs.splits import SPLITS
 
 NAMES = ("citing", "cited", "section", "paragraph", "sentence", "bracket")
@@ -79,40 +80,6 @@ def test_counts_levels_and_weights(within: Any) -> None:
     assert {level for _, level, _ in found.values()} >= {4, LEVELS.index(within)}
 
 
-def test_far_in_one_article() -> None:
-    mentions = random_mentions(2, articles=12, works=20, each=9)
-    near = {key[1:] for key in places_shared(mentions, "paragraph")}
-    near |= {(two, one) for one, two in near}
-    in_article = defaultdict(set)
-    for citing, cited, *_ in mentions:
-        in_article[citing].add(cited)
-    listed = {citing: works | {"w00", "w01"} for citing, works in in_article.items()}
-    asked = sorted(near)
-    wanted = set()
-    for number, (anchor, other) in enumerate(asked):
-        for citing in in_article:
-            if (citing, *sorted((anchor, other))) in places_shared(mentions, "paragraph"):
-                wanted |= {
-                    (number, far)
-                    for far in in_article[citing] - {anchor}
-                    if (anchor, far) not in near
-                    and not any(
-                        {anchor, far} <= listed[a] and not {anchor, far} <= in_article[a] for a in listed
-                    )
-                }
-    rows = {(place[0], place[3], int(place[1][1:])) for place in mentions}
-    cited = sorted({(citing, int(work[1:])) for citing, works in listed.items() for work in works})
-    pairs = [(number, int(one[1:]), int(two[1:])) for number, (one, two) in enumerate(asked)]
-    found = run_query(
-        far_in_one_article,
-        columns(("pair", "anchor", "near"), pairs),
-        columns(("citing", "paragraph", "text"), sorted(rows)),
-        columns(("citing", "text"), cited),
-    )
-    assert {(row["pair"], f"w{row['other']:02d}") for row in found} == wanted
-    assert len(found) == len(wanted) > 20
-
-
 def test_within_keeps_the_nearer_pairs_and_counts_levels(mentioned: CorpusFolder) -> None:
     mentions = [
         tuple(row[name] for name in NAMES)
@@ -149,39 +116,6 @@ def test_proximity_prefers_near_pairs(mentioned: CorpusFolder) -> None:
     assert drawn["proximity"] > 1.3 * drawn["sampling"]
 
 
-@pytest.mark.parametrize("split", ["random", "paper"])
-def test_negatives_of_the_same_article(mentioned: CorpusFolder, split: str) -> None:
-    settings = LOOSE | {"split": split}
-    pairs = compile_pairs(mentioned, within="sentence", negatives="same-article", **settings)
-    rows = pq.read_table(mentioned.path / "mentions.parquet").to_pylist()
-    paragraphs, articles = defaultdict(set), defaultdict(set)
-    for row in rows:
-        paragraphs[row["cited"]].add((row["citing"], row["paragraph"]))
-        articles[row["cited"]].add(row["citing"])
-    for name in ("validation", "test"):
-        table = pairs.split(name).to_pylist()
-        linked = [row for row in table if row["label"]]
-        far = [row for row in table if not row["label"]]
-        assert Counter(row["anchor_id"] for row in linked) == Counter(row["anchor_id"] for row in far)
-        assert len({frozenset((row["anchor_id"], row["positive_id"])) for row in far}) == len(far) > 5
-        for row in far:
-            ends = row["anchor_id"], row["positive_id"]
-            assert articles[ends[0]] & articles[ends[1]]
-            assert not paragraphs[ends[0]] & paragraphs[ends[1]]
-            assert row["within"] == "article"
-            # Listed by the article without its text, or by another that does not mention both.
-            assert not {"w00", "w07"} <= set(ends)
-        left_out = pairs.manifest["positives_without_negative"][name]
-        assert len(linked) + left_out == pairs.manifest["pairs_before_drawing"][name]
-    if split == "paper":
-        ids = [
-            set(pairs.split(name)["anchor_id"].to_pylist())
-            | set(pairs.split(name)["positive_id"].to_pylist())
-            for name in ("validation", "test")
-        ]
-        assert not ids[0] & ids[1]
-
-
 def test_a_corpus_without_texts_says_so() -> None:
     tables = pa.table({"paper_id": ["a", "b"]}), pa.table({"citing": ["a"], "cited": ["b"]})
     with pytest.raises(InputError, match="does not record where papers are cited in a text"):
@@ -193,8 +127,6 @@ def test_a_corpus_without_texts_says_so() -> None:
     [
         ({"within": "sentence", "relation": "coupling"}, "relation=co-citation"),
         ({"frequency": "proximity", "relation": "citation"}, "relation=co-citation"),
-        ({"negatives": "same-article"}, "needs `within` paragraph"),
-        ({"negatives": "same-article", "within": "section"}, "needs `within` paragraph"),
     ],
 )
 def test_settings_that_cannot_be(mentioned: CorpusFolder, settings: dict[str, Any], message: str) -> None:
@@ -202,25 +134,18 @@ def test_settings_that_cannot_be(mentioned: CorpusFolder, settings: dict[str, An
         compile_pairs(mentioned, **settings)
 
 
-def test_the_card_says_it(mentioned: CorpusFolder, tmp_path: Path) -> None:
-    pairs = compile_pairs(
-        mentioned, out=tmp_path / "pairs", within="sentence", negatives="same-article", **LOOSE
-    )
-    card = " ".join((pairs.path / "README.md").read_text().split())  # type: ignore[operator]
-    assert "within one sentence of it" in card
-    assert "never in the same paragraph" in card
-    assert "| bracket |" in card
-
-
-def test_the_command_line_counts_pairs_by_level(
+def test_the_card_and_the_command_count_pairs_by_level(
     mentioned: CorpusFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    options = "--unit title --split random --fractions 0.4,0.3,0.3 --within sentence --negatives same-article"
+    options = "--unit title --split random --fractions 0.4,0.3,0.3 --within sentence"
     with pytest.raises(SystemExit) as ended:
         main(["pairs", "compile", str(mentioned.path), "--out", str(tmp_path / "pairs"), *options.split()])
     assert not ended.value.code
     printed = " ".join(capsys.readouterr().out.split())
     assert "closest place that mentions both papers of a pair: sentence" in printed
+    card = " ".join((tmp_path / "pairs" / "README.md").read_text().split())
+    assert "within one sentence of it" in card
+    assert "| bracket |" in card
 
 
 def test_training_pairs_are_of_the_nearest_level_with_enough(

@@ -18,8 +18,8 @@ from sentence_experts.corpus.corpus_folder import CITATIONS_SCHEMA, CorpusFolder
 from sentence_experts.errors import SentenceExpertsError
 from sentence_experts.pairs.compile import compile_pairs
 from sentence_experts.pairs.config import PairsConfig
+from sentence_experts.pairs.links import folded_texts
 from sentence_experts.pairs.sql_engine import open_engine
-from sentence_experts.pairs.works import folded_texts
 from sentence_experts.storage import write_parquet
 
 SPARK = {"engine": "spark[2]", "memory": "1GB"}
@@ -138,9 +138,9 @@ def test_spark_writes_the_bytes_that_duckdb_writes(
     "settings",
     [
         {"within": "article", "frequency": "proximity", "max_train_per_domain": 100},
-        {"within": "sentence", "negatives": "same-article"},
+        {"within": "sentence"},
     ],
-    ids=["weights", "same article"],
+    ids=["weights", "sentences"],
 )
 def test_spark_compiles_pairs_by_proximity_as_duckdb_does(
     settings: dict, session: None, tmp_path: Path

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from sentence_experts.errors import InputError
 from sentence_experts.pairs.config import DEFAULT_FRACTIONS
-from sentence_experts.pairs.sets import draw_per_domain, duplicated_by_count
+from sentence_experts.pairs.sets import draw_per_domain
 from sentence_experts.pairs.splits import (
     CROSSING,
     SPLIT_METHODS,
@@ -131,10 +131,3 @@ def test_drawing_caps_each_domain() -> None:
     pairs, _ = graph(0)
     drawn = draw_per_domain(pairs, 50, by_count=True, rng=np.random.default_rng(0))
     assert dict(zip(*np.unique(drawn.domain, return_counts=True), strict=True)) == {"even": 50, "odd": 50}
-
-
-def test_duplication_repeats_a_pair_as_often_as_it_was_linked() -> None:
-    pairs, _ = graph(0)
-    repeated = duplicated_by_count(pairs)
-    assert len(repeated) == pairs.count.sum()
-    assert (repeated.left == pairs.left[0]).sum() == pairs.count[pairs.left == pairs.left[0]].sum()

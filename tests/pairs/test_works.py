@@ -13,8 +13,8 @@ from helpers.samples import write_corpus
 from helpers.sql import run_query
 from sentence_experts.corpus.corpus_folder import CITATIONS_SCHEMA
 from sentence_experts.pairs.config import PairsConfig
+from sentence_experts.pairs.links import folded_texts, numbered_works
 from sentence_experts.pairs.splits import fold_texts
-from sentence_experts.pairs.works import folded_texts, numbered_works
 from sentence_experts.storage import write_parquet
 
 TITLES = [

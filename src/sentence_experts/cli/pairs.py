@@ -77,7 +77,7 @@ def _show_sets(pairs: Pairs, title: str) -> None:
 def _show(pairs: Pairs) -> None:
     """Show the number of pairs per domain, and what readers of results on them should know."""
     from sentence_experts.pairs.card import describe_trained
-    from sentence_experts.pairs.proximity import AUTO_LEVEL, LEVELS
+    from sentence_experts.pairs.config import AUTO_LEVEL, LEVELS
 
     manifest = pairs.manifest
     settings = manifest["settings"]
@@ -100,11 +100,6 @@ def _show(pairs: Pairs) -> None:
         show(f"closest place that mentions both papers of a pair: {closest}")
     if settings["train_within"] == AUTO_LEVEL and (trained := manifest["trained_within"]):
         show(f"training pairs are {describe_trained(trained)}; --train-within chooses")
-    left_out = sum((manifest["positives_without_negative"] or {}).values())
-    if left_out and settings["negatives"] == "same-article":
-        show(
-            f"left out, since no negative of the same article can be made for them: {left_out:,} linked pairs"
-        )
     if manifest["left_out_by_max_references"]:
         left_out = manifest["left_out_by_max_references"]
         show(

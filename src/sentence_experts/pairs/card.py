@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from sentence_experts.pairs.proximity import LEVELS
+from sentence_experts.pairs.config import LEVELS
 from sentence_experts.pairs.splits import SPLITS
 
 MEANING = {
@@ -22,8 +22,6 @@ NEGATIVES = {
     "joined so that their texts are similar by TF-IDF",
     "random": UNLINKED,
     "cited": f"{UNLINKED}; both works are cited at least {{negatives_min_cited}} times",
-    "same-article": "join the anchor of a linked pair with another work that the same article mentions, but "
-    "never in the same paragraph",
 }
 MAX_NAMED = 3  # sets in a message
 # Added for co-citation, where articles cite both papers of a pair.

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 import yaml
@@ -16,12 +17,11 @@ from sentence_experts.config import with_settings
 from sentence_experts.corpus.corpus_folder import CorpusFolder, open_corpus
 from sentence_experts.errors import InputError
 from sentence_experts.pairs.card import describe_near, describe_shortfall
-from sentence_experts.pairs.config import AUTO_UNIT, PairsConfig
-from sentence_experts.pairs.dataset import Pairs
+from sentence_experts.pairs.config import AUTO_UNIT, LEVELS, PairsConfig
+from sentence_experts.pairs.dataset import Pairs, links_of
 from sentence_experts.pairs.graph import LinkGraph, NothingLinkedError
 from sentence_experts.pairs.links import RELATIONS
-from sentence_experts.pairs.proximity import LEVELS
-from sentence_experts.pairs.sets import Sets, duplicated_by_count, make_sets
+from sentence_experts.pairs.sets import Sets, make_sets
 from sentence_experts.pairs.splits import (
     SPLITS,
     TEST,
@@ -40,8 +40,6 @@ logger = logging.getLogger(__name__)
 ENOUGH_PAIRS = 1_000
 AUTO_UNITS = ("abstract", "title")  # in the order of preference
 _SHARED_OUT = {"paper": "papers", "article": "citing articles"}
-_LINKED = """SELECT DISTINCT hash(least(anchor_id, positive_id), greatest(anchor_id, positive_id)) AS pair
-    FROM read_parquet(?, union_by_name = true) WHERE label = 1 ORDER BY 1"""
 
 
 @with_settings(PairsConfig)
@@ -83,10 +81,15 @@ def compile_pairs(
     with Pairs.output(out, overwrite) as place, open_corpus(corpus) as folder:
         rules = lambda: sha256_text(_rules_text(config.domains) or "")  # noqa: E731
         inputs = {"corpus": folder.fingerprint, "domains": rules}
-        before = _linked_in(Path(out)) if overwrite else None
+        before = _linked_in(Path(out)) if overwrite and Path(out).is_dir() else None
         if place.begin({"config": config.stored()}, inputs) != "finished":
             _compiled_from(folder, config, Path(out)).save_to(place)
-            _report_new(before, _linked_in(Path(out)))
+            if before is not None and (after := _linked_in(Path(out))) is not None:
+                common = len(before & after)
+                logger.info(
+                    f"in place of {len(before):,} linked pairs: {len(after):,}, of which "
+                    f"{len(after) - common:,} are new; {len(before) - common:,} are gone"
+                )
     return Pairs.open(out)
 
 
@@ -95,7 +98,7 @@ def _compiled_from(corpus: CorpusFolder, config: PairsConfig, out: Path | None) 
     with open_engine(config, beside=out) as engine, progress("compile pairs", 2) as advance:
         advance(0, "linking works")
         graph, settings, why = _linked_works(corpus, config, engine)
-        logger.info(f"{settings.relation} links {_by_domain(graph)}")
+        logger.info(f"{settings.relation} links {_describe_linked(graph.pairs)}")
         advance(1, "splitting and drawing negatives")
         sets = make_sets(graph, settings, rng)
         uneven = _describe_uneven(sets, settings)
@@ -136,11 +139,12 @@ def _tables(
     for number, name in enumerate(SPLITS):
         pairs = drawn.splits[number]
         if number == TRAIN:
-            pairs = duplicated_by_count(pairs) if settings.frequency == "duplication" else pairs
+            if settings.frequency == "duplication":  # source: Hallee et al. 2024 (preprint), 3.1
+                pairs = pairs.take(np.repeat(np.arange(len(pairs)), pairs.count))
             tables[name] = graph.pair_table(pairs, np.ones(len(pairs), dtype=np.int64), rng)
         else:
             pairs, labels = _with_negatives(pairs, drawn.negatives[number])
-            tables[name] = graph.pair_table(pairs, labels, rng, anchored=drawn.anchored)
+            tables[name] = graph.pair_table(pairs, labels, rng)
             works = np.union1d(works, np.union1d(pairs.left, pairs.right))
     return tables, graph.works_table(works)
 
@@ -155,7 +159,7 @@ def _counts(graph: LinkGraph, sets: Sets) -> dict[str, Any]:
         if split.level is not None
     }
     return {
-        "papers": None if graph.domain_counts is None else graph.domain_counts.to_json(),
+        "papers": graph.domain_counts,
         "retracted": graph.retracted,
         "notices": graph.notices,
         "link_counts": graph.link_counts,
@@ -173,12 +177,11 @@ def _counts(graph: LinkGraph, sets: Sets) -> dict[str, Any]:
     }
 
 
-def _by_domain(graph: LinkGraph) -> str:
-    """The number of linked pairs, and of their works, in each domain."""
-    domains, counts = np.unique(graph.pairs.domain.astype(str), return_counts=True)
-    listed = [f"{domain} {count:,}" for domain, count in zip(domains, counts.tolist(), strict=True)]
-    works = len(np.union1d(graph.pairs.left, graph.pairs.right))
-    return f"{len(graph.pairs):,} pairs of {works:,} papers: {', '.join(listed)}"
+def _describe_linked(pairs: PairArrays) -> str:
+    """The number of linked pairs, of their works, and of the pairs of each domain."""
+    listed = [f"{name} {count:,}" for name, count in sorted(Counter(pairs.domain.tolist()).items())]
+    works = len(np.union1d(pairs.left, pairs.right))
+    return f"{len(pairs):,} pairs of {works:,} papers: {', '.join(listed)}"
 
 
 def _rules_text(rules: Path | Mapping[str, Any] | None) -> str | None:
@@ -245,26 +248,14 @@ def _with_negatives(positives: PairArrays, negatives: PairArrays) -> tuple[PairA
     return PairArrays(left, right, count, domain, level), labels
 
 
-def _linked_in(folder: Path) -> np.ndarray | None:
-    """A number for each linked pair in a folder, ascending; None if there are no pairs that can be read."""
-    files = [str(path) for name in SPLITS if (path := folder / f"{name}.parquet").is_file()]
-    if not files:
-        return None
+def _linked_in(folder: Path) -> set[tuple[str, str]] | None:
+    """The ids of the linked pairs in a folder; None if there are no pairs that can be read."""
     try:
-        with duckdb.connect() as database:
-            return np.asarray(database.execute(_LINKED, [files]).fetchnumpy()["pair"])
-    except duckdb.Error:
+        tables = Pairs.open(folder)
+        ends = pa.concat_tables(links_of(tables.split(name)) for name in SPLITS).columns
+    except InputError:
         return None
-
-
-def _report_new(before: np.ndarray | None, after: np.ndarray | None) -> None:
-    """Log how many linked pairs are new, and how many of those before are gone."""
-    if before is not None and after is not None:
-        common = len(np.intersect1d(before, after, assume_unique=True))
-        logger.info(
-            f"in place of {len(before):,} linked pairs: {len(after):,}, of which {len(after) - common:,} are "
-            f"new; {len(before) - common:,} are gone"
-        )
+    return set(zip(*(column.to_pylist() for column in ends), strict=True))
 
 
 # ---- the text that pairs are made of -------------------------------------------------------------
@@ -281,26 +272,27 @@ def _linked_works(
     Raises:
         NothingLinkedError: nothing is linked; names the other relations and units that link something.
     """
-    if settings.unit != AUTO_UNIT:
+    message, graphs = "", {}
+    units = AUTO_UNITS if settings.unit == AUTO_UNIT else (settings.unit,)
+    for unit in units:
         try:
-            return LinkGraph(corpus, settings, engine), settings, None
+            graph = LinkGraph(corpus, settings.model_copy(update={"unit": unit}), engine)
         except NothingLinkedError as error:
-            raise _with_others(str(error), corpus, settings, engine) from error
-    graphs: dict[str, LinkGraph] = {}
-    for unit in AUTO_UNITS:
-        if (graph := _try_graph(corpus, settings, engine, unit=unit)) is not None:
-            graphs[unit] = graph
-            if len(graph.pairs) >= ENOUGH_PAIRS:
-                break
+            message = str(error)
+            continue
+        if settings.unit != AUTO_UNIT:
+            return graph, settings, None
+        graphs[unit] = graph
+        if len(graph.pairs) >= ENOUGH_PAIRS:
+            break
     if not graphs:
-        near = f" within a {settings.within}" if settings.within != "article" else ""
-        message = (
-            f"no two abstracts and no two titles of one domain are linked by {settings.relation}{near}"
-            f"{settings.at_least}; check `domains` and `min_count`, or add articles"
-        )
-        raise _with_others(message, corpus, settings, engine)
-    counts = {unit: len(graphs[unit].pairs) if unit in graphs else 0 for unit in AUTO_UNITS}
-    abstracts, titles = (counts[unit] for unit in AUTO_UNITS)
+        if settings.unit == AUTO_UNIT:
+            message = (
+                f"no two abstracts and no two titles of one domain are linked by {settings.relation}"
+                f"{settings.at_least}; check `domains` and `min_count`, or add articles"
+            )
+        raise NothingLinkedError(message + _describe_others(units, corpus, settings, engine))
+    abstracts, titles = (len(graphs[unit].pairs) if unit in graphs else 0 for unit in AUTO_UNITS)
     chosen = "abstract" if abstracts >= ENOUGH_PAIRS or 2 * abstracts >= titles else "title"
     why = f"pairs are of {chosen}s: linked pairs of abstracts {abstracts:,}"
     if abstracts < ENOUGH_PAIRS:
@@ -309,30 +301,18 @@ def _linked_works(
     return graphs[chosen], settings.model_copy(update={"unit": chosen}), why
 
 
-def _try_graph(
-    corpus: CorpusFolder, settings: PairsConfig, engine: SqlEngine, **other: str
-) -> LinkGraph | None:
-    try:
-        return LinkGraph(corpus, settings.model_copy(update=other), engine)
-    except NothingLinkedError:
-        return None
-
-
-def _with_others(
-    message: str, corpus: CorpusFolder, settings: PairsConfig, engine: SqlEngine
-) -> NothingLinkedError:
-    """The error that nothing is linked, with the other relations and units that link something."""
+def _describe_others(
+    tried: Sequence[str], corpus: CorpusFolder, settings: PairsConfig, engine: SqlEngine
+) -> str:
+    """The other relations and units that link something, and the number of pairs that they link."""
     works = []
-    tried = AUTO_UNITS if settings.unit == AUTO_UNIT else (settings.unit,)
     fixed = settings.by_proximity or settings.split == "article"  # which need co-citation
     for relation in (settings.relation,) if fixed else RELATIONS:
-        for unit in (
-            AUTO_UNITS
-            if relation != settings.relation
-            else [each for each in AUTO_UNITS if each not in tried]
-        ):
-            if (graph := _try_graph(corpus, settings, engine, relation=relation, unit=unit)) is not None:
-                works.append(f"`relation={relation}` `unit={unit}` links {len(graph.pairs):,} pairs")
-    return NothingLinkedError(
-        f"{message}. These settings link some: {', '.join(works)}" if works else message
-    )
+        for unit in AUTO_UNITS:
+            if relation == settings.relation and unit in tried:
+                continue
+            other = settings.model_copy(update={"relation": relation, "unit": unit})
+            with suppress(NothingLinkedError):
+                pairs = len(LinkGraph(corpus, other, engine).pairs)
+                works.append(f"`relation={relation}` `unit={unit}` links {pairs:,} pairs")
+    return f". These settings link some: {', '.join(works)}" if works else ""

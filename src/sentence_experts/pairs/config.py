@@ -5,22 +5,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pydantic import Field, field_validator, model_validator
 
 from sentence_experts.config import Config, KeepRetracted, Memory, Seed
 from sentence_experts.engines import LOCAL, RAY, Engine, EngineName
-from sentence_experts.pairs.proximity import (
-    AUTO_LEVEL,
-    ENOUGH_TO_TRAIN,
-    LEVELS,
-    NEAR,
-    TRAINED_LEVELS,
-    Level,
-)
 
 AUTO_UNIT: Literal["auto"] = "auto"
+Level = Literal["article", "section", "paragraph", "sentence", "bracket"]
+# From the widest to the closest; each lies within the one before.
+LEVELS: tuple[Level, ...] = get_args(Level)
+AUTO_LEVEL: Literal["auto"] = "auto"
+# Levels that training pairs are kept to where enough are so near, since those have more in common.
+TRAINED_LEVELS: tuple[Level, ...] = ("bracket", "sentence", "paragraph")
+# Training pairs of a domain that are enough to leave wider levels out: some thirty batches of 32, with which
+# a first training was better than the base (docs/training.md).
+ENOUGH_TO_TRAIN = 1_000
 # Split -> the default of `fractions`.
 DEFAULT_FRACTIONS = {
     "paper": (0.6, 0.2, 0.2),
@@ -107,15 +108,13 @@ class PairsConfig(Config):
         "article, of pairs with random and year. Default: 0.6,0.2,0.2; random 0.98,0.01,0.01; year "
         "0.99,0.01,0",
     )
-    negatives: Literal["matched", "hard", "cited", "random", "same-article"] = Field(
+    negatives: Literal["matched", "hard", "cited", "random"] = Field(
         "matched",
         description="Negative pairs of validation and test, which no relation links: matched (the works of "
         "the linked pairs paired anew, so that each is equally often in both classes), hard (matched, and "
         "near each other by TF-IDF: a test of more than common words), cited (as published: papers "
         "of the domain cited at least `negatives_min_cited` times, which their number of citations "
-        "gives away), random (papers of the domain), same-article (a finer test: one paper of a linked pair "
-        "with another that the same article mentions, but none in a paragraph with it; needs `within` "
-        "paragraph or closer)",
+        "gives away), random (papers of the domain)",
     )
     negatives_min_cited: int = Field(
         15,
@@ -193,11 +192,6 @@ class PairsConfig(Config):
         least = type(self).model_fields["negatives_min_cited"].default
         if self.negatives != "cited" and self.negatives_min_cited != least:
             raise ValueError(f"`negatives_min_cited` is for `negatives=cited`, not {self.negatives}")
-        if self.negatives == "same-article" and self.within not in NEAR:
-            raise ValueError(
-                f"`negatives=same-article` needs `within` {', '.join(NEAR[:-1])} or {NEAR[-1]}: its pairs of "
-                "the same article share no paragraph, so linked pairs must share one"
-            )
         return self
 
     @property
@@ -221,8 +215,9 @@ class PairsConfig(Config):
 
     @property
     def at_least(self) -> str:
-        """How often two works must be linked, for a message."""
-        return f" at least {self.min_count} times" if self.min_count > 1 else ""
+        """How near and how often two works must be linked, for a message."""
+        near = f" within a {self.within}" if self.within != "article" else ""
+        return f"{near} at least {self.min_count} times" if self.min_count > 1 else near
 
     @property
     def shares(self) -> tuple[float, float, float]:

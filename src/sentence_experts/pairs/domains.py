@@ -28,7 +28,8 @@ left out.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -142,9 +143,20 @@ class DomainRules(BaseModel):
 
     def matching(self) -> Callable[[Mapping[str, Any]], tuple[str, ...]]:
         """Make a function from a paper to all domains whose rules match it. Raises as `classifier`."""
-        matchers = Matchers(self)
-        of_papers = {name: matchers.of_papers(name, rule) for name, rule in self.domains.items()}
-        return lambda paper: tuple(name for name, matches in of_papers.items() if matches(paper))
+        tests = {
+            name: [(column, self.test(name, key, patterns))
+                   for key, column in COLUMNS.items() if (patterns := getattr(rule, key))]
+            for name, rule in self.domains.items()
+        }  # fmt: skip
+
+        def matches(paper: Mapping[str, Any], name: str) -> bool:
+            if (years := self.domains[name].years) is not None:
+                year = paper.get("year")
+                if year is None or not years[0] <= year <= years[1]:
+                    return False
+            return any(any(map(test, values_of(paper, column))) for column, test in tests[name])
+
+        return lambda paper: tuple(name for name in tests if matches(paper, name))
 
     def chosen(self, matched: tuple[str, ...]) -> tuple[str, ...]:
         """The domains of a paper that the rules of `matched` match."""
@@ -154,15 +166,7 @@ class DomainRules(BaseModel):
             return matched
         return matched[:1] if self.several == "first" else ()
 
-
-class Matchers:
-    """Makes tests of values and of papers from rules."""
-
-    def __init__(self, rules: DomainRules) -> None:
-        """Read the MeSH descriptors, if the rules name a file of them. Raises InputError as that."""
-        self._tree = MeshTree(read_descriptors(rules.mesh_descriptors)) if rules.mesh_descriptors else None
-
-    def of(self, domain: str, key: str, patterns: tuple[str, ...]) -> Callable[[str], bool]:
+    def test(self, domain: str, key: str, patterns: tuple[str, ...]) -> Callable[[str], bool]:
         """A test whether a value matches one of the patterns that a domain has under a key of its rule."""
         if key == "mesh":
             return _mesh_matcher(domain, patterns, self._tree)
@@ -173,26 +177,15 @@ class Matchers:
             return lambda title: expression.search(title) is not None
         return _any_of(patterns)
 
-    def of_papers(self, domain: str, rule: DomainRule) -> Callable[[Mapping[str, Any]], bool]:
-        """A test whether a paper matches a rule."""
-        checks = {
-            column: self.of(domain, key, patterns)
-            for key, column in COLUMNS.items()
-            if (patterns := getattr(rule, key))
-        }
+    @cached_property
+    def _tree(self) -> MeshTree | None:
+        return MeshTree(read_descriptors(self.mesh_descriptors)) if self.mesh_descriptors else None
 
-        def matches(paper: Mapping[str, Any]) -> bool:
-            if rule.years is not None:
-                year, (first, last) = paper.get("year"), rule.years
-                if year is None or not first <= year <= last:
-                    return False
-            for column, check in checks.items():
-                values = paper.get(column) or ()
-                if any(check(value) for value in ([values] if isinstance(values, str) else values)):
-                    return True
-            return False
 
-        return matches
+def values_of(paper: Mapping[str, Any], column: str) -> Sequence[str]:
+    """The values of a paper in a column, which holds one text or a list of them."""
+    values = paper.get(column) or ()
+    return [values] if isinstance(values, str) else values
 
 
 def _pattern(text: str, star: str) -> str:

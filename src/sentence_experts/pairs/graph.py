@@ -4,26 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from scipy.sparse import csr_array
 
 from sentence_experts.corpus.corpus_folder import CITATIONS_SCHEMA, PAPERS_SCHEMA, CorpusFolder
 from sentence_experts.corpus.paper import NOTICE_KINDS
-from sentence_experts.pairs.config import PairsConfig
+from sentence_experts.pairs.config import LEVELS, PairsConfig
 from sentence_experts.pairs.dataset import LINKED_BY, PAIR_COLUMNS, WITHIN, WORKS_SCHEMA
 from sentence_experts.pairs.domain_papers import domains_of_works
 from sentence_experts.pairs.links import (
     MEMBER_ENDS,
     RELATIONS,
+    co_cited_within,
+    folded_texts,
     identified,
     linking,
     long_lists,
+    numbered_members,
+    numbered_works,
     references_of_few,
+    same_text_works,
+    touching,
 )
-from sentence_experts.pairs.neighbours import Neighbours
-from sentence_experts.pairs.proximity import LEVELS, co_cited_within
 from sentence_experts.pairs.splits import (
     UNKNOWN_YEAR,
     CitingArticles,
@@ -32,25 +38,45 @@ from sentence_experts.pairs.splits import (
     WorkArrays,
 )
 from sentence_experts.pairs.sql_engine import SqlEngine
-from sentence_experts.pairs.works import folded_texts, numbered_members, numbered_works, same_text_works
 from sentence_experts.tables import check_columns
 
 LINK_COUNTS = (1, 2, 3, 5)
+PAIRS_AT_ONCE = 20_000
+MAX_TABLE = 4_000  # texts, of which a table of all pairs takes 16 MB
 
 
 class NothingLinkedError(TooFewPairsError):
     """No two works are linked, under the settings."""
 
 
+class _AllCitations(NamedTuple):
+    """Names of tables of all citations that the works make and receive.
+
+    Attributes:
+        by_id: `citing, cited`, distinct ids.
+        texts: `paper_id, node, same_text` of each end of them that has a text, numbered from the works on;
+            `same_text` is the smallest number of those with that text.
+        by_node: `citing, cited`, by number.
+        by_text: the same between texts; a citation of a reprint is one of the paper.
+    """
+
+    by_id: str
+    texts: str
+    by_node: str
+    by_text: str
+
+
 class LinkGraph:
     """The works of a corpus that can be in a pair, numbered in the order of their ids, and their links.
 
     Those are the works that have the unit's text and a domain. They are found first, so that only their
-    citations are joined, within each domain; one pass over the citations gives the pairs. A second pass, for
-    the `Neighbours` of the works, is made when it is first needed.
+    citations are joined, within each domain; one pass over the citations gives the pairs. A second pass gives
+    all citations that the works make and receive under every id that their texts were published under, also
+    those in long reference lists: for clean negatives and the split by article.
 
     Attributes:
         pairs: the linked pairs of one domain and two texts, by works and domain.
+        works: the works, with the number of citations of each within the corpus.
         link_counts: number of pairs of one domain linked at least 1, 2, 3, 5 times, from `min_count` on.
         same_text_pairs: number of those whose works have the same text, which are left out.
         retracted: number of papers with the unit's text that are marked as retracted.
@@ -61,81 +87,62 @@ class LinkGraph:
     """
 
     def __init__(self, corpus: CorpusFolder, settings: PairsConfig, engine: SqlEngine) -> None:
-        self._engine = engine
-        self._settings = settings
+        self._engine, self._settings = engine, settings
         self._papers, self._references = engine.read(corpus.papers), engine.read(corpus.citations)
         for path, schema in ((corpus.papers, PAPERS_SCHEMA), (corpus.citations, CITATIONS_SCHEMA)):
             check_columns(str(path), schema.names, pq.read_schema(path).names)
-        self._citations = identified(self._references)
+        cited = identified(self._references)
         self._mentions: str | None = None
         if settings.needs_mentions or (settings.trained_levels and corpus.has_mentions):
             self._mentions = engine.read(corpus.mentions)
         self._texts = self._with_texts()
         domains, self.domain_counts = domains_of_works(
-            engine,
-            settings.unit,
-            self._texts,
-            self._papers,
-            self._references,
-            settings.domains,
-            corpus.domains,
+            engine, settings, self._texts, self._papers, self._references, corpus.domains
         )
         self._works = engine.compute(numbered_works(self._texts, domains))
-        self._wanted = engine.compute(same_text_works(self._texts, self._works))
+        wanted = engine.compute(same_text_works(self._texts, self._works))
         works = engine.rows(f"SELECT work, same_text, year FROM {self._works} ORDER BY work")
         self._same_text = _wide(works["same_text"])
-        self._year = works["year"].fill_null(UNKNOWN_YEAR).to_numpy()
-        members = self._number_members(domains)
+        members = engine.compute(numbered_members(self._works, domains))
+        columns = engine.rows(f"SELECT work, domain FROM {members} ORDER BY member")
+        self._work_of_member = _wide(columns["work"])
+        self._domain_of_member = columns["domain"].to_numpy().astype(object)
         self.long_lists: dict[str, int] | None = None
         self._making_pairs: list[str] = []  # joins that keep the citations that can link
         if settings.max_references is not None:
-            self._leave_out_long_lists(settings.max_references)
+            self._leave_out_long_lists(cited, settings.max_references)
         if settings.relation == "coupling":
-            few = engine.compute(references_of_few(self._citations, self._wanted, settings.rare))
+            few = engine.compute(references_of_few(cited, wanted, settings.rare))
             self._making_pairs.append(f"SEMI JOIN {few} USING (cited)")
-        self.pairs = self._linked_pairs(members)
+        self.pairs = self._linked_pairs(cited, members)
         if len(self.pairs) == 0:
             raise NothingLinkedError(self._nothing_linked())
+        self._year = works["year"].fill_null(UNKNOWN_YEAR).to_numpy()
+        self._identified, self._wanted = cited, wanted
 
     def _with_texts(self) -> str:
         """The table `folded_texts` of the papers that are kept; also counts the others."""
         texts = self._engine.compute(folded_texts(self._settings.unit, self._papers, self._references))
         kinds = ", ".join(f"'{kind}'" for kind in sorted(NOTICE_KINDS))
-        conditions = ("retracted", f"kind IN ({kinds})")
-        counts = (
-            self._engine.rows(f"""SELECT count(*) AS papers FROM {texts}
-                SEMI JOIN (SELECT paper_id FROM {self._papers} WHERE {condition}) AS p USING (paper_id)""")
-            for condition in conditions
-        )
-        self.retracted, self.notices = (each["papers"][0].as_py() for each in counts)
-        are_kept = (self._settings.keep_retracted, self._settings.keep_notices)
-        out = [condition for condition, kept in zip(conditions, are_kept, strict=True) if not kept]
+        notice = f"kind IN ({kinds})"
+        counts = self._engine.rows(f"""SELECT sum(CAST(retracted AS INT)) AS retracted,
+            sum(CAST({notice} AS INT)) AS notices
+            FROM {self._papers} SEMI JOIN {texts} USING (paper_id)""").to_pylist()[0]
+        self.retracted, self.notices = (int(counts[name] or 0) for name in ("retracted", "notices"))
+        out = [] if self._settings.keep_retracted else ["retracted"]
+        out += [] if self._settings.keep_notices else [notice]
         if not out:
             return texts
         return self._engine.compute(f"""SELECT * FROM {texts} ANTI JOIN (
             SELECT paper_id FROM {self._papers} WHERE {" OR ".join(out)}) AS out USING (paper_id)""")
 
-    def _number_members(self, domains: str) -> str:
-        """The table of `numbered_members`; also stored in arrays by member."""
-        names = self._engine.rows(f"SELECT DISTINCT domain FROM {domains}")["domain"].to_pylist()
-        self._domain_names = np.array(sorted(names), dtype=object)
-        numbers = pa.array(np.arange(len(names), dtype=np.int32))
-        named = self._engine.store(
-            pa.table({"domain": pa.array(sorted(names), pa.string()), "domain_number": numbers})
-        )
-        members = self._engine.compute(numbered_members(self._works, domains, named))
-        columns = self._engine.rows(f"SELECT work, domain_number FROM {members} ORDER BY member")
-        self._work_of_member = _wide(columns["work"])
-        self._domain_of_member = columns["domain_number"].to_numpy()
-        return members
-
-    def _leave_out_long_lists(self, max_references: int) -> None:
+    def _leave_out_long_lists(self, cited: str, max_references: int) -> None:
         long = self._engine.compute(long_lists(self._references, max_references))
         of_works = " ".join(
             f"SEMI JOIN {self._works} AS {end}_work ON c.{end} = {end}_work.paper_id"
             for end in MEMBER_ENDS[self._settings.relation]
         )
-        left_out = f"""SELECT DISTINCT c.citing, c.cited FROM {self._citations} AS c
+        left_out = f"""SELECT DISTINCT c.citing, c.cited FROM {cited} AS c
             SEMI JOIN {long} AS listed ON c.citing = listed.citing {of_works}"""
         counts = f"SELECT count(DISTINCT citing) AS papers, count(*) AS citations FROM ({left_out}) AS out"
         self.long_lists = self._engine.rows(counts).to_pylist()[0]
@@ -145,15 +152,14 @@ class LinkGraph:
         """The citations that can link, under the settings."""
         return f"(SELECT * FROM {citations} AS every {' '.join(self._making_pairs)})"
 
-    def _linked_pairs(self, members: str) -> PairArrays:
+    def _linked_pairs(self, cited: str, members: str) -> PairArrays:
         """The linked pairs; also sets `link_counts` and `same_text_pairs`."""
         least = self._settings.min_count
-        citations = self._that_link(self._citations)
         if self._mentions is None:
-            links = RELATIONS[self._settings.relation](citations, members)
+            links = RELATIONS[self._settings.relation](self._that_link(cited), members)
         else:
             mentions = self._that_link(self._mentions)
-            links = co_cited_within(citations, mentions, members, self._settings.within)
+            links = co_cited_within(self._that_link(cited), mentions, members, self._settings.within)
         columns = self._engine.rows(
             f"SELECT * FROM ({links}) AS links WHERE count >= {least} ORDER BY one, other"
         )
@@ -161,40 +167,54 @@ class LinkGraph:
         level = columns["level"].to_numpy() if self._mentions is not None else None
         weight = columns["weight"].to_numpy() if self._settings.frequency == "proximity" else None
         del columns
-        self.link_counts = {
-            str(level): int((count >= level).sum())
-            for level in sorted({least, *LINK_COUNTS})
-            if level >= least
-        }
-        # Members of one domain are in the order of the works; over all domains the works come first.
-        domain = self._domain_of_member[one]
+        counted = [least, *(each for each in LINK_COUNTS if each > least)]
+        self.link_counts = {str(times): int((count >= times).sum()) for times in counted}
         left, right = self._work_of_member[one], self._work_of_member[other]
         of_two_texts = self._same_text[left] != self._same_text[right]
         self.same_text_pairs = int((~of_two_texts).sum())
-        pairs = PairArrays(left, right, count, self._domain_names[domain], level, weight)
-        if len(self._domain_names) == 1:
-            return pairs if of_two_texts.all() else pairs.take(of_two_texts)
-        order = np.lexsort((domain, right, left))
+        pairs = PairArrays(left, right, count, self._domain_of_member[one], level, weight)
+        # Members are in the order of domains and then works; over all domains the works come first.
+        order = np.lexsort((right, left))
         return pairs.take(order[of_two_texts[order]])
 
     def _nothing_linked(self) -> str:
         settings = self._settings
-        near = f" within a {settings.within}" if settings.within != "article" else ""
         longer = ", a larger `max_references`" if self.long_lists else ""
         return (
             f"no two works of the same domain that have the text (`unit={settings.unit}`) are linked by "
-            f"{settings.relation}{near}{settings.at_least}; check `domains` and `min_count`, or try "
+            f"{settings.relation}{settings.at_least}; check `domains` and `min_count`, or try "
             f"another `relation` or `unit`{longer}"
         )
 
     @cached_property
-    def _neighbours(self) -> Neighbours:
-        return Neighbours(self._engine, self._texts, self._works, self._wanted, self._citations)
+    def _every(self) -> _AllCitations:
+        compute, works = self._engine.compute, self._works
+        by_id = compute(touching(self._identified, self._wanted))
+        # The works keep their numbers; the other ends follow in the order of their ids.
+        nodes = compute(f"""SELECT paper_id, work AS node FROM {works} UNION ALL
+            SELECT paper_id, CAST(row_number() OVER (ORDER BY paper_id) - 1
+                + (SELECT count(*) FROM {works}) AS INT) AS node
+            FROM (SELECT paper_id FROM {self._wanted} UNION SELECT citing FROM {by_id}
+                UNION SELECT cited FROM {by_id}) AS ends ANTI JOIN {works} USING (paper_id)""")
+        texts = compute(f"""SELECT paper_id, node, min(node) OVER (PARTITION BY folded) AS same_text
+            FROM {self._texts} JOIN {nodes} USING (paper_id)""")
+        by_node = compute(f"""SELECT a.node AS citing, b.node AS cited FROM {by_id} AS c
+            JOIN {nodes} AS a ON c.citing = a.paper_id JOIN {nodes} AS b ON c.cited = b.paper_id""")
+        by_text = compute(f"""SELECT DISTINCT citing, cited FROM (
+                SELECT coalesce(a.same_text, c.citing) AS citing, coalesce(b.same_text, c.cited) AS cited
+                FROM {by_node} AS c LEFT JOIN {texts} AS a ON c.citing = a.node
+                LEFT JOIN {texts} AS b ON c.cited = b.node
+            ) AS renamed WHERE citing <> cited""")
+        return _AllCitations(by_id, texts, by_node, by_text)
 
     @cached_property
     def works(self) -> WorkArrays:
         """The works, with the number of citations of each within the corpus."""
-        times_cited = self._neighbours.times_cited(len(self._same_text))
+        number = len(self._same_text)
+        counts = self._engine.rows(f"""SELECT cited, count(*) AS times FROM {self._every.by_node}
+            WHERE cited < {number} GROUP BY cited""")
+        times_cited = np.zeros(number, dtype=np.int64)
+        times_cited[counts["cited"].to_numpy()] = counts["times"].to_numpy()
         return WorkArrays(self._same_text, self._year, times_cited)
 
     def links_among(self, works: np.ndarray) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
@@ -204,12 +224,24 @@ class LinkGraph:
         through references that many cite count too.
         """
         text = self._same_text
-        links = self._neighbours.links_among(np.unique(text[works]))
-        return lambda left, right: links.linked(text[left], text[right])
+        texts = np.unique(text[works])
+        asked = self._engine.store(pa.table({"paper_id": texts}))
+        links = self._engine.rows(touching(self._every.by_text, asked))
+        known = TextLinks(texts, _wide(links["citing"]), _wide(links["cited"]))
+        return lambda left, right: known.linked(text[left], text[right])
 
     def citing_articles(self, pairs: PairArrays) -> CitingArticles:
-        """The articles that cite both works of each pair, ordered by pair and article."""
-        return self._neighbours.citing_articles(pairs)
+        """The articles that cite both works of each pair, ordered by pair and article.
+
+        Those with long reference lists count too: they make no pairs, but must not be behind two sets.
+        """
+        asked = self._engine.store(
+            pa.table({"pair": np.arange(len(pairs)), "one": pairs.left, "other": pairs.right})
+        )
+        rows = self._engine.rows(f"""SELECT pair, through, coalesce(same_text, through) AS text
+            FROM ({linking(asked, self._every.by_node, "co-citation")}) AS behind
+            LEFT JOIN {self._every.texts} AS t ON through = node ORDER BY pair, through""")
+        return CitingArticles(*(_wide(column) for column in rows.columns))
 
     def known_links(self, works: np.ndarray) -> pa.Table:
         """`left_id, right_id` (left < right) of every link between the works, of any count and domain.
@@ -219,8 +251,8 @@ class LinkGraph:
         """
         among = self._engine.store(pa.table({"work": works, "same_text": self._same_text[works]}))
         members = f"""(SELECT paper_id, same_text AS member, 0 AS domain_number
-            FROM {self._neighbours.texts} SEMI JOIN {among} USING (same_text))"""
-        links = RELATIONS[self._settings.relation](self._that_link(self._neighbours.citations), members)
+            FROM {self._every.texts} SEMI JOIN {among} USING (same_text))"""
+        links = RELATIONS[self._settings.relation](self._that_link(self._every.by_id), members)
         known = self._engine.rows(f"""WITH ends AS (
                 SELECT a.work AS one, b.work AS other FROM ({links}) AS links
                 JOIN {among} AS a ON links.one = a.same_text JOIN {among} AS b ON links.other = b.same_text
@@ -233,34 +265,19 @@ class LinkGraph:
 
     def in_domain(self, domain: str) -> np.ndarray:
         """A mask of shape (works,) of the works of a domain."""
-        of_domain = self._domain_names[self._domain_of_member] == domain
         mask = np.zeros(len(self._same_text), dtype=bool)
-        mask[self._work_of_member[of_domain]] = True
+        mask[self._work_of_member[self._domain_of_member == domain]] = True
         return mask
 
-    def far_in_one_article(self, anchor: np.ndarray, near: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(pair, other): works far from the anchor of each pair, in an article that mentions its works near
-        by.
-
-        Ordered; `other` is the first work of its text (see `proximity.far_in_one_article`).
-        """
-        if self._mentions is None:
-            raise ValueError("the settings need no mentions")
-        texts = self._same_text[anchor], self._same_text[near]
-        return self._neighbours.far_in_one_article(self._mentions, *texts, works=len(self._same_text))
-
-    def pair_table(
-        self, pairs: PairArrays, labels: np.ndarray, rng: np.random.Generator, anchored: bool = False
-    ) -> pa.Table:
+    def pair_table(self, pairs: PairArrays, labels: np.ndarray, rng: np.random.Generator) -> pa.Table:
         """The pairs with texts and ids, in random order, each with its two ends in random order.
 
-        With `anchored`, the left end stays the anchor. Pairs with levels get a column `within`: that of the
-        closest one, null if they have none; labelled pairs get `linked_by`.
+        Pairs with levels get a column `within`: that of the closest one, null if they have none; labelled
+        pairs get `linked_by`.
         """
         order = rng.permutation(len(pairs))
         ends = np.stack([pairs.left[order], pairs.right[order]])
-        swap = (rng.random(len(pairs)) < 0.5) & (not anchored)
-        ends = np.where(swap, ends[::-1], ends)
+        ends = np.where(rng.random(len(pairs)) < 0.5, ends[::-1], ends)
         needed = np.unique(ends)
         left, right = np.searchsorted(needed, ends)
         texts = self._named(needed)
@@ -288,18 +305,15 @@ class LinkGraph:
 
     def _named(self, works: np.ndarray) -> pa.Table:
         """`paper_id` and `text` of works (ascending numbers)."""
-        requested = self._engine.store(pa.table({"work": works}))
-        return self._engine.rows(f"""SELECT paper_id, text FROM {self._works}
-            SEMI JOIN {requested} USING (work)
+        asked = self._engine.store(pa.table({"work": works}))
+        return self._engine.rows(f"""SELECT paper_id, text FROM {self._works} SEMI JOIN {asked} USING (work)
             JOIN (SELECT paper_id, text FROM {self._texts}) AS texts USING (paper_id) ORDER BY work""")
 
     def works_table(self, works: np.ndarray) -> pa.Table:
         """Return facts about works (ascending numbers) beside their text, as in `dataset.WORKS_SCHEMA`."""
-        requested = self._engine.store(
-            pa.table({"work": works, "times_cited": self.works.times_cited[works]})
-        )
+        asked = self._engine.store(pa.table({"work": works, "times_cited": self.works.times_cited[works]}))
         known = self._engine.rows(f"""SELECT w.paper_id, times_cited, coalesce(entries, 0), w.year, journal
-            FROM {self._works} AS w JOIN {requested} AS r ON w.work = r.work
+            FROM {self._works} AS w JOIN {asked} AS r ON w.work = r.work
             LEFT JOIN (SELECT citing, count(*) AS entries FROM {self._references} GROUP BY citing) AS made
                 ON w.paper_id = made.citing
             LEFT JOIN {self._papers} AS p ON w.paper_id = p.paper_id ORDER BY w.work""")
@@ -309,13 +323,55 @@ class LinkGraph:
         """For each pair of a table the ids of the papers through which its works are linked: lists."""
         rows = np.flatnonzero(table["label"].to_numpy())
         ends = {"one": table["anchor_id"].take(rows), "other": table["positive_id"].take(rows)}
-        requested = self._engine.store(pa.table({"pair": rows, **ends}))
-        citations = self._that_link(self._neighbours.citations)
-        links = linking(requested, citations, self._settings.relation)
+        asked = self._engine.store(pa.table({"pair": rows, **ends}))
+        links = linking(asked, self._that_link(self._every.by_id), self._settings.relation)
         linked = self._engine.rows(f"SELECT * FROM ({links}) AS links ORDER BY pair, through")
         bounds = np.searchsorted(linked["pair"].to_numpy(), np.arange(table.num_rows + 1))
         through = linked["through"].cast(pa.string()).combine_chunks()
         return pa.ListArray.from_arrays(pa.array(bounds, pa.int32()), through)
+
+
+class TextLinks:
+    """The citations that some texts make and receive, of which any link between two of them follows.
+
+    Two texts are linked if one cites the other, a third paper cites both or both cite a third work, however
+    often that is cited.
+    """
+
+    def __init__(self, texts: np.ndarray, citing: np.ndarray, cited: np.ndarray) -> None:
+        """Keep the citations of `texts` (ascending numbers) among all those from `citing` to `cited`.
+
+        The numbers are those of `same_text`; the columns are of shape (citations,).
+        """
+        self._texts = texts
+        size = int(max(texts.max(initial=0), citing.max(initial=0), cited.max(initial=0))) + 1
+        made, received = np.isin(citing, texts), np.isin(cited, texts)
+        # Columns: each paper that cites the text, then each work that it cites. A text is among its own
+        # citing papers, so that it shares a column with what it cites.
+        rows = np.concatenate([texts, cited[received], citing[made]])
+        columns = np.concatenate([texts, citing[received], size + cited[made]])
+        shape = (len(texts), 2 * size)
+        near = csr_array((np.ones(len(rows), dtype=np.int32), (self._rows(rows), columns)), shape=shape)
+        near.sum_duplicates()
+        self._near = near
+        # Negatives of few texts are sought in many small rounds, for which a look-up is ten times as fast.
+        self._table = (near @ near.T).toarray() > 0 if len(texts) <= MAX_TABLE else None
+
+    def linked(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+        """A mask of shape (pairs,) of the pairs of texts that are linked."""
+        one, other = self._rows(left), self._rows(right)
+        if self._table is not None:
+            known: np.ndarray = self._table[one, other]
+            return known
+        masks = [np.zeros(0, dtype=bool)]
+        for start in range(0, len(one), PAIRS_AT_ONCE):
+            some = slice(start, start + PAIRS_AT_ONCE)
+            shared = self._near[one[some]].multiply(self._near[other[some]])
+            masks.append(np.diff(csr_array(shared).indptr) > 0)
+        return np.concatenate(masks)
+
+    def _rows(self, texts: np.ndarray) -> np.ndarray:
+        return np.searchsorted(self._texts, texts)
 
 
 def _wide(column: pa.ChunkedArray) -> np.ndarray:

@@ -18,8 +18,7 @@ from sentence_experts.corpus.identifiers import SIMULATED_DOI
 from sentence_experts.errors import InputError
 from sentence_experts.pairs.config import ImportPairsConfig
 from sentence_experts.pairs.dataset import Pairs, links_of
-from sentence_experts.pairs.matched import find_among, keys_between, keys_of
-from sentence_experts.pairs.negatives import draw_unlinked
+from sentence_experts.pairs.negatives import draw_negatives, find_among, keys_between, keys_of
 from sentence_experts.pairs.splits import (
     CROSSING,
     SPLITS,
@@ -153,7 +152,7 @@ def _usable_rows(name: str, table: pa.Table) -> pa.Table:
 
 
 class _Texts:
-    """The texts of a table of pairs as numbers: what `draw_unlinked` needs to know of works."""
+    """The texts of a table of pairs as numbers: what `draw_negatives` needs to know of works."""
 
     def __init__(self, table: pa.Table) -> None:
         ends = [table["anchor_id"], table["positive_id"]]
@@ -322,7 +321,7 @@ def _with_negatives(
         rows = np.flatnonzero(assignment.pairs == number)
         stated = np.unique(pairs.domain[rows[labels[rows] == 0]])
         lacking[number] = pairs.take(rows[(labels[rows] == 1) & ~np.isin(pairs.domain[rows], stated)])
-    drawn = draw_unlinked(known, lacking, assignment, config.negatives, 0, rng)
+    drawn = draw_negatives(known, lacking, assignment, config.negatives, 0, rng)
     tables = {}
     for number in (VALIDATION, TEST):
         without = np.setdiff1d(lacking[number].count, drawn.splits[number].count)

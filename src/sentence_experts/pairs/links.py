@@ -1,14 +1,111 @@
-"""Links between works and their counts, as SQL: co-citation, bibliographic coupling, direct citation.
+"""The SQL of pairs: the works that can be in one, and their links; every query runs on DuckDB and on Spark.
 
-Each function returns a query that runs on DuckDB and on Spark, over `citations(citing, cited)`, by id,
-possibly repeated, and `members(paper_id, domain_number, member)`: the works that can be in a pair, each with
+Each function returns a query over tables (names, or queries in brackets): `citations(citing, cited)`, by id,
+possibly repeated, and `members(paper_id, domain_number, member)`, the works that can be in a pair, each with
 a number within each of its domains. A relation gives `one, other, count` with one < other, of members of one
 domain.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+
+from sentence_experts.pairs.config import LEVELS, Level
+from sentence_experts.pairs.splits import NOT_WORDS
+
+TITLE_AND_ABSTRACT = "\n"
+_WHITE_SPACE = " \t\n\r\v\f"
+
+UNITS: dict[str, str] = {
+    "abstract": "SELECT paper_id, abstract AS text, year FROM {papers}",
+    # The most frequent title of each cited work outside the corpus, too.
+    "title": """SELECT paper_id, title AS text, year FROM {papers}
+        UNION ALL SELECT cited, cited_title, year FROM (
+            SELECT cited, cited_title, min(cited_year) AS year,
+                row_number() OVER (PARTITION BY cited ORDER BY count(*) DESC, cited_title) AS place
+            FROM {citations} AS mentioned ANTI JOIN {papers} AS inside ON mentioned.cited = inside.paper_id
+            WHERE cited IS NOT NULL AND length(cited_title) > 0 GROUP BY cited, cited_title
+        ) AS titles WHERE place = 1""",
+    "title+abstract": f"SELECT paper_id, title || '{TITLE_AND_ABSTRACT}' || abstract AS text, year "
+    "FROM {papers} WHERE length(title) > 0 AND length(abstract) > 0",
+}
+# Units that works outside the corpus have too.
+BEYOND_THE_CORPUS = ("title",)
+
+
+def folded_texts(unit: str, papers: str, citations: str) -> str:
+    """`paper_id, text, year, folded` of all works with the unit's text.
+
+    `folded` is equal for texts that differ only in case, punctuation and white space: a hash, as it is only
+    compared.
+    """
+    # Two letters whose lower case differs between engines: a separate dot, another letter at a word's end.
+    lower = "lower(replace(replace(text, 'İ', 'i'), 'Σ', 'σ'))"
+    words = f"regexp_extract_all({lower}, '[^{NOT_WORDS}]+', 0)"
+    return f"""SELECT paper_id, text, year, md5(array_join({words}, ' ')) AS folded
+        FROM ({UNITS[unit].format(papers=papers, citations=citations)}) AS texts
+        WHERE length(trim(BOTH '{_WHITE_SPACE}' FROM text)) > 0"""
+
+
+def numbered_works(texts: str, domains: str) -> str:
+    """`work, paper_id, year, same_text` of the works of `domains(paper_id, domain)`, in the order of the ids.
+
+    `same_text` is the smallest number among the works of one text (a paper published twice), which count as
+    one paper for leaks.
+    """
+    return f"""WITH works AS (
+            SELECT paper_id, year, folded, CAST(row_number() OVER (ORDER BY paper_id) - 1 AS INT) AS work
+            FROM {texts} SEMI JOIN {domains} USING (paper_id)
+        ) SELECT work, paper_id, year, min(work) OVER (PARTITION BY folded) AS same_text FROM works"""
+
+
+def numbered_members(works: str, domains: str) -> str:
+    """`paper_id, work, domain, domain_number, member`: each work once for each of its domains, numbered by
+    domain and work."""
+    return f"""SELECT *, CAST(row_number() OVER (ORDER BY domain_number, work) - 1 AS INT) AS member
+        FROM (SELECT DISTINCT paper_id, work, domain, dense_rank() OVER (ORDER BY domain) AS domain_number
+            FROM {domains} JOIN {works} USING (paper_id)) AS members"""
+
+
+def domains_of_cited(works: str, papers: str, citations: str, memberships: str) -> str:
+    """`paper_id, domain` of works outside the corpus: the domain that cites them most, none on a tie.
+
+    Papers of the corpus have the domains of the rules, or none: `memberships(paper_id, domain)`.
+    """
+    return f"""WITH outside AS (SELECT paper_id FROM {works} ANTI JOIN {papers} USING (paper_id)),
+        cited AS (SELECT DISTINCT citing, cited FROM {citations} AS c SEMI JOIN outside
+            ON c.cited = outside.paper_id),
+        counted AS (SELECT cited, domain, count(*) AS votes
+            FROM cited JOIN {memberships} AS m ON cited.citing = m.paper_id GROUP BY cited, domain),
+        ranked AS (SELECT cited, domain, rank() OVER (PARTITION BY cited ORDER BY votes DESC) AS place
+            FROM counted)
+        SELECT cited AS paper_id, min(domain) AS domain FROM ranked WHERE place = 1
+        GROUP BY cited HAVING count(*) = 1"""
+
+
+def within_years(memberships: str, works: str, years: Mapping[str, tuple[int, int]]) -> str:
+    """Rows of `memberships(paper_id, domain)` whose work is of its domain's years, if it has any."""
+    conditions = [
+        f"(domain <> '{domain}' OR coalesce(year BETWEEN {first} AND {last}, false))"
+        for domain, (first, last) in sorted(years.items())
+    ]
+    return f"""SELECT paper_id, domain FROM {memberships} AS memberships JOIN {works} USING (paper_id)
+        WHERE {" AND ".join(["true", *conditions])}"""
+
+
+def touching(citations: str, works: str) -> str:
+    """Distinct rows of `citations(citing, cited)` that a work of `works(paper_id)` makes or receives."""
+    return f"""SELECT citing, cited FROM {citations} AS c SEMI JOIN {works} AS w ON c.cited = w.paper_id
+        UNION SELECT citing, cited FROM {citations} AS c SEMI JOIN {works} AS w ON c.citing = w.paper_id"""
+
+
+def same_text_works(texts: str, works: str) -> str:
+    """`paper_id` of `works(paper_id)`, and of the other works with a text of theirs (reprints)."""
+    return f"""SELECT paper_id FROM {texts} SEMI JOIN (
+        SELECT folded FROM {texts} SEMI JOIN {works} USING (paper_id)) AS wanted USING (folded)"""
+
+
+# ---- relations -----------------------------------------------------------------------------------
 
 
 def co_citation(citations: str, members: str) -> str:
@@ -103,3 +200,41 @@ def linking(pairs: str, citations: str, relation: str) -> str:
     ours, third = ("cited", "citing") if relation == "co-citation" else ("citing", "cited")
     return f"""SELECT pair, a.{third} AS through FROM {pairs} AS p JOIN {citations} AS a ON p.one = a.{ours}
         SEMI JOIN {citations} AS b ON a.{third} = b.{third} AND p.other = b.{ours}"""
+
+
+# ---- proximity -----------------------------------------------------------------------------------
+
+# The columns that number a place of a level within its article.
+_PLACE: dict[str, tuple[str, ...]] = {
+    "article": (),
+    "section": ("section",),
+    "paragraph": ("paragraph",),
+    "sentence": ("paragraph", "sentence"),
+    "bracket": ("paragraph", "bracket"),
+}
+
+
+def co_cited_within(citations: str, mentions: str, members: str, within: Level) -> str:
+    """`one, other, count, level, weight` of works that an article cites together at a level or closer.
+
+    A pair's weight adds up over the articles that cite both: the number of places that they share at the
+    closest level of the article, each worth twice as much as at the next wider level. Source of that scale:
+    Gipp and Beel 2009, Citation Proximity Analysis, table 1.
+
+    `count` is the number of such articles, `level` the number in `LEVELS` of the closest one. The tables are
+    those of `co_citation`, and `mentions(citing, cited, section, paragraph, sentence, bracket)`.
+    """
+    together = []
+    for number in range(LEVELS.index(within), len(LEVELS)):
+        level = LEVELS[number]
+        through = ("citing", *_PLACE[level])
+        cited = citations if level == "article" else mentions
+        ends = f"""SELECT {", ".join(through)}, domain_number, member
+            FROM {cited} AS c JOIN {members} AS m ON c.cited = m.paper_id"""
+        together.append(f"""SELECT one, other, citing, {number} AS level, count(*) * {2**number} AS weight
+            FROM ({pairs_in_lists(ends, through, keep=("citing",))}) AS pairs GROUP BY one, other, citing""")
+    return f"""WITH together AS ({" UNION ALL ".join(together)}),
+        of_article AS (SELECT one, other, max(level) AS level, max_by(weight, level) AS weight
+            FROM together GROUP BY one, other, citing)
+        SELECT one, other, count(*) AS count, CAST(max(level) AS BIGINT) AS level,
+            CAST(sum(weight) AS BIGINT) AS weight FROM of_article GROUP BY one, other"""

@@ -1,8 +1,13 @@
-"""Negatives of validation and test, drawn as `PairsConfig.negatives` says, as many as linked pairs.
+"""Negatives of validation and test, drawn as the setting `negatives` says, as many as linked pairs.
 
 No relation links the works of a negative. They are `matched` or `hard` (the works of the linked pairs paired
-anew, at random or near texts first), `cited` or `random` (works of the domain, cited often enough or any), or
-of the `same-article` (the anchor of a linked pair, and a work that an article mentions far from it).
+anew, at random or near texts first), or `cited` or `random` (works of the domain, cited often enough or any).
+
+With matched negatives both classes have the same works, each equally often, so neither a work's frequency nor
+one text alone tells the class. (Negatives of well-cited works can be told from positives by the number of
+citations.) It is the configuration model of random graphs with rewiring: pair the ends at random, then
+exchange ends between pairs until no pair is linked, of one text or there twice. Hard negatives start from
+pairs of texts that are near each other by TF-IDF, so that common words alone tell little.
 
 Source of `cited`: Hallee et al. 2025, Data compilation: not co-cited, and both cited at least 15 times, so
 that they could have been.
@@ -10,16 +15,13 @@ that they could have been.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
+from scipy.sparse import csr_array
 
-from sentence_experts.pairs.config import PairsConfig
-from sentence_experts.pairs.graph import LinkGraph
-from sentence_experts.pairs.matched import Allowed, find_among, keys_between, keys_of, near_first, pair_anew
-from sentence_experts.pairs.proximity import LEVELS
 from sentence_experts.pairs.splits import (
     SPLITS,
     TEST,
@@ -34,9 +36,20 @@ from sentence_experts.pairs.splits import (
 ENUMERATE_UP_TO = 1_500
 ROUNDS = 12
 NO_KEYS = np.empty(0, dtype=np.int64)
+MAX_ROUNDS = 3_000
+# Give up after this number of rounds, or of checked exchanges, that leave as many bad pairs as before.
+IDLE_ROUNDS, LEAST_IDLE_ROUNDS, IDLE_EXCHANGES = 300, 20, 2_000_000
+MAX_TRIES = 16  # exchanges that are checked for one bad pair in a round
+NEAREST = 10  # a text's neighbours that count as near it, of those that can be a negative with it
+LINKED_TOO = 8  # times as many candidates are checked, since near texts are often linked
+NEAR_ROUNDS = 20
+CELLS_AT_ONCE = 4_000_000  # similarities in memory
+DIGITS = 6  # of a similarity: machines may round further ones differently
 
-# (left, right) node numbers, each of shape (pairs,) -> a mask of the linked ones.
+# (left, right) node numbers, each of shape (pairs,) -> a mask: of the linked ones, or of those that can be
+# negatives.
 Linked = Callable[[np.ndarray, np.ndarray], np.ndarray]
+Allowed = Callable[[np.ndarray, np.ndarray], np.ndarray]
 # Domain -> split -> counts.
 Counts = dict[str, dict[str, dict[str, int]]]
 
@@ -48,7 +61,6 @@ class DrawnNegatives:
     Attributes:
         splits: the linked pairs of each split, without those of validation and test that got no negative.
         negatives: set -> its negatives.
-        anchored: whether a positive and its negative have the same left end.
         shortfall: how many of the negatives are not fully matched: `nearest` have one end of a linked pair
             and a work near in frequency, `random` two unlinked works.
         near: how many hard negatives are `near` each other by TF-IDF, of `all`.
@@ -56,7 +68,6 @@ class DrawnNegatives:
 
     splits: list[PairArrays]
     negatives: Mapping[int, PairArrays]
-    anchored: bool = False
     shortfall: Counts = field(default_factory=dict)
     near: Counts = field(default_factory=dict)
 
@@ -91,24 +102,6 @@ class Request:
 
 
 def draw_negatives(
-    graph: LinkGraph,
-    splits: list[PairArrays],
-    assignment: Assignment,
-    settings: PairsConfig,
-    rng: np.random.Generator,
-) -> DrawnNegatives:
-    """Draw as many negatives as positives, per domain of each evaluation set.
-
-    Raises:
-        TooFewPairsError: there are too few.
-    """
-    if settings.negatives == "same-article":
-        return _draw_same_article(graph, splits, assignment, rng)
-    least = settings.negatives_min_cited if settings.negatives == "cited" else 0
-    return draw_unlinked(graph, splits, assignment, settings.negatives, least, rng)
-
-
-def draw_unlinked(
     graph: LinkedWorks,
     splits: list[PairArrays],
     assignment: Assignment,
@@ -137,19 +130,16 @@ def draw_unlinked(
     linked = graph.links_among(np.unique(np.concatenate([request.pool for request in requests])))
     if negatives in ("matched", "hard"):
         return _draw_matched(graph, splits, requests, linked, rng, negatives == "hard")
-    return DrawnNegatives(
-        splits, _by_split(requests, draw_cited(requests, graph.works, linked, min_cited, rng))
-    )
+    least = min_cited if negatives == "cited" else 0
+    return DrawnNegatives(splits, _by_split(requests, draw_cited(requests, graph.works, linked, least, rng)))
 
 
 def _by_split(requests: list[Request], negatives_of: list[np.ndarray]) -> dict[int, PairArrays]:
     negatives = {}
     for split in (VALIDATION, TEST):
-        mine = [number for number, request in enumerate(requests) if request.split == split]
-        ends = np.concatenate([np.empty((0, 2), np.int64), *(negatives_of[number] for number in mine)])
-        domains = np.array(
-            [requests[number].domain for number in mine for _ in negatives_of[number]], dtype=object
-        )
+        mine = [pair for pair in zip(requests, negatives_of, strict=True) if pair[0].split == split]
+        ends = np.concatenate([np.empty((0, 2), np.int64), *(drawn for _, drawn in mine)])
+        domains = np.array([request.domain for request, drawn in mine for _ in drawn], dtype=object)
         negatives[split] = PairArrays(ends[:, 0], ends[:, 1], np.zeros(len(ends), dtype=np.int64), domains)
     return negatives
 
@@ -305,73 +295,237 @@ def _allowed_among(ends: np.ndarray, needed: int, allowed: Allowed) -> np.ndarra
     return np.concatenate(clean)
 
 
-# ---- of the same article -------------------------------------------------------------------------
+# ---- pairing anew --------------------------------------------------------------------------------
 
 
-def _draw_same_article(
-    graph: LinkGraph, splits: list[PairArrays], assignment: Assignment, rng: np.random.Generator
-) -> DrawnNegatives:
-    """One negative for each positive of validation and test, none twice.
+class Matched(NamedTuple):
+    """Negatives of shape (pairs, 2), and how many of the last are only nearly matched: `nearest`."""
 
-    Each positive, two works that an article mentions in one paragraph or closer, is compared with its anchor
-    and another work that the same article mentions; no article mentions those two in one paragraph. Row by
-    row, a positive and its negative have the same left end, the anchor.
+    ends: np.ndarray
+    nearest: int
 
-    Raises:
-        TooFewPairsError: no positive of a set has one.
+
+def pair_anew(
+    ends: np.ndarray, allowed: Allowed, rng: np.random.Generator, start: np.ndarray | None = None
+) -> Matched:
+    """Pair the ends of linked pairs again, so that none are linked.
+
+    A pair that cannot be formed keeps one of its ends, which gets the allowed work whose frequency that
+    changes least; if it has none, the pair is missing.
+
+    Args:
+        ends: works of the linked pairs, shape (pairs, 2).
+        allowed: tells which two works may be a negative.
+        start: all the ends in pairs to start from, which are kept where they can be; at random without.
+
+    Returns:
+        At most as many negatives, none twice.
     """
-    positives, negatives = list(splits), {}
-    for split in (VALIDATION, TEST):
-        positives[split], negatives[split] = _far_pairs(graph, splits[split], split, assignment, rng)
-    return DrawnNegatives(positives, negatives, anchored=True)
+    if start is None:
+        start = rng.permutation(ends.ravel()).reshape(ends.shape)
+    pairs = _Pairs(start.copy(), allowed)
+    idle = checked = 0
+    for turn in range(MAX_ROUNDS):
+        before = len(pairs.bad)
+        if before == 0 or idle >= IDLE_ROUNDS or (idle >= LEAST_IDLE_ROUNDS and checked > IDLE_EXCHANGES):
+            break
+        exchanges = pairs.exchange_ends(rng, among_bad=turn % 2 == 0)
+        improved = len(pairs.bad) < before
+        idle, checked = (0, 0) if improved else (idle + 1, checked + exchanges)
+    good = np.delete(pairs.ends, pairs.bad, axis=0)
+    near = _nearly_matched(ends, good, pairs.ends[pairs.bad], allowed, rng)
+    return Matched(np.sort(np.concatenate([good, near]), axis=1), len(near))
 
 
-def _far_pairs(
-    graph: LinkGraph, positives: PairArrays, split: int, assignment: Assignment, rng: np.random.Generator
-) -> tuple[PairArrays, PairArrays]:
-    size = len(positives)
-    # Each end can be the anchor: pair number `size + n` is pair n the other way round.
-    anchor = np.concatenate([positives.left, positives.right])
-    near = np.concatenate([positives.right, positives.left])
-    pair, other = graph.far_in_one_article(anchor, near)
-    fits = assignment.pools[split][other]
-    for domain in np.unique(positives.domain):
-        fits &= (positives.domain[pair % size] != domain) | graph.in_domain(domain)[other]
-    if (one_end := assignment.one_end.get(split)) is not None:
-        fits &= one_end[anchor[pair]] | one_end[other]
-    rows, others = _choose_others(anchor, pair[fits], other[fits], size, rng)
-    if len(rows) == 0:
-        raise TooFewPairsError(
-            f"{SPLITS[split]}: no linked pair has a paper that the same article mentions in other "
-            "paragraphs and that is in the same set and domain; add articles with their text"
-        )
-    paired = positives.take(rows % size)
-    far = np.full(len(rows), LEVELS.index("article"))
-    return (
-        PairArrays(anchor[rows], near[rows], paired.count, paired.domain, paired.level, paired.weight),
-        PairArrays(anchor[rows], others, np.zeros(len(rows), dtype=np.int64), paired.domain, far),
-    )
+def keys_of(ends: np.ndarray) -> np.ndarray:
+    """A number for each pair of shape (pairs, 2), whichever way round: shape (pairs,)."""
+    return keys_between(ends[:, 0], ends[:, 1])
 
 
-def _choose_others(
-    anchor: np.ndarray, pair: np.ndarray, other: np.ndarray, size: int, rng: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray]:
-    """The directed pairs that got a negative, ascending by positive, and their negatives' other ends.
+def keys_between(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """The same for the two ends of pairs, each of shape (pairs,)."""
+    keys: np.ndarray = (np.minimum(left, right).astype(np.int64) << 32) | np.maximum(left, right)
+    return keys
 
-    `other[n]` is a candidate for the directed pair `pair[n]` (ascending).
+
+def find_among(keys: np.ndarray, known: np.ndarray) -> np.ndarray:
+    """Which `keys` are among the sorted `known`; for few of each, ten times as fast as `np.isin`."""
+    if len(known) == 0:
+        return np.zeros(len(keys), dtype=bool)
+    places = np.searchsorted(known, keys)
+    there: np.ndarray = known[np.minimum(places, len(known) - 1)] == keys
+    return there
+
+
+class _Pairs:
+    """Pairs of ends, and which of them are bad: not allowed, or there already."""
+
+    def __init__(self, ends: np.ndarray, allowed: Allowed) -> None:
+        self.ends = ends
+        self._allowed = allowed
+        self._is_allowed = allowed(ends[:, 0], ends[:, 1])
+        self._find_bad()
+
+    def _find_bad(self) -> None:
+        self._keys, first = np.unique(keys_of(self.ends), return_index=True)
+        good = np.zeros(len(self.ends), dtype=bool)
+        good[first] = self._is_allowed[first]
+        self.bad = np.flatnonzero(~good)
+
+    def exchange_ends(self, rng: np.random.Generator, among_bad: bool) -> int:
+        """Let bad pairs exchange ends with others where that leaves no more bad pairs; count the trials.
+
+        Exchanges that leave as many are accepted too, now and then: they lead out of dead ends.
+        """
+        one, other, tries = self._partners(rng, among_bad)
+        if len(one) == 0:
+            return 0
+        # (a, b) and (c, d) become (a, d) and (c, b), or with the other pair the other way round.
+        turned = np.where(rng.random((len(one), 1)) < 0.5, self.ends[other], self.ends[other][:, ::-1])
+        first = np.stack([self.ends[one, 0], turned[:, 1]], axis=1)
+        second = np.stack([turned[:, 0], self.ends[one, 1]], axis=1)
+        swapped = np.stack([first, second], axis=1)  # (exchanges, pair, end)
+        new = swapped.reshape(-1, 2)
+        is_good = self._allowed(new[:, 0], new[:, 1]) & ~find_among(keys_of(new), self._keys)
+        gain = is_good.reshape(-1, 2).sum(axis=1) - (0 if among_bad else 1)
+        # The best exchange of each bad pair: rows of `tries` are of one.
+        best = gain.reshape(-1, tries).argmax(axis=1) + np.arange(0, len(gain), tries)
+        chosen = best[(gain[best] > 0) | ((gain[best] == 0) & (rng.random(len(best)) < 0.5))]
+        rows = np.concatenate([one[chosen], other[chosen]])
+        self.ends[rows] = np.concatenate([swapped[chosen, 0], swapped[chosen, 1]])
+        self._is_allowed[rows] = self._allowed(self.ends[rows, 0], self.ends[rows, 1])
+        self._find_bad()
+        return len(one)
+
+    def _partners(self, rng: np.random.Generator, among_bad: bool) -> tuple[np.ndarray, np.ndarray, int]:
+        """Rows of bad pairs and of the pairs to exchange ends with, all distinct but for repeated bad ones:
+        each `tries` times in a row."""
+        bad = rng.permutation(self.bad)
+        if among_bad:
+            half = len(bad) // 2
+            return bad[:half], bad[half : 2 * half], 1
+        good = rng.permutation(np.delete(np.arange(len(self.ends)), self.bad))
+        bad = bad[: len(good)]
+        tries = min(MAX_TRIES, len(good) // max(len(bad), 1))
+        return np.repeat(bad, tries), good[: tries * len(bad)], tries
+
+
+def _nearly_matched(
+    ends: np.ndarray, good: np.ndarray, bad: np.ndarray, allowed: Allowed, rng: np.random.Generator
+) -> np.ndarray:
+    """Negatives for `bad` pairs, of one end of each and the work whose frequency that changes least.
+
+    Frequencies are compared with those in the linked pairs `ends`; all arrays are of shape (pairs, 2).
     """
-    bounds = np.searchsorted(pair, np.arange(2 * size + 1))
-    used: set[int] = set()
-    rows, others = np.full(size, -1), np.full(size, -1)
-    reverse = rng.random(size) < 0.5
-    for positive in rng.permutation(size):
-        for row in (positive + size * reverse[positive], positive + size * (not reverse[positive])):
-            candidates = rng.permutation(other[bounds[row] : bounds[row + 1]])
-            keys = keys_between(np.full_like(candidates, anchor[row]), candidates).tolist()
-            free = next((number for number, key in enumerate(keys) if key not in used), None)
-            if free is not None:
-                used.add(keys[free])
-                rows[positive], others[positive] = row, candidates[free]
+    works, wanted = np.unique(ends, return_counts=True)
+    times = np.bincount(np.searchsorted(works, good.ravel()), minlength=len(works))
+    used, negatives = set(keys_of(good).tolist()), []
+    partners: dict[int, np.ndarray] = {}
+    for work in rng.permuted(bad, axis=1)[:, 0].tolist():
+        if work not in partners:
+            partners[work] = np.flatnonzero(allowed(np.full(len(works), work), works))
+        places = partners[work]
+        # Equal changes are decided at random, by less than the next larger change differs.
+        change = (times[places] + 1) / wanted[places] + 1e-9 * rng.random(len(places))
+        for place in places[np.argsort(change)].tolist():
+            pair = np.array([[work, works[place]]])
+            key = int(keys_of(pair)[0])
+            if key not in used:
+                used.add(key)
+                negatives.append(pair)
+                times[np.searchsorted(works, pair[0])] += 1
                 break
-    has_negative = rows >= 0
-    return rows[has_negative], others[has_negative]
+    return np.concatenate(negatives) if negatives else np.empty((0, 2), dtype=ends.dtype)
+
+
+# ---- near texts first ----------------------------------------------------------------------------
+
+
+def near_first(
+    ends: np.ndarray, texts: Sequence[str], allowed: Allowed, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Pair the ends of linked pairs so that texts near each other meet, where they may be a negative.
+
+    The most similar of all near pairs comes first, and so on; works whose neighbours have no free end left
+    get new neighbours among those that have one. What is then left is paired at random.
+
+    Args:
+        ends: works of the linked pairs, shape (pairs, 2).
+        texts: of `np.unique(ends)`.
+        allowed: tells which two works may be a negative.
+
+    Returns:
+        All ends in new pairs, of shape (pairs, 2), and the keys (`keys_of`) of those that are near.
+    """
+    works, free = np.unique(ends, return_counts=True)
+    vectors = _vectors(texts)
+    near = [np.empty((0, 2), dtype=np.int64)]
+    for _ in range(NEAR_ROUNDS):
+        some, used = np.flatnonzero(free), keys_of(works[np.concatenate(near)])
+        candidates = some[_near_pairs(vectors[some], works[some], allowed, used)]
+        if not len(chosen := _taken_in_order(candidates, free)):
+            break
+        near.append(chosen)
+    pairs = works[np.concatenate(near)]
+    rest = rng.permutation(np.repeat(works, free)).reshape(-1, 2)
+    return np.concatenate([pairs, rest]), keys_of(pairs)
+
+
+def _vectors(texts: Sequence[str]) -> csr_array:
+    """TF-IDF vectors of length one, shape (texts, words); words of one text alone make nothing similar."""
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    try:
+        return csr_array(TfidfVectorizer(min_df=min(2, len(texts))).fit_transform(texts))
+    except ValueError:  # no word at all
+        return csr_array((len(texts), 1))
+
+
+def _near_pairs(vectors: csr_array, works: np.ndarray, allowed: Allowed, used: np.ndarray) -> np.ndarray:
+    """Indices, (pairs, 2), of similar texts that may be a negative, the most similar pair first.
+
+    Pairs with a key in `used` are left out.
+    """
+    places, similarities = [np.empty((0, 2), dtype=np.int64)], [np.empty(0)]
+    transposed = vectors.T.tocsr()
+    step = max(1, CELLS_AT_ONCE // max(1, len(works)))
+    for start in range(0, len(works), step):
+        products = csr_array(vectors[start : start + step] @ transposed)
+        rows, columns, values = _largest(products, LINKED_TOO * NEAREST + 1)
+        rows += start
+        fits = allowed(works[rows], works[columns])
+        fits &= ~np.isin(keys_of(np.stack([works[rows], works[columns]], axis=1)), used)
+        rows, columns, values = rows[fits], columns[fits], values[fits]
+        # Sorted by row, the most similar first: the number of each within its row.
+        rank = np.arange(len(rows)) - np.searchsorted(rows, rows)
+        nearest = rank < NEAREST
+        places.append(np.sort(np.stack([rows, columns], axis=1)[nearest], axis=1))
+        similarities.append(values[nearest])
+    pairs, first = np.unique(np.concatenate(places), axis=0, return_index=True)
+    order = np.lexsort((pairs[:, 1], pairs[:, 0], -np.concatenate(similarities)[first]))
+    ordered: np.ndarray = pairs[order]
+    return ordered
+
+
+def _largest(products: csr_array, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(row, column, value) of the `count` largest values of each row, by row, the largest first."""
+    rows, columns, values = [], [], []
+    for row in range(products.shape[0]):
+        inside = slice(products.indptr[row], products.indptr[row + 1])
+        own, at = np.round(products.data[inside], DIGITS), products.indices[inside]
+        order = np.lexsort((at, -own))[:count]
+        rows.append(np.full(len(order), row))
+        columns.append(at[order])
+        values.append(own[order])
+    return np.concatenate(rows), np.concatenate(columns), np.concatenate(values)
+
+
+def _taken_in_order(pairs: np.ndarray, free: np.ndarray) -> np.ndarray:
+    """The pairs, in their order, whose works both have a free end yet; `free` is lowered by theirs."""
+    chosen = []
+    for number, (left, right) in enumerate(pairs.tolist()):
+        if free[left] and free[right]:
+            free[left] -= 1
+            free[right] -= 1
+            chosen.append(number)
+    return pairs[chosen]

@@ -8,16 +8,21 @@ from typing import Any
 
 import numpy as np
 
-from sentence_experts.pairs.config import DEFAULT_FRACTIONS, PairsConfig
+from sentence_experts.pairs.config import (
+    AUTO_LEVEL,
+    DEFAULT_FRACTIONS,
+    ENOUGH_TO_TRAIN,
+    LEVELS,
+    Level,
+    PairsConfig,
+)
 from sentence_experts.pairs.graph import LinkGraph
 from sentence_experts.pairs.negatives import DrawnNegatives, draw_negatives
-from sentence_experts.pairs.proximity import AUTO_LEVEL, ENOUGH_TO_TRAIN, LEVELS, Level
 from sentence_experts.pairs.splits import (
     CROSSING,
     SPLIT_METHODS,
     SPLITS,
     TRAIN,
-    Assignment,
     PairArrays,
     TooFewPairsError,
     split_by_article,
@@ -32,23 +37,18 @@ class Sets:
     """The three sets.
 
     Attributes:
-        assignment: of all pairs.
-        before: the number of pairs of each set before
+        before: the number of pairs of each set before sampling.
+        crossing: the number of pairs that are left out, being between two sets.
         sampled: the linked pairs of each set.
         negatives: those of the evaluation sets, with the pairs that have one.
         trained_within: how near training pairs are, as `nearest_enough` counts them.
     """
 
-    assignment: Assignment
     before: list[int]
+    crossing: int
     sampled: list[PairArrays]
     negatives: DrawnNegatives
     trained_within: dict[str, dict[str, Any]]
-
-    @property
-    def crossing(self) -> int:
-        """The number of pairs that are left out, being between two sets."""
-        return int((self.assignment.pairs == CROSSING).sum())
 
 
 def make_sets(graph: LinkGraph, settings: PairsConfig, rng: np.random.Generator) -> Sets:
@@ -76,30 +76,16 @@ def _made(graph: LinkGraph, settings: PairsConfig, rng: np.random.Generator) -> 
     near, trained_within = nearest_enough(
         splits[TRAIN], settings.trained_levels, enough if settings.train_within == AUTO_LEVEL else 1
     )
-    splits = _sampled(splits, near, settings, rng)
-    for name, split in zip(SPLITS, splits, strict=True):
-        if len(split) == 0:
-            raise TooFewPairsError(
-                f"the {name} split got none of the {len(pairs):,} pairs with `split={settings.split}`"
-            )
-    negatives = draw_negatives(graph, splits, assignment, settings, rng)
-    return Sets(assignment, before, splits, negatives, trained_within)
-
-
-def _sampled(
-    splits: list[PairArrays], near: np.ndarray, settings: PairsConfig, rng: np.random.Generator
-) -> list[PairArrays]:
-    """The splits with at most as many pairs per domain as the settings allow, those of training `near`."""
-    return [
-        draw_per_domain(
-            split,
-            settings.max_per_domain(SPLITS[number]),
-            by_count=number == TRAIN and settings.frequency in ("sampling", "proximity"),
-            rng=rng,
-            among=near if number == TRAIN else None,
+    by_count = settings.frequency in ("sampling", "proximity")
+    for number, name in enumerate(SPLITS):
+        maximum, among = settings.max_per_domain(name), near if number == TRAIN else None
+        splits[number] = draw_per_domain(splits[number], maximum, by_count and number == TRAIN, rng, among)
+    if empty := [name for name, split in zip(SPLITS, splits, strict=True) if len(split) == 0]:
+        raise TooFewPairsError(
+            f"the {empty[0]} split got none of the {len(pairs):,} pairs with `split={settings.split}`"
         )
-        for number, split in enumerate(splits)
-    ]
+    drawn = draw_negatives(graph, splits, assignment, settings.negatives, settings.negatives_min_cited, rng)
+    return Sets(before, int((assignment.pairs == CROSSING).sum()), splits, drawn, trained_within)
 
 
 def nearest_enough(
@@ -152,11 +138,6 @@ def draw_per_domain(
     return pairs.take(np.sort(np.concatenate(sampled))) if sampled else pairs
 
 
-def duplicated_by_count(pairs: PairArrays) -> PairArrays:
-    """Repeat each pair as often as it was linked. Source: Hallee et al. 2024 (preprint), 3.1."""
-    return pairs.take(np.repeat(np.arange(len(pairs)), pairs.count))
-
-
 def _describe_feasible(graph: LinkGraph, settings: PairsConfig) -> str:
     """The other settings of the split and the negatives that give all sets, with the sizes of these."""
     if len(graph.pairs) > MAX_TRIED:
@@ -177,7 +158,7 @@ def _describe_feasible(graph: LinkGraph, settings: PairsConfig) -> str:
 
 def _alternatives(settings: PairsConfig) -> Iterator[dict[str, object]]:
     """Other negatives, other splits with their usual fractions, and splits with larger sets."""
-    if settings.negatives in ("cited", "same-article"):
+    if settings.negatives == "cited":
         yield {"negatives": "matched"}
     even = list(DEFAULT_FRACTIONS["paper"])
     for split, usual in DEFAULT_FRACTIONS.items():
