@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from sentence_experts.errors import InputError, UsageError
-from sentence_experts.storage import RECORD, locked, output, temporary_folder
+from sentence_experts.storage import RECORD, locked, output
 
 
 def finished_run(out: Path) -> dict[str, Any]:
@@ -182,31 +182,3 @@ def test_file_stays_until_the_new_one_is_whole(tmp_path: Path) -> None:
         write(2, None, overwrite=True)
     assert (tmp_path / "v").read_text() == "1"
     assert write(1, "1") == "finished"
-
-
-def test_temporary_folders_of_killed_processes_go_after_a_day(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("sentence_experts.storage.disk.gettempdir", lambda: str(tmp_path))
-    dead = 2**22 + 1  # no system gives a process this number
-    old, new = tmp_path / f"sentence-experts-{dead}-a", tmp_path / f"sentence-experts-{dead}-b"
-    living, other = tmp_path / f"sentence-experts-{os.getppid()}-c", tmp_path / "sentence-experts-notes"
-    for folder in (old, new, living, other):
-        folder.mkdir()
-        (folder / "file").touch()
-        if folder != new:
-            os.utime(folder, (0, 0))
-    with temporary_folder() as made:
-        assert Path(made).parent == tmp_path
-        assert not old.exists()
-        assert all(folder.exists() for folder in (new, living, other))
-    assert not Path(made).exists()
-
-
-def test_temporary_folders_that_vanish_meanwhile_are_no_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    gone = tmp_path / f"sentence-experts-{os.getppid()}-gone"
-    monkeypatch.setattr("sentence_experts.storage.disk._entries", lambda *_: [gone])
-    with temporary_folder() as made:
-        assert Path(made).is_dir()

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -55,7 +54,7 @@ def test_lock_is_free_after_kill(tmp_path: Path):
     holder.wait()
     assert (tmp_path / ".out.lock").exists()
     with locked(tmp_path / "out", "write"):
-        assert json.loads((tmp_path / ".out.lock").read_text())["purpose"] == "write"
+        assert "(write; `" in (tmp_path / ".out.lock").read_text()
     assert list(tmp_path.iterdir()) == []
 
 

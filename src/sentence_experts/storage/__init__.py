@@ -52,7 +52,6 @@ from sentence_experts.storage.record import (
     is_unchanged,
     note_changes,
     record_of,
-    sound_record,
 )
 
 __all__ = [
@@ -90,7 +89,6 @@ __all__ = [
     "sha256_settings",
     "sha256_text",
     "sha256_unchanging",
-    "sound_record",
     "sync",
     "temporary_folder",
     "update_json",

@@ -9,10 +9,9 @@ import re
 import shutil
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory, gettempdir
-from time import time
+from tempfile import TemporaryDirectory
 
 from sentence_experts.errors import InputError, SentenceExpertsError
 
@@ -26,8 +25,6 @@ _NO_SPACE_WORDS = re.compile(
     r"inline_container.*unexpected pos",
     re.IGNORECASE,
 )
-_DAY = 24 * 60 * 60
-_ENOUGH_MB = 100  # a disk with as much free space is not full
 _LEFTOVER = r"\.\d+(?:\.scratch\.\w+)?\.(?:tmp|old)"
 _INNER = re.compile(r"(\..+)\.(\d+)(?:\.scratch\.\w+)?\.(?:tmp|old)")
 
@@ -58,13 +55,15 @@ def remove_leftovers(path: Path) -> None:
     """
     prefix = hidden_beside(path, "").name
     beside = re.compile(rf"\.*{re.escape(prefix)}(?:{_LEFTOVER})+")
-    leftovers = [file for file in _entries(path.parent) if beside.fullmatch(file.name)]
+    leftovers = [file for file in _hidden(path.parent) if beside.fullmatch(file.name)]
     if not path.exists():
         for retired in (file for file in leftovers if file.suffix == ".old"):
             os.replace(retired, path)
             break
-    for file in _entries(path):
-        if (match := _INNER.fullmatch(file.name)) is None or _is_in_use(path, *match.groups()):
+    for file in _hidden(path):
+        match = _INNER.fullmatch(file.name)
+        # An output in the folder has its own lock; who takes that one next removes the file.
+        if match is None or (path / f"{match[1]}.lock").exists() or _is_alive(match[2]):
             continue
         replaced = path / match[1][1:]
         if file.suffix == ".old" and not os.path.lexists(replaced):
@@ -74,26 +73,9 @@ def remove_leftovers(path: Path) -> None:
         remove(file)
 
 
-def _is_in_use(folder: Path, name: str, pid: str) -> bool:
-    """Whether a temporary file belongs to a process that lives, or to an output with its own lock."""
-    if (folder / f"{name}.lock").exists():  # the next process that takes that lock removes the file
-        return True
-    return _is_alive(pid)
-
-
 def temporary_folder() -> TemporaryDirectory[str]:
-    """Make a folder in the system's temporary folder, removed at the end of a `with`, or with the object.
-
-    Those that killed processes left there, and nobody touched for a day, go first.
-    """
-    home = Path(gettempdir())
-    for folder in _entries(home, "sentence-experts-"):
-        owner = re.fullmatch(r"sentence-experts-(\d+)-\w+", folder.name)
-        # Processes of other containers, which may share the folder, are not seen, so files of a day stay.
-        with suppress(FileNotFoundError):  # its process has just removed it
-            if owner and time() - folder.lstat().st_mtime > _DAY and not _is_alive(owner[1]):
-                remove(folder)
-    return TemporaryDirectory(prefix=f"sentence-experts-{os.getpid()}-", dir=home)
+    """Make a folder in the system's temporary folder, removed at the end of a `with`, or with the object."""
+    return TemporaryDirectory(prefix=f"sentence-experts-{os.getpid()}-")
 
 
 def _is_alive(pid: str) -> bool:
@@ -133,10 +115,10 @@ def sync(path: Path, inner: bool = True) -> None:
             os.close(descriptor)
 
 
-def _entries(folder: Path, prefix: str = ".") -> list[Path]:
-    # A prefix search by name: the parent may hold many thousand files.
+def _hidden(folder: Path) -> list[Path]:
+    """Return the hidden entries of a folder, which may hold many thousand others."""
     try:
-        return [Path(entry.path) for entry in os.scandir(folder) if entry.name.startswith(prefix)]
+        return [Path(entry.path) for entry in os.scandir(folder) if entry.name[0] == "."]
     except OSError:
         return []
 
@@ -177,10 +159,10 @@ def no_space(error: BaseException, path: Path) -> str | None:
         return None
     folder = next((each for each in (path, *path.absolute().parents) if each.is_dir()), Path())
     free = shutil.disk_usage(folder).free / 1e6
-    reason = f"no space left on the disk ({free:,.1f} MB free in {folder})"
-    if free > _ENOUGH_MB:
-        reason = f"the file is larger than a limit or quota allows ({free:,.0f} MB free in {folder})"
-    return f"{path}: {reason}; make room and give the same command again, or write elsewhere"
+    return (
+        f"{path}: no space left on the disk, or a quota is reached ({free:,.1f} MB free in {folder}); make "
+        "room and give the same command again, or write elsewhere"
+    )
 
 
 def check_regular(path: Path | str) -> None:

@@ -46,20 +46,12 @@ def replacing(path: Path) -> Iterator[Path]:
 def open_to_readers(path: Path) -> None:
     """Give files that a library wrote for their owner alone, as safetensors does, the mode of any new file.
 
-    `path` is such a file, or a folder of them. A new folder shows which mode the user's umask gives.
+    `path` is such a file, or a folder of them.
     """
-    private = [file for file in (path, *path.rglob("*")) if file.is_file() and _mode(file) == 0o600]
-    if private:
-        folder = temporary_beside(path / "new" if path.is_dir() else path)
-        folder.mkdir()
-        usual = _mode(folder) & 0o666
-        folder.rmdir()
-        for file in private:
-            file.chmod(usual)
-
-
-def _mode(path: Path) -> int:
-    return stat.S_IMODE(path.stat().st_mode)
+    os.umask(mask := os.umask(0o077))
+    for file in (path, *path.rglob("*")):
+        if file.is_file() and stat.S_IMODE(file.stat().st_mode) == 0o600:
+            file.chmod(0o666 & ~mask)
 
 
 @contextmanager

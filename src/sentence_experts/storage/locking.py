@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import logging
 import os
 import sys
@@ -75,7 +74,8 @@ def locked(path: Path | str, purpose: str, *, wait: bool = False) -> Iterator[No
         _acquire(lock, path, file, wait)
         owner = os.getpid()
         try:
-            _write_holder(file, purpose)
+            with suppress(OSError):  # a full disk, or Windows, where a locked file is not written
+                file.write_text(_describe_this_process(purpose), encoding="utf-8")
             remove_leftovers(path)
             yield
         finally:
@@ -87,12 +87,14 @@ def locked(path: Path | str, purpose: str, *, wait: bool = False) -> Iterator[No
 
 
 def _acquire(lock: FileLock, path: Path, file: Path, wait: bool) -> None:
+    holder = "another process"
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         try:
             _acquire_at_once(lock, file)
         except Timeout:
-            holder = _describe_holder(file)
+            with suppress(OSError, ValueError):
+                holder = file.read_text(encoding="utf-8") or holder
             if not wait:
                 raise InUseError(f"{path} is in use by {holder}; wait for it, or write elsewhere") from None
             logger.info(f"{path}: waiting for {holder}")
@@ -120,17 +122,7 @@ def _acquire_at_once(lock: FileLock, file: Path) -> None:
     raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(file))
 
 
-def _write_holder(file: Path, purpose: str) -> None:
+def _describe_this_process(purpose: str) -> str:
     command = " ".join([Path(sys.argv[0]).name, *sys.argv[1:]])[:_MAX_COMMAND_LENGTH]
     since = datetime.now().astimezone().isoformat(timespec="seconds")
-    holder = {"pid": os.getpid(), "purpose": purpose, "command": command, "since": since}
-    with suppress(OSError):  # a full disk, or Windows, where a locked file is not written
-        file.write_text(json.dumps(holder), encoding="utf-8")
-
-
-def _describe_holder(file: Path) -> str:
-    try:
-        holder = json.loads(file.read_text(encoding="utf-8"))
-        return f"process {holder['pid']} ({holder['purpose']}; `{holder['command']}`) since {holder['since']}"
-    except (ValueError, TypeError, KeyError, OSError):  # it has not written its number yet
-        return "another process"
+    return f"process {os.getpid()} ({purpose}; `{command}`) since {since}"
