@@ -196,8 +196,7 @@ def train_steps(
     """
     import torch
 
-    from sentence_experts.training.known_positives import KnownPositives
-    from sentence_experts.training.losses import ContrastiveLoss
+    from sentence_experts.training.losses import ContrastiveLoss, KnownPositives
 
     none = torch.zeros(0, dtype=torch.long)
     loss = ContrastiveLoss(model, [TEMPERATURE], known=KnownPositives(none, none, 2**31))

@@ -14,9 +14,12 @@ import torch
 from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 
-from sentence_experts.training.known_positives import KnownPositives
-from sentence_experts.training.losses import ContrastiveLoss
-from sentence_experts.training.router_losses import sequence_router_loss, token_router_loss
+from sentence_experts.training.losses import (
+    ContrastiveLoss,
+    KnownPositives,
+    sequence_router_loss,
+    token_router_loss,
+)
 
 ANCHORS = ["rice yield", "neuron spike", "wheat rust on a leaf", "glia", "maize root", "a retina and a cone"]
 POSITIVES = ["drought field", "cortex", "rust", "myelin of an axon", "soil", "vision"]
@@ -102,5 +105,5 @@ if __name__ == "__main__":
         compare(work["models"], Path(work["out"]))
     for run in work["runs"]:
         if work.get("killed") == os.environ["RANK"]:
-            die_after(Path(run["out"]), "checkpoints/checkpoint-*/sha256.json")
+            die_after(Path(run["out"]), "checkpoints/checkpoint-*/trainer_state.json")
         train(run["model"], run["data"], out=run["out"], **run["settings"])

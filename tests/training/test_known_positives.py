@@ -10,7 +10,7 @@ import torch
 
 from helpers.samples import make_pairs_folder, replace_table
 from sentence_experts.pairs.dataset import Pairs
-from sentence_experts.training.known_positives import KnownPositives
+from sentence_experts.training.losses import KnownPositives
 from sentence_experts.training.objectives import LinkedPairs
 
 

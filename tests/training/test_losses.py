@@ -15,9 +15,9 @@ from torch import Tensor, nn
 
 import sentence_experts
 from sentence_experts.training.config import LOSS_KINDS, TrainConfig
-from sentence_experts.training.known_positives import KnownPositives
-from sentence_experts.training.losses import ContrastiveLoss
-from sentence_experts.training.router_losses import (
+from sentence_experts.training.losses import (
+    ContrastiveLoss,
+    KnownPositives,
     RouterLoss,
     load_balancing,
     router_cross_entropy,
@@ -309,7 +309,7 @@ def test_load_balancing_is_its_formula() -> None:
 def test_the_routers_losses_are_added_and_cached(
     router_model: SentenceTransformer, name: str, by_domain: bool
 ) -> None:
-    router = sequence_router_loss(cross_entropy=0.7, balance=0.3, by_domain=by_domain)
+    router = sequence_router_loss(to_domain=0.7, balance=0.3, by_domain=by_domain)
     columns = features(router_model, TEXTS, OTHERS)
     loss = made(router_model, name, LINKS, router=router)
     value, gradients = loss_and_gradients(loss, columns)

@@ -13,7 +13,7 @@ from torch import Tensor
 from helpers.small_training_tasks import INSTRUCTIONS, make_task_encoder
 from helpers.two_processes import BATCHES, LABELS, columns_of, loss_and_gradients, make_loss
 from sentence_experts.models.routes.token_router import token_balance_loss, token_loads_of
-from sentence_experts.training.router_losses import token_router_loss
+from sentence_experts.training.losses import token_router_loss
 
 TEMPERATURES = (0.03, 0.06)
 

@@ -18,7 +18,7 @@ from sentence_transformers.sentence_transformer.data_collator import SentenceTra
 
 from sentence_experts.training import processes
 from sentence_experts.training.config import AUTO_BATCHES, LOSS_KINDS, TrainConfig
-from sentence_experts.training.known_positives import KnownPositives
+from sentence_experts.training.losses import KnownPositives
 from sentence_experts.training.objectives import NONE, NUMBER_COLUMNS, Numbers, Objective, own_routes
 from sentence_experts.training.routes import TrainedRoute, with_batches
 from sentence_experts.training.validation import distinct

@@ -21,7 +21,7 @@ from sentence_experts.progress import progress
 from sentence_experts.storage import write_parquet
 from sentence_experts.training import processes
 from sentence_experts.training.data import TrainingSet
-from sentence_experts.training.known_positives import KnownPositives
+from sentence_experts.training.losses import KnownPositives
 from sentence_experts.training.objectives import NONE, Numbers
 
 TEXTS_AT_ONCE = 512

@@ -1,4 +1,4 @@
-"""The contrastive loss of a batch: one class for domains and tasks, and for all published variants.
+"""The contrastive loss of a batch, the known positives that it leaves out, and the losses of learned routers.
 
 A batch has two columns of texts, anchors and positives, and further ones with mined negatives. Row i of the
 columns is a pair; the texts of all other rows are negatives of row i, except known positives. With several
@@ -8,7 +8,9 @@ processes the texts of all of them are the candidates.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -17,13 +19,130 @@ from sentence_transformers.base.losses import CachedLossMixin, RandContext
 from sentence_transformers.util import cos_sim
 from sentence_transformers.util.distributed import all_gather, all_gather_with_grad, get_rank, get_world_size
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, one_hot
 from torch.nn.parallel import DistributedDataParallel
 
 from sentence_experts.compat.sentence_transformers import merged_columns
+from sentence_experts.models.routes.sequence_router import router_logits_of
+from sentence_experts.models.routes.token_router import token_balance_loss, token_loads_of
 from sentence_experts.training.config import LOSS_KINDS
-from sentence_experts.training.known_positives import KnownPositives
-from sentence_experts.training.router_losses import RouterLoss
+
+
+class KnownPositives(nn.Module):
+    """Known positives, which are not used as each other's negatives; stores eight bytes per link.
+
+    The papers count every other pair of a batch as a negative (Hallee 2025, Training strategy: a linked paper
+    is assumed to be rare). In a small, dense domain it is not rare. A number stands for a paper, or for a
+    group of texts that are all positives of each other, such as those of one label. It is a module without
+    parameters, so that the links move to the device of the loss.
+    """
+
+    keys: Tensor
+
+    def __init__(self, left: Tensor, right: Tensor, count: int) -> None:
+        """Store links, which have no direction, between the numbers `left` and `right`, below `count`."""
+        super().__init__()
+        self.count = count
+        self.register_buffer("keys", torch.unique(self._key(left.long(), right.long())), persistent=False)
+
+    def forward(self, left: Tensor, right: Tensor) -> Tensor:
+        """Return True where two numbers are equal or linked; the two are broadcast."""
+        key = self._key(left, right)
+        if not len(self.keys):
+            return left == right
+        place = torch.searchsorted(self.keys, key).clamp(max=len(self.keys) - 1)
+        return (self.keys[place] == key) | (left == right)
+
+    def degrees(self) -> Tensor:
+        """Return the number of links of each number, (count,)."""
+        ends = torch.cat([self.keys // self.count, self.keys % self.count])
+        return torch.bincount(ends, minlength=self.count)
+
+    def _key(self, left: Tensor, right: Tensor) -> Tensor:
+        return torch.minimum(left, right) * self.count + torch.maximum(left, right)
+
+
+def router_cross_entropy(logits: Tensor, experts: Tensor) -> Tensor:
+    """Return the cross-entropy of the routers' choices to the experts of the texts' domains.
+
+    Source: Hallee 2024, section 3.2.1.
+
+    Args:
+        logits: (texts, blocks, experts).
+        experts: (texts,) the expert of each text's domain.
+
+    Returns:
+        The mean over blocks and texts.
+    """
+    targets = experts[:, None].expand(logits.shape[:2])
+    return cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+
+def load_balancing(logits: Tensor) -> Tensor:
+    """Return how evenly the routers use their experts (Fedus et al. 2022, Switch Transformers, eq. 4 to 6).
+
+    experts * sum_i f_i P_i, where f_i is the share of the texts whose router prefers expert i, and P_i its
+    mean probability. 1 if all experts are used equally, up to `experts` if one takes everything. The gradient
+    flows through P alone.
+
+    Args:
+        logits: (texts, blocks, experts).
+
+    Returns:
+        The mean over the blocks.
+    """
+    experts = logits.shape[-1]
+    probabilities = logits.softmax(dim=-1).mean(dim=0)  # (blocks, experts)
+    shares = one_hot(logits.argmax(dim=-1), experts).to(logits.dtype).mean(dim=0)
+    return experts * (shares * probabilities).sum(dim=-1).mean()
+
+
+@dataclass(frozen=True)
+class RouterLoss:
+    """A loss of the learned routers, on what they give for each text.
+
+    The routers' outputs stand beside the vectors, so that their gradients are cached too and the texts of all
+    processes count.
+
+    Attributes:
+        collect: a context that collects one tensor per block, (texts, ...), in a model's forward passes.
+        loss: of all outputs (texts, blocks, ...) and the experts (texts,) of the texts' domains.
+        by_domain: send the training texts to their domain's expert instead of the router's choice.
+    """
+
+    collect: Callable[[nn.Module], AbstractContextManager[list[Tensor]]]
+    loss: Callable[[Tensor, Tensor], Tensor]
+    by_domain: bool = False
+
+
+def sequence_router_loss(to_domain: float = 1.0, balance: float = 0.0, by_domain: bool = True) -> RouterLoss:
+    """Return the loss of routers that choose one expert per text, a sum of two weighted parts."""
+
+    def loss(logits: Tensor, experts: Tensor) -> Tensor:
+        return to_domain * router_cross_entropy(logits, experts) + balance * load_balancing(logits)
+
+    return RouterLoss(_collect_logits, loss, by_domain)
+
+
+def token_router_loss(balance: float) -> RouterLoss:
+    """Return the loss of routers that choose experts per token: load balancing, times `balance`."""
+    return RouterLoss(token_loads_of, lambda loads, experts: balance * token_balance_loss(loads))
+
+
+@contextmanager
+def _collect_logits(model: nn.Module) -> Iterator[list[Tensor]]:
+    inner = model.module if isinstance(model, DistributedDataParallel) else model
+
+    def add_logits(module: nn.Module, inputs: Any, output: dict[str, Any]) -> dict[str, Any]:
+        # DistributedDataParallel takes a router for unused if its logits are not among the outputs.
+        return {**output, "router_logits": torch.stack(blocks, dim=1)}
+
+    with router_logits_of(model) as blocks:
+        handle = inner.register_forward_hook(add_logits)
+        try:
+            yield blocks
+        finally:
+            handle.remove()
 
 
 class ContrastiveLoss(CachedLossMixin, nn.Module):

@@ -39,14 +39,12 @@ from sentence_experts.storage import (
 )
 from sentence_experts.training import processes
 from sentence_experts.training.batches import RouteBatches
-from sentence_experts.training.card import model_card
-from sentence_experts.training.checkpoints import NoteHashes, copy_of, last_whole_checkpoint, take_best
 from sentence_experts.training.config import TrainConfig
 from sentence_experts.training.data import PairCollator, TrainingSet
 from sentence_experts.training.hard_negatives import with_hard_negatives
 from sentence_experts.training.losses import ContrastiveLoss
 from sentence_experts.training.objectives import Objective, open_data, own_routes
-from sentence_experts.training.result import TrainResult
+from sentence_experts.training.result import TrainResult, model_card
 from sentence_experts.training.routes import TrainedRoute, trained_routes
 from sentence_experts.training.trainable import Trainable, check_settings, choose_trainable, router_loss
 from sentence_experts.training.trainer import (
@@ -54,7 +52,10 @@ from sentence_experts.training.trainer import (
     CHECKPOINTS,
     RunCallback,
     Trainer,
+    copy_of,
     is_over,
+    last_whole_checkpoint,
+    take_best,
     training_arguments,
 )
 from sentence_experts.training.validation import TITLES, Validator
@@ -366,7 +367,7 @@ def _train(
             return
     with progress(f"train {out.name}", trainer.args.max_steps) as advance:
         callback = RunCallback(advance, config.patience, shown)
-        for each in (*_loggers(out, config), callback, NoteHashes()):
+        for each in (*_loggers(out, config), callback):
             trainer.add_callback(each)
         # Within the run: measured before it, a model of several processes would train without the others.
         trainer.args.eval_on_start = checkpoint is None and validates

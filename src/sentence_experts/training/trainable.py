@@ -18,7 +18,7 @@ from sentence_experts.models.routes.kinds import router_kind_of
 from sentence_experts.models.routes.routes import is_domain_route
 from sentence_experts.training import processes
 from sentence_experts.training.config import TrainConfig
-from sentence_experts.training.router_losses import RouterLoss, sequence_router_loss, token_router_loss
+from sentence_experts.training.losses import RouterLoss, sequence_router_loss, token_router_loss
 from sentence_experts.training.routes import routed_model
 
 # Weight of a token router's load balancing (Fedus et al. 2022, section 2.2).

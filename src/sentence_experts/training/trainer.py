@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import re
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,13 +20,16 @@ from sentence_transformers import (
 from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, OneCycleLR
-from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import TrainerCallback, TrainerControl, TrainerState
+from transformers.trainer import TRAINER_STATE_NAME
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from sentence_experts.errors import InputError, SentenceExpertsError, UsageError
 from sentence_experts.models.layers.weight_names import EXPERTS, ROUTERS
 from sentence_experts.models.loading import load
+from sentence_experts.models.sources import UNTRAINED
 from sentence_experts.progress import Advance
-from sentence_experts.storage import open_to_readers
+from sentence_experts.storage import open_to_readers, read_json
 from sentence_experts.training import processes
 from sentence_experts.training.batches import RouteBatches
 from sentence_experts.training.config import TrainConfig
@@ -222,50 +226,34 @@ class RunCallback(TrainerCallback):
         self._patience = patience
         self._shown = shown
 
-    def on_step_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Count a step; validate and save at the end, so that the last steps count too."""
         self._advance()
         if state.global_step >= state.max_steps:
             control.should_evaluate = args.eval_strategy != "no"
             control.should_save = True
 
-    def on_log(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        logs: Mapping[str, Any] | None = None,
-        **kwargs: Any,
-    ) -> None:
+    def on_log(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Show the training loss."""
-        if logs is not None and "loss" in logs:
-            self._advance(0, f"loss {float(logs['loss']):.4f}")
+        if "loss" in (kwargs["logs"] or ()):
+            self._advance(0, f"loss {float(kwargs['logs']['loss']):.4f}")
 
-    def on_evaluate(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        metrics: dict[str, float] | None = None,
-        **kwargs: Any,
-    ) -> None:
+    def on_evaluate(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Log the figures; stop if the best one is `patience` validations ago.
 
         The model before training is the first candidate for the best one.
         """
-        measured = metrics or {}
+        metrics: dict[str, float] = kwargs["metrics"]
         chooses = args.metric_for_best_model is not None
         if state.global_step == 0 and chooses:
-            state.best_metric, state.best_global_step = measured[BEST_BY], 0
+            state.best_metric, state.best_global_step = metrics[BEST_BY], 0
         figures = [
-            f"{title} {measured[metric]:.4f}" for metric, title in self._shown.items() if metric in measured
+            f"{title} {metrics[metric]:.4f}" for metric, title in self._shown.items() if metric in metrics
         ]
         losses = [entry["loss"] for entry in state.log_history if "loss" in entry]
         loss = f"training loss {losses[-1]:.4f}, " if losses else ""
         logger.info(f"  step {state.global_step}: {loss}validation {', '.join(figures)}")
-        if state.best_metric is None or measured[BEST_BY] > state.best_metric:
+        if state.best_metric is None or metrics[BEST_BY] > state.best_metric:
             return
         if chooses and is_over(state, self._patience):
             control.should_training_stop = True
@@ -279,3 +267,52 @@ def is_over(state: TrainerState, patience: int) -> bool:
         if BEST_BY in entry and entry["step"] > (state.best_global_step or 0)
     ]
     return state.global_step >= state.max_steps or len(since) >= patience
+
+
+def last_whole_checkpoint(folder: Path) -> str | None:
+    """Return the newest checkpoint in `folder` that is whole; remove newer ones.
+
+    The state is what a checkpoint gets last. The trainer rotates and counts checkpoints by folder name, whole
+    or not.
+    """
+    checkpoints = folder.glob(f"{PREFIX_CHECKPOINT_DIR}-*")
+    for checkpoint in sorted(checkpoints, key=lambda path: int(path.name.split("-")[1]), reverse=True):
+        try:
+            read_json(checkpoint / TRAINER_STATE_NAME)
+        except (InputError, OSError):
+            shutil.rmtree(checkpoint)
+        else:
+            return str(checkpoint)
+    return None
+
+
+Weights = dict[str, Tensor]
+
+
+def copy_of(trainer: Trainer) -> tuple[Weights, Weights]:
+    """Copy the trained weights of the model, and the loss's own, to the CPU's memory."""
+    of_model = {name: weight for name, weight in trainer.model.named_parameters() if weight.requires_grad}
+    model, loss = (
+        {name: weight.detach().to("cpu", copy=True) for name, weight in weights.items()}
+        for weights in (of_model, trainer.loss.own_weights())
+    )
+    return model, loss
+
+
+def take_best(trainer: Trainer, before: tuple[Weights, Weights]) -> None:
+    """Put the weights of the best step into the model and the loss, in every process."""
+    if trainer.args.metric_for_best_model is None:
+        return  # the last step is kept
+    step = trainer.state.best_global_step
+    if not step:
+        for module, weights in zip((trainer.model, trainer.loss), before, strict=True):
+            module.load_state_dict(weights, strict=False)
+        start = trainer.state.best_metric
+        logger.warning(
+            f"{UNTRAINED}: no step was better than the model before training ({start:.4f}), which was kept"
+        )
+        return
+    checkpoint = Path(str(trainer.args.output_dir)) / f"{PREFIX_CHECKPOINT_DIR}-{step}"
+    # On the CPU, since a GPU may have no room for the model twice.
+    trainer.model.load_state_dict(load(checkpoint, device="cpu").state_dict())
+    trainer.load_loss(checkpoint)

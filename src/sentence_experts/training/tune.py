@@ -139,8 +139,8 @@ def tune(
             "config": chosen.model_dump(mode="json", exclude={"trials", "offload_experts"}),
             "space": {name: str(distribution) for name, distribution in searched.items()},
         })  # fmt: skip
-        names = chosen.model_fields_set & TrainConfig.model_fields.keys() | {"fraction"}
-        shared = {name: getattr(chosen, name) for name in names}
+        given = chosen.model_fields_set & TrainConfig.model_fields.keys() | {"fraction"}
+        shared = {name: getattr(chosen, name) for name in given}
         trials = _run_trials(model, objectives, shared, chosen, searched, place.path)
         finished = [trial for trial in trials if trial.best is not None]
         if not finished:
