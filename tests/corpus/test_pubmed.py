@@ -203,7 +203,7 @@ def test_what_a_cut_packed_file_gave_is_kept(tmp_path: Path) -> None:
 def test_a_packed_bomb_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = packed_file(tmp_path / "big.xml.gz", *(record(str(number)) for number in range(1, 300)))
     assert len(papers(import_corpus([path], tmp_path / "out", workers=1))) == 299
-    monkeypatch.setattr(archives, "MAX_UNPACKED", 100_000)
+    monkeypatch.setattr(archives, "MAX_DOCUMENT_BYTES", 100_000)
     stopped = import_corpus([path], tmp_path / "stopped", workers=1)
     assert [line["reason"] for line in rejected(stopped)] == ["expands-too-much"]
     assert 0 < len(papers(stopped)) < 299

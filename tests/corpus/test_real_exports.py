@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 from helpers.bibliographic import unpack_samples
-from sentence_experts.corpus.formats import bibtex, exports, tagged
+from sentence_experts.corpus.formats import bibtex, exports
 from sentence_experts.corpus.importing import import_corpus
 from sentence_experts.corpus.paper import Paper, RecordError
-from sentence_experts.corpus.record_formats import FORMATS, format_of
+from sentence_experts.corpus.record_files import FORMATS, format_of
 
 pytestmark = pytest.mark.realdata
 
 TO_PAPER = {
-    "ris": tagged.ris_to_paper, "nbib": tagged.nbib_to_paper,
+    "ris": exports.ris_to_paper, "nbib": exports.nbib_to_paper,
     "pubmed-csv": exports.pubmed_to_paper, "zotero-csv": exports.zotero_to_paper,
     "bibtex": bibtex.to_paper,
 }  # fmt: skip

@@ -20,7 +20,7 @@ from sentence_experts.corpus.formats.openalex import RemovedWorks
 from sentence_experts.corpus.formats.records import RecordFilter
 from sentence_experts.corpus.importing import import_corpus
 from sentence_experts.corpus.parts import open_parts
-from sentence_experts.corpus.record_formats import FORMATS, Reading
+from sentence_experts.corpus.record_files import RecordFile
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.storage import sha256_file
 
@@ -204,8 +204,8 @@ def test_no_value_of_a_field_stops_the_import(tmp_path: Path) -> None:
         for key in inside if isinstance(inside, dict) else ():
             changed = [inside | {key: other} for other in ODD]
             odd += [RECORD | {name: [one] if isinstance(value, list) else one} for one in changed]
-    reading = Reading("odd", RecordFilter(), 0, RemovedWorks(np.empty((2, 0), np.int64)))
-    part = record_files._part(0, 0, "odd", 0, odd, FORMATS["openalex"].add, reading)
+    file, gone = RecordFile("odd", tmp_path, "openalex"), RemovedWorks(np.empty((2, 0), np.int64))
+    part = record_files._part(0, 0, file, 0, odd, RecordFilter(), gone)
     kept = part.write(open_parts(tmp_path / "parts"))
     assert kept + sum(one.records for one in part.rejections if one.reason != "unreadable-doi") == len(odd)
     assert kept > len(odd) / 2

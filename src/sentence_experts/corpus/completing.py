@@ -10,7 +10,6 @@ import json
 import logging
 import os
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -96,18 +95,14 @@ class Completion:
         papers = pq.read_table(out / PAPERS, columns=list(_KINDS), filters=[("abstract", "!=", "")])
         known = {kind: set(papers[kind].to_pylist()) for kind in _KINDS}
         completed = sum(any(name in known[kind] for kind, name in one.items()) for one in self.lacking)
-        looked_up = sum(len(names) for _, names in _names_used(self.lacking))
-        without = len(self.lacking) - looked_up
-        logger.info(
-            f"{completed:,} of {len(self.lacking):,} papers without an abstract have one from OpenAlex now"
-            + (f"; {without:,} have no identifier to look them up by" if without else "")
-            + (
-                f"; {len(self.set_aside):,} requests failed: give the same command again"
-                if self.set_aside
-                else ""
-            )
-        )
-        counts = {"lacking": len(self.lacking), "asked": looked_up, "found": self.found}
+        asked = sum(map(len, _names_used(self.lacking).values()))
+        text = f"{completed:,} of {len(self.lacking):,} papers without an abstract have one from OpenAlex now"
+        if without := len(self.lacking) - asked:
+            text += f"; {without:,} have no identifier to look them up by"
+        if self.set_aside:
+            text += f"; {len(self.set_aside):,} requests failed: give the same command again"
+        logger.info(text)
+        counts = {"lacking": len(self.lacking), "asked": asked, "found": self.found}
         return [], {"completed": {"from": "OpenAlex", **counts, "completed": completed}}
 
 
@@ -120,34 +115,29 @@ def _lacking(corpus: Path) -> list[Names]:
 
 def _find(source: OpenAlexSource, client: Client, lacking: list[Names]) -> list[str]:
     """Return the ids of the records of the papers, query by query; a query that fails is set aside."""
-    queries = list(_queries(lacking))
+    queries = [(kind, batch) for kind, names in _names_used(lacking).items() for batch in _batches(names)]
     found: set[str] = set()
     with progress("papers without an abstract, from OpenAlex", len(queries)) as advance:
-        for name, query in queries:
+        for kind, batch in queries:
             try:
-                found.update(source.find(query))
+                found.update(source.find(f"{kind}:{'|'.join(batch)}"))
             except FailedError as error:
-                client.set_record_aside("openalex", name, "not-fetched", error)
+                more = f" and {len(batch) - 1} more" if len(batch) > 1 else ""
+                client.set_record_aside("openalex", f"{kind} {batch[0]}{more}", "not-fetched", error)
             advance()
     return sorted(found)
 
 
-def _queries(lacking: list[Names]) -> Iterator[tuple[str, str]]:
-    """Queries for the papers by one name of each, with their own names for messages."""
-    for kind, values in _names_used(lacking):
-        for start in range(0, len(values), _PER_QUERY):
-            batch = values[start : start + _PER_QUERY]
-            more = f" and {len(batch) - 1} more" if len(batch) > 1 else ""
-            yield f"{kind} {batch[0]}{more}", f"{kind}:{'|'.join(batch)}"
+def _batches(names: set[str]) -> list[list[str]]:
+    ordered = sorted(names)
+    return [ordered[start : start + _PER_QUERY] for start in range(0, len(ordered), _PER_QUERY)]
 
 
-def _names_used(lacking: list[Names]) -> Iterator[tuple[str, list[str]]]:
-    """Yield the kind of name and the names to look papers up by, one per paper."""
+def _names_used(lacking: list[Names]) -> dict[str, set[str]]:
+    """Return the names to look papers up by, one per paper, by their kind."""
     by_kind: dict[str, set[str]] = {kind: set() for kind in _KINDS}
     for names in lacking:
-        for kind, values in by_kind.items():
-            if kind in names and not _ENDS_VALUE.search(names[kind]):
-                values.add(names[kind])
-                break
-    for kind, values in by_kind.items():
-        yield kind, sorted(values)
+        usable = (kind for kind in _KINDS if kind in names and not _ENDS_VALUE.search(names[kind]))
+        if kind := next(usable, None):
+            by_kind[kind].add(names[kind])
+    return by_kind

@@ -17,8 +17,13 @@ from sentence_experts.corpus.corpus_source import CorpusSource
 from sentence_experts.corpus.formats.archives import find_sources, kind_of
 from sentence_experts.corpus.formats.records import RecordFilter
 from sentence_experts.corpus.identifiers import normalise_openalex, parse_identifier
-from sentence_experts.corpus.record_files import RECORD_SUFFIXES, RecordFiles, find_record_files
-from sentence_experts.corpus.record_formats import FORMATS, format_of
+from sentence_experts.corpus.record_files import (
+    FORMATS,
+    RECORD_SUFFIXES,
+    RecordFiles,
+    find_record_files,
+    format_of,
+)
 from sentence_experts.corpus.user_tables import UserTables
 from sentence_experts.corpus.workers import number_of_workers
 from sentence_experts.errors import InputError, UsageError

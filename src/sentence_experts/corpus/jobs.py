@@ -8,6 +8,7 @@ import os
 import stat
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO
 
 from sentence_experts.corpus.formats.archives import BROKEN_PACKING, Document, is_packed, unpacked
@@ -15,6 +16,9 @@ from sentence_experts.corpus.formats.articles import read_articles
 from sentence_experts.corpus.paper import Deletion, RecordError, Rejection
 from sentence_experts.corpus.parts import CorpusPart
 from sentence_experts.storage import PartStore
+
+_OF_ONE_RECORD = frozenset({"no-metadata", "no-pmid"})  # the other records of the document are read
+_MAX_NAMED_RECORDS = 1000  # per document; further ones are only counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +40,7 @@ def run_job(job: Job, parts: PartStore) -> int:
     gc.disable()
     try:
         for document in job.documents:
-            _parse_document(document, job, part)
+            part.rejections += _parse_document(document, job, part)
         part.write(parts)
     finally:
         if collecting:
@@ -44,38 +48,35 @@ def run_job(job: Job, parts: PartStore) -> int:
     return len(job.documents)
 
 
-# These reasons concern one record of a document; its other records are read.
-_OF_ONE_RECORD = frozenset({"no-metadata", "no-pmid"})
-_MAX_NAMED_RECORDS = 1000  # per document; further ones are only counted
-
-
-def _parse_document(document: Document, job: Job, part: CorpusPart) -> None:
+def _parse_document(document: Document, job: Job, part: CorpusPart) -> list[Rejection]:
+    """Add the records of a document to a part; return those that cannot be read."""
+    rejections: list[Rejection] = []
     position = unnamed = 0
-    before = len(part.rejections)
 
     def reject(reason: str, detail: str, record: int | None = None) -> None:
         named = None if record is None else str(record)
-        part.rejections.append(Rejection(job.name, document.name, named, reason, detail))
+        rejections.append(Rejection(job.name, document.name, named, reason, detail))
 
     try:
         with ExitStack() as stack:
-            outcomes = read_articles(_content(document, stack), job.full_text)
+            outcomes = read_articles(_open(document, stack), job.full_text)
             for position, outcome in enumerate(outcomes, start=1):
-                if isinstance(outcome, RecordError):
-                    of_one = outcome.reason in _OF_ONE_RECORD
-                    if of_one and len(part.rejections) - before >= _MAX_NAMED_RECORDS:
-                        unnamed += 1
-                    else:
-                        reject(outcome.reason, outcome.detail, position if of_one else None)
-                elif isinstance(outcome, Deletion):
+                may_name = len(rejections) < _MAX_NAMED_RECORDS
+                if isinstance(outcome, Deletion):
                     part.delete(outcome, document.name)
-                else:
+                elif not isinstance(outcome, RecordError):
                     part.add(outcome, document.name)
-                    unreadable = [("the paper", outcome.unreadable_doi)]
-                    unreadable += [("a reference", each.unreadable_doi) for each in outcome.citations]
-                    for whose, doi in unreadable:
-                        if doi and len(part.rejections) - before < _MAX_NAMED_RECORDS:
+                    dois = [("the paper", outcome.unreadable_doi)]
+                    dois += [("a reference", each.unreadable_doi) for each in outcome.citations]
+                    for whose, doi in dois if may_name else ():
+                        if doi:
                             reject("unreadable-doi", f"of {whose}: {doi}", position)
+                elif outcome.reason not in _OF_ONE_RECORD:
+                    reject(outcome.reason, outcome.detail)
+                elif may_name:
+                    reject(outcome.reason, outcome.detail, position)
+                else:
+                    unnamed += 1
     except RecordError as error:
         reject(error.reason, error.detail)
     except BROKEN_PACKING as error:
@@ -88,25 +89,21 @@ def _parse_document(document: Document, job: Job, part: CorpusPart) -> None:
     if unnamed:
         more = f"{unnamed:,} more records of this document cannot be read, for the same reasons"
         reject("more-of-the-same", more)
+    return rejections
 
 
-def _content(document: Document, stack: ExitStack) -> IO[bytes]:
-    stream = _stream(document, stack)
+def _open(document: Document, stack: ExitStack) -> IO[bytes]:
+    """Open a document; one that `is_packed` is decompressed while it is read."""
+    stream: IO[bytes] = io.BytesIO(document.data or b"")
+    if document.path is not None:
+        stream = stack.enter_context(_open_plainly(document.path))
     return unpacked(stream) if is_packed(document.name) else stream
 
 
-def _stream(document: Document, stack: ExitStack) -> IO[bytes]:
-    if document.data is not None:
-        return io.BytesIO(document.data)
-    if document.stream is not None:
-        return document.stream
-    return stack.enter_context(open(document.path or document.name, "rb", opener=_open_plainly))
-
-
-def _open_plainly(path: str, flags: int) -> int:
+def _open_plainly(path: Path) -> IO[bytes]:
     """Open a regular file; refuse a link or device that took its place since the folder was listed."""
-    handle = os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
         raise OSError(0, "no longer a regular file")
-    return handle
+    return os.fdopen(handle, "rb")

@@ -8,7 +8,6 @@ from hashlib import sha256
 
 from sentence_experts.corpus.formats.archives import (
     USUAL_EXPANSION,
-    WHOLE_DOCUMENT_BYTES,
     Document,
     Passed,
     Source,
@@ -45,8 +44,7 @@ def parse_sources(sources: list[Source], parts: PartStore, workers: int, full_te
             if known is None:
                 reading = _Reading()
                 jobs = _jobs(index, source, parts, full_text, reading, advance)
-                # A streamed document lasts only until the reader moves on.
-                for documents in pool.run(run_job, jobs, lambda job, _: job.documents[0].stream is not None):
+                for documents in pool.run(run_job, jobs):
                     advance(documents)
                 mark_done(index, parts, reading.ignored, reading.parts, reading.rejections)
                 known = reading.ignored
@@ -77,15 +75,11 @@ def _groups(source: Source, reading: _Reading) -> Iterator[list[Document]]:
             reading.rejections.append(member)
         else:
             expected = member.size * (USUAL_EXPANSION if is_packed(member.name) else 1)
-            alone = expected > WHOLE_DOCUMENT_BYTES
-            if group and (alone or size + expected > _PART_BYTES or len(group) >= _PART_DOCUMENTS):
+            if group and (size + expected > _PART_BYTES or len(group) >= _PART_DOCUMENTS):
                 yield group
                 group, size = [], 0
             group.append(member)
             size += expected
-            if alone:
-                yield group
-                group, size = [], 0
     if group:
         yield group
 

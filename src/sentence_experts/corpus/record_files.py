@@ -6,19 +6,30 @@ the group that it had begun.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
+from sentence_experts.corpus.formats import bibtex, exports, openalex
+from sentence_experts.corpus.formats.archives import BROKEN_PACKING
 from sentence_experts.corpus.formats.openalex import RemovedWorks, list_kind, read_removed
-from sentence_experts.corpus.formats.records import Raw, RecordFilter, iso_day, parsed
-from sentence_experts.corpus.paper import RecordError, Rejection
+from sentence_experts.corpus.formats.records import (
+    Raw,
+    RecordFilter,
+    is_parquet,
+    iso_day,
+    parsed,
+    read_raw,
+)
+from sentence_experts.corpus.paper import Paper, RecordError, Rejection
 from sentence_experts.corpus.parts import CorpusPart, ignored_if_done, mark_done, part_key
-from sentence_experts.corpus.record_formats import FORMATS, NAMED_PER_PART, Add, Reading, format_of
 from sentence_experts.corpus.workers import Workers
 from sentence_experts.errors import InputError
 from sentence_experts.progress import progress
@@ -26,11 +37,82 @@ from sentence_experts.storage import PartStore, sha256_file, sha256_text
 
 _RECORDS_PER_PART = 10_000
 _BYTES_PER_PART = 256 << 20
+_NAMED_PER_PART = 100  # rejections of single records; further ones are counted
 RECORD_SUFFIXES = (
     *(".json", ".jsonl", ".ndjson", ".json.gz", ".jsonl.gz", ".ndjson.gz", ".gz", ".parquet"),
     *(".ris", ".nbib", ".bib", ".bibtex", ".csv", ".txt"),
 )
 _NO_RECORDS = ("manifest", "manifest.json")
+
+ToPaper = Callable[[Any, RecordFilter, int], Paper | str]
+
+
+def _chosen(to_paper: Callable[[Any], Paper | str]) -> ToPaper:
+    """Return what makes a paper of a record of an export, or gives the reason why it is left out."""
+
+    def convert(record: Any, chosen: RecordFilter, day: int) -> Paper | str:
+        paper = to_paper(record)
+        if isinstance(paper, str) or chosen.admits(
+            year=paper.year,
+            language=paper.language,
+            names=paper.names(),
+            types=(paper.article_type,),
+            fields=paper.subjects,
+        ):
+            return paper
+        return "filtered"
+
+    return convert
+
+
+@dataclass(frozen=True)
+class RecordFormat:
+    """One format of records.
+
+    Attributes:
+        begins: whether a text begins as one.
+        read: reads the records of a file.
+        to_paper: converts a record into a paper, or returns the reason why it is left out on purpose.
+    """
+
+    begins: Callable[[str], bool]
+    read: Callable[[Path], Iterator[Any]]
+    to_paper: ToPaper
+
+    def records(self, path: Path) -> Iterator[Any]:
+        """Yield the records of a file, in order; damage ends it with an error."""
+        try:
+            yield from self.read(path)
+        except RecordError as error:
+            yield error
+        except (*BROKEN_PACKING, OSError, pa.ArrowException) as error:
+            yield RecordError("broken-file", " ".join(f"{type(error).__name__}: {error}".split())[:200])
+
+
+FORMATS = {
+    "openalex": RecordFormat(lambda _: False, partial(read_raw, columns=openalex.FIELDS), openalex.to_paper),
+    "ris": RecordFormat(exports.is_ris, exports.read_ris, _chosen(exports.ris_to_paper)),
+    "nbib": RecordFormat(exports.is_nbib, exports.read_nbib, _chosen(exports.nbib_to_paper)),
+    "pubmed-csv": RecordFormat(exports.is_pubmed_csv, exports.read_csv, _chosen(exports.pubmed_to_paper)),
+    "zotero-csv": RecordFormat(exports.is_zotero_csv, exports.read_csv, _chosen(exports.zotero_to_paper)),
+    "bibtex": RecordFormat(bibtex.is_bibtex, bibtex.read_bibtex, _chosen(bibtex.to_paper)),
+}
+"""Formats by name, in the order in which they are tried on a file of unknown format."""
+
+
+def format_of(file: Path) -> str:
+    """Return the format of the first records of a file, or "unknown"; empty if it has none."""
+    text = "" if is_parquet(file) else exports.beginning(file)
+    if known := next((name for name, format in FORMATS.items() if format.begins(text)), None):
+        return known
+    first = list(islice(FORMATS["openalex"].records(file), 10))
+    for raw in first:
+        try:
+            if not isinstance(raw, RecordError) and openalex.is_work(parsed(raw)):
+                return "openalex"
+        except RecordError:
+            continue
+    return "unknown" if first else ""
 
 
 @dataclass(frozen=True)
@@ -51,44 +133,47 @@ def find_record_files(path: Path, format: str | None) -> tuple[list[RecordFile],
     Raises:
         InputError: no file of records, or none whose format is recognised.
     """
-    inside = [path] if path.is_file() else sorted(_walk(path))
+    is_folder, base = path.is_dir(), path if path.is_dir() else path.parent
+    inside = sorted(file for file in path.rglob("*") if _is_plain(file)) if is_folder else [path]
     kinds = {file: list_kind(file) for file in inside}
     lists = [
         file for file in inside if kinds[file] and (kinds[file] != "merged" or "works" in file.parts[-3:])
     ]
-    files = [file for file in inside if not kinds[file] and file.name[0] not in "._"]
-    files = [file for file in files if file.name not in _NO_RECORDS]
-    if path.is_dir():
-        files = [file for file in files if file.name.lower().endswith(RECORD_SUFFIXES)]
-        of_works = [file for file in files if "works" in file.relative_to(path.parent).parts[:-1]]
-        files = of_works or files
+    files = [
+        file
+        for file in inside
+        if not kinds[file]
+        and file.name[0] not in "._"
+        and file.name not in _NO_RECORDS
+        and (not is_folder or file.name.lower().endswith(RECORD_SUFFIXES))
+    ]
+    if is_folder:
+        works = [file for file in files if "works" in file.relative_to(path.parent).parts[:-1]]
+        files = works or files
     if not files and lists:
         return [], lists
     if not files:
         raise InputError(f"{path}: holds no file of records ({', '.join(RECORD_SUFFIXES)})")
     if not any(file.stat().st_size for file in files):
         raise InputError(f"{path}: empty, no records to read")
-    base = path.parent if path.is_file() else path
-    record_files = []
-    for file in files:
-        kind = format or format_of(file)
-        # In a folder, such a file may be a note or a table about the records.
-        if kind == "unknown" and path.is_dir() and file.suffix.lower() in (".txt", ".csv"):
-            continue
-        if kind:
-            record_files.append(RecordFile(file.relative_to(base).as_posix(), file, kind))
+    record_files = [
+        RecordFile(file.relative_to(base).as_posix(), file, format or format_of(file)) for file in files
+    ]
     if not any(file.format in FORMATS for file in record_files):
         raise InputError(
             f"{path}: its first records do not show their format; give `format` ({', '.join(FORMATS)}), or "
             "a table of your own as `papers`"
         )
-    return record_files, lists
+    # In a folder, such a file may be a note or a table about the records.
+    notes = (".txt", ".csv") if is_folder else ()
+    strange = {
+        file for file in record_files if file.format == "unknown" and file.path.suffix.lower() in notes
+    }
+    return [file for file in record_files if file.format and file not in strange], lists
 
 
-def _walk(folder: Path) -> Iterator[Path]:
-    for base, folders, files in os.walk(folder):
-        folders.sort()
-        yield from (Path(base, name) for name in files if not os.path.islink(os.path.join(base, name)))
+def _is_plain(path: Path) -> bool:
+    return path.is_file() and not path.is_symlink()
 
 
 @dataclass(frozen=True)
@@ -133,18 +218,16 @@ class RecordFiles:
 
 def parse_file(source: int, file: RecordFile, chosen: RecordFilter, removed: Path, parts: PartStore) -> None:
     """Write the parts of one file that are not there, and note that it is done."""
-    format = FORMATS.get(file.format)
-    if format is None:
+    if file.format not in FORMATS:
         mark_done(source, parts, 0, 0, [Rejection(file.name, None, None, "unknown-format")])
         return
     # Mapped, so that all workers share its pages; as a plain array, which is faster to index.
     gone = RemovedWorks(np.asarray(np.load(removed, mmap_mode="r")))
-    reading = Reading(file.name, chosen, iso_day(file.name) or 0, gone)
     count = row = 0
     rejections: list[Rejection] = []
-    for group, errors in _groups(format.records(file.path)):
+    for group, errors in _groups(FORMATS[file.format].records(file.path)):
         if not parts.is_done(part_key(source, count)):
-            _part(source, count, file.name, row, group, format.add, reading).write(parts)
+            _part(source, count, file, row, group, chosen, gone).write(parts)
         rejections += [Rejection(file.name, None, None, each.reason, each.detail) for each in errors]
         count, row = count + 1, row + len(group)
     mark_done(source, parts, 0, count, rejections)
@@ -169,25 +252,45 @@ def _groups(records: Iterator[Raw | RecordError]) -> Iterator[tuple[list[Raw], l
 
 
 def _part(
-    source: int, number: int, name: str, first: int, group: list[Raw], add: Add, reading: Reading
+    source: int,
+    number: int,
+    file: RecordFile,
+    first: int,
+    group: list[Raw],
+    chosen: RecordFilter,
+    gone: RemovedWorks,
 ) -> CorpusPart:
-    part = CorpusPart(source, number)
-    counts: dict[str, int] = {}
-    for place, raw in enumerate(group):
+    """Return the part of a group of records, of which the first is number `first` of the file."""
+    part, counts = CorpusPart(source, number), Counter[str]()
+    to_paper, day = FORMATS[file.format].to_paper, iso_day(file.name) or 0
+
+    def reject(reason: str, detail: str, record: str | None = None, member: str | None = None) -> None:
+        if len(part.rejections) < _NAMED_PER_PART:
+            part.rejections.append(Rejection(file.name, member, record, reason, detail))
+        else:
+            counts[reason] += 1
+
+    for row, raw in enumerate(group, start=first + 1):
         try:
-            left_out = add(part, parsed(raw), first + place, reading)
+            paper = to_paper(parsed(raw), chosen, day)
         except RecordError as error:
-            reason, detail = error.reason, error.detail
-        except (TypeError, ValueError, AttributeError, KeyError, OverflowError) as error:
-            reason, detail = "odd-record", f"{type(error).__name__}: {' '.join(str(error).split())}"[:200]
-        else:
-            if left_out:
-                counts[left_out] = counts.get(left_out, 0) + 1
+            reject(error.reason, error.detail, f"record {row}")
             continue
-        if len(part.rejections) < NAMED_PER_PART:
-            part.rejections.append(Rejection(name, None, f"record {first + place + 1}", reason, detail))
-        else:
-            counts[reason] = counts.get(reason, 0) + 1
+        except (TypeError, ValueError, AttributeError, KeyError, OverflowError) as error:
+            detail = f"{type(error).__name__}: {' '.join(str(error).split())}"[:200]
+            reject("odd-record", detail, f"record {row}")
+            continue
+        if isinstance(paper, Paper) and paper.openalex:
+            cited = gone.renumbered(paper.cites_openalex, paper.openalex)
+            if cited is not paper.cites_openalex:
+                paper = replace(paper, cites_openalex=cited)
+            paper = gone.reason(paper.openalex or 0) or paper
+        if isinstance(paper, str):
+            counts[paper] += 1
+            continue
+        part.add(paper, f"W{paper.openalex}" if paper.openalex else f"record {row}")
+        if paper.unreadable_doi:
+            reject("unreadable-doi", f"of the paper: {paper.unreadable_doi}", member=paper.names()[0])
     for reason, records in sorted(counts.items()):
-        part.rejections.append(Rejection(name, None, None, reason, f"part {number}", records))
+        part.rejections.append(Rejection(file.name, None, None, reason, f"part {number}", records))
     return part

@@ -15,17 +15,13 @@ from sentence_experts.errors import SentenceExpertsError
 
 Result = TypeVar("Result")
 _QUEUED_PER_WORKER = 2
-MAX_WORKERS_PER_CORE = 4
-
-
-def cores() -> int:
-    """Return the number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+_MAX_PER_CORE = 4
 
 
 def number_of_workers(given: int | None) -> int:
-    """Return the number of processes for a setting `workers`."""
-    return min(given or cores(), MAX_WORKERS_PER_CORE * cores())
+    """Return the number of processes for a setting `workers`: by default one per core."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(given or cores, _MAX_PER_CORE * cores)
 
 
 class Workers:
@@ -42,25 +38,23 @@ class Workers:
         if self._pool is not None:
             self._pool.shutdown()
 
-    def run(
-        self,
-        function: Callable[..., Result],
-        tasks: Iterable[tuple[Any, ...]],
-        here: Callable[..., bool] = lambda *task: False,
-    ) -> Iterator[Result]:
-        """Yield the results of a function for tuples of arguments, as they are done; `here` tells which of
-        them only this process can do.
+    def run(self, function: Callable[..., Result], tasks: Iterable[tuple[Any, ...]]) -> Iterator[Result]:
+        """Yield the results of a function for tuples of arguments, as they are done.
 
         Raises:
             SentenceExpertsError: a process died.
         """
+        if self._number == 1:
+            yield from (function(*task) for task in tasks)
+            return
+        if self._pool is None:
+            # Not fork: the calling program may have threads.
+            context = DetachedContext()
+            self._pool = ProcessPoolExecutor(self._number, mp_context=context, initializer=_follow_parent)
         running: set[Future[Result]] = set()
         try:
             for task in tasks:
-                if self._number == 1 or here(*task):
-                    yield function(*task)
-                    continue
-                running.add(self._started().submit(function, *task))
+                running.add(self._pool.submit(function, *task))
                 while len(running) >= self._number * _QUEUED_PER_WORKER:
                     finished, running = wait(running, return_when=FIRST_COMPLETED)
                     yield from (future.result() for future in finished)
@@ -70,13 +64,6 @@ class Workers:
                 "a worker process died (out of memory?); the finished parts are kept: run the same command "
                 "again, perhaps with `workers=1`"
             ) from error
-
-    def _started(self) -> ProcessPoolExecutor:
-        if self._pool is None:
-            # Not fork: the calling program may have threads.
-            context = DetachedContext()
-            self._pool = ProcessPoolExecutor(self._number, mp_context=context, initializer=_follow_parent)
-        return self._pool
 
 
 def _follow_parent() -> None:

@@ -35,7 +35,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from sentence_experts.corpus.formats.mesh import TREE_NUMBER, MeshTree, read_descriptors
+from sentence_experts.corpus.formats.mesh import TREE_NUMBER, MeshTree
 from sentence_experts.errors import InputError
 from sentence_experts.names import DOMAIN
 from sentence_experts.yaml_files import read_yaml
@@ -179,7 +179,7 @@ class DomainRules(BaseModel):
 
     @cached_property
     def _tree(self) -> MeshTree | None:
-        return MeshTree(read_descriptors(self.mesh_descriptors)) if self.mesh_descriptors else None
+        return MeshTree.read(self.mesh_descriptors) if self.mesh_descriptors else None
 
 
 def values_of(paper: Mapping[str, Any], column: str) -> Sequence[str]:

@@ -24,11 +24,7 @@ from sentence_experts.corpus.paper import RecordError, Rejection
 from sentence_experts.errors import InputError
 
 MAX_DOCUMENT_BYTES = 1 << 30
-"""Larger documents are refused."""
-WHOLE_DOCUMENT_BYTES = 16 << 20
-"""Documents of archives up to this size are held in memory; larger ones are streamed."""
-MAX_UNPACKED = 1 << 30
-"""Maximum number of bytes that may come out of one gzipped document."""
+"""Larger documents are refused, and packed ones that expand to more."""
 USUAL_EXPANSION = 10
 """Approximate ratio of the sizes of an XML document and its gzipped form."""
 BROKEN_PACKING = (EOFError, lzma.LZMAError, zlib.error)
@@ -42,19 +38,18 @@ _TAR_OPENERS: dict[str, Callable[..., Any]] = {
     ".tar": open, ".tar.gz": gzip.open, ".tgz": gzip.open, ".tar.xz": lzma.open, ".txz": lzma.open,
     ".tar.bz2": bz2.open, ".tbz2": bz2.open, ".tbz": bz2.open,
 }  # fmt: skip
-_BROKEN = (*BROKEN_PACKING, OSError, tarfile.TarError, zipfile.BadZipFile, NotImplementedError)
+_BROKEN = (*BROKEN_PACKING, OSError, tarfile.TarError, zipfile.BadZipFile, RuntimeError)
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One XML document of a source: a file's path, the bytes, or a stream that lasts until the next document.
-    `size` is the number of stored bytes; a document whose name ends in `.gz` is still packed."""
+    """One XML document of a source: a file's path, or the bytes. `size` is the number of stored bytes; a
+    document whose name ends in `.gz` is still packed."""
 
     name: str
     size: int
     path: Path | None = None
     data: bytes | None = None
-    stream: IO[bytes] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +100,12 @@ def find_sources(paths: list[Path]) -> list[Source]:
                 "tar archive (.tar, .tar.gz, .tar.xz, .tar.bz2) or a .zip archive, nor a file of records "
                 "(.json, .jsonl, .parquet, .ris, .nbib, .bib, .csv; any name with `format`)"
             )
-    return _with_unique_names(sources)
+    seen: Counter[str] = Counter()
+    for place, source in enumerate(sources):
+        seen[source.name] += 1
+        if (number := seen[source.name]) > 1:
+            sources[place] = replace(source, name=f"{source.name} ({number})")
+    return sources
 
 
 def kind_of(path: Path) -> str:
@@ -116,16 +116,6 @@ def kind_of(path: Path) -> str:
     if name.endswith(tuple(_TAR_OPENERS)):
         return "tar"
     return "zip" if name.endswith(".zip") else ""
-
-
-def _with_unique_names(sources: list[Source]) -> list[Source]:
-    seen: Counter[str] = Counter()
-    named = []
-    for source in sources:
-        seen[source.name] += 1
-        number = seen[source.name]
-        named.append(source if number == 1 else replace(source, name=f"{source.name} ({number})"))
-    return named
 
 
 def _walk(folder: Path) -> Iterator[Path]:
@@ -160,8 +150,6 @@ def members(source: Source) -> Iterator[Member]:
         yield Rejection(
             source.name, None, None, reason, f"{_describe(error)}; the documents before it were kept"
         )
-    except RuntimeError as error:  # zipfile raises this for an encrypted member
-        yield Rejection(source.name, None, None, "broken-archive", _describe(error))
 
 
 def _describe(error: BaseException) -> str:
@@ -212,8 +200,6 @@ def _not_a_document(source: str, name: str, size: int) -> Member | None:
 
 
 def _document(name: str, size: int, stream: IO[bytes]) -> Document:
-    if size > WHOLE_DOCUMENT_BYTES:
-        return Document(name, size, stream=stream)
     with stream:
         data = stream.read()
     if len(data) < size:
@@ -221,44 +207,38 @@ def _document(name: str, size: int, stream: IO[bytes]) -> Document:
     return Document(name, size, data=data)
 
 
-def _tar(source: Source) -> Iterator[Member]:
-    name = source.path.name.lower()
-    opener = next(opener for suffix, opener in _TAR_OPENERS.items() if name.endswith(suffix))
-    with opener(source.path, "rb") as raw:
-        for archive, entry in read_forward(raw, MAX_DOCUMENT_BYTES, _limit(source)):
-            if not entry.isdir():
-                yield _tar_member(source.name, archive, entry)
-
-
 def _limit(source: Source) -> int:
     """Return the maximum number of bytes that may come out of an archive."""
     return max(_FREE_EXPANSION, _MAX_EXPANSION * source.path.stat().st_size)
 
 
-def _tar_member(source: str, archive: tarfile.TarFile, entry: tarfile.TarInfo) -> Member:
-    name = _printable(entry.name)
-    if entry.issym() or entry.islnk():
-        return Rejection(source, name, None, "link", f"a link to {_printable(entry.linkname)!r}")
-    if not entry.isreg():
-        return Rejection(source, name, None, "not-a-file", "a device, pipe or socket")
-    if other := _not_a_document(source, entry.name, entry.size):
-        return other
-    return _document(name, entry.size, cast("IO[bytes]", archive.extractfile(entry)))
+def _tar(source: Source) -> Iterator[Member]:
+    low = source.path.name.lower()
+    opener = next(opener for suffix, opener in _TAR_OPENERS.items() if low.endswith(suffix))
+    with opener(source.path, "rb") as raw:
+        for archive, entry in read_forward(raw, MAX_DOCUMENT_BYTES, _limit(source)):
+            name = _printable(entry.name)
+            if entry.issym() or entry.islnk():
+                target = _printable(entry.linkname)
+                yield Rejection(source.name, name, None, "link", f"a link to {target!r}")
+            elif entry.isreg():
+                yield _not_a_document(source.name, entry.name, entry.size) or _document(
+                    name, entry.size, cast("IO[bytes]", archive.extractfile(entry))
+                )
+            elif not entry.isdir():
+                yield Rejection(source.name, name, None, "not-a-file", "a device, pipe or socket")
 
 
 def _zip(source: Source) -> Iterator[Member]:
     limit = _limit(source)
     with zipfile.ZipFile(source.path) as archive:
         for entry in archive.infolist():
-            if entry.is_dir():
-                continue
-            member = _zip_member(source.name, archive, entry)
-            limit -= member.size if isinstance(member, Document) else 0
-            if limit < 0:
-                raise TooLargeError(
-                    "its documents are larger than those of an archive of this size should be"
-                )
-            yield member
+            if not entry.is_dir():
+                member = _zip_member(source.name, archive, entry)
+                limit -= member.size if isinstance(member, Document) else 0
+                if limit < 0:
+                    raise TooLargeError("it unpacks to more than an archive of this size should")
+                yield member
 
 
 def _zip_member(source: str, archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Member:
@@ -287,16 +267,9 @@ def is_packed(name: str) -> bool:
     return name.lower().endswith(".gz")
 
 
-def unpacked(stream: IO[bytes]) -> IO[bytes]:
-    """Decompress a stream while it is read, such as a file of PubMed's baseline.
-
-    Reading it raises `RecordError` where the data are broken, after everything before, and once more than
-    `MAX_UNPACKED` bytes have come out.
-    """
-    return cast("IO[bytes]", _Unpacked(stream))
-
-
 class _Unpacked:
+    """A stream that is decompressed while it is read; an error comes after all that was before it."""
+
     def __init__(self, stream: IO[bytes]) -> None:
         self._packed = gzip.GzipFile(fileobj=stream, mode="rb")
         self._length = 0
@@ -308,6 +281,15 @@ class _Unpacked:
         except (gzip.BadGzipFile, *BROKEN_PACKING) as error:
             raise RecordError("broken-packing", f"{type(error).__name__}: {error}") from error
         self._length += len(data)
-        if self._length > MAX_UNPACKED:
-            raise RecordError("expands-too-much", f"it decompresses to more than {MAX_UNPACKED:,} bytes")
+        if self._length > MAX_DOCUMENT_BYTES:
+            raise RecordError("expands-too-much", f"it decompresses to over {MAX_DOCUMENT_BYTES:,} bytes")
         return data
+
+
+def unpacked(stream: IO[bytes]) -> IO[bytes]:
+    """Decompress a stream while it is read, such as a file of PubMed's baseline.
+
+    Reading it raises `RecordError` where the data are broken, after everything before, and once more than
+    `MAX_DOCUMENT_BYTES` have come out.
+    """
+    return cast("IO[bytes]", _Unpacked(stream))

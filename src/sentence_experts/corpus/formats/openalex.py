@@ -48,7 +48,6 @@ _ARTICLE_TYPES = {
 _DELETED = ("deleted_ids.csv", "deleted_ids.csv.gz")
 _MERGED_FOLDER = "merged_ids"
 _NUMBER = "try_cast(regexp_extract({}, '[Ww]?([0-9]+)$', 1) AS BIGINT)"
-_MAX_MERGERS = 20  # more are a circle
 _ALL = RecordFilter()
 
 
@@ -75,28 +74,27 @@ def to_paper(work: Mapping[str, Any], chosen: RecordFilter = _ALL, day: int = 0)
         return "xpac"
     topic = _mapping(work.get("primary_topic"))
     subfield, field = _mapping(topic.get("subfield")), _mapping(topic.get("field"))
-    kind = _text(work.get("type"))
-    year = _year(work)
+    stated, year = _text(work.get("type")), _year(work)
+    kind = _ARTICLE_TYPES.get(stated or "", stated)
+    pmid, pmcid = (_text(ids.get(name)) or "" for name in ("pmid", "pmcid"))
     named = Identifiers(
         doi=normalise_doi(_text(work.get("doi")) or _text(ids.get("doi"))),
-        pmid=_pmid(_text(ids.get("pmid"))),
-        pmcid=_pmcid(_text(ids.get("pmcid"))),
+        pmid=normalise_pmid(pmid) or identifiers_in_url(pmid)[1],
+        pmcid=normalise_pmcid(pmcid) or identifiers_in_url(pmcid)[2],
         openalex=number,
     )
     language = _text(work.get("language"))
     if not chosen.admits(
         year=year,
-        kinds=(kind, _ARTICLE_TYPES.get(kind or "", kind)),
         language=language,
-        topics=(topic,),
-        fields=(field, subfield),
         names=named.names(),
+        types=(stated, kind),
+        topics=_named(topic),
+        fields=(*_named(field), *_named(subfield)),
     ):
         return "filtered"
     place, biblio = _mapping(work.get("primary_location")), _mapping(work.get("biblio"))
-    journal = _mapping(place.get("source")).get("display_name") or _mapping(work.get("host_venue")).get(
-        "display_name"
-    )
+    venues = (_mapping(place.get("source")), _mapping(work.get("host_venue")))
     return Paper(
         **named._asdict(),
         title=without_tags(_text(work.get("title")) or _text(work.get("display_name"))),
@@ -106,13 +104,13 @@ def to_paper(work: Mapping[str, Any], chosen: RecordFilter = _ALL, day: int = 0)
         volume=_text(biblio.get("volume")),
         issue=_text(biblio.get("issue")),
         pages=page_range(_text(biblio.get("first_page")), _text(biblio.get("last_page"))),
-        article_type=_ARTICLE_TYPES.get(kind or "", kind),
+        article_type=kind,
         mesh=unique(map(_heading, _mappings(work.get("mesh")))),
         keywords=unique(
             without_tags(_text(word.get("display_name") or word.get("keyword")))
             for word in _mappings(work.get("keywords"))
         ),
-        journal=without_tags(_text(journal)),
+        journal=without_tags(_text(venues[0].get("display_name") or venues[1].get("display_name"))),
         licence=_licence(_text(place.get("license")) or ""),
         topic=_text(topic.get("display_name")),
         subfield=_text(subfield.get("display_name")),
@@ -175,12 +173,9 @@ def _author(authorship: Mapping[str, Any]) -> str:
     return invert_name((_text(_mapping(authorship.get("author")).get("display_name")) or "").split())
 
 
-def _pmid(value: str | None) -> str | None:
-    return normalise_pmid(value) or (identifiers_in_url(value)[1] if value else None)
-
-
-def _pmcid(value: str | None) -> str | None:
-    return normalise_pmcid(value) or (identifiers_in_url(value)[2] if value else None)
+def _named(thing: Mapping[str, Any]) -> tuple[str | None, ...]:
+    """Return the name of a topic or field, and its id without the address."""
+    return _text(thing.get("display_name")), (_text(thing.get("id")) or "").rpartition("/")[2]
 
 
 def _year(work: Mapping[str, Any]) -> int | None:
@@ -253,43 +248,42 @@ class RemovedWorks:
         return tuple(dict.fromkeys(number for number in now if number != own))
 
 
+# Chains of mergers are followed to their end; a circle has none, and its works stay.
+_REMOVED = """
+    WITH RECURSIVE chain AS (
+        SELECT id, successor, 1 AS steps FROM merged
+        UNION ALL SELECT chain.id, merged.successor, steps + 1
+        FROM chain JOIN merged ON chain.successor = merged.id WHERE steps < 20
+    ), ended AS (
+        SELECT id, arg_max(successor, steps) AS successor FROM chain GROUP BY id HAVING max(steps) < 20
+    ) FROM ended UNION ALL SELECT id, 0 FROM deleted ANTI JOIN ended USING (id) ORDER BY ALL
+"""
+
+
 def read_removed(lists: list[Path]) -> np.ndarray:
     """Read the lists into a table for `RemovedWorks`; a merged work is followed to the end of its chain.
 
     Raises:
         InputError: a list lacks its columns.
     """
-    of_kind = {kind: [path for path in lists if list_kind(path) == kind] for kind in ("deleted", "merged")}
-    deleted = _read_numbers(of_kind["deleted"], "work_id|id")[0]
-    merged, successors = _read_numbers(of_kind["merged"], "id", "merge_into_id")
-    for _ in range(_MAX_MERGERS if len(merged) else 0):
-        places = np.minimum(np.searchsorted(merged, successors), len(merged) - 1)
-        successors = np.where(merged[places] == successors, successors[places], successors)
-    apart = merged != successors
-    deleted = np.setdiff1d(deleted, merged[apart])
-    numbers = np.concatenate([merged[apart], deleted])
-    table = np.stack([numbers, np.concatenate([successors[apart], np.zeros_like(deleted)])])
-    return np.ascontiguousarray(table[:, np.argsort(numbers)])
-
-
-def _read_numbers(files: list[Path], *columns: str) -> np.ndarray:
-    """Read the numbers in the columns of some lists, by the first, each once; shape (columns, rows)."""
     import duckdb
 
-    if not files:
-        return np.empty((len(columns), 0), np.int64)
-    chosen = ", ".join(_NUMBER.format(f"columns('^({column})$')") for column in columns)
-    query = (
-        f"SELECT DISTINCT {chosen} FROM read_csv(?, header = true, all_varchar = true, union_by_name = true)"
-    )
-    try:
-        with duckdb.connect() as database:
-            rows = database.execute(query, [[str(file) for file in files]]).fetchall()
-    except duckdb.Error as error:
-        named = " and ".join(column.partition("|")[0] for column in columns)
-        raise InputError(
-            f"{files[0]}: not a list of works with {named}: {str(error).splitlines()[0]}"
-        ) from error
-    numbers = np.array(sorted(row for row in rows if None not in row), np.int64).reshape(-1, len(columns))
-    _, first = np.unique(numbers[:, 0], return_index=True)
-    return np.ascontiguousarray(numbers[first].T)
+    with duckdb.connect() as database:
+        for kind, columns in (("deleted", ("work_id|id",)), ("merged", ("id", "merge_into_id"))):
+            files = [str(path) for path in lists if list_kind(path) == kind]
+            numbers = (_NUMBER.format(f"columns('^({column})$')") for column in columns)
+            names = ("id", "successor")[: len(columns)]
+            read = ", ".join(f"{number} AS {name}" for number, name in zip(numbers, names, strict=True))
+            table = "read_csv($1, header = true, all_varchar = true, union_by_name = true)"
+            query = f"SELECT DISTINCT ON (id) * FROM (SELECT {read} FROM {table}) WHERE id > 0 ORDER BY ALL"
+            try:
+                if files:
+                    database.execute(f"CREATE TABLE {kind} AS {query}", [files])
+                else:
+                    database.execute(f"CREATE TABLE {kind} (id BIGINT, successor BIGINT)")
+            except duckdb.Error as error:
+                named = " and ".join(column.partition("|")[0] for column in columns)
+                reason = str(error).splitlines()[0]
+                raise InputError(f"{files[0]}: not a list of works with {named}: {reason}") from error
+        removed = database.sql(_REMOVED).fetchnumpy()
+    return np.stack([np.asarray(column, np.int64) for column in removed.values()])

@@ -3,44 +3,35 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any
 
 import orjson
-import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sentence_experts.corpus.formats.archives import BROKEN_PACKING, open_unpacked
+from sentence_experts.corpus.formats.archives import open_unpacked
 from sentence_experts.corpus.paper import RecordError
 
 MAX_DOCUMENT_BYTES = 1 << 30
 """Larger JSON documents, and lines, are refused."""
-_BROKEN = (*BROKEN_PACKING, OSError, pa.ArrowException)
 _ROWS_PER_BATCH = 2_000
 _LIST_LEVELS = ("list", "element", "item", "bag", "array", "array_element")
-_BLANK = b" \t\r\n\xef\xbb\xbf"
+_MARK = b"\xef\xbb\xbf"
 _DAY = re.compile(r"(\d{4})-(\d{2})-(\d{2})")
 
 Raw = bytes | dict[str, Any]
 
 
 def read_raw(path: Path, columns: Sequence[str] | None = None) -> Iterator[Raw | RecordError]:
-    """Read the records of a file, in order: lines that are not parsed yet (`parsed`), or objects.
-
-    Damage ends the file with an error; what stands before it is given.
-    """
-    try:
-        if is_parquet(path):
-            yield from _read_parquet(path, columns)
-        else:
-            with open_unpacked(path) as stream:
-                yield from _read_json(stream)
-    except _BROKEN as error:
-        reason = " ".join(str(error).split())[:200]
-        yield RecordError("broken-file", f"{type(error).__name__}: {reason}; the records before it were kept")
+    """Read the records of a file, in order: lines that are not parsed yet (`parsed`), or objects."""
+    if is_parquet(path):
+        yield from _read_parquet(path, columns)
+    else:
+        with open_unpacked(path) as stream:
+            yield from _read_json(stream)
 
 
 def is_parquet(path: Path) -> bool:
@@ -55,66 +46,50 @@ def parsed(raw: Raw) -> dict[str, Any]:
     Raises:
         RecordError: not a JSON object.
     """
-    if isinstance(raw, dict):
-        return raw
-    try:
-        value = orjson.loads(raw)
-    except (ValueError, RecursionError) as error:
-        raise RecordError("not-json", str(error)[:200]) from error
+    value = raw if isinstance(raw, dict) else _parse(raw)
     if not isinstance(value, dict):
-        raise _not_an_object(value)
+        raise RecordError("not-a-record", f"a {type(value).__name__} instead of an object")
     return value
 
 
-def _not_an_object(value: Any) -> RecordError:
-    return RecordError("not-a-record", f"a {type(value).__name__} instead of an object")
+def _parse(text: bytes) -> Any:
+    try:
+        return orjson.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise RecordError("not-json", str(error)[:200]) from error
 
 
 def _read_json(stream: IO[bytes]) -> Iterator[Raw | RecordError]:
     """Read JSON lines; of a document that spans lines or holds several records, those records."""
-    lines = (line for line in iter(lambda: _read_line(stream), b"") if line.strip(_BLANK))
-    first = next(lines, b"").removeprefix(b"\xef\xbb\xbf")
+    lines = (line for line in iter(lambda: _read_line(stream), b"") if line.strip(b" \t\r\n" + _MARK))
+    first = next(lines, b"").removeprefix(_MARK)
     if not first:
         return
     try:
-        value = orjson.loads(first)
-    except ValueError:
-        spans_lines = first.lstrip().startswith((b"{", b"[")) and not first.rstrip().endswith(b"}")
-        yield from _read_document(first, stream) if spans_lines else [first]
-    else:
-        yield from _records_in(value)
+        yield from _records_in(_parse(first))
+    except RecordError:
+        if not first.lstrip().startswith((b"{", b"[")) or first.rstrip().endswith(b"}"):
+            yield first
+        elif len(rest := stream.read(MAX_DOCUMENT_BYTES)) == MAX_DOCUMENT_BYTES:
+            raise RecordError("too-large", f"a document of over {MAX_DOCUMENT_BYTES:,} bytes") from None
+        else:
+            yield from _records_in(_parse(first + rest))
     yield from lines
 
 
 def _read_line(stream: IO[bytes]) -> bytes:
-    line = stream.readline(MAX_DOCUMENT_BYTES + 1)
-    if len(line) > MAX_DOCUMENT_BYTES:
-        raise OSError(f"a line of more than {MAX_DOCUMENT_BYTES:,} bytes")
+    line = stream.readline(MAX_DOCUMENT_BYTES)
+    if len(line) == MAX_DOCUMENT_BYTES:
+        raise RecordError("too-large", f"a line of over {MAX_DOCUMENT_BYTES:,} bytes")
     return line
 
 
-def _read_document(begin: bytes, stream: IO[bytes]) -> Iterator[Raw | RecordError]:
-    whole = begin + stream.read(MAX_DOCUMENT_BYTES)
-    if len(whole) > MAX_DOCUMENT_BYTES:
-        yield RecordError("too-large", f"a JSON document of more than {MAX_DOCUMENT_BYTES:,} bytes")
-        return
-    try:
-        value = orjson.loads(whole)
-    except ValueError as error:
-        yield RecordError("not-json", str(error)[:200])
-    else:
-        yield from _records_in(value)
-
-
-def _records_in(value: Any) -> Iterator[Raw | RecordError]:
-    """Yield the objects in a list or in an answer of the API; the null of an unknown id is not a record."""
+def _records_in(value: Any) -> list[Raw | RecordError]:
+    """Return the objects in a list or in an answer of the API; the null of an unknown id is not a record."""
     if isinstance(value, dict) and isinstance(value.get("results"), list):
         value = value["results"]
-    for record in value if isinstance(value, list) else [value]:
-        if isinstance(record, dict):
-            yield record
-        elif record is not None:
-            yield _not_an_object(record)
+    records = value if isinstance(value, list) else [value]
+    return [each if isinstance(each, dict) else orjson.dumps(each) for each in records if each is not None]
 
 
 def _read_parquet(path: Path, columns: Sequence[str] | None) -> Iterator[dict[str, Any]]:
@@ -157,41 +132,31 @@ class RecordFilter:
     def admits(
         self,
         *,
-        year: int | None = None,
-        kinds: Iterable[str | None] = (),
-        language: str | None = None,
-        topics: Iterable[Mapping[str, Any]] = (),
-        fields: Iterable[Mapping[str, Any]] = (),
-        names: Iterable[str | None] = (),
+        year: int | None,
+        language: str | None,
+        names: Iterable[str],
+        types: Iterable[str | None],
+        fields: Iterable[str | None],
+        topics: Iterable[str | None] = (),
     ) -> bool:
-        """Return whether a record is kept; topics and fields have an `id` and a `display_name`."""
+        """Return whether a record is kept, given its values; topics and fields by name and id."""
         return (
             (self.names is None or any(name in self.names for name in names))
             and (self.years is None or (year is not None and self.years[0] <= year <= self.years[1]))
             and (not self.languages or language in self.languages)
-            and (not self.types or any(_matches(self.types, kind) for kind in kinds if kind))
-            and (not self.topics or _any_matches(self.topics, topics))
-            and (not self.fields or _any_matches(self.fields, fields))
+            and all(
+                any(map(_pattern(patterns).fullmatch, filter(None, values)))
+                for patterns, values in ((self.types, types), (self.topics, topics), (self.fields, fields))
+                if patterns
+            )
         )
 
 
-def _any_matches(patterns: tuple[str, ...], things: Iterable[Mapping[str, Any]]) -> bool:
-    for thing in things:
-        name, address = thing.get("display_name"), thing.get("id")
-        if isinstance(name, str) and _matches(patterns, name):
-            return True
-        if isinstance(address, str) and _matches(patterns, address.rpartition("/")[2]):
-            return True
-    return False
-
-
-@lru_cache(maxsize=1 << 16)
-def _matches(patterns: tuple[str, ...], value: str) -> bool:
-    """Return whether a value is one of the patterns, in any case; `*` stands for any text."""
-    return any(
-        re.fullmatch(".*".join(map(re.escape, pattern.casefold().split("*"))), value.casefold(), re.DOTALL)
-        for pattern in patterns
-    )
+@lru_cache(maxsize=16)
+def _pattern(patterns: tuple[str, ...]) -> re.Pattern[str]:
+    """Return an expression for a value that is one of the patterns, in any case; `*` stands for any text."""
+    each = (".*".join(map(re.escape, pattern.split("*"))) for pattern in patterns)
+    return re.compile("|".join(each), re.DOTALL | re.IGNORECASE)
 
 
 def iso_day(value: Any) -> int | None:
@@ -200,7 +165,6 @@ def iso_day(value: Any) -> int | None:
     >>> iso_day("updated_date=2023-05-16/part_000.gz")
     20230516
     """
-    match = _DAY.search(value) if isinstance(value, str) else None
-    if match is None and hasattr(value, "isoformat"):  # a date of Parquet
-        match = _DAY.match(value.isoformat())
+    text = value.isoformat() if hasattr(value, "isoformat") else value  # a date of Parquet
+    match = _DAY.search(text) if isinstance(text, str) else None
     return int("".join(match.groups())) if match else None
