@@ -1,16 +1,16 @@
 from __future__ import annotations
 
 import importlib.util
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from helpers.fresh_process import run_fresh
+from helpers.ranking import nearest
 from helpers.samples import write_corpus
-from sentence_experts.encoding.chunks import Vectors
-from sentence_experts.retrieval import approximate
+from sentence_experts.retrieval import approximate, vectors
 from sentence_experts.retrieval.approximate import LanceVectors
-from sentence_experts.retrieval.exact import nearest
 from sentence_experts.retrieval.index import route_vectors
 from sentence_experts.retrieval.vectors import RouteVectors
 
@@ -18,114 +18,72 @@ pytest.importorskip("lancedb")
 
 
 @pytest.fixture(scope="module")
-def vectors() -> Vectors:
+def large(tmp_path_factory) -> RouteVectors:
     dice = np.random.default_rng(0)
     centres = dice.normal(size=(30, 16))
     rows = centres[dice.integers(0, 30, 2000)] + 0.5 * dice.normal(size=(2000, 16))
-    return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
-
-
-@pytest.fixture(scope="module")
-def near(tmp_path_factory, vectors) -> LanceVectors:
+    matrix = (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(approximate, "LARGE", 500)
-        return LanceVectors.open(tmp_path_factory.mktemp("index"), vectors)
-
-
-def recall(found, truth) -> float:
-    pairs = zip(found, truth, strict=True)
-    return float(
-        np.mean([len(set(ours.tolist()) & set(theirs.tolist())) / 10 for (ours, _), (theirs, _) in pairs])
-    )
+        near = LanceVectors.open(tmp_path_factory.mktemp("index"), matrix)
+    return RouteVectors(matrix, np.arange(2000) * 2 + 1, near)
 
 
 @pytest.mark.parametrize("share", [None, 0.5, 0.1, 0.01])
-def test_nearly_all_neighbours_are_found_and_scored_exactly(vectors, near, monkeypatch, share):
-    monkeypatch.setattr(approximate, "SELECTIVE", 50)
-    places = None if share is None else np.flatnonzero(np.random.default_rng(1).random(2000) < share)
-    queries = vectors[::100] * 3
-    found, truth = near.search(queries, 10, places), nearest(vectors, queries, 10, places)
-    assert recall(found, truth) >= 0.97
-    for query, (rows, scores) in zip(queries / 3, found, strict=True):
-        assert scores == pytest.approx(vectors[rows] @ query, abs=1e-5)
-        assert (np.diff(scores) <= 0).all()
-        assert places is None or np.isin(rows, places).all()
+@pytest.mark.parametrize("several", [False, True])
+def test_nearly_all_neighbours_are_found_and_scored_exactly(large, monkeypatch, share, several):
+    monkeypatch.setattr(vectors, "SELECTIVE", 50)
+    if several:  # eight passages of each paper
+        large = replace(large, rows=np.arange(2000) // 8, spans=np.zeros((2000, 2), np.int64))
+    passing = None if share is None else np.random.default_rng(1).random(4001) < share
+    common = []
+    for query in large.vectors[::100]:
+        rows, scores = nearest(large, query, 10, passing)
+        truth, cosines = nearest(replace(large, near=None), query, 10, passing)
+        common.append(len({*rows} & {*truth}) / len(truth))
+        assert len(rows) == len(truth)
+        assert passing is None or passing[rows].all()
+        assert scores == sorted(scores, reverse=True)
+        by_row = dict(zip(truth, cosines, strict=True))
+        assert all(
+            score == pytest.approx(by_row.get(row, score), abs=1e-6)
+            for row, score in zip(rows, scores, strict=True)
+        )
+    assert np.mean(common) >= 0.97
 
 
-def test_small_corpora_and_missing_lancedb_are_searched_exactly(tmp_path, vectors, monkeypatch, caplog):
-    assert LanceVectors.open(tmp_path, vectors) is None
+@pytest.mark.parametrize(("top_k", "share"), [(1, None), (10, None), (10, 0.5), (300, None)])
+def test_enough_candidates_are_compared_exactly(large, monkeypatch, top_k, share):
+    compared = []
+    real = LanceVectors.candidates
+    monkeypatch.setattr(vectors, "SELECTIVE", 50)
+    monkeypatch.setattr(
+        LanceVectors, "candidates", lambda *a: (found := real(*a), compared.append(len(found)))[0]
+    )
+    nearest(large, large.vectors[0], top_k, None if share is None else np.arange(4001) % 4 < 2)
+    assert min(compared) >= max(500, 5 * top_k)
+
+
+def test_small_corpora_and_missing_lancedb_are_searched_exactly(tmp_path, large, monkeypatch, caplog):
+    assert LanceVectors.open(tmp_path, large.vectors) is None
     monkeypatch.setattr(approximate, "LARGE", 500)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    assert LanceVectors.open(tmp_path, vectors) is None
+    assert LanceVectors.open(tmp_path, large.vectors) is None
     assert 'pip install "sentence-experts[index]"' in caplog.text
     assert not list(tmp_path.iterdir())
 
 
-def test_a_table_that_cannot_be_made_or_read_leaves_search_exact(tmp_path, vectors, monkeypatch, caplog):
+def test_a_table_that_cannot_be_made_or_read_leaves_search_exact(tmp_path, large, monkeypatch, caplog):
     monkeypatch.setattr(approximate, "LARGE", 500)
 
     def read_only(*arguments):
         raise PermissionError("read-only")
 
     monkeypatch.setattr(approximate, "build", read_only)
-    assert LanceVectors.open(tmp_path, vectors) is None
-    assert caplog.text.count("all papers are compared instead") == 1
+    assert LanceVectors.open(tmp_path, large.vectors) is None
     (tmp_path / approximate.FOLDER).mkdir()  # of an interrupted copy
-    assert LanceVectors.open(tmp_path, vectors) is None
+    assert LanceVectors.open(tmp_path, large.vectors) is None
     assert caplog.text.count("all papers are compared instead") == 2
-
-
-def test_rows_of_the_corpus_are_returned(vectors, near):
-    index = RouteVectors(vectors, np.arange(2000) * 2 + 1, near)
-    (places, _), (rows, _) = near.search(vectors[:1], 5)[0], index.search(vectors[:1], 5)[0]
-    assert rows.tolist() == (2 * places + 1).tolist()
-    odd = np.zeros(4002, bool)
-    odd[101::2] = True
-    assert (index.search(vectors[:1], 5, odd)[0][0] >= 101).all()
-
-
-@pytest.mark.parametrize(("top_k", "share"), [(1, None), (10, None), (10, 0.5), (300, None)])
-def test_enough_candidates_are_compared_exactly(vectors, near, monkeypatch, top_k, share):
-    compared = []
-
-    class Table:
-        """Notes how many candidates LanceDB gives."""
-
-        def __init__(self, query):
-            self.query = query
-
-        def __getattr__(self, name):
-            def call(*given, **options):
-                query = getattr(self.query, name)(*given, **options)
-                if name == "to_arrow":
-                    compared.append(len(query))
-                    return query
-                self.query = query
-                return self
-
-            return call
-
-    monkeypatch.setattr(approximate, "SELECTIVE", 50)
-    monkeypatch.setattr(near, "_table", Table(near._table))
-    places = None if share is None else np.arange(0, 2000, round(1 / share))
-    near.search(vectors[:1], top_k, places)
-    assert min(compared) >= max(500, 5 * top_k)
-
-
-def test_of_several_passages_the_best_one_counts(vectors, near):
-    papers, spans = np.arange(2000) // 8, np.zeros((2000, 2), np.int64)
-    index, exact = (RouteVectors(vectors, papers, each, spans) for each in (near, None))
-    allowed = papers[::8] % 2 == 0
-    for choice in (None, allowed):
-        found, truth = (each.search(vectors[::100] * 3, 10, choice) for each in (index, exact))
-        assert recall(found, truth) >= 0.97
-        for (rows, scores), (places, _) in zip(
-            found, index.nearest(vectors[::100] * 3, 10, choice), strict=True
-        ):
-            assert len(set(rows.tolist())) == 10
-            assert papers[places].tolist() == rows.tolist()
-            assert (np.diff(scores) <= 0).all()
-            assert choice is None or choice[rows].all()
 
 
 def test_a_large_corpus_is_indexed_when_it_is_first_opened(tmp_path, plain, monkeypatch):
@@ -152,7 +110,7 @@ approximate.LARGE = 100
 vectors = np.eye(256, 16, dtype=np.float32) + np.linspace(0, 0.1, 256 * 16, dtype=np.float32).reshape(256, 16)
 vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
 near = approximate.LanceVectors.open(Path(sys.argv[1]), vectors)
-assert near.search(vectors[3:4], 1)[0][0].tolist() == [3]
+assert 3 in near.candidates(vectors[3], 1)
 print("lance_namespace_urllib3_client.api.table_api" in sys.modules)
 """
 

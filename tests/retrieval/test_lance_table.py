@@ -5,6 +5,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from helpers.ranking import nearest
 from sentence_experts.corpus.importing import import_corpus
 from sentence_experts.errors import InputError
 from sentence_experts.retrieval import approximate
@@ -64,8 +65,7 @@ def test_other_programs_filter_and_search_the_table(corpus, plain, tmp_path) -> 
     )
     papers = pq.read_table(corpus.papers)
     allowed = np.array([row["year"] >= 2003 and "Crops" in row["subjects"] for row in papers.to_pylist()])
-    rows, _ = near.search(query[None], 5, allowed)[0]
-    best = near.best_places(query, rows)[1]
+    best = nearest(near, query, 5, allowed)[1]
     assert 1 - found["_distance"].to_numpy() / 2 == pytest.approx(best, abs=1e-5)
     words = table.search("voles", query_type="fts").limit(100).to_arrow()
     assert set(words["abstract"].to_pylist()) == {"Voles slept."}

@@ -8,15 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers.ranking import nearest
 from sentence_experts.corpus.importing import import_corpus
 from sentence_experts.errors import UsageError
+from sentence_experts.retrieval import texts as texts_module
 from sentence_experts.retrieval.build import build_index
-from sentence_experts.retrieval.config import IndexConfig, PaperTexts
+from sentence_experts.retrieval.config import PaperTexts
 from sentence_experts.retrieval.index import route_vectors
 from sentence_experts.retrieval.keywords import keyword_index
-from sentence_experts.retrieval.passages import Windows, spans
 from sentence_experts.retrieval.search import search
-from sentence_experts.retrieval.texts import PASSAGES, texts_of
+from sentence_experts.retrieval.texts import PASSAGES, texts_of, window_size, windows
 from sentence_experts.retrieval.vectors import RouteVectors
 
 WORDS = ["rice", "root", "soil", "rain", "leaf", "rust", "grain", "yield", "field", "maize", "sleep", "axon"]
@@ -32,7 +33,12 @@ ROWS = [
     {"id": "10.1000/c", "title": "Short", "abstract": "All of it.", "year": 2003, "full_text": ""},
     {"id": "10.1000/d", "title": "Long abstract", "abstract": body(2, 50), "year": 2004, "full_text": None},
 ]
-WINDOW = {"window": 20, "overlap": 5}
+
+
+@pytest.fixture(autouse=True)
+def short_windows(monkeypatch) -> None:
+    """Cut texts as for a model that reads 20 tokens."""
+    monkeypatch.setattr(texts_module, "window_size", lambda encoder, route: 20)
 
 
 @pytest.fixture
@@ -47,7 +53,7 @@ def test_windows_cover_the_text_and_overlap(words: list[str], size: int, data: s
     offsets = [
         (m.start() + at, m.start() + at + 1) for m in re.finditer(r"\w+", text) for at in range(len(m[0]))
     ]
-    found = list(spans(text, offsets, size, overlap))
+    found = list(windows(text, offsets, size, overlap))
     inside = [[n for n, (a, b) in enumerate(offsets) if start <= a and b <= end] for start, end in found]
     assert sorted({token for each in inside for token in each}) == list(range(len(offsets)))
     assert all(len(each) <= size for each in inside)
@@ -69,20 +75,20 @@ def test_the_best_passage_of_each_paper_counts() -> None:
     cosines = vectors @ (query[0] / np.linalg.norm(query))
     for allowed in (None, np.arange(12) % 3 > 0):
         best = {p: cosines[papers == p].max() for p in set(papers.tolist()) if allowed is None or allowed[p]}
-        rows, scores = index.search(query, 5, allowed)[0]
-        assert rows.tolist() == sorted(best, key=best.get, reverse=True)[:5]
+        rows, scores = nearest(index, query[0], 5, allowed)
+        assert rows == sorted(best, key=best.get, reverse=True)[:5]
         assert scores == pytest.approx([best[row] for row in rows], abs=1e-6)
     assert index.papers.tolist() == sorted(set(papers.tolist()))
-    assert index.scores(query[0]) == pytest.approx(
+    assert index.scores(query)[0] == pytest.approx(
         [cosines[papers == p].max() for p in index.papers], abs=1e-6
     )
-    places, scores = index.best_places(query[0], [3, 99])
-    assert (papers[places[0]], places[1], scores[1]) == (3, -1, 0)
-    assert len(index.search(query, 100)[0][0]) == len(index.papers)
+    places = index.best_places(query[0], [3, 99])
+    assert (papers[places[0]], places[1]) == (3, -1)
+    assert len(nearest(index, query[0], 100)[0]) == len(index.papers)
 
 
 def test_a_passage_late_in_a_text_is_found_and_shown(corpus, plain) -> None:
-    build_index(plain, corpus, passages=True, **WINDOW)
+    build_index(plain, corpus, passages=True)
     vectors, texts = route_vectors(plain, corpus, unit=PASSAGES), dict(texts_of(corpus, PASSAGES))
     assert vectors.rows.tolist().count(0) > 4
     assert vectors.rows.tolist().count(2) == 1, "what fits into one window is not cut"
@@ -101,7 +107,7 @@ def test_a_passage_late_in_a_text_is_found_and_shown(corpus, plain) -> None:
     "settings", [{"hybrid": True}, {"year": "2002.."}, {"like": ["10.1000/a"]}, {"sentences": False}]
 )
 def test_passages_go_with_every_kind_of_search(corpus, plain, settings) -> None:
-    build_index(plain, corpus, passages=True, **WINDOW)
+    build_index(plain, corpus, passages=True)
     query = None if "like" in settings else "rice sleep"
     papers = search(plain, corpus, query, passages=True, **settings).papers[0]
     ids = [each["paper_id"][-1] for each in papers]
@@ -117,8 +123,8 @@ def test_words_of_full_texts_count(corpus) -> None:
     assert 1 not in keyword_index(corpus, "title+abstract").search("rice", 4).tolist()
 
 
-def test_only_new_papers_are_encoded_and_windows_stay(corpus, tmp_path, plain, monkeypatch) -> None:
-    build_index(plain, corpus, passages=True, **WINDOW)
+def test_only_new_papers_are_encoded(corpus, tmp_path, plain, monkeypatch) -> None:
+    build_index(plain, corpus, passages=True)
     before = route_vectors(plain, corpus, unit=PASSAGES)
     texts, real = [], plain.encode
     monkeypatch.setattr(plain, "encode", lambda t, *a, **k: texts.extend(t) or real(t, *a, **k))
@@ -130,33 +136,22 @@ def test_only_new_papers_are_encoded_and_windows_stay(corpus, tmp_path, plain, m
     old = after.rows != 1
     assert np.array_equal(after.vectors[old], before.vectors)
     assert np.array_equal(after.spans[old], before.spans)
-    texts.clear()
-    build_index(plain, grown, passages=True)
-    assert not texts, "windows that are not given are those that are there"
-    build_index(plain, grown, passages=True, window=40)
-    assert texts
 
 
 def test_full_texts_that_come_later_are_encoded(tmp_path, plain, caplog) -> None:
     bare = [{name: value for name, value in row.items() if name != "full_text"} for row in ROWS]
     corpus = import_corpus(out=tmp_path / "corpus", papers=bare)
     caplog.set_level("INFO")
-    few = len(route_vectors(plain, corpus, unit=PASSAGES, window=20).rows)
+    few = len(route_vectors(plain, corpus, unit=PASSAGES).rows)
     assert caplog.text.count("has no full texts") == 1
     corpus = import_corpus(out=tmp_path / "corpus", papers=ROWS, overwrite=True)
-    assert len(route_vectors(plain, corpus, unit=PASSAGES, window=20).rows) > few
+    assert len(route_vectors(plain, corpus, unit=PASSAGES).rows) > few
     assert "title+abstract" not in {part["unit"] for part in build_index(plain, corpus, passages=True).parts}
 
 
 def test_windows_are_as_long_as_the_model_reads(plain, experts) -> None:
     most = plain.model.max_seq_length
-    assert Windows.of(plain, None) == Windows(most - 2, (most - 2) // 5)
-    assert Windows.of(experts, "crops").size == most - 2, "[CROPS] stands in the place of [CLS]"
-    with pytest.raises(UsageError, match="`window` must be at most"):
-        Windows.of(plain, None, most)
-    with pytest.raises(UsageError, match="`overlap` must be at most half"):
-        Windows.of(plain, None, 20, 11)
+    assert window_size(plain, None) == most - 2
+    assert window_size(experts, "crops") == most - 2, "[CROPS] stands in the place of [CLS]"
     with pytest.raises(UsageError, match="leave out `unit`"):
         PaperTexts.of(None, passages=True, unit="title")
-    with pytest.raises(UsageError, match="give `passages` too"):
-        IndexConfig.of(None, window=20)

@@ -27,18 +27,15 @@ class Recorder:
         self.go = threading.Event()
         self.go.set()
 
-    def tokenize(self, texts: Sequence[str], prompt: str | None, beside: bool = False) -> list[QueuedText]:
-        return [QueuedText(self, text, len(text)) for text in texts]
-
     def encode(self, texts: Sequence[QueuedText]) -> list[Any]:
-        self.batches.append([text.row for text in texts])
+        self.batches.append([text.text for text in texts])
         assert self.go.wait(30)
-        if any(text.row == "poison" for text in texts):
+        if any(text.text == "poison" for text in texts):
             raise ValueError("poison")
-        return [np.array([text.row], dtype=object) for text in texts]
+        return [(np.array([text.text], dtype=object), text.tokens) for text in texts]
 
     def texts(self, *texts: Any, tokens: int = 10) -> list[QueuedText]:
-        return [QueuedText(self, text, tokens) for text in texts]
+        return [QueuedText(self, text, None, tokens) for text in texts]
 
 
 def run(work: Callable[[Batcher], Coroutine[Any, Any, Any]], **limits: int) -> Any:
@@ -53,8 +50,7 @@ def run(work: Callable[[Batcher], Coroutine[Any, Any, Any]], **limits: int) -> A
 
 
 async def encode(queue: Batcher, texts: list[QueuedText]) -> list[Any]:
-    with queue.reserve(sum(text.tokens for text in texts)) as place:
-        return await queue.encode(texts, place)
+    return [vector for vector, _ in await queue.encode(texts)]
 
 
 @contextmanager
@@ -95,7 +91,7 @@ def test_every_text_gets_its_own_vector_and_batches_keep_the_limit(
     lengths = {text: requests[text[0]][text[1]] for each in texts for text in each}
 
     async def work(queue: Batcher) -> list[Any]:
-        queued = [[QueuedText(recorder, text, lengths[text]) for text in each] for each in texts]
+        queued = [[QueuedText(recorder, text, None, lengths[text]) for text in each] for each in texts]
         found = await asyncio.gather(*(encode(queue, each) for each in queued))
         assert queue.tokens == 0
         return found

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from sentence_experts.models.routes.known_routes import KnownRoutes
 from sentence_experts.serve.errors import RequestError
+from sentence_experts.serve.models import ServedModel
 from sentence_experts.serve.routing import find_model, find_routes
 
 
 def model(*routes: str, default: str | None = None, classifier: Any = None) -> Any:
     known = KnownRoutes("m", {name: f"[{name}]" for name in routes}, default, ())
-    return SimpleNamespace(name="m", known=known, classifier=classifier)
+    served = object.__new__(ServedModel)
+    served.__dict__.update(name="m", known=known, classifier=classifier)
+    return served
 
 
 class Models(dict[str, Any]):

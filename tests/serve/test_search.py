@@ -17,9 +17,8 @@ from helpers.samples import TOPICS
 from helpers.searched_corpus import HOSTILE, QUERY, ask, ids
 from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.models.encoder import ExpertEncoder
-from sentence_experts.retrieval import exact, vectors
 from sentence_experts.retrieval.closeness import CLOSE, FAIR
-from sentence_experts.retrieval.exact import all_scores
+from sentence_experts.retrieval.vectors import RouteVectors
 from sentence_experts.serve.search import MAX_ABSTRACT
 
 
@@ -44,14 +43,9 @@ def test_a_query_is_compared_with_the_corpus_once_per_route(
     client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compared: list[int] = []
-
-    def counted(matrix: Any, queries: Any, *rest: Any) -> Any:
-        if isinstance(matrix, np.memmap):  # all papers, and not the sample of them
-            compared.append(len(queries))
-        return all_scores(matrix, queries, *rest)
-
-    for module in (exact, vectors):
-        monkeypatch.setattr(module, "all_scores", counted)
+    real = RouteVectors.scores
+    counted = lambda self, queries: compared.append(len(queries)) or real(self, queries)  # noqa: E731
+    monkeypatch.setattr(RouteVectors, "scores", counted)
     ask(client, query=QUERY, year="2010..", hybrid=True)
     assert compared == [1, 1]
 
@@ -221,6 +215,9 @@ def test_a_large_abstract_is_cut(client: TestClient) -> None:
         ("", {"like": []}, 422, "like: name a paper"),
         ("", {"like": ["10.1/nowhere"]}, 422, "no paper"),
         ("", {"query": "a", "routes": ["m:nowhere"]}, 404, "there are m:crops, m:neuro, dense"),
+        ("", {"query": "a", "routes": ["m:crops=0,neuro=0"]}, 422, "the weights sum to 0"),
+        ("", {"query": "a", "routes": ["m:crops=-1,neuro=2"]}, 422, "weight of 0 or more"),
+        ("", {"query": "a", "routes": ["m:crops=1,soil=2"]}, 422, "no route 'soil'"),
         ("", {"query": "a", "routes": []}, 422, "routes: name at least one"),
         ("", {"query": "a", "top_k": 0}, 422, "top_k"),
         ("", {"query": "a", "top_k": 101}, 422, "top_k"),
@@ -355,3 +352,18 @@ def test_words_follow_the_nearness(client: TestClient) -> None:
         for hit in route["hits"]:
             word = "close" if hit["nearness"] >= CLOSE else "fair" if hit["nearness"] >= FAIR else "weak"
             assert hit["closeness"] == word
+
+
+def test_routes_blend(client: TestClient, experts: ExpertEncoder, corpus: CorpusFolder) -> None:
+    name = "m:crops=0.5,neuro=0.5"
+    answer = ask(client, query=QUERY, routes=[name, "m:crops"], top_k=5)
+    assert [route["name"] for route in answer["routes"]] == [name, "m:crops"]
+    weights = {"crops": 1, "neuro": 1}
+    (papers,) = sentence_experts.search(experts, corpus, QUERY, route=weights, top_k=5).papers
+    assert ids(answer, 0) == [paper["paper_id"] for paper in papers]
+    for hit, paper in zip(answer["routes"][0]["hits"], papers, strict=True):
+        assert hit["route"] == paper["route"] in weights
+        assert hit["score"] == pytest.approx(paper["score"], abs=1e-4)
+    assert ids(ask(client, like=["10.5555/made-up.000"], routes=[name]), 0)
+    asked = {"query": QUERY, "route": name, "papers": ids(answer, 0)}
+    assert any(client.post("/search/sentences", json=asked).json()["sentences"].values())

@@ -9,16 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sentence_experts.serve import side_by_side
-from sentence_experts.serve.side_by_side import MAX_TERMS, common_terms, found_by_one, plane, stems
+from sentence_experts.serve.side_by_side import MAX_TERMS, common_terms, plane, stems
 
 
 def test_examples() -> None:
     assert doctest.testmod(side_by_side).failed == 0
-
-
-def test_what_one_ranking_found() -> None:
-    assert found_by_one([[1, 2, 3], [3, 4], [4, 5]]) == {1, 2, 5}
-    assert found_by_one([[1, 2, 3]]) == found_by_one([]) == set()
 
 
 @given(st.text(), st.text())

@@ -229,7 +229,9 @@ class _Flag:
 
     def __init__(self, name: str, field: FieldInfo) -> None:
         members = [each for each in _members(field.annotation) if each is not type(None)]
-        members = [Path] if Path in members else members  # other forms are for the config file only
+        # Other forms than a path, and mappings beside a plain value, are for Python and the config file only.
+        members = [each for each in members if get_origin(each) is not dict] or members
+        members = [Path] if Path in members else members
         origins = [get_origin(each) or each for each in members]
         self.name, self.field = name, field
         self.is_bool = bool in origins

@@ -12,8 +12,7 @@ from sentence_experts.cli.console import note, results, show
 from sentence_experts.cli.options import CORPUS, Model, Models, group
 from sentence_experts.errors import UsageError
 from sentence_experts.models.loading import LoadConfig
-from sentence_experts.retrieval.config import IndexConfig, SearchConfig
-from sentence_experts.retrieval.filters import Filters
+from sentence_experts.retrieval.config import Filters, IndexConfig, SearchConfig
 from sentence_experts.serve.config import ServeConfig
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from sentence_experts.models.routes.known_routes import KnownRoutes
 from sentence_experts.retrieval.config import PaperTexts
 from sentence_experts.retrieval.keywords import FUSED, fused, keyword_index
 from sentence_experts.retrieval.papers import Papers
-from sentence_experts.retrieval.search_routes import find_search_route
+from sentence_experts.retrieval.search_routes import Blend, find_blend
 from sentence_experts.retrieval.searcher import Searcher
 from sentence_experts.retrieval.texts import PASSAGES
 from sentence_experts.storage import write_json
@@ -188,7 +188,7 @@ def evaluate_search(
     for run in runs:
         if (known := KnownRoutes.read(run.source)) is not None:
             for name in route:
-                find_search_route(known, name)
+                find_blend(known, name)
     chosen = {"passages": True} if unit == PASSAGES else {"unit": unit}
     unit = PaperTexts.of(None, **chosen).texts_for({run.label: run.source for run in runs})
     with open_corpus(corpus) as folder:
@@ -199,9 +199,9 @@ def evaluate_search(
         for run in runs:
             encoder = run.open(config or EncodingOptions())
             searcher = Searcher(encoder, folder, unit, data.papers)
-            for searched in [searcher.route(name) for name in route] or searcher.routes:
-                vectors = searcher.encode(data.texts, searched)
-                by_vectors = [rows for rows, _ in searcher.vectors(searched).search(vectors, FUSED)]
+            for searched in [searcher.blend(name) for name in route] or map(Blend, zip(searcher.routes)):
+                compared = searcher.compare(searcher.encode(data.texts, searched), searched)
+                by_vectors = [each.nearest(FUSED) for each in compared]
                 both = [fused(list(each), _DEPTH + 1) for each in zip(by_vectors, by_words, strict=True)]
                 figures[run.label, searched.name, False] = data.figures(by_vectors)
                 figures[run.label, searched.name, True] = data.figures(both)
@@ -261,7 +261,7 @@ class _Measured:
             for name, grade in of_query.items():  # a paper may be judged under two of its ids
                 if (judged_row := rows[name]) is not None:
                     known[judged_row] = max(grade, known.get(judged_row, grade))
-            row = papers.row_of(query) if ":" in query or "/" in query else None
+            row = papers.rows_of([query])[0] if ":" in query or "/" in query else None
             known.pop(-1 if row is None else row, None)
             if not any(grade > 0 for grade in known.values()):
                 left_out += 1

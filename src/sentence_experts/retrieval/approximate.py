@@ -1,9 +1,4 @@
-"""Approximate nearest neighbours for large corpora: LanceDB's IVF_PQ, its best candidates compared exactly.
-
-Above `LARGE` vectors a table of LanceDB stands in the index's folder. Searches behind a selective filter stay
-exact: they read the vectors of the papers that pass, and no others. Other filters are applied to candidates,
-of which more are requested the more the filter refuses.
-"""
+"""Candidates for the nearest papers of a large corpus: LanceDB's IVF_PQ, in a table in the index's folder."""
 
 from __future__ import annotations
 
@@ -20,8 +15,6 @@ from numpy.typing import NDArray
 from sentence_experts.compat.imports import deferred_imports
 from sentence_experts.encoding.chunks import Vectors
 from sentence_experts.errors import InputError, brief
-from sentence_experts.models.pooling import unit
-from sentence_experts.retrieval.exact import Ranking, nearest
 from sentence_experts.storage import locked, replacing_folder
 
 logger = logging.getLogger(__name__)
@@ -42,10 +35,9 @@ _ROWS_PER_BATCH = 65_536
 class LanceVectors:
     """The vectors of an index in a table of LanceDB."""
 
-    def __init__(self, table: Any, vectors: Vectors) -> None:
-        self._table, self._vectors = table, vectors
-        # As many partitions as `build` made, from the number of vectors alone.
-        self._probes = max(round(_partitions(len(vectors)) * _PROBED), _MIN_PROBES)
+    def __init__(self, table: Any, count: int) -> None:
+        self._table, self._count = table, count
+        self._probes = max(round(_partitions(count) * _PROBED), _MIN_PROBES)
 
     @classmethod
     def open(cls, folder: Path, vectors: Vectors) -> LanceVectors | None:
@@ -68,39 +60,23 @@ class LanceVectors:
                     if not place.is_dir():
                         logger.info(f"{place}: indexing {len(vectors):,} vectors")
                         build(place, vectors)
-            return cls(_import_lancedb().connect(str(place)).open_table(TABLE), vectors)
+            return cls(_import_lancedb().connect(str(place)).open_table(TABLE), len(vectors))
         except (OSError, RuntimeError, ValueError, InputError) as error:  # read-only, a full disk, damaged
             logger.warning(f"{place}: no index of LanceDB ({brief(error)}); all papers are compared instead")
             return None
 
-    def search(self, queries: Vectors, top_k: int, places: NDArray[np.int64] | None = None) -> list[Ranking]:
-        """Search as `exact.nearest` does, nearly: of the ten nearest more than 99 in 100 are found."""
-        if places is not None and len(places) <= SELECTIVE:
-            return nearest(self._vectors, queries, top_k, places)
-        return [self._search(query, top_k, places) for query in unit(np.asarray(queries, np.float32))]
-
-    def _search(self, query: Vectors, top_k: int, places: NDArray[np.int64] | None) -> Ranking:
-        wanted = top_k
-        if places is not None:
-            wanted = round(2 * top_k * len(self._vectors) / len(places)) + 10
+    def candidates(self, query: Vectors, wanted: int) -> NDArray[np.int64]:
+        """Return places of vectors, among them nearly all of the `wanted` with the largest dot products."""
         # LanceDB could compare whole vectors too (`refine_factor`), but takes as long for it as for the rest.
-        candidates = (
+        found = (
             self._table.search(query, vector_column_name="vector")
             .distance_type("dot")
             .nprobes(self._probes)
-            .limit(min(max(_CANDIDATES * wanted, _MIN_CANDIDATES), len(self._vectors)))
+            .limit(min(max(_CANDIDATES * wanted, _MIN_CANDIDATES), self._count))
             .select(["place", "_distance"])  # else it logs a warning for each query
-            .to_arrow()["place"]
-            .to_numpy()
         )
-        if places is not None:
-            candidates = candidates[np.isin(candidates, places, assume_unique=True)]
-            if len(candidates) < min(top_k, len(places)):
-                return nearest(self._vectors, query[None], top_k, places)[0]
-        candidates = np.sort(candidates)
-        scores = np.asarray(self._vectors[candidates] @ query, np.float32)
-        best = np.argsort(-scores, kind="stable")[:top_k]
-        return candidates[best], scores[best]
+        places: NDArray[np.int64] = found.to_arrow()["place"].to_numpy()
+        return places
 
 
 def build(place: Path, vectors: Vectors) -> None:
@@ -117,11 +93,8 @@ def build(place: Path, vectors: Vectors) -> None:
             yield pa.record_batch([numbers, column], schema=schema)
 
     with replacing_folder(place) as temporary:
-        table = (
-            _import_lancedb()
-            .connect(str(temporary))
-            .create_table(TABLE, pa.RecordBatchReader.from_batches(schema, batches()), schema=schema)
-        )
+        reader = pa.RecordBatchReader.from_batches(schema, batches())
+        table = _import_lancedb().connect(str(temporary)).create_table(TABLE, reader, schema=schema)
         table.create_index("vector", config=ivf(count, dimensions))
 
 
@@ -136,11 +109,10 @@ def ivf(count: int, dimensions: int) -> Any:
     """Return the settings of LanceDB's vector index for `count` vectors of length 1."""
     from lancedb.index import IvfPq
 
-    pieces = max(number for number in range(1, dimensions // 4 + 1) if dimensions % number == 0)
     return IvfPq(
         distance_type="dot",
         num_partitions=_partitions(count),
-        num_sub_vectors=pieces,
+        num_sub_vectors=max(each for each in range(1, dimensions // 4 + 1) if dimensions % each == 0),
         max_iterations=_ITERATIONS,
         sample_rate=_SAMPLE_RATE,
     )

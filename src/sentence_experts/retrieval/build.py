@@ -69,10 +69,10 @@ class CorpusIndex:
 
 
 def _described(folder: Path, corpus: CorpusFolder) -> dict[str, Any]:
-    record = read_index(folder)
-    settings, result = (record["settings"], record["result"]) if record else ({}, {})
-    state = "damaged"
-    if record is not None:
+    if (record := read_index(folder)) is None:
+        settings, result, state = {}, {}, "damaged"
+    else:
+        settings, result = record["settings"], record["result"]
         state = "whole" if is_current(record, corpus) else "of an older corpus"
     size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
     return {
@@ -128,13 +128,11 @@ def build_index(
     if (model is None) == (vectors is None):
         raise UsageError("give a model, or `vectors`, and not both")
     opened = corpus if isinstance(corpus, CorpusFolder) else CorpusFolder.open(corpus)
-    if vectors is not None:
-        given = {"route", "unit", "passages", "window", "overlap", "batch_size"} & config.model_fields_set
-        if given:
+    if model is None:
+        if given := {"route", "unit", "passages", "batch_size"} & config.model_fields_set:
             raise UsageError(f"`{min(given)}` has no effect here: `vectors` are made already")
-        _take_vectors(Path(vectors), opened)
+        _take_vectors(Path(str(vectors)), opened)
         return CorpusIndex.open(opened)
-    assert model is not None
     if not isinstance(model, BatchEncoder):
         known = KnownRoutes.read(model)
         for route in _routes(known, config) if known is not None else ():
@@ -142,7 +140,7 @@ def build_index(
         model = BatchEncoder(load(model, load_config), config.batch_size)
     unit = config.texts_for({model.name: model.model})
     for route in _routes(model.known_routes, config):
-        route_vectors(model, opened, route, unit, config.window, config.overlap)
+        route_vectors(model, opened, route, unit)
     model.log_low_confidence()
     return CorpusIndex.open(opened)
 

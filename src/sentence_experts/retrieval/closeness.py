@@ -10,8 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-
-from sentence_experts.encoding.chunks import Vectors
+from numpy.typing import NDArray
 
 # In `Hit.nearness`, chosen on the queries of docs/search.md: the best papers of 95 in 100 queries that a
 # library answers lie above `FAIR`, those of most queries on another subject below.
@@ -88,10 +87,10 @@ class Scale(NamedTuple):
     deviation: float
 
     @classmethod
-    def of(cls, queries: Vectors, papers: Vectors) -> Scale:
-        """Compute it from the vectors of `UNRELATED` as queries and as papers."""
-        cosines = (queries @ papers.T)[~np.eye(len(UNRELATED), dtype=bool)]
-        return cls(float(cosines.mean()), max(float(cosines.std()), 1e-6))
+    def of(cls, cosines: NDArray[np.float32]) -> Scale:
+        """Compute it from the cosines of each of `UNRELATED` with each."""
+        unlike = cosines[~np.eye(len(UNRELATED), dtype=bool)]
+        return cls(float(unlike.mean()), max(float(unlike.std()), 1e-6))
 
     def nearness(self, cosine: float) -> float:
         """Return how many standard deviations a cosine lies above that of unrelated texts."""

@@ -12,8 +12,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,8 +26,14 @@ from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.pooling import unit as unit_length
 from sentence_experts.progress import progress
 from sentence_experts.retrieval.approximate import LanceVectors
-from sentence_experts.retrieval.passages import Span, Windows
-from sentence_experts.retrieval.texts import PASSAGES, UNITS, texts_fingerprint, texts_of
+from sentence_experts.retrieval.texts import (
+    PASSAGES,
+    UNITS,
+    Span,
+    passages_of,
+    texts_fingerprint,
+    texts_of,
+)
 from sentence_experts.retrieval.vectors import RouteVectors
 from sentence_experts.storage import (
     RECORD,
@@ -56,9 +61,6 @@ _WHAT = "vectors of a corpus"
 _DIGEST = 16  # bytes of a text's hash
 _COPIED = 65_536  # vectors copied at once
 
-# Row of the paper, text, and where a passage stands in its paper's text.
-Piece = tuple[int, str, Span | None]
-
 
 def vector_settings(encoder: BatchEncoder, route: str | None, unit: str) -> dict[str, Any]:
     """Return what decides the vectors of texts: the key of an index."""
@@ -73,42 +75,24 @@ def index_folder(corpus: CorpusFolder, settings: Mapping[str, Any]) -> Path:
 
 
 def route_vectors(
-    encoder: BatchEncoder,
-    corpus: CorpusFolder,
-    route: str | None = None,
-    unit: str = "title+abstract",
-    window: int | None = None,
-    overlap: int | None = None,
+    encoder: BatchEncoder, corpus: CorpusFolder, route: str | None = None, unit: str = "title+abstract"
 ) -> RouteVectors:
     """Read the vectors of a corpus if they are there and unchanged; otherwise compute them.
 
     Papers without the unit's text (for "title+abstract": with neither) are left out. If another process is
     computing the same vectors, this one waits for them.
-
-    Args:
-        encoder, corpus, route: the model, the corpus and the route of its papers.
-        unit: the text of a paper, or "passages".
-        window, overlap: tokens of a passage, and of them those in common with the next; by default those of
-            the vectors that are there, or else of `Windows.of`.
     """
-    settings = vector_settings(encoder, route := encoder.chosen_route(route), unit)
+    settings = vector_settings(encoder, encoder.chosen_route(route), unit)
     folder = index_folder(corpus, settings)
-    windows = None
-    if unit == PASSAGES:
-        known = (read_index(folder) or {"result": {}})["result"].get("windows")
-        if known and window is None and overlap is None:
-            windows = Windows(**known)
-        else:
-            windows = Windows.of(encoder, route, window, overlap)
-    if (vectors := _open(folder, corpus, windows)) is not None:
+    if (vectors := _open(folder, corpus)) is not None:
         return vectors
     try:
         with locked(folder, f"encode the corpus ({unit})", wait=True):
-            if (vectors := _open(folder, corpus, windows)) is None:
+            if (vectors := _open(folder, corpus)) is None:
                 if (folder / RECORD).exists() and read_index(folder) is None:
                     logger.warning(f"{folder}: not as it was written; the corpus is encoded again")
-                _build(encoder, corpus, settings, folder, windows)
-                vectors = _open(folder, corpus, windows)
+                _build(encoder, corpus, settings, folder)
+                vectors = _open(folder, corpus)
     except PermissionError as error:
         raise InputError(f"{folder.parent}: vectors cannot be written beside the corpus: {error}") from error
     if vectors is None:
@@ -138,18 +122,14 @@ def is_current(record: Mapping[str, Any], corpus: CorpusFolder) -> bool:
     return bool(record["result"]["source"] == texts_fingerprint(corpus, record["settings"]["unit"]))
 
 
-def _open(folder: Path, corpus: CorpusFolder, windows: Windows | None) -> RouteVectors | None:
-    """Open the vectors in a folder if they are whole, current, and of these windows."""
+def _open(folder: Path, corpus: CorpusFolder) -> RouteVectors | None:
+    """Open the vectors in a folder if they are whole and current."""
     record = read_index(folder)
-    if record is None or not is_current(record, corpus) or record["result"]["windows"] != _json(windows):
+    if record is None or not is_current(record, corpus):
         return None
     vectors = np.load(folder / VECTORS, mmap_mode="r")
-    spans = np.load(folder / SPANS, mmap_mode="r") if windows else None
+    spans = np.load(folder / SPANS, mmap_mode="r") if SPANS in record["files"] else None
     return RouteVectors(vectors, np.load(folder / ROWS), LanceVectors.open(folder, vectors), spans)
-
-
-def _json(windows: Windows | None) -> dict[str, Any] | None:
-    return None if windows is None else asdict(windows)
 
 
 class _Plan:
@@ -160,84 +140,68 @@ class _Plan:
         places: the place of each text's vector among the older ones and, behind them, the new ones.
     """
 
-    def __init__(self, pieces: Iterable[Piece], older: Sequence[bytes] = ()) -> None:
-        self._pieces, self._older = pieces, older
+    def __init__(self, pieces: Iterable[tuple[int, str, Span | None]], older: Iterable[bytes] = ()) -> None:
+        self._pieces = pieces
+        self._known = {digest: place for place, digest in enumerate(older)}
+        self.older = len(self._known)
         self.rows: list[int] = []
         self.digests: list[bytes] = []
         self.spans: list[Span] = []
         self.places: list[int] = []
 
-    def chunks(self) -> Iterator[list[str]]:
+    def missing(self) -> Iterator[str]:
         """Yield the texts to encode, and plan all."""
-        missing = self._missing()
-        while chunk := list(itertools.islice(missing, CHUNK_SIZE)):
-            yield chunk
-
-    def _missing(self) -> Iterator[str]:
-        known = {digest: place for place, digest in enumerate(self._older)}
-        new = itertools.count(len(self._older))
         for row, text, span in self._pieces:
             digest = hashlib.sha256(text.encode()).digest()[:_DIGEST]
-            if is_new := digest not in known:
-                known[digest] = next(new)
+            is_new = digest not in self._known
             self.rows.append(row)
             self.digests.append(digest)
-            self.places.append(known[digest])
+            self.places.append(self._known.setdefault(digest, len(self._known)))
             self.spans += [] if span is None else [span]
             if is_new:
                 yield text
 
 
-def _build(
-    encoder: BatchEncoder,
-    corpus: CorpusFolder,
-    settings: dict[str, Any],
-    folder: Path,
-    windows: Windows | None,
-) -> None:
+def _build(encoder: BatchEncoder, corpus: CorpusFolder, settings: dict[str, Any], folder: Path) -> None:
+    """Encode the texts of a corpus that have no vector yet, and write all vectors."""
     route, unit = settings["route"], settings["unit"]
-    old = read_index(folder)
-    result = {"source": texts_fingerprint(corpus, unit), "windows": _json(windows), "model": encoder.name}
-    exact = {**encoder.rounding_settings, **settings, "chunk_size": CHUNK_SIZE, "texts": result["source"]}
-    exact |= {"older": None if old is None else old["files"][VECTORS], "windows": result["windows"]}
-    texts = texts_of(corpus, unit)
-    pieces: Iterator[Piece]
-    if windows is None:
-        pieces = ((row, text, None) for row, text in texts)
-    else:
-        pieces = windows.cut(texts, encoder)
+    old, source = read_index(folder), texts_fingerprint(corpus, unit)
+    pieces: Iterator[tuple[int, str, Span | None]]
+    pieces = ((row, text, None) for row, text in texts_of(corpus, unit))
+    if unit == PASSAGES:
+        pieces = passages_of(texts_of(corpus, unit), encoder, route)
         if corpus.bodies is None:
-            logger.info(
-                f"{corpus.path} has no full texts (`full_text` of `import_corpus`): only abstracts of more "
-                f"than {windows.size} tokens are cut"
-            )
+            logger.info(f"{corpus.path} has no full texts (`full_text` of `import_corpus`): only abstracts")
+    digests = np.load(folder / TEXTS).view(f"V{_DIGEST}").ravel().tolist() if old else ()
+    plan = _Plan(pieces, digests)
+    # What the bytes of the vectors depend on: parts of another interrupted run are not taken.
+    exact = {**encoder.rounding_settings, **settings, "chunk_size": CHUNK_SIZE, "texts": source}
+    exact["older"] = None if old is None else old["files"][VECTORS]
     parts = PartStore.open(folder.with_name(f"{folder.name}.chunks"), exact, ".npy")
-    older = [] if old is None else np.load(folder / TEXTS).view(f"V{_DIGEST}").ravel().tolist()
-    plan = _Plan(pieces, older)
     # Of passages, and of texts that were not encoded before, the number is not known.
-    total = pq.read_metadata(corpus.papers).num_rows if windows is None and old is None else None
+    total = pq.read_metadata(corpus.papers).num_rows if unit != PASSAGES and old is None else None
+    missing = plan.missing()
+    chunks = iter(lambda: list(itertools.islice(missing, CHUNK_SIZE)), [])
     with progress(f"encoding the corpus ({unit})", total) as advance:
         encode = lambda texts, advance: encoder.encode(texts, route, True, advance)  # noqa: E731
-        files = encode_chunks(encode, plan.chunks(), parts, advance)
+        files = encode_chunks(encode, chunks, parts, advance)
     if not plan.rows:
         parts.remove()
-    elif reused := sum(place < len(older) for place in plan.places):
+    elif reused := sum(place < plan.older for place in plan.places):
         logger.info(f"{reused:,} of {len(plan.rows):,} texts were encoded before")
     arrays = [np.load(file, mmap_mode="r") for file in [*([folder / VECTORS] if old else []), *files]]
-    _store(folder, corpus, settings, result, plan, _gather(plan.places, arrays))
-    parts.remove()
-
-
-def _gather(places: Sequence[int], arrays: Sequence[Vectors]) -> Iterator[Vectors]:
-    """Yield blocks of the vectors at some places of the arrays, one behind the other."""
     starts = np.cumsum([0, *map(len, arrays)])
-    for start in range(0, len(places), _COPIED):
-        wanted = np.array(places[start : start + _COPIED])
+
+    def gather(wanted: NDArray[np.int64]) -> Vectors:
+        """Return the vectors at some places of the arrays, one behind the other."""
         block = np.empty((len(wanted), arrays[0].shape[1]), np.float32)
         numbers = np.searchsorted(starts, wanted, side="right") - 1
         for number in np.unique(numbers):
             block[numbers == number] = arrays[number][wanted[numbers == number] - starts[number]]
-        yield block
+        return block
+
+    _store(folder, corpus, settings, {"source": source, "model": encoder.name}, plan, gather, plan.places)
+    parts.remove()
 
 
 def store_vectors(
@@ -249,19 +213,18 @@ def store_vectors(
     if len(vectors) != count:
         raise InputError(f"{len(vectors):,} vectors for the {count:,} papers of {corpus.papers}")
     plan = _Plan((row, text, None) for row, text in texts_of(corpus, unit))
-    for _ in plan.chunks():
+    for _ in plan.missing():
         pass
 
-    def blocks() -> Iterator[Vectors]:
-        for start in range(0, len(plan.rows), _COPIED):
-            block = unit_length(np.asarray(vectors[plan.rows[start : start + _COPIED]], np.float32))
-            if not np.isfinite(block).all():
-                raise InputError("some of the vectors hold numbers that are not finite")
-            yield block
+    def gather(rows: NDArray[np.int64]) -> Vectors:
+        block: Vectors = unit_length(np.asarray(vectors[rows], np.float32))
+        if not np.isfinite(block).all():
+            raise InputError("some of the vectors hold numbers that are not finite")
+        return block
 
-    result = {"source": texts_fingerprint(corpus, unit), "windows": None, "model": model}
+    result = {"source": texts_fingerprint(corpus, unit), "model": model}
     with locked(folder, "store vectors", wait=True):
-        _store(folder, corpus, dict(settings), result, plan, blocks())
+        _store(folder, corpus, dict(settings), result, plan, gather, plan.rows)
 
 
 def _store(
@@ -270,18 +233,17 @@ def _store(
     settings: dict[str, Any],
     result: dict[str, Any],
     plan: _Plan,
-    blocks: Iterator[Vectors],
+    gather: Any,
+    places: list[int],
 ) -> None:
-    """Write vectors, in blocks, with what is known of their texts and their record."""
-    if (first := next(blocks, None)) is None:
+    """Write the vectors that `gather` gives for some places, what is known of their texts, and a record."""
+    if not places:
         raise InputError(f"{corpus.papers}: no paper has a {' or '.join(UNITS[settings['unit']])}")
-    shape = (len(plan.rows), first.shape[1])
+    shape = (len(places), gather(np.array(places[:1])).shape[1])
     with replacing_folder(folder) as temporary:
         target = np.lib.format.open_memmap(temporary / VECTORS, "w+", np.float32, shape)
-        start = 0
-        for block in itertools.chain([first], blocks):
-            target[start : start + len(block)] = block
-            start += len(block)
+        for start in range(0, len(places), _COPIED):
+            target[start : start + _COPIED] = gather(np.array(places[start : start + _COPIED]))
         target.flush()
         write_npy(temporary / ROWS, np.array(plan.rows, dtype=np.int64))
         write_npy(temporary / TEXTS, np.frombuffer(b"".join(plan.digests), np.uint8).reshape(-1, _DIGEST))

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections import defaultdict
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from Stemmer import Stemmer
 
@@ -22,6 +22,7 @@ from sentence_experts.errors import InputError
 from sentence_experts.progress import announced
 from sentence_experts.retrieval.index import FOLDER
 from sentence_experts.retrieval.texts import texts_fingerprint, texts_of
+from sentence_experts.retrieval.vectors import best_of
 from sentence_experts.storage import locked, replacing_folder, sha256_text, write_npy
 
 if TYPE_CHECKING:
@@ -40,31 +41,25 @@ class KeywordIndex:
     Attributes:
         bm25: the index of bm25s.
         rows: (texts,) the row of each text's paper.
-        papers: the number of papers of the corpus.
     """
 
     bm25: Any
     rows: NDArray[np.int64]
-    papers: int
 
     def scores(self, query: str) -> NDArray[np.float32]:
-        """Return the BM25 score of every paper, (papers,); 0 for those without any word of the query."""
-        scores = np.zeros(self.papers, np.float32)
+        """Return the BM25 score of every text, (texts,); 0 for those without any word of the query."""
         words = _WORD.findall(query.lower())
         words = [word for word in words if word not in common_words()] or words
-        if words:
-            scores[self.rows] = self.bm25.get_scores(list(dict.fromkeys(stems_of(words))))
+        if not words:
+            return np.zeros(len(self.rows), np.float32)
+        scores: NDArray[np.float32] = self.bm25.get_scores(list(dict.fromkeys(stems_of(words))))
         return scores
 
     def search(self, query: str, top_k: int, allowed: NDArray[np.bool_] | None = None) -> NDArray[np.int64]:
         """Return the rows of the best papers that hold a word of the query, best first."""
         scores = self.scores(query)
-        if allowed is not None:
-            scores[~allowed] = 0
-        rows = np.flatnonzero(scores)
-        if len(rows) > top_k:
-            rows = rows[scores[rows] >= np.partition(scores[rows], -top_k)[-top_k]]
-        return rows[np.argsort(-scores[rows], kind="stable")][:top_k]
+        found = scores > 0 if allowed is None else (scores > 0) & allowed[self.rows]
+        return self.rows[best_of(np.where(found, scores, -np.inf), top_k)]
 
 
 @cache
@@ -99,7 +94,7 @@ def keyword_index(corpus: CorpusFolder, unit: str) -> KeywordIndex:
         except PermissionError as error:
             raise InputError(f"{folder.parent}: cannot be written beside the corpus: {error}") from error
     rows = np.load(folder / ROWS, mmap_mode="r")
-    return KeywordIndex(BM25.load(folder, mmap=True), rows, pq.read_metadata(corpus.papers).num_rows)
+    return KeywordIndex(BM25.load(folder, mmap=True), rows)
 
 
 @announced("collecting the words of the corpus")
@@ -130,9 +125,8 @@ def fused(rankings: list[NDArray[np.int64]], top_k: int, constant: int = 60) -> 
 
     60 is the constant of Cormack, Clarke and Buettcher (2009). Ties stand in the order of the first ranking.
     """
-    sums: dict[int, float] = {}
+    sums: dict[int, float] = defaultdict(float)
     for ranking in rankings:
         for rank, row in enumerate(ranking.tolist(), start=1):
-            sums[row] = sums.get(row, 0.0) + 1 / (constant + rank)
-    best = sorted(sums, key=lambda row: -sums[row])[:top_k]
-    return np.array(best, np.int64)
+            sums[row] += 1 / (constant + rank)
+    return np.array(sorted(sums, key=sums.__getitem__, reverse=True)[:top_k], np.int64)

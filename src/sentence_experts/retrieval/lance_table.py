@@ -10,9 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +19,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sentence_experts.corpus.corpus_folder import CorpusFolder
-from sentence_experts.encoding.chunks import Vectors
 from sentence_experts.errors import InputError, brief, require
 from sentence_experts.retrieval import approximate
 from sentence_experts.retrieval.build import CorpusIndex
-from sentence_experts.retrieval.config import LANCE_TABLE
 from sentence_experts.retrieval.index import ROWS, VECTORS
 from sentence_experts.retrieval.papers import Papers
+from sentence_experts.retrieval.vectors import RouteVectors
 
 logger = logging.getLogger(__name__)
 
@@ -38,40 +35,16 @@ _FACTS = (
 )
 # LanceDB's kind of index, by column: ranges and many values, few values, lists, words.
 _INDEXES = {
-    "paper_id": "BTree",
-    "year": "BTree",
-    "journal": "BTree",
+    **dict.fromkeys(("paper_id", "year", "journal"), "BTree"),
     "article_type": "Bitmap",
-    "subjects": "LabelList",
-    DOMAINS: "LabelList",
-    "title": "FTS",
-    "abstract": "FTS",
+    **dict.fromkeys(("subjects", DOMAINS), "LabelList"),
+    **dict.fromkeys(("title", "abstract"), "FTS"),
 }
 _ROWS_PER_BATCH = 16_384
 
 
-@dataclass(frozen=True)
-class _Column:
-    """The vectors of one route."""
-
-    field: pa.Field
-    vectors: Vectors
-    rows: Any
-
-    def part(self, start: int, stop: int) -> pa.Array:
-        """Return the vectors of the papers in these rows; null for those without text."""
-        dimensions = self.vectors.shape[1]
-        first, last = np.searchsorted(self.rows, (start, stop))
-        present = self.rows[first:last] - start
-        values = np.zeros((stop - start, dimensions), np.float32)
-        values[present] = self.vectors[first:last]
-        missing = np.ones(stop - start, bool)
-        missing[present] = False
-        return pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), dimensions, mask=pa.array(missing))
-
-
 def export_index(
-    corpus: CorpusIndex | CorpusFolder | Path | str, uri: Path | str, table: str = LANCE_TABLE
+    corpus: CorpusIndex | CorpusFolder | Path | str, uri: Path | str, table: str = "papers"
 ) -> list[str]:
     """Write the papers and vectors of a corpus as one table of LanceDB, for other programs.
 
@@ -99,6 +72,8 @@ def export_index(
     """
     os.environ.setdefault("LANCEDB_LOG", "error")  # else it warns that a new table is new
     lancedb: Any = require("lancedb", "index")
+    from lancedb import index as kinds
+
     index = corpus if isinstance(corpus, CorpusIndex) else CorpusIndex.open(corpus)
     columns = _columns(index)
     if not columns:
@@ -106,68 +81,59 @@ def export_index(
             f"{index.corpus.path} has no vectors of its papers as they are: `build_index` makes them"
         )
     papers = Papers(index.corpus)
-    present = [column for column in _FACTS if column in pq.read_schema(index.corpus.papers).names]
-    facts = [pq.read_schema(index.corpus.papers).field(column) for column in present]
-    has_domains = index.corpus.domains is not None
-    domains = [pa.field(DOMAINS, pa.list_(pa.string()))] * has_domains
-    schema = pa.schema([*facts, *domains, *(column.field for column in columns)])
-    batches = _batches(papers, present, has_domains, columns, schema)
-    reader = pa.RecordBatchReader.from_batches(schema, batches)
+    facts = [field for field in pq.read_schema(index.corpus.papers) if field.name in _FACTS]
+    if index.corpus.domains is not None:
+        facts.append(pa.field(DOMAINS, pa.list_(pa.string())))
+    schema = pa.schema([*facts, *(field for field, _ in columns)])
+    reader = pa.RecordBatchReader.from_batches(schema, _batches(papers, columns, schema))
+    names = [field.name for field, _ in columns]
     try:
         # Papers without text have no vector, which LanceDB must be told to take as null.
         written = lancedb.connect(str(uri)).create_table(
             table, reader, schema=schema, mode="overwrite", on_bad_vectors="null"
         )
-        _add_indexes(written, [*present, *[DOMAINS] * has_domains], columns, papers.count)
+        for column in _INDEXES.keys() & {field.name for field in facts}:
+            written.create_index(column, config=getattr(kinds, _INDEXES[column])())
+        for name, (_, of_route) in zip(names, columns, strict=True):
+            if papers.count > approximate.LARGE:
+                written.create_index(name, config=approximate.ivf(papers.count, of_route.vectors.shape[1]))
     except (OSError, RuntimeError, ValueError) as error:
         raise InputError(f"{uri}: cannot be written: {brief(error)}") from error
-    return [column.field.name for column in columns]
+    return names
 
 
-def _columns(index: CorpusIndex) -> list[_Column]:
+def _columns(index: CorpusIndex) -> list[tuple[pa.Field, RouteVectors]]:
+    """Return the column of each set of vectors, by its route; if routes repeat, by model and unit too."""
     parts = [part for part in index.parts if part["state"] == "whole" and not part["passages"]]
+    routes = [part["route"] for part in parts]
+    keys = ("route",) if len({*routes}) == len(routes) else ("model", "route", "unit", "folder")
     columns = []
-    for part, name in zip(parts, _names(parts), strict=True):
+    for part in parts:
         folder = Path(part["folder"])
-        vectors = np.load(folder / VECTORS, mmap_mode="r")
+        name = (
+            "_".join(re.sub(r"\W+", "_", Path(str(part[key])).name) for key in keys if part[key]) or "vector"
+        )
+        name = f"vector_{name}" if name in (*_FACTS, DOMAINS) else name
+        vectors = RouteVectors(np.load(folder / VECTORS, mmap_mode="r"), np.load(folder / ROWS))
         noted = {key: str(part[key] or "") for key in ("model", "route", "unit", "fingerprint")}
-        field = pa.field(name, pa.list_(pa.float32(), vectors.shape[1]), metadata=noted)
-        columns.append(_Column(field, vectors, np.load(folder / ROWS)))
+        kind = pa.list_(pa.float32(), vectors.vectors.shape[1])
+        columns.append((pa.field(name, kind, metadata=noted), vectors))
     return columns
 
 
-def _names(parts: Sequence[dict[str, Any]]) -> list[str]:
-    """Name each set of vectors by its route; where that is not distinct, by model, unit and folder too."""
-    chosen: list[str] = []
-    for keys in (("route",), ("model", "route"), ("model", "route", "unit", "folder")):
-        chosen = [
-            "_".join(re.sub(r"\W+", "_", Path(str(part[key])).name) for key in keys if part[key]) or "vector"
-            for part in parts
-        ]
-        chosen = [f"vector_{each}" if each in (*_FACTS, DOMAINS) else each for each in chosen]
-        if max(Counter(chosen).values(), default=1) == 1:
-            break
-    return chosen
-
-
 def _batches(
-    papers: Papers, present: list[str], has_domains: bool, columns: list[_Column], schema: pa.Schema
+    papers: Papers, columns: Sequence[tuple[pa.Field, RouteVectors]], schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     start = 0
-    for batch in pq.ParquetFile(papers.corpus.papers).iter_batches(_ROWS_PER_BATCH, columns=present):
-        arrays = [batch[column] for column in present]
-        if has_domains:
+    facts = [name for name in schema.names if name in _FACTS]
+    for batch in pq.ParquetFile(papers.corpus.papers).iter_batches(_ROWS_PER_BATCH, columns=facts):
+        rows = np.arange(start, start + len(batch))
+        arrays = [batch[name] for name in facts]
+        if DOMAINS in schema.names:
             arrays.append(papers.domains[start : start + len(batch)])
-        arrays += [column.part(start, start + len(batch)) for column in columns]
+        for field, vectors in columns:
+            missing = pa.array(~np.isin(rows, vectors.rows))
+            values = pa.array(vectors.of_rows(rows).ravel())
+            arrays.append(pa.FixedSizeListArray.from_arrays(values, field.type.list_size, mask=missing))
         yield pa.record_batch(arrays, schema=schema)
         start += len(batch)
-
-
-def _add_indexes(table: Any, present: list[str], columns: list[_Column], count: int) -> None:
-    from lancedb import index
-
-    for column, kind in _INDEXES.items():
-        if column in present:
-            table.create_index(column, config=getattr(index, kind)())
-    for each in columns if count > approximate.LARGE else ():
-        table.create_index(each.field.name, config=approximate.ivf(count, each.vectors.shape[1]))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import fnmatch
 import re
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,7 @@ from sentence_experts.corpus.identifiers import (
 from sentence_experts.corpus.paper import NOTICE_KINDS
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.retrieval.citation_export import paper_url
-from sentence_experts.retrieval.filters import Filters
+from sentence_experts.retrieval.config import Filters
 from sentence_experts.retrieval.texts import joined, sections_of
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ FACTS = (
     *("paper_id", "pmid", "pmcid", "doi", "title", "authors", "abstract", "year", "article_type", "kind"),
     *("subjects", "keywords", "mesh", "journal", "volume", "issue", "pages", "retracted"),
 )
+# Filters -> the columns that they look at; the domains are in none.
 VALUES = {
     **{"year": "year", "type": "article_type", "journal": "journal", "domain": "domain"},
     **{"keyword": "keywords", "mesh": "mesh"},
@@ -44,8 +45,7 @@ VALUES = {
 _ID_COLUMNS = ("paper_id", "paper_id", "doi", "pmid", "pmcid", "openalex")
 _LINKS = 1 << 20  # citations read at once; the ids of all papers are hashed for each
 _NAMED = 8  # of the values that a message names
-_MAX_BYTES = 1 << 28  # of row groups of papers in memory, 16,384 papers each
-_FILTERS_IN_MEMORY = 64
+_GROUPS, _FILTERS = 8, 64  # in memory: row groups of 16,384 papers, and filters' results
 
 
 class Papers:
@@ -64,10 +64,10 @@ class Papers:
         sizes = [self._file.metadata.row_group(n).num_rows for n in range(self._file.num_row_groups)]
         self._starts = np.cumsum([0, *sizes])
         self._names = [name for name in FACTS if name in self._file.schema_arrow.names]
-        self._passing: dict[Filters, NDArray[np.bool_]] = {}
-        self._groups: OrderedDict[int, pa.Table] = OrderedDict()
-        self._columns: dict[str, Any] = {}
         self._reading = RLock()  # a Parquet file is read by one thread at a time
+        self._columns: dict[str, Any] = {}
+        self._group = lru_cache(_GROUPS)(self._read_group)
+        self._passing = lru_cache(_FILTERS)(self._pass)  # every route of one search asks for the same
 
     def facts(self, rows: Iterable[int]) -> list[dict[str, Any]]:
         """Return the `FACTS` that the corpus has of the papers in these rows, and a `link`.
@@ -85,20 +85,15 @@ class Papers:
             facts.append(fields)
         return facts
 
+    def _read_group(self, number: int) -> pa.Table:
+        with self._reading:
+            return self._file.read_row_group(number, columns=self._names)
+
     def texts(self, rows: Sequence[int], unit: str) -> list[str]:
         """Return the texts of papers as a unit has them, full texts too."""
         facts = self.facts(rows)
         sections = sections_of(self.corpus, [one["paper_id"] for one in facts])
         return [joined(one, unit, sections[one["paper_id"]]) for one in facts]
-
-    def _group(self, number: int) -> pa.Table:
-        with self._reading:
-            if number not in self._groups:
-                self._groups[number] = self._file.read_row_group(number, columns=self._names)
-                while len(self._groups) > 1 and sum(t.nbytes for t in self._groups.values()) > _MAX_BYTES:
-                    self._groups.popitem(last=False)
-            self._groups.move_to_end(number)
-            return self._groups[number]
 
     def column(self, name: str) -> pa.Array:
         """Return a whole column; nulls where the corpus has no such column."""
@@ -139,37 +134,25 @@ class Papers:
             )
         return [row for row in rows if row is not None]
 
-    def row_of(self, given: str) -> int | None:
-        """Return the row of a paper, by an id of any kind; None if it is not there."""
-        return self.rows_of([given])[0]
-
     def rows_of(self, ids: Sequence[str]) -> list[int | None]:
         """Return the row of each of these papers, by an id of any kind; None where it is not there."""
         by_id: dict[str, int] = {}
         names = {given: _names(given) for given in ids}
         for number, column in enumerate(_ID_COLUMNS):
             wanted = {given: of[number] for given, of in names.items() if given not in by_id and of[number]}
-            if not wanted:
-                continue
-            values = self.column(column)
-            rows = np.flatnonzero(_is_in(values, wanted.values()))
-            first: dict[str | None, int] = {}
-            for value, row in zip(values.take(pa.array(rows)).to_pylist(), rows.tolist(), strict=True):
-                first.setdefault(value, row)
-            by_id |= {given: first[value] for given, value in wanted.items() if value in first}
+            if wanted:
+                values = self.column(column)
+                rows = np.flatnonzero(_is_in(values, wanted.values()))[::-1]  # so that the first one stays
+                found = dict(zip(values.take(pa.array(rows)).to_pylist(), rows.tolist(), strict=True))
+                by_id |= {given: found[value] for given, value in wanted.items() if value in found}
         return [by_id.get(given) for given in ids]
 
     def places(self, filters: Filters | None) -> NDArray[np.bool_] | None:
         """Return whether each paper passes the filters, (papers,); None if there are none."""
-        if not filters or (filters == Filters(notices=False) and not self._notices.any()):
+        is_open = filters in (None, Filters())
+        if filters is None or is_open or (filters == Filters(notices=False) and not self._notices.any()):
             return None
-        passing = self._passing.get(filters)  # every route of one search asks for the same
-        if passing is None:
-            passing = self._pass(filters)
-            if len(self._passing) >= _FILTERS_IN_MEMORY:
-                self._passing.clear()
-            self._passing[filters] = passing
-        return passing.copy()
+        return self._passing(filters)
 
     def _pass(self, filters: Filters) -> NDArray[np.bool_]:
         allowed = np.ones(self.count, bool)
@@ -182,14 +165,8 @@ class Papers:
             allowed &= (numbers >= (first or 0)) & (numbers <= (last if last is not None else 1 << 30))
         if not filters.notices:
             allowed &= ~self._notices
-        for parameter, values in (
-            ("type", filters.types),
-            ("journal", filters.journals),
-            ("keyword", filters.keywords),
-            ("mesh", filters.mesh),
-            ("domain", filters.domains),
-        ):
-            if values:
+        for parameter in VALUES:
+            if values := getattr(filters, parameter, ()):
                 allowed &= self._has(parameter, values)
         return allowed
 
@@ -219,8 +196,8 @@ class Papers:
         known = values.unique().drop_null().to_pylist()
         fitting: set[str] = set()
         for pattern in wanted:
-            fits = _pattern(pattern).fullmatch
-            matching = {value for value in known if fits(value.strip().casefold())}
+            fits = re.compile(fnmatch.translate(re.sub(r"[\[?]", r"[\g<0>]", pattern.strip().casefold())))
+            matching = {value for value in known if fits.match(value.strip().casefold())}
             if not matching:
                 counts = list(self.values(parameter))
                 shown = ", ".join(counts[:_NAMED]) + (", ..." if len(counts) > _NAMED else "")
@@ -274,18 +251,14 @@ class Papers:
         Where those of each paper begin, (papers + 1,), and the other papers, (citations,).
         """
         ids = self.column("paper_id")
-        citing, cited = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        found = [np.empty((2, 0), np.int64)]
         for batch in pq.ParquetFile(self.corpus.citations).iter_batches(_LINKS, columns=["citing", "cited"]):
-            ends = [
-                pc.fill_null(pc.index_in(batch[name], value_set=ids), -1).to_numpy(zero_copy_only=False)
-                for name in ("citing", "cited")
-            ]
-            inside = (ends[0] >= 0) & (ends[1] >= 0)
-            citing.append(ends[0][inside].astype(np.int64))
-            cited.append(ends[1][inside].astype(np.int64))
-        all_citing, all_cited = np.concatenate(citing), np.concatenate(cited)
+            rows = [pc.fill_null(pc.index_in(batch[name], value_set=ids), -1) for name in ("citing", "cited")]
+            ends = np.array([each.to_numpy(zero_copy_only=False) for each in rows], np.int64)
+            found.append(ends[:, (ends >= 0).all(axis=0)])
         links = []
-        for own, other in ((all_citing, all_cited), (all_cited, all_citing)):
+        both = np.concatenate(found, axis=1)
+        for own, other in (both, both[::-1]):
             order = np.argsort(own, kind="stable")
             links.append((np.searchsorted(own[order], np.arange(self.count + 1)), other[order]))
         return links
@@ -293,19 +266,6 @@ class Papers:
 
 def _is_in(values: pa.Array, wanted: Iterable[str | None]) -> NDArray[np.bool_]:
     return np.asarray(pc.is_in(values, value_set=pa.array(list(wanted), pa.string())), bool)
-
-
-def _pattern(text: str) -> re.Pattern[str]:
-    """Return the pattern of a value in which `*` stands for any text.
-
-    What stands between two stars is looked for once, where it comes first: clients choose the patterns, and
-    trying every place for every star would take for ever.
-    """
-    first, *rest = map(re.escape, text.strip().casefold().split("*"))
-    if not rest:
-        return re.compile(first)
-    between = "".join(f"(?>.*?{part})" for part in rest[:-1] if part)
-    return re.compile(f"{first}{between}.*{rest[-1]}", re.DOTALL)
 
 
 def _names(given: str) -> tuple[str | None, ...]:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from sentence_experts.config import with_settings
 from sentence_experts.corpus.corpus_folder import Corpus, open_corpus
-from sentence_experts.encoding.chunks import Vectors
 from sentence_experts.encoding.encode import Model
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import UsageError
@@ -19,8 +18,8 @@ from sentence_experts.retrieval.citation_export import short_authors, short_sour
 from sentence_experts.retrieval.closeness import is_nothing_close
 from sentence_experts.retrieval.config import SearchConfig
 from sentence_experts.retrieval.papers import Papers
-from sentence_experts.retrieval.search_routes import SearchRoute, find_search_route
-from sentence_experts.retrieval.searcher import Hit, Searcher
+from sentence_experts.retrieval.search_routes import find_blend
+from sentence_experts.retrieval.searcher import Comparison, Hit, Searcher
 from sentence_experts.tables import Table, TextTable
 
 if TYPE_CHECKING:
@@ -134,30 +133,32 @@ def search(
         liked = papers.find(config.like or ())
         named = (config.route, config.query_route, config.document_route)
         if (known := KnownRoutes.read(model)) is not None:
-            find_search_route(known, *named)
+            find_blend(known, *named)
         if not isinstance(model, BatchEncoder):
             model = BatchEncoder(load(model, load_config), config.batch_size)
         searcher = Searcher(model, folder, config.texts_for({model.name: model.model}), papers)
-        route = find_search_route(model.known_routes, *named)
+        blend = find_blend(model.known_routes, *named)
         if config.like:
-            texts, vectors = [f"like {', '.join(config.like)}"], searcher.mean_vector(liked, route)
+            texts, vectors = [f"like {', '.join(config.like)}"], searcher.mean_vectors(liked, blend)
         else:
-            vectors = searcher.encode(texts, route)
-        hits = searcher.search(vectors, route, config.top_k, filters, config.hybrid, texts, without=liked)
-        results = [_described(searcher, *each, route, config) for each in zip(hits, vectors, strict=True)]
+            vectors = searcher.encode(texts, blend)
+        passing, results = searcher.passing(filters, liked), []
+        for text, compared in zip(texts, searcher.compare(vectors, blend), strict=True):
+            hits = searcher.find(compared, config.top_k, passing, text if config.hybrid else None)
+            results.append(_described(searcher, hits, compared, config.sentences))
     model.log_low_confidence()
     return SearchResult(texts, results, papers.hidden(filters))
 
 
 def _described(
-    searcher: Searcher, hits: Sequence[Hit], query: Vectors, route: SearchRoute, config: SearchConfig
+    searcher: Searcher, hits: Sequence[Hit], compared: Comparison, sentences: bool
 ) -> list[dict[str, Any]]:
     """Return hits with the facts of their papers, and the sentence of each abstract nearest to the query."""
     rows = [hit.row for hit in hits]
     described = searcher.papers.facts(rows)
-    passages = searcher.passages(rows, [hit.place for hit in hits], route)
+    passages = searcher.passages(compared, rows)
     texts = passages or [facts.get("abstract") or "" for facts in described]
-    spans = searcher.best_sentences(query, texts, route) if config.sentences else [None] * len(texts)
+    spans = searcher.best_sentences(compared, texts) if sentences else [None] * len(texts)
     results = []
     for hit, facts, text, span in zip(hits, described, texts, spans, strict=True):
         passage = {"passage": text} if passages else {}

@@ -1,9 +1,12 @@
-"""Search routes: the route of a corpus's papers, together with the route of the queries."""
+"""Search routes: the route of a corpus's papers, together with the route of the queries; and their blends."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from sentence_experts.errors import UsageError
 from sentence_experts.models.routes.known_routes import AUTO, KnownRoutes
 from sentence_experts.models.routes.task_types import DOCUMENT, QUERY
 
@@ -31,6 +34,56 @@ class SearchRoute:
     query_route: str | None
 
 
+@dataclass(frozen=True)
+class Blend:
+    """One or several search routes, by whose weighted cosines papers are found.
+
+    Attributes:
+        routes: the search routes.
+        weights: the share of each; they sum to 1.
+    """
+
+    routes: tuple[SearchRoute, ...]
+    weights: tuple[float, ...] = (1.0,)
+
+    @property
+    def name(self) -> str:
+        """The route's name, or those of several with their shares, such as "use=0.7,works-with=0.3"."""
+        if len(self.routes) == 1:
+            return self.routes[0].name
+        return ",".join(
+            f"{route.name}={weight:g}" for route, weight in zip(self.routes, self.weights, strict=True)
+        )
+
+    @property
+    def main(self) -> SearchRoute:
+        """The route with the largest share."""
+        return self.routes[self.weights.index(max(self.weights))]
+
+
+def parse_weights(route: str | Mapping[str, float]) -> dict[str, float]:
+    """Return the weights of routes, which sum to 1, from "use=0.7,works-with=0.3" or from a mapping.
+
+    >>> parse_weights("use=3, works-with=1")
+    {'use': 0.75, 'works-with': 0.25}
+    """
+    given: dict[str, float] = {}
+    parts = [each.rpartition("=")[::2] for each in route.split(",")] if isinstance(route, str) else route
+    for name, text in parts.items() if isinstance(parts, Mapping) else parts:
+        try:
+            weight = math.nan if isinstance(text, bool) else float(text)
+        except (TypeError, ValueError):
+            weight = math.nan
+        if not (name := name.strip()) or name in given or not 0 <= weight < math.inf:
+            raise UsageError(
+                f"`route`: {route!r}: give each route once with a weight of 0 or more: NAME=0.7,OTHER=0.3"
+            )
+        given[name] = weight
+    if not (total := sum(given.values())):
+        raise UsageError(f"`route`: {route!r}: the weights sum to 0")
+    return {name: weight / total for name, weight in given.items() if weight}
+
+
 def list_search_routes(known: KnownRoutes) -> tuple[SearchRoute, ...]:
     """List the search routes of a model: its routes, and its pairs of routes for queries and documents.
 
@@ -39,17 +92,39 @@ def list_search_routes(known: KnownRoutes) -> tuple[SearchRoute, ...]:
     """
     if not known.prompts:
         return (SearchRoute("", None, None),)
-    prompts = dict(known.prompts)
-    pairs = _pairs(known)
+    prompts, pairs = known.prompts, _pairs(known)
     paired = {document: query for query, document in pairs.items()}
     own = {prompt for name, prompt in prompts.items() if name not in (QUERY, DOCUMENT)}
-    names = [
-        name
+    return tuple(
+        SearchRoute(name, name, paired.get(name, name))
         for name, prompt in prompts.items()
         if name not in (*pairs, AUTO)
         and (name in paired or name not in (QUERY, DOCUMENT) or prompt not in own)
-    ]
-    return tuple(SearchRoute(name, name, paired.get(name, name)) for name in names)
+    )
+
+
+def find_blend(
+    known: KnownRoutes,
+    route: str | Mapping[str, float] | None = None,
+    query_route: str | None = None,
+    document_route: str | None = None,
+) -> Blend:
+    """Find the search routes that these settings name; `route` may name several with their weights.
+
+    Raises:
+        UsageError: weights that are negative or sum to 0, or several routes beside the other two settings.
+        RouteError: the model needs a route, or does not know one.
+    """
+    is_blend = isinstance(route, Mapping) or (route and "=" in route and route not in known.prompts)
+    if route is None or (isinstance(route, str) and not is_blend):
+        return Blend((find_search_route(known, route, query_route, document_route),))
+    if query_route is not None or document_route is not None:
+        raise UsageError("`query_route` and `document_route` go with one route, not with several")
+    weights: dict[SearchRoute, float] = {}
+    for name, weight in parse_weights(route).items():
+        found = find_search_route(known, name)
+        weights[found] = weights.get(found, 0.0) + weight
+    return Blend(tuple(weights), tuple(weights.values()))
 
 
 def find_search_route(
@@ -65,10 +140,10 @@ def find_search_route(
     """
     pairs = _pairs(known)
     documents = {document: query for query, document in pairs.items()}
-    for each in (route, query_route, document_route):
-        if each is not None:
-            known.choose(each)
-    if route is None and query_route is None and document_route is None and known.default is None:
+    given = [each for each in (route, query_route, document_route) if each is not None]
+    for each in given:
+        known.choose(each)
+    if not given and known.default is None:
         routes = list_search_routes(known)
         if len(routes) == 1:
             return routes[0]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -17,41 +17,43 @@ from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import UsageError
 from sentence_experts.models.pooling import unit as unit_length
 from sentence_experts.retrieval.closeness import UNRELATED, Scale, describe_nearness
-from sentence_experts.retrieval.filters import Filters
+from sentence_experts.retrieval.config import Filters
 from sentence_experts.retrieval.index import route_vectors
 from sentence_experts.retrieval.keywords import FUSED, KeywordIndex, fused, keyword_index
 from sentence_experts.retrieval.papers import Papers
-from sentence_experts.retrieval.passages import trimmed
-from sentence_experts.retrieval.search_routes import SearchRoute, find_search_route, list_search_routes
-from sentence_experts.retrieval.vectors import RouteVectors
+from sentence_experts.retrieval.search_routes import Blend, SearchRoute, find_blend, list_search_routes
+from sentence_experts.retrieval.texts import trimmed
+from sentence_experts.retrieval.vectors import Passing, RouteVectors, Rows, best_of
 
 if TYPE_CHECKING:
     from sentence_experts.corpus.corpus_folder import CorpusFolder
 
 _ROUNDING = 1e-6  # by which the same cosine may differ between one product and the other
 
+Route = str | Mapping[str, float] | SearchRoute | Blend | None
+
 
 @dataclass(frozen=True)
 class Hit:
-    """A paper, as a search under one route found it.
+    """A paper, as a search under one route or blend found it.
 
     Attributes:
         rank: from 1.
-        score: the cosine.
+        score: the cosine; of a blend, the weighted sum of cosines.
         row: its row in papers.parquet.
-        percentile: the share of the corpus's papers with a lower cosine, from 0 to 100. Unlike cosines,
-            percentiles of two models or routes can be compared. Estimated above 10,000 papers.
-        place: the place of its vector, or its best passage's, among those of the route.
-        nearness: how many standard deviations the cosine lies above that of unrelated texts. Unlike cosines,
+        percentile: the share of the corpus's papers with a lower score, from 0 to 100. Unlike cosines,
+            percentiles of two models or routes can be compared. Estimated above 200,000 papers.
+        nearness: how many standard deviations the score lies above that of unrelated texts. Unlike cosines,
             it can be compared between models and routes.
+        route: the route of a blend that contributed most to the score.
     """
 
     rank: int
     score: float
     row: int
     percentile: float
-    place: int
     nearness: float
+    route: str | None = None
 
     @property
     def closeness(self) -> str:
@@ -66,11 +68,96 @@ class Hit:
             "percentile": self.percentile,
             "closeness": self.closeness,
             "nearness": self.nearness,
+            **({} if self.route is None else {"route": self.route}),
         }
 
 
+@dataclass(frozen=True)
+class Comparison:
+    """A query, compared with the papers of a corpus under one route or a blend of routes.
+
+    Attributes:
+        blend: the routes.
+        queries: the query's vector of length 1 under each of them.
+        vectors: the papers' vectors under each of them.
+        scale: the scale of nearness.
+    """
+
+    blend: Blend
+    queries: tuple[Vectors, ...]
+    vectors: tuple[RouteVectors, ...]
+    scale: Scale
+
+    @property
+    def main(self) -> tuple[Vectors, RouteVectors]:
+        """The query's vector and the papers' vectors under the route with the largest share."""
+        number = self.blend.routes.index(self.blend.main)
+        return self.queries[number], self.vectors[number]
+
+    def _cosines(self, vectors: Sequence[RouteVectors]) -> NDArray[np.float32]:
+        """Compute each route's share of the scores of some papers, (routes, papers)."""
+        parts = zip(vectors, self.queries, self.blend.weights, strict=True)
+        return np.stack([weight * of.scores(query[None])[0] for of, query, weight in parts])
+
+    @cached_property
+    def _all(self) -> tuple[Rows, NDArray[np.float32]]:
+        """All papers and each route's share of their scores; in a large corpus, those of a sample."""
+        is_large = self.vectors[0].near is not None
+        vectors = [each.sample if is_large else each for each in self.vectors]
+        return vectors[0].papers, self._cosines(vectors)
+
+    def nearest(self, top_k: int, passing: Passing | None = None) -> Rows:
+        """Return the nearest papers, best first; equal scores stand in the order of the corpus."""
+        parts = zip(self.vectors, self.queries, strict=True)
+        several = [of.candidates(query, top_k, passing) for of, query in parts]
+        chosen = [each for each in several if each is not None]
+        if len(chosen) == len(several):
+            some = np.unique(np.concatenate(chosen))
+            papers, shares = some, self._cosines([each.only(some) for each in self.vectors])
+        elif self.vectors[0].near is None:
+            papers, shares = self._all
+        else:  # a filter left fewer candidates than are wanted
+            papers, shares = self.vectors[0].papers, self._cosines(self.vectors)
+        scores = shares.sum(axis=0)
+        if passing is not None:
+            scores[~passing[papers]] = -np.inf
+        return papers[best_of(scores, top_k)]
+
+    def hits(self, rows: Sequence[int], passing: Passing | None = None) -> list[Hit | None]:
+        """Return where given papers stand; None for one without text.
+
+        Ranks are among the papers that pass a filter, percentiles among all; both are estimated from 10,000
+        papers in a large corpus.
+        """
+        papers, shares = self._all
+        wanted = np.asarray(rows, np.int64)
+        if self.vectors[0].near is None:
+            known, of_known = papers, shares
+        else:
+            known = np.unique(wanted[np.isin(wanted, self.vectors[0].papers)])
+            of_known = self._cosines([each.only(known) for each in self.vectors])
+        everything = shares.sum(axis=0)
+        among = everything if passing is None else everything[passing[papers]]
+        total = self.vectors[0].papers
+        count = len(total) if passing is None else int(passing[total].sum())
+        everything, among = np.sort(everything), np.sort(among)
+        hits: list[Hit | None] = []
+        for row, place in zip(wanted.tolist(), np.searchsorted(known, wanted).tolist(), strict=True):
+            if place == len(known) or known[place] != row:
+                hits.append(None)
+                continue
+            score = float(of_known[:, place].sum())
+            better = len(among) - np.searchsorted(among, score + _ROUNDING, side="right")
+            percentile = np.searchsorted(everything, score - _ROUNDING) / len(everything) * 100
+            rank = 1 + round(better * count / max(len(among), 1))
+            best = self.blend.routes[int(of_known[:, place].argmax())].name
+            by = best if len(self.queries) > 1 else None
+            hits.append(Hit(rank, score, row, float(percentile), self.scale.nearness(score), by))
+        return hits
+
+
 class Searcher:
-    """Searches one corpus with one model, by any of its routes.
+    """Searches one corpus with one model, by any of its routes and their blends.
 
     Vectors are read or built when a route is first used. Once they are, several threads may search.
 
@@ -92,192 +179,142 @@ class Searcher:
         self.papers = papers or Papers(corpus)
         self.routes = list_search_routes(encoder.known_routes)
         self._vectors: dict[str | None, RouteVectors] = {}
-        self._scales: dict[SearchRoute, Scale] = {}
+        self._unrelated: dict[SearchRoute, NDArray[np.float32]] = {}
 
-    def route(self, name: str | SearchRoute | None = None) -> SearchRoute:
-        """Return the route of this name; None for the default route, or the only route."""
-        if isinstance(name, SearchRoute):
-            return name
-        return find_search_route(self.encoder.known_routes, name or None)
+    def blend(self, route: Route = None) -> Blend:
+        """Return the route of this name, or the blend; None for the default route, or the only route."""
+        if isinstance(route, Blend):
+            return route
+        if isinstance(route, SearchRoute):
+            return Blend((route,))
+        return find_blend(self.encoder.known_routes, route or None)
 
-    def vectors(self, route: str | SearchRoute | None = None) -> RouteVectors:
+    def vectors(self, route: SearchRoute) -> RouteVectors:
         """Return the papers' vectors under a route; read or built the first time."""
-        document_route = self.route(route).document_route
-        if document_route not in self._vectors:
-            vectors = route_vectors(self.encoder, self.corpus, document_route, self.unit)
-            vectors.sample  # noqa: B018  # read now: threads search afterwards
-            self.scale(route)
-            self._vectors[document_route] = vectors
-        return self._vectors[document_route]
+        name = route.document_route
+        if name not in self._vectors:
+            vectors = route_vectors(self.encoder, self.corpus, name, self.unit)
+            if vectors.near is not None:
+                vectors.sample  # noqa: B018  # read now: threads search afterwards
+            self._vectors[name] = vectors
+        return self._vectors[name]
 
-    def scale(self, route: str | SearchRoute | None = None) -> Scale:
-        """Return the scale of nearness under a route; measured the first time."""
-        route = self.route(route)
-        if route not in self._scales:
-            queries = self.encode(UNRELATED, route)
-            papers = queries
-            if route.document_route != route.query_route:
-                papers = self.encoder.encode(list(UNRELATED), route.document_route, normalize=True)
-            self._scales[route] = Scale.of(queries, papers)
-        return self._scales[route]
+    def scale(self, blend: Blend) -> Scale:
+        """Return the scale of nearness; measured the first time that a route is used."""
+        for route in blend.routes:
+            if route not in self._unrelated:
+                queries = papers = self.encode(UNRELATED, Blend((route,)))[0]
+                if route.document_route != route.query_route:
+                    papers = self.encoder.encode(list(UNRELATED), route.document_route, normalize=True)
+                self._unrelated[route] = queries @ papers.T
+        cosines = zip(blend.routes, blend.weights, strict=True)
+        return Scale.of(sum((weight * self._unrelated[route] for route, weight in cosines), np.float32(0)))
 
     @cached_property
     def keywords(self) -> KeywordIndex:
         """The words of the corpus, for BM25."""
         return keyword_index(self.corpus, self.unit)
 
-    def encode(self, texts: Sequence[str], route: str | SearchRoute | None = None) -> Vectors:
-        """Encode queries with the route for queries: vectors of length 1, (texts, dimensions)."""
-        return self.encoder.encode(list(texts), self.route(route).query_route, normalize=True)
+    def encode(self, texts: Sequence[str], blend: Blend) -> list[Vectors]:
+        """Encode queries: for each route, vectors of length 1, (texts, dimensions)."""
+        return [self.encoder.encode(list(texts), each.query_route, normalize=True) for each in blend.routes]
 
-    def mean_vector(self, rows: Sequence[int], route: str | SearchRoute | None = None) -> Vectors:
-        """Return the mean of some papers' vectors, (1, dimensions), of length 1, as a query for others."""
-        mean = self.vectors(route).of_rows(rows).mean(axis=0, keepdims=True)
-        if not mean.any():
+    def mean_vectors(self, rows: Sequence[int], blend: Blend) -> list[Vectors]:
+        """Return the mean of some papers' vectors, for each route (1, dimensions), as a query for others."""
+        means = [self.vectors(each).of_rows(rows).mean(axis=0, keepdims=True) for each in blend.routes]
+        if not all(mean.any() for mean in means):
             raise UsageError("these papers have no text that could be compared")
-        return unit_length(mean)
+        return [unit_length(mean) for mean in means]
+
+    def compare(self, queries: Sequence[Vectors], blend: Blend) -> Iterator[Comparison]:
+        """Compare queries with the papers; for each route their vectors, (queries, dimensions)."""
+        vectors, scale = tuple(map(self.vectors, blend.routes)), self.scale(blend)
+        for query in zip(*queries, strict=True):
+            yield Comparison(blend, query, vectors, scale)
 
     def search(
         self,
-        queries: str | Sequence[str] | Vectors,
-        route: str | SearchRoute | None = None,
+        texts: str | Sequence[str],
+        route: Route = None,
         top_k: int = 10,
         filters: Filters | None = None,
         hybrid: bool = False,
-        texts: Sequence[str] | None = None,
-        compared: NDArray[np.float32] | None = None,
-        without: Sequence[int] = (),
     ) -> list[list[Hit]]:
         """Find the nearest papers for each query, best first.
 
         Args:
-            queries: texts, or vectors of shape (queries, dimensions) from `encode`.
-            route: its name; None for the default route, or the only route.
+            texts: the queries.
+            route: the name of a route, or routes with their weights; None for the default, or the only one.
             top_k: maximum number of papers per query.
             filters: which papers to look at.
             hybrid: order papers by the reciprocal ranks of both the cosine and the words of the query (BM25).
-            texts: the queries' texts, for `hybrid` where `queries` are vectors.
-            compared: the result of `RouteVectors.compare` for a single query; it is not computed again.
-            without: rows of papers to leave out.
 
         Raises:
-            UsageError: `top_k` is less than 1, vectors of another model, or `hybrid` without texts.
+            UsageError: `top_k` is less than 1, or bad weights.
             InputError: a filter names what no paper has.
             RouteError: the model needs a route, or does not know this one.
         """
-        allowed = self._allowed(filters, without)
-        route = self.route(route)
-        if not isinstance(queries, np.ndarray):
-            texts = [queries] if isinstance(queries, str) else list(queries)
-            queries = self.encode(texts, route)
-        vectors = self.vectors(route)
-        if not hybrid:
-            rankings = vectors.nearest(queries, top_k, allowed, compared)
+        texts, blend = [texts] if isinstance(texts, str) else texts, self.blend(route)
+        passing = self.passing(filters)
+        compared = self.compare(self.encode(texts, blend), blend)
+        return [
+            self.find(each, top_k, passing, text if hybrid else None)
+            for each, text in zip(compared, texts, strict=True)
+        ]
+
+    def find(
+        self, compared: Comparison, top_k: int, passing: Passing | None = None, words: str | None = None
+    ) -> list[Hit]:
+        """Return the papers nearest to a query, best first; by the words of a text too."""
+        if words is None:
+            rows = compared.nearest(top_k, passing)
         else:
-            if texts is None:
-                raise UsageError("`hybrid` needs the texts of the queries: give `texts` too")
             depth = max(top_k, FUSED)
-            rankings = []
-            by_vectors = vectors.nearest(queries, depth, allowed, compared)
-            for query, text, (places, _) in zip(queries, texts, by_vectors, strict=True):
-                by_words = self.keywords.search(text, depth, allowed)
-                rows = fused([vectors.rows[places], by_words], top_k)
-                rankings.append(vectors.best_places(query, rows))
-        hits = []
-        for query, (places, scores) in zip(queries, rankings, strict=True):
-            sample = np.sort(vectors.sample.scores(query))
-            percentiles = np.searchsorted(sample, scores - _ROUNDING) / len(sample) * 100
-            rows = vectors.rows[places]
-            hits.append(_hits(range(1, len(rows) + 1), scores, rows, percentiles, places, self.scale(route)))
-        return hits
+            by_words = self.keywords.search(words, depth, passing)
+            rows = fused([compared.nearest(depth, passing), by_words], top_k)
+        hits = [hit for hit in compared.hits(rows, passing) if hit is not None]
+        return [replace(hit, rank=rank) for rank, hit in enumerate(hits, start=1)]
 
-    def ranks(
-        self,
-        query: Vectors,
-        rows: Sequence[int],
-        route: str | SearchRoute | None = None,
-        filters: Filters | None = None,
-        without: Sequence[int] = (),
-        compared: NDArray[np.float32] | None = None,
-    ) -> list[Hit | None]:
-        """Return where given papers stand for a query of shape (dimensions,); None for one without text.
-
-        The rank is among the papers that pass the filters, but for those `without`; the percentile is among
-        all. Both are estimated from 10,000 papers in a large corpus. `compared` is as in `search`.
-        """
-        vectors = self.vectors(route)
-        allowed, papers = self._allowed(filters, without), vectors.papers
-        among = vectors if vectors.near is None else vectors.sample
-        cosines = among.scores(query, compared)
-        places, scores = vectors.best_places(query, rows)
-        if among is vectors:  # as in the search, to the last bit
-            scores = cosines[np.minimum(np.searchsorted(papers, rows), len(papers) - 1)]
-        passing = cosines if allowed is None else cosines[allowed[among.papers]]
-        count = len(papers) if allowed is None else int(allowed[papers].sum())
-        better = len(passing) - np.searchsorted(np.sort(passing), scores + _ROUNDING, side="right")
-        ranks = 1 + np.rint(better * (count / max(len(passing), 1))).astype(int)
-        percentiles = np.searchsorted(np.sort(cosines), scores - _ROUNDING) / len(cosines) * 100
-        hits = _hits(ranks.tolist(), scores, np.asarray(rows), percentiles, places, self.scale(route))
-        return [None if hit.place < 0 else hit for hit in hits]
-
-    def _allowed(self, filters: Filters | None, without: Sequence[int]) -> NDArray[np.bool_] | None:
-        """Return whether each paper passes the filters and is not one of some others."""
-        allowed = self.papers.places(filters)
+    def passing(self, filters: Filters | None, without: Sequence[int] = ()) -> Passing | None:
+        """Return whether each paper passes the filters and is not one of some others; None for all."""
+        passing = self.papers.places(filters)
         if len(without):
-            allowed = np.ones(self.papers.count, bool) if allowed is None else allowed
-            allowed[list(without)] = False
-        return allowed
+            passing = np.ones(self.papers.count, bool) if passing is None else passing.copy()
+            passing[list(without)] = False
+        return passing
 
-    def passages(
-        self, rows: Sequence[int], places: Sequence[int], route: str | SearchRoute | None = None
-    ) -> list[str] | None:
-        """Return the text of the passage at each of these places, of the paper in this row; "" for -1.
+    def passages(self, compared: Comparison, rows: Sequence[int]) -> list[str] | None:
+        """Return the best passage of each of some papers under the main route; "" without text.
 
         None where papers are not cut into passages.
         """
-        spans = self.vectors(route).spans
-        if spans is None:
+        query, vectors = compared.main
+        if vectors.spans is None:
             return None
-        texts = self.papers.texts(rows, self.unit)
-        return [
-            text[slice(*spans[place].tolist())] if place >= 0 else ""
-            for place, text in zip(places, texts, strict=True)
-        ]
+        texts = zip(
+            vectors.best_places(query, rows).tolist(), self.papers.texts(rows, self.unit), strict=True
+        )
+        return [text[slice(*vectors.spans[place].tolist())] if place >= 0 else "" for place, text in texts]
 
-    def best_sentences(
-        self, query: Vectors, texts: Sequence[str], route: str | SearchRoute | None = None
-    ) -> list[tuple[int, int] | None]:
+    def best_sentences(self, compared: Comparison, texts: Sequence[str]) -> list[tuple[int, int] | None]:
         """Return the sentence of each text that is nearest to a query, as (start, end); None for no text.
 
-        The sentences are encoded as papers are, with the model.
+        The sentences are encoded as papers are, with the model and the main route.
         """
         spans = [sentence_spans(text) for text in texts]
         sentences = [text[start:end] for text, each in zip(texts, spans, strict=True) for start, end in each]
         if not sentences:
             return [None] * len(texts)
-        vectors = self.encoder.encode(sentences, self.route(route).document_route, normalize=True)
-        scores = iter(vectors @ query.reshape(-1))
+        vectors = self.encoder.encode(sentences, compared.blend.main.document_route, normalize=True)
+        scores = iter(vectors @ compared.main[0])
         best = [max(((next(scores), span) for span in each), default=None) for each in spans]
         return [None if one is None else one[1] for one in best]
 
 
-def _hits(
-    ranks: Iterable[int],
-    scores: NDArray[np.float32],
-    rows: NDArray[np.int64],
-    percentiles: NDArray[np.float64],
-    places: NDArray[np.int64],
-    scale: Scale,
-) -> list[Hit]:
-    columns = [each.tolist() for each in (scores, rows, percentiles, places)]
-    nearness = map(scale.nearness, columns[0])
-    return [Hit(*hit) for hit in zip(ranks, *columns, nearness, strict=True)]
-
-
 def sentence_spans(text: str) -> list[tuple[int, int]]:
     """Return (start, end) of each sentence of a text, without the white space around it."""
-    spans = []
-    for start, end in pairwise([0, *sentence_starts(text), len(text)]):
-        if text[start:end].strip():
-            spans.append(trimmed(text, start, end))
-    return spans
+    return [
+        trimmed(text, start, end)
+        for start, end in pairwise([0, *sentence_starts(text), len(text)])
+        if text[start:end].strip()
+    ]

@@ -1,18 +1,20 @@
-"""The texts of a corpus that are searched, one per paper."""
+"""The texts of a corpus that are searched: one per paper, or its passages."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sentence_experts.errors import InputError
+from sentence_experts.errors import InputError, UsageError
 from sentence_experts.storage import sha256_text, sha256_unchanging
 
 if TYPE_CHECKING:
     from sentence_experts.corpus.corpus_folder import CorpusFolder
+    from sentence_experts.encoding.encoder import BatchEncoder
 
 PASSAGES = "passages"  # of title, abstract and full text
 UNITS = {
@@ -22,9 +24,13 @@ UNITS = {
     PASSAGES: ("title", "abstract"),
 }
 SEPARATOR = "\n"  # between title and abstract, as in pairs of unit title+abstract
+_UNBOUNDED = 1_000_000  # tokens: what a tokenizer states that has no limit
+_OVERLAP = 5  # a fifth of a window is in common with the next one
+_TEXTS_AT_ONCE = 64
 
 # (title of the section, text) in reading order.
 Sections = Iterable[tuple[str | None, str]]
+Span = tuple[int, int]
 
 
 def joined(fields: Mapping[str, Any], unit: str, sections: Sections = ()) -> str:
@@ -36,28 +42,23 @@ def joined(fields: Mapping[str, Any], unit: str, sections: Sections = ()) -> str
 
 def texts_of(corpus: CorpusFolder, unit: str) -> Iterator[tuple[int, str]]:
     """Yield (row in papers.parquet, text) of each paper that has the unit's text."""
-    bodies = _bodies(corpus.bodies) if unit == PASSAGES and corpus.bodies else iter(())
-    body = next(bodies, None)
+    bodies = groupby(_records(corpus.bodies), itemgetter("paper_id")) if unit == PASSAGES else iter(())
+    body, sections = next(bodies, (None, ()))
     for row, record in enumerate(_records(corpus.papers, ["paper_id", *UNITS[unit]])):
-        sections: Sections = ()
-        if body is not None and body[0] == record["paper_id"]:
-            sections, body = body[1], next(bodies, None)
-        if (text := joined(record, unit, sections)).strip():
+        own: Sections = ()
+        if body == record["paper_id"]:
+            own = [(each["section"], each["text"]) for each in sections]
+            body, sections = next(bodies, (None, ()))
+        if (text := joined(record, unit, own)).strip():
             yield row, text
     if body is not None:
-        raise InputError(f"{corpus.bodies}: the text of {body[0]} is in another order than the papers")
+        raise InputError(f"{corpus.bodies}: the text of {body} is in another order than the papers")
 
 
-def _bodies(file: Path) -> Iterator[tuple[str, list[tuple[str | None, str]]]]:
-    """Yield (paper id, its sections), in the order of the papers."""
-    for paper, rows in groupby(_records(file), itemgetter("paper_id")):
-        yield paper, [(each["section"], each["text"]) for each in rows]
-
-
-def _records(file: Path, columns: list[str] | None = None) -> Iterator[dict[str, Any]]:
+def _records(file: Path | None, columns: list[str] | None = None) -> Iterator[dict[str, Any]]:
     import pyarrow.parquet as pq  # the command line starts without it
 
-    for batch in pq.ParquetFile(file).iter_batches(1024, columns=columns):
+    for batch in () if file is None else pq.ParquetFile(file).iter_batches(1024, columns=columns):
         yield from batch.to_pylist()
 
 
@@ -82,3 +83,72 @@ def texts_fingerprint(corpus: CorpusFolder, unit: str) -> str:
             if corpus.hashes.get(file.name, hashes[-1]) != hashes[-1]:
                 raise corpus.describe_change(file.name)
     return hashes[0] if len(hashes) == 1 else sha256_text(*hashes)
+
+
+def passages_of(
+    texts: Iterable[tuple[int, str]], encoder: BatchEncoder, route: str | None
+) -> Iterator[tuple[int, str, Span]]:
+    """Cut (row, text) into overlapping windows of a model's tokens, as long as it reads.
+
+    A window that turns out some tokens longer than the model reads, because words were cut apart differently
+    alone, loses nothing: its end is the beginning of the next one.
+
+    Yields:
+        (row, passage, its start and end in the text).
+    """
+    texts, size = iter(texts), window_size(encoder, route)
+    tokenizer: Any = encoder.model.tokenizer
+    if size and not getattr(tokenizer, "is_fast", False):
+        raise UsageError(f"`passages` needs a fast tokenizer, not {type(tokenizer).__name__}")
+    options = {"add_special_tokens": False, "truncation": False, "padding": False, "verbose": False}
+    while size and (group := list(itertools.islice(texts, _TEXTS_AT_ONCE))):
+        tokens = tokenizer([text for _, text in group], return_offsets_mapping=True, **options)
+        for (row, text), offsets in zip(group, tokens["offset_mapping"], strict=True):
+            for start, end in windows(text, offsets, size, size // _OVERLAP):
+                yield row, text[start:end], (start, end)
+    yield from ((row, text, (0, len(text))) for row, text in texts)
+
+
+def window_size(encoder: BatchEncoder, route: str | None) -> int | None:
+    """Return how many tokens a model reads of a text, besides its prompt and special tokens; None for all."""
+    longest = encoder.model.max_seq_length
+    if not longest or longest > _UNBOUNDED:
+        return None
+    prompt = encoder.routes[route] if route else ""
+    return max(int(longest) - len(encoder.model.tokenizer(prompt)["input_ids"]), 2)
+
+
+def windows(text: str, offsets: Sequence[Span], size: int, overlap: int) -> Iterator[Span]:
+    """Yield the start and end of each window of a text, between words unless one is longer than half of it.
+
+    Args:
+        text: the text.
+        offsets: the start and end of each of its tokens.
+        size: maximum number of tokens of a window.
+        overlap: minimum number of tokens in common with the next window; at most half of `size`.
+
+    >>> text = "one two three four"
+    >>> [text[slice(*span)] for span in windows(text, [(0, 3), (4, 7), (8, 13), (14, 18)], 2, 1)]
+    ['one two', 'two three', 'three four']
+    """
+    first = 0
+    while first + size < len(offsets):
+        end = _word_start(text, offsets, first + size, first + size // 2)
+        yield trimmed(text, offsets[first][0], offsets[end - 1][1])
+        first = _word_start(text, offsets, end - overlap, max(first, end - overlap - size // 4))
+    yield trimmed(text, offsets[first][0] if offsets else 0, len(text))
+
+
+def _word_start(text: str, offsets: Sequence[Span], token: int, after: int) -> int:
+    """Return the last token up to `token`, and after `after`, that begins a word; else `token` itself."""
+    for each in range(token, after, -1):
+        start = offsets[each][0]
+        if text[start - 1 : start].isspace() or text[start : start + 1].isspace():
+            return each
+    return token
+
+
+def trimmed(text: str, start: int, end: int) -> Span:
+    """Return the start and end of a part of a text without the white space around it."""
+    piece = text[start:end]
+    return start + len(piece) - len(piece.lstrip()), start + len(piece.rstrip())

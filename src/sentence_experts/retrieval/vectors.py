@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -10,12 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sentence_experts.encoding.chunks import Vectors
+from sentence_experts.errors import UsageError
 from sentence_experts.models.pooling import unit as unit_length
-from sentence_experts.retrieval.approximate import LanceVectors
-from sentence_experts.retrieval.exact import Ranking, all_scores, best_of, nearest, starts_of
+from sentence_experts.retrieval.approximate import SELECTIVE, LanceVectors
 
-_SAMPLE = 10_000  # vectors that percentiles are estimated from
+_SAMPLE = 10_000  # vectors that percentiles are estimated from in a large corpus
 _PASSAGES = 8  # candidates for each paper wanted, where papers have several passages
+
+Rows = NDArray[np.int64]
+Passing = NDArray[np.bool_]  # (papers of the corpus,): whether each may be found
 
 
 @dataclass(frozen=True)
@@ -30,100 +33,94 @@ class RouteVectors:
     """
 
     vectors: Vectors
-    rows: NDArray[np.int64]
+    rows: Rows
     near: LanceVectors | None = None
     spans: NDArray[np.int64] | None = None
 
     @cached_property
-    def _starts(self) -> NDArray[np.int64]:
-        return starts_of(self.rows)
+    def _starts(self) -> Rows:
+        return np.flatnonzero(np.diff(self.rows, prepend=-1))
 
     @cached_property
-    def papers(self) -> NDArray[np.int64]:
+    def papers(self) -> Rows:
         """(papers,), ascending: the rows in papers.parquet of the papers that have vectors."""
         return self.rows if self.spans is None else self.rows[self._starts]
 
-    def search(self, queries: Vectors, top_k: int, allowed: NDArray[np.bool_] | None = None) -> list[Ranking]:
-        """Find the nearest papers for each query of shape (queries, dimensions): their rows and cosines.
+    def scores(self, queries: Vectors) -> NDArray[np.float32]:
+        """Compute the cosine of queries, (queries, dimensions), with every paper: (queries, papers).
 
-        A paper has the cosine of its best passage. Papers with equal scores stand in the order of the corpus.
-        `allowed`, of shape (papers of the corpus,), selects the papers to search.
+        A paper has the cosine of its best passage.
 
         Raises:
-            UsageError: `top_k` is less than 1, or the queries come from another model.
+            UsageError: the queries come from another model.
         """
-        return [(self.rows[best], scores) for best, scores in self.nearest(queries, top_k, allowed)]
+        if queries.ndim != 2 or queries.shape[1] != self.vectors.shape[1]:
+            raise UsageError(
+                f"the queries' vectors have the shape {queries.shape}, those of the papers "
+                f"{self.vectors.shape[1]} dimensions: they come from different models"
+            )
+        cosines: NDArray[np.float32] = self._cosines(queries)
+        if self.spans is not None and len(self.rows):
+            cosines = np.maximum.reduceat(cosines, self._starts, axis=1)
+        return cosines
 
-    def nearest(
-        self,
-        queries: Vectors,
-        top_k: int,
-        allowed: NDArray[np.bool_] | None = None,
-        compared: NDArray[np.float32] | None = None,
-    ) -> list[Ranking]:
-        """Find as `search` does, with the places of the vectors instead of rows: those of the best passages.
+    def _cosines(self, queries: Vectors) -> NDArray[np.float32]:
+        return unit_length(np.asarray(queries, np.float32)) @ np.asarray(self.vectors).T
 
-        `compared` is the result of `compare` for a single query, which saves computing the cosines again.
-        """
-        places = None if allowed is None else np.flatnonzero(allowed[self.rows])
-        papers = None if self.spans is None else self.rows
-        if compared is not None and top_k >= 1:
-            starts = None if papers is None else starts_of(papers if places is None else papers[places])
-            return [best_of(compared if places is None else compared[places], top_k, places, starts)]
-        if self.near is None or top_k < 1 or queries.shape[-1] != self.vectors.shape[1]:
-            return nearest(self.vectors, queries, top_k, places, papers)
-        if papers is None:
-            return self.near.search(queries, top_k, places)
-        rankings = []
-        for query, (passages, scores) in zip(
-            queries, self.near.search(queries, _PASSAGES * top_k, places), strict=True
-        ):
-            first = np.sort(np.unique(papers[passages], return_index=True)[1])[:top_k]
-            enough = len(first) == top_k
-            exact = () if enough else nearest(self.vectors, query[None], top_k, places, papers)
-            rankings += exact or [(passages[first], scores[first])]
-        return rankings
+    def candidates(self, query: Vectors, top_k: int, passing: Passing | None = None) -> Rows | None:
+        """Return papers among which the nearest to a query of shape (dimensions,) are; None for all."""
+        if self.near is None:
+            return None
+        allowed = np.ones(len(self.rows), bool) if passing is None else passing[self.rows]
+        count = int(allowed.sum())
+        if count <= SELECTIVE:
+            return np.unique(self.rows[allowed])
+        wanted = top_k * (1 if self.spans is None else _PASSAGES)
+        if passing is not None:
+            wanted = round(2 * wanted * len(self.rows) / count) + 10
+        places = self.near.candidates(unit_length(query[None])[0], wanted)
+        rows = np.unique(self.rows[places[allowed[places]]])
+        return rows if len(rows) >= top_k else None
 
-    def compare(self, query: Vectors) -> NDArray[np.float32] | None:
-        """Compute the cosine of every vector with a query of shape (dimensions,), for `nearest` and `scores`.
-
-        None in a large corpus, where a query is not compared with all.
-        """
-        return None if self.near is not None else all_scores(self.vectors, unit_length(query[None]))[0]
-
-    def scores(self, query: Vectors, compared: NDArray[np.float32] | None = None) -> NDArray[np.float32]:
-        """Compute the cosine of every paper with a query of shape (dimensions,): (papers,), as `papers`."""
-        cosines = all_scores(self.vectors, unit_length(query[None]))[0] if compared is None else compared
-        return cosines if self.spans is None else np.maximum.reduceat(cosines, self._starts)
-
-    def best_places(self, query: Vectors, rows: Any) -> Ranking:
-        """Find the place of the best passage of each of some papers, and its cosine; -1, 0 without text."""
-        query, wanted = unit_length(query.reshape(1, -1))[0], np.asarray(rows, np.int64)
-        begins, ends = (np.searchsorted(self.rows, wanted, side) for side in ("left", "right"))
-        places, scores = np.full(len(wanted), -1, np.int64), np.zeros(len(wanted), np.float32)
-        for number in np.flatnonzero(ends > begins):
-            of_paper = self.vectors[begins[number] : ends[number]] @ query
-            best = int(np.argmax(of_paper))
-            places[number], scores[number] = begins[number] + best, of_paper[best]
-        return places, scores
-
-    def of_rows(self, rows: Any) -> Vectors:
-        """Return one vector per paper, (papers, dimensions): the mean of its passages; zeros without text."""
-        wanted = np.asarray(rows, np.int64)
-        begins, ends = (np.searchsorted(self.rows, wanted, side) for side in ("left", "right"))
-        means = np.zeros((len(wanted), self.vectors.shape[1]), np.float32)
-        for number in np.flatnonzero(ends > begins):
-            means[number] = self.vectors[begins[number] : ends[number]].mean(axis=0)
-        several = ends - begins > 1
-        means[several] = unit_length(means[several])
-        return means
+    def only(self, papers: Rows) -> RouteVectors:
+        """Return the vectors of some papers, by ascending rows, in memory."""
+        places = np.flatnonzero(np.isin(self.rows, papers))
+        spans = None if self.spans is None else self.spans[places]
+        return replace(self, vectors=self.vectors[places], rows=self.rows[places], near=None, spans=spans)
 
     @cached_property
     def sample(self) -> RouteVectors:
         """Papers evenly spread over the corpus, in memory: at most 10,000 vectors, or 100 papers."""
         count = len(self.papers)
         papers = min(count, max(_SAMPLE * count // len(self.rows), 100))
-        rows = self.papers[np.linspace(0, count - 1, papers).astype(np.int64)]
-        places = np.flatnonzero(np.isin(self.rows, rows, assume_unique=self.spans is None))
-        spans = None if self.spans is None else self.spans[places]
-        return RouteVectors(np.array(self.vectors[places]), self.rows[places], spans=spans)
+        return self.only(self.papers[np.linspace(0, count - 1, papers).astype(np.int64)])
+
+    def _bounds(self, rows: Any) -> zip[tuple[int, int]]:
+        """Return where the vectors of some papers begin and end."""
+        ends = (np.searchsorted(self.rows, np.asarray(rows, np.int64), side) for side in ("left", "right"))
+        return zip(*(each.tolist() for each in ends), strict=True)
+
+    def best_places(self, query: Vectors, rows: Any) -> Rows:
+        """Return the place of the best passage of each of some papers; -1 without text."""
+        best = [
+            first + int(np.argmax(self.vectors[first:last] @ query)) if last > first else -1
+            for first, last in self._bounds(rows)
+        ]
+        return np.array(best, np.int64)
+
+    def of_rows(self, rows: Any) -> Vectors:
+        """Return one vector per paper, (papers, dimensions): the mean of its passages; zeros without text."""
+        nothing = np.zeros((1, self.vectors.shape[1]), np.float32)
+        texts = [self.vectors[first:last] if last > first else nothing for first, last in self._bounds(rows)]
+        means = [unit_length(each.mean(axis=0, keepdims=True)) if len(each) > 1 else each for each in texts]
+        return np.concatenate([np.asarray(each, np.float32) for each in means] or [nothing[:0]])
+
+
+def best_of(scores: NDArray[np.float32], top_k: int) -> Rows:
+    """Return the places of the best scores, best first; equal ones in their order, -inf never."""
+    if top_k < 1:
+        raise UsageError(f"`top_k` must be at least 1, got {top_k}")
+    places = np.flatnonzero(scores > -np.inf)
+    if len(places) > top_k:
+        places = places[scores[places] >= np.partition(scores[places], -top_k)[-top_k]]
+    return places[np.argsort(-scores[places], kind="stable")][:top_k]

@@ -10,9 +10,8 @@ from __future__ import annotations
 import asyncio
 import heapq
 import time
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -36,50 +35,35 @@ class TextEncoder(Protocol):
 
     padded: bool
 
-    def tokenize(self, texts: Sequence[str], prompt: str | None, beside: bool = False) -> list[QueuedText]:
-        """Prepare texts with a prompt (or the name of a route) in front."""
-
-    def encode(self, texts: Sequence[QueuedText]) -> Sequence[Vector]:
-        """Return the vectors of texts that share a `group`."""
+    def encode(self, texts: Sequence[QueuedText]) -> list[tuple[Vector, int]]:
+        """Return the vector and the number of tokens of each text."""
 
 
 @dataclass(eq=False, slots=True)
 class QueuedText:
-    """A text that is ready to be encoded.
+    """A text to encode.
 
     Attributes:
         encoder: encodes it.
-        row: the text, as the encoder reads it.
-        tokens: its length.
-        group: texts of one encoder share a batch if this is equal.
+        text: the text.
+        prompt: what stands in front of it, or the name of its route.
+        tokens: about its length.
     """
 
     encoder: TextEncoder
-    row: Any
+    text: str
+    prompt: str | None
     tokens: int
-    group: Hashable = None
-
-
-class Reservation:
-    """The tokens that a request holds in the queue until they are encoded, or given up."""
-
-    def __init__(self, queue: Batcher, tokens: int) -> None:
-        self._queue, self.tokens = queue, tokens
-
-    def change(self, tokens: int) -> None:
-        """Hold this number of tokens from now on."""
-        self._queue.tokens += tokens - self.tokens
-        self.tokens = tokens
 
 
 @dataclass(eq=False, slots=True)
 class _Job:
-    """The texts of one request."""
+    """The texts of one request, and the results of those that are done."""
 
-    vectors: list[Any]
+    results: list[Any]
     left: int
-    done: asyncio.Future[list[Vector]]
-    reservation: Reservation
+    tokens: int
+    done: asyncio.Future[list[tuple[Vector, int]]]
 
 
 class _Entry(NamedTuple):
@@ -125,14 +109,40 @@ class Batcher:
         self._timer: asyncio.TimerHandle | None = None
         self._pool = ThreadPoolExecutor(self.workers, "encode", self.initializer)
 
-    @property
-    def busy(self) -> bool:
-        """Whether no batch could begin now."""
-        return self._running >= self.workers
+    async def encode(self, texts: Sequence[QueuedText]) -> list[tuple[Vector, int]]:
+        """Return the vector and number of tokens of each text of a request.
 
-    @contextmanager
-    def reserve(self, tokens: int) -> Iterator[Reservation]:
-        """Hold a place for about this number of tokens while the block runs."""
+        The texts leave the queue if the caller is cancelled.
+
+        Raises:
+            RequestError: there are too many tokens in the request, or waiting.
+        """
+        if not texts:
+            return []
+        loop, started = asyncio.get_running_loop(), time.monotonic()
+        tokens = sum(text.tokens for text in texts)
+        self._check_room(tokens)
+        job = _Job([None] * len(texts), len(texts), tokens, loop.create_future())
+        self.tokens += tokens
+        turn = self._clock
+        for index, text in enumerate(texts):
+            turn += text.tokens
+            self._count += 1
+            if short := text.tokens <= SHORT:
+                self._short_seen = started
+            waiting = self._queues.setdefault((id(text.encoder), short), [])
+            heapq.heappush(waiting, _Entry(turn, self._count, text, job, index))
+        if not self._scheduled:  # batches form after all requests that are ready now have been read
+            self._scheduled = True
+            loop.call_soon(self._dispatch)
+        try:
+            return await job.done
+        finally:
+            job.done.cancel()  # no effect on one that is done
+            self.tokens -= job.tokens
+            self.on_wait(time.monotonic() - started)
+
+    def _check_room(self, tokens: int) -> None:
         if tokens > self.queue_tokens:
             raise RequestError(
                 413,
@@ -143,43 +153,13 @@ class Batcher:
             raise RequestError(
                 429, f"{self.tokens:,} tokens wait to be encoded; try again later", None, min(seconds, 60.0)
             )
-        reservation = Reservation(self, 0)
-        reservation.change(tokens)
-        try:
-            yield reservation
-        finally:
-            reservation.change(0)
-
-    async def encode(self, texts: Sequence[QueuedText], reservation: Reservation) -> list[Vector]:
-        """Return the vectors of a request's texts, which leave the queue if the caller is cancelled."""
-        if not texts:
-            return []
-        loop = asyncio.get_running_loop()
-        job = _Job([None] * len(texts), len(texts), loop.create_future(), reservation)
-        turn = self._clock
-        for index, text in enumerate(texts):
-            turn += text.tokens
-            self._count += 1
-            short = text.tokens <= SHORT
-            if short:
-                self._short_seen = time.monotonic()
-            waiting = self._queues.setdefault((id(text.encoder), text.group, short), [])
-            heapq.heappush(waiting, _Entry(turn, self._count, text, job, index))
-        if not self._scheduled:  # batches form after all requests that are ready now have been read
-            self._scheduled = True
-            loop.call_soon(self._dispatch)
-        started = time.monotonic()
-        try:
-            return await job.done
-        finally:
-            job.done.cancel()  # no effect on one that is done
-            self.on_wait(time.monotonic() - started)
 
     def close(self) -> None:
         """End the threads, once the running batches are done."""
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def _dispatch(self) -> None:
+        """Begin batches while workers are free."""
         self._scheduled = False
         if (rest := self._linger()) > 0:
             if self._timer is None:
@@ -208,37 +188,38 @@ class Batcher:
         """Return the texts of one batch, fairest first; none if nothing may begin now."""
         last_worker = self.workers > 1 and self._running == self.workers - 1
         reserve = last_worker and time.monotonic() - self._short_seen < RESERVED_SECONDS
-        best: list[_Entry] | None = None
+        best: list[_Entry] = []
         for key, waiting in list(self._queues.items()):
             while waiting and waiting[0].job.done.done():  # its client has left
                 heapq.heappop(waiting)
             if not waiting:
                 del self._queues[key]
             elif not (reserve and waiting[0].text.tokens > self.batch_tokens):
-                best = waiting if best is None or waiting[0] < best[0] else best
+                best = waiting if not best or waiting[0] < best[0] else best
         batch: list[_Entry] = []
         tokens = longest = 0
         while best:
             text = best[0].text
-            if best[0].job.done.done():
-                heapq.heappop(best)
-                continue
             longest = max(longest, text.tokens)
             tokens = longest * (len(batch) + 1) if text.encoder.padded else tokens + text.tokens
             if batch and tokens > self.batch_tokens:
                 break
             batch.append(heapq.heappop(best))
+            while best and best[0].job.done.done():
+                heapq.heappop(best)
         if batch:
             self._clock = max(self._clock, batch[0].turn)
         return batch
 
     def _deliver(self, batch: list[_Entry], done: asyncio.Future[tuple[list[Any], float]]) -> None:
+        """Give the requests their results."""
         self._running -= 1
         results, seconds = done.result()
-        tokens = sum(entry.text.tokens for entry in batch)
-        rate = tokens / max(seconds, 1e-6) * self.workers
+        about = sum(entry.text.tokens for entry in batch)
+        rate = about / max(seconds, 1e-6) * self.workers
         self.rate = rate if not self.rate else (1 - RATE_WEIGHT) * self.rate + RATE_WEIGHT * rate
         requests = len({id(entry.job) for entry in batch})
+        tokens = sum(result[1] for result in results if not isinstance(result, Exception))
         self.on_batch(len(batch), tokens, requests)
         if requests > 1:
             self._expected, self._linger_until = len(batch), time.monotonic() + LINGER * seconds
@@ -249,26 +230,26 @@ class Batcher:
             if isinstance(result, Exception):
                 job.done.set_exception(result)
                 continue
-            job.reservation.change(max(job.reservation.tokens - entry.text.tokens, 0))
-            job.vectors[entry.place] = result
+            job.results[entry.place] = result
             job.left -= 1
+            job.tokens -= entry.text.tokens
+            self.tokens -= entry.text.tokens
             if not job.left:
-                job.done.set_result(job.vectors)
+                job.done.set_result(job.results)
         self._dispatch()
 
 
-def _encode(batch: Sequence[_Entry]) -> tuple[list[Vector | Exception], float]:
-    """Return the vector of each text of a batch, or the error of its request's texts; and the seconds."""
+def _encode(batch: Sequence[_Entry]) -> tuple[list[tuple[Vector, int] | Exception], float]:
+    """Return the result of each text of a batch, or the error of its request's texts; and the seconds."""
     started = time.perf_counter()
+    results: list[tuple[Vector, int] | Exception]
     try:
-        vectors: list[Vector | Exception] = list(
-            batch[0].text.encoder.encode([entry.text for entry in batch])
-        )
+        results = [*batch[0].text.encoder.encode([entry.text for entry in batch])]
     except Exception as error:
-        vectors = [error] * len(batch)
+        results = [error] * len(batch)
         jobs = {id(entry.job) for entry in batch}
         for job in jobs if len(jobs) > 1 else ():  # one request's text must not fail another's
             numbers = [number for number, entry in enumerate(batch) if id(entry.job) == job]
-            for number, vector in zip(numbers, _encode([batch[n] for n in numbers])[0], strict=True):
-                vectors[number] = vector
-    return vectors, time.perf_counter() - started
+            for number, result in zip(numbers, _encode([batch[n] for n in numbers])[0], strict=True):
+                results[number] = result
+    return results, time.perf_counter() - started

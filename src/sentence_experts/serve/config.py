@@ -32,9 +32,6 @@ class ServeConfig(PaperTexts):
     normalize: bool = Field(
         False, description="Scale vectors to length 1 where a request does not say otherwise"
     )
-    token_ids: bool = Field(
-        False, description="Take token ids too, as those of the served model's own vocabulary"
-    )
     watch: bool = Field(
         True, description="Reload a model when its folder is replaced; SIGHUP reloads all models in any case"
     )

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -15,21 +12,16 @@ from numpy.typing import NDArray
 
 from sentence_experts.errors import SentenceExpertsError
 from sentence_experts.models.routes.known_routes import AUTO
-from sentence_experts.serve.batcher import Batcher, QueuedText, Reservation, TextEncoder
+from sentence_experts.serve.batcher import Batcher, QueuedText, TextEncoder, Vector
 from sentence_experts.serve.config import ServeConfig
 from sentence_experts.serve.errors import RequestError
 from sentence_experts.serve.metrics import Metrics
 from sentence_experts.serve.models import Models, ServedModel
-from sentence_experts.serve.routing import check_routes
 
 logger = logging.getLogger(__name__)
 
-IN_LOOP = 2_000  # characters; fewer are tokenized in the event loop, sooner than a thread would begin
-TOGETHER = 0.002  # seconds that they may wait for those of other requests while all workers are busy
-BESIDE = 50_000  # characters; more are tokenized beside the others
 CPU_TOKENS, DEVICE_TOKENS = 512, 16_384  # per batch by default
-
-_Untokenized = tuple[list[str], asyncio.Future[list[QueuedText]]]  # the texts of a request
+CHARACTERS_PER_TOKEN = 4  # about; the exact number is known when a text's batch runs
 
 
 @dataclass
@@ -71,8 +63,6 @@ class EmbeddingEngine:
         self.models, self.config = models, config
         self.metrics = Metrics()
         self.draining = False
-        self._beside = ThreadPoolExecutor(1, "tokenize")  # long texts wait for each other only
-        self._waiting: dict[tuple[TextEncoder, str | None], list[_Untokenized]] = {}
         on_cpu = all(served.model.device.type == "cpu" for served in models)
         self.batcher = Batcher(
             config.workers or (torch.get_num_threads() if on_cpu else 1),
@@ -96,90 +86,56 @@ class EmbeddingEngine:
                 raise RequestError(
                     422, "is empty, and this model cannot encode empty texts", f"{field}.{number}"
                 )
-        longest = served.max_length or 1 << 20
-        about = sum(min(len(text) // 3 + 3, longest) for text in texts)
-        with self.batcher.reserve(about) as place:
-            try:
-                embedded = await self._embed(served, texts, routes, place, field)
-            except SentenceExpertsError as error:
-                newer = await self.models.replaced(served)
-                if newer is None:
-                    logger.warning(f"{served.name}: {error}")
-                    raise RequestError(500, "the model could not encode these texts") from error
-                # Its folder was replaced, and an expert that waited there is gone.
-                check_routes(newer, routes)
-                embedded = await self._embed(newer, texts, routes, place, field)
+        try:
+            embedded = await self._embed(served, texts, routes, field)
+        except SentenceExpertsError as error:
+            newer = await self.models.replaced(served)
+            if newer is None:
+                logger.warning(f"{served.name}: {error}")
+                raise RequestError(500, "the model could not encode these texts") from error
+            # Its folder was replaced, and an expert that waited there is gone.
+            for route in {*routes} - {None}:
+                newer.find_route(str(route), "route")
+            embedded = await self._embed(newer, texts, routes, field)
         self.metrics.count_texts(served.name, embedded.routes, embedded.tokens)
         return embedded
 
     async def _embed(
-        self,
-        served: ServedModel,
-        texts: Sequence[str],
-        routes: Sequence[str | None],
-        place: Reservation,
-        field: str,
+        self, served: ServedModel, texts: Sequence[str], routes: Sequence[str | None], field: str
     ) -> Embedded:
         count = len(texts)
         embedded = Embedded(served, [None] * count, [0] * count, list(routes), [None] * count)
         if automatic := [number for number, route in enumerate(routes) if route == AUTO]:
-            await self._choose(texts, automatic, embedded, place, field)
+            await self._choose(texts, automatic, embedded, field)
         rest = [number for number, vector in enumerate(embedded.vectors) if vector is None]
-        queued: dict[int, QueuedText] = {}
-        for route in dict.fromkeys(embedded.routes[number] for number in rest):
-            numbers = [number for number in rest if embedded.routes[number] == route]
-            of_route = await self._tokenize(
-                served.text_encoder, [texts[n] for n in numbers], served.prompt(route)
-            )
-            queued.update(zip(numbers, of_route, strict=True))
-        place.change(sum(text.tokens for text in queued.values()))
-        vectors = await self.batcher.encode([queued[number] for number in rest], place)
-        for number, vector in zip(rest, vectors, strict=True):
-            embedded.vectors[number], embedded.tokens[number] = vector, queued[number].tokens
+        prompts = [served.prompt(embedded.routes[number]) for number in rest]
+        results = await self._encode(served, served.text_encoder, [texts[n] for n in rest], prompts)
+        for number, result in zip(rest, results, strict=True):
+            embedded.vectors[number], embedded.tokens[number] = result
         return embedded
 
-    async def _tokenize(self, encoder: TextEncoder, texts: list[str], prompt: str | None) -> list[QueuedText]:
-        characters = sum(map(len, texts))
-        if characters <= IN_LOOP:
-            return await self._tokenize_together(encoder, texts, prompt)
-        if characters <= BESIDE:
-            return await asyncio.to_thread(encoder.tokenize, texts, prompt)
-        return await asyncio.get_running_loop().run_in_executor(
-            self._beside, encoder.tokenize, texts, prompt, True
+    async def _encode(
+        self, served: ServedModel, encoder: TextEncoder, texts: list[str], prompts: list[str | None]
+    ) -> list[tuple[Vector, int]]:
+        longest = served.max_length or 1 << 20
+        pairs = zip(texts, prompts, strict=True)
+        return await self.batcher.encode(
+            [
+                QueuedText(encoder, text, prompt, min(len(text) // CHARACTERS_PER_TOKEN + 3, longest))
+                for text, prompt in pairs
+            ]
         )
 
-    async def _tokenize_together(
-        self, encoder: TextEncoder, texts: list[str], prompt: str | None
-    ) -> list[QueuedText]:
-        """Tokenize in one call with what other requests bring now: it takes a third of the time of many."""
-        loop = asyncio.get_running_loop()
-        if not self._waiting:
-            loop.call_later(TOGETHER if self.batcher.busy else 0, self._tokenize_waiting)
-        queued: asyncio.Future[list[QueuedText]] = loop.create_future()
-        self._waiting.setdefault((encoder, prompt), []).append((texts, queued))
-        return await queued
-
-    def _tokenize_waiting(self) -> None:
-        waiting, self._waiting = self._waiting, {}
-        for (encoder, prompt), requests in waiting.items():
-            if staying := [each for each in requests if not each[1].done()]:  # their clients have not left
-                _tokenize_requests(encoder, prompt, staying)
-
     async def _choose(
-        self,
-        texts: Sequence[str],
-        numbers: Sequence[int],
-        embedded: Embedded,
-        place: Reservation,
-        field: str,
+        self, texts: Sequence[str], numbers: Sequence[int], embedded: Embedded, field: str
     ) -> None:
         """Choose routes for the texts with these numbers, as `AutoRoutedEncoder` does."""
         served = embedded.served
         assert served.averaged is not None
-        queued = await self._tokenize(served.averaged, [texts[number] for number in numbers], "")
-        vectors = await self.batcher.encode(queued, place)
-        probabilities = served.classifier.probabilities(np.stack(vectors))
-        for number, one, vector, row in zip(numbers, queued, vectors, probabilities, strict=True):
+        chosen = [texts[number] for number in numbers]
+        results = await self._encode(served, served.averaged, chosen, [""] * len(chosen))
+        probabilities = served.classifier.probabilities(np.stack([vector for vector, _ in results]))
+        for number, result, row in zip(numbers, results, probabilities, strict=True):
             best = int(row.argmax())
             embedded.confidences[number] = float(row[best])
             embedded.routes[number] = served.classifier.routes[best]
@@ -188,26 +144,11 @@ class EmbeddingEngine:
             if served.classifier.fallback == "error":
                 raise RequestError(422, _unsure(served, row), f"{field}.{number}")
             embedded.routes[number] = None
-            embedded.vectors[number], embedded.tokens[number] = vector, one.tokens
+            embedded.vectors[number], embedded.tokens[number] = result
 
     def close(self) -> None:
         """End the threads."""
         self.batcher.close()
-        self._beside.shutdown(wait=False, cancel_futures=True)
-
-
-def _tokenize_requests(encoder: TextEncoder, prompt: str | None, requests: list[_Untokenized]) -> None:
-    """Tokenize the texts of some requests in one call."""
-    try:
-        tokenized = iter(encoder.tokenize([text for texts, _ in requests for text in texts], prompt))
-        for texts, queued in requests:
-            queued.set_result(list(islice(tokenized, len(texts))))
-    except Exception as error:
-        if len(requests) == 1:
-            requests[0][1].set_exception(error)
-            return
-        for request in requests:  # one request's text must not fail another's
-            _tokenize_requests(encoder, prompt, [request])
 
 
 def _unsure(served: ServedModel, row: NDArray[np.float64]) -> str:

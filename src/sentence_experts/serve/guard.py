@@ -50,13 +50,13 @@ class Keys:
             lines = [line.strip() for line in path.read_text(encoding="utf-8-sig").splitlines()]
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(f"{path}: the keys cannot be read: {error}") from error
-        for number, line in enumerate(lines, 1):
-            if not line.startswith("#") and not (line.isascii() and line.isprintable()):
+        keys = {number: line for number, line in enumerate(lines, 1) if line and not line.startswith("#")}
+        for number, key in keys.items():
+            if not (key.isascii() and key.isprintable()):
                 raise InputError(f"{path}: line {number}: clients can send keys of printable ASCII only")
-        keys = [line for line in lines if line and not line.startswith("#")]
         if not keys:
             raise InputError(f"{path}: no key in it; write one per line")
-        return cls(keys)
+        return cls(list(keys.values()))
 
     def allow(self, sent: str) -> bool:
         """Return whether `sent` is one of the keys, in a time that does not depend on how near it is."""

@@ -43,11 +43,11 @@ Route = Annotated[
 ]
 
 
-def body_of(schema: type[Schema], **more: Any) -> dict[str, Any]:
+def body_of(schema: type[Schema]) -> dict[str, Any]:
     """Describe the body of an endpoint that uses `read`, for the OpenAPI page."""
     whole = schema.model_json_schema()
     content = {"application/json": {"schema": _without_references(whole, whole.pop("$defs", {}))}}
-    return {"requestBody": {"content": content, "required": True}, **more}
+    return {"requestBody": {"content": content, "required": True}}
 
 
 def _without_references(part: Any, definitions: Mapping[str, Any]) -> Any:
@@ -66,29 +66,23 @@ async def read(request: Request, schema: type[S]) -> S:
     kind = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
     if kind != "application/json" or request.headers.get("content-encoding", "identity") != "identity":
         raise RequestError(415, "send JSON, uncompressed, with the header 'Content-Type: application/json'")
-    body = await _read_body(request, request.app.state.engine.config.max_body_bytes)
+    limit, body = request.app.state.engine.config.max_body_bytes, bytearray()
+    declared = request.headers.get("content-length", "")
+    is_large = declared.isdecimal() and int(declared) > limit
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            parts = aiter(request.stream())
+            while not is_large and (part := await anext(parts, None)) is not None:
+                body += part
+                is_large = len(body) > limit
+    except TimeoutError:
+        raise RequestError(408, f"the request was not complete after {BODY_SECONDS} seconds") from None
+    if is_large:
+        raise RequestError(413, f"the request is larger than {limit:,} bytes: split it")
     try:
         return schema.model_validate_json(body)
     except ValidationError as error:
         raise _refused(error, schema) from None
-
-
-async def _read_body(request: Request, limit: int) -> bytes:
-    too_large = RequestError(413, f"the request is larger than {limit:,} bytes: split it")
-    declared = request.headers.get("content-length", "")
-    if declared.isdecimal() and int(declared) > limit:
-        raise too_large
-    parts, size = [], 0
-    try:
-        async with asyncio.timeout(BODY_SECONDS):
-            async for part in request.stream():
-                size += len(part)
-                if size > limit:
-                    raise too_large
-                parts.append(part)
-    except TimeoutError:
-        raise RequestError(408, f"the request was not complete after {BODY_SECONDS} seconds") from None
-    return b"".join(parts)
 
 
 _SHOULD, _AFTER = re.compile("^(Input|List|String|Value) should"), re.compile(" after validation, not .*")
@@ -102,15 +96,14 @@ def _refused(error: ValidationError, schema: type[Schema]) -> RequestError:
     # pydantic also names the types of a union, which nobody has sent.
     parts = [str(part) for part in first["loc"]]
     place = ".".join(part for part in parts if part not in ("str", "int") and "[" not in part)
+    if not place:
+        return RequestError(422, "the request must be a JSON object")
+    text = _SHOULD.sub("must", _AFTER.sub("", first["msg"].removeprefix("Value error, ")))
     if first["type"] == "extra_forbidden":
-        known = schema.model_fields if len(first["loc"]) == 1 else ()
+        known = schema.model_fields if len(parts) == 1 else ()
         text = unknown_setting(place, known).replace("setting", "field")
     elif first["type"] == "missing":
         text = "this field is needed"
-    elif not place:
-        return RequestError(422, "the request must be a JSON object")
-    else:
-        text = _SHOULD.sub("must", _AFTER.sub("", first["msg"].removeprefix("Value error, ")))
     return RequestError(422, text, place)
 
 

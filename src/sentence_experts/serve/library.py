@@ -5,24 +5,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from sentence_experts.encoding.encoder import BatchEncoder
-from sentence_experts.errors import InputError, SentenceExpertsError, UsageError, brief
+from sentence_experts.errors import InputError, RouteError, SentenceExpertsError, UsageError, brief
 from sentence_experts.models.sources import base_at_hand, source_name
 from sentence_experts.retrieval.papers import VALUES, Papers
-from sentence_experts.retrieval.search_routes import SearchRoute
+from sentence_experts.retrieval.search_routes import Blend
 from sentence_experts.retrieval.searcher import Searcher
 from sentence_experts.retrieval.texts import PASSAGES
-from sentence_experts.retrieval.vectors import RouteVectors
 from sentence_experts.serve.errors import RequestError
 from sentence_experts.serve.models import Models, ServedModel
 from sentence_experts.serve.text_encoders import takes_packed
@@ -37,9 +32,6 @@ LARGE = 20_000  # papers; encoding them takes long enough to be announced
 FIELDS = {"type": "types", "journal": "journals", "domain": "domains", "keyword": "keywords"}
 _NAMED = re.compile(r"`(\w+)`: ")
 MAX_VALUES = 2_000  # of a filter that the page lists, the frequent ones first
-CACHED_PAPERS = 1_000  # or passages, whose sentences' vectors stay in memory
-
-Vectors = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -49,21 +41,16 @@ class CorpusView:
     Attributes:
         name: what requests call it: NAME:ROUTE, or NAME for a model without routes.
         label: what the page calls it.
-        route: its routes for papers and queries.
+        blend: the route, or several with their weights.
         served: the model that encodes queries; the one that encoded the papers.
         searcher: finds papers.
     """
 
     name: str
     label: str
-    route: SearchRoute
+    blend: Blend
     served: ServedModel
     searcher: Searcher
-
-    @property
-    def vectors(self) -> RouteVectors:
-        """The papers' vectors."""
-        return self.searcher.vectors(self.route)
 
 
 def base_beside(sources: Mapping[str, Any], corpus: CorpusFolder) -> dict[str, str]:
@@ -97,8 +84,6 @@ class Library:
         self.views = self._list_views()
         self.pool = ThreadPoolExecutor(thread_name_prefix="search")
         self._renewing: dict[str, tuple[ServedModel, asyncio.Task[None]]] = {}
-        # Searcher, route of the papers, place of the vector -> (sentences, dimensions).
-        self._sentences: OrderedDict[tuple[Searcher, str | None, int], Vectors] = OrderedDict()
 
     def _open(self, served: ServedModel) -> Searcher:
         """Open a searcher with the vectors of all routes, by an encoder beside the server's batches."""
@@ -113,6 +98,7 @@ class Library:
             )
         for route in searcher.routes:
             searcher.vectors(route)
+            searcher.scale(Blend((route,)))
         searcher.keywords  # noqa: B018  # built now, if they must be
         return searcher
 
@@ -123,25 +109,38 @@ class Library:
             for route in searcher.routes:
                 name = f"{served.name}:{route.name}" if route.name else served.name
                 label = f"{served.name}, {route.name}" if several else route.name
-                views.append(CorpusView(name, label if route.name else name, route, served, searcher))
+                views.append(
+                    CorpusView(name, label if route.name else name, Blend((route,)), served, searcher)
+                )
         return {view.name: view for view in views}
 
     def find(self, names: Sequence[str] | None, field: str = "routes") -> list[CorpusView]:
         """Find the views that a request names; a model's name means all of its routes.
 
-        None means the first model and the base beside it.
+        None means the first model and the base beside it. NAME:ROUTE=0.7,OTHER=0.3 is a blend of routes.
         """
         found: dict[str, CorpusView] = {}
         for place, name in enumerate(self._default if names is None else dict.fromkeys(names)):
-            named = {view.name: view for view in self.views.values() if name in (view.name, view.served.name)}
-            if not named:
-                where = field if field == "route" else f"{field}.{place}"
+            where = field if field == "route" else f"{field}.{place}"
+            views = {view.name: view for view in self.views.values() if name in (view.name, view.served.name)}
+            model, _, route = name.partition(":")
+            if not views and "=" in route and model in self._searchers:
+                views = {name: self._blended(name, model, route, where)}
+            if not views:
                 raise RequestError(404, f"no route {name!r}; there are {', '.join(self.views)}", where)
-            found |= named
+            found |= views
         if not found:
             reason = "name at least one route, or leave it out for all of the first model"
             raise RequestError(422, reason, "routes")
         return list(found.values())
+
+    def _blended(self, name: str, model: str, route: str, field: str) -> CorpusView:
+        served, searcher = self._searchers[model]
+        try:
+            blend = searcher.blend(route)
+        except (UsageError, RouteError) as error:
+            raise RequestError(422, str(error).removeprefix("`route`: "), field) from None
+        return CorpusView(name, blend.name, blend, served, searcher)
 
     def follow(self) -> None:
         """Begin to encode the corpus for models that were replaced; until then the one before it answers."""
@@ -157,23 +156,9 @@ class Library:
         try:
             self._searchers[name] = (newer, await asyncio.to_thread(self._open, newer))
             self.views = self._list_views()
-            self._sentences.clear()
         except Exception as error:
             text = str(error) if isinstance(error, SentenceExpertsError) else brief(error)
             logger.warning(f"{name}: searches continue with the model before it: {text}")
-
-    def cached_sentences(self, view: CorpusView, place: int) -> Vectors | None:
-        """Return the vectors of the sentences of a paper, or passage, if they were requested lately."""
-        key = (view.searcher, view.route.document_route, place)
-        if key in self._sentences:
-            self._sentences.move_to_end(key)
-        return self._sentences.get(key)
-
-    def cache_sentences(self, view: CorpusView, place: int, vectors: Vectors) -> None:
-        """Keep the vectors of the sentences of a paper, or passage, for a while."""
-        self._sentences[view.searcher, view.route.document_route, place] = vectors
-        while len(self._sentences) > CACHED_PAPERS:
-            self._sentences.popitem(last=False)
 
     def rows(self, ids: Sequence[str], field: str) -> list[int]:
         """Return the rows of papers by DOI, PMID, PMCID or paper id, which a request has in `field`."""

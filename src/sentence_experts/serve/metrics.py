@@ -18,23 +18,23 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        own: dict[str, Any] = {"registry": self.registry}
-        by_route = ("model", "route")
-        self.requests = Counter(f"{PREFIX}requests", "Answers", ("path", "status"), **own)
-        self.seconds = Histogram(
-            f"{PREFIX}request_seconds", "Time to answer", ("path",), buckets=SECONDS, **own
-        )
-        self.texts = Counter(f"{PREFIX}texts", "Texts encoded", by_route, **own)
-        self.tokens = Counter(f"{PREFIX}tokens", "Tokens encoded", by_route, **own)
-        self.wait = Histogram(
-            f"{PREFIX}encode_seconds", "Time in the queue and in batches", buckets=SECONDS, **own
-        )
-        self.batch_texts = Histogram(f"{PREFIX}batch_texts", "Texts per batch", buckets=TEXTS, **own)
-        self.batch_tokens = Histogram(f"{PREFIX}batch_tokens", "Tokens per batch", buckets=TOKENS, **own)
-        self.batch_requests = Histogram(
-            f"{PREFIX}batch_requests", "Requests that share a batch", buckets=TEXTS, **own
-        )
-        self.queue = Gauge(f"{PREFIX}queue_tokens", "Tokens of accepted requests, not encoded yet", **own)
+
+        def histogram(name: str, text: str, buckets: Sequence[float], labels: Sequence[str] = ()) -> Any:
+            return Histogram(f"{PREFIX}{name}", text, labels, buckets=buckets, registry=self.registry)
+
+        def counter(name: str, text: str, *labels: str) -> Any:
+            return Counter(f"{PREFIX}{name}", text, labels, registry=self.registry)
+
+        self.requests = counter("requests", "Answers", "path", "status")
+        self.seconds = histogram("request_seconds", "Time to answer", SECONDS, ["path"])
+        self.texts = counter("texts", "Texts encoded", "model", "route")
+        self.tokens = counter("tokens", "Tokens encoded", "model", "route")
+        self.wait = histogram("encode_seconds", "Time in the queue and in batches", SECONDS)
+        self.batch_texts = histogram("batch_texts", "Texts per batch", TEXTS)
+        self.batch_tokens = histogram("batch_tokens", "Tokens per batch", TOKENS)
+        self.batch_requests = histogram("batch_requests", "Requests that share a batch", TEXTS)
+        text = "Tokens of accepted requests, not encoded yet"
+        self.queue = Gauge(f"{PREFIX}queue_tokens", text, registry=self.registry)
 
     def batch(self, texts: int, tokens: int, requests: int) -> None:
         """Count a batch."""
@@ -44,14 +44,9 @@ class Metrics:
 
     def count_texts(self, model: str, routes: Sequence[str | None], tokens: Sequence[int]) -> None:
         """Count the texts of a request by their routes."""
-        totals: dict[str, list[int]] = {}
         for route, number in zip(routes, tokens, strict=True):
-            total = totals.setdefault(route or "", [0, 0])
-            total[0] += 1
-            total[1] += number
-        for route, (texts, number) in totals.items():
-            self.texts.labels(model, route).inc(texts)
-            self.tokens.labels(model, route).inc(number)
+            self.texts.labels(model, route or "").inc()
+            self.tokens.labels(model, route or "").inc(number)
 
     def page(self) -> bytes:
         """Return all figures in Prometheus' text format."""

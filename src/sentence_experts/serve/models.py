@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sentence_experts.encoding.encoder import BatchEncoder
-from sentence_experts.errors import SentenceExpertsError, UsageError, brief
+from sentence_experts.errors import RouteError, SentenceExpertsError, UsageError, brief
 from sentence_experts.models.loading import LIMITS, LoadConfig, load
-from sentence_experts.models.routes.known_routes import KnownRoutes
+from sentence_experts.models.routes.known_routes import AUTO, KnownRoutes
 from sentence_experts.models.sources import name_of, source_name
+from sentence_experts.serve.errors import RequestError
 from sentence_experts.serve.text_encoders import MixedEncoder, RouteEncoder, takes_packed
 
 if TYPE_CHECKING:
@@ -23,6 +25,17 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+# The same purpose under the names of several protocols, in lower case with underscores.
+ALIASES = {
+    "search_query": "query",
+    "retrieval_query": "query",
+    "search_document": "document",
+    "retrieval_document": "document",
+    "retrieval_passage": "document",
+    "passage": "document",
+}
+# What protocols must say of every text; a model without routes has no use for it.
+PURPOSES = {*ALIASES, *ALIASES.values(), "classification", "clustering"}
 WATCH_SECONDS = 2.0  # between checks of the folders; a changed one must be the same in two of them
 
 
@@ -73,11 +86,46 @@ class ServedModel:
         """The number of tokens that the model reads of a text."""
         return self.model.max_seq_length
 
+    def find_route(self, requested: str, field: str) -> str | None:
+        """Return the model's own name of a route; None where the model has no use for it."""
+        known = self.known.prompts
+        if requested in known:
+            return requested
+        same = [name for name in known if _purpose(name) == _purpose(requested)]
+        if len(same) == 1:
+            return same[0]
+        if not known and field.startswith("input_type") and _plain(requested) in PURPOSES:
+            return None
+        try:
+            return self.known.choose(requested)
+        except RouteError as error:
+            raise RequestError(422, str(error), field) from None
+
+    def default_route(self, field: str) -> str | None:
+        """Return the route of texts for which the request names none; AUTO where the text decides."""
+        known = self.known
+        if known.default is None and AUTO in known.prompts and self.classifier is not None:
+            return AUTO
+        try:
+            return known.choose(None)
+        except RouteError as error:
+            first = next(iter(known.prompts))
+            how = f'{error}; send "route": "{first}" or "model": "{self.name}:{first}"'
+            raise RequestError(422, how, field) from None
+
     def prompt(self, route: str | None) -> str | None:
         """Return what stands in front of the texts of a route."""
         if isinstance(self.text_encoder, RouteEncoder):
             return route
         return self.known.prompts[route] if route else ""
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
+
+
+def _purpose(name: str) -> str:
+    return ALIASES.get(_plain(name), _plain(name))
 
 
 @dataclass
@@ -100,9 +148,9 @@ class Models:
         self._config = config
         self._sources = {name: _Source(place) for name, place in sources.items()}
         self._locks = {name: asyncio.Lock() for name in sources}
-        self._by_name = {name: self._load(name) for name in sources}
+        self._by_name = {name: self._load(source, name) for name, source in self._sources.items()}
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[ServedModel]:
         return iter(self._by_name.values())
 
     def __len__(self) -> int:
@@ -120,16 +168,16 @@ class Models:
     @property
     def first(self) -> ServedModel:
         """The model that answers where a request names none."""
-        return next(iter(self._by_name.values()))
+        return next(iter(self))
 
     async def reload(self, names: Sequence[str] | None = None) -> None:
         """Load models again from their folders; one that cannot be loaded stays as it is."""
         for name in self.names if names is None else names:
-            if not isinstance(self._sources[name].place, str):
+            if not isinstance((source := self._sources[name]).place, str):
                 continue
             async with self._locks[name]:
                 try:
-                    self._by_name[name] = await asyncio.to_thread(self._load, name)
+                    self._by_name[name] = await asyncio.to_thread(self._load, source, name)
                     logger.info(f"{name}: loaded again")
                 except Exception as error:
                     text = str(error) if isinstance(error, SentenceExpertsError) else brief(error)
@@ -149,27 +197,22 @@ class Models:
         """Load each model again whose folder is replaced, for as long as the server runs."""
         while True:
             await asyncio.sleep(WATCH_SECONDS)
-            await self.look()
+            for name, source in self._sources.items():
+                state = await asyncio.to_thread(_state_of, source.place)
+                if state is not None and state != source.loaded and state == source.seen:
+                    await self.reload([name])
+                source.seen = state
 
-    async def look(self) -> None:
-        """Load again what has changed since it was loaded, and not since the last check."""
-        for name, source in self._sources.items():
-            state = await asyncio.to_thread(_state_of, source.place)
-            if state is not None and state != source.loaded and state == source.seen:
-                await self.reload([name])
-            source.seen = state
-
-    def _load(self, name: str) -> ServedModel:
-        source = self._sources[name]
-        if not isinstance(source.place, str):
-            return ServedModel(name, load(source.place, self._config))
-        source.loaded = _state_of(source.place)
-        config = self._config
-        if config.partial and (known := KnownRoutes.read(source.place)) is not None and not known.experts:
+    def _load(self, source: _Source, name: str) -> ServedModel:
+        place, config = source.place, self._config
+        source.loaded = _state_of(place)
+        if not isinstance(place, str):
+            return ServedModel(name, load(place, config))
+        if config.partial and (known := KnownRoutes.read(place)) is not None and not known.experts:
             given = config.model_dump(exclude_unset=True)
             config = LoadConfig.of({name: value for name, value in given.items() if name not in LIMITS})
-        model = load(source.place, config)
-        if Path(source.place).is_dir():
+        model = load(place, config)
+        if Path(place).is_dir():
             for weight in (*model.parameters(), *model.buffers()):
                 # Not a mapping of the file any more, which may be overwritten in place.
                 weight.data = weight.data.clone()
@@ -193,9 +236,7 @@ def _state_of(place: Any) -> Any:
 def named_sources(models: Any) -> dict[str, str | SentenceTransformer]:
     """Name models: those of a mapping, or paths, hub ids, `NAME=PATH`, and models in memory."""
     if isinstance(models, Mapping):
-        pairs = [
-            (str(name), str(model) if isinstance(model, Path) else model) for name, model in models.items()
-        ]
+        pairs = list(models.items())
     else:
         several = isinstance(models, Sequence) and not isinstance(models, str)
         pairs = [_named(one) for one in (models if several else [models])]
@@ -209,15 +250,15 @@ def named_sources(models: Any) -> dict[str, str | SentenceTransformer]:
             )
         if name in sources:
             raise UsageError(f"two models are called {name!r}; give one as NAME=PATH")
-        sources[name] = place
+        sources[name] = str(place) if isinstance(place, Path) else place
     return sources
 
 
 def _named(model: Any) -> tuple[str, Any]:
+    """Return the name of a model, and where it is."""
     if not isinstance(model, str | Path):
         return name_of(model), model
-    text = str(model)
-    label, equals, path = text.partition("=")
-    if equals and not Path(text).exists():
+    label, equals, path = str(model).partition("=")
+    if equals and not Path(model).exists():
         return label, path
-    return source_name(text), text
+    return source_name(str(model)), str(model)

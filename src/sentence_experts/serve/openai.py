@@ -10,7 +10,6 @@ from fastapi import APIRouter, Request, Response
 from numpy.typing import NDArray
 from pydantic import Field
 
-from sentence_experts.serve.embedding import embed_texts
 from sentence_experts.serve.engine import Embedded, EmbeddingEngine
 from sentence_experts.serve.http import (
     Dimensions,
@@ -23,7 +22,7 @@ from sentence_experts.serve.http import (
     read,
 )
 from sentence_experts.serve.models import ServedModel
-from sentence_experts.serve.routing import fields_of, find_model
+from sentence_experts.serve.routing import embed_texts, fields_of, find_model
 
 ROUTE_FIELDS = ("route", "prompt_name", "input_type", "task")
 router = APIRouter(tags=["OpenAI"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
@@ -54,16 +55,13 @@ async def static(name: str) -> Response:
 def _static() -> dict[str, tuple[bytes, str]]:
     """Content and type of each file by name."""
     entries = files("sentence_experts.serve").joinpath("static").iterdir()
-    suffix = lambda name: name[name.rfind(".") :]  # noqa: E731
-    return {each.name: (each.read_bytes(), TYPES[suffix(each.name)]) for each in entries if each.is_file()}
+    return {each.name: (each.read_bytes(), TYPES[Path(each.name).suffix]) for each in entries}
 
 
 @cache
 def _templates() -> Environment:
-    loader = PackageLoader("sentence_experts.serve")
-    return Environment(
-        loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined
-    )
+    options: Any = {"trim_blocks": True, "lstrip_blocks": True, "undefined": StrictUndefined}
+    return Environment(loader=PackageLoader("sentence_experts.serve"), autoescape=True, **options)
 
 
 def _page(template: str, **values: Any) -> Response:
@@ -73,17 +71,10 @@ def _page(template: str, **values: Any) -> Response:
 
 def _endpoint(path: str, method: str, about: dict[str, Any]) -> dict[str, Any]:
     body = about.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
+    needed = body.get("required", ())
     fields = [
-        {
-            "name": name,
-            "needed": name in body.get("required", ()),
-            "description": field.get("description", ""),
-        }
+        {"name": name, "needed": name in needed, "description": field.get("description", "")}
         for name, field in body.get("properties", {}).items()
     ]
-    return {
-        "path": path,
-        "method": method.upper(),
-        "description": about.get("description", ""),
-        "fields": fields,
-    }
+    shown = {"path": path, "method": method.upper(), "description": about.get("description", "")}
+    return shown | {"fields": fields}

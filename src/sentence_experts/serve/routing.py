@@ -1,31 +1,103 @@
-"""Which model and route a request means, however its protocol says so."""
+"""Which model, route and texts a request means, however its protocol says so; and their vectors."""
 
 from __future__ import annotations
 
-import re
+import asyncio
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
-from sentence_experts.errors import RouteError
-from sentence_experts.models.routes.known_routes import AUTO
+from fastapi import Request
+
+from sentence_experts.serve.engine import Embedded, EmbeddingEngine
 from sentence_experts.serve.errors import RequestError
+from sentence_experts.serve.http import answered
 from sentence_experts.serve.models import Models, ServedModel
 
-# The same purpose under the names of several protocols, in lower case with underscores.
-ALIASES = {
-    "search_query": "query",
-    "retrieval_query": "query",
-    "search_document": "document",
-    "retrieval_document": "document",
-    "retrieval_passage": "document",
-    "passage": "document",
-}
-# What protocols must say of every text; a model without routes has no use for it.
-PURPOSES = {*ALIASES, *ALIASES.values(), "classification", "clustering"}
+TOKEN_IDS = (
+    "token ids are of another model's vocabulary: send texts (langchain-openai does with "
+    "check_embedding_ctx_length=False)"
+)
 
 # A route for all texts, or one per text.
 RouteField = str | Sequence[str | None] | None
+
+
+async def embed_texts(
+    request: Request,
+    model: tuple[ServedModel, str | None],
+    given: Any,
+    field: str,
+    routes: Mapping[str, RouteField],
+    dimensions: int | None = None,
+    whole: bool = False,
+) -> Embedded:
+    """Check a request and encode its texts; encoding stops if the client leaves.
+
+    Args:
+        request: the request.
+        model: the model, and the route in its name if there is one.
+        given: the texts, as they were sent, in `field`.
+        field: for messages.
+        routes: the fields that can name a route.
+        dimensions: length of the vectors.
+        whole: refuse texts that the model does not read whole.
+    """
+    engine: EmbeddingEngine = request.app.state.engine
+    served, in_name = model
+    texts = texts_of(given, engine.config.max_texts, field)
+    chosen = find_routes(served, in_name, routes, len(texts))
+    _check_dimensions(served, dimensions)
+    if whole:
+        await asyncio.to_thread(_check_lengths, served, texts, chosen, field)
+    return await answered(request, engine.embed(served, texts, chosen, field))
+
+
+def texts_of(given: Any, max_texts: int, field: str) -> list[str]:
+    """Return the texts of a request: a string or a list of strings."""
+    texts = [given] if isinstance(given, str) else given
+    if not isinstance(texts, list) or not texts:
+        raise RequestError(422, "give a text or a list of texts", field)
+    for place, text in enumerate(texts):
+        if not isinstance(text, str):
+            first = texts[0][0] if isinstance(texts[0], list) and texts[0] else texts[0]
+            if type(first) is int:
+                raise RequestError(400, TOKEN_IDS, f"{field}.{place}")
+            raise RequestError(422, "is not a text", f"{field}.{place}")
+    if len(texts) > max_texts:
+        raise RequestError(413, f"{len(texts):,} texts; at most {max_texts:,} are taken: split them", field)
+    return texts
+
+
+def _check_dimensions(served: ServedModel, dimensions: int | None) -> None:
+    """Refuse lengths of vectors that a model was not trained for."""
+    if dimensions in (None, served.dimension):
+        return
+    if not 0 < dimensions < served.dimension:
+        raise RequestError(400, f"{served.name} has vectors of {served.dimension} numbers", "dimensions")
+    if served.shorter is not None and dimensions not in served.shorter:
+        lengths = ", ".join(map(str, sorted({*served.shorter, served.dimension})))
+        raise RequestError(
+            400,
+            f"{served.name} was not trained for shorter vectors: it has {lengths}",
+            "dimensions",
+        )
+
+
+def _check_lengths(
+    served: ServedModel, texts: Sequence[str], routes: Sequence[str | None], field: str
+) -> None:
+    """Refuse texts that the model would cut."""
+    longest, tokenizer = served.max_length, served.tokenizer
+    if longest is None or tokenizer is None:
+        return
+    for place, (text, route) in enumerate(zip(texts, routes, strict=True)):
+        prompt = served.known.prompts.get(route or "", "")
+        tokens = len(tokenizer(prompt + text, truncation=False, padding=False, verbose=False)["input_ids"])
+        if tokens > longest:
+            raise RequestError(
+                413, f"{tokens:,} tokens, but {served.name} reads {longest:,}", f"{field}.{place}"
+            )
 
 
 def find_model(models: Models, requested: str | None) -> tuple[ServedModel, str | None]:
@@ -49,73 +121,26 @@ def find_routes(
 
     `in_name` is the route in the model's name, `fields` the request's other fields that can name one.
     """
-    given = {name: value for name, value in {"model": in_name, **fields}.items() if value is not None}
     chosen: list[str | None] = [None] * count
-    named_in: list[str | None] = [None] * count
-    for field, value in given.items():
-        if isinstance(value, str):
-            routes = [_route(served, value, field)] * count
-        elif len(value) != count:
+    named_in = [""] * count
+    for field, value in {"model": in_name, **fields}.items():
+        if value is None:
+            continue
+        is_one = isinstance(value, str)
+        if not is_one and len(value) != count:
             raise RequestError(422, f"{len(value)} routes for {count} text{'s' * (count != 1)}", field)
-        else:
-            routes = [
-                None if one is None else _route(served, one, f"{field}.{place}")
-                for place, one in enumerate(value)
-            ]
-        for place, route in enumerate(routes):
-            if route is None:
-                continue
-            if chosen[place] not in (None, route):
+        for place, name in enumerate([value] * count if is_one else value):
+            where = field if is_one else f"{field}.{place}"
+            route = None if name is None else served.find_route(str(name), where)
+            if route is not None and chosen[place] not in (None, route):
                 known = f"`{named_in[place]}` names {chosen[place]!r}"
                 raise RequestError(422, f"names the route {route!r}, but {known}", field)
-            chosen[place], named_in[place] = route, field
+            if route is not None:
+                chosen[place], named_in[place] = route, field
     if None in chosen:
-        default = _default(served, chosen.index(None) if any(chosen) else None)
+        default = served.default_route(f"route.{chosen.index(None)}" if any(chosen) else "route")
         chosen = [default if one is None else one for one in chosen]
     return chosen
-
-
-def check_routes(served: ServedModel, routes: Sequence[str | None]) -> None:
-    """Refuse routes that a model, which took the place of another one, does not have."""
-    for route in dict.fromkeys(routes):
-        if route is not None:
-            _route(served, route, "route")
-
-
-def _default(served: ServedModel, place: int | None) -> str | None:
-    known = served.known
-    if known.default is None and AUTO in known.prompts and served.classifier is not None:
-        return AUTO
-    try:
-        return known.choose(None)
-    except RouteError as error:
-        example = f'"route": {next(iter(known.prompts))!r}'.replace("'", '"')
-        how = f'{error}; send {example} or "model": "{served.name}:{next(iter(known.prompts))}"'
-        raise RequestError(422, how, "route" if place is None else f"route.{place}") from None
-
-
-def _route(served: ServedModel, requested: str, field: str) -> str | None:
-    """Return the model's own name of a route; None where the model has no use for it."""
-    known = served.known.prompts
-    if requested in known:
-        return requested
-    same = [name for name in known if _purpose(name) == _purpose(requested)]
-    if len(same) == 1:
-        return same[0]
-    if not known and field.startswith("input_type") and _plain(requested) in PURPOSES:
-        return None
-    try:
-        return served.known.choose(requested)
-    except RouteError as error:
-        raise RequestError(422, str(error), field) from None
-
-
-def _plain(name: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
-
-
-def _purpose(name: str) -> str:
-    return ALIASES.get(_plain(name), _plain(name))
 
 
 def fields_of(request: Any, *names: str) -> dict[str, Any]:

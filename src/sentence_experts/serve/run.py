@@ -79,10 +79,8 @@ def create_app(
 
     config = ServeConfig.of(config, **settings)
     check_host(config)
-    keys = None if config.api_key_file is None else Keys.read(config.api_key_file)
-    corpus = (
-        None if config.corpus is None else CorpusFolder.open(config.corpus)
-    )  # a wrong path is known at once
+    keys = Keys.read(config.api_key_file) if config.api_key_file else None
+    corpus = CorpusFolder.open(config.corpus) if config.corpus else None  # a wrong path is known at once
     sources = named_sources(models)
     base = base_beside(sources, corpus) if corpus is not None and config.base else {}
     loaded = Models(sources | base, LoadConfig.of(load_config))

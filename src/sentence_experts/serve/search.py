@@ -4,31 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 from fastapi import APIRouter, Request, Response
+from numpy.typing import NDArray
+from pydantic import Field
 
 from sentence_experts.retrieval.citation_export import export_papers, short_authors
 from sentence_experts.retrieval.closeness import is_nothing_close
-from sentence_experts.retrieval.filters import Filters
-from sentence_experts.retrieval.searcher import Hit, sentence_spans
+from sentence_experts.retrieval.config import Filters, Notices
+from sentence_experts.retrieval.searcher import Comparison, Hit, sentence_spans
 from sentence_experts.serve.engine import EmbeddingEngine
 from sentence_experts.serve.errors import RequestError
-from sentence_experts.serve.http import answered, body_of, json_answer, read
-from sentence_experts.serve.library import CorpusView, Library, Vectors
+from sentence_experts.serve.http import Schema, answered, body_of, json_answer, read
+from sentence_experts.serve.library import CorpusView, Library
 from sentence_experts.serve.models import ServedModel
-from sentence_experts.serve.search_requests import (
-    CitationsRequest,
-    ExportRequest,
-    SearchRequest,
-    SearchTarget,
-    SentencesRequest,
-)
-from sentence_experts.serve.side_by_side import common_terms, found_by_one, planes, stems
+from sentence_experts.serve.side_by_side import common_terms, planes, stems
 
 NEAR = 200  # papers per route whose years are counted
 # Of a text that is shown; hostile records hold megabytes.
@@ -44,6 +40,68 @@ FILES = {
 }
 
 T = TypeVar("T")
+Ids = Annotated[list[str], Field(description="Papers, by DOI, PMID, PMCID or `paper_id`")]
+Values = Annotated[list[str], Field(max_length=100)]  # of a filter
+
+
+class SearchTarget(Schema):
+    """The query: a text, or papers."""
+
+    query: str | None = Field(None, description="A text")
+    like: Annotated[list[str] | None, Field(max_length=20)] = Field(
+        None, description="Papers instead of a text, by DOI, PMID, PMCID or `paper_id`"
+    )
+
+
+class SearchRequest(SearchTarget):
+    """A search under several routes."""
+
+    routes: list[str] | None = Field(
+        None,
+        description="NAME:ROUTE each, NAME:ROUTE=0.7,OTHER=0.3 for a blend, or NAME for all routes of a "
+        "model. Default: those of the first model, and its base",
+    )
+    top_k: Annotated[int, Field(ge=1, le=100)] = Field(10, description="Papers per route")
+    year: str | None = Field(None, description='"2015", "2015..2020", "2015.." or "..2020"')
+    types: Values = Field([], description="Types of article")
+    journals: Values = Field([], description="Journals")
+    domains: Values = Field([], description="Domains of a fetched corpus, else subjects")
+    keywords: Values = Field([], description="Keywords")
+    mesh: Values = Field([], description="MeSH headings")
+    notices: Notices = False
+    hybrid: bool = Field(False, description="Rank by the words of the query too (BM25)")
+
+    def filters(self, any_year: bool = False) -> Filters:
+        """Which papers to look at."""
+        return Filters.of(
+            None if any_year else self.year,
+            self.notices,
+            type=self.types,
+            journal=self.journals,
+            domain=self.domains,
+            keyword=self.keywords,
+            mesh=self.mesh,
+        )
+
+
+class SentencesRequest(SearchTarget):
+    """The sentences of papers that are nearest to a query under one route."""
+
+    route: str = Field(description="One route, or a blend")
+    papers: Annotated[Ids, Field(max_length=50)]
+
+
+class CitationsRequest(Schema):
+    """A paper whose citations are wanted."""
+
+    paper: str = Field(description="DOI, PMID, PMCID or `paper_id`")
+
+
+class ExportRequest(Schema):
+    """Papers for a reference manager or a spreadsheet."""
+
+    papers: Annotated[Ids, Field(max_length=10_000)]
+    format: Literal["ris", "bibtex", "csv"] = Field(description="Form of the file")
 
 
 class RouteResult(NamedTuple):
@@ -51,15 +109,13 @@ class RouteResult(NamedTuple):
 
     Attributes:
         view: the route.
-        vector: the query's.
-        compared: the cosine of every vector; None in a large corpus.
+        compared: the query and the papers.
         hits: the papers found.
         near: the rows of the papers near the query in any year.
     """
 
     view: CorpusView
-    vector: Vectors
-    compared: Vectors | None
+    compared: Comparison
     hits: list[Hit]
     near: list[int]
 
@@ -107,7 +163,13 @@ async def citations(request: Request) -> Response:
     library: Library = request.app.state.library
     body = await read(request, CitationsRequest)
     (row,) = await asyncio.to_thread(library.rows, [body.paper], "paper")
-    return await json_answer(await asyncio.to_thread(_citations, library, row))
+    papers = library.papers
+
+    def listed(rows: list[int]) -> list[dict[str, Any]]:
+        return [_shown(each) | {"abstract": None} for each in papers.facts(rows[:MAX_LISTED])]
+
+    found = lambda: {"cites": listed(papers.cites(row)), "cited_by": listed(papers.cited_by(row))}  # noqa: E731
+    return await json_answer(await asyncio.to_thread(found))
 
 
 @router.post("/export", openapi_extra=body_of(ExportRequest))
@@ -122,23 +184,15 @@ async def export(request: Request) -> Response:
     return Response(text, media_type=kind, headers={"Content-Disposition": f'attachment; filename="{name}"'})
 
 
-def _citations(library: Library, row: int) -> dict[str, Any]:
-    papers = library.papers
-    return {
-        name: [_shown(each) | {"abstract": None} for each in papers.facts(rows[:MAX_LISTED])]
-        for name, rows in (("cites", papers.cites(row)), ("cited_by", papers.cited_by(row)))
-    }
-
-
 async def _search(
     engine: EmbeddingEngine, library: Library, body: SearchRequest, views: Sequence[CorpusView]
 ) -> dict[str, Any]:
-    liked, vectors = await _query_vectors(engine, library, body, views)
-    results = await _per_route(library, partial(_find, library, body, liked), views, vectors)
+    liked, compared = await _compare_query(engine, library, body, views)
+    results = await _per_route(library, partial(_find, library, body, liked), views, compared)
     rows = list(dict.fromkeys(hit.row for each in results for hit in each.hits))
-    ranks = await _per_route(library, partial(_ranks, rows, body.filters(), liked), results)
-    compare = partial(_compare, library, body, liked, rows, results, ranks)
-    return await asyncio.get_running_loop().run_in_executor(library.pool, compare)
+    ranks = await _per_route(library, partial(_ranks, rows, body, liked), results)
+    describe = partial(_describe, library, body, liked, rows, results, ranks)
+    return await asyncio.get_running_loop().run_in_executor(library.pool, describe)
 
 
 async def _per_route(library: Library, work: Callable[..., T], *of_routes: Sequence[Any]) -> list[T]:
@@ -148,37 +202,42 @@ async def _per_route(library: Library, work: Callable[..., T], *of_routes: Seque
     return list(await asyncio.gather(*(loop.run_in_executor(library.pool, work, *each) for each in routes)))
 
 
-async def _query_vectors(
+async def _compare_query(
     engine: EmbeddingEngine, library: Library, body: SearchTarget, views: Sequence[CorpusView]
-) -> tuple[list[int], list[Vectors]]:
-    """Return the rows of the papers that others should be like, and the query's vector under each route."""
+) -> tuple[list[int], list[Comparison]]:
+    """Return the rows of the papers that others should be like, and the query under each route."""
     if (body.query is None) == (body.like is None):
         raise RequestError(422, "give `query`, a text, or `like`, a list of papers", "query")
+    liked: list[int] = []
     if body.query is None:
         if not body.like:
             raise RequestError(422, "name a paper", "like")
         liked = await asyncio.to_thread(library.rows, body.like, "like")
-        return liked, await _per_route(library, partial(_mean, library, liked), views)
-    if not body.query.strip():
+        queries = await _per_route(library, partial(_mean, library, liked), views)
+    elif not body.query.strip():
         raise RequestError(422, "is empty", "query")
-    by_view: dict[str, Vectors] = {}
-    for served in {id(view.served): view.served for view in views}.values():
-        of_model = [view for view in views if view.served is served]
-        routes = [view.route.query_route for view in of_model]
-        vectors = await _embed(engine, served, [body.query] * len(of_model), routes, "query")
-        by_view |= {view.name: vector for view, vector in zip(of_model, vectors, strict=True)}
-    return [], [by_view[view.name] for view in views]
+    else:
+        vectors: dict[tuple[ServedModel, str | None], Any] = {}
+        for served in dict.fromkeys(view.served for view in views):
+            blends = [view.blend for view in views if view.served is served]
+            routes = list(dict.fromkeys(route.query_route for blend in blends for route in blend.routes))
+            encoded = await _embed(engine, served, [body.query] * len(routes), routes, "query")
+            vectors |= {(served, route): vector for route, vector in zip(routes, encoded, strict=True)}
+        queries = [
+            [vectors[view.served, each.query_route][None] for each in view.blend.routes] for view in views
+        ]
+    pairs = zip(views, queries, strict=True)
+    return liked, [next(view.searcher.compare(query, view.blend)) for view, query in pairs]
 
 
-def _mean(library: Library, rows: Sequence[int], view: CorpusView) -> Vectors:
+def _mean(library: Library, rows: Sequence[int], view: CorpusView) -> list[NDArray[np.float32]]:
     with library.refusing("like"):
-        mean: Vectors = view.searcher.mean_vector(rows, view.route)[0]
-        return mean
+        return view.searcher.mean_vectors(rows, view.blend)
 
 
 async def _embed(
     engine: EmbeddingEngine, served: ServedModel, texts: list[str], routes: list[str | None], field: str
-) -> Vectors:
+) -> NDArray[np.float32]:
     """Return vectors of length 1 by the model that encoded the papers, and no other."""
     embedded = await engine.embed(served, texts, routes, field)
     if embedded.served is not served:
@@ -188,37 +247,33 @@ async def _embed(
 
 
 def _find(
-    library: Library, body: SearchRequest, liked: Sequence[int], view: CorpusView, vector: Vectors
+    library: Library, body: SearchRequest, liked: Sequence[int], view: CorpusView, compared: Comparison
 ) -> RouteResult:
-    hybrid, texts = body.hybrid and body.query is not None, [body.query or ""]
+    searcher, words = view.searcher, body.query if body.hybrid else None
     with library.refusing():
         wide, narrow = body.filters(any_year=True), body.filters()
-        compared = view.vectors.compare(vector)
-
-        def find(top_k: int, filters: Filters) -> list[Hit]:
-            options: Any = (view.route, top_k, filters, hybrid, texts, compared, liked)
-            return view.searcher.search(vector[None], *options)[0]
-
-        near = find(max(NEAR, body.top_k), wide)
-        hits = near[: body.top_k] if narrow == wide else find(body.top_k, narrow)
-    return RouteResult(view, vector, compared, hits, [hit.row for hit in near])
+        near = searcher.find(compared, max(NEAR, body.top_k), searcher.passing(wide, liked), words)
+        hits = near[: body.top_k]
+        if narrow != wide:
+            hits = searcher.find(compared, body.top_k, searcher.passing(narrow, liked), words)
+    return RouteResult(view, compared, hits, [hit.row for hit in near])
 
 
 def _ranks(
-    rows: Sequence[int], filters: Filters, liked: Sequence[int], result: RouteResult
+    rows: Sequence[int], body: SearchRequest, liked: Sequence[int], result: RouteResult
 ) -> list[dict[str, Any] | None]:
     """Return where each paper stands under a route; None for a paper that has no vector there."""
-    view, by_row = result.view, {hit.row: hit for hit in result.hits}
-    hits = view.searcher.ranks(result.vector, rows, view.route, filters, liked, result.compared)
+    by_row = {hit.row: hit for hit in result.hits}
+    passing = result.view.searcher.passing(body.filters(), liked)
     ranks: list[dict[str, Any] | None] = []
-    for hit in hits:
+    for hit in result.compared.hits(rows, passing):
         if hit is not None:  # with the words of the query, the order is not that of the cosines
             hit = by_row.get(hit.row) or replace(hit, rank=max(hit.rank, len(by_row) + 1))
         ranks.append(None if hit is None else hit.to_json())
     return ranks
 
 
-def _compare(
+def _describe(
     library: Library,
     body: SearchRequest,
     liked: Sequence[int],
@@ -241,14 +296,17 @@ def _compare(
         for number, (row, paper) in enumerate(zip(rows, known, strict=True))
     ]
     place = {row: number for number, row in enumerate(rows)}
-    alone = found_by_one([[hit.row for hit in each.hits] for each in results])
-    maps = planes([(each.view.vectors.of_rows(rows), each.vector) for each in results])
+    found = Counter(hit.row for each in results for hit in each.hits)
+    maps = planes(
+        [(vectors.of_rows(rows), query) for query, vectors in (each.compared.main for each in results)]
+    )
     routes = [
         {
             "name": result.view.name,
             "label": result.view.label,
             "hits": [
-                hit.to_json() | {"paper": place[hit.row], "only": hit.row in alone} for hit in result.hits
+                hit.to_json() | {"paper": place[hit.row], "only": len(results) > 1 and found[hit.row] == 1}
+                for hit in result.hits
             ],
             "map": {"papers": points[:-1], "query": points[-1]},
         }
@@ -287,42 +345,23 @@ def _text(paper: dict[str, Any]) -> str:
 async def _sentences(
     engine: EmbeddingEngine, library: Library, body: SentencesRequest, view: CorpusView
 ) -> dict[str, Any]:
-    (liked, (vector,)) = await _query_vectors(engine, library, body, [view])
+    liked, (compared,) = await _compare_query(engine, library, body, [view])
+    searcher, route = view.searcher, view.blend.main.document_route
     rows = await asyncio.to_thread(library.rows, body.papers, "papers")
-    texts, places, passages = await asyncio.to_thread(_shown_texts, view, vector, rows)
+    passages = await asyncio.to_thread(searcher.passages, compared, rows)
+    facts = await asyncio.to_thread(searcher.papers.facts, rows + liked)
+    texts = passages or [_cut(each.get("abstract"), MAX_ABSTRACT) or "" for each in facts[: len(rows)]]
     spans = [sentence_spans(text)[:MAX_SENTENCES] for text in texts]
-    known = [library.cached_sentences(view, place) for place in places]
-    wanted = [number for number, vectors in enumerate(known) if spans[number] and vectors is None]
-    missing = [texts[number][start:end] for number in wanted for start, end in spans[number]]
-    if missing:
-        routes = [view.route.document_route] * len(missing)
-        encoded = await _embed(engine, view.served, missing, routes, "papers")
-        by_text = np.split(encoded, np.cumsum([len(spans[number]) for number in wanted])[:-1])
-        for number, vectors in zip(wanted, by_text, strict=True):
-            known[number] = vectors
-            library.cache_sentences(view, places[number], vectors)
-    about = body.query or " ".join(map(_text, await asyncio.to_thread(view.searcher.papers.facts, liked)))
-    terms = stems(about) if passages else frozenset()
+    parts = [text[start:end] for text, each in zip(texts, spans, strict=True) for start, end in each]
+    scores: list[float] = []
+    if parts:
+        encoded = await _embed(engine, view.served, parts, [route] * len(parts), "papers")
+        scores = (encoded @ compared.main[0]).tolist()
+    terms = stems(body.query or " ".join(map(_text, facts[len(rows) :]))) if passages else frozenset()
     best: dict[str, dict[str, Any] | None] = {}
-    for paper, text, places_in, of_text in zip(body.papers, texts, spans, known, strict=True):
-        if not places_in or of_text is None:
-            best[paper] = None
-            continue
-        scores = of_text @ vector
-        start, end = places_in[int(scores.argmax())]
+    for paper, text, of_paper in zip(body.papers, texts, spans, strict=True):
+        own, scores = scores[: len(of_paper)], scores[len(of_paper) :]
+        score, (start, end) = max(zip(own, of_paper, strict=True), default=(0.0, (0, 0)))
         shown = {"passage": text, "terms": common_terms(terms, text)} if passages else {}
-        best[paper] = {"start": start, "end": end, "score": float(scores.max()), **shown}
+        best[paper] = {"start": start, "end": end, "score": score, **shown} if own else None
     return {"route": view.name, "sentences": best}
-
-
-def _shown_texts(view: CorpusView, vector: Vectors, rows: Sequence[int]) -> tuple[list[str], list[int], bool]:
-    """Return the text of each paper whose sentences are compared: its abstract, or its best passage.
-
-    With the texts come the places of their vectors, and whether they are passages.
-    """
-    places = view.vectors.best_places(vector, rows)[0].tolist()
-    passages = view.searcher.passages(rows, places, view.route)
-    texts = (
-        [each.get("abstract") for each in view.searcher.papers.facts(rows)] if passages is None else passages
-    )
-    return [_cut(text, MAX_ABSTRACT) or "" for text in texts], places, passages is not None

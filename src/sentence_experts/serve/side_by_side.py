@@ -16,14 +16,6 @@ MIN_LETTERS, MAX_LETTERS = 3, 80
 _WORD = re.compile(r"[^\W_]+(?:[-'’][^\W_]+)*")
 
 
-def found_by_one(rankings: Sequence[Sequence[int]]) -> set[int]:
-    """Return the papers that stand in only one of several rankings; none if there is one ranking."""
-    if len(rankings) < 2:
-        return set()
-    counts = Counter(row for ranking in rankings for row in set(ranking))
-    return {row for row, count in counts.items() if count == 1}
-
-
 def _words(text: str) -> list[str]:
     """Return the words of a text, but for those that stand in any text."""
     words = (match[0] for match in _WORD.finditer(text))

@@ -7,14 +7,13 @@ They name no model: the first one answers, or the one of the field `model`, or o
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from fastapi import APIRouter, Request, Response
 from pydantic import Field
 
 from sentence_experts import __version__
-from sentence_experts.serve.embedding import embed_texts, texts_of
 from sentence_experts.serve.engine import Embedded, EmbeddingEngine
 from sentence_experts.serve.errors import RequestError
 from sentence_experts.serve.http import (
@@ -28,10 +27,12 @@ from sentence_experts.serve.http import (
     read,
 )
 from sentence_experts.serve.models import ServedModel
-from sentence_experts.serve.routing import fields_of, find_model, find_routes
+from sentence_experts.serve.routing import embed_texts, fields_of, find_model, find_routes, texts_of
 
 ROUTE_FIELDS = ("route", "prompt_name")
 SENTENCES = "inputs.sentences"
+
+T = TypeVar("T")
 
 router = APIRouter(tags=["TEI"])
 
@@ -105,11 +106,14 @@ async def tokenize(request: Request) -> Response:
     engine: EmbeddingEngine = request.app.state.engine
     body = await read(request, TokenizeRequest)
     served, in_name = _model(request, body.model)
-    texts = texts_of(body.inputs, served, engine, "inputs")
+    texts = texts_of(body.inputs, engine.config.max_texts, "inputs")
     routes: list[str | None] = [None] * len(texts)
     if in_name or body.route or body.prompt_name:
         routes = find_routes(served, in_name, fields_of(body, *ROUTE_FIELDS), len(texts))
-    tokens = await asyncio.to_thread(_tokens, served, texts, routes, body.add_special_tokens)
+    whole = [
+        served.known.prompts.get(route or "", "") + text for text, route in zip(texts, routes, strict=True)
+    ]
+    tokens = await asyncio.to_thread(_tokens, served, whole, body.add_special_tokens)
     return await json_answer(tokens, sum(map(len, tokens)))
 
 
@@ -120,7 +124,7 @@ async def info(request: Request) -> Response:
     engine: EmbeddingEngine = request.app.state.engine
     served, in_name = _model(request, None)
     if in_name:
-        find_routes(served, in_name, {}, 1)  # refuses an unknown one
+        served.find_route(in_name, "model")  # refuses an unknown one
     return await json_answer(
         {
             "model_id": served.name,
@@ -145,25 +149,25 @@ async def either(request: Request) -> Response:
     given = {name: getattr(body, name) for name in body.model_fields_set}
     if isinstance(body.inputs, dict):
         return await _similarity(request, _as(SimilarityRequest, given))
-    return await _embed(request, _as(EmbedRequest, {k: v for k, v in given.items() if k != "parameters"}))
+    given.pop("parameters", None)
+    return await _embed(request, _as(EmbedRequest, given))
 
 
-def _as(schema: type[Any], given: dict[str, Any]) -> Any:
+def _as(schema: type[T], given: dict[str, Any]) -> T:
     try:
         return schema(**given)
     except ValueError:
-        raise RequestError(
-            422, "give a text, a list of texts, or source_sentence and sentences", "inputs"
-        ) from None
+        message = "give a text, a list of texts, or source_sentence and sentences"
+        raise RequestError(422, message, "inputs") from None
 
 
 def _model(request: Request, requested: str | None) -> tuple[ServedModel, str | None]:
+    """Return the model that the path or a field names, and the route in its name."""
     engine: EmbeddingEngine = request.app.state.engine
     in_path = request.path_params.get("model")
     if in_path and requested not in (None, in_path):
         raise RequestError(422, f"is {requested!r}, but the path names {in_path!r}", "model")
-    name = in_path or requested or engine.models.first.name
-    return find_model(engine.models, name)
+    return find_model(engine.models, in_path or requested or engine.models.first.name)
 
 
 async def _vectors(request: Request, body: Options, texts: Any, field: str) -> Embedded:
@@ -180,10 +184,9 @@ async def _embed(request: Request, body: EmbedRequest) -> Response:
 
 async def _similarity(request: Request, body: SimilarityRequest) -> Response:
     given = {} if body.parameters is None else body.parameters.model_dump(exclude_unset=True)
-    options = body.model_copy(update=given)
     texts = [body.inputs.source_sentence, *body.inputs.sentences]
     try:
-        embedded = await _vectors(request, options, texts, SENTENCES)
+        embedded = await _vectors(request, body.model_copy(update=given), texts, SENTENCES)
     except RequestError as error:
         of_text, _, place = (error.field or "").rpartition(".")
         if of_text == SENTENCES:  # the source sentence comes first among the texts
@@ -193,26 +196,24 @@ async def _similarity(request: Request, body: SimilarityRequest) -> Response:
     return await json_answer((np.stack(others) @ first).tolist())
 
 
-def _tokens(
-    served: ServedModel, texts: list[str], routes: list[str | None], special: bool
-) -> list[list[dict[str, Any]]]:
+def _tokens(served: ServedModel, texts: list[str], special: bool) -> list[list[dict[str, Any]]]:
+    """Return the tokens of each text in TEI's form."""
     tokenizer = served.tokenizer
     if tokenizer is None or not getattr(tokenizer, "is_fast", False):
         raise RequestError(422, f"{served.name} has no tokenizer that tells where tokens stand", "model")
     special_ids = {each for each, token in tokenizer.added_tokens_decoder.items() if token.special}
+    options = {"return_offsets_mapping": True, "truncation": False, "padding": False, "verbose": False}
     answers = []
-    for text, route in zip(texts, routes, strict=True):
-        whole = served.known.prompts.get(route or "", "") + text
-        options = {"return_offsets_mapping": True, "truncation": False, "padding": False, "verbose": False}
-        tokenized = tokenizer(whole, add_special_tokens=special, **options)
+    for text in texts:
+        tokenized = tokenizer(text, add_special_tokens=special, **options)
         ids, spans = tokenized["input_ids"], tokenized["offset_mapping"]
-        names = tokenizer.convert_ids_to_tokens(ids)
-        answers.append(
-            [
-                {"id": each, "text": name, "special": True, "start": None, "stop": None}
-                if each in special_ids
-                else {"id": each, "text": whole[start:stop], "special": False, "start": start, "stop": stop}
-                for each, name, (start, stop) in zip(ids, names, spans, strict=True)
-            ]
-        )
+        answer = [
+            {"id": each, "text": text[start:stop], "special": False, "start": start, "stop": stop}
+            for each, (start, stop) in zip(ids, spans, strict=True)
+        ]
+        for token in answer:
+            if token["id"] in special_ids:
+                name = tokenizer.convert_ids_to_tokens(token["id"])
+                token |= {"text": name, "special": True, "start": None, "stop": None}
+        answers.append(answer)
     return answers

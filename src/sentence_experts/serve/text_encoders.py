@@ -1,10 +1,10 @@
-"""How a model's texts are prepared for batches, and batches become vectors."""
+"""How the texts of a batch become vectors."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -16,8 +16,9 @@ from sentence_experts.serve.batcher import QueuedText, Vector
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-CHARACTERS_PER_TOKEN = 4  # about, where a model has no tokenizer to ask
 MAX_PER_TOKEN = 16  # longer texts are cut at this many characters per token of the maximum length
+
+T = TypeVar("T")
 
 
 class MixedEncoder:
@@ -28,61 +29,62 @@ class MixedEncoder:
         from sentence_experts.models.architectures.packed_forward import is_packed
 
         self._encoder = ParallelCpuEncoder(model, 1)
-        # Texts of hundreds of thousands of characters are tokenized beside the others, by a tokenizer of
-        # their own: a fast tokenizer takes one call at a time.
+        # A fast tokenizer takes one call at a time, so texts that take it long have another one.
         self._for_long = ParallelCpuEncoder(sharing_all_but_tokenizer(model), 1)
         self._longest = model.max_seq_length or 0
         self.padded = model.device.type != "cpu" or not is_packed(model)
         model.eval()
 
-    def tokenize(self, texts: Sequence[str], prompt: str | None, beside: bool = False) -> list[QueuedText]:
-        """Prepare texts with a prompt in front, ready to be encoded.
+    def encode(self, texts: Sequence[QueuedText]) -> list[tuple[Vector, int]]:
+        """Return the vector and number of tokens of each text, by as few forward passes as can be."""
+        rows: list[Any] = [None] * len(texts)
+        lengths = [0] * len(texts)
+        for prompt, numbers in _grouped(texts, lambda text: text.prompt).items():
+            tokenized = self._tokenize([texts[number].text for number in numbers], prompt or "")
+            for number, row, length in zip(numbers, *tokenized, strict=True):
+                rows[number], lengths[number] = row, length
+        settings = {id(features): _shared_settings(features) for features, _ in rows}
+        vectors: list[Any] = [None] * len(texts)
+        for numbers in _grouped(rows, lambda row: settings[id(row[0])]).values():
+            encoded = self._encoder.encode_rows([rows[number] for number in numbers], normalize=False)
+            if not np.isfinite(encoded).all():
+                raise InputError("the model gives numbers that are not finite for this text")
+            for number, vector in zip(numbers, encoded, strict=True):
+                vectors[number] = vector
+        return list(zip(vectors, lengths, strict=True))
+
+    def _tokenize(self, texts: list[str], prompt: str) -> tuple[list[Any], list[int]]:
+        """Return each text as the model reads it, and its number of tokens.
 
         A tokenizer reads a text whole before it cuts it. So of a very long one it gets the beginning, up to a
         space, and the whole only if that has fewer tokens than the model reads.
         """
-        encoder, longest = self._for_long if beside else self._encoder, self._longest
-        starts = [_beginning(text, MAX_PER_TOKEN * longest) if longest else text for text in texts]
-        rows, lengths, _ = encoder.tokenize(starts, prompt or "")
-        whole = [n for n, text in enumerate(texts) if len(starts[n]) < len(text) and lengths[n] < longest]
-        if whole:
-            again = encoder.tokenize([texts[number] for number in whole], prompt or "")
-            for number, row, length in zip(whole, *again[:2], strict=True):
-                rows[number], lengths[number] = row, length
-        groups = {id(row[0]): row[0] for row in rows}
-        settings = {key: _shared_settings(features) for key, features in groups.items()}
-        return [
-            QueuedText(self, row, length, settings[id(row[0])])
-            for row, length in zip(rows, lengths, strict=True)
-        ]
-
-    def encode(self, texts: Sequence[QueuedText]) -> Sequence[Vector]:
-        """Return the vectors of texts in one forward pass."""
-        vectors = self._encoder.encode_rows([text.row for text in texts], normalize=False)
-        return _finite(vectors)
+        limit, longest = MAX_PER_TOKEN * self._longest, self._longest
+        starts = [_beginning(text, limit) if longest else text for text in texts]
+        rows, lengths, _ = self._encoder.tokenize(starts, prompt)
+        for number, text in enumerate(texts):
+            if len(starts[number]) < len(text) and lengths[number] < longest:
+                (rows[number],), (lengths[number],), _ = self._for_long.tokenize([text], prompt)
+        return list(rows), lengths
 
 
 class RouteEncoder:
-    """Any other model: batches hold texts of one route, and one batch runs at a time."""
+    """Any other model: texts are encoded route by route, and one batch runs at a time."""
 
     padded = True
 
     def __init__(self, encoder: BatchEncoder) -> None:
         self._encoder, self._lock = encoder, Lock()
 
-    def tokenize(self, texts: Sequence[str], prompt: str | None, beside: bool = False) -> list[QueuedText]:
-        """Prepare texts with the name of their route."""
-        longest = self._encoder.model.max_seq_length or 512
-        return [
-            QueuedText(self, text, min(len(text) // CHARACTERS_PER_TOKEN + 2, longest), prompt)
-            for text in texts
-        ]
-
-    def encode(self, texts: Sequence[QueuedText]) -> Sequence[Vector]:
-        """Return the vectors of texts that share a route."""
-        route: Any = texts[0].group
-        with self._lock:
-            return list(self._encoder.encode([text.row for text in texts], route))
+    def encode(self, texts: Sequence[QueuedText]) -> list[tuple[Vector, int]]:
+        """Return the vector and about the number of tokens of each text."""
+        results: list[Any] = [None] * len(texts)
+        for route, numbers in _grouped(texts, lambda text: text.prompt).items():
+            with self._lock:
+                vectors = self._encoder.encode([texts[number].text for number in numbers], route)
+            for number, vector in zip(numbers, vectors, strict=True):
+                results[number] = vector, texts[number].tokens
+        return results
 
 
 def takes_packed(model: SentenceTransformer) -> bool:
@@ -90,8 +92,16 @@ def takes_packed(model: SentenceTransformer) -> bool:
     return ParallelCpuEncoder.takes(model, model.device.type)
 
 
+def _grouped(items: Sequence[T], key: Callable[[T], Any]) -> dict[Any, list[int]]:
+    """Return the numbers of the items with each key."""
+    groups: dict[Any, list[int]] = {}
+    for number, item in enumerate(items):
+        groups.setdefault(key(item), []).append(number)
+    return groups
+
+
 def _shared_settings(features: dict[str, Any]) -> Hashable:
-    """Return what else decides the vectors of a batch, and must be the same for all its texts."""
+    """Return what else decides the vectors of a forward pass, and must be the same for all its texts."""
     import torch
 
     return tuple(
@@ -106,9 +116,3 @@ def _beginning(text: str, characters: int) -> str:
         return text
     end = text.rfind(" ", 0, characters)
     return text[:end] if end > 0 else text
-
-
-def _finite(vectors: Any) -> Sequence[Vector]:
-    if not np.isfinite(vectors).all():
-        raise InputError("the model gives numbers that are not finite for this text")
-    return list(vectors)
