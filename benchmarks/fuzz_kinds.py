@@ -405,12 +405,13 @@ def _break_index(random: Random, folder: Path) -> tuple[Path]:
 
 
 def _read_index(path: Path) -> None:
+    from helpers.ranking import nearest
     from sentence_experts.corpus.corpus_folder import CorpusFolder
     from sentence_experts.retrieval.papers import Papers
 
-    rows, scores = _index_of(path).search(_Encoder().encode(["Title 3"]), 3)[0]
-    assert (abs(scores) <= 1.001).all(), scores
-    Papers(CorpusFolder.open(path)).facts(rows.tolist())
+    rows, scores = nearest(_index_of(path), _Encoder().encode(["Title 3"])[0], 3)
+    assert all(abs(score) <= 1.001 for score in scores), scores
+    Papers(CorpusFolder.open(path)).facts(rows)
 
 
 @cache

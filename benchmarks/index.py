@@ -42,8 +42,6 @@ Search = Callable[[Vectors, int, Any], Any]
 
 def make(folder: Path, papers: int, routes: int, queries: int) -> None:
     """Write the vectors, queries and filters, and what exact search finds."""
-    from sentence_experts.retrieval.exact import nearest
-
     real = _titles(folder / "titles.npy")
     dice = np.random.default_rng(0)
     # Drawn once and picked from: to draw it for every vector would take most of the time.
@@ -63,7 +61,7 @@ def make(folder: Path, papers: int, routes: int, queries: int) -> None:
         np.save(folder / f"queries{route}.npy", asked)
         for name in SHARES:
             places = None if name == "all" else np.load(folder / f"places-{name}.npy")
-            found = [best for best, _ in nearest(target, asked, TOP, places)]
+            found = [_nearest(target, query, places) for query in asked]
             np.save(folder / f"truth{route}-{name}.npy", np.stack(found))
 
 
@@ -87,6 +85,19 @@ def _between(real: Vectors, noise: Vectors, count: int, dice: np.random.Generato
     lengths = np.linalg.norm(mixed, axis=1, keepdims=True)
     scaled: Vectors = (mixed / lengths).astype(np.float32)
     return scaled
+
+
+def _nearest(vectors: Vectors, query: Vectors, places: Any, table: Any = None) -> Any:
+    """The nearest vectors, as `search` finds them."""
+    from sentence_experts.retrieval.closeness import Scale
+    from sentence_experts.retrieval.search_routes import Blend, SearchRoute
+    from sentence_experts.retrieval.searcher import Comparison
+    from sentence_experts.retrieval.vectors import RouteVectors
+
+    route = RouteVectors(vectors, np.arange(len(vectors)), table)
+    passing = None if places is None else np.isin(route.rows, places)
+    blend = Blend((SearchRoute("", None, None),))
+    return Comparison(blend, (query,), (route,), Scale(0, 1)).nearest(TOP, passing)
 
 
 def _routes(folder: Path) -> int:
@@ -138,15 +149,13 @@ def opened(way: str, folder: Path) -> Search:
     files = [folder / f"{way.replace(' ', '-')}{route}" for route in routes]
     matrices = [_vectors(folder, route) for route in routes]
     if way == "exact":
-        from sentence_experts.retrieval.exact import nearest
-
-        return lambda query, route, places: nearest(matrices[route], query[None], TOP, places)[0][0]
+        return lambda query, route, places: _nearest(matrices[route], query, places)
     if way == "lancedb":
         from sentence_experts.retrieval import approximate
 
         approximate.LARGE = 0  # type: ignore[misc]
         tables = [approximate.LanceVectors.open(*each) for each in zip(files, matrices, strict=True)]
-        return lambda query, route, places: tables[route].search(query[None], TOP, places)[0][0]  # type: ignore[union-attr]
+        return lambda query, route, places: _nearest(matrices[route], query, places, tables[route])
     if way == "duckdb":
         import duckdb
 

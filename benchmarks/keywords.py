@@ -26,9 +26,9 @@ from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.evaluation.judgements import Judgements
 from sentence_experts.evaluation.search_quality import _Measured
-from sentence_experts.retrieval.index import route_vectors
 from sentence_experts.retrieval.keywords import FUSED, fused, keyword_index
 from sentence_experts.retrieval.papers import Papers
+from sentence_experts.retrieval.searcher import Searcher
 from sentence_experts.retrieval.texts import texts_of
 
 UNIT = "title+abstract"
@@ -60,8 +60,10 @@ def main() -> None:
     corpus = CorpusFolder.open(given.corpus)
     data = _Measured.of(Judgements.read(given.qrels, None), Papers(corpus))
     encoder = BatchEncoder(load("minilm", device="cpu"))
-    near = route_vectors(encoder, corpus, unit=UNIT)
-    nearest = [rows for rows, _ in near.search(encoder.encode(data.texts, normalize=True), FUSED)]
+    searcher = Searcher(encoder, corpus, UNIT)
+    blend = searcher.blend()
+    compared = searcher.compare(searcher.encode(data.texts, blend), blend)
+    nearest = [each.nearest(FUSED) for each in compared]
     rows = []
     with tempfile.TemporaryDirectory() as name:
         plain: dict[str, Any] = {"stem": False, "remove_stop_words": False, "ascii_folding": False}

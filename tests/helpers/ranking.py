@@ -17,4 +17,4 @@ def nearest(
     blend = Blend((SearchRoute("", None, None),))
     compared = Comparison(blend, (query,), (vectors,), Scale(0, 1))
     rows = compared.nearest(top_k, passing)
-    return rows.tolist(), [hit.score for hit in compared.hits(rows)]
+    return rows.tolist(), [hit.score for hit in compared.hits(rows) if hit]

@@ -123,7 +123,7 @@ class Comparison:
             scores[~passing[papers]] = -np.inf
         return papers[best_of(scores, top_k)]
 
-    def hits(self, rows: Sequence[int], passing: Passing | None = None) -> list[Hit | None]:
+    def hits(self, rows: Sequence[int] | Rows, passing: Passing | None = None) -> list[Hit | None]:
         """Return where given papers stand; None for one without text.
 
         Ranks are among the papers that pass a filter, percentiles among all; both are estimated from 10,000
@@ -207,8 +207,8 @@ class Searcher:
                 if route.document_route != route.query_route:
                     papers = self.encoder.encode(list(UNRELATED), route.document_route, normalize=True)
                 self._unrelated[route] = queries @ papers.T
-        cosines = zip(blend.routes, blend.weights, strict=True)
-        return Scale.of(sum((weight * self._unrelated[route] for route, weight in cosines), np.float32(0)))
+        shares = zip(blend.routes, blend.weights, strict=True)
+        return Scale.of(np.sum([weight * self._unrelated[route] for route, weight in shares], axis=0))
 
     @cached_property
     def keywords(self) -> KeywordIndex:
