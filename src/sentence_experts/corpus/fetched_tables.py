@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,8 @@ from sentence_experts.corpus.corpus_folder import (
 )
 from sentence_experts.corpus.paper import Rejection
 from sentence_experts.corpus.parts import CorpusPart, in_groups, missing_groups, table_of, write_links
-from sentence_experts.corpus.sources.services import Names, RecordSource
+from sentence_experts.corpus.sources.openalex import OpenAlexSource
+from sentence_experts.corpus.sources.services import Names, Record
 from sentence_experts.errors import InputError
 from sentence_experts.storage import PartStore, write_stream
 
@@ -31,29 +33,49 @@ _ENDS = 1 << 20
 
 @dataclass
 class Fetched:
-    """The tables that were fetched for a config (a `building.Fetch`)."""
+    """The tables that were fetched for a config (a `building.Fetch`).
+
+    Attributes:
+        config: the settings of the fetch.
+        ids_by_domain: domain -> the ids that its query found, or the sample of them.
+        names: id -> names, of the papers that are kept.
+        provenance: record, address, version, licence code and SHA-256 of each of them.
+        left_out: what could not be fetched, was not there, or was left out on purpose.
+    """
 
     config: FetchConfig
-    records: RecordSource
     ids_by_domain: dict[str, list[str]]
-    """Domain -> the ids that its query found, or the sample of them."""
-    ids: list[str]
-    """All of them, in order."""
     names: dict[str, Names]
-    """Id -> names, of the papers that are kept."""
-    set_aside: list[Rejection]
+    provenance: list[tuple[str | None, ...]]
+    left_out: list[Rejection]
+
+    @classmethod
+    def of(
+        cls, config: FetchConfig, ids_by_domain: dict[str, list[str]], records: Iterable[Record],
+        set_aside: list[Rejection],
+    ) -> Fetched:  # fmt: skip
+        """Describe the records of a fetch."""
+        fetched = cls(config, ids_by_domain, {}, [], list(dict.fromkeys(set_aside)))
+        for record in records:
+            if record.body is None:
+                fetched.left_out.append(Rejection(config.source, None, record.id, *record.reason))
+                continue
+            fetched.names[record.id] = record.names
+            digest = hashlib.sha256(record.body).hexdigest()
+            row = (record.id, record.address, record.version, record.licence, digest)
+            fetched.provenance.append(row)
+        return fetched
 
     def rejections(self) -> list[Rejection]:
-        """Return what could not be fetched, was not there, or was left out on purpose."""
-        return [*dict.fromkeys(self.set_aside), *self.records.left_out(self.ids)]
+        """Return what is left out."""
+        return self.left_out
 
     def finish(self, out: Path) -> tuple[list[str], dict[str, Any]]:
         """Write the tables of domains and of provenance; return their names and a part of the manifest."""
         with duckdb.connect() as database:
             with_abstract = self._write_domains(database, out)
-        groups = in_groups(self.records.provenance(self.ids), 8192)
-        batches = (batch for group in groups for batch in table_of(group, PROVENANCE_SCHEMA).to_batches())
-        write_stream(out / PROVENANCE, batches, PROVENANCE_SCHEMA)
+        provenance = table_of(self.provenance, PROVENANCE_SCHEMA)
+        write_stream(out / PROVENANCE, provenance.to_batches(8192), PROVENANCE_SCHEMA)
         domains = {
             name: {
                 "query": query,
@@ -94,16 +116,16 @@ class Fetched:
 
 @dataclass(frozen=True)
 class FetchedPapers:
-    """Papers that do not come as XML; unless they are `whole`, they only complete those of other sources."""
+    """Papers of OpenAlex; unless they are `whole`, they only complete those of other sources."""
 
-    records: RecordSource
+    source: OpenAlexSource
     ids: list[str]
     whole: bool = True
 
     def described(self) -> list[dict[str, Any]]:
         """Describe the one source, hashed over its records."""
         digest, count = hashlib.sha256(), 0
-        for one, paper in self.records.papers(self.ids):
+        for one, paper in self.source.papers(self.ids):
             digest.update(f"{one}\0{paper}\0".encode())
             count += 1
         kind = "fetched" if self.whole else "completing"
@@ -111,7 +133,7 @@ class FetchedPapers:
 
     def parse(self, parts: PartStore, first_source: int) -> None:
         """Write the papers as parts."""
-        papers = self.records.papers(self.ids)
+        papers = self.source.papers(self.ids)
         for number, group in missing_groups(parts, first_source, papers, _PAPERS_PER_PART):
             part = CorpusPart(first_source, number)
             for one, paper in group:

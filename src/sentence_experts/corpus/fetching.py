@@ -12,7 +12,6 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +20,7 @@ from sentence_experts.corpus.building import JOURNAL, Sources, TableSource, buil
 from sentence_experts.corpus.config import FetchConfig
 from sentence_experts.corpus.corpus_folder import CorpusFolder, corpus_in_memory
 from sentence_experts.corpus.fetched_tables import CitationTable, Fetched, FetchedPapers
-from sentence_experts.corpus.formats.archives import Source
+from sentence_experts.corpus.formats.archives import Document, Source
 from sentence_experts.corpus.sources.client import Client
 from sentence_experts.corpus.sources.journal import MEMORY, open_journal
 from sentence_experts.corpus.sources.openalex import OpenAlexSource
@@ -157,21 +156,19 @@ def _fetch_to(out: Path, config: FetchConfig, overwrite: bool) -> CorpusFolder:
     with corpus_output(out, overwrite) as place:
         state = place.begin({"fetch": config.identity()})
         with open_client(config, out / JOURNAL) as client:
-            fetched = _fetch(config, client)
+            source = _record_source(client, config)
+            sampled = _find(config, source)
+            ids = sorted({one for found in sampled.values() for one in found})
+            with progress("articles", len(ids)) as advance:
+                source.fetch(ids, advance)
             if client.set_aside:
                 logger.info(
                     f"{len(client.set_aside)} answers or records were missing or unusable, after "
                     f"{config.attempts} attempts each; they are listed in rejected.jsonl, and the next "
                     "call requests them again"
                 )
-            documents = Source(
-                config.source, "fetched", Path(), partial(fetched.records.documents, fetched.ids)
-            )
-            extras: list[TableSource] = [FetchedPapers(fetched.records, fetched.ids)]
-            if config.citation_table is not None:
-                pmids = sorted({ids["pmid"] for ids in fetched.names.values() if "pmid" in ids}, key=int)
-                extras.append(CitationTable(config.citation_table, pmids, number_of_workers(config.workers)))
-            read = Sources.of([documents], extras, config.full_text)
+            fetched = Fetched.of(config, sampled, source.records(ids), client.set_aside)
+            read = _sources(config, source, ids, fetched)
             if state == "finished":
                 if place.result["request"] == read.request():
                     return CorpusFolder.open(out)
@@ -185,18 +182,33 @@ def _record_source(client: Client, config: FetchConfig) -> RecordSource:
     return PmcSource(client, config.licences, config.keep_retracted)
 
 
-def _fetch(config: FetchConfig, client: Client) -> Fetched:
-    source = _record_source(client, config)
+def _find(config: FetchConfig, source: RecordSource) -> dict[str, list[str]]:
+    """Return the ids that the query of each domain finds, or the sample of them."""
     sampled = {}
     for name, query in config.domains.items():
         ids = source.find(query)
         sampled[name] = sample(ids, config.max_articles)
         of_all = f" of {len(ids):,}" if len(ids) > len(sampled[name]) else ""
         logger.info(f"{name}: {len(sampled[name]):,}{of_all} articles")
-    all_ids = sorted({one for ids in sampled.values() for one in ids})
-    with progress("articles", len(all_ids)) as advance:
-        source.fetch(all_ids, advance)
-    return Fetched(config, source, sampled, all_ids, dict(source.names(all_ids)), client.set_aside)
+    return sampled
+
+
+def _sources(config: FetchConfig, source: RecordSource, ids: list[str], fetched: Fetched) -> Sources:
+    """Return the articles in the journal, and the citations of a table, as sources of a corpus."""
+    if isinstance(source, OpenAlexSource):
+        return Sources.of([], [FetchedPapers(source, ids)])
+
+    def documents() -> Iterator[Document]:
+        for record in source.records(ids):
+            if record.body is not None:
+                name = f"{record.id}.{record.version}.xml"
+                yield Document(name, len(record.body), data=record.body)
+
+    extras: list[TableSource] = []
+    if config.citation_table is not None:
+        pmids = sorted({names["pmid"] for names in fetched.names.values() if "pmid" in names}, key=int)
+        extras.append(CitationTable(config.citation_table, pmids, number_of_workers(config.workers)))
+    return Sources.of([Source(config.source, "fetched", Path(), documents)], extras, config.full_text)
 
 
 def sample(ids: list[str], maximum: int | None) -> list[str]:

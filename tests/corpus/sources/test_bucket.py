@@ -69,8 +69,8 @@ def test_articles_that_are_not_there_are_named(world: Replay, connect) -> None:
     world.articles["PMC1"] = Article("PMC1", None, [b"<article/>"])
     bucket = PmcSource(connect())
     bucket.fetch(["PMC1", "PMC2"], count)
-    (absent,) = bucket.left_out(["PMC1", "PMC2"])
-    assert (absent.record, absent.reason) == ("PMC2", "absent")
+    _, absent = bucket.records(["PMC1", "PMC2"])
+    assert (absent.id, absent.reason[0]) == ("PMC2", "absent")
 
 
 def test_text_with_wrong_md5_is_requested_again(world: Replay, connect) -> None:
@@ -114,7 +114,7 @@ def test_server_error_is_not_recorded_as_absence(world: Replay, connect) -> None
     bucket = PmcSource(client)
     bucket.fetch(["PMC1"], count)
     assert bucket.version("PMC1") is None
-    assert not list(bucket.left_out(["PMC1"]))
+    assert not list(bucket.records(["PMC1"]))
     assert "Invalid JSON" in client.set_aside[0].detail
 
 

@@ -5,7 +5,6 @@ Source: "API reference" of OpenAlex (filters, paging, authentication).
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator
 from itertools import count
@@ -18,12 +17,7 @@ from sentence_experts.corpus.formats.openalex import FIELDS, to_paper
 from sentence_experts.corpus.identifiers import normalise_openalex
 from sentence_experts.corpus.paper import Paper
 from sentence_experts.corpus.sources.client import SHOWN, Client, shaped
-from sentence_experts.corpus.sources.services import (
-    SECONDS_PER_REQUEST,
-    Names,
-    Provenance,
-    RecordSource,
-)
+from sentence_experts.corpus.sources.services import SECONDS_PER_REQUEST, Record, RecordSource
 from sentence_experts.errors import UsageError
 from sentence_experts.storage import sha256_text
 
@@ -95,8 +89,8 @@ class OpenAlexSource(RecordSource):
         pages = -(-articles // _PAGE_SIZE)
         return pages, pages * 4 * SECONDS_PER_REQUEST
 
-    @override
     def papers(self, ids: list[str]) -> Iterator[tuple[str, Paper]]:
+        """Yield the papers in the journal, with their ids."""
         for one in ids:
             body = self._journal.body(f"openalex/{one}")
             paper = to_paper(json.loads(body)) if body else None
@@ -104,17 +98,13 @@ class OpenAlexSource(RecordSource):
                 yield one, paper
 
     @override
-    def names(self, ids: list[str]) -> Iterator[tuple[str, Names]]:
-        for one, paper in self.papers(ids):
-            names = {"pmid": paper.pmid, "pmcid": paper.pmcid, "doi": paper.doi, "openalex": one}
-            yield one, {kind: name for kind, name in names.items() if name}
-
-    @override
-    def provenance(self, ids: list[str]) -> Iterator[Provenance]:
+    def records(self, ids: list[str]) -> Iterator[Record]:
         address = f"{self._client.services.openalex.url}/works"
         for one, paper in self.papers(ids):
-            body = self._journal.body(f"openalex/{one}") or b""
-            yield one, f"{address}/{one}", None, paper.licence, hashlib.sha256(body).hexdigest()
+            names = {"pmid": paper.pmid, "pmcid": paper.pmcid, "doi": paper.doi, "openalex": one}
+            known = {kind: name for kind, name in names.items() if name}
+            body = self._journal.body(f"openalex/{one}")
+            yield Record(one, known, f"{address}/{one}", body, licence=paper.licence)
 
     def _works(self, page: _Page) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield the works of a page with their ids; one without an id is set aside."""

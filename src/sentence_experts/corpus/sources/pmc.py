@@ -15,10 +15,8 @@ from collections.abc import Callable, Iterator
 from pydantic import BaseModel, ConfigDict
 from typing_extensions import override
 
-from sentence_experts.corpus.formats.archives import Document
 from sentence_experts.corpus.formats.markup import Element
 from sentence_experts.corpus.identifiers import normalise_pmid
-from sentence_experts.corpus.paper import Rejection
 from sentence_experts.corpus.sources.client import (
     SHOWN,
     TOOL,
@@ -32,8 +30,7 @@ from sentence_experts.corpus.sources.client import (
 from sentence_experts.corpus.sources.services import (
     ENTREZ_WITH_KEY,
     SECONDS_PER_REQUEST,
-    Names,
-    Provenance,
+    Record,
     RecordSource,
 )
 from sentence_experts.errors import UsageError
@@ -185,35 +182,19 @@ class PmcSource(RecordSource):
         self._client.at_once("pmc", missing, self._ask_article, self._keep, self._bucket.at_once, advance)
 
     @override
-    def documents(self, ids: list[str]) -> Iterator[Document]:
-        for version, body in self._kept(ids):
-            yield Document(f"{version.name}.xml", len(body), data=body)
-
-    @override
-    def names(self, ids: list[str]) -> Iterator[tuple[str, Names]]:
+    def records(self, ids: list[str]) -> Iterator[Record]:
         for pmcid in ids:
-            version = self.version(pmcid)
-            if version is not None and self._reason(version) is None:
+            version, answer = self.version(pmcid), self._journal.get(f"pmc/{pmcid}")
+            reason = version and self._reason(version)
+            if version and not reason:
+                answer = self._journal.get(f"jats/{pmcid}")
+            if reason or (answer and answer.body is None):
+                yield Record(pmcid, reason=reason or ("absent", answer.note if answer else ""))
+            elif version and answer:
                 pmid = normalise_pmid(version.pmid)
-                yield pmcid, {"pmcid": pmcid, **({"pmid": pmid} if pmid else {})}
-
-    @override
-    def provenance(self, ids: list[str]) -> Iterator[Provenance]:
-        for version, body in self._kept(ids):
-            pmcid, _, number = version.name.rpartition(".")
-            digest = hashlib.sha256(body).hexdigest()
-            yield pmcid, self._bucket.url + version.path, number, version.licence or None, digest
-
-    @override
-    def left_out(self, ids: list[str]) -> Iterator[Rejection]:
-        for pmcid in ids:
-            answers = (self._journal.get(f"{kind}/{pmcid}") for kind in ("pmc", "jats"))
-            absent = next((answer for answer in answers if answer and answer.body is None), None)
-            if absent is not None:
-                yield Rejection("pmc", None, pmcid, "absent", absent.note)
-            version = self.version(pmcid)
-            if version is not None and (reason := self._reason(version)):
-                yield Rejection("pmc", version.name, pmcid, *reason)
+                names = {"pmcid": pmcid, **({"pmid": pmid} if pmid else {})}
+                number, licence = version.name.rpartition(".")[2], version.licence or None
+                yield Record(pmcid, names, self._bucket.url + version.path, answer.body, number, licence)
 
     def version(self, pmcid: str) -> Version | None:
         """Return the version in the journal; None if there is none, or it was not requested."""
@@ -227,12 +208,6 @@ class PmcSource(RecordSource):
         if version.is_retracted and not self._keeps_retracted:
             return "retracted", "the bucket marks it as retracted"
         return None
-
-    def _kept(self, ids: list[str]) -> Iterator[tuple[Version, bytes]]:
-        for pmcid in ids:
-            version, body = self.version(pmcid), self._journal.body(f"jats/{pmcid}")
-            if version is not None and body and self._reason(version) is None:
-                yield version, body
 
     def _keep(self, pmcid: str, got: tuple[Version | None, bytes | None]) -> None:
         version, text = got

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from sentence_experts.progress import Advance
-
-if TYPE_CHECKING:
-    from sentence_experts.corpus.formats.archives import Document
-    from sentence_experts.corpus.paper import Paper, Rejection
 
 ENTREZ_WITH_KEY = 10.0
 """Requests per second that the E-utilities allow with an API key, instead of 3
@@ -22,8 +18,6 @@ SECONDS_PER_REQUEST = 0.25
 """Duration of a usual answer, for estimates."""
 Names = dict[str, str]
 """The ids that a paper goes by: `pmid`, `pmcid`, `doi`, `openalex`."""
-Provenance = tuple[str, str, str | None, str | None, str]
-"""record, address, version, licence code, SHA-256"""
 
 
 class Service(BaseModel):
@@ -54,6 +48,29 @@ class Services(BaseModel):
     openalex: Service = Service(url="https://api.openalex.org", per_second=10)
 
 
+@dataclass(frozen=True)
+class Record:
+    """An article in the journal, or the reason why its text is not there or not to be used.
+
+    Attributes:
+        id: its id at the service.
+        names: its ids elsewhere.
+        address: where it came from.
+        body: its text; None if it is left out.
+        version: its version, if the service counts them.
+        licence: its licence code.
+        reason: code and detail, if it is left out.
+    """
+
+    id: str
+    names: Names = field(default_factory=dict)
+    address: str = ""
+    body: bytes | None = None
+    version: str | None = None
+    licence: str | None = None
+    reason: tuple[str, str] = ("", "")
+
+
 class RecordSource(ABC):
     """A service that gives articles, which it names by ids of its own."""
 
@@ -77,22 +94,6 @@ class RecordSource(ABC):
         """Fetch articles into the journal, unless `find` has brought them."""
         advance(len(ids))
 
-    def documents(self, ids: list[str]) -> Iterator[Document]:
-        """Yield the XML of the articles that were fetched and may be kept."""
-        yield from ()
-
-    def papers(self, ids: list[str]) -> Iterator[tuple[str, Paper]]:
-        """Yield the articles that do not come as XML, with their ids."""
-        yield from ()
-
     @abstractmethod
-    def names(self, ids: list[str]) -> Iterator[tuple[str, Names]]:
-        """Yield the names of those that are kept."""
-
-    @abstractmethod
-    def provenance(self, ids: list[str]) -> Iterator[Provenance]:
-        """Yield where each of those that are kept came from."""
-
-    def left_out(self, ids: list[str]) -> Iterator[Rejection]:
-        """Yield those that were not there, or that the settings leave out."""
-        yield from ()
+    def records(self, ids: list[str]) -> Iterator[Record]:
+        """Yield what the journal has of the articles."""
