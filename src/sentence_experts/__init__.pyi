@@ -22,7 +22,7 @@ from .models.export.export import export
 from .models.export.quantize import quantize
 from .models.loading import load
 from .models.surgery.extend import extend
-from .models.surgery.grow import add_expert, drop_expert
+from .models.surgery.grow import add_expert, add_route, drop_expert, drop_route, with_heads
 from .moee.embedder import MoeEmbedder
 from .pairs.compile import compile_pairs
 from .pairs.dataset import Pairs
@@ -57,6 +57,7 @@ __all__ = [
     "Validator",
     "__version__",
     "add_expert",
+    "add_route",
     "add_to_corpus",
     "analyse",
     "audit",
@@ -68,6 +69,7 @@ __all__ = [
     "count_links",
     "create_app",
     "drop_expert",
+    "drop_route",
     "encode",
     "estimate_fetch",
     "evaluate",
@@ -91,6 +93,7 @@ __all__ = [
     "suggest_domains",
     "train",
     "tune",
+    "with_heads",
     "write_report",
 ]
 

@@ -42,8 +42,8 @@ def test_add_compare_and_drop_expert(model: Path, tmp_path: Path, capsys: pytest
     [
         (["add-expert", "a", "--seed-from", "b"], "choose average, base, or an expert"),
         (["add-expert", "a", "--seed-from", "base"], "give --base"),
-        (["add-expert", "crops"], "an expert 'crops' already"),
-        (["drop-expert", "a"], "no expert 'a'"),
+        (["add-expert", "crops"], "a route 'crops' already"),
+        (["drop-expert", "a"], "no route or expert 'a'"),
     ],
 )
 def test_usage_errors_of_add_and_drop(

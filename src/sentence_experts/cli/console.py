@@ -30,7 +30,7 @@ VERBS = {
     "count_values": "corpus show CORPUS --list subjects",
     "build_index": "index build",
     "extend": "extend",
-    "add_expert": "add-expert",
+    "add_route": "add-route",
     "auto_route": "auto-route",
 }
 

@@ -26,9 +26,9 @@ VERBS = {
     "pairs": "Make training, validation and test pairs",
     "tasks": "Compile training pairs and test sets of tasks",
     "audit": "Show what training and test pairs share",
-    "extend": "Give an encoder one expert per domain or task",
-    "add-expert": "Add an expert and its route to a model",
-    "drop-expert": "Drop an expert and its routes from a model",
+    "extend": "Give an encoder routes: an expert or a head per domain or task",
+    "add-route": "Add a route, with an expert or a head, to a model",
+    "drop-route": "Drop a route and what it owns from a model",
     "train": "Train a model on pairs, tasks or both",
     "tune": "Search for training settings",
     "evaluate": "Measure models on labelled pairs, on MTEB or on your own tasks",
@@ -46,11 +46,12 @@ VERBS = {
     "demo": "Show all steps from articles to search, and what experts are for",
 }
 MODULES = {
-    **dict.fromkeys(("extend", "add-expert", "drop-expert", "auto-route", "export", "publish"), "models"),
+    **dict.fromkeys(("extend", "add-route", "drop-route", "auto-route", "export", "publish"), "models"),
     **dict.fromkeys(("evaluate", "compare", "audit", "similarity"), "evaluation"),
     **dict.fromkeys(("train", "tune"), "training"),
     **dict.fromkeys(("index", "search", "serve"), "search"),
 }  # the other verbs have a module of their name
+ALIASES = {"add-expert": "add-route", "drop-expert": "drop-route"}  # names of verbs before 0.3
 INTERRUPTED = 130
 PRINTING = {"rich", "typer", "click", "cli"}  # modules that write to the terminal only
 
@@ -124,6 +125,7 @@ def main(arguments: list[str] | None = None) -> None:
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in arguments
     arguments = [argument for argument in arguments if argument != "--debug"]
+    arguments[:1] = [ALIASES.get(argument, argument) for argument in arguments[:1]]
     try:
         called = [argument for argument in arguments[:1] if argument in VERBS]
         wrong = bool(arguments) and not called and arguments[0][:1] != "-"  # the error names similar verbs

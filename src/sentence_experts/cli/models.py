@@ -1,4 +1,4 @@
-"""`sentence-experts extend|add-expert|drop-expert|auto-route|export|publish`: make and change models."""
+"""`sentence-experts extend|add-route|drop-route|auto-route|export|publish`: make and change models."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sentence_experts.hub.config import PublishConfig
 from sentence_experts.models.export.export_config import ExportConfig
 from sentence_experts.models.routes.auto_route_config import AutoRouteConfig
 from sentence_experts.models.sources import check_source
-from sentence_experts.models.surgery.extend_config import AddExpertConfig, ExtendConfig
+from sentence_experts.models.surgery.extend_config import AddRouteConfig, ExtendConfig
 
 if TYPE_CHECKING:
     from sentence_experts.models.encoder import ExpertEncoder
@@ -30,7 +30,10 @@ def extend(
     experts: Annotated[
         list[str] | None, Field(description="Names of experts, such as copd,cvd,cancer")
     ] = None,
-    domains: Annotated[Path | None, typer.Option(help="Pairs folder: one expert per domain in it")] = None,
+    routes: Annotated[
+        list[str] | None, Field(description="Names of routes of any --kind, in place of --experts")
+    ] = None,
+    domains: Annotated[Path | None, typer.Option(help="Pairs folder: one route per domain in it")] = None,
     tasks: Annotated[
         Path | None,
         typer.Option(
@@ -40,15 +43,15 @@ def extend(
     ] = None,
     overwrite: Overwrite = False,
 ) -> None:
-    """Copy the MLPs of a BERT, ModernBERT or NomicBERT encoder into one expert per domain or task.
+    """Give a BERT, ModernBERT or NomicBERT encoder one expert or one head per route.
 
-    Every expert gives the base model's vectors until it is trained. `add-expert` and
-    `drop-expert` change the experts of a model later.
+    Every route gives the base model's vectors until it is trained. `add-route` and `drop-route` change the
+    routes of a model later.
 
-    Example: sentence-experts extend minilm --experts copd,cvd,cancer --out my-model
+    Example: sentence-experts extend minilm --routes copd,cvd,cancer --out my-model
     """
-    if not (experts or domains or tasks):
-        raise UsageError("name at least one expert (`experts`), or give `domains` or `tasks`")
+    if not (experts or routes or domains or tasks):
+        raise UsageError("name at least one route (`routes`), or give `domains` or `tasks`")
     check_source(model)
     if domains is not None:
         from sentence_experts.pairs.dataset import Pairs
@@ -58,49 +61,64 @@ def extend(
     from sentence_experts.models.surgery.extend import extend as extend_base
 
     _show_routes(
-        extend_base(model, experts, config, domains=domains, tasks=tasks, out=out, overwrite=overwrite), out
+        extend_base(
+            model,
+            experts,
+            config,
+            routes=routes,
+            domains=domains,
+            tasks=tasks,
+            out=out,
+            overwrite=overwrite,
+        ),
+        out,
     )
 
 
-def add_expert(
+def add_route(
     model: Model,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the new expert and its route")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the new route")],
     out: ModelOut,
-    config: AddExpertConfig,
+    config: AddRouteConfig,
     tasks: Annotated[
         Path | None, typer.Option(help="Task file or tasks folder that has the route's instruction")
     ] = None,
     base: Annotated[
         str | None,
-        typer.Option(help="With --seed-from base: the base that the model was made from, such as minilm"),
+        typer.Option(
+            help="With --seed-from base, or for a head on the base: the base that the model was made from, "
+            "such as minilm"
+        ),
     ] = None,
     overwrite: Overwrite = False,
 ) -> None:
-    """Add an expert and its route to a model; all other routes keep their vectors to the bit.
+    """Add a route with an expert or a head to a model; all other routes keep their vectors to the bit.
 
     Then train it alone: sentence-experts train OUT --only-expert NAME --routes NAME ...
 
-    Example: sentence-experts add-expert runs/experts/model skin --out grown
+    Example: sentence-experts add-route runs/experts/model skin --out grown
     """
     check_source(model, base)
     check_there(tasks)
-    from sentence_experts.models.surgery.grow import add_expert as add
+    from sentence_experts.models.surgery.grow import add_route as add
 
     _show_routes(add(model, name, config, tasks=tasks, base=base, out=out, overwrite=overwrite), out)
 
 
-def drop_expert(
+def drop_route(
     model: Model,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the expert")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the route or expert")],
     out: ModelOut,
     overwrite: Overwrite = False,
 ) -> None:
-    """Drop an expert, its routes and its token from a model; all other routes keep their vectors to the bit.
+    """Drop a route, what it owns and its token; all other routes keep their vectors to the bit.
 
-    Example: sentence-experts drop-expert runs/experts/model skin --out without-skin
+    An expert goes with all routes that share it.
+
+    Example: sentence-experts drop-route runs/experts/model skin --out without-skin
     """
     check_source(model)
-    from sentence_experts.models.surgery.grow import drop_expert as drop
+    from sentence_experts.models.surgery.grow import drop_route as drop
 
     _show_routes(drop(model, name, out=out, overwrite=overwrite), out)
 
@@ -118,7 +136,10 @@ def _show_routes(encoder: ExpertEncoder, out: Path) -> None:
     for one in encoder.routes:
         expert = encoder.experts[one.expert]
         shares = "" if expert == one.name else f", which shares the expert of {expert}"
-        route = one.name if learned else f"expert {one.expert}: {one.name}{shares}"
+        if one.kind == "head":
+            shares = f", on the {'base' if expert == 'base' else f'expert of {expert}'}"
+        number = one.expert if one.head is None else one.head
+        route = one.name if learned else f"{one.kind} {number}: {one.name}{shares}"
         show(f"  {route}, texts begin with {one.text!r}")
     show(f"  vectors: {described(encoder)}")
     prompt = f', prompt_name="{encoder.routes[0].name}"' if encoder.routes else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import Any, TypeVar
 
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.losses.merged_forward import merge_feature_batches
@@ -11,6 +11,8 @@ from sentence_transformers.util.decorators import deprecated_kwargs
 from torch import Tensor
 
 from sentence_experts.compat.torch import sharing_weights
+
+M = TypeVar("M", bound=SentenceTransformer)
 
 
 def merged_columns(columns: list[dict[str, Tensor]]) -> dict[str, Any] | None:
@@ -30,6 +32,11 @@ def transformer_of(model: SentenceTransformer) -> Any:
 def config_of(model: SentenceTransformer) -> Any:
     """Return the config of `transformer_of`; None without one."""
     return getattr(transformer_of(model), "config", None)
+
+
+def sharing_transformer(model: M, transformer: Any) -> M:
+    """Return a model with the modules of another, but for the transformers model in the first of them."""
+    return sharing_weights(model, **{"0": sharing_weights(model[0], model=transformer)})
 
 
 def sharing_all_but_tokenizer(model: SentenceTransformer) -> SentenceTransformer:

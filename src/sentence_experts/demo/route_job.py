@@ -65,7 +65,7 @@ def run_route_job(folder: Path, config: DemoConfig, base: str = "minilm") -> Pai
     train(EXPERTS, se.extend(base, list(FIRST)), first)
     # The tokens are all that a dense model has of its routes: it gets the third one's from the beginning.
     train(DENSE, se.extend(base, list(ROUTES), layers="none"), first)
-    train(GROWN, se.add_expert(model_folder(folder, EXPERTS), ADDED), alone)
+    train(GROWN, se.add_route(model_folder(folder, EXPERTS), ADDED), alone)
     train(FURTHER, model_folder(folder, DENSE), later)
     # Without `EXPERTS`, which lacks the third route; the first two of `GROWN` are its own, to the bit.
     models = {name: model_folder(folder, name) for name in (GROWN, DENSE, FURTHER)}

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from sentence_transformers import SentenceTransformer
-from torch import Tensor
+from sentence_transformers.base.modules import Dense
+from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, PreTrainedModel, PreTrainedTokenizerBase
 
 from sentence_experts.compat.sentence_transformers import transformer_of
@@ -24,6 +25,7 @@ from sentence_experts.errors import RouteError, UsageError
 from sentence_experts.models.architectures.configs import ExpertsFields
 from sentence_experts.models.architectures.families import family_of, inherited_values
 from sentence_experts.models.layers.weight_names import base_name, expert_of, of_expert
+from sentence_experts.models.pooling import place_of_pooling
 from sentence_experts.models.routes.kinds import route_kind, router_kind
 from sentence_experts.models.routes.route_tokens import without_domain_tokens
 from sentence_experts.models.routes.routes import Route, describe, is_domain_route
@@ -46,10 +48,10 @@ Shares = Mapping[int, float]
 def export_route(encoder: ExpertEncoder, name: str) -> SentenceTransformer:
     """Make the dense encoder that gives the vectors of one route.
 
-    The route's expert becomes the MLP of every block (and its norms, where experts own them), its domain
-    token becomes [CLS]; an instruction becomes the default prompt. The base's tokenizer and number of
-    parameters come back. A learned router is left out, which is logged: the expert is the same in every
-    block, where the router would choose in each.
+    The route's expert becomes the MLP of every block (and its norms, where experts own them), its head a
+    `Dense` module behind the pooling, and its domain token [CLS]; an instruction becomes the default prompt.
+    The base's tokenizer and number of parameters come back. A learned router is left out, which is logged:
+    the expert is the same in every block, where the router would choose in each.
 
     Vectors differ from the route's only for texts that hold "[CLS]" themselves, or a domain token right after
     "[SEP]" or another special token, or the noncharacter U+FDD0.
@@ -72,7 +74,10 @@ def export_route(encoder: ExpertEncoder, name: str) -> SentenceTransformer:
     prompt = dense_prompt(encoder, route) if route else ""
     # Queries and documents get the prompt too, for which a stock encoder has empty ones.
     prompts = dict.fromkeys((name, *ROLES), prompt)
-    return _around(encoder, model, prompts, name if prompt else None)
+    dense = _around(encoder, model, prompts, name if prompt else None)
+    if route is not None and route.head is not None:
+        _put_head(dense, encoder.head(name))
+    return dense
 
 
 def average_experts(
@@ -81,9 +86,13 @@ def average_experts(
     """Make the dense encoder whose MLPs are the mean of the experts, its [CLS] the mean of their tokens.
 
     Instructions stay as prompts. `weights`: expert -> its weight in the mean; experts that are not named are
-    left out; by default all weigh the same.
+    left out; by default all weigh the same. Models whose routes own heads have no such mean.
     """
     _refuse_scaled(encoder)
+    if encoder.routed_model.config.heads:
+        raise UsageError(
+            "routes of this model own heads, which the mean of its experts would leave out: export one route"
+        )
     shares = equal_shares(len(encoder.experts)) if weights is None else _shares(encoder.experts, weights)
     routes = [route for route in encoder.routes if shares.get(route.expert)]
     model = _dense_model(encoder, shares, routes)
@@ -92,6 +101,14 @@ def average_experts(
     if not route_kind(encoder.routed_model.config).instructions and any(prompts.values()):
         default = next(iter(prompts))  # the base's own prompt, the same for every domain
     return _around(encoder, model, _with_roles(prompts, default), default)
+
+
+def _put_head(dense: SentenceTransformer, head: nn.Linear) -> None:
+    """Put a route's head behind the pooling, as a module of sentence-transformers."""
+    place = place_of_pooling(dense)
+    module = Dense(head.in_features, head.out_features, activation_function=nn.Identity())
+    module.linear.load_state_dict(head.state_dict())
+    dense.insert(place + 1, module.to(dense.device, dense.dtype).eval())
 
 
 def _refuse_scaled(encoder: ExpertEncoder) -> None:
@@ -136,7 +153,7 @@ def _dense_model(encoder: ExpertEncoder, shares: Shares, routes: Sequence[Route]
     if routed.config.has_domain_tokens and routes:
         tokens: dict[int, float] = defaultdict(float)
         for route in routes:
-            tokens[route.token_ids[0]] += shares[route.expert]
+            tokens[route.token_ids[0] if route.lead is None else route.lead] += shares[route.expert]
         mean = weighted_mean(_normalized(tokens), lambda token: rows[token])
         state[embeddings][encoder.tokenizer.cls_token_id] = mean
     dense.to(dtype=encoder.dtype)

@@ -6,8 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
+from torch import nn
 
 from sentence_experts.compat.sentence_transformers import takes_sentences, transformer_of
 from sentence_experts.errors import InputError, RouteError, UsageError
@@ -15,7 +18,8 @@ from sentence_experts.models.architectures.registration import register
 from sentence_experts.models.architectures.routed_model import RoutedModel
 from sentence_experts.models.card import usage_card
 from sentence_experts.models.layers.residency import CPU, DISK
-from sentence_experts.models.layers.weight_names import is_expert
+from sentence_experts.models.layers.weight_names import head_of, is_expert
+from sentence_experts.models.pooling import finish, pooled_model
 from sentence_experts.models.routes.kinds import router_kind
 from sentence_experts.models.routes.routes import Route, describe
 from sentence_experts.models.routes.sequence_router import RouterChoices, router_choices
@@ -76,6 +80,44 @@ class ExpertEncoder(SentenceTransformer):
         """The routes to the experts."""
         return self.routed_model.routes
 
+    @property
+    def head_routes(self) -> dict[str, tuple[NDArray[np.float32], NDArray[np.float32]]]:
+        """Route -> (weight, bias) of its head, for all routes that own one; see `without_heads`.
+
+        A head maps the pooled vector x to weight @ x + bias: weight is (width, width), bias (width,).
+        """
+        return {
+            name: (_array(head.weight), _array(head.bias))
+            for name in self.routed_model.config.heads
+            for head in [self.head(name)]
+        }
+
+    def head(self, route: str) -> nn.Linear:
+        """Return the head that a route owns.
+
+        Raises:
+            UsageError: it owns none.
+        """
+        names = self.routed_model.config.heads
+        if route not in names:
+            known = ", ".join(names) or "none do"
+            raise UsageError(f"route {route!r} owns no head; those that do: {known}")
+        head: nn.Linear = self.routed_model.heads[names.index(route)]
+        return head
+
+    def without_heads(self) -> ExpertEncoder:
+        """Return this model as it pools texts, before heads and all modules after the pooling.
+
+        It shares the weights. `without_heads().encode(texts, prompt_name=route)` gives the vectors that the
+        route's head maps: the same for all heads that sit on the same expert or on the base, since the model
+        reads their tokens as one. `finish(x @ weight.T + bias)` gives the route's vectors from them.
+        """
+        return pooled_model(self.without_auto_routes())
+
+    def finish(self, pooled: NDArray[Any]) -> NDArray[np.float32]:
+        """Return what the modules after the pooling (`Normalize`, say) make of vectors, (texts, width)."""
+        return finish(self, pooled)
+
     def extra_repr(self) -> str:
         """Return the experts and routes, shown above the modules."""
         if not isinstance(transformer_of(self), RoutedModel):
@@ -88,10 +130,12 @@ class ExpertEncoder(SentenceTransformer):
         sizes = {name: parameter.numel() for name, parameter in self.named_parameters()}
         total = sum(sizes.values())
         in_experts = sum(size for name, size in sizes.items() if is_expert(name))
+        in_heads = sum(size for name, size in sizes.items() if head_of(name) is not None)
         config = self.routed_model.config
         per_text = router_kind(config).experts_per_token(config)
         loaded = len(self.experts) - len(self.routed_model.residency.idle)
-        return total, total - in_experts + per_text * in_experts // max(loaded, 1)
+        heads = in_heads // max(len(config.heads), 1)
+        return total, total - in_experts - in_heads + per_text * in_experts // max(loaded, 1) + heads
 
     @property
     def loaded_routes(self) -> tuple[str, ...]:
@@ -287,6 +331,11 @@ def check_experts(model: SentenceTransformer) -> ExpertEncoder:
     raise InputError(
         f"{name_of(model)}: a model of type {model_type!r} has no experts; `extend` gives it some"
     )
+
+
+def _array(weight: torch.Tensor) -> NDArray[np.float32]:
+    array: NDArray[np.float32] = weight.detach().float().cpu().numpy()
+    return array
 
 
 class RoutedText(str):

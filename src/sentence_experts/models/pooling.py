@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,8 @@ from sentence_experts.errors import InputError, UsageError
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
+M = TypeVar("M", bound="SentenceTransformer")
+BEFORE_HEADS = "pooled, before heads"  # tells vectors of `pooled_model` from others
 # Our names -> those of sentence-transformers' Pooling.
 POOLINGS = {"mean": "mean", "last": "lasttoken", "cls": "cls"}
 
@@ -44,6 +47,48 @@ def set_pooling(model: SentenceTransformer, pooling: str) -> None:
             model.add_module(name, replacement)
             return
     raise InputError("this model has no pooling of tokens that another could replace")
+
+
+def pooled_model(model: M) -> M:
+    """Return a model of the same weights that ends with the pooling, and uses no heads of routes.
+
+    Its vectors are those that the head of a route maps (`with_heads`).
+    """
+    from sentence_experts.compat.sentence_transformers import sharing_transformer, transformer_of
+    from sentence_experts.compat.torch import sharing_weights
+    from sentence_experts.models.sources import origin_of, set_origin
+
+    transformer = transformer_of(model)
+    if hasattr(transformer, "uses_heads"):
+        transformer = sharing_weights(transformer)
+        transformer.uses_heads = False
+    pooled = sharing_transformer(model, transformer)
+    del pooled[place_of_pooling(model) + 1 :]
+    pooled.fingerprint_parts = (*getattr(model, "fingerprint_parts", ()), BEFORE_HEADS)
+    if (origin := origin_of(model)) is not None:
+        set_origin(pooled, replace(origin, arithmetic=f"{origin.arithmetic} {BEFORE_HEADS}".strip()))
+    return pooled
+
+
+def finish(model: SentenceTransformer, pooled: NDArray[Any]) -> NDArray[np.float32]:
+    """Return what a model's modules after the pooling make of vectors, (texts, width)."""
+    import torch
+
+    with torch.inference_mode():
+        vectors = torch.as_tensor(pooled, device=model.device, dtype=model.dtype)
+        features: dict[str, Any] = {"sentence_embedding": vectors}
+        for module in list(model)[place_of_pooling(model) + 1 :]:
+            features = module(features)
+        finished: NDArray[np.float32] = features["sentence_embedding"].float().cpu().numpy()
+        return finished
+
+
+def place_of_pooling(model: SentenceTransformer) -> int:
+    """Return the place of the pooling among a model's modules; an InputError if it has none, or several."""
+    places = [place for place, module in enumerate(model) if hasattr(module, "pooling_mode")]
+    if len(places) != 1:
+        raise InputError(f"the model has {len(places)} poolings of tokens, not one")
+    return places[0]
 
 
 def unit(rows: NDArray[Any]) -> NDArray[Any]:

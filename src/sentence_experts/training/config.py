@@ -139,10 +139,12 @@ class TrainConfig(Config):
     freeze: Literal["none", "attention", "shared"] = Field(
         "none",
         description="Weights that are not trained: none, attention (its projections) or shared (all but "
-        "experts, route tokens and routers)",
+        "experts, route tokens, heads and routers). A model with heads is always trained so",
     )
     only_expert: str | None = Field(
-        None, description="Train only this expert and its route tokens; all other routes stay unchanged"
+        None,
+        description="Train only this expert and its route tokens, or the head of this route; all other "
+        "routes stay unchanged",
     )
     lora_rank: int | None = Field(
         None, ge=1, description="Train low-rank adapters of this rank instead of the attention"

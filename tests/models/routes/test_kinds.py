@@ -9,14 +9,14 @@ import pytest
 
 from sentence_experts.errors import InputError
 from sentence_experts.models.routes.kinds import ROUTE_KINDS, route_kind, route_kind_with
-from sentence_experts.models.surgery.expert_plan import ExpertPlan
 from sentence_experts.models.surgery.extend_config import ExtendConfig
+from sentence_experts.models.surgery.route_plan import PlannedRoute, RoutePlan
 
 PLANS = {
-    "token": ExpertPlan(("a",), domains=("a",)),
-    "prefix": ExpertPlan(("a",), instructions={"a": "a: "}),
-    "mixed": ExpertPlan(("a", "b"), domains=("a",), instructions={"b": "b: "}),
-    "none": ExpertPlan(("a",)),
+    "token": RoutePlan(("a",), (PlannedRoute("a", "a"),)),
+    "prefix": RoutePlan(("a",), (PlannedRoute("a", "a", "a: "),)),
+    "mixed": RoutePlan(("a", "b"), (PlannedRoute("a", "a"), PlannedRoute("b", "b", "b: "))),
+    "none": RoutePlan(("a",)),
 }
 
 

@@ -181,9 +181,9 @@ def test_a_base_that_does_not_fit(bases: dict[str, SentenceTransformer], minilm:
 
 @ONE_FAMILY
 def test_wrong_drops(mixed: ExpertEncoder) -> None:
-    with pytest.raises(UsageError, match="no expert 'crops'; the experts are copd"):
+    with pytest.raises(UsageError, match="no route or expert 'crops'; they are copd"):
         drop_expert(mixed, "crops")
-    with pytest.raises(UsageError, match="only expert"):
+    with pytest.raises(UsageError, match="the only one"):
         drop_expert(drop_expert(drop_expert(mixed, "copd"), "cvd"), "skin cancer")
 
 

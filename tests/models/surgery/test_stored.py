@@ -105,8 +105,8 @@ def test_a_wrong_call_leaves_nothing_behind(
     for name in ("domains", "tasks"):
         with pytest.raises(InputError, match="none: "):
             sentence_experts.extend(base, **{name: tmp_path / "none"}, out=tmp_path / "out")
-    with pytest.raises(UsageError, match="at least one expert"):
+    with pytest.raises(UsageError, match="at least one route"):
         sentence_experts.extend(base, out=tmp_path / "out")
-    with pytest.raises(UsageError, match="no expert 'x'"):
+    with pytest.raises(UsageError, match="no route or expert 'x'"):
         sentence_experts.drop_expert(experts, "x", out=tmp_path / "out")
     assert not list(tmp_path.iterdir())

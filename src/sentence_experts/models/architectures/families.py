@@ -110,7 +110,7 @@ def family_of_base(model_type: str) -> Family:
         if model_type == family.model_type:
             raise InputError(
                 f"the base already has experts (model type {model_type!r}); extend its dense base, or add "
-                "one with `add_expert`"
+                "one with `add_route`"
             )
     known = ", ".join(f"{family.name} ({family.base_model_type})" for family in FAMILIES)
     raise InputError(f"the base's model type {model_type!r} cannot be extended; supported: {known}")

@@ -4,6 +4,9 @@ Where routes choose the expert, the batch is sorted by expert once, at the model
 work on contiguous slices, and the original order is restored at the exit. Where each block chooses
 (`sequence_router`, `token_router`), each block sorts the batch for its own experts and restores the order.
 
+A route may own a head, a linear map of the last hidden states that is applied to its slice before the exit.
+Mean, first and last token pooling commute with it: it maps the pooled vector, with stock modules after it.
+
 Batches on the CPU are packed (`packing`): padding is removed at the entry and restored at the exit.
 """
 
@@ -23,16 +26,28 @@ from sentence_experts.models.architectures.adapter import insert_adapter
 from sentence_experts.models.architectures.families import family_of
 from sentence_experts.models.architectures.registration import write_modeling_file
 from sentence_experts.models.architectures.routed_block import begin_pass
-from sentence_experts.models.layers.dispatch import Dispatch, dispatch, put_back, reorder_packed, take
+from sentence_experts.models.layers.dispatch import (
+    Dispatch,
+    ExpertSlices,
+    dispatch,
+    put_back,
+    relabel,
+    reorder_packed,
+    take,
+)
 from sentence_experts.models.layers.packing import PACKED, PADDED, Packing, packs
 from sentence_experts.models.layers.residency import Residency
 from sentence_experts.models.layers.weight_files import WEIGHTS, split_by_expert
 from sentence_experts.models.layers.weight_names import EXPERT_PATTERN
 from sentence_experts.models.routes.kinds import router_kind
 from sentence_experts.models.routes.routes import (
+    Owner,
     Route,
-    experts_of,
     no_route_error,
+    owners_of,
+    routes_of,
+    sort_keys,
+    with_leads,
     without_inner_route_tokens,
 )
 
@@ -47,6 +62,8 @@ class RoutedModel:
     config: Any
     # Which experts are in memory.
     residency: Residency
+    # Whether routes' heads map their states; without, heads do nothing.
+    uses_heads: bool
 
     def __init__(self, config: Any, **options: Any) -> None:
         """As the base model, with blocks with experts in the place of its own."""
@@ -54,6 +71,9 @@ class RoutedModel:
         layers = range(self.config.num_hidden_layers)
         blocks = nn.ModuleList(self.block_class(self.config, layer) for layer in layers)
         self.set_submodule(family_of(self.config.model_type).blocks, blocks)  # type: ignore[attr-defined]
+        width = self.config.hidden_size
+        self.heads = nn.ModuleList(nn.Linear(width, width) for _ in self.config.heads)
+        self.uses_heads = True
         self.post_init()  # type: ignore[attr-defined]
         if attention_of(self.config) == PADDED:
             set_attention(self.config, PACKED)
@@ -71,6 +91,11 @@ class RoutedModel:
         """The known routes."""
         return tuple(Route.from_json(fields) for fields in self.config.routes)
 
+    @property
+    def owners(self) -> tuple[Owner, ...]:
+        """All that sequences can lead to, in the order in which a batch is sorted."""
+        return owners_of(self.routes, len(self.config.experts))
+
     def forward(
         self,
         input_ids: Tensor | None = None,
@@ -86,7 +111,8 @@ class RoutedModel:
         """As the base model's forward, each sequence through the expert that its route or each router names.
 
         With learned routers the output has `router_logits` too: a tuple with (sequences, experts) for each
-        block with experts, or (tokens, experts), padding left out, where each token chooses.
+        block with experts, or (tokens, experts), padding left out, where each token chooses. Heads map the
+        last hidden state, and what the base's pooler makes of it; `hidden_states` are those before.
 
         Args:
             input_ids: (batch, length), or (1, tokens) with `cu_seq_lens_q`.
@@ -96,7 +122,7 @@ class RoutedModel:
             inputs_embeds: (batch, length, width) in place of `input_ids`; a model with routes then needs
                 `expert_ids`.
             expert_ids: (sequences,) integers, used instead of the routes in the sequences and of the routers'
-                choices.
+                choices; no heads are then used.
             return_dict: False for a tuple.
             **kwargs: passed to the base model.
         """
@@ -112,14 +138,14 @@ class RoutedModel:
         if example is None:
             raise UsageError("give input_ids or inputs_embeds")
         packed, packing = kwargs.get("cu_seq_lens_q"), None
-        experts = self._read_routes(inputs, expert_ids, packed)
+        keys = self._read_routes(inputs, expert_ids, packed)
         if packed is None and packs(self.config, example, attention_mask):
             mask = inputs.pop("attention_mask", None)
-            packing = Packing.of(example, mask, experts, in_order=router_kind(self.config).is_learned)
+            packing = Packing.of(example, mask, keys, in_order=router_kind(self.config).is_learned)
             inputs, kwargs = packing.pack(inputs), kwargs | packing.keywords(self.config)
-            if experts is not None and packing.order is not None:
-                experts = experts[packing.order]
-        outputs = self._run_by_expert(inputs, kwargs, experts, explicit=expert_ids is not None)
+            if keys is not None and packing.order is not None:
+                keys = keys[packing.order]
+        outputs = self._run_by_owner(inputs, kwargs, keys, given=expert_ids)
         if packing is not None:
             outputs = packing.unpack_outputs(outputs, getattr(self, "pooler", None))
         wants_tuple = return_dict is False or (return_dict is None and not self.config.return_dict)
@@ -128,36 +154,38 @@ class RoutedModel:
     def _read_routes(
         self, inputs: dict[str, Tensor], expert_ids: Tensor | None, packed: Tensor | None
     ) -> Tensor | None:
-        """Return the expert of each sequence, (sequences,); None where nothing but the routers chooses.
+        """Return the key by which each sequence is sorted, (sequences,): the place of its owner in `owners`.
 
-        Route tokens inside a text are replaced in `inputs`.
+        UNKNOWN for a sequence without a known route or expert; None where nothing but the routers chooses.
+        Route tokens inside a text, and those of routes with a `lead`, are replaced in `inputs`.
         """
         input_ids, mask = inputs.get("input_ids"), inputs.get("attention_mask")
+        routes, experts = self.routes, len(self.config.experts)
         if input_ids is not None and (unknown := self.config.inner_route_token_id) is not None:
             # A mask of another shape is the caller's own attention pattern and says nothing about padding.
             padding = mask if mask is not None and mask.dim() == 2 else None
-            input_ids = without_inner_route_tokens(self.routes, unknown, input_ids, padding, packed)
-            inputs["input_ids"] = input_ids
+            input_ids = without_inner_route_tokens(routes, unknown, input_ids, padding, packed)
+            inputs["input_ids"] = with_leads(routes, input_ids)
         if expert_ids is not None:
             example = inputs["inputs_embeds"] if input_ids is None else input_ids
             sequences = len(example) if packed is None else len(packed) - 1
             given = torch.as_tensor(expert_ids, device=example.device)
             if given.shape != (sequences,) or given.is_floating_point():
                 raise UsageError(f"expert_ids must be {sequences} integers, one per sequence; got {given!r}")
-            return given
+            return sort_keys(routes, experts, given, are_experts=True)
         # With learned routers too, a text that lacks the route its model was made for is a mistake.
-        if not self.config.routes and router_kind(self.config).is_learned:
+        if not routes and router_kind(self.config).is_learned:
             return None
         if input_ids is None or (mask is not None and mask.dim() != 2):
             raise UsageError("routes need input_ids and a mask of the same shape; or pass `expert_ids`")
-        if not self.config.routes:
+        if not routes:
             raise RouteError("this model has no routes in its config; pass expert_ids")
-        return experts_of(self.routes, input_ids, mask, packed)
+        return sort_keys(routes, experts, routes_of(routes, input_ids, mask, packed))
 
-    def _run_by_expert(
-        self, inputs: dict[str, Tensor], kwargs: dict[str, Any], experts: Tensor | None, explicit: bool
+    def _run_by_owner(
+        self, inputs: dict[str, Tensor], kwargs: dict[str, Any], keys: Tensor | None, given: Tensor | None
     ) -> ModelOutput:
-        """Run the base's forward, each expert's sequences side by side; outputs are in the inputs' order."""
+        """Run the base's forward, each owner's sequences side by side; outputs are in the inputs' order."""
         base_forward: Callable[..., ModelOutput] = super().forward  # type: ignore[misc]
         packed, mask = kwargs.get("cu_seq_lens_q"), inputs.get("attention_mask")
         example = inputs["input_ids"] if "input_ids" in inputs else inputs["inputs_embeds"]
@@ -165,30 +193,51 @@ class RoutedModel:
             lengths = torch.full((example.shape[0],), example.shape[1], device=example.device)
         else:
             lengths = packed.diff()
-        plan = None if experts is None else dispatch(experts, lengths, len(self.config.experts))
-        if experts is not None and plan is None:
-            raise self._stray_error(experts, explicit)
-        choices = begin_pass(self.config, lengths, mask, packed, plan if explicit else None, experts)
+        owners = self.owners
+        plan = None if keys is None else dispatch(keys, lengths, len(owners))
+        if keys is not None and plan is None:
+            raise self._stray_error(keys, given)
+        choices = begin_pass(self.config, lengths, mask, packed, None if given is None else plan, keys)
         if choices is not None:  # each block puts the batch in order for its own experts
             outputs = base_forward(**inputs, **{**kwargs, "plan": choices, "return_dict": True})
             outputs["router_logits"] = tuple(choices.logits)
             return outputs
         assert plan is not None
-        kwargs = {**kwargs, "plan": Dispatch(None, plan.slices), "return_dict": True}
-        with self.residency.using([number for number, *_ in plan.slices]):
-            if plan.order is None:
-                return base_forward(**inputs, **kwargs)
-            if packed is None:
-                return put_back(base_forward(**take(inputs, plan.order), **kwargs), plan.order)
-            order, packing = reorder_packed(packed, plan.order, example.shape[1])
-            return put_back(base_forward(**take(inputs, order, dim=1), **{**kwargs, **packing}), order, dim=1)
+        experts = relabel(plan.slices, [expert for expert, _ in owners])
+        kwargs = {**kwargs, "plan": Dispatch(None, experts), "return_dict": True}
+        dim, order = 0, plan.order
+        if order is not None and packed is not None:
+            dim = 1
+            order, packing = reorder_packed(packed, order, example.shape[1])
+            kwargs |= packing
+        if order is not None:
+            inputs = take(inputs, order, dim)
+        with self.residency.using([number for number, *_ in experts]):
+            outputs = base_forward(**inputs, **kwargs)
+        self._map(outputs, relabel(plan.slices, [head for _, head in owners]))
+        return outputs if order is None else put_back(outputs, order, dim)
 
-    def _stray_error(self, expert_ids: Tensor, explicit: bool) -> Exception:
-        if not explicit:
-            return no_route_error(self.routes, expert_ids, self.config.auto_routes)
+    def _map(self, outputs: ModelOutput, slices: ExpertSlices) -> None:
+        """Apply the heads to the last hidden state, in place of it: each to its slice, none to -1's."""
+        if not self.uses_heads or all(head < 0 for head, *_ in slices):
+            return
+        hidden = outputs["last_hidden_state"]
+        tokens = hidden.reshape(-1, hidden.shape[-1])
+        parts = [
+            tokens[start:end] if head < 0 else self.heads[head](tokens[start:end])
+            for head, start, end in slices
+        ]
+        outputs["last_hidden_state"] = (parts[0] if len(parts) == 1 else torch.cat(parts)).view(hidden.shape)
+        if getattr(self, "pooler", None) is not None:
+            outputs["pooler_output"] = self.pooler(outputs["last_hidden_state"])
+
+    def _stray_error(self, keys: Tensor, expert_ids: Tensor | None) -> Exception:
+        if expert_ids is None:
+            return no_route_error(self.routes, keys, self.config.auto_routes)
         names = ", ".join(f"{index} ({name})" for index, name in enumerate(self.config.experts))
-        stray = expert_ids[(expert_ids < 0) | (expert_ids >= len(self.config.experts))]
-        return UsageError(f"expert_ids {sorted(set(stray.tolist()))} go beyond the experts: {names}")
+        given = {*torch.as_tensor(expert_ids).tolist()}
+        stray = sorted(given - {*range(len(self.config.experts))})
+        return UsageError(f"expert_ids {stray} go beyond the experts: {names}")
 
     def check_whole(self, what: str) -> None:
         """Refuse what needs the weights of every expert and no adapter beside them."""
@@ -202,14 +251,14 @@ class RoutedModel:
             )
 
     def save_pretrained(self, save_directory: Any, *args: Any, **kwargs: Any) -> None:
-        """As transformers' own, with a file for each expert; those of idle experts are copied."""
+        """As transformers' own, with a file for each expert and head; those of idle experts are copied."""
         if self.residency.idle and "state_dict" not in kwargs:
             model: Any = self
             kwargs["state_dict"] = {**model.state_dict(), **self.residency.idle_weights()}
         super().save_pretrained(save_directory, *args, **kwargs)  # type: ignore[misc]
         folder = Path(save_directory)
         write_modeling_file(folder, self.config.model_type)
-        if self.config.expert_layers and (folder / WEIGHTS).is_file():
+        if (self.config.expert_layers or self.config.heads) and (folder / WEIGHTS).is_file():
             split_by_expert(folder)
 
     @classmethod

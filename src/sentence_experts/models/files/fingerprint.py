@@ -1,24 +1,24 @@
 """Everything that decides a model's vectors as one hash, under which vectors are cached.
 
 A model that is as `load` found it is hashed by its folder's files, which are read without torch, any other by
-its weights. The hash of one route covers what decides that route's vectors: the shared weights, the expert
-and token of the route, its prompt, the tokenizer without other routes' tokens, and the rest of the folder's
-files without what only describes the model. So adding or dropping other routes does not change it.
+its weights. The hash of one route covers what decides that route's vectors: the shared weights, the expert,
+head and token of the route, its prompt, the tokenizer without other routes' tokens, and the rest of the
+folder's files without what only describes the model. So adding or dropping other routes does not change it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sentence_experts.errors import InputError
-from sentence_experts.models.architectures.families import MODEL_TYPES, MODELING
+from sentence_experts.models.architectures.families import MODEL_TYPES, MODELING, family_of
 from sentence_experts.models.layers.weight_files import INDEX, WEIGHTS
-from sentence_experts.models.layers.weight_names import expert_of, of_expert
+from sentence_experts.models.layers.weight_names import base_name, head_of, owner_of
 from sentence_experts.models.routes.known_routes import AUTO, AUTO_FOLDER, SETTINGS
 from sentence_experts.models.sources import origin_of
 from sentence_experts.storage import (
@@ -37,10 +37,20 @@ TOKENIZER = "tokenizer.json"
 IGNORED_SUFFIXES = (".md", ".tmp", ".lock")  # of files that do not change a vector
 # Keys of config.json that name routes, or what made the file; they decide no vector of this route.
 _IRRELEVANT = (
-    *("architectures", "auto_map", "auto_routes", "experts", "experts_on_disk", "format_version"),
-    *("routes", "transformers_version", "vocab_size", "base_vocab_size", "search_routes"),
+    *("architectures", "auto_map", "auto_routes", "experts", "expert_layers", "expert_norms"),
+    *("experts_on_disk", "format_version", "heads", "inner_route_token_id", "route_kind", "routes"),
+    *("transformers_version", "vocab_size", "base_vocab_size", "search_routes"),
 )
 _MARKER = "\ufdd0"  # of domain tokens, in a normalizer (`route_tokens.MARKER`)
+
+
+class _Met(NamedTuple):
+    """The parts that a route's texts meet: an expert, a head if it owns one, leading and base's tokens."""
+
+    expert: int
+    head: int | None
+    tokens: tuple[int, ...]
+    base_tokens: int
 
 
 def fingerprint_of(model: SentenceTransformer, route: str | None = None) -> str:
@@ -52,13 +62,17 @@ def fingerprint_of(model: SentenceTransformer, route: str | None = None) -> str:
     Args:
         model: a model in memory.
         route: hash only what decides the vectors of this route, as far as the files tell it apart
-            (`folder_fingerprint`).
+            (`folder_fingerprint`). Of `without_heads()` all routes whose vectors are the same there have the
+            same hash.
     """
     if (own := getattr(model, "fingerprint", None)) is not None:
         return str(own)
     if (origin := origin_of(model)) is None:
         return weights_fingerprint(model)
-    of_source = source_fingerprint(origin.place, origin.commit, route)
+    from sentence_experts.compat.sentence_transformers import transformer_of  # imports torch
+
+    heads = bool(getattr(transformer_of(model), "uses_heads", True))
+    of_source = source_fingerprint(origin.place, origin.commit, route, heads)
     return sha256_text(of_source, origin.arithmetic) if origin.arithmetic else of_source
 
 
@@ -73,10 +87,10 @@ def weights_fingerprint(model: SentenceTransformer) -> str:
     return digest.hexdigest()
 
 
-def source_fingerprint(place: str, commit: str | None, route: str | None = None) -> str:
+def source_fingerprint(place: str, commit: str | None, route: str | None = None, heads: bool = True) -> str:
     """Return the hash of a model's folder, or of its id and (if known) its commit on the hub."""
     if Path(place).is_dir():
-        return folder_fingerprint(Path(place), route)
+        return folder_fingerprint(Path(place), route, heads)
     return sha256_text("hub", place, commit or "")
 
 
@@ -85,30 +99,39 @@ def path_fingerprint(path: Path) -> str:
     return folder_fingerprint(path) if path.is_dir() else sha256_file(path)
 
 
-def folder_fingerprint(folder: Path, route: str | None = None) -> str:
+def folder_fingerprint(folder: Path, route: str | None = None, heads: bool = True) -> str:
     """Return the SHA-256 over names and contents of a folder's files; cards, records and hidden files aside.
 
     With the name of a route of the saved model, where routes choose the experts, it covers only what decides
-    the vectors of that route.
+    the vectors of that route; without `heads`, before its head and whatever its name is.
     """
     config, prompt = ({}, "") if route is None else _routing(folder, route)
     chosen = [each for each in config.get("routes", ()) if prompt.startswith(each["text"])]
     if route == AUTO or not chosen or config.get("base_vocab_size") is None:
         return sha256_text(*(part for file in _files(folder) for part in _name_and_hash(folder, file)))
-    chosen_route = max(chosen, key=lambda each: len(each["text"]))
-    parts = [
+    route_fields = max(chosen, key=lambda each: len(each["text"]))
+    head, lead = route_fields.get("head"), route_fields.get("lead")
+    # Before heads, routes that read the same token are the same; an instruction is read itself.
+    if not heads and len(route_fields["token_ids"]) == 1:
+        prompt = prompt.removeprefix(route_fields["text"])
+    own_tokens = {each["token_ids"][0] for each in config["routes"]} if _has_tokens(config) else set()
+    tokenizer, count = _tokenizer_digest(folder / TOKENIZER, own_tokens)
+    tokens = [token for token in route_fields["token_ids"] if token in own_tokens] if lead is None else [lead]
+    meets = _Met(int(route_fields["expert"]), head if heads else None, tuple(tokens), count)
+    weights = [
+        digest
+        for file in _weight_files(folder)
+        for status in [file.stat()]
+        for digest in _weight_digests(folder, file, (status.st_size, status.st_mtime_ns), meets)
+    ]
+    return sha256_text(
+        "route",
         prompt,
         sha256_settings({name: value for name, value in config.items() if name not in _IRRELEVANT}),
-        _tokenizer_digest(folder / TOKENIZER, int(config["base_vocab_size"])),
+        tokenizer,
         *_other_files(folder),
-    ]
-    for file in _weight_files(folder):
-        status = file.stat()
-        parts += _weights_digest(
-            file, status.st_size, status.st_mtime_ns, int(chosen_route["expert"]),
-            tuple(chosen_route["token_ids"]), int(config["base_vocab_size"]),
-        )  # fmt: skip
-    return sha256_text("route", *parts)
+        *(part for digest in sorted(weights) for part in digest),
+    )
 
 
 def _routing(folder: Path, route: str) -> tuple[dict[str, Any], str]:
@@ -153,39 +176,53 @@ def _weight_files(folder: Path) -> list[Path]:
     return [folder / name for name in names]
 
 
-def _tokenizer_digest(file: Path, base_tokens: int) -> str:
-    """Return the hash of a tokenizer without the tokens and rules of any route."""
+def _has_tokens(config: Mapping[str, Any]) -> bool:
+    """Return whether each route begins with a token that the base's tokenizer lacks."""
+    return config.get("inner_route_token_id") is not None
+
+
+def _tokenizer_digest(file: Path, own_tokens: Set[int]) -> tuple[str, int]:
+    """Return the hash of a tokenizer without the tokens and rules of any route, and its number of tokens."""
     content = read_json(file)
-    added = [each for each in content.get("added_tokens") or () if each.get("id", 0) < base_tokens]
+    added = [each for each in content.get("added_tokens") or () if each["id"] not in own_tokens]
+    vocabulary = content["model"]["vocab"]
+    ids = vocabulary.values() if isinstance(vocabulary, dict) else range(len(vocabulary))
+    count = 1 + max(*ids, *(each["id"] for each in added))
     normalizer = content.get("normalizer")
     if isinstance(normalizer, dict) and isinstance(steps := normalizer.get("normalizers"), list):
         rest = [step for step in steps if _MARKER not in json.dumps(step, ensure_ascii=False)]
         normalizer = {**normalizer, "normalizers": rest}
-    return sha256_settings({**content, "added_tokens": added, "normalizer": normalizer})
+    return sha256_settings({**content, "added_tokens": added, "normalizer": normalizer}), count
 
 
 @lru_cache(maxsize=4096)
-def _weights_digest(
-    file: Path, size: int, changed: int, expert: int, tokens: tuple[int, ...], base_tokens: int
-) -> tuple[str, ...]:
-    """Return hashes of the weights that a route meets, in one file."""
+def _weight_digests(
+    folder: Path, file: Path, stamp: tuple[int, int], meets: _Met
+) -> tuple[tuple[str, str], ...]:
+    """Return the name in the dense base, and the hash, of each weight in a file that a route meets.
+
+    Of embeddings these are the rows of the base, and those of the route's own tokens.
+    """
+    config = read_json(folder / "config.json")
+    family = family_of(config["model_type"])
     header, data = _tensors(file)
-    digest, own = hashlib.sha256(), hashlib.sha256()
+    digests = []
     for name in sorted(header):
-        number, (start, end) = expert_of(name), header[name]["data_offsets"]
-        if number not in (None, expert):
+        owner, (start, end) = owner_of(name), header[name]["data_offsets"]
+        if owner not in (None, ("expert", meets.expert), ("head", meets.head)):
             continue
         shape, kind = header[name]["shape"], header[name]["dtype"]
         rows = data[start:end]
-        if number is None and "embeddings" in name and shape and shape[0] > base_tokens:
+        if owner is None and "embeddings" in name and shape[:1] == [config["vocab_size"]]:
             each = rows.reshape(shape[0], -1)
-            own.update(each[[n for n in tokens if n >= base_tokens]].tobytes())
-            rows, shape = each[:base_tokens], [base_tokens, *shape[1:]]
-        canonical = name if number is None else of_expert(name, 0)
-        digest.update(f"{canonical} {kind} {shape}".encode())
+            own = each[list(meets.tokens)]
+            digests.append((f"{name} of the route", hashlib.sha256(own.tobytes()).hexdigest()))
+            rows, shape = each[: meets.base_tokens], [meets.base_tokens, *shape[1:]]
+        canonical = "head" + name.rpartition(".")[2] if head_of(name) is not None else base_name(family, name)
+        digest = hashlib.sha256(f"{kind} {shape}".encode())
         digest.update(rows.data)
-    is_relevant = any(expert_of(name) in (None, expert) for name in header)
-    return (digest.hexdigest(), own.hexdigest()) if is_relevant else ()
+        digests.append((canonical, digest.hexdigest()))
+    return tuple(digests)
 
 
 def _tensors(file: Path) -> tuple[Mapping[str, Any], Any]:

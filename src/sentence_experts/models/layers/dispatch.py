@@ -112,6 +112,20 @@ def _slices(counts: Sequence[int]) -> ExpertSlices:
     )
 
 
+def relabel(slices: ExpertSlices, labels: Sequence[int]) -> ExpertSlices:
+    """Return slices with the label of each number in its place; neighbours of one label become one slice.
+
+    >>> relabel(((0, 0, 3), (1, 3, 4), (3, 4, 9)), [0, 0, 1, 1])
+    ((0, 0, 4), (1, 4, 9))
+    """
+    merged: list[tuple[int, int, int]] = []
+    for number, start, end in slices:
+        if merged and merged[-1][0] == labels[number]:
+            start = merged.pop()[1]
+        merged.append((labels[number], start, end))
+    return tuple(merged)
+
+
 def reorder_packed(cu_seq_lens: Tensor, order: Tensor, tokens: int) -> tuple[Tensor, dict[str, Tensor]]:
     """Return the tokens of reordered packed sequences, (tokens,), and the keywords for the new packing.
 

@@ -1,4 +1,4 @@
-"""A model's weights on disk: one safetensors file per expert and one for the shared weights.
+"""A model's weights on disk: one safetensors file per expert or head, and one for the shared weights.
 
 So an expert can be read, downloaded and freed alone. With transformers' own index file it is an ordinary
 sharded checkpoint for stock transformers and sentence-transformers.
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sentence_experts.errors import InputError, brief
-from sentence_experts.models.layers.weight_names import expert_of
+from sentence_experts.models.layers.weight_names import expert_of, owner_of
 from sentence_experts.storage import read_json, replacing, temporary_folder, write_json
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
-SHARED, EXPERT = "model-shared.safetensors", "model-expert-{:03d}.safetensors"
-EXPERT_FILES = "model-expert-*.safetensors"
+SHARED, PART = "model-shared.safetensors", "model-{}-{:03d}.safetensors"
+EXPERT_FILES, HEAD_FILES = "model-expert-*.safetensors", "model-head-*.safetensors"
 DENSE_MODELS = "route"  # the folder of a published model's dense models, one per route
 REMEDY = "copy or download the model again, or save it once more"
 MAX_NAMED = 3
@@ -62,15 +62,15 @@ def split_by_expert(folder: Path) -> None:
     with safe_open(whole, framework="pt") as file:
         names = defaultdict(list)
         for key in sorted(file.keys()):
-            number = expert_of(key)
-            names[SHARED if number is None else EXPERT.format(number)].append(key)
+            owner = owner_of(key)
+            names[SHARED if owner is None else PART.format(*owner)].append(key)
         size = 0
         for name, keys in names.items():
             tensors = {key: file.get_tensor(key) for key in keys}
             size += sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
             with replacing(folder / name) as temporary:
                 save_file(tensors, temporary, metadata={"format": "pt"})
-    for old in folder.glob(EXPERT_FILES):
+    for old in (*folder.glob(EXPERT_FILES), *folder.glob(HEAD_FILES)):
         if old.name not in names:
             old.unlink()
     weight_map = {key: name for name, keys in names.items() for key in keys}
@@ -194,17 +194,19 @@ def shared_part(source: str, **options: Any) -> Iterator[str]:
     """
     folder = Path(source) if Path(source).is_dir() else _fetched(source, **options)
     index = folder / INDEX
-    names = set(read_json(index)["weight_map"].values()) if index.is_file() else set()
-    if all((folder / name).is_file() for name in names):
+    of_key = read_json(index)["weight_map"] if index.is_file() else {}
+    if all((folder / name).is_file() for name in set(of_key.values())):
         yield str(folder)
         return
-    if not (folder / SHARED).is_file():
-        raise InputError(f"{source}: {SHARED} is missing")
+    needed = {key: name for key, name in of_key.items() if expert_of(key) is None}
+    for name in sorted(set(needed.values())):
+        if not (folder / name).is_file():
+            raise InputError(f"{source}: {name} is missing")
     with temporary_folder() as temporary:
         for entry in folder.iterdir():
-            if entry.name not in (*names, INDEX):
+            if entry.name not in (*(set(of_key.values()) - set(needed.values())), INDEX):
                 _link(entry, Path(temporary) / entry.name)
-        _link(folder / SHARED, Path(temporary) / WEIGHTS)
+        write_json(Path(temporary) / INDEX, {"metadata": {}, "weight_map": needed})
         yield temporary
 
 

@@ -1,8 +1,9 @@
-"""Routes: the token ids that a sequence begins with, and the expert that they choose.
+"""Routes: the token ids that a sequence begins with, and the part of the model that they choose.
 
 The route travels inside the sequence: one domain token in place of [CLS] (Hallee 2025, "Mixture of Experts"),
 or the instruction in front of the text (MoTE, section 3.1: R maps an instruction to an expert). Both are the
-same thing here: a sequence takes the route whose token ids it begins with. Several may lead to one expert.
+same thing here: a sequence takes the route whose token ids it begins with. Several may lead to one expert; a
+route may own a head on top of it.
 """
 
 from __future__ import annotations
@@ -30,21 +31,32 @@ class Route:
         text: what stands in front of the text ("[COPD]", "search query: ").
         token_ids: what the sequence then begins with, the tokenizer's own leading token included.
         expert: the expert's index.
+        head: the index of the route's head; None for a route without one.
+        lead: the token that the model reads in the place of the route's token, so that the route differs from
+            the one that it sits on by its head alone; None where it reads the route's token itself.
     """
 
     name: str
     text: str
     token_ids: tuple[int, ...]
     expert: int
+    head: int | None = None
+    lead: int | None = None
+
+    @property
+    def kind(self) -> str:
+        """What the route owns: "head", or "expert"."""
+        return "expert" if self.head is None else "head"
 
     def to_json(self) -> dict[str, Any]:
         """Return the route as plain JSON, for the model's config."""
-        return {**asdict(self), "token_ids": list(self.token_ids)}
+        fields = {**asdict(self), "token_ids": list(self.token_ids)}
+        return {name: value for name, value in fields.items() if value is not None}
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Route:
         """Return the route that `to_json` wrote."""
-        return cls(fields["name"], fields["text"], tuple(fields["token_ids"]), int(fields["expert"]))
+        return cls(**{**fields, "token_ids": tuple(fields["token_ids"])})
 
 
 def is_domain_route(route: Route, config: Any) -> bool:
@@ -62,16 +74,35 @@ def describe(routes: Sequence[Route]) -> str:
     return f"known routes are {known}: {how}, or begin each text with {text!r}"
 
 
+# (expert, head or -1): what the sequences of a part of a batch have in common.
+Owner = tuple[int, int]
+
+
+def owner_of(route: Route) -> Owner:
+    """Return what a route leads to."""
+    return route.expert, -1 if route.head is None else route.head
+
+
+@lru_cache(maxsize=256)
+def owners_of(routes: tuple[Route, ...], experts: int) -> tuple[Owner, ...]:
+    """Return all that sequences can lead to, in the order in which a batch is sorted: by expert, by head."""
+    return tuple(sorted({*((expert, -1) for expert in range(experts)), *map(owner_of, routes)}))
+
+
 @lru_cache(maxsize=256)
 def _patterns(routes: tuple[Route, ...], device: torch.device) -> tuple[Tensor, Tensor]:
-    """Return the token ids, (routes, longest), longest first, filled up with ANY_TOKEN; and the experts."""
-    by_length = sorted(routes, key=lambda route: -len(route.token_ids))
-    longest = len(by_length[0].token_ids)
-    rows = [[*route.token_ids, *[ANY_TOKEN] * (longest - len(route.token_ids))] for route in by_length]
-    # Made outside inference mode: the same tensors serve encoding and training.
+    """Return the token ids, (routes, longest), longest first, filled up with ANY_TOKEN; and the routes."""
+    by_length = sorted(range(len(routes)), key=lambda number: -len(routes[number].token_ids))
+    longest = max(len(route.token_ids) for route in routes)
+    rows = [routes[number].token_ids for number in by_length]
+    filled = [[*row, *[ANY_TOKEN] * (longest - len(row))] for row in rows]
+    return _constant(filled, device), _constant(by_length, device)
+
+
+def _constant(values: Any, device: torch.device) -> Tensor:
+    """Return a tensor that serves encoding and training: it is made outside inference mode."""
     with torch.inference_mode(False):
-        experts = torch.tensor([route.expert for route in by_length], device=device)
-        return torch.tensor(rows, device=device), experts
+        return torch.tensor(values, device=device)
 
 
 def sequence_bounds(
@@ -92,25 +123,69 @@ def sequence_bounds(
     return rows + first, rows + length
 
 
-def experts_of(
+def routes_of(
     routes: tuple[Route, ...],
     input_ids: Tensor,
     attention_mask: Tensor | None = None,
     cu_seq_lens: Tensor | None = None,
 ) -> Tensor:
-    """Return the expert of each sequence, (sequences,); UNKNOWN where a sequence begins with no route.
+    """Return the number of each sequence's route, (sequences,); UNKNOWN where it begins with none.
 
     The longest matching route wins, so a route may begin like another one.
     """
-    patterns, experts = _patterns(routes, input_ids.device)
+    patterns, numbers = _patterns(routes, input_ids.device)
     starts, ends = sequence_bounds(input_ids, attention_mask, cu_seq_lens)
     offsets = torch.arange(patterns.shape[1], device=starts.device)
     positions = starts[:, None] + offsets  # (sequences, longest)
     window = input_ids.flatten()[positions.clamp(max=input_ids.numel() - 1)]
     window = window.masked_fill(positions >= ends[:, None], UNKNOWN - 1)  # a token that no route has
     matches = ((window[:, None, :] == patterns) | (patterns == ANY_TOKEN)).all(dim=-1)  # (sequences, routes)
-    chosen = experts[matches.int().argmax(dim=1)]
+    chosen = numbers[matches.int().argmax(dim=1)]
     return torch.where(matches.any(dim=1), chosen, UNKNOWN)
+
+
+def experts_of(
+    routes: tuple[Route, ...],
+    input_ids: Tensor,
+    attention_mask: Tensor | None = None,
+    cu_seq_lens: Tensor | None = None,
+) -> Tensor:
+    """Return the expert of each sequence, (sequences,); UNKNOWN where a sequence begins with no route."""
+    experts = _constant([route.expert for route in routes], input_ids.device)
+    return look_up(experts, routes_of(routes, input_ids, attention_mask, cu_seq_lens))
+
+
+def sort_keys(routes: tuple[Route, ...], experts: int, numbers: Tensor, are_experts: bool = False) -> Tensor:
+    """Return the place of each sequence's owner in `owners_of`, (sequences,); UNKNOWN for a stray number.
+
+    Args:
+        routes: the known routes.
+        experts: the number of experts.
+        numbers: (sequences,) the number of each sequence's route, or expert.
+        are_experts: they are experts' numbers.
+    """
+    return look_up(_keys(routes, experts, are_experts, numbers.device), numbers)
+
+
+@lru_cache(maxsize=256)
+def _keys(routes: tuple[Route, ...], experts: int, are_experts: bool, device: torch.device) -> Tensor:
+    owners = owners_of(routes, experts)
+    wanted = [(expert, -1) for expert in range(experts)] if are_experts else [*map(owner_of, routes)]
+    return _constant([owners.index(owner) for owner in wanted], device)
+
+
+def look_up(values: Tensor, numbers: Tensor) -> Tensor:
+    """Return the value of each number, UNKNOWN for numbers that have none."""
+    known = (numbers >= 0) & (numbers < len(values))
+    return torch.where(known, values[numbers.clamp(0, len(values) - 1)], UNKNOWN)
+
+
+def with_leads(routes: tuple[Route, ...], input_ids: Tensor) -> Tensor:
+    """Put each route's `lead`, if it has one, in the place of its token."""
+    for route in routes:
+        if route.lead is not None:
+            input_ids = input_ids.masked_fill(input_ids == route.token_ids[0], route.lead)
+    return input_ids
 
 
 def without_inner_route_tokens(

@@ -29,10 +29,10 @@ from sentence_experts.models.dense import (
     with_transformer,
 )
 from sentence_experts.models.encoder import ExpertEncoder
-from sentence_experts.models.layers.weight_names import base_name, expert_of, is_router
+from sentence_experts.models.layers.weight_names import base_name, expert_of, head_of, is_router
 from sentence_experts.models.routes.route_tokens import without_domain_tokens
 from sentence_experts.models.routes.routes import Route, is_domain_route
-from sentence_experts.models.surgery.expert_plan import ExpertPlan
+from sentence_experts.models.surgery.route_plan import RoutePlan
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def with_new_rows(weight: Tensor, shape: torch.Size) -> Tensor:
 
 def with_experts(
     encoder: SentenceTransformer,
-    plan: ExpertPlan,
+    plan: RoutePlan,
     sources: Sequence[ExpertSource],
     prompts: Mapping[str, str | None],
     default_prompt_name: str | None,
@@ -93,6 +93,7 @@ def with_experts(
         **(fields or {}),
         "auto_routes": False,  # they were fitted to the old experts
         "experts": list(plan.experts),
+        "heads": list(plan.heads),
         "route_kind": plan.kind.name,
         "routes": [route.to_json() for route in routes],
         "inner_route_token_id": inner if plan.domains else None,
@@ -118,6 +119,8 @@ def _state(old: PreTrainedModel, new: PreTrainedModel, sources: Sequence[ExpertS
             state[name] = torch.stack([_router_row(weights[name], source) for source in sources])
         elif is_router(name):
             state[name] = value
+        elif (head := head_of(name)) is not None:
+            state[name] = _head_weight(old, weights, name, new.config.heads[head], value)
         elif number is None:
             state[name] = with_new_rows(weights[name], value.shape)
         elif (base := sources[number].base) is not None:
@@ -125,6 +128,16 @@ def _state(old: PreTrainedModel, new: PreTrainedModel, sources: Sequence[ExpertS
         else:
             state[name] = mean_weight(weights, name, sources[number].shares)
     return state
+
+
+def _head_weight(
+    old: PreTrainedModel, weights: Mapping[str, Tensor], name: str, route: str, value: Tensor
+) -> Tensor:
+    """Return a weight of a route's head: the old model's, or the identity's."""
+    leaf, heads = name.rpartition(".")[2], getattr(old.config, "heads", [])
+    if route in heads:
+        return weights[f"heads.{heads.index(route)}.{leaf}"]
+    return torch.eye(len(value), dtype=value.dtype) if leaf == "weight" else torch.zeros_like(value)
 
 
 def _router_row(rows: Tensor, source: ExpertSource) -> Tensor:
@@ -143,16 +156,21 @@ def _set_tokens(
 ) -> None:
     """Give each leading token the row of its source: of the old experts' tokens, or of [CLS].
 
-    Where the last domain goes, the instructions' own token becomes [CLS] again.
+    Where the last domain goes, the instructions' own token becomes [CLS] again. Tokens of routes with a
+    `lead` have no row that is ever read.
     """
     before: Tensor = old.get_input_embeddings().weight
     after: Tensor = new.get_input_embeddings().weight
     had_tokens = getattr(old.config, "has_domain_tokens", False)
     leads = {is_domain_route(route, old.config): route.token_ids[0] for route in old_routes}
     instruction_token = leads.get(False, cls) if had_tokens else cls
-    domain_tokens = {r.expert: r.token_ids[0] for r in old_routes if is_domain_route(r, old.config)}
+    domain_tokens = {
+        r.expert: r.token_ids[0] for r in old_routes if is_domain_route(r, old.config) and r.lead is None
+    }
     with torch.no_grad():
         for route in routes:
+            if route.lead is not None:
+                continue
             source, lead = sources[route.expert], route.token_ids[0]
             if not is_domain_route(route, new.config):
                 if had_tokens or new.config.has_domain_tokens:

@@ -1,7 +1,8 @@
-"""Add experts to a pretrained encoder: it gives the same vectors until it is trained.
+"""Give a pretrained encoder routes: it gives the same vectors until they are trained.
 
-Every expert starts as a copy of the base's MLP (Hallee 2025, fig. 1; MoTE, section 3.1.1), and every domain
-token as a copy of [CLS]. (A different pooling or a head, if set, changes the vectors.)
+Every expert starts as a copy of the base's MLP (Hallee 2025, fig. 1; MoTE, section 3.1.1), every domain token
+as a copy of [CLS], and every route's head as the identity. (A different pooling, or a head on the pooling of
+all routes, changes the vectors.)
 """
 
 from __future__ import annotations
@@ -24,15 +25,15 @@ from sentence_experts.models.loading import load
 from sentence_experts.models.routes.kinds import ROUTER_KINDS
 from sentence_experts.models.sources import set_notes
 from sentence_experts.models.surgery.assemble import ExpertSource, with_experts
-from sentence_experts.models.surgery.expert_plan import (
-    ExpertPlan,
+from sentence_experts.models.surgery.extend_config import HEAD, ExtendConfig
+from sentence_experts.models.surgery.heads import check_linear_pooling, put_head, put_normalize
+from sentence_experts.models.surgery.route_plan import (
+    RoutePlan,
     domain_names,
-    plan_experts,
+    plan_routes,
     search_routes,
     task_routes,
 )
-from sentence_experts.models.surgery.extend_config import ExtendConfig
-from sentence_experts.models.surgery.heads import put_head, put_normalize
 from sentence_experts.models.surgery.stored import Source, stored
 
 logger = logging.getLogger(__name__)
@@ -44,28 +45,33 @@ def extend(
     experts: Sequence[str] | None = None,
     config: ExtendConfig | None = None,
     *,
+    routes: Sequence[str] | None = None,
     domains: Any = None,
     tasks: Any = None,
     out: str | Path | None = None,
     overwrite: bool = False,
     **settings: Any,
 ) -> ExpertEncoder:
-    """Turn the MLP of each chosen block into one expert per name, and give each expert a route.
+    """Give an encoder routes, each with an expert or a head.
 
-    `experts`, `domains` and `tasks` can be combined in one model: domains are then routed by their tokens,
-    tasks by their instructions.
+    An expert takes the place of the MLP in each chosen block. A head is a linear map, with a bias, of the
+    pooled vector, before what follows the pooling (`Normalize`, say); all heads share one encoding of a text.
+    `domains` and `tasks` can be combined in one model: domains are then routed by their tokens, tasks by
+    their instructions.
 
         extend("minilm", ["copd", "cvd"])                          # texts begin with [COPD] or [CVD]
         extend("minilm", ["query", "passage"], route="prefix")     # "query: ...", "passage: ..."
         extend("minilm", domains="pairs/", tasks="tasks.yaml")     # both
+        extend("minilm", routes=["use", "field"], kind="head")     # texts begin with [USE] or [FIELD]
 
     Args:
         base: "minilm", a directory or hub id of a sentence-transformers or plain transformers checkpoint of
             BERT, ModernBERT or NomicBERT, or a model in memory, which stays unchanged. A plain checkpoint
             gets mean pooling.
-        experts: names of experts, in the order of their indices.
+        experts: names of routes and their experts, in the order of their indices.
         config: the settings; see `ExtendConfig`.
-        domains: more names of experts: a list, or pairs (in memory or their folder), for their domains.
+        routes: names of routes of any kind, in place of `experts`.
+        domains: more names of routes: a list, or pairs (in memory or their folder), for their domains.
         tasks: a task file or tasks folder, or either one opened: an expert per instruction, or shared ones
             as the file says. By default the experts then own the norms too (MoTE, fig. 2b).
         out: folder to save the model in; a finished model there that was made in the same way is returned.
@@ -82,12 +88,17 @@ def extend(
         (2, 32)
     """
     chosen = ExtendConfig.of(config, **settings)
-    names = [experts] if isinstance(experts, str) else None if experts is None else list(experts)
+    if experts is not None and (routes is not None or chosen.kind == HEAD):
+        raise UsageError("`experts` are routes of `kind='expert'`: name `routes` instead")
+    given = experts if routes is None else routes
+    names = [given] if isinstance(given, str) else None if given is None else list(given)
     device = str(base.device) if isinstance(base, SentenceTransformer) else None
     # No path of this machine goes into a card.
     name = str(base) if isinstance(base, str | Path) and not Path(base).exists() else None
     return stored(
-        lambda opened: _extended(opened, names, chosen, domains, tasks, device, name),
+        lambda opened: _extended(
+            opened, [*(names or ()), *domain_names(domains)], chosen, tasks, device, name
+        ),
         base,
         out,
         overwrite,
@@ -99,16 +110,15 @@ def extend(
 
 def _extended(
     base: Source,
-    experts: Sequence[str] | None,
+    names: Sequence[str],
     config: ExtendConfig,
-    domains: Any,
     tasks: Any,
     device: str | None,
     name: str | None,
 ) -> ExpertEncoder:
-    plan = plan_experts(experts, domains, tasks, config)
-    if config.default_route is not None and config.default_route not in plan.routes:
-        known = ", ".join(plan.routes)
+    plan = plan_routes(names, tasks, config)
+    if config.default_route is not None and config.default_route not in plan.names:
+        known = ", ".join(plan.names)
         raise UsageError(f"`default_route`: {config.default_route!r} is not a route; the routes are {known}")
     ROUTER_KINDS[config.router].check(config.experts_per_token, len(plan.experts))
     encoder = base if isinstance(base, SentenceTransformer) else load(base, device="cpu", int8=False)
@@ -122,6 +132,8 @@ def _extended(
     _include_prompts_in_pooling(extended, plan)
     put_head(extended, config.pooling, config.head, config.seed)
     put_normalize(extended, config.normalize)
+    if plan.heads:
+        check_linear_pooling(extended)
     if name is not None:
         set_notes(extended, {"base": name})
     return extended
@@ -138,7 +150,7 @@ def _dense_model(encoder: SentenceTransformer) -> PreTrainedModel:
     return dense
 
 
-def _include_prompts_in_pooling(extended: ExpertEncoder, plan: ExpertPlan) -> None:
+def _include_prompts_in_pooling(extended: ExpertEncoder, plan: RoutePlan) -> None:
     for module in extended if plan.routes else ():
         if isinstance(module, Pooling) and not module.include_prompt:
             if plan.instructions:
@@ -151,7 +163,7 @@ def _include_prompts_in_pooling(extended: ExpertEncoder, plan: ExpertPlan) -> No
 
 
 def _prompts(
-    encoder: SentenceTransformer, plan: ExpertPlan, default_route: str | None
+    encoder: SentenceTransformer, plan: RoutePlan, default_route: str | None
 ) -> Mapping[str, str | None]:
     """Return the routes as prompts; without routes, the base's own prompts."""
     if not plan.routes:

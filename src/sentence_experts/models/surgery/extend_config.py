@@ -1,4 +1,4 @@
-"""Settings of `extend` and `add_expert`."""
+"""Settings of `extend` and `add_route`."""
 
 from __future__ import annotations
 
@@ -13,11 +13,18 @@ from sentence_experts.models.routes.kinds import ROUTE_KINDS, ROUTER_KINDS
 
 NAMED_LAYERS = ("all", "alternate", "none")
 BASE, AVERAGE = "base", "average"  # what a new expert can begin as, beside another expert
+EXPERT, HEAD = "expert", "head"
+Kind = Literal["expert", "head"]
 
 
 class ExtendConfig(Config):
-    """How a pretrained encoder gets its experts."""
+    """How a pretrained encoder gets its routes."""
 
+    kind: Kind = Field(
+        "expert",
+        description="What each route owns: expert (the MLP of each block) or head (a linear map of the "
+        "pooled vector; one encoding of a text serves all heads)",
+    )
     layers: str = Field(
         "all",
         description="Blocks that get experts: all, alternate (1, 3, 5, ..., as in GShard and MoTE's EOB), "
@@ -91,6 +98,14 @@ class ExtendConfig(Config):
         return layers
 
     @model_validator(mode="after")
+    def _kind_fits(self) -> ExtendConfig:
+        names = ("layers", "route", "prefixes", "share", "router", "top_k", "expert_norms")
+        for name in names if self.kind == HEAD else ():
+            if getattr(self, name) != type(self).model_fields[name].default:
+                raise ValueError(f"`{name}` is for `kind='expert'`; heads have domain tokens and no experts")
+        return self
+
+    @model_validator(mode="after")
     def _router_fits(self) -> ExtendConfig:
         has_routes, router = ROUTE_KINDS[self.route].has_routes, ROUTER_KINDS[self.router]
         if not has_routes and not router.is_learned:
@@ -127,7 +142,7 @@ class ExtendConfig(Config):
         return {
             "router": self.router,
             "top_k": self.experts_per_token,
-            "expert_layers": self.block_numbers(blocks),
+            "expert_layers": [] if self.kind == HEAD else self.block_numbers(blocks),
             "expert_norms": with_tasks if self.expert_norms is None else self.expert_norms,
         }
 
@@ -148,19 +163,35 @@ class ExtendConfig(Config):
         return numbers
 
 
-class AddExpertConfig(Config):
-    """Settings of a new expert: its first weights, and its name in texts."""
+class AddRouteConfig(Config):
+    """Settings of a new route: what it owns, its first weights, and its name in texts."""
 
-    seed_from: str = Field(
-        AVERAGE,
-        description="What the expert and its domain token begin as: average (the mean of all experts and "
-        "tokens), base (the base's MLP; the token as [CLS]), or the name of an expert",
+    kind: Kind = Field(
+        "expert",
+        description="What the route owns: expert, or head (a linear map of the pooled vector, which is the "
+        "identity until it is trained)",
+    )
+    on: str | None = Field(
+        None, description="Expert that a head sits on. Default: the base, if the model still has it"
+    )
+    seed_from: str | None = Field(
+        None,
+        description="What an expert and its domain token begin as: average (the mean of all experts and "
+        "tokens), base (the base's MLP; the token as [CLS]), or the name of an expert. Default: average",
     )
     prefix: str | None = Field(
         None,
-        description="Instruction that the route's texts begin with. Default: a domain token if the model has "
-        "some, else 'NAME: '",
+        description="Instruction that the texts of an expert's route begin with. Default: a domain token if "
+        "the model has some, else 'NAME: '",
     )
+
+    @model_validator(mode="after")
+    def _kind_fits(self) -> AddRouteConfig:
+        refused = ("seed_from", "prefix") if self.kind == HEAD else ("on",)
+        for name in refused:
+            if getattr(self, name) is not None:
+                raise ValueError(f"`{name}` is not for `kind={self.kind!r}`")
+        return self
 
 
 def _block_numbers(layers: str) -> list[int] | None:

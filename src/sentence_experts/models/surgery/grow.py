@@ -1,15 +1,20 @@
-"""Add an expert to a model or drop one: all other routes keep their vectors bit-equal.
+"""Add a route to a model or drop one: all other routes keep their vectors bit-equal.
 
-Routes share attention and embeddings but never an expert, so weights that come or go with one expert are
-not read by the others. The new expert can then be trained alone (`TrainConfig.only_expert`).
+Routes share attention and embeddings but never an expert or a head of their own, so weights that come or go
+with one route are not read by the others. The new part can then be trained alone (`TrainConfig.only_expert`).
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
@@ -25,18 +30,20 @@ from sentence_experts.models.loading import load
 from sentence_experts.models.routes.kinds import router_kind
 from sentence_experts.models.routes.routes import is_domain_route
 from sentence_experts.models.surgery.assemble import ExpertSource, with_experts
-from sentence_experts.models.surgery.expert_plan import ExpertPlan, task_routes
-from sentence_experts.models.surgery.extend_config import AVERAGE, BASE, AddExpertConfig
+from sentence_experts.models.surgery.extend import extend
+from sentence_experts.models.surgery.extend_config import AVERAGE, BASE, HEAD, AddRouteConfig
+from sentence_experts.models.surgery.heads import check_linear_pooling
+from sentence_experts.models.surgery.route_plan import PlannedRoute, RoutePlan, task_routes
 from sentence_experts.models.surgery.stored import Source, stored
 
 logger = logging.getLogger(__name__)
 
 
-@with_settings(AddExpertConfig)
-def add_expert(
+@with_settings(AddRouteConfig)
+def add_route(
     model: Source,
     name: str,
-    config: AddExpertConfig | None = None,
+    config: AddRouteConfig | None = None,
     *,
     tasks: Any = None,
     base: Source | None = None,
@@ -44,20 +51,24 @@ def add_expert(
     overwrite: bool = False,
     **settings: Any,
 ) -> ExpertEncoder:
-    """Add an expert and its route to a model; the others' weights and vectors stay bit-equal.
+    """Add a route with its own expert or head to a model; the others' weights and vectors stay bit-equal.
 
     Args:
-        model: a model with experts, or its folder; it stays unchanged.
-        name: the new expert's name.
-        config: the settings; see `AddExpertConfig`.
+        model: a model with routes, or its folder; it stays unchanged.
+        name: the new route's name, and that of its expert.
+        config: the settings; see `AddRouteConfig`.
         tasks: a task file or tasks folder, or either one opened, that has the new route's instruction.
-        base: the dense base, for `seed_from="base"` where blocks hold experts.
+        base: the dense base, for `seed_from="base"`, or for a head on it, where blocks hold experts.
         out: folder to save the model in; a finished model there that was made in the same way is returned.
         overwrite: start over, replacing another model in `out`.
-        **settings: fields of `AddExpertConfig`, in place of the config's.
+        **settings: fields of `AddRouteConfig`, in place of the config's.
 
     In a learned router the new expert's row is the mean of the others' rows, for any seed: its logit
     then never beats the best of the others, so no text goes to the new expert before it is trained.
+
+    A model of heads that gets its first expert gets experts in all blocks, of which the heads share the
+    base's. A head's texts begin with a domain token, which the model reads as [CLS], or as the token of the
+    expert that the head sits on.
 
     Raises:
         UsageError: the name is taken or not in `tasks`, the seed is not known or lacks its base, the route is
@@ -65,10 +76,10 @@ def add_expert(
         InputError: the base is of another family or size.
 
     Example:
-        >>> add_expert("model", "botany", seed_from="genomics").experts[-1]
+        >>> add_route("model", "botany", seed_from="genomics").experts[-1]
         'botany'
     """
-    chosen = AddExpertConfig.of(config, **settings)
+    chosen = AddRouteConfig.of(config, **settings)
     named = base if isinstance(base, str | Path) else None
     folder = named if named is not None and Path(named).is_dir() else None
     elsewhere = None if named is None or folder is not None else str(named)
@@ -88,40 +99,152 @@ def add_expert(
 
 
 def _grown(
-    model: Source, name: str, config: AddExpertConfig, tasks: Any, base: Source | None
+    model: Source, name: str, config: AddRouteConfig, tasks: Any, base: Source | None
 ) -> ExpertEncoder:
     encoder = _opened(model)
-    prefix = config.prefix if tasks is None else _prefix(name, config.prefix, tasks)
-    plan = ExpertPlan.of(encoder).with_expert(name, prefix)
-    sources = [ExpertSource({number: 1.0}) for number in range(len(encoder.experts))]
-    sources.append(_seeded(encoder, config.seed_from, base))
+    plan, sources = RoutePlan.of(encoder), _kept(encoder)
+    if config.kind == HEAD:
+        if tasks is not None:
+            raise UsageError("`tasks` gives instructions, and heads have domain tokens")
+        route, added = _on(encoder, name, config.on, base)
+    else:
+        prefix = config.prefix if tasks is None else _prefix(name, config.prefix, tasks)
+        route = PlannedRoute(name, name, _instruction(plan, name, prefix))
+        added = [_seeded(encoder, config.seed_from or AVERAGE, base)]
+    grown = plan.with_route(route)
+    if not plan.routes:  # learned routers choose
+        grown = replace(grown, routes=())
     model_config = encoder.routed_model.config
-    domain = next((route for route in encoder.routes if is_domain_route(route, model_config)), None)
+    fields: dict[str, Any] = {}
+    if plan.experts == (BASE,) and grown.experts != plan.experts and not model_config.expert_layers:
+        fields = {"expert_layers": list(range(model_config.num_hidden_layers))}
+        sources = added = [ExpertSource({}, base=transformer_of(encoder).state_dict())]
+    return _with_plan(encoder, grown, [*sources, *added], fields)
+
+
+def with_heads(model: Source, heads: Mapping[str, tuple[ArrayLike, ArrayLike]]) -> ExpertEncoder:
+    """Return a model that has these routes, each with this head; the others' vectors stay bit-equal.
+
+    Heads of other kinds of training come in here: maps that were fitted to `model.without_heads()`'s vectors.
+
+    Args:
+        model: a dense encoder, which becomes one of heads alone, or a model with routes, whose head routes of
+            these names get the new heads; a name or path of either. It stays unchanged.
+        heads: route -> (weight of shape (width, width), bias of shape (width,)) of y = weight @ x + bias,
+            where x is the pooled vector before any module that follows the pooling.
+
+    Raises:
+        UsageError: no heads, one of another shape or with numbers that are not finite, or the name of a route
+            of another kind.
+        InputError: the model's pooling does not commute with a linear map.
+    """
+    opened = load(model, device="cpu", int8=False) if isinstance(model, str | Path) else model
+    if not isinstance(opened, ExpertEncoder):
+        encoder = extend(model, routes=list(heads), kind=HEAD)
+    else:
+        encoder = _opened(opened)
+        plan = RoutePlan.of(encoder)
+        for name in heads:
+            if name not in plan.heads:
+                plan = plan.with_route(_on(encoder, name, None, None)[0])
+        encoder = _with_plan(encoder, plan, _kept(encoder), {})
+    for name, (weight, bias) in heads.items():
+        _set_head(encoder, name, np.asarray(weight), np.asarray(bias))
+    return encoder
+
+
+def _set_head(encoder: ExpertEncoder, name: str, weight: NDArray[Any], bias: NDArray[Any]) -> None:
+    head = encoder.head(name)
+    width = head.out_features
+    if weight.shape != (width, width) or bias.shape != (width,):
+        raise UsageError(
+            f"head {name!r}: weight of shape {weight.shape} and bias of shape {bias.shape}, "
+            f"not {(width, width)} and {(width,)}"
+        )
+    if not (np.isfinite(weight).all() and np.isfinite(bias).all()):
+        raise UsageError(f"head {name!r} has numbers that are not finite")
+    with torch.no_grad():
+        head.weight.copy_(torch.as_tensor(weight))
+        head.bias.copy_(torch.as_tensor(bias))
+
+
+def _with_plan(
+    encoder: ExpertEncoder, plan: RoutePlan, sources: Sequence[ExpertSource], fields: Mapping[str, Any]
+) -> ExpertEncoder:
+    """Give a model the routes of `plan`; new ones get their prompts."""
+    config = encoder.routed_model.config
+    domain = next((route for route in encoder.routes if is_domain_route(route, config)), None)
     base_prompt = dense_prompt(encoder, domain) if domain else ""  # it stands behind every domain token
-    added = {route: text for route, text in plan.prompts(base_prompt).items() if route == name}
-    prompts, default = encoder.prompts | added, encoder.default_prompt_name
-    return with_experts(encoder, plan, sources, prompts, default, str(encoder.device))
+    known = RoutePlan.of(encoder).names
+    new = {name: prompt for name, prompt in plan.prompts(base_prompt).items() if name not in known}
+    grown = with_experts(
+        encoder,
+        plan,
+        sources,
+        encoder.prompts | new,
+        encoder.default_prompt_name,
+        str(encoder.device),
+        fields,
+    )
+    if plan.heads:
+        check_linear_pooling(grown)
+    return grown
 
 
-def drop_expert(
+def _kept(encoder: ExpertEncoder) -> list[ExpertSource]:
+    return [ExpertSource({number: 1.0}) for number in range(len(encoder.experts))]
+
+
+def _on(
+    encoder: ExpertEncoder, name: str, on: str | None, base: Source | None
+) -> tuple[PlannedRoute, list[ExpertSource]]:
+    """Plan a route that owns a head, and the base's MLPs as an expert if the model lacks them."""
+    if not encoder.routes:
+        raise UsageError("this model has no routes, its learned routers choose the experts: no head fits it")
+    router_kind(encoder.routed_model.config).refuse_heads()
+    if base is not None:
+        if on is not None or BASE in encoder.experts:
+            raise UsageError("`base` is for a head on the base, in a model that has other experts only")
+        source = ExpertSource({}, base=_base_weights(encoder, base), is_new=True)
+        return PlannedRoute(name, BASE, kind=HEAD), [source]
+    expert = on or BASE
+    if expert not in encoder.experts:
+        known = ", ".join(encoder.experts)
+        raise UsageError(
+            f"no expert {expert!r} for the head to sit on: give `on`, one of {known}; or `base`, from which "
+            "the model was made"
+        )
+    return PlannedRoute(name, expert, kind=HEAD), []
+
+
+def _instruction(plan: RoutePlan, name: str, prefix: str | None) -> str | None:
+    """Return a new expert's instruction; None for a domain token, where the model has them."""
+    if not plan.routes and prefix is not None:
+        raise UsageError("`prefix`: this model has no routes, its learned routers choose the experts")
+    if prefix is None and (plan.domains or not plan.routes):
+        return None
+    return prefix or f"{name}: "
+
+
+def drop_route(
     model: Source, name: str, *, out: str | Path | None = None, overwrite: bool = False
 ) -> ExpertEncoder:
-    """Drop an expert, its route and its token from a model; the others' vectors stay bit-equal.
+    """Drop a route and what it owns from a model; the others' vectors stay bit-equal.
 
-    Routes that share the expert go with it, which is logged. Texts then read the token as ordinary text. In a
+    Routes that share an expert go with it, which is logged. Texts then read the token as ordinary text. In a
     learned router, texts that went to this expert go to their second choice.
 
     Args:
-        model: a model with experts, or its folder; it stays unchanged.
-        name: the expert.
+        model: a model with routes, or its folder; it stays unchanged.
+        name: the route or expert.
         out: folder to save the model in; a finished model there that was made in the same way is returned.
         overwrite: start over, replacing another model in `out`.
 
     Raises:
-        UsageError: there is no such expert, or no other, or `out` holds something else.
+        UsageError: there is no such route, or no other, or `out` holds something else.
 
     Example:
-        >>> "genomics" in drop_expert("model", "genomics").experts
+        >>> "genomics" in drop_route("model", "genomics").experts
         False
     """
     return stored(
@@ -131,15 +254,15 @@ def drop_expert(
 
 def _without(model: Source, name: str) -> ExpertEncoder:
     encoder = _opened(model)
-    names = encoder.experts
-    if name not in names:
-        raise UsageError(f"there is no expert {name!r}; the experts are {', '.join(names)}")
-    if len(names) == 1:
-        raise UsageError(f"{name!r} is the only expert; to have none, export its route as a dense model")
-    plan = ExpertPlan.of(encoder)
-    rest = plan.without_expert(name)
-    sources = [ExpertSource({number: 1.0}) for number, each in enumerate(names) if each != name]
-    dropped = {name, *plan.routes} - {*rest.routes}
+    plan, names = RoutePlan.of(encoder), encoder.experts
+    if name not in (*plan.names, *names):
+        known = ", ".join(dict.fromkeys([*plan.names, *names]))
+        raise UsageError(f"there is no route or expert {name!r}; they are {known}")
+    rest = plan.without(name)
+    if not rest.experts or (plan.routes and not rest.routes):
+        raise UsageError(f"{name!r} is the only one; to have none, export its route as a dense model")
+    sources = [source for expert, source in zip(names, _kept(encoder), strict=True) if expert in rest.experts]
+    dropped = {name, *plan.names} - {*rest.names}
     if len(dropped) > 1:
         logger.info(f"dropped with {name!r}, whose expert they share: {', '.join(sorted(dropped - {name}))}")
     prompts: dict[str, Any] = {key: prompt for key, prompt in encoder.prompts.items() if key not in dropped}
@@ -148,9 +271,12 @@ def _without(model: Source, name: str) -> ExpertEncoder:
         logger.info(f"{default!r} was the default route; now every text needs one")
         default = None
         for alias in ("query", "document"):
-            if alias not in plan.routes:
+            if alias not in plan.names:
                 prompts.pop(alias, None)
     return with_experts(encoder, rest, sources, prompts, default, str(encoder.device))
+
+
+add_expert, drop_expert = add_route, drop_route  # their names before routes could own anything else
 
 
 def _prefix(name: str, prefix: str | None, tasks: Any) -> str:

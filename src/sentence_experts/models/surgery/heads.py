@@ -25,6 +25,8 @@ logger = logging.getLogger(__name__)
 
 # `pooling` -> how the tokens are pooled before the modules that follow.
 POOLINGS = {"mean": "mean", "cls": "cls", "pooler": "cls"}
+# Poolings whose weights of tokens add up to 1: a linear map with a bias may come before or after.
+LINEAR = ("mean", "cls", "lasttoken", "weightedmean")
 
 
 def put_head(encoder: SentenceTransformer, pooling: str | None, head: str | None, seed: int) -> None:
@@ -58,6 +60,14 @@ def put_head(encoder: SentenceTransformer, pooling: str | None, head: str | None
         for number, module in enumerate(modules):
             encoder.insert(place + number, module.to(encoder.device, encoder.dtype))
         logger.info(f"the head starts with random weights (seed {seed}): train it before using its vectors")
+
+
+def check_linear_pooling(encoder: SentenceTransformer) -> None:
+    """Refuse heads of routes behind a pooling that does not commute with a linear map."""
+    modes = [module.pooling_mode for module in encoder if isinstance(module, Pooling)]
+    if len(modes) != 1 or modes[0] not in LINEAR:
+        known, got = ", ".join(LINEAR), ", ".join(map(str, modes)) or "none"
+        raise InputError(f"heads of routes need one pooling of {known}; this model's is {got}")
 
 
 def put_normalize(encoder: SentenceTransformer, normalize: bool | None) -> None:
