@@ -228,8 +228,8 @@ class RoutedModel:
             for head, start, end in slices
         ]
         outputs["last_hidden_state"] = (parts[0] if len(parts) == 1 else torch.cat(parts)).view(hidden.shape)
-        if getattr(self, "pooler", None) is not None:
-            outputs["pooler_output"] = self.pooler(outputs["last_hidden_state"])
+        if (pooler := getattr(self, "pooler", None)) is not None:
+            outputs["pooler_output"] = pooler(outputs["last_hidden_state"])
 
     def _stray_error(self, keys: Tensor, expert_ids: Tensor | None) -> Exception:
         if expert_ids is None:
