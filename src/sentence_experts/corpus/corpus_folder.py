@@ -42,33 +42,21 @@ REJECTED = "rejected.jsonl"
 DOMAINS = "domains.parquet"
 PROVENANCE = "provenance.parquet"
 
-PAPERS_SCHEMA = pa.schema([
-    pa.field("paper_id", pa.string(), nullable=False),
-    pa.field("pmid", pa.string()),
-    pa.field("pmcid", pa.string()),
-    pa.field("doi", pa.string()),
-    pa.field("openalex", pa.string()),
-    pa.field("title", pa.string()),
-    pa.field("abstract", pa.string()),
-    pa.field("authors", pa.list_(pa.string())),
-    pa.field("year", pa.int32()),
-    pa.field("volume", pa.string()),
-    pa.field("issue", pa.string()),
-    pa.field("pages", pa.string()),
-    pa.field("article_type", pa.string()),
-    pa.field("kind", pa.string()),
-    pa.field("subjects", pa.list_(pa.string())),
-    pa.field("mesh", pa.list_(pa.string())),
-    pa.field("keywords", pa.list_(pa.string())),
-    pa.field("journal", pa.string()),
-    pa.field("licence", pa.string()),
-    pa.field("topic", pa.string()),
-    pa.field("subfield", pa.string()),
-    pa.field("field", pa.string()),
-    pa.field("language", pa.string()),
-    pa.field("retracted", pa.bool_(), nullable=False),
-    pa.field("has_body", pa.bool_()),
-])  # fmt: skip
+_TEXT, _TEXTS, _NUMBER = pa.string(), pa.list_(pa.string()), pa.int32()
+
+
+def _schema(required: str, **columns: pa.DataType) -> pa.Schema:
+    """Return a schema of columns, of which the required ones are never null."""
+    names = required.split()
+    return pa.schema([pa.field(name, kind, nullable=name not in names) for name, kind in columns.items()])
+
+
+PAPERS_SCHEMA = _schema(
+    "paper_id retracted", paper_id=_TEXT, pmid=_TEXT, pmcid=_TEXT, doi=_TEXT, openalex=_TEXT, title=_TEXT,
+    abstract=_TEXT, authors=_TEXTS, year=_NUMBER, volume=_TEXT, issue=_TEXT, pages=_TEXT, article_type=_TEXT,
+    kind=_TEXT, subjects=_TEXTS, mesh=_TEXTS, keywords=_TEXTS, journal=_TEXT, licence=_TEXT, topic=_TEXT,
+    subfield=_TEXT, field=_TEXT, language=_TEXT, retracted=pa.bool_(), has_body=pa.bool_(),
+)  # fmt: skip
 """One row per work, ordered by `paper_id`: `doi:10...` (lower case), else `pmid:123`, else `pmc:PMC123`, else
 `openalex:W123`, else the user's own id or `file:...`. `authors`
 are "Family, Given" or "Family, Given, Suffix", collective names as they are. `kind` is "article", "review" or
@@ -79,52 +67,30 @@ LIST_COLUMNS = tuple(field.name for field in PAPERS_SCHEMA if pa.types.is_list(f
 TEXT_COLUMNS = tuple(field.name for field in PAPERS_SCHEMA if pa.types.is_string(field.type))[5:]
 """The columns of papers that are lists, and those that are texts other than identifiers."""
 
-CITATIONS_SCHEMA = pa.schema([
-    pa.field("citing", pa.string(), nullable=False),
-    pa.field("cited", pa.string()),
-    pa.field("cited_title", pa.string()),
-    pa.field("cited_year", pa.int32()),
-])  # fmt: skip
+CITATIONS_SCHEMA = _schema("citing", citing=_TEXT, cited=_TEXT, cited_title=_TEXT, cited_year=_NUMBER)
 """One row per reference, in the order of each citing paper's list. `cited` is null for a work without
 identifier."""
 
-MENTIONS_SCHEMA = pa.schema([
-    pa.field("citing", pa.string(), nullable=False),
-    pa.field("cited", pa.string(), nullable=False),
-    pa.field("section", pa.int32(), nullable=False),
-    pa.field("section_title", pa.string()),
-    pa.field("section_kind", pa.string(), nullable=False),
-    pa.field("paragraph", pa.int32(), nullable=False),
-    pa.field("sentence", pa.int32(), nullable=False),
-    pa.field("bracket", pa.int32(), nullable=False),
-    pa.field("position", pa.int32(), nullable=False),
-])  # fmt: skip
+MENTIONS_SCHEMA = _schema(
+    "citing cited section section_kind paragraph sentence bracket position", citing=_TEXT, cited=_TEXT,
+    section=_NUMBER, section_title=_TEXT, section_kind=_TEXT, paragraph=_NUMBER, sentence=_NUMBER,
+    bracket=_NUMBER, position=_NUMBER,
+)  # fmt: skip
 """One row per place in the text of a paper that cites an identified work, in reading order. `section` and
 `paragraph` are numbers within the paper, `sentence` and `bracket` (a group of citations) within the
 paragraph; `position` counts the characters of the paragraph before it, a citation as one. `section_kind` is
 introduction, methods, results, discussion or other."""
 
-BODIES_SCHEMA = pa.schema([
-    pa.field("paper_id", pa.string(), nullable=False),
-    pa.field("section", pa.string()),
-    pa.field("text", pa.string(), nullable=False),
-])  # fmt: skip
+BODIES_SCHEMA = _schema("paper_id text", paper_id=_TEXT, section=_TEXT, text=_TEXT)
 """Full texts, where they are kept: one row per stretch of text in one section, in reading order, papers as
 in `PAPERS_SCHEMA`. `section` is the title of the innermost section."""
 
-DOMAINS_SCHEMA = pa.schema([
-    pa.field("paper_id", pa.string(), nullable=False),
-    pa.field("domain", pa.string(), nullable=False),
-])  # fmt: skip
+DOMAINS_SCHEMA = _schema("paper_id domain", paper_id=_TEXT, domain=_TEXT)
 """For a fetched corpus: one row per paper and domain whose query found it, ordered by both."""
 
-PROVENANCE_SCHEMA = pa.schema([
-    pa.field("record", pa.string(), nullable=False),
-    pa.field("address", pa.string(), nullable=False),
-    pa.field("version", pa.string()),
-    pa.field("licence_code", pa.string()),
-    pa.field("sha256", pa.string(), nullable=False),
-])  # fmt: skip
+PROVENANCE_SCHEMA = _schema(
+    "record address sha256", record=_TEXT, address=_TEXT, version=_TEXT, licence_code=_TEXT, sha256=_TEXT
+)
 """For a fetched corpus: one row per record, by its id: where it came from, the version of the article, the
 licence that the service states, the SHA-256 of what was fetched."""
 
@@ -228,8 +194,7 @@ class CorpusFolder:
     @property
     def bodies(self) -> Path | None:
         """The table of full texts (`BODIES_SCHEMA`), if they were kept (`full_text`)."""
-        path = self.path / BODIES
-        return path if BODIES in self.manifest.get("tables", {}) and path.is_file() else None
+        return self._optional(BODIES)
 
     @property
     def rejected(self) -> Path:
@@ -239,8 +204,11 @@ class CorpusFolder:
     @property
     def domains(self) -> Path | None:
         """The table of the domains whose queries found the papers (`DOMAINS_SCHEMA`), if it was fetched."""
-        path = self.path / DOMAINS
-        return path if DOMAINS in self.manifest.get("tables", {}) and path.is_file() else None
+        return self._optional(DOMAINS)
+
+    def _optional(self, name: str) -> Path | None:
+        path = self.path / name
+        return path if name in self.manifest.get("tables", {}) and path.is_file() else None
 
     def fingerprint(self) -> str:
         """Return a hash of the tables' contents, equal for equal corpora in any folder.
@@ -248,8 +216,7 @@ class CorpusFolder:
         Raises:
             InputError: a table is not as it was written.
         """
-        optional = {MENTIONS, BODIES, DOMAINS}.intersection(self.manifest.get("tables", {}))
-        names = {PAPERS, CITATIONS, *(name for name in optional if (self.path / name).is_file())}
+        names = {PAPERS, CITATIONS, *filter(self._optional, (MENTIONS, BODIES, DOMAINS))}
         hashes = {name: sha256_file(self.path / name) for name in sorted(names)}
         for name, digest in hashes.items():
             if self.hashes.get(name, digest) != digest:

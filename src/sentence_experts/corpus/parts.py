@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from sentence_experts.corpus.corpus_folder import BODIES_SCHEMA, MENTIONS_SCHEMA, PAPERS_SCHEMA
 from sentence_experts.corpus.formats.authors import clean_authors
 from sentence_experts.corpus.formats.markup import CONTROLS, unique, without_controls
 from sentence_experts.corpus.paper import Citation, Deletion, Paper, Rejection, kind_of
@@ -28,34 +29,24 @@ from sentence_experts.storage import PartStore, read_json, write_json, write_tex
 
 Item = TypeVar("Item")
 
-_TEXTS = pa.list_(pa.string())
 _IDS = [
     ("doi", pa.string()), ("pmid", pa.string()), ("pmcid", pa.string()), ("other", pa.string()),
     ("openalex", pa.int64()),
 ]  # fmt: skip
 _PLACE = [("source", pa.int32()), ("part", pa.int32()), ("record", pa.int32())]
 
+_STATED = [field for field in PAPERS_SCHEMA if field.name not in ("kind", "has_body")][5:]
+
 STATED_PAPERS = pa.schema([
-    *_PLACE, ("member", pa.string()), *_IDS, ("title", pa.string()), ("abstract", pa.string()),
-    ("authors", _TEXTS), ("year", pa.int32()), ("volume", pa.string()), ("issue", pa.string()),
-    ("pages", pa.string()), ("article_type", pa.string()), ("subjects", _TEXTS), ("mesh", _TEXTS),
-    ("keywords", _TEXTS), ("journal", pa.string()), ("licence", pa.string()), ("topic", pa.string()),
-    ("subfield", pa.string()), ("field", pa.string()), ("language", pa.string()), ("retracted", pa.bool_()),
-    ("kind", pa.string()), ("references", pa.int32()), ("version", pa.int32()), ("deleted", pa.bool_()),
-    ("has_body", pa.bool_()),
+    *_PLACE, ("member", pa.string()), *_IDS, *_STATED, ("kind", pa.string()), ("references", pa.int32()),
+    ("version", pa.int32()), ("deleted", pa.bool_()), ("has_body", pa.bool_()),
 ])  # fmt: skip
 STATED_REFERENCES = pa.schema([
     *_PLACE, ("position", pa.int32()), *_IDS, ("title", pa.string()), ("year", pa.int32()),
     ("retracts", pa.bool_()), ("citing", pa.string()), ("citing_key", pa.string()),
 ])  # fmt: skip
-STATED_MENTIONS = pa.schema([
-    *_PLACE, ("reference", pa.int32()), ("section", pa.int32()), ("section_title", pa.string()),
-    ("section_kind", pa.string()), ("paragraph", pa.int32()), ("sentence", pa.int32()),
-    ("bracket", pa.int32()), ("position", pa.int32()),
-])  # fmt: skip
-STATED_BODIES = pa.schema([
-    *_PLACE, ("position", pa.int32()), ("section", pa.string()), ("text", pa.string()),
-])  # fmt: skip
+STATED_MENTIONS = pa.schema([*_PLACE, ("reference", pa.int32()), *list(MENTIONS_SCHEMA)[2:]])
+STATED_BODIES = pa.schema([*_PLACE, ("position", pa.int32()), *list(BODIES_SCHEMA)[1:]])
 # Columns of few values.
 _REPEATED = ["section_title", "section_kind", "topic", "subfield", "field", "journal", "licence", "kind"]
 REFERENCES = ".references.parquet"

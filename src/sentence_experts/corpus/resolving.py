@@ -29,7 +29,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sentence_experts.config import memory_bytes
-from sentence_experts.corpus import linking_sql as sql_of_links
 from sentence_experts.corpus import resolving_sql as sql
 from sentence_experts.corpus.paper import Rejection
 from sentence_experts.corpus.parts import BODIES, MENTIONS, REFERENCES
@@ -66,20 +65,20 @@ class Resolved:
         """Yield the papers in the order of their ids, as in `PAPERS_SCHEMA`."""
         ranges = self._size_of_papers * _SPACE_OF_PAPERS // self.memory + 1
         for first, end in self._ranges(ranges, "SELECT paper_id FROM identified"):
-            yield from self._stream(sql.papers(sql_of_links.between("paper_id", first, end)))
+            yield from self._stream(sql.papers(sql.between("paper_id", first, end)))
 
     def citations(self) -> Iterator[pa.RecordBatch]:
         """Yield the citations, ordered by citing paper and place in its list, as in `CITATIONS_SCHEMA`."""
         self._of_links.clear()
-        numbered = f"SELECT count(*) FROM stated_references WHERE {sql_of_links.BY_NUMBER}"
+        numbered = f"SELECT count(*) FROM stated_references WHERE {sql.BY_NUMBER}"
         ((links,),) = self._database.execute(f"SELECT ({numbered}) + count(*) FROM linked").fetchall()
         names = "SELECT paper_id FROM identified UNION ALL SELECT citing FROM linked"
         for first, end in self._ranges(links * _BYTES_PER_LINK // self.memory + 1, names):
-            for statement in sql_of_links.links(first, end):
+            for statement in sql.links(first, end):
                 self._database.execute(statement)
-            for query in (sql_of_links.OF_NUMBERED, sql_of_links.OF_LINKS):
+            for query in (sql.OF_NUMBERED, sql.OF_LINKS):
                 self._of_links.update(self._row(query))
-            yield from self._stream(sql_of_links.LINKS_IN_ORDER)
+            yield from self._stream(sql.LINKS_IN_ORDER)
 
     def _ranges(self, number: int, names: str) -> Iterator[tuple[str | None, str | None]]:
         """About equal ranges of names in their order: the first of each, and of the next one, as SQL strings;
@@ -93,7 +92,7 @@ class Resolved:
 
     def mentions(self) -> Iterator[pa.RecordBatch]:
         """Return the mentions, ordered by citing paper and place in its text, as in `MENTIONS_SCHEMA`."""
-        return self._stream(sql_of_links.MENTIONS_IN_ORDER)
+        return self._stream(sql.MENTIONS_IN_ORDER)
 
     def bodies(self) -> Iterator[pa.RecordBatch]:
         """Return the full texts in the order of the papers, as in `BODIES_SCHEMA`, if there are any."""
@@ -109,14 +108,12 @@ class Resolved:
         """Return the counts for the manifest, after the tables were written to these files."""
         for view, path in (("papers", papers), ("citations", citations)):
             self._database.execute(f"CREATE OR REPLACE VIEW {view} AS FROM read_parquet({_quoted(path)})")
-        of_links = self._of_links + Counter(self._row(sql_of_links.OF_LINKED))
+        of_links = self._of_links + Counter(self._row(sql.OF_LINKED))
         cited = self._row("SELECT count(DISTINCT cited) AS distinct_cited_works FROM citations")
-        counts: dict[str, Any] = (
-            self._row(sql.OF_WORKS) | self._row(sql.OF_PAPERS) | self._row(sql_of_links.OF_LISTED)
-        )
+        counts: dict[str, Any] = self._row(sql.OF_WORKS) | self._row(sql.OF_PAPERS) | self._row(sql.OF_LISTED)
         # From the file's own statistics, since abstracts take long to read.
         counts |= {"with_abstract": _rows(papers, "abstract"), "mentions": _rows(mentions), **cited}
-        counts |= {name: of_links[name] for name in sql_of_links.NUMBERS_OF_LINKS}
+        counts |= {name: of_links[name] for name in sql.NUMBERS_OF_LINKS}
         for name, query in sql.TALLIES.items():
             counts[name] = {str(key): number for key, number in self._database.execute(query).fetchall()}
         return counts
@@ -157,7 +154,7 @@ def resolving(
             database.execute(statement)
         for statement in sql.records(lambda query: database.sql(query).fetchall()):
             database.execute(statement)
-        for statement in (*sql_of_links.REFERENCE_IDS, *sql_of_links.LINKS, sql.TOGETHER):
+        for statement in (*sql.REFERENCE_IDS, *sql.LINKS, sql.TOGETHER):
             database.execute(statement)
         size = sum(map(_unpacked_bytes, parts.paths()))
         yield Resolved(database, has_bodies, size, limit)
