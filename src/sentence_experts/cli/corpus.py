@@ -1,4 +1,4 @@
-"""`sentence-experts corpus import|add|fetch|show|suggest-domains`: import articles and citations."""
+"""`sentence-experts corpus import|fetch|show|suggest-domains`: import articles and citations."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import typer
 from sentence_experts.cli.console import show, show_table
 from sentence_experts.cli.options import Corpus, Overwrite, group
 from sentence_experts.corpus.config import COUNTED, FetchConfig, ImportConfig
+from sentence_experts.errors import UsageError
 from sentence_experts.pairs.config import SuggestDomainsConfig
 
 if TYPE_CHECKING:
@@ -46,52 +47,30 @@ _ROWS = {
 _SHOWN_IF_NONE = ("papers", "with_abstract", "with_doi", "citations")
 _SHOWN_SOURCES = 5
 
-SourcePaths = Annotated[
-    list[Path] | None, typer.Argument(metavar="SOURCE", help="Folders, archives and files")
-]
-Papers = Annotated[
-    Path | None,
-    typer.Option(
-        help="Table of papers (Parquet, CSV, TSV or JSON lines, also .gz) with the columns id (or doi, "
-        "pmid), title and, if known, abstract, year, subjects, mesh, keywords, doi, pmid, pmcid"
-    ),
-]
-Citations = Annotated[
-    Path | None,
-    typer.Option(
-        help="Table of citations with the columns citing, cited (paper ids, DOIs, PMIDs or PMCIDs) and, "
-        "if known, cited_title, cited_year"
-    ),
-]
-
-
-def add(
-    corpus: Corpus,
-    config: ImportConfig,
-    sources: SourcePaths = None,
-    papers: Papers = None,
-    citations: Citations = None,
-) -> None:
-    """Add sources to a corpus: works that it has already are completed, others become new papers.
-
-    Sources are as for `corpus import`. Vectors of the corpus stay: the next search or `index build` encodes
-    the new papers alone. An interrupted run continues when the same command is given again.
-
-    Example: sentence-experts corpus add library new.bib
-
-    Fetch the abstracts that are lacking: sentence-experts corpus add library --complete openalex
-    """
-    from sentence_experts.corpus.adding import add_to_corpus
-
-    _show_corpus(add_to_corpus(corpus, sources or [], config, papers=papers, citations=citations))
-
 
 def import_(
     config: ImportConfig,
     out: Out,
-    sources: SourcePaths = None,
-    papers: Papers = None,
-    citations: Citations = None,
+    sources: Annotated[
+        list[Path] | None, typer.Argument(metavar="SOURCE", help="Folders, archives and files")
+    ] = None,
+    papers: Annotated[
+        Path | None,
+        typer.Option(
+            help="Table of papers (Parquet, CSV, TSV or JSON lines, also .gz) with the columns id (or doi, "
+            "pmid), title and, if known, abstract, year, subjects, mesh, keywords, doi, pmid, pmcid"
+        ),
+    ] = None,
+    citations: Annotated[
+        Path | None,
+        typer.Option(
+            help="Table of citations with the columns citing, cited (paper ids, DOIs, PMIDs or PMCIDs) and, "
+            "if known, cited_title, cited_year"
+        ),
+    ] = None,
+    add: Annotated[
+        bool, typer.Option("--add", help="Add the sources to the corpus that is there; its vectors stay")
+    ] = False,
     overwrite: Overwrite = False,
 ) -> None:
     """Read articles into a corpus: two Parquet tables, papers and citations.
@@ -107,11 +86,21 @@ def import_(
 
     Example: sentence-experts corpus import snapshot/data/works --format openalex --field 17 --out computing
 
+    With --add, works that the corpus has already are completed, and others become new papers; the next
+    search or `index build` encodes the new papers alone. --add --complete openalex fetches the abstracts that
+    are lacking.
+
     An interrupted run continues when the same command is given again. What could not be read is listed in
     CORPUS/rejected.jsonl, with the reason.
     """
+    from sentence_experts.corpus.adding import add_to_corpus
     from sentence_experts.corpus.importing import import_corpus
 
+    if add and overwrite:
+        raise UsageError("give one of `add` and `overwrite`")
+    if add:
+        _show_corpus(add_to_corpus(out, sources or [], config, papers=papers, citations=citations))
+        return
     corpus = import_corpus(sources or [], out, config, overwrite, papers=papers, citations=citations)
     read = [f"{source['name']} ({source['kind']})" for source in corpus.manifest["sources"]]
     more = [f"{len(read) - _SHOWN_SOURCES:,} more"] if len(read) > _SHOWN_SOURCES else []
@@ -268,4 +257,4 @@ def _show_estimate(estimate: FetchEstimate) -> None:
     show(f"about {estimate.requests:,} requests, {max(estimate.minutes, 1):,.0f} minutes")
 
 
-corpus = group("Import or fetch articles and their citations.", import_, add, fetch, show_, suggest_domains)
+corpus = group("Import or fetch articles and their citations.", import_, fetch, show_, suggest_domains)

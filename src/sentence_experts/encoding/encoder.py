@@ -53,7 +53,7 @@ class BatchEncoder:
         """The model's name in results."""
         return self._name or name_of(self.model)
 
-    @cached_property
+    @property
     def pooling(self) -> str | None:
         """How token vectors become one: mean, last, cls, or sentence-transformers' own name."""
         return pooling_of(self.model)
@@ -64,20 +64,17 @@ class BatchEncoder:
         return fingerprint_of(self.model)
 
     @property
-    def _config(self) -> Any:
-        from sentence_experts.compat.sentence_transformers import config_of
-
-        return config_of(self.model)
-
-    @property
     def known_routes(self) -> KnownRoutes:
         """The routes that texts can name, and the default."""
+        from sentence_experts.compat.sentence_transformers import config_of
+
+        config = config_of(self.model)
         return KnownRoutes.of(
             self.name,
             self.model.prompts,
             self.model.default_prompt_name,
-            getattr(self._config, "experts", None),
-            getattr(self._config, "search_routes", None),
+            getattr(config, "experts", None),
+            getattr(config, "search_routes", None),
             getattr(self.model, "idle_routes", ()),
         )
 
@@ -92,7 +89,10 @@ class BatchEncoder:
     @property
     def has_experts(self) -> bool:
         """Whether the model routes between experts (and so cannot encode without a route)."""
-        return bool(getattr(self._config, "experts", None) and getattr(self._config, "routes", None))
+        from sentence_experts.compat.sentence_transformers import config_of
+
+        config = config_of(self.model)
+        return bool(getattr(config, "experts", None) and getattr(config, "routes", None))
 
     @property
     def texts_at_once(self) -> int:
@@ -197,7 +197,7 @@ class BatchEncoder:
         return {
             "fingerprint": fingerprint_of(self.model, route),
             "route": route,
-            "pooling": self.pooling,
+            "pooling": pooling_of(self.model),
             "max_length": self.model.max_seq_length,
             "number_type": str(self.model.dtype),
         }

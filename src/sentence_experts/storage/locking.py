@@ -87,11 +87,13 @@ def locked(path: Path | str, purpose: str, *, wait: bool = False) -> Iterator[No
 
 
 def _acquire(lock: FileLock, path: Path, file: Path, wait: bool) -> None:
+    """Acquire a lock that nobody holds, or wait for it."""
     holder = "another process"
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()  # `filelock` takes a place where no file can be made for a lock that is held
         try:
-            _acquire_at_once(lock, file)
+            lock.acquire(blocking=False)
         except Timeout:
             with suppress(OSError, ValueError):
                 holder = file.read_text(encoding="utf-8") or holder
@@ -105,21 +107,6 @@ def _acquire(lock: FileLock, path: Path, file: Path, wait: bool) -> None:
         logger.warning(
             f"{path}: this file system has no locks ({error}); do not let two processes write it at once"
         )
-
-
-def _acquire_at_once(lock: FileLock, file: Path) -> None:
-    """Acquire a lock that nobody holds.
-
-    `filelock` takes a place where no file can be made for a lock that another process holds.
-    """
-    for _ in range(3):  # its holder may remove it at this moment
-        try:
-            lock.acquire(blocking=False)
-            return
-        except Timeout:
-            if file.exists():
-                raise
-    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(file))
 
 
 def _describe_this_process(purpose: str) -> str:
