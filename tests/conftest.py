@@ -20,7 +20,7 @@ settings.load_profile("package")
 REPOSITORY = Path(__file__).resolve().parent.parent
 # Seconds for a test marked `slow`, also on a busy machine; the others have those of pyproject.toml.
 SLOW = 1800
-LONG = ("test_spark.py", "test_reproduce.py", "test_demo.py", "test_whole_path.py")
+LONG = ("test_spark.py", "test_reproduce.py", "test_demo.py")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -165,10 +165,10 @@ def _author(contrib: Element) -> str | None:
 
 def _group_name(group: Element) -> str | None:
     """Return the name of a collective author without the list of its members."""
-    parts = (
-        ("" if child.tag in _NO_NAME else plain_text(child) or "") + (child.tail or "") for child in group
-    )
-    return clean((group.text or "") + "".join(parts))
+    parts = [group.text or ""]
+    for child in group:
+        parts += ["" if child.tag in _NO_NAME else plain_text(child) or "", child.tail or ""]
+    return clean("".join(parts))
 
 
 _NO_NAME = frozenset({"contrib-group", "xref", "fn", "aff", "address", "email", "ext-link"})
@@ -288,10 +288,11 @@ _RETRACTED_TITLE = re.compile(
 
 
 def _says_it_is_retracted(kind: str | None, title: str | None, related: Iterable[Element]) -> bool:
-    return (
-        (kind or "") in ("retracted-article", "withdrawn-article")
-        or bool(title and _RETRACTED_TITLE.match(title))
-        or any(node.get("related-article-type") in ("retraction-forward", "retracted-by") for node in related)
+    relations = {node.get("related-article-type") for node in related}
+    return bool(
+        kind in ("retracted-article", "withdrawn-article")
+        or _RETRACTED_TITLE.match(title or "")
+        or relations & {"retraction-forward", "retracted-by"}
     )
 
 
@@ -305,10 +306,11 @@ def _retracts(kind: str | None, related: Iterable[Element]) -> tuple[Citation, .
             value = node.get(XLINK) or clean("".join(node.itertext())) or ""
             link = node.get("ext-link-type") or ""
             if link in ("pmid", "pubmed"):
-                retracted[Citation(pmid=normalise_pmid(value))] = None
+                citation = Citation(pmid=normalise_pmid(value))
             elif link in ("pmc", "pmcid"):
-                retracted[Citation(pmcid=normalise_pmcid(value))] = None
+                citation = Citation(pmcid=normalise_pmcid(value))
             else:
-                doi, pmid, pmcid = identifiers_in_url(value)
-                retracted[Citation(doi=doi, pmid=pmid, pmcid=pmcid)] = None
-    return tuple(citation for citation in retracted if citation != Citation())
+                citation = Citation(*identifiers_in_url(value))
+            retracted[citation] = None
+    retracted.pop(Citation(), None)
+    return tuple(retracted)

@@ -53,21 +53,16 @@ def licence_of(permissions: list[Element]) -> str | None:
     dedication in the text counts only without any other: publishers use it for the *data*.
     """
     licences = [licence for node in permissions for licence in node.iter("license")]
-    own: list[str] = []
+    own: list[str | None] = []
     linked: list[str] = []
     for licence in licences:
-        own.extend(filter(None, [licence.get(XLINK)]))
-        for node in licence.iter():
-            tag = node.tag if isinstance(node.tag, str) else ""
-            if tag.endswith("license_ref") and node.text:
-                own.append(node.text.strip())
-            elif tag in ("ext-link", "uri") and node.get(XLINK):
-                linked.append(node.get(XLINK))
-    texts = [text for text in map(plain_text, licences) if text]
-    named = list(filter(None, map(licence_from_text, own)))
-    named += sorted(filter(None, map(licence_from_text, linked)), key=lambda name: name.startswith("CC0"))
-    named += filter(None, map(licence_from_text, texts))
-    if named:
-        return named[0]
-    stated = own + texts + [kind for licence in licences if (kind := licence.get("license-type"))]
-    return stated[0][:_MAX_LENGTH] if stated else None
+        own.append(licence.get(XLINK))
+        own += [(node.text or "").strip() for node in licence.iter("{*}license_ref")]
+        linked += [node.get(XLINK) or "" for node in licence.iter("ext-link", "uri")]
+    texts = list(map(plain_text, licences))
+    named = list(map(licence_from_text, filter(None, own)))
+    links = filter(None, map(licence_from_text, linked))
+    named += sorted(links, key=lambda name: name.startswith("CC0"))
+    named += map(licence_from_text, filter(None, texts))
+    stated = [*named, *own, *texts, *(licence.get("license-type") for licence in licences)]
+    return next((text[:_MAX_LENGTH] for text in stated if text), None)

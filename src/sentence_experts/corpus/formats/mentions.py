@@ -10,6 +10,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from itertools import chain
 
 from lxml import etree
 
@@ -25,25 +26,19 @@ _FULL_TEXT = frozenset({"p", "title"})  # cells of tables are left out
 _WHERE_CITED = PARAGRAPHS | {"xref"}  # a citation in a citation is part of it
 _CITING = frozenset({"bibr", "ref"})  # values of `ref-type`
 
-INTRODUCTION, METHODS, RESULTS, DISCUSSION, OTHER = (
-    "introduction", "methods", "results", "discussion", "other",
-)  # fmt: skip
-
+_OTHER = "other"
 _WORDS = {
-    INTRODUCTION: "intro introduction introductory background",
-    METHODS: "method methods methodology material materials experimental procedure procedures patients "
+    "introduction": "intro introduction introductory background",
+    "methods": "method methods methodology material materials experimental procedure procedures patients "
     "subjects participants methodological",
-    RESULTS: "result results finding findings",
-    DISCUSSION: "discussion discussions conclusion conclusions concluding remarks perspective perspectives "
+    "results": "result results finding findings",
+    "discussion": "discussion discussions conclusion conclusions concluding remarks perspective perspectives "
     "summary outlook",
+    # Words that stand beside them in a heading.
+    "": "and or of the for with general main brief online star section sections design details study future "
+    "overview extended supplementary key",
 }  # fmt: skip
 _KIND_OF_WORD = {word: kind for kind, words in _WORDS.items() for word in words.split()}
-# Words that stand beside them in a heading.
-_BESIDE_TEXT = (
-    "and or of the for with general main brief online star section sections design details study future "
-    "overview extended supplementary key"
-)
-_BESIDE = frozenset(_BESIDE_TEXT.split())
 _LETTERS = re.compile(r"[^\W\d_]+")
 _NUMERAL = re.compile(r"[ivx]+", re.I)
 
@@ -96,8 +91,7 @@ class ReferenceList:
 
     def positions(self, numbers: list[int]) -> list[int]:
         """Return the positions in `citations` of the references of these numbers."""
-        inside = [number for number in numbers if number < len(self._ranges)]
-        return [position for number in inside for position in self._ranges[number]]
+        return list(chain.from_iterable(self._ranges[each] for each in numbers if each < len(self._ranges)))
 
 
 class ArticleText:
@@ -186,7 +180,7 @@ class ArticleText:
     def _number_section(self, around: Sequence[Element]) -> _Section:
         """Return the section of the elements around a paragraph, the innermost first."""
         if not around:
-            return 0, None, OTHER
+            return 0, None, _OTHER
         stated = [(self._titles.get(section), section.get("sec-type")) for section in around]
         number = self._numbers.setdefault(around[0], len(self._numbers) + 1)
         return number, stated[0][0], kind_of(stated[::-1])
@@ -200,7 +194,7 @@ class ArticleText:
         all_mentions = []
         for number, (place, cited) in enumerate(_cited(self._marks, references)):
             if number < first_sectioned:
-                place = (0, None, INTRODUCTION, *place[3:])
+                place = (0, None, "introduction", *place[3:])
             all_mentions += [Mention._make((citation, *place)) for citation in cited]
         return tuple(all_mentions)
 
@@ -297,7 +291,7 @@ def kind_of(sections: Sequence[tuple[str | None, str | None]]) -> str:
     'methods'
     """
     kinds = (_kind(title, sec_type) for title, sec_type in sections)
-    return next((kind for kind in kinds if kind != OTHER), OTHER)
+    return next((kind for kind in kinds if kind != _OTHER), _OTHER)
 
 
 @lru_cache(maxsize=4096)
@@ -312,7 +306,6 @@ def _kind(title: str | None, sec_type: str | None) -> str:
         if len(words) > 1 and _NUMERAL.fullmatch(words[0]):
             words = words[1:]
         kinds = [_KIND_OF_WORD.get(word) for word in words]
-        known = [kind for kind in kinds if kind]
-        if known and all(kind or word in _BESIDE for kind, word in zip(kinds, words, strict=True)):
-            return known[0]
-    return OTHER
+        if any(kinds) and None not in kinds:
+            return next(filter(None, kinds))
+    return _OTHER

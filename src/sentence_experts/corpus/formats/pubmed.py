@@ -63,7 +63,7 @@ def _paper(record: Element) -> Paper:
     identifiers = _identifiers(article, data)
     return Paper(
         **(identifiers | {"pmid": number}),
-        title=_title(article),
+        title=next(filter(None, (without_marks(first_text(article, path)) for path in _TITLES)), None),
         abstract=_abstract(article),
         authors=tuple(filter(None, map(_author, article.iterfind("AuthorList/Author")))),
         year=_year(article, data),
@@ -104,12 +104,6 @@ _NO_TITLE = re.compile(r"\W*(?:not available|in process citation)\W*", re.I)
 _TRANSLATED = re.compile(r"\s*\(author'?s transl\.?\)", re.I)
 _CUT_ABSTRACT = re.compile(r"\s*\(ABSTRACT TRUNCATED[^()]*\)\s*$")
 _NO_LABELS = frozenset({"UNLABELLED", "UNASSIGNED"})
-
-
-def _title(article: Element) -> str | None:
-    """Return the first title of an article that is one."""
-    texts = (without_marks(first_text(article, path)) for path in _TITLES)
-    return next(filter(None, texts), None)
 
 
 def without_marks(title: str | None) -> str | None:
