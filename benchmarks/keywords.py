@@ -24,8 +24,7 @@ from measuring import table, versions, write
 from sentence_experts import load
 from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.encoding.encoder import BatchEncoder
-from sentence_experts.evaluation.judgements import Judgements
-from sentence_experts.evaluation.search_quality import _Measured
+from sentence_experts.evaluation.search_quality import JudgedPapers, Judgements
 from sentence_experts.retrieval.keywords import FUSED, fused, keyword_index
 from sentence_experts.retrieval.papers import Papers
 from sentence_experts.retrieval.searcher import Searcher
@@ -58,7 +57,7 @@ def main() -> None:
     parser.add_argument("corpus", type=Path)
     given = parser.parse_args()
     corpus = CorpusFolder.open(given.corpus)
-    data = _Measured.of(Judgements.read(given.qrels, None), Papers(corpus))
+    data = JudgedPapers.of(Judgements.read(given.qrels, None), Papers(corpus))
     encoder = BatchEncoder(load("minilm", device="cpu"))
     searcher = Searcher(encoder, corpus, UNIT)
     blend = searcher.blend()

@@ -7,7 +7,7 @@ from .corpus.fetching import estimate_fetch, fetch_corpus
 from .corpus.importing import import_corpus
 from .encoding.encode import encode
 from .errors import InputError, RouteError, SentenceExpertsError, UsageError
-from .evaluation.audit.run import audit
+from .evaluation.audit import audit
 from .evaluation.auto_route import auto_route
 from .evaluation.compare import compare
 from .evaluation.evaluate import evaluate

@@ -68,7 +68,7 @@ def test_usage_errors(pairs_folder, experts_model, tmp_path, capsys):
         ([], 2, "nothing to evaluate"),
         (["--baseline", "tfidf", "--name", "x"], 2, "--name: 'x' is not of the form LABEL=MODEL"),
         (["--baseline", "tfidf", "--name", "x=elsewhere"], 2, "no such model or baseline"),
-        (["--baseline", "tfidf", "--tfidf-fit", "all"], 2, "--tfidf-fit: Input should be 'train' or"),
+        (["--baseline", "tfidf", "--cluster", "all"], 2, "--cluster: Input should be 'paper' or"),
         (["--baseline", "tfidf", "--baseline", "tfidf"], 2, "two models are called 'TF-IDF'"),
         (["--baseline", "tfidf", "--route-map", "sky=x"], 2, "the domains are crops, neuro"),
         (["--baseline", "tfidf", "--split", "dev"], 2, "--split: Input should be 'train',"),
@@ -95,7 +95,7 @@ def test_seeds_pooling_and_route_map(pairs_folder, experts_model, plain_model, t
     status, out, err = run(capsys, *arguments)
     assert status == 0, err
     assert "experts: route neuro for every domain" in err
-    assert "Fewer than 3 seeds: mean, last, twice." in out
+    assert "one training run of mean and last: another seed" in out
     written = json.loads((tmp_path / "out" / "evaluation.json").read_text())
     models = {model["label"]: model for model in written["models"]}
     assert list(models) == ["mean", "last", "twice", "experts"]

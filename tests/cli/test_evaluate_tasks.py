@@ -69,7 +69,7 @@ def test_unavailable_hub_tasks_fail_at_the_end(folder, tmp_path, capsys):
         ((), "give one of --pairs, --mteb, --tasks and --qrels (got none)"),
         (("--pairs", "p", "--mteb", "STS12"), "(got --pairs and --mteb)"),
         (("--mteb", "STS12", "--linked-only"), "--linked-only is for pairs, not for tasks"),
-        (("--mteb", "STS12", "--tfidf-fit", "evaluated"), "--tfidf-fit is for pairs, not for tasks"),
+        (("--mteb", "STS12", "--cluster", "article"), "--cluster is for pairs, not for tasks"),
         (("--mteb", "STS12", "--baseline", "tfidf"), "--baseline: TF-IDF is for pairs, since it is fitted"),
         (("--mteb", "STS112"), "did you mean STS12"),
         (("--mteb", "STS12", "--route-map", "Sts=query"), "neither a task type nor a task"),

@@ -13,8 +13,7 @@ import pytest
 
 from helpers.samples import make_tiny_encoder
 from sentence_experts.errors import InputError
-from sentence_experts.evaluation.audit import run as audit_run
-from sentence_experts.evaluation.audit.run import Audit, audit
+from sentence_experts.evaluation.audit import Audit, audit
 from sentence_experts.evaluation.evaluate import evaluate
 from sentence_experts.evaluation.similarity import Similarity, similarity
 from sentence_experts.report.write import write_report
@@ -94,7 +93,7 @@ def test_audit(pairs_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     ]
     table = pa.Table.from_pylist(rows)
     measure: Measure = lambda: audit((), table, out=tmp_path / "out", bootstrap=0)  # noqa: E731
-    first, again = measured_twice(measure, f"{audit_run.__name__}._audited", monkeypatch)
+    first, again = measured_twice(measure, "sentence_experts.evaluation.audit._audited", monkeypatch)
     assert isinstance(again, Audit)
     assert 0 < first.leaks.leaked().sum() < 11
     for kind, mask in first.leaks.masks.items():

@@ -202,7 +202,7 @@ def test_results_as_table_and_text(pairs_folder, plain_model):
     )
     assert loaded_rows["roc_auc"].to_list() == pytest.approx(folder_rows["roc_auc"].to_list())
     shown = repr(found)
-    assert shown.startswith("PairEvaluation of")
+    assert shown.startswith("PairEvaluation\n")
     assert f"{found.models[0].pooled.metrics['f1_max']:.3f}" in shown
 
 

@@ -18,7 +18,6 @@ def test_scores_of_a_table() -> None:
     found = evaluate_scores(table)
     assert found.metrics == pair_metrics(table["prediction"], table["label"])
     assert found.to_pandas().iloc[0].to_dict() == {"pairs": 4, "positives": 2, **found.metrics}
-    assert "4 pairs, 2 of them linked" in repr(found)
 
 
 def test_linked_pairs_alone_get_a_note_on_the_threshold(caplog: pytest.LogCaptureFixture) -> None:

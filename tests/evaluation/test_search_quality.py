@@ -10,8 +10,7 @@ from sentence_transformers import SentenceTransformer
 
 from helpers.samples import make_tiny_encoder, write_corpus
 from sentence_experts.errors import InputError, RouteError, UsageError
-from sentence_experts.evaluation.judgements import Judgements
-from sentence_experts.evaluation.search_quality import BM25, _Measured, evaluate_search
+from sentence_experts.evaluation.search_quality import BM25, JudgedPapers, Judgements, evaluate_search
 from sentence_experts.report.write import write_report
 from sentence_experts.retrieval.papers import Papers
 
@@ -75,7 +74,7 @@ def test_a_judged_query_needs_its_text(tmp_path):
 
 
 def test_metrics_are_those_of_trec_eval(corpus, qrels):
-    data = _Measured.of(Judgements.read(qrels), Papers(corpus))
+    data = JudgedPapers.of(Judgements.read(qrels), Papers(corpus))
     assert (len(data.texts), data.left_out, data.missing) == (2, 1, 2)
     rankings = [np.array([3, 5, 0]), np.array([1, 0, 4])]
     ndcg, recall = data.figures(rankings)
@@ -95,7 +94,7 @@ def test_the_highest_grade_of_a_paper_with_two_ids_counts(tmp_path, corpus, grad
     dois = pa.array(["10.1000/x", *[None] * (table.num_rows - 1)])
     pq.write_table(table.set_column(table.schema.get_field_index("doi"), "doi", dois), corpus.papers)
     lines = [f"q1 0 p0 {grades[0]}", f"q1 0 doi:10.1000/x {grades[1]}"]
-    data = _Measured.of(Judgements.read(judge(tmp_path, lines, {"q1": "rice"})), Papers(corpus))
+    data = JudgedPapers.of(Judgements.read(judge(tmp_path, lines, {"q1": "rice"})), Papers(corpus))
     assert data.grades == [{0: 2}]
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from sentence_experts.evaluation.audit.run import audit
+from sentence_experts.evaluation.audit import audit
 from sentence_experts.evaluation.evaluate import evaluate
 from sentence_experts.evaluation.pair_evaluation import measure_text_free
 from sentence_experts.evaluation.results import suspicion

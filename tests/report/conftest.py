@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from sentence_experts.evaluation.audit.run import Audit, audit
+from sentence_experts.evaluation.audit import Audit, audit
 from sentence_experts.evaluation.compare import Comparison, RouteChange
 from sentence_experts.evaluation.moee.analysis import Analysis, analyse_states
 from sentence_experts.evaluation.moee.rated_pairs import RatedPairs

@@ -9,7 +9,7 @@ import pytest
 
 from sentence_experts import write_report
 from sentence_experts.errors import UsageError
-from sentence_experts.evaluation.audit.run import Audit
+from sentence_experts.evaluation.audit import Audit
 from sentence_experts.evaluation.compare import Comparison
 from sentence_experts.evaluation.moee.analysis import Analysis
 from sentence_experts.evaluation.similarity import Similarity

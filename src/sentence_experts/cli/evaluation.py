@@ -152,7 +152,7 @@ def audit(
 
     Example: sentence-experts audit runs/experts/model minilm --pairs my-pairs --out audit
     """
-    from sentence_experts.evaluation.audit.run import audit as run_audit
+    from sentence_experts.evaluation.audit import audit as run_audit
 
     files = {"train": train, "validation": validation, "test": test}
     given = {split: path for split, path in files.items() if path is not None}

@@ -96,11 +96,6 @@ class AutoRouteResult(Result):
     choices: Choices | None
     cost: dict[View, tuple[float | None, float | None]] | None
 
-    def summary(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
-        """Return the accuracy of each domain."""
-        rows = [(row["domain"], f"{row['accuracy']:.3f}") for row in self.rows()]
-        return f"AutoRouteResult({self.learned:,} texts)", ("domain", "accuracy"), rows
-
     def rows(self) -> list[dict[str, Any]]:
         """Return a row per domain: `texts`, `accuracy`, `below_confidence`, `accuracy_above_confidence`."""
         if (own := self.choices) is None:

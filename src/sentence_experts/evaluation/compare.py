@@ -63,6 +63,11 @@ class RouteChange:
     smallest_cosine: float
 
     @property
+    def name(self) -> str:
+        """The route, as it is shown."""
+        return self.route or "(none)"
+
+    @property
     def is_changed(self) -> bool:
         """Whether vectors differ by more than their rounding in another forward pass."""
         return not self.bit_equal and self.largest_difference > _ROUNDING
@@ -94,15 +99,6 @@ class Comparison(Result):
     simulated: bool = False
     same: bool = False
     untrained: tuple[str, ...] = ()
-
-    def summary(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
-        """Return the change of each route."""
-        rows = [
-            (each.route or "(none)", f"{each.largest_difference:.2e}", f"{each.smallest_cosine:.6f}")
-            for each in self.changes
-        ]
-        title = f"Vectors compared on {self.texts:,} text(s)"
-        return title, ("route", "largest difference", "smallest cosine"), rows
 
     def rows(self) -> list[dict[str, Any]]:
         """Return a row per route."""
@@ -149,36 +145,35 @@ def compare(
     same = first.fingerprint == second.fingerprint
     second = first if same else second
     changes = route_changes(first, second, compared)
+    known = {each.route for each in changes}
     old, new = first.routes.keys(), second.routes.keys()
-    compared_routes = {each.route for each in changes}
-    unchanged = {each.route for each in changes if not each.is_changed}
-    only = (tuple(sorted(old - new - compared_routes)), tuple(sorted(new - old - compared_routes)))
+    only = tuple(sorted(old - new - known)), tuple(sorted(new - old - known))
     comparison = Comparison(tuple(changes), *only, len(compared), same=same, untrained=untrained)
     if source is None:
         return comparison
     table = source.split(chosen.split)
-    old_measured = measured_by_domain(first, table)
-    new_measured = old_measured if same else measured_by_domain(second, table)
-    metrics: dict[str, tuple[Metrics | None, Metrics | None]] = {}
+    one = measured_by_domain(first, table)
+    other = one if same else measured_by_domain(second, table)
+    unchanged = {each.route for each in changes if not each.is_changed}
     differences: list[Difference] = []
-    for domain, one in old_measured.items():
-        other, view = new_measured[domain], view_of_domain(domain)
-        metrics[domain] = (
-            None if one is None else dict(one.figures[view].metrics),
-            None if other is None else dict(other.figures[view].metrics),
-        )
-        if one is not None and other is not None and domain not in unchanged:
-            both = {"before": one, "after": other}
-            values = {when: each.figures[view].metrics["roc_auc"] for when, each in both.items()}
-            runs = {when: each.runs[view]["roc_auc"] for when, each in both.items()}
-            differences += differences_of(values, runs, view, "roc_auc", MARGIN)
+    for domain in (each for each in one if each not in unchanged):
+        both, view = {"before": one[domain], "after": other[domain]}, view_of_domain(domain)
+        measured = {when: each for when, each in both.items() if each is not None}
+        values = {when: each.figures[view].metrics["roc_auc"] for when, each in measured.items()}
+        runs = {when: each.runs[view]["roc_auc"] for when, each in measured.items()}
+        found = differences_of(values, runs, view, "roc_auc", MARGIN)
+        differences += [each for each in found if each.p_value is not None]
     return replace(
         comparison,
-        metrics=metrics,
-        differences=tuple(corrected([each for each in differences if each.p_value is not None])),
+        metrics={domain: (_metrics(one[domain], domain), _metrics(other[domain], domain)) for domain in one},
+        differences=tuple(corrected(differences)),
         pairs=source.name,
         simulated=source.are_simulated,
     )
+
+
+def _metrics(measured: Measured | None, domain: str) -> Metrics | None:
+    return None if measured is None else dict(measured.figures[view_of_domain(domain)].metrics)
 
 
 def _check_common(before: Model, after: Model) -> None:
@@ -222,14 +217,8 @@ def route_changes(
     for route, other in shared:
         first = before.encode(texts, route)
         second = first if after is before else after.encode(texts, other)
-        changes.append(
-            RouteChange(
-                route or other,
-                bool(np.array_equal(first, second)),
-                float(np.abs(first - second).max()),
-                float(cosines(first, second).min()),
-            )
-        )
+        equal, apart = bool(np.array_equal(first, second)), float(np.abs(first - second).max())
+        changes.append(RouteChange(route or other, equal, apart, float(cosines(first, second).min())))
     return changes
 
 

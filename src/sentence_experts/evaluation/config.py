@@ -42,10 +42,6 @@ class EvaluateConfig(EncodingOptions):
         description="Folder of cached vectors (tasks: of mteb's results), which several evaluations may "
         "share. Default: vectors (tasks: mteb) in the output folder",
     )
-    tfidf_fit: Literal["train", "evaluated"] = Field(
-        default="train",
-        description="Pairs: fit TF-IDF on the training texts of each domain, or on the evaluated texts",
-    )
     bootstrap: int = Field(
         default=1000,
         ge=0,

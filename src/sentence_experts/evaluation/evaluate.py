@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow.compute as pc
 
@@ -41,15 +41,12 @@ from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.storage import check_apart
 from sentence_experts.tasks.dataset import Tasks, open_dataset
 
-if TYPE_CHECKING:
-    pass
-
 logger = logging.getLogger(__name__)
 
 CACHES = ("vectors", "mteb", "states")  # in the folder of the results
 
 # Settings that only pairs, or only tasks, have.
-PAIR_SETTINGS = ("split", "tfidf_fit", "bootstrap", "seed", "linked_only", "threshold_min", "cluster")
+PAIR_SETTINGS = ("split", "bootstrap", "seed", "linked_only", "threshold_min", "cluster")
 TASK_SETTINGS = ("only",)
 
 
@@ -156,7 +153,7 @@ def _evaluate_pairs(
     models: dict[str, list[Scorer]] = {}
     for run in runs:
         if run.is_tfidf:
-            scorer = tfidf_scorer(training_texts, config.tfidf_fit, run.label)
+            scorer = tfidf_scorer(training_texts, run.label)
         else:
             scorer = encoder_scorer(*encoders[run.label], run.label, cache)
         models.setdefault(run.model, []).append(scorer)

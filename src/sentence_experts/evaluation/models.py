@@ -6,6 +6,7 @@ Settings that concern one model name it by its label, its run's label, or the fo
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -83,11 +84,43 @@ def model_runs(models: Models, baseline: Models = (), allow_none: bool = False) 
     if not runs and not allow_none:
         raise UsageError("nothing to evaluate: name at least one model or baseline")
     labels = [run.label for run in runs]
-    for run in runs:
-        if labels.count(run.label) > 1 or (run.model != run.label and run.model in labels):
-            label = run.model if run.model in labels else run.label
-            raise UsageError(f"two models are called {label!r}: give one another `name`")
+    names_of_several = [run.model for run in runs if run.model != run.label and run.model in labels]
+    _check_distinct([*labels, *dict.fromkeys(names_of_several)])
     return runs
+
+
+def _check_distinct(labels: Sequence[str]) -> None:
+    if twice := next((label for label, count in Counter(labels).items() if count > 1), None):
+        raise UsageError(f"two models are called {twice!r}: give one another `name`")
+
+
+def _runs(models: Models, is_baseline: bool) -> list[ModelRun]:
+    if isinstance(models, Mapping):
+        named = list(models.items())
+    else:
+        several = isinstance(models, Sequence) and not isinstance(models, str)
+        named = [(label_of(model), model) for model in (models if several else [models])]
+    try:
+        LABEL.check("model", *(label for label, _ in named))
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    runs = []
+    for label, source in named:
+        if isinstance(source, list | tuple):
+            numbered = enumerate(source, start=1)
+            runs += [ModelRun(f"{label} #{number}", label, run, is_baseline) for number, run in numbered]
+            continue
+        is_named = isinstance(source, str) and source in (TFIDF, NAME)
+        if isinstance(source, str) and not is_named and not Path(source).exists():
+            _check_spelling(source)
+        runs.append(ModelRun(label, label, source, is_baseline or is_named))
+    return runs
+
+
+def _check_spelling(source: str) -> None:
+    """Refuse what can only be a misspelt baseline, before it is looked for on a hub."""
+    if close := get_close_matches(re.sub(r"[\W_]", "", source.lower()), (TFIDF, NAME), 1, cutoff=0.8):
+        raise UsageError(f"{source!r} is not a model or baseline; did you mean {close[0]!r}?")
 
 
 def named_models(
@@ -114,9 +147,7 @@ def named_models(
         [(label, source) for source in sources for label in labels.get(source, [label_of(source)])]
         for sources in (models, baseline)
     )
-    used = [*(label for label, _ in (*named, *named_baseline)), *runs]
-    if duplicate := next((label for label in used if used.count(label) > 1), None):
-        raise UsageError(f"two models are called {duplicate!r}: give one another `name`")
+    _check_distinct([*(label for label, _ in (*named, *named_baseline)), *runs])
     return {**dict(named), **runs}, dict(named_baseline)
 
 
@@ -183,35 +214,6 @@ class RouteMap:
             if run.is_called(model):
                 chosen |= named
         return chosen
-
-
-def _check_spelling(source: str) -> None:
-    """Refuse what can only be a misspelt baseline, before it is looked for on a hub."""
-    if close := get_close_matches(re.sub(r"[\W_]", "", source.lower()), (TFIDF, NAME), 1, cutoff=0.8):
-        raise UsageError(f"{source!r} is not a model or baseline; did you mean {close[0]!r}?")
-
-
-def _runs(models: Models, is_baseline: bool) -> list[ModelRun]:
-    if isinstance(models, Mapping):
-        named = list(models.items())
-    else:
-        several = isinstance(models, Sequence) and not isinstance(models, str)
-        named = [(label_of(model), model) for model in (models if several else [models])]
-    try:
-        LABEL.check("model", *(label for label, _ in named))
-    except ValueError as error:
-        raise UsageError(str(error)) from error
-    runs = []
-    for label, source in named:
-        if isinstance(source, list | tuple):
-            numbered = enumerate(source, start=1)
-            runs += [ModelRun(f"{label} #{number}", label, run, is_baseline) for number, run in numbered]
-            continue
-        is_named = isinstance(source, str) and source in (TFIDF, NAME)
-        if isinstance(source, str) and not is_named and not Path(source).exists():
-            _check_spelling(source)
-        runs.append(ModelRun(label, label, source, is_baseline or is_named))
-    return runs
 
 
 def identity_of(runs: Sequence[ModelRun], config: EncodingOptions) -> dict[str, Any]:

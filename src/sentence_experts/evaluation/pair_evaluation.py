@@ -13,17 +13,18 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from sentence_experts.errors import UsageError
 from sentence_experts.evaluation.metrics import METRIC_NAMES, class_means, pair_metrics, pair_weighted_mean
 from sentence_experts.evaluation.pairs import (
-    KEPT_COLUMNS,
     LINKED_BY,
     Scorer,
     checked_table,
+    domains_of,
+    rows_of,
     score_pairs,
-    scored_by_domain,
 )
 from sentence_experts.evaluation.results import (
     PAIR_WEIGHTED_MEAN,
@@ -41,6 +42,7 @@ from sentence_experts.evaluation.statistics import (
     METRICS_WITH_INTERVAL,
     Interval,
     Runs,
+    ScoredPairs,
     estimate,
     joined,
     runs_of,
@@ -48,6 +50,7 @@ from sentence_experts.evaluation.statistics import (
 from sentence_experts.evaluation.text_free import text_free_scores
 from sentence_experts.progress import announced
 
+KEPT_COLUMNS = ("domain", "anchor_id", "positive_id", "label")
 # Cosines of the same vectors, computed by another forward pass.
 _ROUNDING = 1e-5
 
@@ -82,7 +85,7 @@ def measure(
 
     With `by_article` the intervals allow for pairs that are linked by the same article.
     """
-    sets = scored_by_domain(table, scores, by_article)
+    sets = _scored_by_domain(table, scores, by_article)
     domains = {name: metrics_of(pairs.scores, pairs.labels, threshold_min) for name, pairs in sets.items()}
     everything = joined(list(sets.values()))
     pooled = metrics_of(everything.scores, everything.labels, threshold_min)
@@ -97,6 +100,23 @@ def measure(
     runs = {POOLED: of_pooled, PAIR_WEIGHTED_MEAN: of_mean}
     runs |= {view_of_domain(name): each for name, each in by_domain.items()}
     return Measured({view: with_intervals(each, runs[view]) for view, each in figures.items()}, runs)
+
+
+def _scored_by_domain(
+    table: pa.Table, scores: NDArray[np.float64], by_article: bool
+) -> dict[str, ScoredPairs]:
+    """Return domain -> its scored pairs; `scores` are in the order of the table, (pairs,)."""
+    labels = table["label"].to_numpy().astype(np.int64)
+    columns = ("anchor_id", "positive_id", *((LINKED_BY,) if by_article else ()))
+    # Sorted, so that the order of the pairs does not change the last digit of a sum.
+    keys = [(name, "ascending") for name in ("anchor_id", "positive_id", "label")]
+    order = pc.sort_indices(table, keys).to_numpy()
+    sets = {}
+    for domain in domains_of(table):
+        rows = order[np.isin(order, rows_of(table, domain))]
+        ids = [table[column].take(pa.array(rows)).to_pylist() for column in columns]
+        sets[domain] = ScoredPairs(scores[rows], labels[rows], *ids)
+    return sets
 
 
 def metrics_of(
@@ -127,25 +147,21 @@ def mean_over_runs(runs: Sequence[Measured]) -> Measured:
     if len(runs) == 1:
         return runs[0]
     means, joint = {}, {}
-    for view in runs[0].figures:
-        means[view] = _mean_metrics([run.figures[view] for run in runs])
+    for view, first in runs[0].figures.items():
+        mean: dict[str, float | None] = {}
+        spread: dict[str, float | None] = {}
+        for name in first.metrics:
+            values = [value for run in runs if (value := run.figures[view].metrics[name]) is not None]
+            defined = len(values) == len(runs)
+            mean[name] = float(np.mean(values)) if defined else None
+            spread[name] = float(np.std(values, ddof=1)) if defined else None
+        means[view] = PairMetrics(first.pairs, first.positives, mean, spread=spread)
         if runs[0].runs:
             joint[view] = {
                 name: Runs.joined([run.runs[view][name] for run in runs]) for name in METRICS_WITH_INTERVAL
             }
             means[view] = with_intervals(means[view], joint[view])
     return Measured(means, joint)
-
-
-def _mean_metrics(runs: Sequence[PairMetrics]) -> PairMetrics:
-    means: dict[str, float | None] = {}
-    spread: dict[str, float | None] = {}
-    for name in runs[0].metrics:
-        values = [value for run in runs if (value := run.metrics[name]) is not None]
-        defined = len(values) == len(runs)
-        means[name] = float(np.mean(values)) if defined else None
-        spread[name] = float(np.std(values, ddof=1)) if defined else None
-    return PairMetrics(runs[0].pairs, runs[0].positives, means, spread=spread)
 
 
 def evaluate_scorers(
@@ -168,11 +184,7 @@ def evaluate_scorers(
     Args:
         models: label -> the model's runs; several are measured as one model.
         table: the pairs, columns as in `pairs.PAIR_COLUMNS`.
-        bootstrap: number of replicates; 0 for no intervals.
-        seed: random seed of the bootstrap.
-        threshold_min: lowest candidate threshold (`metrics.pair_metrics`).
-        margin: two models are equivalent if the interval of their difference lies within plus and minus this.
-        cluster: what makes pairs related in intervals: "paper", or "article" (articles and papers).
+        bootstrap, seed, threshold_min, margin, cluster: as in `EvaluateConfig`.
         settings: recorded in the results.
         baseline: labels of models that were not trained here, whose seeds do not matter.
 
@@ -181,32 +193,25 @@ def evaluate_scorers(
         UsageError: the pairs do not keep the articles that `cluster` needs.
         RouteError: a model with experts lacks a route for a domain.
     """
-    table = checked_table(table)
-    if cluster == "article" and LINKED_BY not in table.column_names:
+    table, by_article = checked_table(table), cluster == "article"
+    if by_article and LINKED_BY not in table.column_names:
         raise UsageError(
             "`cluster=article`: these pairs do not keep the articles that link them; compile them again"
         )
-    all_scores = table.select(KEPT_COLUMNS)
+    scores: dict[str, NDArray[np.float64]] = {}  # label of a run -> its cosines
     measured: dict[str, Measured] = {}
     same: dict[str, str] = {}  # a run -> an earlier one that is the same model
-    first_of: dict[Any, str] = {}
+    identities: dict[Any, str] = {}
     for scorer in (scorer for runs in models.values() for scorer in runs):
-        first = first_of.setdefault(scorer.identity or scorer.label, scorer.label)
-        if first in measured:
+        first = identities.get(scorer.identity or scorer.label)
+        found = score_pairs(scorer.score, table) if first is None else scores[first]
+        identities.setdefault(scorer.identity or scorer.label, scorer.label)
+        alike = (name for name, known in scores.items() if np.allclose(found, known, rtol=0, atol=_ROUNDING))
+        if (first := first or next(alike, None)) is not None:
             same[scorer.label], measured[scorer.label] = first, measured[first]
-            scores = all_scores[score_column(first)]
         else:
-            found = score_pairs(scorer.score, table)
-            for earlier in measured:
-                if np.allclose(found, all_scores[score_column(earlier)], rtol=0, atol=_ROUNDING):
-                    same[scorer.label], measured[scorer.label] = earlier, measured[earlier]
-                    break
-            else:
-                measured[scorer.label] = measure(
-                    table, found, bootstrap, seed, threshold_min, cluster == "article"
-                )
-            scores = pa.array(found)
-        all_scores = all_scores.append_column(score_column(scorer.label), scores)
+            measured[scorer.label] = measure(table, found, bootstrap, seed, threshold_min, by_article)
+        scores[scorer.label] = found
     results, means = [], {}
     for label, scorers in models.items():
         means[label] = mean_over_runs([measured[each.label] for each in scorers])
@@ -225,9 +230,10 @@ def evaluate_scorers(
     }
     used |= {"cluster": cluster, "same_model": same, "metrics": METRIC_NAMES}
     distinct = {label: each for label, each in means.items() if label not in same}
-    return PairEvaluation(
-        {**(settings or {}), **used}, tuple(results), all_scores, differences(distinct, margin)
-    )
+    kept = table.select(KEPT_COLUMNS)
+    for label, cosines in scores.items():
+        kept = kept.append_column(score_column(label), pa.array(cosines))
+    return PairEvaluation({**(settings or {}), **used}, tuple(results), kept, _differences(distinct, margin))
 
 
 def measure_text_free(
@@ -246,7 +252,7 @@ def measure_text_free(
     )
 
 
-def differences(measured: Mapping[str, Measured], margin: float) -> tuple[Difference, ...]:
+def _differences(measured: Mapping[str, Measured], margin: float) -> tuple[Difference, ...]:
     """Return each model minus each later one: F1max and ROC-AUC in every view, with paired intervals.
 
     Both are measured on the same pairs, so what makes pairs hard for both cancels out. p-values are corrected
@@ -268,5 +274,5 @@ def _result(
     trained: bool,
     runs: tuple[ModelResult, ...] = (),
 ) -> ModelResult:
-    views = measured.figures[POOLED], measured.figures[PAIR_WEIGHTED_MEAN], measured.by_domain()
-    return ModelResult(label, settings, *views, runs=runs, trained=trained)
+    pooled, mean, *_ = measured.figures.values()
+    return ModelResult(label, settings, pooled, mean, measured.by_domain(), runs=runs, trained=trained)

@@ -12,10 +12,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from sentence_experts.errors import InputError
-from sentence_experts.evaluation.statistics import ScoredPairs
 
 PAIR_COLUMNS = ("anchor", "positive", "label", "domain", "anchor_id", "positive_id")
-KEPT_COLUMNS = ("domain", "anchor_id", "positive_id", "label")
 LINKED_BY = "linked_by"  # optional: the articles that link a pair
 
 # Anchors, positives and their domain -> the similarity of each pair, shape (pairs,).
@@ -63,11 +61,16 @@ def domains_of(table: pa.Table) -> list[str]:
     return sorted(table["domain"].unique().to_pylist())
 
 
+def rows_of(table: pa.Table, domain: str) -> NDArray[np.int64]:
+    """Return the numbers of a domain's rows."""
+    return np.flatnonzero(pc.equal(table["domain"], domain).to_numpy(zero_copy_only=False))
+
+
 def texts_by_domain(table: pa.Table) -> dict[str, list[str]]:
     """Return domain -> its distinct texts, sorted."""
     texts = {}
     for domain in domains_of(table):
-        rows = table.filter(pc.equal(table["domain"], domain))
+        rows = table.take(pa.array(rows_of(table, domain)))
         texts[domain] = sorted({*rows["anchor"].to_pylist(), *rows["positive"].to_pylist()})
     return texts
 
@@ -80,29 +83,3 @@ def score_pairs(score: Score, table: pa.Table) -> NDArray[np.float64]:
         part = table.take(pa.array(rows))
         scores[rows] = score(part["anchor"].to_pylist(), part["positive"].to_pylist(), domain)
     return scores
-
-
-def scored_by_domain(
-    table: pa.Table, scores: NDArray[np.float64], by_article: bool = False
-) -> dict[str, ScoredPairs]:
-    """Return domain -> its scored pairs, in the order of their ids.
-
-    `scores` are in the order of the table, (pairs,). With `by_article` the pairs keep the articles that
-    link them.
-    """
-    labels = table["label"].to_numpy().astype(np.int64)
-    sets = {}
-    # So that the order of the pairs does not change the last digit of a sum.
-    keys = [(name, "ascending") for name in ("anchor_id", "positive_id", "label")]
-    order = pc.sort_indices(table, keys).to_numpy()
-    for domain in domains_of(table):
-        rows = order[np.isin(order, rows_of(table, domain))]
-        columns = ("anchor_id", "positive_id", *((LINKED_BY,) if by_article else ()))
-        ids = [table[column].take(pa.array(rows)).to_pylist() for column in columns]
-        sets[domain] = ScoredPairs(scores[rows], labels[rows], *ids)
-    return sets
-
-
-def rows_of(table: pa.Table, domain: str) -> NDArray[np.int64]:
-    """Return the numbers of a domain's rows."""
-    return np.flatnonzero(pc.equal(table["domain"], domain).to_numpy(zero_copy_only=False))

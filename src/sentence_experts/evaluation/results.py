@@ -54,11 +54,7 @@ SEEDS_NEEDED = 3
 
 
 class Result(ABC):
-    """The result of a public function: a short text, a table, and plain values for JSON."""
-
-    @abstractmethod
-    def summary(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
-        """Return title, headings and rows of the text."""
+    """The result of a public function: a table, and plain values for JSON."""
 
     @abstractmethod
     def rows(self) -> list[dict[str, Any]]:
@@ -69,14 +65,9 @@ class Result(ABC):
         return self.rows()
 
     def __repr__(self) -> str:
-        """Return the summary as text, the first column to the left, the others to the right."""
-        title, headings, rows = self.summary()
-        lines = [headings, *rows]
-        first, *widths = (max(len(line[place]) for line in lines) for place in range(len(headings)))
-        for line in lines:
-            cells = (cell.rjust(width) for cell, width in zip(line[1:], widths, strict=True))
-            title += "\n  " + "  ".join([line[0].ljust(first), *cells])
-        return title
+        """Return the table of `main_rows` as text."""
+        table = self.to_pandas().to_string(index=False, na_rep="-", float_format="{:.3f}".format)
+        return f"{type(self).__name__}\n{table}"
 
     def to_pandas(self, all_columns: bool = False) -> pd.DataFrame:
         """Return the table of `main_rows`; with `all_columns` that of `rows`, which may be wide."""
@@ -212,11 +203,6 @@ class ModelResult:
         return means | {view_of_domain(name): metrics for name, metrics in self.domains.items()}
 
     @property
-    def first_run(self) -> ModelResult:
-        """The run that figures show: its label names a column of the scores."""
-        return self.runs[0] if self.runs else self
-
-    @property
     def seeds(self) -> int:
         """Number of training runs."""
         return max(1, len(self.runs))
@@ -231,13 +217,13 @@ def suspicion(text_free: Sequence[ModelResult]) -> str | None:
     telling = []
     for model in text_free:
         interval = model.pooled.intervals.get("roc_auc")
-        if model.label in OF_THE_MAKING and interval is not None:
-            low, high = sorted((interval.low, interval.high))
-            reverse = high < 0.5 and model.label != EACH_TEXT
-            if reverse:
-                low, high = 1 - high, 1 - low
-            if low > SUSPICIOUS:
-                telling.append(f"{model.label} ({low:.3f} to {high:.3f}{', reversed' * reverse})")
+        if model.label not in OF_THE_MAKING or interval is None:
+            continue
+        low, high = sorted((interval.low, interval.high))
+        if reverse := high < 0.5 and model.label != EACH_TEXT:
+            low, high = 1 - high, 1 - low
+        if low > SUSPICIOUS:
+            telling.append(f"{model.label} ({low:.3f} to {high:.3f}{', reversed' * reverse})")
     if not telling:
         return None
     return (
@@ -344,15 +330,6 @@ class PairEvaluation(Evaluation):
     routers: Mapping[str, RouterAccuracy] = field(default_factory=dict)
     text_free: tuple[ModelResult, ...] = ()
 
-    def summary(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
-        """Return the pooled F1max and ROC-AUC of each model."""
-        rows = []
-        for model in self.models:
-            values = (model.pooled.metrics[name] for name in ("f1_max", "roc_auc"))
-            rows.append([model.label, *("-" if value is None else f"{value:.3f}" for value in values)])
-        title = f"PairEvaluation of {self.models[0].pooled.pairs:,} pairs, pooled over domains"
-        return title, ("model", "F1max", "ROC-AUC"), rows
-
     def rows(self) -> list[dict[str, Any]]:
         """Return a row per model and view: `View`, counts, metrics and the ends of their intervals."""
         rows = []
@@ -393,7 +370,7 @@ class PairEvaluation(Evaluation):
         return rows
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values, ready for `storage.write_json`."""
+        """Return plain values, the views by their kind."""
         return {
             "settings": dict(self.settings),
             "views": {view.kind: text for view, text in VIEWS.items()},

@@ -26,15 +26,12 @@ TFIDF_FEATURES = 4096  # 2025 paper, "Models of choice"
 TFIDF_LABEL, MEMORY_LABEL = "TF-IDF", "memory of training"
 
 
-def tfidf_scorer(
-    training_texts: Mapping[str, Sequence[str]], fit_on: str = "train", label: str = TFIDF_LABEL
-) -> Scorer:
+def tfidf_scorer(training_texts: Mapping[str, Sequence[str]], label: str = TFIDF_LABEL) -> Scorer:
     """Return the cosine of TF-IDF vectors of 4,096 features, fitted on each domain (2025 paper).
 
     The paper does not state on which texts. Here it is fitted on the training texts of the domain, as a
-    trained model is; with `fit_on="evaluated"`, or without training texts, on the evaluated texts. All other
-    settings are scikit-learn's defaults. A pair scores 0 if a text has no known word; a domain without any
-    word is an `InputError`.
+    trained model is; without training texts, on the evaluated texts. All other settings are scikit-learn's
+    defaults. A pair scores 0 if a text has no known word; a domain without any word is an `InputError`.
     """
     fitted: dict[str, str] = {}
 
@@ -42,7 +39,7 @@ def tfidf_scorer(
     def score(anchors: Sequence[str], positives: Sequence[str], domain: str) -> NDArray[np.float64]:
         from sklearn.feature_extraction.text import TfidfVectorizer
 
-        training = training_texts.get(domain, ()) if fit_on == "train" else ()
+        training = training_texts.get(domain, ())
         fitted[domain] = "train" if training else "evaluated"
         # Distinct and sorted, so that neither repetition nor order of the pairs matters.
         texts = sorted(set(training or (*anchors, *positives)))
@@ -89,17 +86,14 @@ def memory_score(train: pa.Table) -> Score:
 
 
 def encoder_scorer(
-    encoder: BatchEncoder,
-    routes: Mapping[str, str | None],
-    label: str | None = None,
-    cache: Path | None = None,
+    encoder: BatchEncoder, routes: Mapping[str, str | None], label: str, cache: Path | None = None
 ) -> Scorer:
     """Return the cosine of two texts' vectors under the route of their domain (`routes_by_domain`).
 
     `cache` is a folder for the vectors of any number of models, which evaluations may share.
     """
     return Scorer(
-        label or encoder.name,
+        label,
         encoder_score(encoder, routes, label, cache),
         lambda: encoder.settings() | {"route_of_domain": dict(routes)},
         (encoder.fingerprint, encoder.pooling, encoder.model.max_seq_length, *routes.items()),
@@ -121,9 +115,8 @@ def encoder_score(
                 return encode_in_parts(encoder, texts, route, advance)
             name = f"{encoder.name}-{route}" if route else encoder.name
             stored = TextCache(cache, name, encoder.vector_settings(route))
-            return stored.fetch(texts, lambda some: {"vector": encoder.encode(some, route)}, advance)[
-                "vector"
-            ]
+            encode = lambda some: {"vector": encoder.encode(some, route)}  # noqa: E731
+            return stored.fetch(texts, encode, advance)["vector"]
 
     def score(anchors: Sequence[str], positives: Sequence[str], domain: str) -> NDArray[np.float64]:
         scores = cosine_by_text(anchors, positives, lambda texts: vectors(texts, routes[domain]))

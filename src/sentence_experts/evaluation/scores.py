@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,12 +31,6 @@ class ScoresEvaluation(Result):
     metrics: Mapping[str, float | None]
     pairs: int
     positives: int
-
-    def summary(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
-        """Return each metric."""
-        rows = [(name, "-" if value is None else f"{value:.3f}") for name, value in self.metrics.items()]
-        title = f"ScoresEvaluation of {self.pairs:,} pairs, {self.positives:,} of them linked"
-        return title, ("metric", "value"), rows
 
     def rows(self) -> list[dict[str, Any]]:
         """Return one row: counts and metrics."""

@@ -1,5 +1,9 @@
 """How well a model searches a corpus, by the user's own judgements: nDCG@10 and recall@100.
 
+Judgements are TREC's or BEIR's files. TREC: `qrels.txt` with lines `query 0 paper relevance`. BEIR: a table
+with the columns query-id, corpus-id and score, tabs between them. The queries' texts stand in `queries.jsonl`
+(`_id`, `text`) or `queries.tsv` (id, tab, text), beside the judgements or one folder above them.
+
 Every route of every model is measured, alone and with the words of the query (hybrid), beside BM25, which
 needs no model. Intervals are bootstrap percentiles over queries. Judged papers that the corpus lacks are left
 out and counted, so figures of two corpora cannot be compared.
@@ -7,6 +11,8 @@ out and counted, so figures of two corpora cannot be compared.
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -18,7 +24,6 @@ from numpy.typing import NDArray
 from sentence_experts.corpus.corpus_folder import Corpus, open_corpus
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.evaluation.config import EncodingOptions
-from sentence_experts.evaluation.judgements import Judgements
 from sentence_experts.evaluation.models import Models, model_runs
 from sentence_experts.evaluation.results import Result
 from sentence_experts.models.routes.known_routes import KnownRoutes
@@ -28,11 +33,12 @@ from sentence_experts.retrieval.papers import Papers
 from sentence_experts.retrieval.search_routes import Blend, find_blend
 from sentence_experts.retrieval.searcher import Searcher
 from sentence_experts.retrieval.texts import PASSAGES
-from sentence_experts.storage import write_json
+from sentence_experts.storage import check_regular, write_json
 
 BM25, HYBRID = "BM25", "hybrid"
 NDCG, RECALL = "nDCG@10", "recall@100"
 FEW = 50  # queries below which a verdict says that they are few
+QUERIES = ("queries.jsonl", "queries.tsv")
 _DEPTH, _TOP = 100, 10
 _REPLICATES = 2000
 
@@ -64,11 +70,10 @@ class SearchMetrics:
     @property
     def name(self) -> str:
         """The name to show."""
-        parts = [self.model, self.route, HYBRID if self.hybrid else ""]
-        return " ".join(part for part in parts if part)
+        return " ".join(filter(None, [self.model, self.route, HYBRID if self.hybrid else ""]))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SearchEvaluation(Result):
     """The metrics of BM25, then of each route of each model.
 
@@ -100,20 +105,6 @@ class SearchEvaluation(Result):
             rows.append({"model": each.model, "route": each.route, "hybrid": each.hybrid} | rounded)
         return rows
 
-    def summary(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
-        """Return a line for each way to search."""
-        title = f"{self.queries:,} queries, 95% intervals over queries"
-        rows = [
-            (
-                each.name,
-                _with_interval(each.ndcg, each.ndcg_interval),
-                _with_interval(each.recall, each.recall_interval),
-                "" if each.model == BM25 else _with_interval(each.gain, each.gain_interval, "+"),
-            )
-            for each in self.metrics
-        ]
-        return title, ("search", NDCG, RECALL, f"{NDCG} above {BM25}"), rows
-
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
         return {
@@ -128,10 +119,10 @@ class SearchEvaluation(Result):
     def verdict(self) -> list[str]:
         """Return sentences: the best way to search, how certain that is, and how far to trust it."""
         best = max(self.metrics, key=lambda each: each.ndcg)
-        lines = [f"Best: {best.name}, {NDCG} {_with_interval(best.ndcg, best.ndcg_interval)}."]
+        lines = [f"Best: {best.name}, {NDCG} {with_interval(best.ndcg, best.ndcg_interval)}."]
         better = [each for each in self.metrics if each.gain_interval[0] > 0]
         if best.model != BM25 and best in better:
-            gain = _with_interval(best.gain, best.gain_interval)
+            gain = with_interval(best.gain, best.gain_interval)
             lines[0] = f"{lines[0][:-1]}, {gain} above {BM25}."
         elif not better:
             lines.append(f"No route is shown to be better than {BM25}, which needs no model.")
@@ -147,7 +138,8 @@ class SearchEvaluation(Result):
         return lines
 
 
-def _with_interval(value: float, interval: tuple[float, float], sign: str = "") -> str:
+def with_interval(value: float, interval: tuple[float, float], sign: str = "") -> str:
+    """Write a value with its interval."""
     return f"{value:{sign}.3f} ({interval[0]:.3f} to {interval[1]:.3f})"
 
 
@@ -192,13 +184,12 @@ def evaluate_search(
     chosen = {"passages": True} if unit == PASSAGES else {"unit": unit}
     unit = PaperTexts.of(None, **chosen).texts_for({run.label: run.source for run in runs})
     with open_corpus(corpus) as folder:
-        data = _Measured.of(judged, Papers(folder))
+        data = JudgedPapers.of(judged, Papers(folder))
         keywords = keyword_index(folder, unit)
         by_words = [keywords.search(text, FUSED) for text in data.texts]
         figures = {(BM25, "", False): data.figures(by_words)}
         for run in runs:
-            encoder = run.open(config or EncodingOptions())
-            searcher = Searcher(encoder, folder, unit, data.papers)
+            searcher = Searcher(run.open(config or EncodingOptions()), folder, unit, data.papers)
             for searched in [searcher.blend(name) for name in route] or map(Blend, zip(searcher.routes)):
                 compared = searcher.compare(searcher.encode(data.texts, searched), searched)
                 by_vectors = [each.nearest(FUSED) for each in compared]
@@ -206,9 +197,8 @@ def evaluate_search(
                 figures[run.label, searched.name, False] = data.figures(by_vectors)
                 figures[run.label, searched.name, True] = data.figures(both)
         settings = {"qrels": Path(qrels).name, "corpus": folder.path.name, "unit": unit, "seed": seed}
-    evaluation = SearchEvaluation(
-        _metrics(figures, seed), len(data.texts), data.left_out, data.missing, settings
-    )
+    counts = len(data.texts), data.left_out, data.missing
+    evaluation = SearchEvaluation(_metrics(figures, seed), *counts, settings)
     if out is not None:
         write_json(Path(out) / "search.json", evaluation.to_json())
     return evaluation
@@ -226,33 +216,121 @@ def _metrics(figures: Mapping[tuple[str, str, bool], _Figures], seed: int) -> tu
         low, high = np.quantile(values[draws].mean(axis=1), [0.025, 0.975])
         return float(low), float(high)
 
-    return tuple(
-        SearchMetrics(
-            *key,
-            float(ndcg.mean()),
-            float(recall.mean()),
-            interval(ndcg),
-            interval(recall),
-            float((ndcg - baseline).mean()),
-            interval(ndcg - baseline),
-        )
-        for key, (ndcg, recall) in figures.items()
-    )
+    measured = []
+    for way, (ndcg, recall) in figures.items():
+        means, gain = (float(ndcg.mean()), float(recall.mean())), ndcg - baseline
+        ends = interval(ndcg), interval(recall)
+        measured.append(SearchMetrics(*way, *means, *ends, float(gain.mean()), interval(gain)))
+    return tuple(measured)
 
 
 @dataclass(frozen=True)
-class _Measured:
-    """The judgements that can be measured on a corpus."""
+class Judgements:
+    """Queries, and the papers that people judged for them.
+
+    Attributes:
+        queries: query id -> text, of the queries that were judged.
+        relevance: query id -> paper -> grade; 0 and less is not relevant.
+    """
+
+    queries: Mapping[str, str]
+    relevance: Mapping[str, Mapping[str, float]]
+
+    @classmethod
+    def read(cls, qrels: Path | str, queries: Path | str | None = None) -> Judgements:
+        """Read judgements and the texts of their queries.
+
+        Raises:
+            InputError: a file is missing or has another layout, or a judged query has no text.
+        """
+        relevance = _read_qrels(Path(qrels))
+        if queries is None:
+            folders = Path(qrels).parent, Path(qrels).parent.parent
+            beside = [folder / name for folder in folders for name in QUERIES if (folder / name).is_file()]
+            if not beside:
+                places = f"no {' or '.join(QUERIES)} beside it or one folder above"
+                raise InputError(f"{qrels}: {places}: give `queries`")
+            queries = beside[0]
+        texts = _read_queries(Path(queries))
+        if missing := [query for query in relevance if not texts.get(query, "").strip()]:
+            raise InputError(f"{queries}: no text of query {missing[0]!r}, which {qrels} judges")
+        return cls({query: texts[query] for query in relevance}, relevance)
+
+
+def _lines(file: Path) -> list[str]:
+    check_regular(file)
+    if file.is_dir():
+        raise InputError(f"{file}: a folder; give the file of judgements in it")
+    try:
+        return file.read_text(encoding="utf-8-sig").splitlines()
+    except (UnicodeDecodeError, OSError) as error:
+        why = "no such file" if isinstance(error, FileNotFoundError) else f"cannot be read: {error}"
+        raise InputError(f"{file}: {why}") from error
+
+
+def _read_qrels(file: Path) -> dict[str, dict[str, float]]:
+    relevance: dict[str, dict[str, float]] = {}
+    for number, line in enumerate(_lines(file), start=1):
+        cells = line.split("\t") if line.count("\t") == 2 else line.split()
+        if not cells or (number == 1 and cells[-1].strip().lower() in ("score", "relevance", "rel")):
+            continue
+        try:
+            query, *_, paper, grade = cells
+            if len(cells) not in (3, 4) or not math.isfinite(value := float(grade)):
+                raise ValueError
+        except ValueError as error:
+            raise InputError(
+                f"{file}, line {number}: expected `query 0 paper relevance` (TREC) or `query-id corpus-id "
+                f"score` (BEIR), found {line[:80]!r}"
+            ) from error
+        relevance.setdefault(query.strip(), {})[paper.strip()] = value
+    if not relevance:
+        raise InputError(f"{file}: no judgements in it")
+    return relevance
+
+
+def _read_queries(file: Path) -> dict[str, str]:
+    texts: dict[str, str] = {}
+    is_json = file.suffix == ".jsonl"
+    form = '{"_id": ..., "text": ...}' if is_json else "id, tab, text"
+    for number, line in enumerate(_lines(file), start=1):
+        if not line.strip():
+            continue
+        try:
+            row = (
+                json.loads(line) if is_json else dict(zip(("_id", "text"), line.split("\t", 1), strict=True))
+            )
+            texts[str(row["_id"]).strip()] = str(row["text"])
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise InputError(f"{file}, line {number}: expected {form}, found {line[:80]!r}") from error
+    return texts
+
+
+@dataclass(frozen=True)
+class JudgedPapers:
+    """The judgements that can be measured on a corpus.
+
+    Attributes:
+        texts: of the queries.
+        grades: row of the corpus -> grade, of each query.
+        own: the row of the paper that is the query itself, if it is one.
+        left_out, missing: numbers, as in `SearchEvaluation`.
+    """
 
     papers: Papers
     texts: list[str]
-    grades: list[dict[int, float]]  # row -> grade, of each query
-    own: list[int | None]  # the row of the paper that is the query itself
+    grades: list[dict[int, float]]
+    own: list[int | None]
     left_out: int
     missing: int
 
     @classmethod
-    def of(cls, judged: Judgements, papers: Papers) -> _Measured:
+    def of(cls, judged: Judgements, papers: Papers) -> JudgedPapers:
+        """Find the judged papers in a corpus.
+
+        Raises:
+            InputError: none that is judged relevant is in it.
+        """
         names = sorted({name for of in judged.relevance.values() for name in of})
         rows = dict(zip(names, papers.rows_of(names), strict=True))
         texts, grades, own, left_out = [], [], [], 0
@@ -274,7 +352,7 @@ class _Measured:
         return cls(papers, texts, grades, own, left_out, sum(row is None for row in rows.values()))
 
     def figures(self, rankings: Sequence[NDArray[np.int64]]) -> _Figures:
-        """nDCG@10 and recall@100 of each query, as trec_eval has them (grades as gains)."""
+        """Return nDCG@10 and recall@100 of each query, as trec_eval has them (grades as gains)."""
         ndcg, recall = np.zeros(len(self.texts)), np.zeros(len(self.texts))
         discounts = 1 / np.log2(np.arange(2, _TOP + 2))
         for number, (ranking, grades) in enumerate(zip(rankings, self.grades, strict=True)):

@@ -8,8 +8,8 @@ tokens can be compared in the same way.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any, Self
@@ -76,39 +76,29 @@ class Similarity(StoredResult):
     texts: Mapping[str, Any]
     settings: Mapping[str, Mapping[str, Any]]
 
-    def summary(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
-        """Return mean and deviation of the cosines of each pair of routes, and the tests of two models."""
-        rows = []
-        for pair in next(iter(self.cosines.values())):
-            values = [cosines[pair] for cosines in self.cosines.values()]
-            row = [" – ".join(pair), *(f"{each.mean():.3f}±{each.std(ddof=1):.3f}" for each in values)]
-            if test := self.tests.get(pair):
-                p_values = ("–" if p is None else f"{p:.3f}" for p in (test.p_value, test.p_holm))
-                row += [f"{test.difference:+.3f}", *p_values]
-            rows.append(row)
-        title = f"Cosine of a text under two routes, {self.texts['used']:,} texts (mean ± sd)"
-        return title, ("routes", *self.cosines, *(("difference", "p", "p Holm") if self.tests else ())), rows
-
     def rows(self) -> list[dict[str, Any]]:
-        """Return a row per pair of routes and model: mean, deviation and quantiles of the cosines."""
-        rows = []
-        for label, (first, second), values in self._columns():
-            summary = described(values)
-            quantiles = {f"q{share}": value for share, value in summary.pop("quantiles").items()}
-            rows.append({"route": first, "other": second, "model": label, **summary, **quantiles})
-        return rows
+        """Return a row per model and pair of routes: mean, deviation and quantiles of the cosines.
 
-    def _columns(self) -> Iterator[tuple[str, Pair, NDArray[np.float64]]]:
+        Of two models, the rows of the first have the test of their difference too.
+        """
+        rows = []
         for label, by_pair in self.cosines.items():
             for pair, values in by_pair.items():
-                yield label, pair, values
+                summary = described(values)
+                quantiles = {f"q{share}": value for share, value in summary.pop("quantiles").items()}
+                row = {"route": pair[0], "other": pair[1], "model": label, **summary, **quantiles}
+                if self.tests:
+                    first = label == next(iter(self.cosines))
+                    row |= asdict(self.tests[pair]) if first else {}
+                rows.append(row)
+        return rows
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values, ready for `storage.write_json`."""
         pairs: list[dict[str, Any]] = []
         for pair in next(iter(self.cosines.values())):
             models = {label: described(each[pair]) for label, each in self.cosines.items()}
-            test = {"welch_less": vars(self.tests[pair])} if pair in self.tests else {}
+            test = {"welch_less": asdict(self.tests[pair])} if pair in self.tests else {}
             pairs.append({"routes": list(pair), "models": models, **test})
         return {"texts": dict(self.texts), "models": dict(self.settings), "pairs": pairs}
 
@@ -117,7 +107,8 @@ class Similarity(StoredResult):
         write_json(out / self.FILES[0], self.to_json(), sort=False)
         rows = [
             {"model": label, "route": route, "other": other, "cosines": values.tolist()}
-            for label, (route, other), values in self._columns()
+            for label, by_pair in self.cosines.items()
+            for (route, other), values in by_pair.items()
         ]
         write_parquet(out / self.FILES[1], pa.Table.from_pylist(rows))
 
@@ -189,24 +180,21 @@ def _measured(runs: Sequence[ModelRun], texts: Table, chosen: SimilarityConfig) 
             logger.info(f"{count:,} {reason} texts left out")
     sources = [run.source for run in runs]
     check_source(*sources)
-    wanted: Sequence[str] = chosen.routes
-    for known in filter(None, map(KnownRoutes.read, sources)):  # before the first one is loaded
-        wanted = comparable_routes(known, wanted)
-    encoders = [run.open(chosen) for run in runs]
     routes: Sequence[str] = chosen.routes
+    for known in filter(None, map(KnownRoutes.read, sources)):  # before the first one is loaded
+        routes = comparable_routes(known, routes)
+    encoders = [run.open(chosen) for run in runs]
     for encoder in encoders:
         routes = comparable_routes(encoder.known_routes, routes)
     labels = [encoder.name for encoder in encoders]
     if len(set(labels)) < len(labels):
         labels[1] = f"{labels[1]} (against)"
     by_label = dict(zip(labels, encoders, strict=True))
-    cosines_of = {label: inter_route_cosines(encoder, used, routes) for label, encoder in by_label.items()}
-    noted: dict[str, Any] = {"file": Path(texts).name} if isinstance(texts, str | Path) else {}
+    found = {label: inter_route_cosines(encoder, used, routes) for label, encoder in by_label.items()}
+    noted: dict[str, Any] = {"file": Path(texts).name} if is_path(texts) else {}
     noted |= {"read": len(every), "used": len(used), "seed": chosen.seed, **aside}
-    tests = welch_by_pair(*cosines_of.values()) if len(cosines_of) == 2 else {}
-    return Similarity(
-        cosines_of, tests, noted, {label: encoder.settings() for label, encoder in by_label.items()}
-    )
+    tests = welch_by_pair(*found.values()) if len(found) == 2 else {}
+    return Similarity(found, tests, noted, {label: each.settings() for label, each in by_label.items()})
 
 
 def chosen_texts(
@@ -292,8 +280,6 @@ def welch_less(first: NDArray[np.float64], second: NDArray[np.float64]) -> Welch
 def welch_by_pair(cosines: Cosines, others: Cosines) -> dict[Pair, Welch]:
     """Return `welch_less` for each pair of routes, corrected for their number (Holm)."""
     tests = {pair: welch_less(values, others[pair]) for pair, values in cosines.items()}
-    corrected = iter(holm([test.p_value for test in tests.values() if test.p_value is not None]))
-    return {
-        pair: test if test.p_value is None else replace(test, p_holm=next(corrected))
-        for pair, test in tests.items()
-    }
+    known = {pair: test.p_value for pair, test in tests.items() if test.p_value is not None}
+    corrected = dict(zip(known, holm(list(known.values())), strict=True))
+    return {pair: replace(test, p_holm=corrected.get(pair)) for pair, test in tests.items()}

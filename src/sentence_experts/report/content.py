@@ -16,14 +16,12 @@ class Table:
         headings: that of the row names first.
         rows: a name, then a cell per column.
         fold: whether a terminal may fold the cells.
-        limit: maximum number of rows on a terminal.
     """
 
     title: str
     headings: Sequence[str]
     rows: Sequence[Sequence[str]]
     fold: bool = False
-    limit: int | None = None
 
 
 @dataclass(frozen=True)

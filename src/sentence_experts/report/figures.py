@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from sentence_experts.errors import require
 from sentence_experts.moee.vectors import PARTS
-from sentence_experts.report.tables import p_text
+from sentence_experts.report.tables import p_value
 
 if TYPE_CHECKING:
     from sentence_experts.evaluation.similarity import Similarity
@@ -190,30 +190,24 @@ def similarity_figure(similarity: Similarity) -> bytes:
     models, tests = similarity.cosines, similarity.tests
     pairs = list(next(iter(models.values())))
     with _drawing(7.2, BOX * len(pairs) * (len(models) + 0.6) + 1.0) as (figure, ((axis,),)):
-        handles = []
+        handles = {}
         for number, (label, cosines) in enumerate(models.items()):
-            at = [row + (number - (len(models) - 1) / 2) * 0.36 for row in range(len(pairs))]
             colour = MODEL_COLOURS[number]
             artists = axis.boxplot(
                 [cosines[pair] for pair in pairs],
-                positions=at,
+                positions=[row + (number - (len(models) - 1) / 2) * 0.36 for row in range(len(pairs))],
                 orientation="horizontal",
                 widths=0.3,
                 whis=(5, 95),
                 patch_artist=True,
                 manage_ticks=False,
-                flierprops={
-                    "marker": ".",
-                    "markersize": 2.5,
-                    "markerfacecolor": colour,
-                    "markeredgecolor": "none",
-                },
+                flierprops={"marker": ".", "markersize": 2.5, "markeredgecolor": colour},
                 medianprops={"color": "#000000"},
                 boxprops={"facecolor": colour, "alpha": 0.55, "edgecolor": colour},
                 whiskerprops={"color": colour},
                 capprops={"color": colour},
             )
-            handles.append((artists["boxes"][0], _short(label, NAME_LENGTH)))
+            handles[_short(label, NAME_LENGTH)] = artists["boxes"][0]
         axis.set_yticks(range(len(pairs)), [" – ".join(pair) for pair in pairs])
         axis.set_ylim(len(pairs) - 0.4, -0.6)
         axis.set_xlabel("cosine of one text's vectors under the two routes")
@@ -221,15 +215,11 @@ def similarity_figure(similarity: Similarity) -> bytes:
         axis.set_axisbelow(True)
         for row, pair in enumerate(pairs):
             if pair in tests:
-                axis.annotate(
-                    f"p {p_text(tests[pair].p_holm)}",
-                    (1.01, row),
-                    xycoords=axis.get_yaxis_transform(),
-                    va="center",
-                    fontsize=8,
-                )
-        boxes, names = zip(*handles, strict=True)
-        figure.legend(boxes, names, loc="outside upper center", ncols=2, frameon=False, fontsize=8)
+                place = {"xycoords": axis.get_yaxis_transform(), "va": "center", "fontsize": 8}
+                axis.annotate(p_value(tests[pair].p_holm), (1.01, row), **place)
+        figure.legend(
+            handles.values(), handles, loc="outside upper center", ncols=2, frameon=False, fontsize=8
+        )
         out = io.BytesIO()
         figure.savefig(out, format="png", dpi=DOTS, metadata={"Software": None})
     return out.getvalue()
@@ -246,24 +236,14 @@ def _short(label: str, length: int = 34) -> str:
     return label if len(label) <= length else f"{label[: length - 1]}…"
 
 
-def pyplot() -> Any:
-    """Return matplotlib's pyplot, which draws into memory.
-
-    Raises:
-        SentenceExpertsError: matplotlib is not installed.
-    """
-    matplotlib = require("matplotlib", "report")
-    matplotlib.use("Agg")
-    return require("matplotlib.pyplot", "report")
-
-
 @contextmanager
 def _drawing(width: float, height: float, rows: int = 1, columns: int = 1) -> Iterator[tuple[Any, Any]]:
     """Give a figure of this size in inches, and its axes, (rows, columns); close it at the end."""
-    plt = pyplot()
+    require("matplotlib", "report").use("Agg")  # draws into memory
+    plt = require("matplotlib.pyplot", "report")
     with plt.rc_context(STYLE):
-        size = (width, height)
-        figure, axes = plt.subplots(rows, columns, figsize=size, squeeze=False, layout="constrained")
+        shape: dict[str, Any] = {"figsize": (width, height), "squeeze": False, "layout": "constrained"}
+        figure, axes = plt.subplots(rows, columns, **shape)
         try:
             yield figure, axes
         finally:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sentence_experts.errors import require
 from sentence_experts.report.content import Figure, Report, Table
@@ -29,20 +29,11 @@ def _templates() -> Environment:
     return templates
 
 
-def _render(template: str, **values: Any) -> str:
-    return _templates().get_template(template).render(values)
-
-
-def document(title: str, body: str) -> str:
-    """Return a whole page with its heading; `body` is HTML."""
-    return _render("page.html", title=title, body=body)
-
-
 def html(report: Report) -> str:
     """Return a report as a page: the verdict, the main tables and figures, then the closed details."""
-    return _render("report.html", title=report.title, report=report)
+    return _templates().get_template("report.html").render(report=report)
 
 
 def markdown(report: Report) -> str:
     """Return the verdict, the tables and the notes of a report as Markdown."""
-    return _render("report.md", report=report)
+    return _templates().get_template("report.md").render(report=report)

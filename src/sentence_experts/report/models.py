@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from sentence_experts.evaluation.audit.leaks import LEAKS, WITHOUT
-from sentence_experts.evaluation.audit.run import Audit
+from sentence_experts.evaluation.audit import CLEANED, LEAKS, WITHOUT, Audit
 from sentence_experts.evaluation.auto_route import AutoRouteResult
 from sentence_experts.evaluation.compare import MARGIN, Comparison
-from sentence_experts.evaluation.results import PAIR_WEIGHTED_MEAN, POOLED
+from sentence_experts.evaluation.results import PAIR_WEIGHTED_MEAN, POOLED, PairMetrics
 from sentence_experts.evaluation.scorers import MEMORY_LABEL, TFIDF_LABEL
 from sentence_experts.models.sources import UNTRAINED
 from sentence_experts.report.content import Item, Report, Table
-from sentence_experts.report.pairs import pair_figures, text_free_table, told_without_texts
+from sentence_experts.report.pairs import METRICS, pair_figures, text_free_table, told_without_texts
 from sentence_experts.report.tables import change, metric_cell, number
 from sentence_experts.report.verdict import (
     REAL_ARTICLES,
@@ -20,27 +19,22 @@ from sentence_experts.report.verdict import (
     Verdict,
     is_significant,
     listed,
-    order_of,
     standing,
     with_sign,
 )
 
-METRICS = {"f1_max": "F1max", "roc_auc": "ROC-AUC"}
-CLEANED = "without training papers and texts"  # of `WITHOUT`: the set that figures should hold on
+ALL_PAIRS = next(iter(WITHOUT))
 TOLERATED = 0.05  # share of test pairs that leak
 
 
 def audit_report(audit: Audit) -> Report:
     """Return what the splits share, which test pairs leak, and the metrics with and without these pairs."""
+    pairs, counts = audit.pairs["test"], audit.leaks.counts()
     overlaps = [
         [f"{each.first}, {each.second}", *(f"{n:,}" for n in (each.papers, each.texts, each.near_duplicates))]
         for each in audit.leaks.overlaps
     ]
-    pairs = audit.pairs["test"]
-    leaks = [
-        [meaning, f"{(count := int(audit.leaks.masks[kind].sum())):,}", f"{count / pairs:.1%}"]
-        for kind, meaning in LEAKS.items()
-    ]
+    leaks = [[LEAKS[kind], f"{count:,}", f"{count / pairs:.1%}"] for kind, count in counts.items()]
     main: list[Item] = [
         "What training and test pairs share, and how metrics change without the test pairs that leak. The "
         "pairs left are balanced as all test pairs are; below a value is its 95% interval.",
@@ -48,8 +42,19 @@ def audit_report(audit: Audit) -> Report:
         Table(
             f"Test pairs that leak from training ({pairs:,} test pairs)", ("leak", "pairs", "share"), leaks
         ),
-        *_metrics_without_leaks(audit),
     ]
+    headings = [heading for name in METRICS.values() for heading in (name, "change")]
+    for model, sets in audit.by_model().items():
+        first, rows = sets[ALL_PAIRS].figures, []
+        for name, each in sets.items():
+            row = [name, f"{each.left:,}", f"{each.figures.pairs if each.figures else 0:,}"]
+            for metric in METRICS:
+                before, after = (one.metrics[metric] if one else None for one in (first, each.figures))
+                row.append(metric_cell(each.figures, metric) if each.figures else number(None))
+                row.append("" if each.figures is first else change(before, after, "+.3f"))
+            rows.append(row)
+        title = f"{model}, with and without leaked test pairs"
+        main.append(Table(title, ("test pairs", "left", "used", *headings), rows))
     if audit.text_free:
         main.append(text_free_table(audit.text_free))
     notes = [f"pairs that are labelled both linked and unlinked: {audit.leaks.contradictions:,}"]
@@ -59,42 +64,24 @@ def audit_report(audit: Audit) -> Report:
     return Report(f"Audit of {audit.name}", _audit_verdict(audit), main, notes=notes)
 
 
-def _metrics_without_leaks(audit: Audit) -> Iterator[Table]:
-    headings = [heading for name in METRICS.values() for heading in (name, "change")]
-    for model in dict.fromkeys(each.model for each in audit.measurements):
-        measured = {each.test_set: each for each in audit.measurements if each.model == model}
-        first = measured[next(iter(WITHOUT))].figures
-        rows = []
-        for name, each in measured.items():
-            row = [name, f"{each.left:,}", f"{each.figures.pairs if each.figures else 0:,}"]
-            for metric in METRICS:
-                before, after = (one.metrics[metric] if one else None for one in (first, each.figures))
-                row.append(metric_cell(each.figures, metric) if each.figures else number(None))
-                row.append("" if each.figures is first else change(before, after, "+.3f"))
-            rows.append(row)
-        title = f"{model}, with and without leaked test pairs"
-        yield Table(title, ("test pairs", "left", "used", *headings), rows)
-
-
 def _audit_verdict(audit: Audit) -> Verdict:
     """Judge by the share of test pairs that leak, and what figures lose without them."""
-    pairs, leaked = audit.pairs["test"], int(audit.leaks.leaked().sum())
+    pairs, leaked, counts = audit.pairs["test"], int(audit.leaks.leaked().sum()), audit.leaks.counts()
     compared = (
         f"{SIMULATED if audit.simulated else ''}Audited {pairs:,} test pairs against "
         f"{audit.pairs['train']:,} training pairs ({audit.name})."
     )
     findings = ["No test pair leaks from training."]
     if leaked:
-        counts = {meaning: int(audit.leaks.masks[kind].sum()) for kind, meaning in LEAKS.items()}
-        worst = max(counts, key=lambda meaning: counts[meaning])
+        worst = max(counts, key=lambda kind: counts[kind])
         findings = [
             f"{leaked / pairs:.1%} of the test pairs leak from training in some way; the most frequent: "
-            f"{worst} ({counts[worst]:,} pairs)."
+            f"{LEAKS[worst]} ({counts[worst]:,} pairs)."
         ]
     findings += told_without_texts(audit.text_free)
-    models, falls = dict.fromkeys(each.model for each in audit.measurements), False
-    for model in models:
-        text, fell = _change_without_leaks(audit, model)
+    models, falls = audit.by_model(), False
+    for model, sets in models.items():
+        text, fell = _change_without_leaks(model, {name: each.figures for name, each in sets.items()})
         findings += [text] if text else []
         falls = falls or fell
     advice = [REAL_ARTICLES] if audit.simulated else []
@@ -109,10 +96,9 @@ def _audit_verdict(audit: Audit) -> Verdict:
     return Verdict(compared, findings, advice or ["Nothing to mend here; next, `evaluate`."])
 
 
-def _change_without_leaks(audit: Audit, model: str) -> tuple[str | None, bool]:
+def _change_without_leaks(model: str, sets: Mapping[str, PairMetrics | None]) -> tuple[str | None, bool]:
     """Return a model's ROC-AUC with and without leaks, and whether it falls by more than chance explains."""
-    sets = {each.test_set: each.figures for each in audit.measurements if each.model == model}
-    before, after = sets[next(iter(WITHOUT))], sets[CLEANED]
+    before, after = sets[ALL_PAIRS], sets[CLEANED]
     value = before.metrics["roc_auc"] if before else None
     if before is None or value is None:
         return None, False
@@ -134,7 +120,7 @@ def comparison_report(comparison: Comparison) -> Report:
     vectors = []
     for each in comparison.changes:
         changed = ("changed", f"{each.largest_difference:.2e}", f"{each.smallest_cosine:.6f}")
-        vectors.append([each.route or "(none)", *(("bit-equal", "0", "1") if each.bit_equal else changed)])
+        vectors.append([each.name, *(("bit-equal", "0", "1") if each.bit_equal else changed)])
     headings = ("route", "vectors", "largest difference", "smallest cosine")
     main: list[Item] = [
         "The same texts, encoded by both versions of a model with each route that both have.",
@@ -156,33 +142,29 @@ def comparison_report(comparison: Comparison) -> Report:
 
 def _comparison_verdict(comparison: Comparison) -> Verdict:
     """Judge by the routes whose vectors changed, and on pairs by the domains whose figures did."""
-    routes = [each.route or "(none)" for each in comparison.changes]
-    equal = [each for each in comparison.changes if each.bit_equal]
-    changed = [each.route or "(none)" for each in comparison.changes if each.is_changed]
-    rounded = [each.route or "(none)" for each in comparison.changes if not each.bit_equal]
-    rounded = [name for name in rounded if name not in changed]
-    domains = list(comparison.metrics)
+    changes, domains = comparison.changes, list(comparison.metrics)
+    changed = [each.name for each in changes if each.is_changed]
+    rounded = [each.name for each in changes if not each.bit_equal and not each.is_changed]
     compared = (
         f"{SIMULATED if comparison.simulated else ''}Compared the model before and after by "
-        f"{len(routes)} routes on {comparison.texts:,} texts"
+        f"{len(changes)} routes on {comparison.texts:,} texts"
         f"{f' and on the pairs of {listed(domains)} ({comparison.pairs})' if domains else ''}."
     )
     findings = ["Before and after are the same model (one fingerprint)."] if comparison.same else []
     findings += [f"The model {when} is {UNTRAINED}." for when in comparison.untrained]
-    findings.append(f"{len(equal)} of {len(routes)} routes are bit-equal.")
+    findings.append(f"{sum(each.bit_equal for each in changes)} of {len(changes)} routes are bit-equal.")
     findings += [f"Equal but for rounding: {listed(rounded)}."] if rounded else []
     findings += [f"Changed: {listed(changed)}."] if changed else []
-    for each in comparison.differences:
-        found = standing(order_of(each), [each], with_sign, f"{MARGIN:g}")
-        findings.append(f"{each.view.domain}: {' '.join(found)}")
+    for gap in comparison.differences:
+        order = [gap.first, gap.second] if (gap.value or 0.0) >= 0 else [gap.second, gap.first]
+        findings.append(f"{gap.view.domain}: {' '.join(standing(order, [gap], with_sign, f'{MARGIN:g}'))}")
     for when, names in (("before", comparison.only_before), ("after", comparison.only_after)):
         findings += [f"Routes only {when}: {listed(names)}."] if names else []
     advice = [REAL_ARTICLES] if comparison.simulated else []
     if changed and not comparison.metrics:
         advice.append("See with `pairs` whether the change of these routes helps or harms.")
     if any(
-        (each.value or 0) > 0 and is_significant(each) and not each.equivalent
-        for each in comparison.differences
+        (gap.value or 0) > 0 and is_significant(gap) and not gap.equivalent for gap in comparison.differences
     ):
         advice.append("A domain became worse: keep the model before, or train that expert again.")
     if not changed:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import numpy as np
@@ -12,7 +12,6 @@ import pyarrow.compute as pc
 from sentence_experts.evaluation.results import (
     PAIR_WEIGHTED_MEAN,
     POOLED,
-    SEEDS_NEEDED,
     VIEWS,
     Difference,
     ModelResult,
@@ -40,16 +39,13 @@ from sentence_experts.report.verdict import (
     with_sign,
 )
 
-METRICS = {"roc_auc": "ROC-AUC", "f1_max": "F1max"}
+METRICS = {name: COLUMNS[name] for name in ("f1_max", "roc_auc")}  # those with an interval
 SHORT_VIEWS = {POOLED: "all pairs pooled", PAIR_WEIGHTED_MEAN: "mean of the domains"}
-TEXT_FREE_COLUMNS = {"f1_max": "F1max", "roc_auc": "ROC-AUC"}
-MAX_ROWS = 15  # of differences on a terminal: all pairs of six models
 # (view, metric) -> heading of the table of differences.
 DIFFERENCES = {
-    (POOLED, "f1_max"): "F1max, pooled",
-    (POOLED, "roc_auc"): "ROC-AUC, pooled",
-    (PAIR_WEIGHTED_MEAN, "f1_max"): "F1max, mean",
-    (PAIR_WEIGHTED_MEAN, "roc_auc"): "ROC-AUC, mean",
+    (view, name): f"{heading}, {place}"
+    for view, place in ((POOLED, "pooled"), (PAIR_WEIGHTED_MEAN, "mean"))
+    for name, heading in METRICS.items()
 }
 MEANINGS = (
     "F1max: the best F1 over all thresholds; precision, recall, accuracy and threshold belong to it.",
@@ -68,83 +64,69 @@ LEAD = (
     "How well the cosine of the vectors of two texts distinguishes linked from unlinked papers of the same "
     "domain."
 )
+OWN_THRESHOLDS = (
+    "Every domain has its own threshold here, which flatters a model compared with one threshold for all. "
+    "Compare pooled metrics with pooled metrics, and means with means."
+)
 
 
 def pairs_report(evaluation: PairEvaluation) -> Report:
     """Return the report: pooled metrics and figures first; means, domains and differences as details."""
-    settings = evaluation.settings
-    models = f"{len(evaluation.models)} models" if len(evaluation.models) > 1 else evaluation.models[0].label
-    title = f"Evaluation of {models} on {settings.get('pairs', 'pairs')}"
+    settings, models = evaluation.settings, evaluation.models
+    measured = f"{len(models)} models" if len(models) > 1 else models[0].label
+    title = f"Evaluation of {measured} on {settings.get('pairs', 'pairs')}"
     title += f", {settings['split']} split" if settings.get("split") else ""
-    main: list[Item] = [f"{LEAD}{_relation(settings)}", _metrics(evaluation, POOLED)]
-    if evaluation.text_free:
-        main.append(text_free_table(evaluation.text_free))
-    main += [*_curves(evaluation, POOLED), *_heat_map(evaluation, POOLED)]
+    lead, made = LEAD, settings.get("pairs_settings", {})
+    if {"relation", "unit", "split"} <= set(made):
+        lead += f" Linked by {made['relation']}; texts: {made['unit']}; sets split by {made['split']}; "
+        lead += f"negatives: {made.get('negatives', 'cited')}."
+    without_texts = [text_free_table(evaluation.text_free)] if evaluation.text_free else []
+    pooled = [*_curves(evaluation, POOLED), *_heat_map(evaluation, POOLED)]
+    main: list[Item] = [lead, _metrics(evaluation, POOLED), *without_texts, *pooled]
     details: dict[str, list[Item]] = {}
     if evaluation.differences:
         details["Differences of models"] = [_differences(evaluation)]
-    details["Mean of the domains"] = [
-        "Every domain has its own threshold here, which flatters a model compared with one threshold for "
-        "all. Compare pooled metrics with pooled metrics, and means with means.",
-        _metrics(evaluation, PAIR_WEIGHTED_MEAN),
-        *_heat_map(evaluation, PAIR_WEIGHTED_MEAN),
-    ]
-    for view in list(evaluation.models[0].views)[2:]:
-        figures = (*_histograms(evaluation, view), *_curves(evaluation, view), *_heat_map(evaluation, view))
+    mean_gaps = _heat_map(evaluation, PAIR_WEIGHTED_MEAN)
+    details["Mean of the domains"] = [OWN_THRESHOLDS, _metrics(evaluation, PAIR_WEIGHTED_MEAN), *mean_gaps]
+    for view in list(models[0].views)[2:]:
+        figures = (_histograms(evaluation, view), *_curves(evaluation, view), *_heat_map(evaluation, view))
         details[f"Domain: {view.domain}"] = [_metrics(evaluation, view), *figures]
     if evaluation.routers:
         details["Learned routers"] = [_routers(evaluation)]
-    details["Cosines of all pairs"] = [*_histograms(evaluation, POOLED)]
+    details["Cosines of all pairs"] = [_histograms(evaluation, POOLED)]
     details["Meaning of the metrics"] = list(MEANINGS)
-    runs = [run for model in evaluation.models for run in model.runs or (model,)]
-    made = {"evaluation": dict(settings), "models": {run.label: dict(run.settings) for run in runs}}
-    shown = json.dumps(made, indent=1, ensure_ascii=False)
-    return Report(
-        title, pairs_verdict(evaluation), main, details, seeds_note(evaluation), {"Settings": shown}
-    )
-
-
-def _relation(settings: Mapping[str, object]) -> str:
-    made = settings.get("pairs_settings", {})
-    if not isinstance(made, Mapping) or not {"relation", "unit", "split"} <= set(made):
-        return ""
-    return (
-        f" Linked by {made['relation']}; texts: {made['unit']}; sets split by {made['split']}; negatives: "
-        f"{made.get('negatives', 'cited')}."
-    )
+    runs = {run.label: dict(run.settings) for model in models for run in model.runs or (model,)}
+    shown_settings = json.dumps({"evaluation": dict(settings), "models": runs}, indent=1, ensure_ascii=False)
+    return Report(title, pairs_verdict(evaluation), main, details, preformatted={"Settings": shown_settings})
 
 
 def _metrics(evaluation: PairEvaluation, view: View) -> Table:
     first = evaluation.models[0].views[view]
+    rows = []
+    for model in evaluation.models:
+        label = model.label + (f"\n{model.seeds} seeds" if model.seeds > 1 else "")
+        rows.append([label, *(metric_cell(model.views[view], name) for name in COLUMNS)])
     title = VIEWS.get(view) or f"Domain: {view.domain}"
-    rows = [
-        [
-            model.label + (f"\n{model.seeds} seeds" if model.seeds > 1 else ""),
-            *(metric_cell(model.views[view], name) for name in COLUMNS),
-        ]
-        for model in evaluation.models
-    ]
     counted = f"{title} ({first.pairs:,} pairs, {first.positives:,} of them linked)"
     return Table(counted, ("Model", *COLUMNS.values()), rows)
 
 
 def _differences(evaluation: PairEvaluation) -> Table:
     """Return each model minus each later one: value, interval, p-value and equivalence."""
-    gaps = {(each.first, each.second, each.view, each.metric): each for each in evaluation.differences}
-    rows = []
-    for first, second in dict.fromkeys((each.first, each.second) for each in evaluation.differences):
-        row = [f"{first}\n- {second}"]
-        for view, metric in DIFFERENCES:
-            gap = gaps[first, second, view, metric]
-            ends = f"{gap.interval.low:+.3f} to {gap.interval.high:+.3f}" if gap.interval else ""
-            below = (ends, p_value(gap.p_holm) + f" {EQUIVALENT}" * gap.equivalent)
-            row.append("\n".join([number(gap.value, "+.3f"), *filter(None, below)]))
-        rows.append(row)
+    rows: dict[tuple[str, str], dict[tuple[View, str], str]] = {}
+    for gap in evaluation.differences:
+        ends = f"{gap.interval.low:+.3f} to {gap.interval.high:+.3f}" if gap.interval else ""
+        below = (ends, p_value(gap.p_holm) + f" {EQUIVALENT}" * gap.equivalent)
+        cell = "\n".join([number(gap.value, "+.3f"), *filter(None, below)])
+        rows.setdefault((gap.first, gap.second), {})[gap.view, gap.metric] = cell
     title = (
         f"Differences (paired, 95% intervals over {_sampled(evaluation)}; p: of the interval, Holm, * below "
         f"{SIGNIFICANT}; {EQUIVALENT}: equivalent within {evaluation.settings['margin']:g})"
     )
-    return Table(title, ("Model - model", *DIFFERENCES.values()), rows, limit=MAX_ROWS)
+    cells = [
+        [f"{first}\n- {second}", *(row[at] for at in DIFFERENCES)] for (first, second), row in rows.items()
+    ]
+    return Table(title, ("Model - model", *DIFFERENCES.values()), cells)
 
 
 def _sampled(evaluation: PairEvaluation) -> str:
@@ -153,15 +135,13 @@ def _sampled(evaluation: PairEvaluation) -> str:
 
 def text_free_table(text_free: Sequence[ModelResult]) -> Table:
     """Return what separates the classes without comparing texts, and the F1 of calling every pair linked."""
-    rows = [
-        [model.label, *(metric_cell(model.pooled, name) for name in TEXT_FREE_COLUMNS)] for model in text_free
-    ]
+    rows = [[model.label, *(metric_cell(model.pooled, name) for name in METRICS)] for model in text_free]
     rows.append(["everything is linked", number(text_free[0].pooled.f1_of_all_linked), number(0.5)])
     title = (
         "Without comparing texts (all domains pooled; what models have above this comes from the texts. A "
         "ROC-AUC below 0.5 means the reverse order)"
     )
-    return Table(title, ("By", *TEXT_FREE_COLUMNS.values()), rows)
+    return Table(title, ("By", *METRICS.values()), rows)
 
 
 def _routers(evaluation: PairEvaluation) -> Table:
@@ -177,24 +157,13 @@ def _routers(evaluation: PairEvaluation) -> Table:
     return Table(title, ("Mean over blocks of", *evaluation.routers), rows)
 
 
-def seeds_note(evaluation: PairEvaluation) -> list[str]:
-    """Warn about trained models with too few seeds, where models are compared."""
-    few = [model.label for model in evaluation.models if model.trained and model.seeds < SEEDS_NEEDED]
-    if not few or not evaluation.differences:
-        return []
-    return [
-        f"Fewer than {SEEDS_NEEDED} seeds: {', '.join(few)}. Differences from these models are those of "
-        "these runs; they do not support a claim that one way of training is better than another."
-    ]
-
-
-def _histograms(evaluation: PairEvaluation, view: View) -> Iterator[Figure]:
+def _histograms(evaluation: PairEvaluation, view: View) -> Figure:
     means = "; ".join(
         f"{model.label}: linked {number(each['mean_positive'])}, unlinked {number(each['mean_negative'])}"
         for model in evaluation.models
         for each in (model.views[view].metrics,)
     )
-    yield Figure(
+    return Figure(
         partial(histograms, *_scores(evaluation, view)),
         f"Histograms of cosines. Means: {means}.",
         f"Cosines of linked and unlinked pairs ({_place(view)}). The bars of each kind add up to 1; the "
@@ -203,6 +172,7 @@ def _histograms(evaluation: PairEvaluation, view: View) -> Iterator[Figure]:
 
 
 def _curves(evaluation: PairEvaluation, view: View) -> Iterator[Figure]:
+    """Draw the curves of a view that has pairs of both classes."""
     first = evaluation.models[0].views[view]
     if 0 < first.positives < first.pairs:
         areas = "; ".join(
@@ -222,7 +192,7 @@ def _scores(
     table = evaluation.scores
     if view.domain is not None:
         table = table.filter(pc.equal(table["domain"], view.domain))
-    runs = {model.label: model.first_run for model in evaluation.models}
+    runs = {model.label: (*model.runs, model)[0] for model in evaluation.models}
     scores = {label: table[score_column(run.label)].to_numpy() for label, run in runs.items()}
     thresholds = {label: run.views[view].metrics["threshold"] for label, run in runs.items()}
     return scores, table["label"].to_numpy().astype(np.int64), thresholds
@@ -234,16 +204,16 @@ def _place(view: View) -> str:
 
 def _heat_map(evaluation: PairEvaluation, view: View) -> Iterator[Figure]:
     """Draw the differences of a view, of three models or more."""
-    shown = [
-        each
+    shown = {
+        (each.first, each.second): each
         for each in evaluation.differences
         if (each.view, each.metric) == (view, "roc_auc") and each.value is not None
-    ]
+    }
     if len(shown) < 2:
         return
-    gaps = {(each.first, each.second): each.value or 0.0 for each in shown}
+    gaps = {names: each.value or 0.0 for names, each in shown.items()}
     marks = {
-        (each.first, each.second): "*" * is_significant(each) + EQUIVALENT * each.equivalent for each in shown
+        names: "*" * is_significant(each) + EQUIVALENT * each.equivalent for names, each in shown.items()
     }
     texts = "; ".join(f"{first} minus {second} {gap:+.3f}" for (first, second), gap in gaps.items())
     yield Figure(
@@ -262,7 +232,7 @@ def pairs_verdict(evaluation: PairEvaluation) -> Verdict:
     if any(model.views[view].metrics[metric] is None for model in models):
         view, metric = POOLED, "f1_max"
     values = {model.label: model.views[view].metrics[metric] for model in models}
-    same = settings.get("same_model", {})
+    same, margin = settings.get("same_model", {}), float(settings.get("margin", 0.01))
     known = {label: value for label, value in values.items() if value is not None and label not in same}
     order = sorted(known, key=lambda label: -known[label])
     gaps = [each for each in evaluation.differences if (each.view, each.metric) == (view, metric)]
@@ -272,8 +242,7 @@ def pairs_verdict(evaluation: PairEvaluation) -> Verdict:
         if any(run.settings.get("untrained") for run in model.runs or (model,))
     ]
     trained = {model.label: model.seeds for model in models if model.trained and model.label not in copies}
-    negatives = settings.get("pairs_settings", {}).get("negatives")
-    margin = float(settings.get("margin", 0.01))
+    made = settings.get("pairs_settings", {})
     findings = [f"{label} is {UNTRAINED}." for label in copies]
     if order:
         figures = "; ".join(f"{label} {known[label]:.3f}" for label in order)
@@ -281,7 +250,7 @@ def pairs_verdict(evaluation: PairEvaluation) -> Verdict:
     findings += standing(order, gaps, with_sign, f"{margin:g}")
     findings += [f"{label} and {first} give the same vectors." for label, first in same.items()]
     findings += [*single_runs(trained, len(models)), *told_without_texts(evaluation.text_free)]
-    if negatives == "hard" and any(model.settings.get("model") == "tfidf" for model in models):
+    if made.get("negatives") == "hard" and any(model.settings.get("model") == "tfidf" for model in models):
         findings.append("TF-IDF chose the hard negatives, so that its own figure is low by construction.")
     baselines = [model.label for model in models if not model.trained]
     advice = [
@@ -290,23 +259,19 @@ def pairs_verdict(evaluation: PairEvaluation) -> Verdict:
         *model_advice(order, trained, len(models), baselines, "minilm or tfidf"),
         *_more_pairs(order, gaps, margin, models[0].pooled.pairs),
         "Pairs were split at random, so test papers occur in training: `audit` shows how much that matters."
-        if settings.get("pairs_settings", {}).get("split") == "random"
+        if made.get("split") == "random"
         else "See with `audit` how much the training pairs tell without any text.",
     ]
-    return Verdict(_compared(evaluation, values, negatives), findings, advice)
-
-
-def _compared(evaluation: PairEvaluation, values: Mapping[str, float | None], negatives: str | None) -> str:
-    settings, counts, domains = evaluation.settings, evaluation.models[0].pooled, evaluation.models[0].domains
-    simulated = SIMULATED if settings.get("simulated") else ""
-    made = [str(settings.get("pairs", "pairs"))]
-    made += [f"{settings['split']} split"] if settings.get("split") else []
-    made += [f"{negatives} negatives"] if negatives else []
-    return (
-        f"{simulated}{names_of_measured(values)} on {counts.pairs:,} pairs"
-        f"{f' of {len(domains)} domains' if len(domains) > 1 else ''}, {counts.positives:,} of them linked "
-        f"({', '.join(made)})."
+    counts, domains = models[0].pooled, models[0].domains
+    data = [str(settings.get("pairs", "pairs"))]
+    data += [f"{settings['split']} split"] if settings.get("split") else []
+    data += [f"{made['negatives']} negatives"] if made.get("negatives") else []
+    compared = (
+        f"{SIMULATED if settings.get('simulated') else ''}{names_of_measured(values)} on {counts.pairs:,} "
+        f"pairs{f' of {len(domains)} domains' if len(domains) > 1 else ''}, {counts.positives:,} of them "
+        f"linked ({', '.join(data)})."
     )
+    return Verdict(compared, findings, advice)
 
 
 def told_without_texts(text_free: Sequence[ModelResult]) -> list[str]:

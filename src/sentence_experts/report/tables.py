@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-
 from rich import table as rich_table
 from rich.text import Text
 
@@ -59,43 +57,16 @@ def p_value(value: float | None) -> str:
     return shown + ("*" if value < SIGNIFICANT else "")
 
 
-def p_text(value: float | None) -> str:
-    """Return a p-value in few characters."""
-    if value is None:
-        return UNDEFINED
-    return "<.001" if value < 0.001 else f"{value:.3f}".replace("0.", ".", 1)
-
-
-def terminal_table(
-    title: str,
-    corner: str,
-    headings: Iterable[str],
-    rows: Mapping[str, Sequence[str]] | None = None,
-    fold: bool = False,
-) -> rich_table.Table:
-    """Return a table without frame: a column of names to the left, columns of numbers to the right.
-
-    `corner` is the heading of the names; `rows`, name -> cells, may be added later. With `fold`, columns of
-    numbers may be folded.
-    """
-    table = rich_table.Table(
-        title=Text(f"\n{title}", style="bold"), title_justify="left", box=None, padding=(0, 1, 0, 0)
-    )
-    table.add_column(corner, overflow="fold")
-    for heading in headings:
-        table.add_column(heading, justify="right", no_wrap=not fold, overflow="fold" if fold else "ellipsis")
-    for name, cells in (rows or {}).items():
-        table.add_row(Text(name), *cells)
-    return table
-
-
 def for_terminal(table: Table) -> rich_table.Table:
-    """Return a table of a report for the terminal."""
-    rows, title = table.rows, table.title
-    if table.limit is not None and len(rows) > table.limit:
-        rows, title = rows[: table.limit], f"{title}; the first {table.limit} of {len(rows)} rows"
+    """Return a table without frame: a column of names to the left, columns of numbers to the right."""
+    title = Text(f"\n{table.title}", style="bold")
+    shown = rich_table.Table(title=title, title_justify="left", box=None, padding=(0, 1, 0, 0))
     corner, *headings = table.headings
-    shown = terminal_table(title, corner, headings, fold=table.fold)
-    for row in rows:
+    shown.add_column(corner, overflow="fold")
+    for heading in headings:
+        shown.add_column(
+            heading, justify="right", no_wrap=not table.fold, overflow="fold" if table.fold else "ellipsis"
+        )
+    for row in table.rows:
         shown.add_row(*map(Text, row))
     return shown

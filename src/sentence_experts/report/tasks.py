@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sentence_experts.evaluation.mteb.results import Score, TaskEvaluation
-from sentence_experts.evaluation.search_quality import SearchEvaluation
+from sentence_experts.evaluation.search_quality import BM25, NDCG, RECALL, SearchEvaluation, with_interval
 from sentence_experts.evaluation.statistics import MIN_DATASETS
 from sentence_experts.report.content import Report, Table
 from sentence_experts.report.tables import EQUIVALENT, p_value
@@ -30,28 +30,28 @@ METRICS = {
 
 def tasks_report(evaluation: TaskEvaluation) -> Report:
     """Return the report: scores by type and by task, then the differences of the averages."""
-    tables = []
+    tables, models = [], evaluation.models
     if tasks := evaluation.tasks:
         rows = []
         for kind, count in evaluation.types.items():
             metrics = dict.fromkeys(
                 METRICS.get(task.metric, task.metric) for task in tasks if task.kind == kind
             )
-            scores = [shown(model.types[kind]) for model in evaluation.models]
+            scores = [shown(model.types[kind]) for model in models]
             rows.append([f"{kind} ({count})", ", ".join(metrics), *scores])
-        average = [shown(model.average) for model in evaluation.models]
+        average = [shown(model.average) for model in models]
         rows.append([f"Average over datasets ({len(tasks)})", "", *average])
         by_task = [
             [
                 task.name,
                 METRICS.get(task.metric, task.metric),
-                *(shown(model.tasks[task.name]) for model in evaluation.models),
+                *(shown(model.tasks[task.name]) for model in models),
             ]
             for task in tasks
         ]
         labels = [
             f"{model.label} ({len(model.runs)} seeds)" if len(model.runs) > 1 else model.label
-            for model in evaluation.models
+            for model in models
         ]
         title = "By type of task: mean over its datasets"
         tables = [
@@ -132,6 +132,16 @@ def tasks_verdict(evaluation: TaskEvaluation) -> Verdict:
 
 def search_report(evaluation: SearchEvaluation) -> Report:
     """Return the report: one row for each route of each model, alone and hybrid, BM25 first."""
-    title, headings, rows = evaluation.summary()
+    rows = [
+        [
+            each.name,
+            with_interval(each.ndcg, each.ndcg_interval),
+            with_interval(each.recall, each.recall_interval),
+            "" if each.model == BM25 else with_interval(each.gain, each.gain_interval, "+"),
+        ]
+        for each in evaluation.metrics
+    ]
+    title = f"{evaluation.queries:,} queries, 95% intervals over queries"
+    table = Table(title, ("search", NDCG, RECALL, f"{NDCG} above {BM25}"), rows)
     first, *others = evaluation.verdict()
-    return Report("Search quality", Verdict(first, others, ()), [Table(title, headings, rows)])
+    return Report("Search quality", Verdict(first, others, ()), [table])

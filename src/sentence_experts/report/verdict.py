@@ -28,11 +28,6 @@ class Verdict:
         return [self.compared, *self.findings, *(f"Next: {each}" for each in self.advice[:MAX_ADVICE])]
 
 
-def order_of(gap: Difference) -> list[str]:
-    """Return the two models of a difference, the better one first."""
-    return [gap.first, gap.second] if (gap.value or 0.0) >= 0 else [gap.second, gap.first]
-
-
 def is_significant(gap: Difference) -> bool:
     """Whether the two models differ, by the corrected p-value."""
     return gap.p_holm is not None and gap.p_holm < SIGNIFICANT
@@ -52,10 +47,13 @@ def standing(
     if not order:
         return []
     first, by_models = order[0], {frozenset((each.first, each.second)): each for each in gaps}
-    ahead: list[str] = []
-    same: list[str] = []
-    undecided: list[str] = []
-    unknown: list[str] = []
+    sentences: dict[str, list[str]] = {
+        "{} is ahead of {}.": [],
+        f"{{}} is equivalent within {margin} to {{}}.": [],
+        "{} cannot be told apart from {}.": [],
+        "{} leads {}, with unknown certainty: there are no intervals.": [],
+    }
+    ahead, same, undecided, unknown = sentences.values()
     for other in order[1:]:
         gap = by_models.get(frozenset((first, other)))
         gap = gap.turned() if gap is not None and gap.first != first else gap
@@ -67,13 +65,7 @@ def standing(
         if group is undecided and not gap.interval.low < 0 < gap.interval.high:
             ends += f", but p {gap.p_holm:.2f} corrected for all comparisons"
         group.append(f"{other} ({number(gap.value)}; {ends})")
-    sentences = (
-        (ahead, f"{first} is ahead of {{}}."),
-        (same, f"{first} is equivalent within {margin} to {{}}."),
-        (undecided, f"{first} cannot be told apart from {{}}."),
-        (unknown, f"{first} leads {{}}, with unknown certainty: there are no intervals."),
-    )
-    return [text.format(listed(group)) for group, text in sentences if group]
+    return [text.format(first, listed(group)) for text, group in sentences.items() if group]
 
 
 def with_sign(value: float) -> str:

@@ -13,15 +13,15 @@ from sentence_experts.report.content import Report
 from sentence_experts.report.html import html, markdown
 from sentence_experts.storage import replacing
 
-# Class of the result -> file, and the function of this package that makes the report, imported when needed.
+# Class of the result -> file, and the module and function that make the report, imported when needed.
 _REPORTS = {
-    "PairEvaluation": ("report.html", "pairs.pairs_report"),
-    "TaskEvaluation": ("tasks.md", "tasks.tasks_report"),
-    "Audit": ("report.html", "models.audit_report"),
-    "Comparison": ("report.html", "models.comparison_report"),
-    "SearchEvaluation": ("search.md", "tasks.search_report"),
-    "Analysis": ("analysis.html", "moee.analysis_report"),
-    "Similarity": ("similarity.png", "figures.similarity_figure"),
+    "PairEvaluation": ("report.html", "pairs", "pairs_report"),
+    "TaskEvaluation": ("tasks.md", "tasks", "tasks_report"),
+    "Audit": ("report.html", "models", "audit_report"),
+    "Comparison": ("report.html", "models", "comparison_report"),
+    "SearchEvaluation": ("search.md", "tasks", "search_report"),
+    "Analysis": ("analysis.html", "moee", "analysis_report"),
+    "Similarity": ("similarity.png", "figures", "similarity_figure"),
 }
 
 
@@ -40,9 +40,8 @@ def _made(result: Result) -> tuple[str, Any]:
     name = type(result).__name__
     if name not in _REPORTS:
         raise UsageError(f"no report is made of a {name}; only of {', '.join(_REPORTS)}")
-    file, function = _REPORTS[name]
-    module, _, attribute = function.partition(".")
-    return file, getattr(import_module(f"sentence_experts.report.{module}"), attribute)(result)
+    file, module, function = _REPORTS[name]
+    return file, getattr(import_module(f"sentence_experts.report.{module}"), function)(result)
 
 
 @announced("writing the report")

@@ -48,14 +48,6 @@ class ReproductionResult(Result):
         """Return plain values, ready for `storage.write_json`."""
         return {key: value for key, value in asdict(self).items() if key not in ("legend", "tables")}
 
-    def summary(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
-        """Return a line per published figure."""
-        lines = [
-            (f"{one.published.table}, {one.published.row}, {one.published.column}", one.printed, one.ours)
-            for one in self.figures
-        ]
-        return f"{self.title} ({self.paper}; scale: {self.scale})", ("figure", "published", "here"), lines
-
     def rows(self) -> list[dict[str, Any]]:
         """Return a row per published figure: its place, the published value, ours, and what differs."""
         rows = []

@@ -57,13 +57,6 @@ class Analysis(StoredResult):
     figures: dict[str, Any]
     settings: dict[str, Any]
 
-    def summary(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
-        """Return each correlation with the scores."""
-        rows = [
-            (f"{row['prompt']} {row['dataset']} {row['part']}", f"{row['value']:.3f}") for row in self.rows()
-        ]
-        return "Analysis", ("prompt, dataset, part", "Spearman"), rows
-
     def rows(self) -> list[dict[str, Any]]:
         """Return a row per prompt, dataset and part: Spearman's correlation with the scores, its interval."""
         rows: list[dict[str, Any]] = self.figures["correlations"]

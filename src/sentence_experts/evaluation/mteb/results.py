@@ -132,12 +132,6 @@ class TaskEvaluation(Evaluation):
             for score in (model.tasks[task.name],)
         ]
 
-    def summary(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
-        """Return the average over the tasks of each model."""
-        rows = [(model.label, f"{100 * model.average.value:.2f}") for model in self.models]
-        title = f"TaskEvaluation of {len(self.tasks)} tasks"
-        return title, ("model", "average"), rows
-
     def save(self, out: Path) -> None:
         """Write `tasks.json` to a folder."""
         write_json(out / "tasks.json", self.to_json(), sort=False)

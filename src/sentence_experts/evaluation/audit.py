@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import combinations
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -16,9 +17,9 @@ from pydantic import TypeAdapter
 
 from sentence_experts.config import with_settings
 from sentence_experts.errors import InputError, UsageError
-from sentence_experts.evaluation.audit.leaks import LEAKS, WITHOUT, Leaks, Mask, Overlap, find_leaks
 from sentence_experts.evaluation.config import AuditConfig
 from sentence_experts.evaluation.models import TFIDF, ModelRun, Models, identity_of, model_runs
+from sentence_experts.evaluation.near_duplicates import near_duplicates, signatures
 from sentence_experts.evaluation.pair_evaluation import measure, measure_text_free
 from sentence_experts.evaluation.pairs import PAIR_COLUMNS, Score, domains_of, score_pairs, texts_by_domain
 from sentence_experts.evaluation.results import (
@@ -38,13 +39,74 @@ from sentence_experts.evaluation.scorers import (
     tfidf_scorer,
 )
 from sentence_experts.pairs.dataset import Pairs
-from sentence_experts.pairs.splits import SPLITS
+from sentence_experts.pairs.splits import SPLITS, fold_texts
 from sentence_experts.storage import check_apart, read_json, write_json, write_parquet
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 logger = logging.getLogger(__name__)
 
 MEMORY = "memory"
 BASELINES = (TFIDF, MEMORY)
+ENDS, IDS, KEYS = ["anchor", "positive"], ["anchor_id", "positive_id"], ["by_id", "by_text"]
+# Kinds of leaks of a test pair, in the order of the report.
+LEAKS = {
+    "shared_paper": "a paper is in training pairs",
+    "both_papers": "both papers are in training pairs",
+    "shared_text": "a text is in training pairs",
+    "near_duplicate": "a text has a near-duplicate in training pairs",
+    "same_pair": "the pair is in training pairs",
+    "linked_in_training": "not linked here, but linked in training",
+}
+CLEANED = "without training papers and texts"  # the set that figures should hold on
+# Name of a set of test pairs -> the leaks that its pairs do not have.
+WITHOUT = {
+    "all pairs": (),
+    "without pairs of two training papers": ("both_papers",),
+    CLEANED: ("shared_paper", "shared_text"),
+    "without near-duplicates either": ("shared_paper", "shared_text", "near_duplicate"),
+}
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """Numbers of papers, texts and near-duplicate texts of `second` that `first` has too."""
+
+    first: str
+    second: str
+    papers: int
+    texts: int
+    near_duplicates: int
+
+
+@dataclass(frozen=True)
+class Leaks:
+    """The leaks between splits.
+
+    Attributes:
+        overlaps: of every two splits.
+        masks: kind (`LEAKS`) -> whether each test pair has it, shape (test pairs,).
+        contradictions: number of pairs of the whole dataset that are both linked and not linked.
+    """
+
+    overlaps: tuple[Overlap, ...]
+    masks: Mapping[str, Mask]
+    contradictions: int
+
+    def counts(self) -> dict[str, int]:
+        """Return kind -> number of test pairs."""
+        return {kind: int(mask.sum()) for kind, mask in self.masks.items()}
+
+    def left(self, kinds: tuple[str, ...]) -> Mask:
+        """Return the test pairs that have none of these leaks."""
+        none = np.zeros_like(self.masks["shared_paper"])
+        return np.asarray(~np.any([none, *(self.masks[kind] for kind in kinds)], axis=0))
+
+    def leaked(self) -> Mask:
+        """Return the test pairs that have any leak."""
+        return np.asarray(np.any(list(self.masks.values()), axis=0))
 
 
 @dataclass(frozen=True)
@@ -52,7 +114,7 @@ class Measurement:
     """A model on the test pairs without some kinds of leaks.
 
     Attributes:
-        model, test_set: label of the model; key of `leaks.WITHOUT`.
+        model, test_set: label of the model; key of `WITHOUT`.
         left: number of pairs without these leaks; `figures.pairs` of them were measured, balanced as all are.
         figures: metrics pooled over domains; None if no balanced pairs are left.
     """
@@ -90,10 +152,12 @@ class Audit(StoredResult):
     name: str = "pairs"
     simulated: bool = False
 
-    def summary(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
-        """Return the number of leaked test pairs of each kind."""
-        rows = [(meaning, f"{int(self.leaks.masks[kind].sum()):,}") for kind, meaning in LEAKS.items()]
-        return f"Audit of {self.pairs['test']:,} test pairs", ("leak", "pairs"), rows
+    def by_model(self) -> dict[str, dict[str, Measurement]]:
+        """Return label of the model -> name of the set of test pairs -> what was measured."""
+        found: dict[str, dict[str, Measurement]] = {}
+        for each in self.measurements:
+            found.setdefault(each.model, {})[each.test_set] = each
+        return found
 
     def rows(self) -> list[dict[str, Any]]:
         """Return a row per model and set of test pairs: numbers of pairs, and the metrics."""
@@ -115,7 +179,7 @@ class Audit(StoredResult):
             "simulated": self.simulated,
             "pairs": dict(self.pairs),
             "between_splits": [asdict(overlap) for overlap in self.leaks.overlaps],
-            "leaked_test_pairs": {kind: int(mask.sum()) for kind, mask in self.leaks.masks.items()},
+            "leaked_test_pairs": self.leaks.counts(),
             "contradicted_pairs": self.leaks.contradictions,
             "test_articles_seen_in_training": self.citing and self.citing[0],
             "test_articles": self.citing and self.citing[1],
@@ -196,25 +260,83 @@ def _audited(pairs: Pairs, runs: Sequence[ModelRun], chosen: AuditConfig) -> Aud
     for split in ("train", "test"):
         if split not in sets:
             raise InputError(f"an audit compares training with test pairs; there are no {split} pairs")
-    train, test = sets["train"], sets["test"]
-    known = pairs.known_links() if pairs.path is not None else None
-    leaks = find_leaks(sets, chosen.threshold, known)
+    test = sets["test"]
+    leaks = find_leaks(sets, chosen.threshold, None if pairs.path is None else pairs.known_links())
+    scores = _scores(runs, chosen, sets["train"], test)
     measurements = [
         each
-        for label, score in _scores(runs, chosen, train, test).items()
+        for label, score in scores.items()
         for each in _measured(label, score_pairs(score, test), test, leaks, chosen)
     ]
     leaked = test.append_column("row", pa.array(range(test.num_rows), pa.int64()))
-    for kind in LEAKS:
-        leaked = leaked.append_column(kind, pa.array(leaks.masks[kind]))
-    counts = {split: table.num_rows for split, table in sets.items()}
-    leaked = leaked.filter(pa.array(leaks.leaked()))
+    for kind, mask in leaks.masks.items():
+        leaked = leaked.append_column(kind, pa.array(mask))
     seen = pairs.manifest.get("test_articles_seen_in_training")
-    citing = None if seen is None else (seen, pairs.manifest["test_articles"])
-    text_free = measure_text_free(test, pairs.works(), chosen.bootstrap, chosen.seed)
     return Audit(
-        counts, leaks, tuple(measurements), leaked, citing, text_free, pairs.name, pairs.are_simulated
+        {split: table.num_rows for split, table in sets.items()},
+        leaks,
+        tuple(measurements),
+        leaked.filter(pa.array(leaks.leaked())),
+        None if seen is None else (seen, pairs.manifest["test_articles"]),
+        measure_text_free(test, pairs.works(), chosen.bootstrap, chosen.seed),
+        pairs.name,
+        pairs.are_simulated,
     )
+
+
+def find_leaks(
+    sets: Mapping[str, pa.Table], threshold: float = 0.7, known_links: pa.Table | None = None
+) -> Leaks:
+    """Compare the splits of a dataset.
+
+    Args:
+        sets: split -> pairs; at least `train` and `test`.
+        threshold: similarity from which two texts count as near-duplicates.
+        known_links: columns `left_id`, `right_id`: links of training papers, sampled as pairs or not.
+    """
+    import pandas as pd
+
+    frames = {split: _folded(table) for split, table in sets.items()}
+    papers = {split: set(frame[IDS].to_numpy().ravel()) for split, frame in frames.items()}
+    texts = {split: sorted(set(frame[ENDS].to_numpy().ravel())) for split, frame in frames.items()}
+    bands = {split: signatures(of_split) for split, of_split in texts.items()}
+    overlaps, near = [], {}
+    for first, second in combinations(sets, 2):
+        rows, *_ = near_duplicates(texts[second], texts[first], threshold, bands[second], bands[first])
+        near[first, second] = {texts[second][row] for row in rows}
+        shared = len(set(texts[first]).intersection(texts[second]))
+        counts = len(papers[first] & papers[second]), shared, len(near[first, second]) - shared
+        overlaps.append(Overlap(first, second, *counts))
+    train, test, everything = frames["train"], frames["test"], pd.concat(frames.values())
+    linked = set(train[train.label == 1][KEYS].to_numpy().ravel())
+    if known_links is not None:
+        linked.update(_keys("id", known_links["left_id"].to_pylist(), known_links["right_id"].to_pylist()))
+    known = test[IDS].isin(papers["train"])
+    masks = {
+        "shared_paper": known.any(axis=1),
+        "both_papers": known.all(axis=1),
+        "shared_text": test[ENDS].isin(texts["train"]).any(axis=1),
+        "near_duplicate": test[ENDS].isin(near["train", "test"]).any(axis=1),
+        "same_pair": test[KEYS].isin(set(train[KEYS].to_numpy().ravel())).any(axis=1),
+        "linked_in_training": (test.label == 0) & test[KEYS].isin(linked).any(axis=1),
+    }
+    both = everything[KEYS].isin(set(everything[everything.label == 1][KEYS].to_numpy().ravel())).any(axis=1)
+    contradictions = everything[(everything.label == 0) & both].by_id.nunique()
+    return Leaks(tuple(overlaps), {kind: mask.to_numpy(bool) for kind, mask in masks.items()}, contradictions)
+
+
+def _folded(table: pa.Table) -> pd.DataFrame:
+    """Return ids, labels, folded texts, and keys of each pair that do not depend on the order of its ends."""
+    frame = table.select([*IDS, "label"]).to_pandas()
+    for end in ENDS:
+        frame[end] = fold_texts(table[end]).to_pylist()
+    frame["by_id"] = _keys("id", *(frame[name] for name in IDS))
+    frame["by_text"] = _keys("text", *(frame[name] for name in ENDS))
+    return frame
+
+
+def _keys(kind: str, left: Sequence[str], right: Sequence[str]) -> list[str]:
+    return ["\n".join((kind, *sorted(ends))) for ends in zip(left, right, strict=True)]
 
 
 def balanced(left: Mask, labels: NDArray[np.int64], domains: NDArray[Any], seed: int) -> Mask:

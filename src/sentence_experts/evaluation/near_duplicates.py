@@ -8,7 +8,7 @@ candidates: 99.98% of those with similarity 0.7, 0.3% of those with 0.1 (Broder 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,11 +39,15 @@ def signatures(texts: Sequence[str]) -> NDArray[np.uint64]:
         for start in range(0, len(texts), TEXTS_AT_ONCE):
             sets = _pieces.transform(texts[start : start + TEXTS_AT_ONCE])
             filled = np.flatnonzero(np.diff(sets.indptr))
-            places = np.empty((len(filled), BANDS * PLACES), dtype=np.uint64)
+            places = np.empty((len(filled), BANDS, PLACES), dtype=np.uint64)
             for place, (factor, shift) in enumerate(zip(factors, shifts, strict=True)):
                 hashed = (sets.indices.astype(np.uint64) * factor + shift) % PRIME
-                places[:, place] = np.minimum.reduceat(hashed, sets.indptr[filled])
-            bands[start + filled] = _joined(places.reshape(len(filled), BANDS, PLACES))
+                places[:, place // PLACES, place % PLACES] = np.minimum.reduceat(hashed, sets.indptr[filled])
+            # Wraps around by design; the exact similarity tells texts apart that collide by chance.
+            joined = np.zeros((len(filled), BANDS), dtype=np.uint64)
+            for place in range(PLACES):
+                joined = joined * np.uint64(0x9E3779B97F4A7C15) + places[..., place]
+            bands[start + filled] = joined
             advance(sets.shape[0])
     return bands
 
@@ -61,22 +65,19 @@ def near_duplicates(
     """
     bands = signatures(texts) if bands is None else bands
     other_bands = signatures(others) if other_bands is None else other_bands
-    by_band = [np.empty((0, 2), dtype=np.int64)]
-    by_band += [_equal(bands[:, band], other_bands[:, band]) for band in range(BANDS)]
-    candidates = np.unique(np.concatenate(by_band), axis=0)
-    left, right = candidates[:, 0], candidates[:, 1]
-    similarity = np.concatenate([np.empty(0), *_similarities(texts, others, left, right)])
+    by_band = [_equal(bands[:, band], other_bands[:, band]) for band in range(BANDS)]
+    left, right = np.unique(np.concatenate(by_band), axis=0).T
+    similarity = np.empty(len(left))
+    with progress("near-duplicates: candidates", len(left)) as advance:
+        for start in range(0, len(left), CANDIDATES_AT_ONCE):
+            part = slice(start, start + CANDIDATES_AT_ONCE)
+            one = csr_array(_pieces.transform([texts[row] for row in left[part]]))
+            other = csr_array(_pieces.transform([others[row] for row in right[part]]))
+            shared = one.multiply(other).sum(axis=1)
+            similarity[part] = shared / (one.sum(axis=1) + other.sum(axis=1) - shared)
+            advance(len(shared))
     near = similarity >= threshold
     return left[near], right[near], similarity[near]
-
-
-def _joined(places: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Return one number for the places of a band, shape (..., PLACES) -> (...)."""
-    # Wraps around by design; the exact similarity tells texts apart that collide by chance.
-    joined = np.zeros(places.shape[:-1], dtype=np.uint64)
-    for place in range(places.shape[-1]):
-        joined = joined * np.uint64(0x9E3779B97F4A7C15) + places[..., place]
-    return joined
 
 
 def _equal(keys: NDArray[np.uint64], others: NDArray[np.uint64]) -> Rows:
@@ -88,16 +89,3 @@ def _equal(keys: NDArray[np.uint64], others: NDArray[np.uint64]) -> Rows:
     rows = np.repeat(np.arange(len(keys)), times)
     within = np.arange(times.sum()) - np.repeat(np.cumsum(times) - times, times)
     return np.stack([rows, order[np.repeat(first, times) + within]], axis=1)
-
-
-def _similarities(
-    texts: Sequence[str], others: Sequence[str], left: Rows, right: Rows
-) -> Iterator[NDArray[np.float64]]:
-    with progress("near-duplicates: candidates", len(left)) as advance:
-        for start in range(0, len(left), CANDIDATES_AT_ONCE):
-            ends = slice(start, start + CANDIDATES_AT_ONCE)
-            one = csr_array(_pieces.transform([texts[row] for row in left[ends]]))
-            other = csr_array(_pieces.transform([others[row] for row in right[ends]]))
-            shared = one.multiply(other).sum(axis=1)
-            yield shared / (one.sum(axis=1) + other.sum(axis=1) - shared)
-            advance(len(shared))

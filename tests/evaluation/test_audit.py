@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 from sentence_experts.cli.main import main
 from sentence_experts.errors import InputError, UsageError
-from sentence_experts.evaluation.audit.leaks import WITHOUT
-from sentence_experts.evaluation.audit.run import Audit, audit, balanced
+from sentence_experts.evaluation.audit import WITHOUT, Audit, audit, balanced
 from sentence_experts.evaluation.scorers import memory_score
 from sentence_experts.report.write import report_of
 

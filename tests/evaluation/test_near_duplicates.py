@@ -7,7 +7,7 @@ import random
 import pytest
 from sklearn.feature_extraction.text import CountVectorizer
 
-from sentence_experts.evaluation.audit.near_duplicates import near_duplicates
+from sentence_experts.evaluation.near_duplicates import near_duplicates
 
 WORDS = [
     f"{head}{tail}"

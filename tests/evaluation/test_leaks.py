@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from sentence_experts.evaluation.audit.leaks import LEAKS, Overlap, find_leaks
+from sentence_experts.evaluation.audit import LEAKS, Overlap, find_leaks
 
 TITLES = {
     "a": "Rust of wheat in dry fields of the north",
