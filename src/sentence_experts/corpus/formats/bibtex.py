@@ -84,7 +84,8 @@ def read_bibtex(path: Path) -> Iterator[dict[str, str] | RecordError]:
     entries: list[dict[str, str] | RecordError] = []
     place = unclosed = 0
     while match := _ENTRY.search(text, place):
-        if text[text.rfind("\n", 0, match.start()) + 1 : match.start()].lstrip().startswith("%"):
+        before = text[text.rfind("\n", 0, match.start()) + 1 : match.start()]
+        if before.lstrip().startswith("%"):
             place = match.end()
             continue
         kind, close = match[1].lower(), _CLOSE[match[2]]

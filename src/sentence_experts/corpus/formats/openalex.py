@@ -9,10 +9,10 @@ that no longer exist in its snapshot: `deleted_ids.csv` (a column `work_id` or `
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +48,7 @@ _ARTICLE_TYPES = {
 _DELETED = ("deleted_ids.csv", "deleted_ids.csv.gz")
 _MERGED_FOLDER = "merged_ids"
 _NUMBER = "try_cast(regexp_extract({}, '[Ww]?([0-9]+)$', 1) AS BIGINT)"
+_NUMBER_OF_WORK = re.compile(r"(?:.*W)?0*([1-9]\d{0,14})", re.ASCII)
 _ALL = RecordFilter()
 
 
@@ -137,36 +138,25 @@ def abstract_of(index: Any) -> str | None:
             return None
     if isinstance(index, list):  # a map of Parquet
         index = dict(pair for pair in index if isinstance(pair, tuple) and len(pair) == 2)
-    if isinstance(index, dict) and isinstance(index.get("InvertedIndex"), dict):
-        index = index["InvertedIndex"]
-    if not isinstance(index, dict):
-        return None
-    if set(map(type, index.values())) == {list}:
-        places = list(chain.from_iterable(index.values()))
-        words = chain.from_iterable(map(repeat, index, map(len, index.values())))
-        # As nearly all are; this takes half the time of sorting pairs.
-        if set(map(type, places)) == {int}:
-            word_at = dict(zip(places, words, strict=True))
-            if len(word_at) == len(places):
-                return " ".join(map(word_at.__getitem__, sorted(places)))
+    index = _mapping(index)
+    index = index.get("InvertedIndex") if isinstance(index.get("InvertedIndex"), dict) else index
     placed = [
         (position, word)
         for word, positions in index.items()
-        for position in (positions if isinstance(positions, list) else ())
+        if isinstance(positions, list)
+        for position in positions
         if type(position) is int
     ]
-    placed.sort()
-    return " ".join([word for _, word in placed]) or None
+    return " ".join([word for _, word in sorted(placed)]) or None
 
 
 def _numbers(works: Any, own: int) -> tuple[int, ...]:
     """Return the distinct numbers of the works in a list, in its order, without the work itself."""
-    numbers = []
-    for work in works if isinstance(works, list) else ():
-        digits = work.rpartition("W")[2] if isinstance(work, str) else ""
-        if digits.isascii() and digits.isdigit() and 0 < len(digits) < 16:
-            numbers.append(int(digits))
-    return tuple(dict.fromkeys(number for number in numbers if number and number != own))
+    texts = (work for work in works if isinstance(work, str)) if isinstance(works, list) else ()
+    found = (_NUMBER_OF_WORK.fullmatch(text) for text in texts)
+    numbers = dict.fromkeys(int(match[1]) for match in found if match)
+    numbers.pop(own, None)
+    return tuple(numbers)
 
 
 def _author(authorship: Mapping[str, Any]) -> str:
