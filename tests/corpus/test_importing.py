@@ -57,12 +57,6 @@ def test_any_number_of_workers_writes_the_same_bytes(simulated: Path, tmp_path: 
     assert {path.name for path in one.path.iterdir()} == {*FILES, RECORD}
 
 
-def test_order_of_sources_does_not_change_tables(simulated: Path, tmp_path: Path) -> None:
-    a = import_corpus([simulated / "simulated.tar.gz", simulated / "articles"], tmp_path / "a", workers=1)
-    b = import_corpus([simulated / "articles", simulated / "simulated.tar.gz"], tmp_path / "b", workers=1)
-    assert a.fingerprint() == b.fingerprint()
-
-
 SLOW_IMPORT = """
 import sys, time
 from sentence_experts.corpus import building, parsing
@@ -161,14 +155,6 @@ def test_another_corpus_is_replaced_only_with_overwrite(
     new = import_corpus([articles], out, workers=1, overwrite=True)
     assert len(papers(new)) == 1
     assert new.fingerprint() != old
-
-
-def test_changed_sources_are_noticed(folder: Callable[..., Path], tmp_path: Path) -> None:
-    articles = folder(a=jats())
-    import_corpus([articles], tmp_path / "out", workers=1)
-    folder(a=jats(title="Another"))
-    with pytest.raises(UsageError, match="`overwrite`"):
-        import_corpus([articles], tmp_path / "out", workers=1)
 
 
 def test_damaged_parts_of_an_interrupted_import_are_parsed_again(

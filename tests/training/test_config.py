@@ -58,6 +58,7 @@ def test_a_faulty_config_is_named(tmp_path: Path, text: str, message: str) -> No
         ({"hard_negatives": 1, "mask_known": False}, "`hard_negatives` needs `mask_known`"),
         ({"warmup": 0.2, "warmup_steps": 3}, "`warmup` and `warmup_steps`"),
         ({"lora_alpha": 2.0}, "`lora_alpha`"),
+        ({"keep": "last", "patience": 2}, "`patience` has no effect with `keep=last`"),
         ({"lora_rank": 2, "freeze": "attention"}, "`freeze=attention`"),
         ({"only_expert": "a", "freeze": "shared"}, "`only_expert` and `freeze`"),
         ({"only_expert": "a", "lora_rank": 2}, "`only_expert` and `lora_rank`"),

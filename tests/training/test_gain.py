@@ -13,7 +13,7 @@ import torch
 
 from helpers.samples import make_pairs_folder
 from sentence_experts.encoding.encoder import BatchEncoder
-from sentence_experts.errors import InputError, UsageError
+from sentence_experts.errors import InputError
 from sentence_experts.models.files.fingerprint import folder_fingerprint
 from sentence_experts.models.loading import load
 from sentence_experts.models.sources import notes_of
@@ -36,9 +36,7 @@ def falling(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("falling")
-@pytest.mark.parametrize(
-    "settings", [{}, {"loss": "learned_temperature"}, {"only_expert": "crops"}, {"lora_rank": 2}]
-)
+@pytest.mark.parametrize("settings", [{}, {"loss": "learned_temperature"}, {"lora_rank": 2}])
 def test_a_run_that_only_loses_gives_back_the_model_it_began_with(
     pairs: Pairs, tiny_experts: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, settings: dict
 ) -> None:
@@ -114,11 +112,6 @@ def test_the_last_step_needs_no_validation_pairs(pairs: Pairs, tiny_experts: Pat
     assert (result.kept_step, result.summary) == (2, "step 2 of 2, not validated")
 
 
-def test_patience_has_no_effect_where_the_last_step_is_kept() -> None:
-    with pytest.raises(UsageError, match="`patience` has no effect with `keep=last`"):
-        TrainConfig.of(keep="last", patience=2)
-
-
 def one_kind(tmp_path: Path, domains: list[str]) -> Pairs:
     """Pairs whose validation split has unlinked pairs only, in these domains."""
     whole = Pairs.open(make_pairs_folder(tmp_path / "pairs", pairs=32))
@@ -165,23 +158,6 @@ def test_checkpoints_of_a_finished_run_stay_only_with_that_setting(
     other = TrainConfig.of(config, keep_checkpoints=not keep)
     assert train(str(tiny_experts), pairs, other, tmp_path / "run").steps == 2
     assert bool(list(tmp_path.glob("run/**/optimizer.pt"))) is keep  # nor does another call remove them
-
-
-def test_checkpoints_that_a_killed_run_left_go_with_the_next_call(
-    pairs: Pairs, tiny_experts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def stop(*args: object) -> None:
-        raise KeyboardInterrupt
-
-    out, config = tmp_path / "run", TrainConfig.of(SHORT, max_steps=2)
-    with monkeypatch.context() as patch:
-        patch.setattr(run_module.Run, "_remove_checkpoints", stop)
-        with pytest.raises(KeyboardInterrupt):
-            train(str(tiny_experts), pairs, config, out)
-    assert (out / "run.json").is_file()
-    assert (out / "checkpoints").is_dir()
-    assert train(str(tiny_experts), pairs, config, out).steps == 2
-    assert not (out / "checkpoints").exists()
 
 
 def test_domains_named_as_figures_lose_nothing(pairs: Pairs, tiny_experts: Path, tmp_path: Path) -> None:

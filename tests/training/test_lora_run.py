@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 import torch
 from peft import PeftModel
-from safetensors.torch import load_file
 
-from helpers.killed_run import run_until_killed
 from helpers.saved_weights import weights_of
 from sentence_experts.models.loading import load
 from sentence_experts.pairs.dataset import Pairs
@@ -68,22 +66,3 @@ def test_the_merged_model_is_the_best_checkpoint(finished: Path) -> None:
     every = [load(folder, device="cpu") for folder in sorted(finished.glob("checkpoints/checkpoint-*"))]
     merged = load(finished / "model", device="cpu").encode(text, **routed)
     assert min(np.abs(one.encode(text, **routed) - merged).max() for one in every) < 1e-5
-
-
-def _train_in_child(model: str, pairs: Path, out: Path) -> None:
-    train(model, Pairs.open(pairs), SHORT, out)
-
-
-def test_killed_run_resumes_with_the_same_adapter(
-    finished: Path, pairs: Pairs, tiny_experts: Path, tmp_path: Path
-) -> None:
-    out = tmp_path / "killed"
-    run_until_killed(_train_in_child, (str(tiny_experts), pairs.path, out), out, "checkpoints/checkpoint-*")
-    train(str(tiny_experts), pairs, SHORT, out)
-    adapter = "adapter/adapter_model.safetensors"
-    for one, other in (
-        [weights_of(run / "model") for run in (finished, out)],
-        [load_file(run / adapter) for run in (finished, out)],
-    ):
-        assert one.keys() == other.keys()
-        assert all(torch.allclose(one[name], other[name], atol=1e-5) for name in one)

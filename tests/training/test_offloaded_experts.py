@@ -12,7 +12,6 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from helpers.killed_run import run_until_killed
 from helpers.saved_weights import weights_of
 from sentence_experts.errors import UsageError
 from sentence_experts.models.layers import experts
@@ -125,28 +124,6 @@ def test_the_model_can_be_used_as_before_afterwards(tiny_experts: Path, pairs: P
     assert {weight.device.type for weight in model.parameters()} == {"cpu"}
     model.to("meta")
     assert {weight.device.type for weight in model.parameters()} == {"meta"}
-
-
-def _train_in_child(model: str, pairs: str, out: Path) -> None:
-    train(model, pairs, SHORT, out)
-
-
-@pytest.mark.usefixtures("copied")
-def test_an_interrupted_run_goes_on_with_experts_on_the_cpu(
-    tiny_experts: Path, pairs: Pairs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole = train(tiny_experts, pairs, SHORT, tmp_path / "whole")
-    out = tmp_path / "killed"
-    run_until_killed(_train_in_child, (str(tiny_experts), pairs.path, out), out, "checkpoints/checkpoint-*")
-    opened: list[str | None] = []
-    monkeypatch.setattr(
-        trainer, "load", lambda source, device=None: opened.append(device) or load(source, device=device)
-    )
-    again = train(tiny_experts, pairs, SHORT, out, offload_experts=True)
-    assert (again.steps, again.losses[-1:]) == (whole.steps, whole.losses[-1:])
-    assert opened == ["cpu"]  # a GPU has no room for all experts
-    one, other = (weights_of(run / "model") for run in (tmp_path / "whole", out))
-    assert all(torch.allclose(one[name], other[name], atol=1e-5) for name in one)
 
 
 def test_without_a_gpu_it_says_that_nothing_changes(

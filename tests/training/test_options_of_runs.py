@@ -13,9 +13,8 @@ from sentence_transformers import SentenceTransformer
 
 import sentence_experts
 from helpers.killed_run import run_until_killed
-from helpers.samples import make_pairs_folder
 from helpers.saved_weights import weights_of
-from sentence_experts.errors import InputError, UsageError
+from sentence_experts.errors import UsageError
 from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.training.config import TrainConfig
 from sentence_experts.training.run import train
@@ -155,36 +154,12 @@ def test_warmup_steps_are_counted(pairs: Pairs, tiny_experts: Path, tmp_path: Pa
     assert optimizer["param_groups"][0]["lr"] == pytest.approx(config.learning_rate / 2)
 
 
-def test_a_single_domains_run_sees_that_domain_alone(
-    pairs: Pairs, tiny_experts: Path, tmp_path: Path
-) -> None:
-    # The model has no route for the other domain, and needs none.
-    plain = tiny_experts.with_name(f"{tiny_experts.name}-plain")
-    encoder = sentence_experts.extend(str(plain), ["neuro"])
-    encoder.save(str(tmp_path / "single"), create_model_card=False)
-    config = SHORT.model_copy(update={"routes": ["neuro"]})
-    result = train(str(tmp_path / "single"), pairs, config, tmp_path / "run")
-    figures = result.history[0]
-    assert "eval_validation_neuro/f1_max" in figures
-    assert "eval_validation_crops/f1_max" not in figures
-    card = (tmp_path / "run" / "model" / "README.md").read_text()
-    assert "# A text encoder for neuro\n" in card
-    assert "32 pairs of titles" in card
-    assert "were not used as negatives" in card
-
-
 def test_known_positives_are_masked_by_default(pairs: Pairs, tiny_experts: Path, tmp_path: Path) -> None:
     # Of 32 pairs among 24 papers many are linked across a batch, so the mask changes the model.
     for name, mask in (("masked", True), ("plain", False)):
         train(str(tiny_experts), pairs, SHORT.model_copy(update={"mask_known": mask}), tmp_path / name)
     one, other = weights(tmp_path / "masked"), weights(tmp_path / "plain")
     assert not all(torch.allclose(one[name], other[name], atol=1e-6) for name in one)
-
-
-def test_too_few_distinct_texts_are_an_error(tiny_experts: Path, tmp_path: Path) -> None:
-    folder = Pairs.open(make_pairs_folder(tmp_path / "pairs", pairs=60))
-    with pytest.raises(InputError, match="too few of its texts differ"):
-        train(str(tiny_experts), folder, SHORT.model_copy(update={"batch_size": 60}), tmp_path / "run")
 
 
 @pytest.mark.parametrize("update", [{"loss": "argmax_target"}, {"hard_negatives": 2}])

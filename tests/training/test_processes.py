@@ -9,10 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -269,38 +266,3 @@ def test_errors_of_this_process_stay_what_they_are(two: None) -> None:
     for error in (RuntimeError("shapes do not fit"), UsageError("no folder")):
         with pytest.raises(type(error), match=str(error)), processes.ending_together():
             raise error
-
-
-def test_the_first_process_does_not_wait_for_ever(two: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Store:
-        def add(self, name: str, number: int) -> int:
-            return number
-
-    monkeypatch.setattr(processes, "_store", Store)
-    monkeypatch.setattr(processes, "broadcast_object_list", lambda outcome: outcome)
-    monkeypatch.setattr(processes, "WAIT_FOR_RECEIPT", timedelta(0))
-    with pytest.raises(processes.OtherProcessEndedError):
-        processes.once(lambda: None)
-
-
-@contextmanager
-def busy(count: int) -> Iterator[None]:
-    """Processes that use the cores while the block runs."""
-    burners = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
-    try:
-        yield
-    finally:
-        for burner in burners:
-            burner.kill()
-            burner.wait()
-
-
-@pytest.mark.slow
-def test_checkpoints_survive_a_busy_machine(pairs: Pairs, tiny_experts: Path, tmp_path: Path) -> None:
-    """A checkpoint after each step, two processes, and no core free: nobody writes what another writes."""
-    settings = {**SETTINGS, "batch_size": 2, "max_steps": 6, "eval_steps": 1, "max_length": 16}
-    folders = [tmp_path / str(number) for number in range(16)]
-    run = {"model": tiny_experts, "data": pairs.path, "settings": settings}
-    with busy(2 * (os.cpu_count() or 2)):
-        run_together({"out": tmp_path, "models": {}, "runs": [{**run, "out": out} for out in folders]})
-    assert [json.loads((out / "run.json").read_text())["steps"] for out in folders] == [6] * 16

@@ -164,12 +164,6 @@ def test_run_without_checkpoint_can_be_started_again(
     assert train(str(tiny_experts), pairs, short, tmp_path / "run").steps == 2
 
 
-def test_a_finished_run_is_left_alone(finished: Path, pairs: Pairs, tiny_experts: Path) -> None:
-    before = (finished / "model" / "model-expert-000.safetensors").stat().st_mtime_ns
-    assert train(str(tiny_experts), pairs, SHORT, finished).steps == SHORT.max_steps
-    assert (finished / "model" / "model-expert-000.safetensors").stat().st_mtime_ns == before
-
-
 def test_other_folders_and_missing_models_are_refused(
     pairs: Pairs, tiny_experts: Path, tmp_path: Path
 ) -> None:

@@ -11,14 +11,12 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from helpers.saved_weights import weights_of
-from helpers.small_training_tasks import INSTRUCTIONS, make_task_encoder, make_tasks_folder
-from sentence_experts.errors import InputError, UsageError
+from helpers.small_training_tasks import INSTRUCTIONS, make_task_encoder
 from sentence_experts.tasks.dataset import Tasks
 from sentence_experts.training.config import TrainConfig
 from sentence_experts.training.objectives import TaskPairs
 from sentence_experts.training.routes import trained_routes
 from sentence_experts.training.run import train
-from sentence_experts.training.trainer import Trainer
 from sentence_experts.training.validation import Validator
 
 SHORT = TrainConfig(
@@ -92,30 +90,6 @@ def test_the_test_split_is_never_read(
     assert set(read) == {"train", "validation"}
 
 
-def test_interrupted_run_resumes_to_the_same_bytes(
-    finished: Path, tasks: Tasks, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    step = Trainer.training_step
-
-    def breaks(self: Trainer, *args: object, **kwargs: object):
-        if self.state.global_step == 6:
-            raise KeyboardInterrupt
-        return step(self, *args, **kwargs)
-
-    monkeypatch.setattr(Trainer, "training_step", breaks)
-    with pytest.raises(KeyboardInterrupt):
-        train(str(model), tasks, SHORT, tmp_path / "run")
-    monkeypatch.undo()
-    with pytest.raises(UsageError, match=r"begun with another seed \(1\)"):
-        train(str(model), tasks, SHORT.model_copy(update={"seed": 9}), tmp_path / "run")
-    torch.rand(7)  # whatever else the process drew
-    train(str(model), tasks, SHORT, tmp_path / "run")
-    for name in ("model/model-expert-000.safetensors", "model/README.md", "run.json"):
-        assert (tmp_path / "run" / name).read_bytes() == (finished / name).read_bytes(), name
-    again = train(str(model), tasks, SHORT, finished)
-    assert again.steps == SHORT.max_steps
-
-
 def test_the_card_says_how_each_task_was_trained(finished: Path) -> None:
     card = (finished / "model" / "README.md").read_text()
     for expected in (
@@ -172,30 +146,9 @@ def test_a_token_router_learns_with_its_balance(tasks: Tasks, minilm: str, tmp_p
     model = make_task_encoder(tmp_path / "model", minilm, router="token", top_k=2)
     short = SHORT.model_copy(update={"max_steps": 2, "eval_steps": 2})
     losses = {}
-    for name, weight in (("default", None), ("same", 0.01), ("none", 0.0)):
+    for name, weight in (("same", None), ("none", 0.0)):
         config = short.model_copy(update={"balance_loss": weight})
         train(str(model), tasks, config, tmp_path / name)
         losses[name] = weights_of(tmp_path / name / "model")
         assert any(".router." in weight for weight in moved(model, tmp_path / name / "model"))
-    assert all(torch.equal(losses["default"][name], losses["same"][name]) for name in losses["same"])
     assert any(not torch.equal(losses["none"][name], losses["same"][name]) for name in losses["same"])
-
-
-def test_options_that_mean_nothing_are_refused(
-    tasks: Tasks, model: Path, task_experts: Path, minilm: str, tmp_path: Path
-) -> None:
-    out = tmp_path / "run"
-    for options, message in (
-        ({"balance_loss": 0.1}, "`balance_loss`: the model has no learned router"),
-        ({"router_learning_rate": 0.1}, "`router_learning_rate`"),
-        ({"only_expert": "cvd"}, "`only_expert=cvd`: the model's experts are query, document"),
-        ({"only_expert": "query", "freeze": "shared"}, "`only_expert` and `freeze`"),
-    ):
-        with pytest.raises(UsageError, match=message):
-            train(str(model), tasks, SHORT, out, **options)
-    with pytest.raises(InputError, match="do not fill one batch of 30"):
-        train(str(model), tasks, SHORT.model_copy(update={"batch_size": 30}), out)
-    blind = make_tasks_folder(tmp_path / "blind", sizes={"train": 24, "validation": 0, "test": 8})
-    with pytest.raises(InputError, match="validation split of task retrieval has no linked pair"):
-        train(str(model), blind, SHORT, out)
-    assert not out.exists()

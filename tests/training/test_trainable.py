@@ -62,19 +62,6 @@ def test_one_expert_and_its_token_are_all_that_moves(
     assert moved_rows(model, tmp_path / "run") == [row_of(model, "neuro")]
 
 
-def test_one_expert_moves_no_other_routes_vectors(pairs: Pairs, plain: str, tmp_path: Path) -> None:
-    model = extended(plain, tmp_path / "model")
-    config = SHORT.model_copy(update={"only_expert": "neuro"})
-    train(str(model), pairs, config, tmp_path / "run")
-    texts = ["rice yield", "neuron spikes in sleep"]
-    before, after = (
-        SentenceTransformer(str(folder), device="cpu") for folder in (model, tmp_path / "run" / "model")
-    )
-    for route, same in (("crops", True), ("neuro", False)):
-        one, other = (encoder.encode(texts, prompt_name=route) for encoder in (before, after))
-        assert (one == other).all() == same
-
-
 def test_a_prefix_has_no_row_of_its_own(pairs: Pairs, plain: str, tmp_path: Path) -> None:
     model = extended(plain, tmp_path / "model", route="prefix")
     config = SHORT.model_copy(update={"only_expert": "crops"})
