@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -28,29 +25,6 @@ def test_answers_come_back_as_they_were_and_in_order(tmp_path: Path) -> None:
         assert list(stored(journal, "b/")) == ["b/10", "b/2"]
         assert len(stored(journal)) == 3
     assert [file.name for file in path.parent.iterdir()] == ["journal.sqlite"]
-
-
-WRITER = """
-import sys
-from pathlib import Path
-from sentence_experts.corpus.sources.journal import open_journal
-with open_journal(Path(sys.argv[1])) as journal:
-    for number in range(1_000_000):
-        journal.put(f"{number:07d}", b"x" * 500)
-        print(number, flush=True)
-"""
-
-
-def test_stored_answers_survive_kill_9(tmp_path: Path) -> None:
-    path = tmp_path / "journal.sqlite"
-    writer = subprocess.Popen([sys.executable, "-c", WRITER, path], stdout=subprocess.PIPE, text=True)
-    said = [writer.stdout.readline() for _ in range(200)]
-    os.kill(writer.pid, signal.SIGKILL)
-    last = int((said + writer.stdout.readlines())[-1])
-    writer.wait()
-    with open_journal(path) as journal:
-        assert len(stored(journal)) >= last + 1
-        assert journal.get(f"{last:07d}").body == b"x" * 500
 
 
 def test_second_writer_is_refused(tmp_path: Path) -> None:
