@@ -37,6 +37,7 @@ from .serve.run import create_app, serve
 from .tasks.compile import compile_tasks
 from .tasks.dataset import Tasks
 from .training.batches import RouteBatches
+from .training.fit import FitResult, fit
 from .training.losses import ContrastiveLoss
 from .training.run import train
 from .training.tune import tune
@@ -46,6 +47,7 @@ __all__ = [
     "ContrastiveLoss",
     "CorpusFolder",
     "ExpertEncoder",
+    "FitResult",
     "InputError",
     "MoeEmbedder",
     "Pairs",
@@ -80,6 +82,7 @@ __all__ = [
     "export_index",
     "extend",
     "fetch_corpus",
+    "fit",
     "import_corpus",
     "import_pairs",
     "load",

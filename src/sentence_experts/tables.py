@@ -1,6 +1,6 @@
 """Tables of any common kind, row by row: files, data frames, Arrow tables, datasets.
 
-Files are Parquet, CSV, TSV or JSON lines, or plain text with one text per line, each optionally gzipped. Text
+Files are Parquet, CSV, TSV or JSON lines, or plain text with one text per line, each also .gz or .xz. Text
 files are UTF-8, or UTF-16 or UTF-32 with a byte order mark. A row that cannot be read comes as a
 `BadRowError` in its place, so that callers can name it and continue, or stop; a file that breaks off or is in
 another encoding is refused. A missing cell (None, NaN) is None. Lists, objects and bytes are no texts.
@@ -16,6 +16,7 @@ import io
 import itertools
 import json
 import logging
+import lzma
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -264,7 +265,7 @@ def fingerprint(source: Table) -> tuple[int, str]:
 
 def format_of(path: Path | str) -> str | None:
     """Return the format of a table that its name tells."""
-    return _FORMATS.get(Path(str(path).lower().removesuffix(".gz")).suffix)
+    return _FORMATS.get(Path(re.sub(r"\.(gz|xz)$", "", str(path).lower())).suffix)
 
 
 @contextmanager
@@ -275,18 +276,24 @@ def opened(path: Path | str) -> Iterator[tuple[IO[bytes], str]]:
         raise InputError(f"{str(path)[:200]}: no such file (texts in memory are given as a list: [text])")
     if kind is None:
         raise InputError(
-            f"{path}: cannot tell its format; a table must end in {', '.join(_FORMATS)}, optionally with .gz"
+            f"{path}: cannot tell its format; a table must end in {', '.join(_FORMATS)}, each also with .gz "
+            "or .xz"
         )
     try:
         if exists(path) and not isfile(path):
             raise InputError(f"{path}: a folder, pipe or device, not a file")
         with open(path, "rb") as plain:
-            packed = plain.read(2) == b"\x1f\x8b" or str(path).lower().endswith(".gz")
+            start, name = plain.read(6), str(path).lower()
             plain.seek(0)
-            yield gzip.GzipFile(fileobj=plain) if packed else plain, kind  # type: ignore[misc]
+            if start.startswith(b"\x1f\x8b") or name.endswith(".gz"):
+                yield gzip.GzipFile(fileobj=plain), kind  # type: ignore[misc]
+            elif start == b"\xfd7zXZ\x00" or name.endswith(".xz"):
+                yield lzma.LZMAFile(plain), kind  # type: ignore[misc]  # noqa: SIM115
+            else:
+                yield plain, kind
     except FileNotFoundError as error:
         raise InputError(f"{path}: no such file") from error
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+    except (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError) as error:
         raise InputError(f"{path}: truncated or damaged ({error}); copy or download it again") from error
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not {error.encoding.upper()} throughout ({error.reason})") from error
@@ -302,7 +309,9 @@ def parquet_file(path: Path | str, file: IO[bytes]) -> pq.ParquetFile:
         InputError: it is none.
     """
     try:
-        return pq.ParquetFile(io.BytesIO(file.read()) if isinstance(file, gzip.GzipFile) else file)
+        return pq.ParquetFile(
+            io.BytesIO(file.read()) if isinstance(file, gzip.GzipFile | lzma.LZMAFile) else file
+        )
     except pa.ArrowException as error:
         raise InputError(f"{path} is not a Parquet file: {' '.join(str(error).split())}") from error
 

@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from helpers.samples import make_tiny_encoder
 from sentence_experts.cli.demo import program
-from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.corpus.simulate import TOPICS, simulate_corpus
 from sentence_experts.demo import main_job, route_job
 from sentence_experts.demo.main_job import DemoConfig, run_main_job, searches
-from sentence_experts.demo.route_job import (
-    FIRST,
-    QUERY,
-    TEXTS,
-    describe_change,
-    nearest_texts,
-    run_route_job,
-)
-from sentence_experts.demo.simulated_texts import SIDES
-from sentence_experts.errors import InputError, UsageError
+from sentence_experts.demo.package_lists import labelled_programs, read_packages
+from sentence_experts.demo.route_job import LabelledRows, describe_change, nearest_texts, run_route_job
+from sentence_experts.errors import InputError
 from sentence_experts.pairs.domain_papers import unmatched_rules
 from sentence_experts.pairs.domains import DomainRules
 from sentence_experts.report.write import report_of
@@ -32,8 +25,7 @@ pytestmark = pytest.mark.usefixtures("undrawn")
 
 @pytest.fixture(autouse=True)
 def _few_replicates(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (main_job, route_job):
-        monkeypatch.setattr(module, "BOOTSTRAP", 20)
+    monkeypatch.setattr(main_job, "BOOTSTRAP", 20)
 
 
 def test_main_job_runs_on_the_simulated_corpus_and_only_once(tmp_path: Path, minilm: str) -> None:
@@ -82,25 +74,57 @@ def test_simulated_material_is_named_so() -> None:
     assert "SIMULATED" in Material.find(Path(), None).name
 
 
-def test_added_route_leaves_the_others_and_everything_says_simulated(tmp_path: Path, minilm: str) -> None:
-    base, out = make_tiny_encoder(tmp_path / "tiny", minilm), tmp_path / "routes"
-    config = DemoConfig(steps=4)
-    evaluation = run_route_job(out, config, str(base))
-    simulated, experts, dense = describe_change(out, evaluation)
-    assert simulated.startswith("SIMULATED TEXTS")
-    assert "subject and method are the same to the bit" in experts
-    assert "subject and method changed" in dense
-    assert report_of(evaluation).verdict.compared.startswith("SIMULATED TEXTS")
-    assert CorpusFolder.open(out / "corpus").manifest["counts"]["simulated"] > 100
-    assert [each.route for each in nearest_texts(out, FIRST)] == ["subject", "subject", "method", "method"]
-    with pytest.raises(UsageError, match="overwrite"):  # texts of two seeds never mix
-        run_route_job(out, config.model_copy(update={"seed": 1}), str(base))
+def test_the_third_route_leaves_the_others_and_the_texts_say_simulated(
+    tmp_path: Path, minilm: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(route_job, "labelled_programs", list)
+    texts = LabelledRows.find(0)
+    assert "SIMULATED" in texts.name
+    base = make_tiny_encoder(tmp_path / "tiny", minilm)
+    two, three = run_route_job(texts, tmp_path / "routes", DemoConfig(steps=4), str(base))
+    assert [list(each.model.head_routes) for each in (two, three)] == [
+        ["subject", "method"],
+        list(texts.routes),
+    ]
+    assert describe_change(texts, two, three) == "Adding place left subject and method the same to the bit."
+    found = dict(nearest_texts(three.model, texts))
+    assert set(found) == set(texts.routes)
+    assert all(len(each) == 3 and texts.query not in each for each in found.values())
 
 
-def test_page_texts_share_one_side_each_with_the_query() -> None:
-    for route, text in TEXTS.items():
-        shared = [side for side, values in SIDES.items() if any(v in QUERY and v in text for v in values)]
-        assert shared == [route]
+PACKAGES = """Package: viewer
+Source: viewer-src (1.2)
+Description: Image viewer
+ that is fast
+Tag: role::program, uitoolkit::gtk, use::viewing,
+ works-with::image:raster
+
+Package: libviewer
+Description: library
+"""
+
+
+def test_packages_are_read_with_their_continued_lines() -> None:
+    first, second = read_packages(PACKAGES.splitlines())
+    assert first["Tag"].endswith("use::viewing, works-with::image:raster")
+    assert first["Description"] == "Image viewer that is fast"
+    assert second == {"Package": "libviewer", "Description": "library"}
+
+
+def test_programs_of_a_list_have_labels(monkeypatch: pytest.MonkeyPatch) -> None:
+    listed = "\n".join(PACKAGES.replace("viewer", f"viewer{number}") for number in range(1200))
+    monkeypatch.setattr("shutil.which", lambda name: name)
+    monkeypatch.setattr("subprocess.run", lambda *given, **options: SimpleNamespace(stdout=listed))
+    programs = labelled_programs()
+    assert len(programs) == 1200
+    assert programs[7] == {
+        "package": "viewer7",
+        "source": "viewer7-src",
+        "description": "Image viewer7 that is fast",
+        "use": "viewing",
+        "works-with": "image",
+        "uitoolkit": "gtk",
+    }
 
 
 def test_program_is_named_as_it_can_be_called_from_here(

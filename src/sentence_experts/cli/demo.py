@@ -14,8 +14,10 @@ from sentence_experts.cli.console import results, show, show_table, show_verdict
 from sentence_experts.demo.main_job import DemoConfig
 
 if TYPE_CHECKING:
+    from sentence_experts.demo.route_job import LabelledRows
     from sentence_experts.evaluation.results import PairEvaluation
     from sentence_experts.reproduce.material import Material
+    from sentence_experts.training.fit import FitResult
 
 PROGRAM = "sentence-experts"
 
@@ -27,26 +29,27 @@ def demo(
     """Show what the package does, with every step as a call in Python.
 
     Part 1 is the main job, from articles to search, on real articles if the folder SENTENCE_EXPERTS_DATA (or
-    ../shared/data) has them, else on a simulated corpus. Part 2, always on simulated texts, shows what
-    experts are for: one text under two routes, and a third route that is added without changing the first
-    two, beside a dense model. Takes minutes on two idle cores. Run again after an interruption, it continues
+    ../shared/data) has them, else on a simulated corpus. Part 2 teaches kinds of similarity from labels, on
+    the descriptions and tags of this machine's package lists (apt) or else on simulated texts: two routes,
+    and a third one that is added without changing them. Takes minutes on two idle cores. Run again after an interruption, it continues
     where it stopped.
 
     Example: sentence-experts demo --out demo
     """
     from sentence_experts.demo.main_job import choose_material, run_main_job
-    from sentence_experts.demo.route_job import run_route_job
+    from sentence_experts.demo.route_job import LabelledRows, run_route_job
 
     began = time.monotonic()
     material = choose_material(out, config)
     show(
-        f"The demo has two parts. Each model is trained for {config.steps} steps only, so that it takes "
+        f"The demo has two parts. The experts are trained for {config.steps} steps only, so that it takes "
         "minutes; for figures that mean more, see docs/studies.md."
     )
     _show_title(f"PART 1: from articles to search, on {material.name}")
     _show_main_job(material, out, run_main_job(material, out, config))
-    _show_title("PART 2: what experts are for, on SIMULATED texts")
-    _show_routes(out / "routes", run_route_job(out / "routes", config))
+    texts = LabelledRows.find(config.seed)
+    _show_title(f"PART 2: kinds of similarity, taught from labels, on {texts.name}")
+    _show_routes(texts, *run_route_job(texts, out / "routes", config))
     _show_what_is_next(material, out, (time.monotonic() - began) / 60)
 
 
@@ -71,51 +74,40 @@ def _show_main_job(material: Material, out: Path, evaluation: PairEvaluation) ->
     show_verdict(report_of(evaluation).verdict.lines())
 
 
-def _show_routes(routes: Path, evaluation: PairEvaluation) -> None:
-    """Show one text under two routes, then what adding a third one did to both models."""
-    from sentence_experts.demo.route_job import (
-        ADDED,
-        FIRST,
-        QUERY,
-        ROUTES,
-        describe_change,
-        figures,
-        nearest_texts,
-    )
-    from sentence_experts.report.tables import number
+def _show_routes(texts: LabelledRows, two: FitResult, three: FitResult) -> None:
+    """Show the figures of the routes, the neighbours of one text under each, and what the third one changed."""
+    from sentence_experts.demo.route_job import describe_change, nearest_texts
+    from sentence_experts.training.fit import HEADINGS, TITLE
 
-    show(f"\nOne text under two routes. SIMULATED text: {QUERY}")
-    show("The nearest of three texts, of which each shares one side with it, and their cosine:")
-    for route, model, text, cosine in nearest_texts(routes, FIRST):
-        show(f"  {route:8} {model:8} {cosine:.2f}  {text}")
-    show(f"\nA third route, {ADDED}, comes later. A model that is blind to routes has a mean of 0.5.")
-    rows = ((label, *map(number, by_route.values())) for label, by_route in figures(evaluation).items())
-    show_table("ROC-AUC on SIMULATED test pairs", ("model", *ROUTES, "mean"), rows)
-    show_verdict(describe_change(routes, evaluation))
+    show_table(TITLE, HEADINGS, [*two.rows(), *three.rows()])
+    show(f"\nOne text, and its nearest under each route: {texts.query}")
+    for route, found in nearest_texts(three.model, texts):
+        show(f"  {route}")
+        for text in found:
+            show(f"    {text}")
+    show_verdict([two.summary, describe_change(texts, two, three)])
 
 
 def _show_what_is_next(material: Material, out: Path, minutes: float) -> None:
     """Show what was made, and what to open and do."""
-    from sentence_experts.demo.route_job import GROWN, model_folder
+    from sentence_experts.demo.route_job import THREE
 
-    simulated = out / "routes"
+    routes = out / "routes"
     model = out / "runs" / "experts" / "model"
     _show_title(f"DONE in {minutes:.1f} minutes")
     show(f"made      {out / 'corpus'}: {material.name}")
     show(f"          {out / 'pairs'}: pairs of papers in it that are cited together")
     show(f"          {model}: a model with an expert per domain")
-    show(f"          {model_folder(simulated, GROWN)}: a model of three routes, SIMULATED")
+    show(f"          {routes / THREE}: a model of three routes, taught from labels")
     show(f"reports   {out / 'evaluation' / 'report.html'}")
-    show(f"          {simulated / 'evaluation' / 'report.html'}, SIMULATED")
     show("open      a search page with the routes side by side, at http://127.0.0.1:8000:")
     names = ",".join(material.queries)
     served = f"demo={model} --routes {names} --corpus {out / 'corpus'} --unit title"
     show(f"  {program()} serve {served}")
-    show("          and one with the three routes on SIMULATED texts:")
-    served = f"routes={model_folder(simulated, GROWN)} --corpus {simulated / 'corpus'} --unit title"
-    show(f"  {program()} serve {served}")
+    show("          and one with the three kinds of similarity:")
+    show(f"  {program()} serve routes={routes / THREE} --corpus {routes / 'corpus'} --unit title")
     show("next      your own articles: docs/getting-started.md")
-    show("          a route of your own: docs/add-a-route.md")
+    show("          your own labels: docs/kinds-of-similarity.md")
 
 
 def program() -> str:

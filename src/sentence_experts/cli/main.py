@@ -29,6 +29,7 @@ VERBS = {
     "extend": "Give an encoder routes: an expert or a head per domain or task",
     "add-route": "Add a route, with an expert or a head, to a model",
     "drop-route": "Drop a route and what it owns from a model",
+    "fit": "Teach a model kinds of similarity from the label columns of a table",
     "train": "Train a model on pairs, tasks or both",
     "tune": "Search for training settings",
     "evaluate": "Measure models on labelled pairs, on MTEB or on your own tasks",
@@ -48,7 +49,7 @@ VERBS = {
 MODULES = {
     **dict.fromkeys(("extend", "add-route", "drop-route", "auto-route", "export", "publish"), "models"),
     **dict.fromkeys(("evaluate", "compare", "audit", "similarity"), "evaluation"),
-    **dict.fromkeys(("train", "tune"), "training"),
+    **dict.fromkeys(("train", "fit", "tune"), "training"),
     **dict.fromkeys(("index", "search", "serve"), "search"),
 }  # the other verbs have a module of their name
 ALIASES = {"add-expert": "add-route", "drop-expert": "drop-route"}  # names of verbs before 0.3

@@ -1,4 +1,4 @@
-"""`sentence-experts train|tune`: contrastive training on pairs, tasks or both."""
+"""`sentence-experts train|fit|tune`: contrastive training on pairs and tasks, and on labels."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from typing import Annotated
 
 import typer
 
-from sentence_experts.cli.console import name_flags, show
-from sentence_experts.cli.options import Model, Overwrite
+from sentence_experts.cli.console import name_flags, show, show_table
+from sentence_experts.cli.options import Model, Overwrite, check_there
 from sentence_experts.errors import UsageError
 from sentence_experts.models.sources import check_source
 from sentence_experts.training.config import TrainConfig, TuneConfig
+from sentence_experts.training.fit_config import FitConfig
 from sentence_experts.yaml_files import read_yaml
 
 PairsFolder = Annotated[Path | None, typer.Option(help="Pairs folder")]
@@ -45,6 +46,42 @@ def train(
     if processes.is_first():
         show(f"model: {out / 'model'}")
         show(name_flags(result.summary))
+
+
+def fit(
+    model: Model,
+    table: Annotated[
+        Path,
+        typer.Argument(
+            metavar="TABLE", help="Texts with labels: .csv, .tsv, .jsonl, .parquet, or a corpus folder"
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="Folder to write the model to")],
+    config: FitConfig,
+    overwrite: Overwrite = False,
+) -> None:
+    """Teach a model kinds of similarity: a route for each label column of a table.
+
+    Texts that share a label of a column become alike under its route. Every text is encoded once, then each
+    route is a linear map, learned in seconds; `add-route` and `drop-route` change the routes later.
+
+    Example: sentence-experts fit minilm packages.jsonl --text description --by use --by tool --out my-model
+    """
+    check_there(table)
+    check_source(model)
+    from sentence_experts.models.sources import load_quietly
+
+    load_quietly()
+    from sentence_experts.training.fit import HEADINGS, TITLE
+    from sentence_experts.training.fit import fit as run
+
+    result = run(model, table, config, out=out, overwrite=overwrite)
+    counts = ", ".join(f"{count:,} {name}" for name, count in result.texts.items())
+    show(f"texts: {counts}" + "".join(f"; left out: {n:,} {reason}" for reason, n in result.left_out.items()))
+    show_table(TITLE, HEADINGS, result.rows())
+    seconds = ", ".join(f"{name} {value:.0f} s" for name, value in result.seconds.items())
+    show(f"{seconds}; the model: {out}")
+    show(result.summary)
 
 
 def tune(

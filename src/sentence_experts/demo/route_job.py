@@ -1,132 +1,93 @@
-"""Two routes for one text, and a third route that is added later, on SIMULATED texts.
+"""Kinds of similarity, taught from labels: two routes, and a third one that is added later.
 
-A dense model of the same tokens, data and steps stands beside: all its routes share one MLP per block.
+The texts are the descriptions of the machine's own package lists where it has any, else SIMULATED ones.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any
+
+import numpy as np
 
 import sentence_experts as se
 from sentence_experts.demo.main_job import DemoConfig, step
-from sentence_experts.demo.simulated_texts import simulated_pairs, simulated_papers
-from sentence_experts.storage import write_text
+from sentence_experts.demo.package_lists import FACETS, labelled_programs
+from sentence_experts.demo.simulated_texts import SIDES, simulated_texts
 
-if TYPE_CHECKING:
-    from sentence_experts.evaluation.results import PairEvaluation
-
-FIRST, ADDED = ("subject", "method"), "place"
-ROUTES = (*FIRST, ADDED)
-# A text, and for each route one that shares this side alone with it.
-QUERY = "drought in rice, studied by sequencing in Kenya"
-TEXTS = {
-    "subject": "in Norway: drought in rice, seen with a questionnaire",
-    "method": "by sequencing: bird migration in Japan",
-    "place": "hearing loss, studied by simulation in Kenya",
-}
-EXPERTS, DENSE = "experts", "dense"
-GROWN, FURTHER = f"{EXPERTS}-{ADDED}", f"{DENSE}-{ADDED}"  # the same models once they have the third route
-# Three times the default: trained alone, an expert needs a higher rate (benchmarks/results/studies.md).
-RATE_OF_ADDED = 6e-5
-BOOTSTRAP = 200
+TWO, THREE = "two-routes", "three-routes"
 
 
-class Nearest(NamedTuple):
-    """The one of `TEXTS` that is nearest to `QUERY` under a route of a model."""
+@dataclass(frozen=True)
+class LabelledRows:
+    """Texts with label columns.
 
-    route: str
-    model: str
-    text: str
-    cosine: float
+    Attributes:
+        name: what they are.
+        rows: with the columns `text` and one per route.
+        routes: the label columns; the last one is added later.
+        query: one of the texts.
+    """
+
+    name: str
+    rows: Sequence[dict[str, Any]]
+    routes: Sequence[str]
+    query: str
+
+    @classmethod
+    def find(cls, seed: int = 0) -> LabelledRows:
+        """Take the machine's package lists, or simulate texts."""
+        programs = labelled_programs()
+        if not programs:
+            rows = simulated_texts(seed)
+            return cls("SIMULATED texts", rows, tuple(SIDES), rows[0]["text"])
+        rows = [{"text": row["description"], **{name: row[name] for name in FACETS}} for row in programs]
+        query = next((row["text"] for row in rows if "image viewer" in row["text"].lower()), rows[0]["text"])
+        return cls(f"{len(rows):,} programs of this machine's package lists", rows, FACETS, query)
 
 
-def run_route_job(folder: Path, config: DemoConfig, base: str = "minilm") -> PairEvaluation:
-    """Simulate texts, train both models on two routes, then on a third one, and evaluate."""
-    # The seed stands in the names, so that texts of two seeds never mix.
-    rows, papers = (folder / f"simulated-{name}-{config.seed}.jsonl" for name in ("pairs", "papers"))
-    simulated = simulated_pairs(ROUTES, config.seed)
-    _write_rows(rows, simulated)
-    _write_rows(papers, simulated_papers(simulated))
-    pairs = se.import_pairs(rows, out=folder / "pairs")
+def run_route_job(
+    texts: LabelledRows, folder: Path, config: DemoConfig, base: str = "minilm"
+) -> tuple[se.FitResult, se.FitResult]:
+    """Teach the base two routes, then that model a third one; and make a corpus of the texts."""
+    *first, added = texts.routes
+    papers = [{"id": f"text{number}", "title": row["text"]} for number, row in enumerate(texts.rows)]
     se.import_corpus(papers=papers, out=folder / "corpus")
-    fewer = max(1, config.steps // 2)
-    first = {"routes": list(FIRST), "max_steps": config.steps, "eval_steps": config.steps}
-    later = {"routes": [ADDED], "max_steps": fewer, "eval_steps": fewer}
-    alone = {**later, "only_expert": ADDED, "learning_rate": RATE_OF_ADDED}
+    options: dict[str, Any] = {"text": ["text"], "seed": config.seed}
+    with step(f"fit: {' and '.join(first)}"):
+        two = se.fit(base, list(texts.rows), by=first, out=folder / TWO, **options)
+    with step(f"fit: {added}, added to that model"):
+        three = se.fit(folder / TWO, list(texts.rows), by=[added], out=folder / THREE, **options)
+    return two, three
 
-    def train(name: str, model: Any, settings: dict[str, Any]) -> None:
-        with step(f"train: {name}"):
-            options = {"batch_size": 16, "batches": "homogeneous", "keep": "last", "seed": config.seed}
-            se.train(model, pairs, out=folder / "runs" / name, **{**options, **settings})
 
-    train(EXPERTS, se.extend(base, list(FIRST)), first)
-    # The tokens are all that a dense model has of its routes: it gets the third one's from the beginning.
-    train(DENSE, se.extend(base, list(ROUTES), layers="none"), first)
-    train(GROWN, se.add_route(model_folder(folder, EXPERTS), ADDED), alone)
-    train(FURTHER, model_folder(folder, DENSE), later)
-    # Without `EXPERTS`, which lacks the third route; the first two of `GROWN` are its own, to the bit.
-    models = {name: model_folder(folder, name) for name in (GROWN, DENSE, FURTHER)}
-    with step("evaluate: ROC-AUC under each route"):
-        evaluation = se.evaluate(
-            models, pairs, out=folder / "evaluation", baseline={"base": base}, bootstrap=BOOTSTRAP
+def nearest_texts(
+    model: se.ExpertEncoder, texts: LabelledRows, count: int = 3
+) -> Iterator[tuple[str, list[str]]]:
+    """Return each route with the texts that are nearest to the query under it."""
+    all_texts = [row["text"] for row in texts.rows]
+    place = all_texts.index(texts.query)
+    pooled = model.without_heads().encode(all_texts, prompt_name=texts.routes[0], batch_size=256)
+    for route, (weight, bias) in model.head_routes.items():
+        vectors = model.finish(pooled @ weight.T + bias)
+        nearest = np.argsort(-(vectors @ vectors[place]), kind="stable")
+        yield route, [all_texts[row] for row in nearest if all_texts[row] != texts.query][:count]
+
+
+def describe_change(texts: LabelledRows, two: se.FitResult, three: se.FitResult) -> str:
+    """Return a sentence on what the third route did to the first two."""
+    *first, added = texts.routes
+    changed = [
+        route
+        for route in first
+        if not np.array_equal(
+            two.model.encode([texts.query], prompt_name=route),
+            three.model.encode([texts.query], prompt_name=route),
         )
-        se.write_report(evaluation, folder / "evaluation")
-    return cast("PairEvaluation", evaluation)
-
-
-def model_folder(folder: Path, name: str) -> Path:
-    """Where a trained model stands."""
-    return folder / "runs" / name / "model"
-
-
-def nearest_texts(folder: Path, routes: Sequence[str]) -> list[Nearest]:
-    """The nearest of `TEXTS` under each route, by experts and by the dense model."""
-    models = {name: se.load(model_folder(folder, name)) for name in (EXPERTS, DENSE)}
-    texts = list(TEXTS.values())
-    found = []
-    for route in routes:
-        for name, model in models.items():
-            vectors = model.encode([QUERY, *texts], prompt_name=route, normalize_embeddings=True)
-            cosine, text = max(zip((vectors[1:] @ vectors[0]).tolist(), texts, strict=True))
-            found.append(Nearest(route, name, text, cosine))
-    return found
-
-
-def figures(evaluation: PairEvaluation) -> dict[str, dict[str, float | None]]:
-    """Return the ROC-AUC of each model on the test pairs of each route, and their mean."""
-    from sentence_experts.evaluation.results import PAIR_WEIGHTED_MEAN
-
-    measured = {}
-    for model in evaluation.models:
-        views = {**model.domains, "mean": model.views[PAIR_WEIGHTED_MEAN]}
-        measured[model.label] = {name: views[name].metrics["roc_auc"] for name in (*ROUTES, "mean")}
-    return measured
-
-
-def describe_change(folder: Path, evaluation: PairEvaluation) -> list[str]:
-    """Say in sentences what the third route did to both models."""
-    from sentence_experts.report.verdict import SIMULATED
-
-    measured = figures(evaluation)
-    how = {
-        EXPERTS: f"an expert was added for {ADDED} and trained alone, at three times the rate",
-        DENSE: f"the one model was trained further on {ADDED}",
-    }
-    lines = [f"{SIMULATED}one training run of each model."]
-    for before, after in ((EXPERTS, GROWN), (DENSE, FURTHER)):
-        compared = se.compare(model_folder(folder, before), model_folder(folder, after))
-        equal = {change.route for change in compared.changes if change.bit_equal} >= set(FIRST)
-        # Where vectors are equal, the figures before are those after.
-        old, new = measured[after if equal else before], measured[after]
-        fates = ", ".join(f"{route} {old[route]:.3f} -> {new[route]:.3f}" for route in FIRST)
-        what = f"the vectors of {' and '.join(FIRST)} {'are the same to the bit' if equal else 'changed'}"
-        lines.append(f"{before}: {how[before]}; {what}: {fates}; {ADDED} {new[ADDED]:.3f}.")
-    return lines
-
-
-def _write_rows(file: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Write a table as JSON lines."""
-    write_text(file, "".join(f"{json.dumps(row)}\n" for row in rows))
+    ]
+    fate = (
+        f"changed {' and '.join(changed)}" if changed else f"left {' and '.join(first)} the same to the bit"
+    )
+    return f"Adding {added} {fate}."

@@ -1,0 +1,350 @@
+"""Label columns of a table as kinds of similarity: texts that share a value of a column are alike by it.
+
+A column holds one label per row, a list of them, labels with separators between, numbers (cut into bins), or
+places in a hierarchy, such as `use::viewing` or the MeSH tree number `C14.280`. Missing labels say nothing: a
+text without a label of a column is neither alike nor unlike others by it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from sentence_experts.errors import InputError, UsageError
+from sentence_experts.names import DOMAIN
+
+Rows = NDArray[np.int64]
+
+MIN_PAIRS = 8  # a route learns from at least so many pairs
+MAX_CATEGORIES = 20  # a column of more different numbers is cut into bins
+SEPARATORS = re.compile(r"\s*[;|]\s*")  # between the labels in one cell
+LABEL_POWER = 0.75  # a label is drawn with its count to this power, so that rare ones are not drowned
+_LEVELS = {"::": re.compile(r"::|:"), ":": re.compile(":"), ".": re.compile(r"\."), "/": re.compile("/")}
+_DRAWS = 40  # pairs that are drawn for each that is wanted, before a search for unlike ones ends
+
+
+@dataclass(frozen=True)
+class LabelColumn:
+    """A column that teaches a route, or one branch of the hierarchy in it.
+
+    Attributes:
+        column: the column's name.
+        branch: a place in the hierarchy, below which labels count: `use` of `use::viewing`, `C` of `C14.280`.
+        route: the name of the route.
+    """
+
+    column: str
+    branch: str | None
+    route: str
+
+    @classmethod
+    def parse(cls, text: str, columns: Sequence[str]) -> LabelColumn:
+        """Read `[ROUTE=]COLUMN[:BRANCH]`, such as `use`, `tags:use` or `disease=mesh:C`.
+
+        Raises:
+            UsageError: it is not of this form, or the route's name is not allowed.
+            InputError: there is no such column.
+
+        >>> LabelColumn.parse("mesh:C", ["title", "mesh"])
+        LabelColumn(column='mesh', branch='C', route='mesh-C')
+        """
+        route, equals, place = text.partition("=")
+        if not equals or text in columns:
+            route, place = "", text
+        column, colon, branch = (place, "", "") if place in columns else place.partition(":")
+        if not column or (colon and not branch) or (equals and not route and text not in columns):
+            raise UsageError(
+                f"`by`: {text!r} is not of the form COLUMN, COLUMN:BRANCH or ROUTE=COLUMN:BRANCH"
+            )
+        if column not in columns:
+            known = ", ".join(columns) or "none"
+            raise InputError(f"`by`: no column {column!r}; the columns are {known}")
+        if not route:
+            # A single letter, as of a branch of MeSH, says too little.
+            named = f"{column}-{branch}" if len(branch) == 1 else branch or column
+            route = re.sub(r"[^A-Za-z0-9_-]+", "-", named).strip("-")
+        try:
+            DOMAIN.check("route", route)
+        except ValueError as error:
+            raise UsageError(f"`by`: {error}; name it: ROUTE={place}") from error
+        return cls(column, branch or None, route)
+
+
+@dataclass(frozen=True)
+class Labels:
+    """The labels of all texts under one route.
+
+    Attributes:
+        route: the route's name.
+        names: the labels, in the order of the columns of `matrix`.
+        matrix: 1 where a text has a label, shape (texts, labels).
+    """
+
+    route: str
+    names: tuple[str, ...]
+    matrix: csr_array
+
+    @property
+    def counts(self) -> Rows:
+        """Number of texts per label, shape (labels,)."""
+        return np.asarray(self.matrix.sum(axis=0)).ravel().astype(np.int64)
+
+    @property
+    def labelled(self) -> NDArray[np.bool_]:
+        """Whether a text has a label, shape (texts,)."""
+        return np.diff(self.matrix.indptr) > 0
+
+    def rows(self, chosen: Rows) -> Labels:
+        """Return the labels of some texts, in this order."""
+        return Labels(self.route, self.names, self.matrix[chosen])
+
+    def alike(self, first: Rows, second: Rows) -> NDArray[np.bool_]:
+        """Return whether two texts share a label, for each of (pairs,)."""
+        return np.asarray(self.matrix[first].multiply(self.matrix[second]).sum(axis=1)).ravel() > 0
+
+    def sharing(self, first: Rows, second: Rows) -> NDArray[np.bool_]:
+        """Return whether texts share a label, all against all: (first, second)."""
+        shared: NDArray[np.bool_] = (self.matrix[first] @ self.matrix[second].T).toarray() > 0
+        return shared
+
+    def draw_pairs(
+        self, number: int, rng: np.random.Generator, groups: Rows, power: float = LABEL_POWER
+    ) -> tuple[Rows, Rows]:
+        """Draw pairs of alike texts of different groups, with repetition: two of at most (number,).
+
+        First a label is drawn, with its count to the `power`, then two of its texts.
+
+        Args:
+            number: how many are drawn; those of one group are left out.
+            rng: source of randomness.
+            groups: the group of each text, (texts,).
+            power: 1 draws texts alike, 0 labels.
+        """
+        by_label = self.matrix.tocsc()
+        counts = np.diff(by_label.indptr)
+        weights = np.where(counts > 1, counts.astype(np.float64) ** power, 0)
+        if not weights.any():
+            return np.empty(0, np.int64), np.empty(0, np.int64)
+        drawn = rng.choice(len(counts), number, p=weights / weights.sum())
+        starts, sizes = by_label.indptr[drawn], counts[drawn]
+        one = (rng.random(number) * sizes).astype(np.int64)
+        other = (one + 1 + (rng.random(number) * (sizes - 1)).astype(np.int64)) % sizes
+        first = by_label.indices[starts + one].astype(np.int64)
+        second = by_label.indices[starts + other].astype(np.int64)
+        apart = groups[first] != groups[second]
+        return first[apart], second[apart]
+
+    def count_pairs(self, groups: Rows, enough: int = MIN_PAIRS) -> int:
+        """Count the different pairs of alike texts of different groups; at most about `enough`."""
+        first, second = self.draw_pairs(_DRAWS * enough, np.random.default_rng(0), groups)
+        return len(unordered(first, second))
+
+
+def unordered(first: Rows, second: Rows) -> Rows:
+    """Return each pair once, whatever its order: (pairs, 2), sorted."""
+    return np.unique(np.sort(np.stack([first, second], axis=1), axis=1), axis=0)
+
+
+def read_labels(
+    cells: Sequence[Any], column: LabelColumn, separator: str | None = None, bins: int = 5
+) -> Labels:
+    """Read the labels of a column.
+
+    Args:
+        cells: the column's values, (texts,).
+        column: which column or branch they are of.
+        separator: stands between labels in one cell; by default `;` and `|`.
+        bins: number of bins of equal size for a column of more than 20 different numbers.
+
+    Raises:
+        InputError: no text has a label, all have the same, or no two texts share one; or numbers and texts
+            are mixed. The message names the column, and counts.
+
+    >>> labels = read_labels(["a; b", "b", None, "c"], LabelColumn("topic", None, "topic"))
+    >>> labels.names, labels.matrix.sum(axis=1)
+    (('a', 'b', 'c'), array([2., 1., 0., 1.], dtype=float32))
+    """
+    named = f"column {column.column!r}" + (f", branch {column.branch!r}" if column.branch else "")
+    values = [_cell_values(cell, separator) for cell in cells]
+    kinds = Counter("numbers" if isinstance(value, float) else "texts" for each in values for value in each)
+    if len(kinds) > 1:
+        counts = " and ".join(f"{count:,} {kind}" for kind, count in sorted(kinds.items()))
+        raise InputError(f"{named} mixes kinds of labels: {counts}; make them all texts or all numbers")
+    labels = _binned(values, bins) if kinds["numbers"] else _as_numbers(values, bins)
+    if column.branch is not None:
+        labels = [_below(column.branch, each) for each in labels]
+    names = sorted({label for each in labels for label in each})
+    numbers = {name: number for number, name in enumerate(names)}
+    sets = [sorted({numbers[label] for label in each}) for each in labels]
+    indptr = np.cumsum([0, *map(len, sets)])
+    indices = np.fromiter((number for each in sets for number in each), np.int64, int(indptr[-1]))
+    matrix = csr_array((np.ones(len(indices), np.float32), indices, indptr), shape=(len(sets), len(names)))
+    found = Labels(column.route, tuple(names), matrix)
+    _check_usable(found, named, len(cells))
+    return found
+
+
+def _check_usable(labels: Labels, named: str, texts: int) -> None:
+    labelled, shared = int(labels.labelled.sum()), int((labels.counts > 1).sum())
+    counted = f"{named}: {labelled:,} of {texts:,} texts have a label, {len(labels.names):,} different ones"
+    if not labelled:
+        raise InputError(f"{named} has no label in any of {texts:,} texts")
+    if not shared:
+        raise InputError(f"{counted}, and no two texts share one; texts that share a label teach a route")
+    if len(labels.names) == 1:
+        raise InputError(f"{counted} ({labels.names[0]!r}); a route needs texts that differ by it too")
+
+
+def _cell_values(cell: Any, separator: str | None) -> list[str | float]:
+    """Return the labels in a cell: numbers as floats, all else as texts."""
+    if cell is None or (isinstance(cell, float) and math.isnan(cell)):
+        return []
+    if isinstance(cell, str):
+        text = cell.strip()
+        if text.startswith("[") and text.endswith("]"):  # a list, as JSON writes it into a cell
+            try:
+                return _cell_values(json.loads(text), separator)
+            except ValueError:
+                pass
+        parts = text.split(separator) if separator else SEPARATORS.split(text)
+        return [part.strip() for part in parts if part.strip()]
+    if isinstance(cell, Mapping):
+        raise InputError(f"a label column holds an object ({cell!r:.60}), not labels")
+    if isinstance(cell, Iterable) and not isinstance(cell, bytes):
+        return [value for part in cell for value in _cell_values(part, separator)]
+    if isinstance(cell, bool | np.bool_):
+        return [str(bool(cell)).lower()]
+    if isinstance(cell, int | float | np.number):
+        return [float(cell)] if math.isfinite(cell) else []
+    return [str(cell)]
+
+
+def _as_numbers(values: list[list[Any]], bins: int) -> list[list[str]]:
+    """Bin texts that are all numbers, as CSV writes them; others stay as they are."""
+    try:
+        numbers = [[float(value) for value in each] for each in values]
+    except ValueError:
+        return values
+    return _binned(numbers, bins) if any(numbers) else values
+
+
+def _binned(values: list[list[float]], bins: int) -> list[list[str]]:
+    """Return numbers as labels: themselves if there are few, else the quantile that each lies in."""
+    flat = np.array([value for each in values for value in each])
+    if len(np.unique(flat)) <= MAX_CATEGORIES:
+        return [[f"{value:g}" for value in each] for each in values]
+    edges = np.unique(np.quantile(flat, np.linspace(0, 1, bins + 1)))
+    ends = [f"{low:g} to {high:g}" for low, high in itertools.pairwise(edges)]
+    inner = edges[1:-1]
+    return [[ends[int(np.searchsorted(inner, value, side="right"))] for value in each] for each in values]
+
+
+def _below(branch: str, labels: list[str]) -> list[str]:
+    """Return the labels right below a place in the hierarchy: `viewing` for `use::viewing::image`."""
+    found = []
+    for label in labels:
+        if not label.startswith(branch) or not (rest := label[len(branch) :]):
+            continue
+        separator = next((each for each in _LEVELS if rest.startswith(each)), "")
+        if separator:
+            found.append(_LEVELS[separator].split(rest.removeprefix(separator).strip())[0].strip())
+        elif len(branch) == 1 and rest[0].isdecimal():  # C of the tree number C14.280
+            found.append(branch + rest.split(".")[0])
+    return [label for label in found if label]
+
+
+def find_column(name: str, columns: Mapping[str, Sequence[Any]]) -> str:
+    """Return `COLUMN:BRANCH` for the name of a branch that only one column has, else the name itself.
+
+    So `use` finds the labels `use::viewing` in a column `tags`. The first rows are looked at.
+    """
+    if name in columns or ":" in name or "=" in name:
+        return name
+    start = re.compile(re.escape(name) + "::")
+    having = [
+        column
+        for column, cells in columns.items()
+        if any(start.match(str(value)) for cell in cells for value in _cell_values(cell, None))
+    ]
+    return f"{having[0]}:{name}" if len(having) == 1 else name
+
+
+@dataclass(frozen=True)
+class Conflicts:
+    """Pairs that two routes judge in opposite ways: those alike by `one` are unlike by `other`.
+
+    Attributes:
+        one, other: names of the routes.
+        by_one: pairs alike by `one` and unlike by `other`, shape (pairs, 2).
+        by_other: as many the other way around.
+    """
+
+    one: str
+    other: str
+    by_one: Rows
+    by_other: Rows
+
+
+def find_conflicts(
+    labels: Sequence[Labels], groups: Rows, number: int = 400, seed: int = 0
+) -> list[Conflicts]:
+    """Find conflicting pairs for every two routes, as many one way as the other.
+
+    A model that is blind to the route scores a pair alike under both, so that the mean of its two values of
+    ROC-AUC is exactly 0.5.
+
+    Args:
+        labels: of each route, for the same texts.
+        groups: the group of each text, (texts,); pairs within a group are left out.
+        number: maximum number of pairs each way.
+        seed: random seed.
+    """
+    found = []
+    for place, one in enumerate(labels):
+        for other in labels[place + 1 :]:
+            rng = np.random.default_rng([seed, place])
+            ways = [_alike_by(a, b, groups, number, rng) for a, b in ((one, other), (other, one))]
+            size = min(map(len, ways))
+            if size:
+                found.append(Conflicts(one.route, other.route, ways[0][:size], ways[1][:size]))
+    return found
+
+
+def _alike_by(one: Labels, other: Labels, groups: Rows, number: int, rng: np.random.Generator) -> Rows:
+    """Draw different pairs alike by `one` and unlike by `other`, nearly uniformly: (pairs, 2)."""
+    both = one.rows(np.flatnonzero(one.labelled & other.labelled))
+    kept = np.flatnonzero(one.labelled & other.labelled)
+    # A label of c texts has about c * c / 2 pairs.
+    first, second = both.draw_pairs(_DRAWS * number, rng, groups[kept], power=2)
+    pairs = rng.permutation(unordered(kept[first], kept[second]))
+    if not len(pairs):
+        return pairs
+    unlike = ~other.alike(pairs[:, 0], pairs[:, 1])
+    chosen: Rows = pairs[unlike][:number]
+    return chosen
+
+
+def split_groups(groups: Rows, fractions: Mapping[str, float], seed: int = 0) -> dict[str, Rows]:
+    """Divide texts into sets so that no group is in two of them: set -> rows, ascending.
+
+    Args:
+        groups: the group of each text, (texts,).
+        fractions: share of the groups per set; the last set takes the rest.
+        seed: random seed.
+    """
+    names = np.unique(groups)
+    order = np.random.default_rng(seed).permutation(len(names))
+    ends = (np.cumsum(list(fractions.values())) * len(names)).round().astype(int)
+    place = np.searchsorted(ends[:-1], order, side="right")
+    of_text = place[np.searchsorted(names, groups)]
+    return {name: np.flatnonzero(of_text == number) for number, name in enumerate(fractions)}

@@ -1,0 +1,314 @@
+"""`fit`: routes learned from the label columns of a table."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import yaml
+from sentence_transformers import SentenceTransformer
+
+from sentence_experts.config import with_settings
+from sentence_experts.encoding.encoder import BatchEncoder
+from sentence_experts.errors import InputError
+from sentence_experts.evaluation.label_similarity import RouteGain, Vectors, measure_gains
+from sentence_experts.evaluation.statistics import Estimate
+from sentence_experts.models.card import usage_card
+from sentence_experts.models.encoder import ExpertEncoder, check_experts
+from sentence_experts.models.files.fingerprint import fingerprint_of
+from sentence_experts.models.files.saving import model_output, write_model
+from sentence_experts.models.loading import load
+from sentence_experts.models.pooling import pooled_model, unit
+from sentence_experts.models.sources import CARD, notes_of, set_notes
+from sentence_experts.models.surgery.grow import with_heads
+from sentence_experts.pairs.labels import MIN_PAIRS, find_conflicts
+from sentence_experts.progress import progress
+from sentence_experts.storage import Output, check_apart, write_text
+from sentence_experts.tables import Table, fingerprint, is_path
+from sentence_experts.training.fit_config import FitConfig
+from sentence_experts.training.heads import RATES, Head, LabelledVectors, train_head
+from sentence_experts.training.labelled_texts import TEST, TRAIN, VALIDATION, LabelledTexts
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+logger = logging.getLogger(__name__)
+
+TITLE = 'nDCG@10 of "more like this" and ROC-AUC of conflicting pairs, on test texts'
+HEADINGS = ("route", "texts", "chance", "base", "learned", "gain", "conflicts: base", "learned")
+
+
+@dataclass(frozen=True, repr=False)
+class FitResult:
+    """Routes that were learned from labels.
+
+    Attributes:
+        model: the model with these routes.
+        gains: the figures of each route on test texts, beside the base's.
+        texts: set (train, validation, test) -> number of texts.
+        left_out: reason -> number of rows of the table that were not used.
+        refused: route -> why it was not learned.
+        seconds: of encoding and of training, by the clock.
+        out: the model's folder; None if it is in memory only.
+    """
+
+    model: ExpertEncoder
+    gains: Sequence[RouteGain]
+    texts: Mapping[str, int]
+    left_out: Mapping[str, int]
+    refused: Mapping[str, str]
+    seconds: Mapping[str, float]
+    out: Path | None = None
+
+    @classmethod
+    def read(cls, model: ExpertEncoder, figures: Mapping[str, Any], out: Path) -> FitResult:
+        """Return the result of a finished folder, with the figures that `figures` gave."""
+        gains = [RouteGain.from_json(each) for each in figures["gains"]]
+        return cls(model, **{**figures, "gains": gains}, out=out)
+
+    def figures(self) -> dict[str, Any]:
+        """Return everything but the model, as plain values."""
+        names = ("texts", "left_out", "refused", "seconds")
+        return {name: dict(getattr(self, name)) for name in names} | {
+            "gains": [asdict(each) for each in self.gains]
+        }
+
+    def __repr__(self) -> str:
+        where = "" if self.out is None else f", out={str(self.out)!r}"
+        return f"FitResult({self.summary}{where})"
+
+    @property
+    def summary(self) -> str:
+        """The mean gains, in a sentence."""
+        if not self.gains:
+            return "no test text has another one like it, so nothing was measured"
+        base, own = (np.mean([getattr(each, name) for each in self.gains]) for name in ("base_ndcg", "ndcg"))
+        text = f'nDCG@10 of "more like this" {own:.3f}, of the base {base:.3f} ({own - base:+.3f})'
+        known = [each.auc.value for each in self.gains if each.auc is not None]
+        if known:
+            text += (
+                f"; ROC-AUC of conflicting pairs {np.mean(known):.3f}, of a model blind to the route 0.500"
+            )
+        return text
+
+    def rows(self) -> list[list[str]]:
+        """Return a row of cells per route, as `HEADINGS` names them; ± is half of a 95% interval."""
+        return [
+            [
+                each.route,
+                f"{each.queries:,}",
+                f"{each.chance:.3f}",
+                f"{each.base_ndcg:.3f}",
+                f"{each.ndcg:.3f}",
+                _with_half(each.gain, "+.3f"),
+                _with_half(each.base_auc),
+                _with_half(each.auc),
+            ]
+            for each in self.gains
+        ]
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return a row per route: its figures on test texts, the base's, and the ends of 95% intervals."""
+        import pandas as pd
+
+        rows = []
+        for each in self.gains:
+            row = {name: value for name, value in asdict(each).items() if not isinstance(value, dict)}
+            for name, lowest in (("gain", -1.0), ("base_auc", 0.0), ("auc", 0.0)):
+                if (known := getattr(each, name)) is not None:
+                    ends = known.interval(lowest)
+                    row |= {name: known.value, f"{name}_low": ends.low, f"{name}_high": ends.high}
+            rows.append(row)
+        return pd.DataFrame(rows)
+
+
+def _with_half(value: Estimate | None, form: str = ".3f") -> str:
+    if value is None:
+        return "–"
+    ends = value.interval(-np.inf, np.inf)
+    return f"{value.value:{form}} ±{(ends.high - ends.low) / 2:.3f}"
+
+
+@with_settings(FitConfig)
+def fit(
+    base: str | Path | SentenceTransformer,
+    table: Table,
+    config: FitConfig | None = None,
+    *,
+    out: str | Path | None = None,
+    overwrite: bool = False,
+    **settings: Any,
+) -> FitResult:
+    """Teach a model kinds of similarity: a route for each label column of a table.
+
+    Texts that share a label of a column are alike under its route. The groups of texts are divided: most are
+    for learning, some choose the learning rate and the step, a fifth is the test; near duplicates are left
+    out. Heads are learned from the vectors of the frozen base, which are computed once.
+
+    Args:
+        base: "minilm", a folder or hub id of a dense encoder or of a model with routes, or one in memory; it
+            stays unchanged.
+        table: the path of a table (CSV, TSV, JSON lines, Parquet; optionally gzipped), a data frame, rows, or
+            a corpus or its folder, whose columns subjects, keywords, mesh, journal, ... are labels.
+        config: the settings; see `FitConfig`.
+        out: folder to save the model in; a finished model there that was made in the same way is returned.
+        overwrite: start over, replacing another model in `out`.
+        **settings: fields of `FitConfig`, in place of the config's.
+
+    Raises:
+        UsageError: columns are not named, a route's name is taken or not allowed, or `out` holds something
+            else.
+        InputError: the table cannot be read, a label column is of no use, or all routes have too few pairs.
+
+    Example:
+        >>> kinds = ("cat", "tree", "star") * 40
+        >>> rows = [{"text": f"{kind} {number}", "kind": kind} for number, kind in enumerate(kinds)]
+        >>> fit("base", rows, by=["kind"], steps=2).model.head_routes["kind"][0].shape
+        (32, 32)
+    """
+    chosen = FitConfig.of(config, **settings)
+    if out is None:
+        return _Fit(base, table, chosen).run()
+    check_apart(out, overwrite, base, table if is_path(table) else None)
+    with model_output(out, overwrite) as place:
+        job = _Fit(base, table, chosen)
+        identity = {"model": fingerprint_of(job.base), "config": chosen.model_dump(mode="json")}
+        if place.begin(identity, {"table": lambda: _fingerprint(table)}) == "finished":
+            model = check_experts(load(place.path))
+            return FitResult.read(model, place.result, place.final)
+        return job.run(place)
+
+
+def _fingerprint(table: Table) -> str:
+    folder = getattr(table, "path", table)
+    if is_path(folder) and Path(folder).is_dir():
+        from sentence_experts.corpus.corpus_folder import CorpusFolder
+
+        return CorpusFolder.open(folder).fingerprint
+    return fingerprint(table)[1]
+
+
+class _Fit:
+    """One call of `fit`: the data are read and checked before the model is loaded."""
+
+    def __init__(self, base: str | Path | SentenceTransformer, table: Table, config: FitConfig) -> None:
+        self.config = config
+        self.data = LabelledTexts.read(table, config)
+        self.refused = self._routes_with_few_pairs()
+        self.routes = [route for route in self.data.labels if route not in self.refused]
+        for route, reason in self.refused.items():
+            logger.warning(f"route {route!r} is not learned: {reason}")
+        if not self.routes:
+            raise InputError("no route has enough pairs of alike texts to learn from")
+        self.name = str(base) if isinstance(base, str | Path) and not Path(base).exists() else None
+        self.base = base if isinstance(base, SentenceTransformer) else load(base, int8=False)
+
+    def _routes_with_few_pairs(self) -> dict[str, str]:
+        refused = {}
+        for route in self.data.labels:
+            pairs = self.data.labels_of(route, TRAIN).count_pairs(self.data.groups_of(TRAIN))
+            if pairs < MIN_PAIRS:
+                refused[route] = f"{pairs} pairs of alike texts to learn from, and it needs {MIN_PAIRS}"
+        return refused
+
+    def run(self, place: Output | None = None) -> FitResult:
+        """Learn the routes, measure them, and write the model."""
+        start = time.perf_counter()
+        width = int(pooled_model(self.base).get_embedding_dimension() or 0)
+        identity = np.eye(width, dtype=np.float32), np.zeros(width, np.float32)
+        model = with_heads(self.base, dict.fromkeys(self.routes, identity))  # refuses bases before the work
+        pooled = self._encode(model)
+        encoded = time.perf_counter()
+        heads = self._heads(pooled)
+        model = with_heads(model, {route: (head.weight, head.bias) for route, head in heads.items()})
+        if self.name is not None and "base" not in notes_of(model):
+            set_notes(model, notes_of(model) | {"base": self.name})
+        result = FitResult(
+            model,
+            self._measure(model, pooled, heads),
+            {name: len(rows) for name, rows in self.data.sets.items()},
+            self.data.left_out,
+            self.refused,
+            {"encoding": round(encoded - start, 1), "training": round(time.perf_counter() - encoded, 1)},
+            None if place is None else place.final,
+        )
+        if place is not None:
+            place.result = result.figures()
+            with place.replacing() as folder:
+                write_model(model, folder)
+                write_text(folder / CARD, usage_card(model) + _card_section(result, heads, self.config))
+        return result
+
+    def _encode(self, model: ExpertEncoder) -> Vectors:
+        """Return the pooled vectors of all texts, (texts, width), under no head."""
+        pooled = model.without_heads()
+        if self.config.max_length is not None:
+            pooled.max_seq_length = self.config.max_length
+        with progress("encoding", len(self.data.texts)) as advance:
+            return BatchEncoder(pooled).encode(self.data.texts, self.routes[0], advance=advance)
+
+    def _heads(self, pooled: Vectors) -> dict[str, Head]:
+        heads = {}
+        for route in self.routes:
+            training, validation = (
+                LabelledVectors(
+                    pooled[self.data.sets[part]], self.data.labels_of(route, part), self.data.groups_of(part)
+                )
+                for part in (TRAIN, VALIDATION)
+            )
+            with progress(f"route {route}", self.config.steps * len(RATES)) as advance:
+                heads[route] = train_head(
+                    training, validation, self.config.steps, self.config.rank, self.config.seed, advance
+                )
+        return heads
+
+    def _measure(self, model: ExpertEncoder, pooled: Vectors, heads: Mapping[str, Head]) -> list[RouteGain]:
+        rows, groups = self.data.sets[TEST], self.data.groups_of(TEST)
+        labels = {route: self.data.labels_of(route, TEST) for route in heads}
+        conflicts = find_conflicts(list(labels.values()), groups, seed=self.config.seed)
+        vectors = {
+            route: unit(model.finish(pooled[rows] @ head.weight.T + head.bias))
+            for route, head in heads.items()
+        }
+        return measure_gains(unit(model.finish(pooled[rows])), vectors, labels, groups, conflicts)
+
+
+def _card_section(result: FitResult, heads: Mapping[str, Head], config: FitConfig) -> str:
+    """Return the part of the model's card about labels, training and figures."""
+    rows = "\n".join(f"| {' | '.join(row)} |" for row in result.rows())
+    chosen = "\n".join(
+        f"| {route} | {head.steps} | {'–' if head.rate is None else format(head.rate, 'g')} | "
+        f"{head.validation[0]:.3f} | {head.validation[1]:.3f} |"
+        for route, head in heads.items()
+    )
+    counts = ", ".join(f"{count:,} {name}" for name, count in result.texts.items())
+    return f"""
+## Routes from labels
+
+Linear maps of the base's pooled vectors, learned from texts that share a label. Texts: {counts}. Texts of
+one group, and near duplicates, are in one set. The figures are of test texts and hold for these labels.
+nDCG@10 is that of "more like this": all test texts with a label are ranked by cosine, and those that share a
+label with the query are right; chance is a random order. Conflicts are pairs alike by this route and unlike
+by another, against as many the other way around: ROC-AUC, where a model that is blind to the route has 0.5 on
+average. ± is half of a 95% interval.
+
+| {" | ".join(HEADINGS)} |
+{"|---" * len(HEADINGS)}|
+{rows}
+
+Chosen by nDCG@10 on the validation texts:
+
+| route | steps | learning rate | before | after |
+|---|---|---|---|---|
+{chosen}
+
+Settings:
+
+```yaml
+{yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False)}```
+"""

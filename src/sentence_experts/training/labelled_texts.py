@@ -1,0 +1,176 @@
+"""Texts with labels: read from a table, without near duplicates, divided into sets by groups."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sentence_experts.corpus.corpus_folder import CorpusFolder
+from sentence_experts.errors import InputError, UsageError
+from sentence_experts.evaluation.audit.near_duplicates import near_duplicates, signatures
+from sentence_experts.pairs.labels import LabelColumn, Labels, Rows, find_column, read_labels, split_groups
+from sentence_experts.tables import (
+    BadRowError,
+    Table,
+    as_text,
+    is_path,
+    name_of_table,
+    read_columns,
+    read_rows,
+)
+from sentence_experts.training.fit_config import FitConfig
+
+logger = logging.getLogger(__name__)
+
+TRAIN, VALIDATION, TEST = "train", "validation", "test"
+FRACTIONS = {TRAIN: 0.7, VALIDATION: 0.1, TEST: 0.2}
+NEAR_DUPLICATE = 0.8  # Jaccard similarity of two texts of which one is left out
+_OF_CORPUS = ("title", "abstract")
+_ROWS_LOOKED_AT = 1000  # for the column of a branch
+
+
+@dataclass(frozen=True)
+class LabelledTexts:
+    """Texts of a table that have a label under at least one route.
+
+    Attributes:
+        texts: the texts.
+        labels: route -> labels of the texts.
+        groups: the group of each text, (texts,).
+        sets: train, validation, test -> rows, each group in one of them.
+        left_out: reason -> number of rows of the table that are not among the texts.
+    """
+
+    texts: Sequence[str]
+    labels: Mapping[str, Labels]
+    groups: Rows
+    sets: Mapping[str, Rows]
+    left_out: Mapping[str, int]
+
+    @classmethod
+    def read(cls, table: Table, config: FitConfig) -> LabelledTexts:
+        """Read a table of any form, or the papers of a corpus.
+
+        Raises:
+            InputError: the table or a column cannot be read, or a label column is of no use.
+            UsageError: no columns are named, or two routes have one name.
+        """
+        cells, bad = _read_cells(table, config)
+        texts = [
+            _joined(parts)
+            for parts in zip(*(cells[name] for name in _text_columns(config, cells)), strict=True)
+        ]
+        columns = _label_columns(config, cells)
+        labels = {
+            each.route: read_labels(cells[each.column], each, config.separator, config.bins)
+            for each in columns
+        }
+        written = np.array([bool(text) for text in texts])
+        labelled = np.any([each.labelled for each in labels.values()], axis=0)
+        kept = np.flatnonzero(written & labelled)
+        if not len(kept):
+            raise InputError(f"{name_of_table(table)}: no row has both a text and a label")
+        groups = _groups_of(cells[config.group] if config.group else [None] * len(texts), kept)
+        first = _without_near_duplicates([texts[row] for row in kept])
+        left_out = {
+            "unreadable": bad,
+            "without a text": int((~written).sum()),
+            "without a label": int((written & ~labelled).sum()),
+            "near duplicates": len(kept) - len(first),
+        }
+        kept, groups = kept[first], groups[first]
+        return cls(
+            [texts[row] for row in kept],
+            {route: each.rows(kept) for route, each in labels.items()},
+            groups,
+            split_groups(groups, FRACTIONS, config.seed),
+            {reason: count for reason, count in left_out.items() if count},
+        )
+
+    def labels_of(self, route: str, part: str) -> Labels:
+        """Return the labels of a route in one of the sets."""
+        return self.labels[route].rows(self.sets[part])
+
+    def groups_of(self, part: str) -> Rows:
+        """Return the groups of the texts in one of the sets."""
+        return self.groups[self.sets[part]]
+
+
+def _read_cells(table: Table, config: FitConfig) -> tuple[dict[str, list[Any]], int]:
+    """Return the columns of a table, and the number of rows that could not be read."""
+    if isinstance(table, CorpusFolder) or (is_path(table) and Path(table).is_dir()):
+        table = (table if isinstance(table, CorpusFolder) else CorpusFolder.open(table)).papers
+    names = read_columns(table)
+    if not names:
+        raise InputError(f"{name_of_table(table)}: no rows")
+    for name in filter(None, [*config.text, config.group]):
+        if name not in names:
+            setting = "group" if name == config.group else "text"
+            raise InputError(f"`{setting}`: no column {name!r}; the columns are {', '.join(names)}")
+    cells: dict[str, list[Any]] = {name: [] for name in names}
+    bad = 0
+    for number, row in enumerate(read_rows(table), start=1):
+        if isinstance(row, BadRowError):
+            bad += 1
+            if bad == 1:
+                logger.warning(f"{name_of_table(table)}: row {number} is left out: {row}")
+            continue
+        for name, values in cells.items():
+            values.append(row.get(name))
+    return cells, bad
+
+
+def _text_columns(config: FitConfig, cells: Mapping[str, Any]) -> Sequence[str]:
+    if config.text:
+        return config.text
+    if all(name in cells for name in _OF_CORPUS):
+        return _OF_CORPUS
+    if "text" in cells:
+        return ["text"]
+    raise UsageError(f"`text`: name the columns with the texts; the columns are {', '.join(cells)}")
+
+
+def _label_columns(config: FitConfig, cells: Mapping[str, list[Any]]) -> list[LabelColumn]:
+    if not config.by:
+        raise UsageError(f"`by`: name at least one label column; the columns are {', '.join(cells)}")
+    some = {name: values[:_ROWS_LOOKED_AT] for name, values in cells.items()}
+    columns = [LabelColumn.parse(find_column(name, some), list(cells)) for name in config.by]
+    twice = [route for route, count in Counter(each.route for each in columns).items() if count > 1]
+    if twice:
+        raise UsageError(f"`by`: two routes are named {twice[0]!r}; name one: ROUTE=COLUMN")
+    return columns
+
+
+def _joined(parts: Sequence[Any]) -> str:
+    texts = (as_text(part) for part in parts if isinstance(part, str))
+    return "\n".join(text.strip() for text in texts if text and text.strip())
+
+
+def _groups_of(cells: Sequence[Any], kept: Rows) -> Rows:
+    """Return a number for each text's group, (texts,); a text without a group is one by itself."""
+    numbers: dict[Any, int] = {}
+    keys = [("row", row) if cells[row] is None else ("group", str(cells[row])) for row in kept.tolist()]
+    return np.array([numbers.setdefault(key, len(numbers)) for key in keys])
+
+
+def _without_near_duplicates(texts: Sequence[str]) -> Rows:
+    """Return the texts of which no earlier one that stays is a near duplicate.
+
+    Not the connected ones: texts of one template would be linked in chains, and one of them would stay.
+    """
+    bands = signatures(texts)
+    one, other, _ = near_duplicates(texts, texts, NEAR_DUPLICATE, bands, bands)
+    earlier: dict[int, list[int]] = {}
+    for row, before in zip(one.tolist(), other.tolist(), strict=True):
+        if before < row:
+            earlier.setdefault(row, []).append(before)
+    stays = np.ones(len(texts), bool)
+    for row in sorted(earlier):
+        stays[row] = not stays[earlier[row]].any()
+    return np.flatnonzero(stays)

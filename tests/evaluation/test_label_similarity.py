@@ -1,0 +1,83 @@
+"""Figures of routes from labels, beside plain counts."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from sklearn.metrics import ndcg_score
+
+from sentence_experts.evaluation.label_similarity import conflict_runs, mean_over_groups, more_like_this
+from sentence_experts.models.pooling import unit
+from sentence_experts.pairs.labels import LabelColumn, Labels, find_conflicts, read_labels
+
+SIZE = 120
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(0)
+
+
+def make_labels(rng: np.random.Generator, route: str, kinds: int = 6) -> Labels:
+    cells = [
+        [f"{route}{n}" for n in rng.choice(kinds, rng.integers(0, 3), replace=False)] for _ in range(SIZE)
+    ]
+    return read_labels(cells, LabelColumn(route, None, route))
+
+
+def test_ndcg_is_that_of_scikit_learn(rng: np.random.Generator) -> None:
+    labels, vectors = make_labels(rng, "a"), unit(rng.normal(size=(SIZE, 8)).astype(np.float32))
+    groups = rng.integers(0, 60, SIZE)
+    found = more_like_this(vectors, labels, groups)
+    scores = vectors @ vectors.T
+    for query, ndcg, recall in zip(found.queries, found.ndcg, found.recall, strict=True):
+        others = np.flatnonzero(labels.labelled & (groups != groups[query]))
+        relevant = labels.alike(np.full(len(others), query), others)
+        assert ndcg == pytest.approx(ndcg_score([relevant.astype(float)], [scores[query, others]], k=10))
+        top = others[np.argsort(-scores[query, others])[:10]]
+        assert recall == pytest.approx(np.isin(top, others[relevant]).sum() / min(10, relevant.sum()))
+
+
+def test_chance_is_the_mean_over_random_orders(rng: np.random.Generator) -> None:
+    labels, groups = make_labels(rng, "a"), np.arange(SIZE)
+    means = [
+        more_like_this(unit(rng.normal(size=(SIZE, 50)).astype(np.float32)), labels, groups).ndcg.mean()
+        for _ in range(30)
+    ]
+    chance = more_like_this(np.ones((SIZE, 1), np.float32), labels, groups).chance.mean()
+    assert chance == pytest.approx(np.mean(means), abs=0.01)
+
+
+def test_a_model_that_is_blind_to_the_route_has_exactly_a_half(rng: np.random.Generator) -> None:
+    labels = [make_labels(rng, name) for name in "abc"]
+    conflicts = find_conflicts(labels, np.arange(SIZE))
+    vectors = unit(rng.normal(size=(SIZE, 8)).astype(np.float32))
+    runs = conflict_runs(dict.fromkeys("abc", vectors), conflicts)
+    sizes = {
+        name: sum(len(each.by_one) for each in conflicts if name in (each.one, each.other)) for name in "abc"
+    }
+    mean = sum(runs[name].values[0] * size for name, size in sizes.items()) / sum(sizes.values())
+    assert mean == pytest.approx(0.5, abs=1e-12)
+
+
+def test_conflicting_pairs_are_ranked_by_the_route_that_knows(rng: np.random.Generator) -> None:
+    labels = [make_labels(rng, name) for name in "ab"]
+    conflicts = find_conflicts(labels, np.arange(SIZE))
+    knowing = {each.route: unit(each.matrix.toarray() + 1e-3) for each in labels}
+    assert all(run.values[0] > 0.99 for run in conflict_runs(knowing, conflicts).values())
+    swapped = dict(zip(knowing, reversed(knowing.values()), strict=True))
+    assert all(run.values[0] < 0.01 for run in conflict_runs(swapped, conflicts).values())
+
+
+def test_the_interval_of_a_mean_allows_for_groups() -> None:
+    """Simulated: values of one group are alike, and the 95% interval covers the true mean."""
+    rng, covered, times = np.random.default_rng(0), 0, 400
+    for _ in range(times):
+        sizes = rng.integers(1, 6, 60)
+        groups = np.repeat(np.arange(60), sizes)
+        values = np.repeat(rng.normal(size=60), sizes) + rng.normal(size=len(groups)) / 2
+        ends = mean_over_groups(values, groups).interval(-math.inf, math.inf)
+        covered += ends.low < 0 < ends.high
+    assert 0.91 < covered / times < 0.98

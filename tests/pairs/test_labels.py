@@ -1,0 +1,167 @@
+"""Label columns: what counts as a label, which pairs are drawn, and which conflict."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sentence_experts.errors import InputError, UsageError
+from sentence_experts.pairs.labels import (
+    LabelColumn,
+    Labels,
+    find_column,
+    find_conflicts,
+    read_labels,
+    split_groups,
+)
+
+
+def read(cells: list[Any], column: str = "topic", branch: str | None = None, **options: Any) -> Labels:
+    return read_labels(cells, LabelColumn(column, branch, branch or column), **options)
+
+
+def sets_of(labels: Labels) -> list[set[str]]:
+    return [
+        {labels.names[place] for place in labels.matrix[[row]].indices}
+        for row in range(len(labels.matrix.indptr) - 1)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("cells", "expected"),
+    [
+        (["a", "b", "a"], [{"a"}, {"b"}, {"a"}]),
+        (["a; b", "b|c", "a", None, " "], [{"a", "b"}, {"b", "c"}, {"a"}, set(), set()]),
+        ([["a", "b"], ["b"], []], [{"a", "b"}, {"b"}, set()]),
+        (['["a", "b"]', '["b"]'], [{"a", "b"}, {"b"}]),
+        ([np.array(["a", "b"]), np.array(["b"])], [{"a", "b"}, {"b"}]),
+        ([1999, 2000, 1999.0, float("nan")], [{"1999"}, {"2000"}, {"1999"}, set()]),
+        ([True, False, True], [{"true"}, {"false"}, {"true"}]),
+        (["1", "2", "1"], [{"1"}, {"2"}, {"1"}]),
+    ],
+)
+def test_a_cell_holds_one_label_or_several(cells: list[Any], expected: list[set[str]]) -> None:
+    assert sets_of(read(cells)) == expected
+
+
+def test_a_separator_of_the_users_own() -> None:
+    assert sets_of(read(["a, b; c", "b; c"], separator=",")) == [{"a", "b; c"}, {"b; c"}]
+
+
+def test_many_numbers_are_cut_into_bins_of_equal_size() -> None:
+    labels = read(list(range(100)), bins=4)
+    assert len(labels.names) == 4
+    assert set(labels.counts.tolist()) == {25}
+    assert sets_of(read([str(n) for n in range(100)], bins=4)) == sets_of(labels)
+
+
+@pytest.mark.parametrize(
+    ("branch", "cells", "expected"),
+    [
+        ("use", ["use::view; use::edit:image", "u::x", "use::view:x"], [{"view", "edit"}, set(), {"view"}]),
+        ("C", [["C14.280", "C14"], ["E02.1"], ["C14.907", "C04"]], [{"C14"}, set(), {"C04", "C14"}]),
+        ("C14", [["C14.280.647", "C04"], ["C14.280"], ["C14.907"]], [{"280"}, {"280"}, {"907"}]),
+        ("biology", ["biology/cell", "biology/cell/yeast", "biology/plant"], [{"cell"}, {"cell"}, {"plant"}]),
+    ],
+)  # fmt: skip
+def test_a_branch_has_the_labels_right_below_it(
+    branch: str, cells: list[Any], expected: list[set[str]]
+) -> None:
+    assert sets_of(read(cells, branch=branch)) == expected
+
+
+@pytest.mark.parametrize(
+    ("cells", "message"),
+    [
+        ([None, "", float("nan")], "column 'topic' has no label in any of 3 texts"),
+        (["a", "a", None], "2 of 3 texts have a label, 1 different ones ('a')"),
+        (["a", "b", "c"], "3 different ones, and no two texts share one"),
+        (
+            [str(n) for n in range(2000)][:0] + [f"x{n}" for n in range(2000)],
+            "2,000 different ones, and no two",
+        ),
+        (["a", 3, "b", 4.5], "column 'topic' mixes kinds of labels: 2 numbers and 2 texts"),
+        ([{"a": 1}], "an object"),
+    ],
+)
+def test_a_useless_column_is_named_with_its_counts(cells: list[Any], message: str) -> None:
+    with pytest.raises(InputError, match=re.escape(message)):
+        read(cells)
+
+
+def test_columns_and_branches_are_named() -> None:
+    columns = ["tags", "use-of:it", "year"]
+    assert LabelColumn.parse("tags:use", columns) == LabelColumn("tags", "use", "use")
+    assert LabelColumn.parse("aim=tags:use", columns) == LabelColumn("tags", "use", "aim")
+    assert LabelColumn.parse("tags:C", columns) == LabelColumn("tags", "C", "tags-C")
+    assert LabelColumn.parse("use-of:it", columns) == LabelColumn("use-of:it", None, "use-of-it")
+    with pytest.raises(InputError, match="no column 'tag'; the columns are tags, use-of:it, year"):
+        LabelColumn.parse("tag", columns)
+    for wrong in ("", ":use", "tags:", "=tags"):
+        with pytest.raises(UsageError, match="not of the form"):
+            LabelColumn.parse(wrong, columns)
+    with pytest.raises(UsageError, match="letters, digits"):
+        LabelColumn.parse("5=tags", columns)
+
+
+def test_the_name_of_a_branch_finds_its_column() -> None:
+    columns = {"tags": [["use::view", "role::x"], []], "kind": ["role::y"], "year": [1]}
+    assert find_column("use", columns) == "tags:use"
+    assert find_column("role", columns) == "role"  # of two columns: not found, and named in the error
+    assert find_column("year", columns) == "year"
+
+
+LABELLED = st.lists(st.lists(st.sampled_from("abcdef"), max_size=3), min_size=6, max_size=40)
+
+
+@given(LABELLED, st.integers(1, 6), st.integers(0, 9))
+def test_drawn_pairs_share_a_label_and_no_group(cells: list[list[str]], size: int, seed: int) -> None:
+    try:
+        labels = read(cells)
+    except InputError:
+        return
+    groups = np.arange(len(cells)) // size
+    first, second = labels.draw_pairs(200, np.random.default_rng(seed), groups)
+    sets = sets_of(labels)
+    for one, other in zip(first, second, strict=True):
+        assert sets[one] & sets[other]
+        assert groups[one] != groups[other]
+
+
+def test_rare_labels_are_drawn_more_often_than_their_share_of_pairs() -> None:
+    labels = read(["often"] * 900 + ["rare"] * 100)
+    first, _ = labels.draw_pairs(20_000, np.random.default_rng(0), np.arange(1000))
+    share = (first >= 900).mean()
+    assert 0.14 < share < 0.18  # 100 ** 0.75 / (100 ** 0.75 + 900 ** 0.75) = 0.161; of all pairs it is 0.012
+
+
+@given(LABELLED, LABELLED, st.integers(0, 9))
+def test_conflicts_are_alike_by_one_route_only_and_as_many_each_way(
+    one: list[list[str]], other: list[list[str]], seed: int
+) -> None:
+    size = min(len(one), len(other))
+    try:
+        labels = [read(one[:size], "one"), read(other[:size], "other")]
+    except InputError:
+        return
+    groups = np.arange(size)
+    for found in find_conflicts(labels, groups, number=20, seed=seed):
+        assert len(found.by_one) == len(found.by_other) > 0
+        for pairs, alike, unlike in ((found.by_one, *labels), (found.by_other, *labels[::-1])):
+            assert alike.alike(*pairs.T).all()
+            assert not unlike.alike(*pairs.T).any()
+            assert unlike.labelled[pairs].all()  # a missing label is not a "no"
+
+
+@given(st.lists(st.integers(0, 30), min_size=1, max_size=200), st.integers(0, 9))
+def test_a_group_is_in_one_set(groups: list[int], seed: int) -> None:
+    numbers = np.array(groups)
+    sets = split_groups(numbers, {"train": 0.7, "validation": 0.1, "test": 0.2}, seed)
+    assert sorted(np.concatenate(list(sets.values())).tolist()) == list(range(len(groups)))
+    of_sets = [set(numbers[rows].tolist()) for rows in sets.values()]
+    assert sum(map(len, of_sets)) == len(set(groups))

@@ -1,0 +1,160 @@
+"""Routes learned from label columns: on texts whose labels are in their words, through the public call."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sentence_transformers import SentenceTransformer
+
+import sentence_experts as se
+from sentence_experts.pairs.labels import LabelColumn, read_labels
+from sentence_experts.training.heads import LabelledVectors, train_head
+
+TOPICS = ("rice", "sleep", "stars", "bridges")
+METHODS = ("survey", "model", "trial", "review")
+
+
+def make_rows(count: int = 240, seed: int = 0) -> list[dict[str, Any]]:
+    """Texts of one topic and one method each, at random; sources are groups of two."""
+    rng = np.random.default_rng(seed)
+    words = [f"word{n}" for n in range(50)]
+    rows = []
+    for number in range(count):
+        topic, method = rng.choice(TOPICS), rng.choice(METHODS)
+        filling = " ".join(rng.choice(words, 12))
+        rows.append({
+            "text": f"{topic} {filling} {method} {number}", "topic": str(topic), "method": str(method),
+            "source": f"s{number // 2}",
+        })  # fmt: skip
+    return rows
+
+
+@pytest.fixture(scope="module")
+def fitted(minilm: str, tmp_path_factory: pytest.TempPathFactory) -> se.FitResult:
+    out = tmp_path_factory.mktemp("fit") / "model"
+    return se.fit(minilm, make_rows(), by=["topic", "method"], group="source", steps=150, out=out)
+
+
+def test_each_route_learns_its_label(fitted: se.FitResult) -> None:
+    frame = fitted.to_pandas().set_index("route")
+    assert (frame["ndcg"] > 0.95).all()
+    assert frame.loc["method", "gain_low"] > 0.1  # topics come first in the texts: the base knows them
+    assert frame["auc"].mean() > 0.8
+    assert frame["base_auc"].mean() == pytest.approx(0.5, abs=1e-9)
+    assert "nDCG@10" in fitted.summary
+    assert sum(fitted.texts.values()) == 240
+
+
+def test_the_vectors_of_a_route_are_its_head_on_the_pooled_vector(fitted: se.FitResult) -> None:
+    texts = ["rice word1 survey", "sleep word2 model"]
+    pooled = fitted.model.without_heads().encode(texts, prompt_name="topic")
+    weight, bias = fitted.model.head_routes["topic"]
+    mapped = pooled @ weight.T + bias
+    expected = mapped / np.linalg.norm(mapped, axis=1, keepdims=True)
+    np.testing.assert_allclose(fitted.model.encode(texts, prompt_name="topic"), expected, atol=1e-5)
+
+
+def test_a_stock_library_opens_it(fitted: se.FitResult) -> None:
+    stock = SentenceTransformer(str(fitted.out))
+    for route in ("topic", "method"):
+        own = fitted.model.encode(["rice trial"], prompt_name=route)
+        np.testing.assert_allclose(stock.encode(["rice trial"], prompt_name=route), own, atol=1e-6)
+
+
+def test_the_same_call_returns_the_finished_model(fitted: se.FitResult, minilm: str) -> None:
+    settings: dict[str, Any] = {"by": ["topic", "method"], "group": "source", "steps": 150}
+    again = se.fit(minilm, make_rows(), out=fitted.out, **settings)
+    assert again.summary == fitted.summary
+    assert again.rows() == fitted.rows()
+    with pytest.raises(se.UsageError, match="made with another table"):
+        se.fit(minilm, make_rows(seed=1), out=fitted.out, **settings)
+    card = (Path(str(fitted.out)) / "README.md").read_text()
+    assert "| topic | " in card
+
+
+def test_a_fitted_model_takes_more_routes_and_the_others_stay(fitted: se.FitResult) -> None:
+    texts = ["rice word1 survey", "sleep word2 model"]
+    grown = se.fit(fitted.model, make_rows(), by=["kind=topic"], steps=10).model
+    assert set(grown.head_routes) == {"topic", "method", "kind"}
+    for route in ("topic", "method"):
+        own = fitted.model.encode(texts, prompt_name=route)
+        assert np.array_equal(grown.encode(texts, prompt_name=route), own)
+
+
+def test_a_route_with_few_pairs_is_refused_and_the_others_go_on(minilm: str) -> None:
+    rows = make_rows(60)
+    for number, row in enumerate(rows):
+        row["rare"] = "x" if number in (0, 5) else "y" if number in (1, 7) else None
+    result = se.fit(minilm, rows, by=["topic", "rare"], steps=5)
+    assert set(result.model.head_routes) == {"topic"}
+    assert "it needs 8" in result.refused["rare"]
+    with pytest.raises(se.InputError, match="no route has enough pairs"):
+        se.fit(minilm, rows, by=["rare"], steps=5)
+
+
+def test_groups_and_near_duplicates_are_in_one_set(minilm: str) -> None:
+    from sentence_experts.training.fit_config import FitConfig
+    from sentence_experts.training.labelled_texts import LabelledTexts
+
+    rows = make_rows(100)
+    copies = [
+        {**row, "text": row["text"] + " again", "source": f"copy{n}"} for n, row in enumerate(rows[:20])
+    ]
+    data = LabelledTexts.read(rows + copies, FitConfig(by=["topic"], group="source"))
+    assert data.left_out == {"near duplicates": 20}
+    assert not any(text.endswith("again") for text in data.texts)
+    of_sets = [set(data.groups[each].tolist()) for each in data.sets.values()]
+    assert sum(map(len, of_sets)) == len(set.union(*of_sets)) == 50
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "message"),
+    [
+        ({"by": []}, se.UsageError, "`by`: name at least one label column"),
+        ({"by": ["colour"]}, se.InputError, "no column 'colour'"),
+        ({"by": ["topic"], "text": ["abstract"]}, se.InputError, "`text`: no column 'abstract'"),
+        ({"by": ["topic"], "group": "author"}, se.InputError, "`group`: no column 'author'"),
+        ({"by": ["topic", "topic"]}, se.UsageError, "two routes are named 'topic'"),
+    ],
+)
+def test_wrong_columns_are_named_before_the_model_is_loaded(
+    settings: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        se.fit("no-such-model", make_rows(10), **settings)
+
+
+def test_training_that_does_not_help_is_left_out() -> None:
+    rng = np.random.default_rng(0)
+    vectors = rng.normal(size=(200, 16)).astype(np.float32)
+    labels = read_labels([str(rng.integers(5)) for _ in range(200)], LabelColumn("a", None, "a"))
+    halves = [np.arange(0, 100), np.arange(100, 200)]
+    first, second = (LabelledVectors(vectors[rows], labels.rows(rows), rows) for rows in halves)
+    head = train_head(first, second, steps=50)
+    assert head.validation[1] >= head.validation[0]
+    if head.steps == 0:
+        assert np.array_equal(head.weight, np.eye(16))
+    low = train_head(first, None, steps=20, rank=2)
+    assert np.linalg.matrix_rank(low.weight - np.eye(16), tol=1e-4) <= 2
+
+
+@pytest.mark.realdata
+@pytest.mark.slow
+def test_debian_packages(real_data: Path, minilm: str, tmp_path: Path) -> None:
+    """Human labels of four facets, whose tags stand in one column."""
+    from sentence_experts.tables import read_rows
+
+    facets = ["use", "works-with", "implemented-in", "uitoolkit"]
+    rows = [
+        row
+        for row in read_rows(real_data / "facets" / "debian_packages_tagged.jsonl.xz")
+        if len({tag.split("::")[0] for tag in row["tags"]} & set(facets)) >= 2
+        and "role::program" in row["tags"]
+    ]
+    result = se.fit(minilm, rows, text=["description"], by=facets, group="source", max_length=64)
+    frame = result.to_pandas()
+    assert frame["auc"].mean() >= 0.63
+    assert (frame["ndcg"] - frame["base_ndcg"]).mean() >= 0.05
