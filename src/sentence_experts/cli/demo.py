@@ -31,8 +31,8 @@ def demo(
     Part 1 is the main job, from articles to search, on real articles if the folder SENTENCE_EXPERTS_DATA (or
     ../shared/data) has them, else on a simulated corpus. Part 2 teaches kinds of similarity from labels, on
     the descriptions and tags of this machine's package lists (apt) or else on simulated texts: two routes,
-    and a third one that is added without changing them. Takes minutes on two idle cores. Run again after an interruption, it continues
-    where it stopped.
+    and a third one that is added without changing them. Takes minutes on two idle cores. Run again after an
+    interruption, it continues where it stopped.
 
     Example: sentence-experts demo --out demo
     """
@@ -75,7 +75,7 @@ def _show_main_job(material: Material, out: Path, evaluation: PairEvaluation) ->
 
 
 def _show_routes(texts: LabelledRows, two: FitResult, three: FitResult) -> None:
-    """Show the figures of the routes, the neighbours of one text under each, and what the third one changed."""
+    """Show the figures of the routes, the neighbours of one text, and what the third one changed."""
     from sentence_experts.demo.route_job import describe_change, nearest_texts
     from sentence_experts.training.fit import HEADINGS, TITLE
 
