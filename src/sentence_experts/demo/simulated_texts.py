@@ -28,7 +28,7 @@ TEMPLATES = (
 def simulated_texts(seed: int = 0, count: int = 800) -> list[dict[str, str]]:
     """Return rows with a text and a column for each side, which have nothing to do with each other."""
     generator = random.Random(seed)
-    rows = {}
+    rows: dict[str, dict[str, str]] = {}
     while len(rows) < count:
         sides = {name: generator.choice(values) for name, values in SIDES.items()}
         text = generator.choice(TEMPLATES).format(**sides)

@@ -102,7 +102,8 @@ class Labels:
     @property
     def labelled(self) -> NDArray[np.bool_]:
         """Whether a text has a label, shape (texts,)."""
-        return np.diff(self.matrix.indptr) > 0
+        counts: Rows = np.diff(self.matrix.indptr)
+        return counts > 0
 
     def rows(self, chosen: Rows) -> Labels:
         """Return the labels of some texts, in this order."""
@@ -110,7 +111,8 @@ class Labels:
 
     def alike(self, first: Rows, second: Rows) -> NDArray[np.bool_]:
         """Return whether two texts share a label, for each of (pairs,)."""
-        return np.asarray(self.matrix[first].multiply(self.matrix[second]).sum(axis=1)).ravel() > 0
+        shared: Rows = np.asarray(self.matrix[first].multiply(self.matrix[second]).sum(axis=1)).ravel()
+        return shared > 0
 
     def sharing(self, first: Rows, second: Rows) -> NDArray[np.bool_]:
         """Return whether texts share a label, all against all: (first, second)."""
@@ -175,7 +177,7 @@ def read_labels(
     (('a', 'b', 'c'), array([2., 1., 0., 1.], dtype=float32))
     """
     named = f"column {column.column!r}" + (f", branch {column.branch!r}" if column.branch else "")
-    values = [_cell_values(cell, separator) for cell in cells]
+    values: list[list[Any]] = [_cell_values(cell, separator) for cell in cells]
     kinds = Counter("numbers" if isinstance(value, float) else "texts" for each in values for value in each)
     if len(kinds) > 1:
         counts = " and ".join(f"{count:,} {kind}" for kind, count in sorted(kinds.items()))
@@ -238,7 +240,7 @@ def _as_numbers(values: list[list[Any]], bins: int) -> list[list[str]]:
     return _binned(numbers, bins) if any(numbers) else values
 
 
-def _binned(values: list[list[float]], bins: int) -> list[list[str]]:
+def _binned(values: list[list[Any]], bins: int) -> list[list[str]]:
     """Return numbers as labels: themselves if there are few, else the quantile that each lies in."""
     flat = np.array([value for each in values for value in each])
     if len(np.unique(flat)) <= MAX_CATEGORIES:

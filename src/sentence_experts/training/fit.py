@@ -14,6 +14,7 @@ import yaml
 from sentence_transformers import SentenceTransformer
 
 from sentence_experts.config import with_settings
+from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import InputError
 from sentence_experts.evaluation.label_similarity import RouteGain, Vectors, measure_gains
@@ -185,12 +186,9 @@ def fit(
 
 
 def _fingerprint(table: Table) -> str:
-    folder = getattr(table, "path", table)
-    if is_path(folder) and Path(folder).is_dir():
-        from sentence_experts.corpus.corpus_folder import CorpusFolder
-
-        return CorpusFolder.open(folder).fingerprint
-    return fingerprint(table)[1]
+    if is_path(table) and Path(str(table)).is_dir():
+        table = CorpusFolder.open(str(table))
+    return table.fingerprint() if isinstance(table, CorpusFolder) else fingerprint(table)[1]
 
 
 class _Fit:
