@@ -13,7 +13,7 @@ import numpy as np
 
 from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.errors import InputError, UsageError
-from sentence_experts.evaluation.audit.near_duplicates import near_duplicates, signatures
+from sentence_experts.evaluation.near_duplicates import near_duplicates, signatures
 from sentence_experts.pairs.labels import LabelColumn, Labels, Rows, find_column, read_labels, split_groups
 from sentence_experts.tables import (
     BadRowError,
