@@ -14,7 +14,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sentence_experts.cli.main import main
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.evaluation.audit import WITHOUT, Audit, audit, balanced
 from sentence_experts.evaluation.scorers import memory_score
@@ -116,19 +115,6 @@ def test_every_format_gives_the_same_audit(audited: Audit, tmp_path: Path) -> No
     assert found.name == "train.parquet, test.parquet"
 
 
-def test_texts_are_the_ids_of_tables_without_ids(audited: Audit, tmp_path: Path) -> None:
-    pq.write_table(leaky().drop_columns(["anchor_id", "positive_id"]), tmp_path / "pairs.parquet")
-    found = audit((), tmp_path / "pairs.parquet", bootstrap=0, baseline=["memory"])
-    assert found.to_json()["leaked_test_pairs"] == audited.to_json()["leaked_test_pairs"]
-
-
-def test_a_folder_of_pairs_is_audited(pairs_folder: Path) -> None:
-    found = audit((), pairs_folder, bootstrap=0)
-    assert set(found.pairs) == {"train", "validation", "test"}
-    assert not found.leaks.masks["shared_paper"].any()
-    assert {each.model for each in found.measurements} == {"TF-IDF", "memory of training"}
-
-
 def test_models_are_measured_with_the_baselines(pairs_folder: Path, plain_model: Path) -> None:
     found = audit(plain_model, pairs_folder, baseline=["memory"], bootstrap=0)
     assert {each.model for each in found.measurements} == {"memory of training", "plain"}
@@ -187,15 +173,3 @@ def test_wrong_usage_errors(table_file: Path) -> None:
         audit((), table_file, threshold=0)
     with pytest.raises(UsageError, match="`baseline` 'bm25': choose from tfidf, memory"):
         audit((), table_file, baseline=["bm25"])
-
-
-def test_the_command_shows_tables_and_writes_files(
-    table_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["audit", "--pairs", str(table_file), "--bootstrap", "0", "--out", str(tmp_path / "audit")])
-    assert ended.value.code == 0
-    shown = capsys.readouterr().out
-    assert "a paper is in training pairs" in shown
-    assert "memory of training, with and without leaked test pairs" in shown
-    assert (tmp_path / "audit" / "audit.json").is_file()

@@ -15,7 +15,6 @@ from helpers.samples import make_tiny_encoder
 from sentence_experts.errors import InputError
 from sentence_experts.evaluation.audit import Audit, audit
 from sentence_experts.evaluation.evaluate import evaluate
-from sentence_experts.evaluation.similarity import Similarity, similarity
 from sentence_experts.report.write import write_report
 
 Measure = Callable[[], Any]
@@ -63,22 +62,6 @@ def test_pairs(
     assert write_report(first, tmp_path).read_bytes() == write_report(again, out).read_bytes()
 
 
-def test_similarity(
-    experts_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, minilm: str
-) -> None:
-    other = make_tiny_encoder(tmp_path / "other", minilm, ("crops", "neuro"), seed=3)
-    texts = [f"rice in field {number}" for number in range(9)]
-    measure: Measure = lambda: similarity(experts_model, texts, out=tmp_path / "out", against=other)  # noqa: E731
-    first, again = measured_twice(measure, OPEN, monkeypatch)
-    for label, by_pair in first.cosines.items():
-        for pair, values in by_pair.items():
-            assert np.array_equal(again.cosines[label][pair], values)
-    assert again.tests == first.tests
-    (tmp_path / "out" / "similarity.json").write_text("{}")
-    with pytest.raises(InputError, match="not written by this version"):
-        Similarity.read(tmp_path / "out")
-
-
 def test_audit(pairs_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Two test pairs leak: one is a training pair.
     def row(split: str, first: int, second: int, label: int) -> dict[str, Any]:
@@ -100,3 +83,6 @@ def test_audit(pairs_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert np.array_equal(again.leaks.masks[kind], mask), kind
     assert again.leaked_pairs.equals(first.leaked_pairs)
     assert again.measurements == first.measurements
+    (tmp_path / "out" / "audit.json").write_text("{}")
+    with pytest.raises(InputError, match="not written by this version"):
+        Audit.read(tmp_path / "out")

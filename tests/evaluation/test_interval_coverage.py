@@ -6,8 +6,6 @@ The bands hold 99.9% of what so few worlds would give if a nominal 95% were 93 t
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from scipy.stats import binom
 
 from interval_coverage import World, coverage, rejections
@@ -27,14 +25,6 @@ def test_intervals_hold_the_true_value():
 def test_intervals_of_the_same_pairs_under_two_routes_hold_the_true_value():
     found = coverage(World((100,) * 2, distance=0.5, repeated=True), WORLDS, replicates=5)["mean roc_auc"]
     assert LOWEST <= found["coverage"] <= HIGHEST
-
-
-def test_intervals_that_know_the_articles_are_wider():
-    world = World((200,) * 2, article=0.3)
-    known = coverage(world, worlds=40, replicates=20)
-    unknown = coverage(replace(world, by_article=False), worlds=40, replicates=20)
-    for name, figures in known.items():
-        assert figures["standard_error"] > 1.1 * unknown[name]["standard_error"], name
 
 
 def test_equal_ways_of_training_look_equal():

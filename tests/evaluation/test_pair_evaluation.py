@@ -6,21 +6,18 @@ import shutil
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from sentence_transformers import SentenceTransformer
 
-from helpers.samples import TOPICS
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.evaluation.evaluate import evaluate
-from sentence_experts.evaluation.metrics import METRIC_NAMES, pair_metrics
+from sentence_experts.evaluation.metrics import pair_metrics
 from sentence_experts.evaluation.pair_evaluation import evaluate_scorers, measure
 from sentence_experts.evaluation.pairs import Scorer, checked_table, score_pairs
 from sentence_experts.evaluation.results import PAIR_WEIGHTED_MEAN, POOLED, score_column, view_of_domain
 from sentence_experts.evaluation.scorers import cosine_by_text, tfidf_scorer
 from sentence_experts.models.pooling import pooling_of
-from sentence_experts.models.surgery.extend import extend
 from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.report.write import report_of
 
@@ -117,19 +114,6 @@ def test_each_text_is_encoded_once_and_the_cosine_is_symmetric():
     assert np.array_equal(there[:2], cosine_by_text(["bbb", "cxc"], ["ax", "bbb"], encode))
 
 
-def test_json_has_every_view_metric_and_interval(pairs_folder):
-    table = Pairs.open(pairs_folder).split("test")
-    found = json.loads(
-        json.dumps(evaluate_scorers({"TF-IDF": [tfidf_scorer({})]}, table, bootstrap=30).to_json())
-    )
-    model = found["models"][0]
-    assert set(model["domains"]) == {"crops", "neuro"}
-    for figures in (model["pooled"], model["pair_weighted_mean"], *model["domains"].values()):
-        assert set(METRIC_NAMES) < set(figures["metrics"])
-        assert set(figures["intervals"]["f1_max"]) == {"low", "high"}
-        assert "roc_auc" in figures["intervals"]
-
-
 def test_bad_tables_and_labels_are_refused():
     table = table_of(TWO_SCALES)
     with pytest.raises(InputError, match="no column 'domain'"):
@@ -188,24 +172,6 @@ def test_runs_of_one_model_are_measured_as_their_mean():
     assert {(gap.first, gap.second) for gap in found.differences} == {("m", "given")}
 
 
-def test_results_as_table_and_text(pairs_folder, plain_model):
-    loaded = SentenceTransformer(str(plain_model), device="cpu")
-    found = evaluate({"loaded": loaded, "folder": plain_model}, pairs_folder, bootstrap=10, baseline="tfidf")
-    frame = found.to_pandas(all_columns=True)
-    assert list(frame["model"].unique()) == ["loaded", "folder", "TF-IDF"]
-    assert frame["view"][:4].tolist() == ["pooled", "pair_weighted_mean", "domain", "domain"]
-    assert frame["domain"][2:4].tolist() == ["crops", "neuro"]
-    assert frame["domain"][:2].isna().all()
-    assert (frame["f1_max_low"] <= frame["f1_max_high"]).all()
-    loaded_rows, folder_rows = (
-        frame[frame["model"] == name].reset_index(drop=True) for name in ("loaded", "folder")
-    )
-    assert loaded_rows["roc_auc"].to_list() == pytest.approx(folder_rows["roc_auc"].to_list())
-    shown = repr(found)
-    assert shown.startswith("PairEvaluation\n")
-    assert f"{found.models[0].pooled.metrics['f1_max']:.3f}" in shown
-
-
 def test_the_table_that_is_printed_hides_nothing():
     domains = ("cardiovascular disease", "neuroscience", "crops", "immunology")
     generator = np.random.default_rng(0)
@@ -249,13 +215,6 @@ def test_settings_leave_a_loaded_model_as_it_was(pairs_folder, plain_model):
     )
 
 
-def test_settings_of_tasks_are_refused_for_pairs(pairs_folder):
-    with pytest.raises(UsageError, match="`only` is for tasks, not for pairs"):
-        evaluate("tfidf", pairs_folder, only=["STS"])
-    with pytest.raises(UsageError, match=r"`bootstrap`: .* greater than or equal to 0"):
-        evaluate("tfidf", pairs_folder, bootstrap=-1)
-
-
 def test_domains_and_models_with_names_of_averages_and_columns_lose_nothing():
     names = {"low": "pooled", "high": "pair_weighted_mean"}
     renamed = table_of([(score, label, names[domain]) for score, label, domain in TWO_SCALES])
@@ -272,20 +231,6 @@ def test_domains_and_models_with_names_of_averages_and_columns_lose_nothing():
     frame = odd.to_pandas(all_columns=True)
     assert len(frame) == len(plain.to_pandas()) == 4
     assert not frame.duplicated(["view", "domain"]).any()
-
-
-@pytest.mark.parametrize("cut", [False, True])
-def test_a_split_that_changed_after_its_manifest_is_refused(pairs_folder, plain_model, tmp_path, cut):
-    folder = shutil.copytree(pairs_folder, tmp_path / "pairs")
-    file = folder / "test.parquet"
-    if cut:
-        file.write_bytes(file.read_bytes()[:-20])
-    else:
-        pq.write_table(pq.read_table(file).slice(2), file)
-    message = rf"{file}: changed since manifest.json .*`compile_pairs`.*file itself"
-    with pytest.raises(InputError, match=message):
-        evaluate({"model": plain_model}, folder, bootstrap=0)
-    assert evaluate({"model": plain_model}, folder, bootstrap=0, split="validation").models
 
 
 def trained(label: str, shift: float, seed: int) -> Scorer:
@@ -344,11 +289,3 @@ def test_the_same_model_is_named_so_and_encoded_once(pairs_folder, plain_model, 
     assert "copy and base give the same vectors." in said
     assert "copy is UNTRAINED: identical to the base." in said
     assert any(line.startswith("Next: Train copy again") for line in said)
-
-
-def test_an_extended_model_gives_the_same_vectors_as_its_base(pairs_folder, plain_model, tmp_path):
-    model = extend(plain_model, experts=list(TOPICS))
-    found = evaluate({"copy": model}, pairs_folder, baseline={"base": str(plain_model)}, bootstrap=20)
-    assert found.settings["same_model"] == {"base": "copy"}
-    assert not found.differences
-    assert not any("equivalent" in line for line in report_of(found).verdict.lines())

@@ -89,9 +89,3 @@ def test_single_route_serves_every_domain(minilm, tmp_path):
     known = BatchEncoder(model).known_routes
     assert routes_by_domain(known, DOMAINS) == {"crops": None, "neuro": None}
     assert routes_by_domain(known, DOMAINS, {"*": "query"}) == {"crops": "query", "neuro": "query"}
-
-
-def test_empty_and_single_texts_are_scored(plain_model):
-    encoder = BatchEncoder(load(plain_model, device="cpu"))
-    score = encoder_score(encoder, {"d": None})
-    assert score(["", "same"], ["", "same"], "d") == pytest.approx([1, 1])

@@ -83,18 +83,6 @@ def corpus() -> Corpus:
 SETTINGS = {"unit": "title", "split": "random", "fractions": (0.4, 0.2, 0.4)}
 
 
-def test_pairs_know_how_often_their_works_are_cited(corpus: Corpus) -> None:
-    pairs = compile_pairs(corpus, SETTINGS)
-    rows = pairs.works().to_pylist()
-    cited = [row["cited"] for row in corpus[1]]
-    assert {row["paper_id"]: row["times_cited"] for row in rows} == {
-        row["paper_id"]: cited.count(row["paper_id"]) for row in rows
-    }
-    evaluated = pairs.to_pandas().query("split != 'train'")
-    assert {row["paper_id"] for row in rows} == {*evaluated.anchor_id, *evaluated.positive_id}
-    assert all(row["year"] == 2000 + int(row["paper_id"][1:]) % 9 for row in rows)
-
-
 def test_a_warning_about_negatives_of_well_cited_works(
     corpus: Corpus, caplog: pytest.LogCaptureFixture
 ) -> None:

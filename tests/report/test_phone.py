@@ -13,26 +13,8 @@ from sentence_experts.evaluation.audit import Audit
 from sentence_experts.evaluation.compare import Comparison
 from sentence_experts.evaluation.moee.analysis import Analysis
 from sentence_experts.evaluation.results import PairEvaluation
-from sentence_experts.report.html import html
-from sentence_experts.report.write import report_of
 
 WIDTHS = (360, 390)  # of phones, in CSS pixels
-
-
-def test_what_is_wide_scrolls_in_its_own_box(evaluation: PairEvaluation):
-    page = html(report_of(evaluation))
-    assert '<meta name="viewport" content="width=device-width, initial-scale=1">' in page
-    assert page.count('<div class="wide"><table') == page.count("<table")
-    assert page.count('<div class="wide"><img') == page.count("<img")
-    assert "<caption" not in page  # it would be as wide as its table, and be cut
-    rules = re.sub(r"\s+", " ", page.partition("</style>")[0])
-    for rule in (
-        ".wide { overflow-x: auto; }",
-        "figure img { max-width: 100%;",
-        "@media (max-width: 48rem) { figure img { max-width: none; } }",
-        "pre { overflow-x: auto;",
-    ):
-        assert rule in rules
 
 
 @pytest.fixture(scope="module")

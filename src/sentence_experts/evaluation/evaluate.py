@@ -95,7 +95,10 @@ def evaluate(
     runs = model_runs(models, baseline)
     check_apart(out, overwrite, models, baseline, data)
     source = _opened(data, chosen.split)
-    _warn_of_notes(runs, source)
+    unit = source.settings.get("unit") if isinstance(source, Pairs) else None
+    for run in runs:
+        if not run.is_tfidf:
+            warn_of_notes(run.label, notes_of(run.source), unit)
     kind: type[Evaluation]
     measure: Callable[[Path | None], Evaluation]
     if isinstance(source, Pairs):
@@ -114,14 +117,6 @@ def evaluate(
     if isinstance(evaluation, PairEvaluation) and (warning := suspicion(evaluation.text_free)):
         logger.warning(warning)
     return evaluation
-
-
-def _warn_of_notes(runs: Sequence[ModelRun], source: Pairs | Tasks | list[str]) -> None:
-    """Warn of models that are as their bases, and of those that were trained on another text of papers."""
-    unit = source.settings.get("unit") if isinstance(source, Pairs) else None
-    for run in runs:
-        if not run.is_tfidf:
-            warn_of_notes(run.label, notes_of(run.source), unit)
 
 
 def _opened(data: Any, split: str) -> Pairs | Tasks | list[str]:
@@ -157,15 +152,10 @@ def _evaluate_pairs(
         else:
             scorer = encoder_scorer(*encoders[run.label], run.label, cache)
         models.setdefault(run.model, []).append(scorer)
-    by_article = config.cluster == "article"
     evaluation = evaluate_scorers(
         models,
         table,
-        bootstrap=config.bootstrap,
-        seed=config.seed,
-        threshold_min=config.threshold_min,
-        margin=config.margin,
-        cluster=config.cluster,
+        **config.model_dump(include={"bootstrap", "seed", "threshold_min", "margin", "cluster"}),
         settings={
             "pairs": pairs.name,
             "pairs_fingerprint": pairs.fingerprint(),
@@ -180,6 +170,7 @@ def _evaluate_pairs(
         baseline=[run.model for run in runs if run.is_baseline],
     )
     routers = {label: router_accuracy(encoder, table, of) for label, (encoder, of) in encoders.items()}
+    by_article = config.cluster == "article"
     return replace(
         evaluation,
         routers={label: accuracy for label, accuracy in routers.items() if accuracy is not None},
@@ -195,7 +186,13 @@ def _open_encoders(
     check_names(runs, config.pooling, "pooling")
     check_names(runs, dict.fromkeys(routes.of_one, "..."), "route_map")
     models = [run for run in runs if not run.is_tfidf]
-    _check_routes(models, routes, domains)
+    check_source(*(run.source for run in models))
+    known = [KnownRoutes.read(run.source) for run in models]  # None of a model that has to be loaded first
+    if None not in known:
+        _check_mapped(routes, {route for each in known if each is not None for route in each.prompts})
+    for run, each in zip(models, known, strict=True):
+        if each is not None:
+            routes_by_domain(each, domains, routes.of(run, each.prompts))
     encoders = {}
     for run in models:
         encoder = run.open(config, setting_of(run, config.pooling), config.max_length)
@@ -206,17 +203,6 @@ def _open_encoders(
         encoders[run.label] = encoder, chosen
     _check_mapped(routes, {route for encoder, _ in encoders.values() for route in encoder.routes})
     return encoders
-
-
-def _check_routes(runs: Sequence[ModelRun], routes: RouteMap, domains: Sequence[str]) -> None:
-    """Check the models that are folders, and their routes, before the first one is loaded."""
-    check_source(*(run.source for run in runs))
-    known = [KnownRoutes.read(run.source) for run in runs]
-    if None not in known:
-        _check_mapped(routes, {route for each in known if each is not None for route in each.prompts})
-    for run, each in zip(runs, known, strict=True):
-        if each is not None:
-            routes_by_domain(each, domains, routes.of(run, each.prompts))
 
 
 def _check_mapped(routes: RouteMap, known: Collection[str]) -> None:

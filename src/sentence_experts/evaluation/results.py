@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from importlib import metadata
 from itertools import combinations
@@ -101,9 +102,8 @@ class StoredResult(Result):
         try:
             return cls._read(out)
         except (ValidationError, LookupError, TypeError, ValueError) as error:
-            raise InputError(
-                f"{out}: not written by this version; give `overwrite` to measure again"
-            ) from error
+            message = f"{out}: not written by this version; give `overwrite` to measure again"
+            raise InputError(message) from error
 
     @classmethod
     @abstractmethod
@@ -127,14 +127,10 @@ def measured_once(
     """Measure and save, or read what a finished run of the same settings has left in `out`.
 
     Args:
-        kind: the class of the result.
-        what: its name in messages.
-        out: the folder; None to measure only.
-        overwrite: start over, replacing another result in `out`.
+        what: the name of the result in messages.
         made_from: gives what decides the result.
-        measure: takes the folder of the caches.
+        measure: takes the folder of the caches, whose names are `caches`; they are never removed.
         inputs: name -> function that hashes the input.
-        caches: names in `out` that are never removed.
     """
     if out is None:
         return measure(None)
@@ -267,10 +263,7 @@ class Difference:
 
 def differences_from_json(rows: Sequence[Mapping[str, Any]]) -> tuple[Difference, ...]:
     """Return the differences of which `Difference.to_json` gave the rows."""
-    found = []
-    for row in rows:
-        values = {name: value for name, value in row.items() if name != "domain"}
-        found.append({**values, "view": View(row["view"], row["domain"])})
+    found = [{**row, "view": View(row["view"], row["domain"])} for row in rows]
     return TypeAdapter(tuple[Difference, ...]).validate_python(found)
 
 
@@ -349,20 +342,19 @@ class PairEvaluation(Evaluation):
         are the 95% interval of the figure before them: of ROC-AUC, or the paired one of the gain.
         """
         names = {POOLED: "(pooled)", PAIR_WEIGHTED_MEAN: "(mean)"}
-        gaps = {
-            (gap.second, gap.view): gap
+        gaps = {  # `Difference` has the first model minus the other
+            (gap.second, gap.view): gap.turned()
             for gap in self.differences
             if (gap.first, gap.metric) == (self.models[0].label, "roc_auc")
         }
         rows = []
         for model in self.models:
             for view, measured in model.views.items():
-                gap = gaps.get((model.label, view))
-                # `Difference` has the first model minus this one.
-                gain, gain_ends = (gap.turned().value, gap.turned().interval) if gap else (None, None)
                 figures = {name: measured.metrics[name] for name in ("f1_max", "roc_auc")}
                 if gaps:
-                    figures |= {"gain": gain, **_ends("", gain_ends)}
+                    gap = gaps.get((model.label, view))
+                    value, interval = (gap.value, gap.interval) if gap else (None, None)
+                    figures |= {"gain": value, **_ends("", interval)}
                 else:
                     figures |= _ends("", measured.intervals.get("roc_auc"))
                 rounded = {name: None if each is None else round(each, 3) for name, each in figures.items()}
@@ -370,7 +362,7 @@ class PairEvaluation(Evaluation):
         return rows
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values, the views by their kind."""
+        """Return plain values, ready for `storage.write_json`."""
         return {
             "settings": dict(self.settings),
             "views": {view.kind: text for view, text in VIEWS.items()},
@@ -410,10 +402,8 @@ def score_column(label: str) -> str:
 
 def library_versions(*more: str) -> dict[str, str]:
     """Return the versions of the libraries that a result can depend on, or "not installed"."""
-    versions = {}
-    for name in (*LIBRARIES, *more):
-        try:
+    versions = dict.fromkeys((*LIBRARIES, *more), "not installed")
+    for name in versions:
+        with suppress(metadata.PackageNotFoundError):
             versions[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            versions[name] = "not installed"
     return versions

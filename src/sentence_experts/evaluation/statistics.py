@@ -5,32 +5,27 @@ would move, to first order, if the pair counted more; the products of the influe
 paper (each pair with itself, too) add up to the variance: the estimator for dyads of Fafchamps & Gubert
 (Journal of Development Economics 2007) and Aronow, Samii & Assenova (Political Analysis 2015). It is at least
 that of independent pairs, where two papers that are a pair under several routes count as one pair. The
-numbers of pairs of each class and domain were chosen and do not vary. Where the articles that cite both
-papers of a pair are known, pairs that share one may count as related too.
+numbers of pairs of each class and domain were chosen and do not vary. Pairs that share an article that cites
+both papers may count as related too.
 
-F1max is the maximum of a noisy curve, so on a sample it is too high, the more so the fewer pairs: the pairs
-that choose the best threshold measure it too. The percentiles of a bootstrap, whose replicates are maxima
-again, lie higher still: those of a mean over small domains covered the true value in less than a fifth of
-simulated worlds. So the interval is symmetric around the F1 that these pairs give, on average, at the best
-thresholds of bootstrap replicates. These draw the n papers n times with replacement; a pair (a, b) then
-counts w_a * w_b times, w being the number of times that a paper was drawn (Davezies, D'Haultfoeuille &
-Guyonvarch, Annals of Statistics 2021). A replicate's threshold is too well adapted to the pairs, of which the
-replicate is made, and not well enough, because the replicate adds noise. This bootstrap adds three times the
-noise of a single pair (the variance of its weight), and then both errors cancel out: exactly so in the limit,
-where the curve is a parabola and its noise a Brownian motion.
+F1max is the maximum of a noisy curve, so on a sample it is too high, the more so the fewer pairs, and the
+percentiles of a bootstrap, whose replicates are maxima again, lie higher still. So the interval is symmetric
+around the F1 that these pairs give, on average, at the best thresholds of bootstrap replicates. These draw
+the n papers n times with replacement; a pair (a, b) then counts w_a * w_b times, w being the number of times
+that a paper was drawn (Davezies, D'Haultfoeuille & Guyonvarch, Annals of Statistics 2021). A replicate's
+threshold is too well adapted to the pairs, of which the replicate is made, and not well enough, because the
+replicate adds noise: three times that of a single pair (the variance of its weight), and then both errors
+cancel out, exactly so in the limit, where the curve is a parabola and its noise a Brownian motion.
 
 A mean over k training runs varies with their seeds too: by s^2 / k, s being the standard deviation of the
 runs. That holds what the papers do to each run by itself; what they do to all runs alike, the mean
 covariance of two runs, is added to it. So runs are to papers as readers are to patients in studies of
 diagnostic images, and this is their analysis of variance (Obuchowski & Rockette, Communications in
-Statistics 1995), which counts no part twice. Quantiles are those of Student's t, with its degrees of freedom
-(Hillis, Statistics in Medicine 2007), which are those of Satterthwaite. These are few where the seeds' part
-is large, but the few seeds that happen to lie close together make it look small, and then there were 7 to
-10% false positives at 5%. So for the degrees of freedom alone that part is taken at the upper end of its
-one-sided 75% interval.
+Statistics 1995), with quantiles of Student's t (Hillis, Statistics in Medicine 2007; Satterthwaite). Few
+seeds that happen to lie close together make their part look small, which gave 7 to 10% false positives at 5%;
+so for the degrees of freedom alone that part is taken at the upper end of its one-sided 75% interval.
 
 The same holds for means over datasets of tasks, each of which is one unit (`runs_of_datasets`).
-
 `benchmarks/interval_coverage.py` measures on simulated worlds how often the intervals hold the true value.
 """
 
@@ -38,6 +33,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,13 +42,16 @@ from scipy.sparse import csr_array
 from scipy.stats import chi2, rankdata, t
 
 from sentence_experts.evaluation.metrics import checked_pairs
-from sentence_experts.evaluation.replicates import CELLS_AT_ONCE, Floats, best_in_replicates
+
+Floats = NDArray[np.float64]
+Draws = NDArray[np.uint16]  # number of times each paper is sampled, shape (replicates, papers)
 
 METRICS_WITH_INTERVAL = ("f1_max", "roc_auc")
 ROUNDING = 1e-12  # values below this are 0
 SEED_QUANTILE = 0.25  # of the chi-squared that bounds the seeds' variance
 MAX_RELATED = 0.5  # share of related pairs in a set that is allowed for
 MIN_DATASETS = 5  # fewer are taken as fixed
+CELLS_AT_ONCE = 4_000_000  # replicates x pairs in memory: about 100 MB with intermediates
 
 
 @dataclass(frozen=True)
@@ -246,11 +246,11 @@ def runs_of(
         (domain -> metric -> run, metric -> run on the pooled pairs, metric -> mean over the domains).
     """
     bootstrap = replicates, seed, threshold_min
-    of_domains = {name: _runs(_Pairs.of([pairs]), *bootstrap) for name, pairs in domains.items()}
+    of_domains = {name: _runs([pairs], *bootstrap) for name, pairs in domains.items()}
     if len(domains) == 1:
         only = next(iter(of_domains.values()))
         return of_domains, only, only
-    pooled = _runs(_Pairs.of(list(domains.values())), *bootstrap)
+    pooled = _runs(list(domains.values()), *bootstrap)
     shares = np.array([len(pairs.labels) for pairs in domains.values()])
     shares = shares / shares.sum()
     mean = {}
@@ -304,8 +304,7 @@ def _variance_in_clusters(clusters: csr_array, influence: Floats) -> float:
     return total
 
 
-@dataclass(frozen=True)
-class _Pairs:
+class _Pairs(NamedTuple):
     """Pairs of one set or several: scores, labels, and the number of the set, each of shape (pairs,)."""
 
     scores: Floats
@@ -313,15 +312,15 @@ class _Pairs:
     sets: NDArray[np.int64]
     sharing: Sharing
 
-    @classmethod
-    def of(cls, sets: Sequence[ScoredPairs]) -> _Pairs:
-        pairs = joined(sets)
-        number = np.repeat(np.arange(len(sets)), [len(each.labels) for each in sets])
-        return cls(*checked_pairs(pairs.scores, pairs.labels), number, Sharing.of(pairs))
 
-
-def _runs(pairs: _Pairs, replicates: int, seed: int, threshold_min: float | None) -> dict[str, Runs]:
-    """Return both metrics of one run."""
+def _runs(
+    sets: Sequence[ScoredPairs], replicates: int, seed: int, threshold_min: float | None
+) -> dict[str, Runs]:
+    """Return both metrics of one run on the pairs of some sets."""
+    everything = joined(sets)
+    number = np.repeat(np.arange(len(sets)), [len(each.labels) for each in sets])
+    scored = checked_pairs(everything.scores, everything.labels)
+    pairs = _Pairs(*scored, number, Sharing.of(everything))
     f1_max, at_best, averaged = _f1_max(pairs, replicates, seed, threshold_min)
     roc_auc, influence = _roc_auc(pairs)
     return {
@@ -363,7 +362,7 @@ def _f1_max(
     best = np.zeros(len(curve))
     best[len(last) - int(curve[::-1].argmax())] = 1  # of equal values the lowest threshold
     papers = pairs.sharing.first[order], pairs.sharing.second[order]
-    adapted = best_in_replicates(*papers, labels[order], last, replicates, seed)
+    adapted = _best_in_replicates(*papers, labels[order], last, replicates, seed)
     slopes = np.stack([-true * (len(labels) - positives), (false + positives) * positives])
     slopes = 2 * slopes / (true + false + positives) ** 2
 
@@ -379,6 +378,45 @@ def _f1_max(
     if threshold_min is None:  # calling every pair linked gives an F1 that does not vary, and no less
         value = max(value, float(curve[-2]))
     return value, at_best if at_best.any() else averaged, averaged
+
+
+def _best_in_replicates(
+    first: NDArray[np.int64],
+    second: NDArray[np.int64],
+    linked: NDArray[np.int64],
+    last: NDArray[np.int64],
+    replicates: int,
+    seed: int,
+) -> Floats:
+    """Return how often each threshold, or none, is the best of a replicate: (thresholds + 1,).
+
+    `first` and `second` are the numbers of the papers of each pair, the highest score first, `linked` its
+    label, each (pairs,); `last` is the last pair above each threshold.
+    """
+    draws = _draws(int(max(first.max(), second.max())) + 1, replicates, seed)
+    counts = np.zeros(len(last) + 1)
+    step = max(1, CELLS_AT_ONCE // len(linked))
+    for start in range(0, replicates, step):
+        rows = draws[start : start + step]
+        weights = rows[:, first].astype(np.float64) * rows[:, second]
+        classes = []
+        for own in (linked, 1 - linked):
+            sums = (weights * own).cumsum(1)
+            # The weights of a class add up to its number of pairs: that was chosen, not sampled.
+            with np.errstate(invalid="ignore", divide="ignore"):
+                classes.append(sums[:, last] * (own.sum() / sums[:, -1:] if own.any() else 1.0))
+        true, false = classes
+        curves = np.pad(2 * true / (true + false + linked.sum()), ((0, 0), (0, 1)))
+        # A replicate without pairs of a class is left out; of equal values the lowest threshold is the best.
+        lowest_first = curves[~np.isnan(curves).any(1), ::-1]
+        counts += np.bincount(len(last) - lowest_first.argmax(1), minlength=len(counts))
+    return counts / counts.sum() if counts.any() else np.full(len(counts), np.nan)
+
+
+@lru_cache(maxsize=16)  # shared by the models of an evaluation
+def _draws(papers: int, replicates: int, seed: int) -> Draws:
+    generator, shares = np.random.default_rng(seed), np.full(papers, 1 / papers)
+    return np.stack([generator.multinomial(papers, shares).astype(np.uint16) for _ in range(replicates)])
 
 
 def _centred(values: Floats, pairs: _Pairs) -> Floats:
