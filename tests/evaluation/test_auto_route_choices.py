@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +13,7 @@ import pytest
 import sentence_experts
 from helpers.samples import TOPICS, make_pairs_folder, make_tiny_encoder
 from sentence_experts.errors import InputError, UsageError
-from sentence_experts.evaluation.auto_route import Choices, choices, cost_of_mistakes, labelled_texts
+from sentence_experts.evaluation.auto_route import cost_of_mistakes, labelled_texts, measure_choices
 from sentence_experts.evaluation.results import PAIR_WEIGHTED_MEAN, POOLED, view_of_domain
 from sentence_experts.models.automatic import AutoRoutedEncoder, fit_auto_routes
 from sentence_experts.models.encoder import ExpertEncoder
@@ -31,18 +31,34 @@ def encoder(tmp_path_factory: pytest.TempPathFactory, minilm: str) -> ExpertEnco
     return sentence_experts.load(folder, device="cpu")
 
 
+class ChoosingModel:
+    """Chooses routes that are given, at a confidence of 0.8."""
+
+    classifier = SimpleNamespace(confidence=0.8)
+
+    def choose_route(self, texts: list[str]) -> tuple[list[str], np.ndarray]:
+        """Each text holds its route and its probability."""
+        names, shares = zip(*(text.split() for text in texts), strict=True)
+        return list(names), np.array([[float(share), 0.0] for share in shares])
+
+
 def test_choices_are_counted() -> None:
-    chosen = Counter({("a", "a"): 6, ("a", "b"): 2, ("b", "b"): 1, ("b", "a"): 1})
-    found = Choices(chosen, Counter({("a", "a"): 5, ("a", "b"): 1}))
-    assert (found.domains, found.texts(), found.texts("a")) == (["a", "b"], 10, 8)
-    assert (found.accuracy(), found.accuracy("a"), found.accuracy("b")) == (0.7, 0.75, 0.5)
-    assert (found.below_confidence("a"), found.below_confidence("b"), found.below_confidence()) == (
-        0.25,
-        1.0,
-        0.4,
-    )
-    assert found.accuracy_above_confidence("a") == pytest.approx(5 / 6)
-    assert found.accuracy_above_confidence("b") is None
+    labelled = [
+        *[("a 0.9", "a")] * 5,
+        ("a 0.7", "a"),
+        ("b 0.9", "a"),
+        ("b 0.7", "a"),
+        ("b 0.1", "b"),
+        ("a 0", "b"),
+    ]
+    of_a, of_b, of_all = measure_choices(ChoosingModel(), labelled)
+    assert (of_a["domain"], of_b["domain"], of_all["domain"]) == ("a", "b", None)
+    assert [row["texts"] for row in (of_a, of_b, of_all)] == [8, 2, 10]
+    assert [row["accuracy"] for row in (of_a, of_b, of_all)] == [0.75, 0.5, 0.7]
+    assert of_a["below_confidence"] == 0.25
+    assert of_a["accuracy_above_confidence"] == pytest.approx(5 / 6)
+    assert (of_b["below_confidence"], of_b["accuracy_above_confidence"]) == (1, None)
+    assert of_a["chosen"] == {"a": 6, "b": 2}
 
 
 def test_labelled_texts() -> None:
@@ -61,11 +77,11 @@ def test_automatic_routes_find_planted_topics(encoder: ExpertEncoder, pairs: Pai
     texts, domains = [text for text, _ in known], [domain for _, domain in known]
     model = fit_auto_routes(encoder, texts, domains, confidence=0)
     unseen = labelled_texts(pairs.split("test"), without={text for text, _ in known})
-    assert choices(model, unseen).accuracy() > 0.7
+    assert measure_choices(model, unseen)[-1]["accuracy"] > 0.7
     probabilities = model.choose_route([text for text, _ in unseen])[1]
     classifier = replace(model.classifier, confidence=float(np.median(probabilities.max(axis=1))))
     model = AutoRoutedEncoder(encoder, classifier)
-    assert choices(model, unseen).below_confidence() == pytest.approx(0.5, abs=0.05)
+    assert measure_choices(model, unseen)[-1]["below_confidence"] == pytest.approx(0.5, abs=0.05)
 
 
 def test_cost_of_wrong_routes(encoder: ExpertEncoder, pairs: Pairs) -> None:
@@ -80,7 +96,7 @@ def test_cost_of_wrong_routes(encoder: ExpertEncoder, pairs: Pairs) -> None:
         model = fit_auto_routes(encoder, texts, routes, confidence=confidence, fallback="error")
         cost = cost_of_mistakes(model, table)
         assert {POOLED, PAIR_WEIGHTED_MEAN, *map(view_of_domain, TOPICS)} == set(cost)
-        right = choices(model, swapped).accuracy() == 1
+        right = measure_choices(model, swapped)[-1]["accuracy"] == 1
         same = all(true == automatic for true, automatic in cost.values())
         assert same == right
     domains = [domain for _, domain in swapped]
@@ -96,8 +112,7 @@ def test_auto_route_teaches_and_measures(encoder: ExpertEncoder, pairs: Pairs) -
     rows = [{"text": text, "domain": domain} for text, domain in labelled_texts(pairs.split("train"))]
     of_texts = sentence_experts.auto_route(encoder, texts=rows)
     assert of_texts.cost is None
-    assert of_texts.choices is not None
-    assert of_texts.learned + of_texts.choices.texts() == len(rows)
+    assert of_texts.learned + of_texts.choices[-1]["texts"] == len(rows)
     with pytest.raises(UsageError, match="give `pairs`, or `texts`"):
         sentence_experts.auto_route(encoder)
 
@@ -108,8 +123,8 @@ def test_auto_routes_are_kept_in_the_folder_and_not_learned_twice(
     encoder.save(str(tmp_path / "model"), create_model_card=False)
     first = sentence_experts.auto_route(tmp_path / "model", pairs, save=True)
     again = sentence_experts.auto_route(tmp_path / "model", pairs, save=True)
-    assert (again.learned, again.choices) == (first.learned, None)
-    assert first.choices is not None
+    assert (again.learned, again.choices) == (first.learned, [])
+    assert first.choices
     with pytest.raises(UsageError, match="overwrite"):
         sentence_experts.auto_route(tmp_path / "model", pairs, save=True, confidence=0.9)
     with pytest.raises(InputError, match="no such model folder"):

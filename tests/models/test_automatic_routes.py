@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import pickle
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from sentence_transformers import SentenceTransformer
 
 import sentence_experts
@@ -88,13 +86,6 @@ def test_a_vector_does_not_depend_on_its_batch(routed: AutoRoutedEncoder, texts:
 
 
 @ONE_FAMILY
-def test_no_texts_have_no_routes(routed: AutoRoutedEncoder) -> None:
-    names, probabilities = routed.choose_route([])
-    assert names == []
-    assert probabilities.shape == (0, 3)
-
-
-@ONE_FAMILY
 def test_unsure_texts_get_the_average(routed: AutoRoutedEncoder, capsys: pytest.CaptureFixture[str]) -> None:
     texts = [*CLEAR, TORN]
     names, probabilities = routed.choose_route(texts)
@@ -123,19 +114,6 @@ def test_unsure_texts_as_an_error(routed: AutoRoutedEncoder) -> None:
 
 
 @ONE_FAMILY
-def test_forms_of_output(routed: AutoRoutedEncoder) -> None:
-    arrays = routed.encode([*CLEAR, TORN], prompt_name="auto", normalize_embeddings=True)
-    tensor = routed.encode(
-        [*CLEAR, TORN], prompt_name="auto", normalize_embeddings=True, convert_to_tensor=True
-    )
-    assert isinstance(tensor, torch.Tensor)
-    assert np.abs(tensor.numpy() - arrays).max() <= 1e-6
-    listed = routed.encode(CLEAR, prompt_name="auto", convert_to_numpy=False)
-    assert [type(one) for one in listed] == [torch.Tensor] * 3
-    assert len(routed.encode([], prompt_name="auto")) == 0
-
-
-@ONE_FAMILY
 def test_saved_and_loaded(routed: AutoRoutedEncoder, tmp_path: Path) -> None:
     save(routed, tmp_path / "model")
     files = {file.suffix for file in (tmp_path / "model" / AUTO_FOLDER).iterdir()}
@@ -157,8 +135,6 @@ np.save(sys.argv[2], model.encode(sys.argv[3:], prompt_name="auto"))
     stock = SentenceTransformer(str(tmp_path / "model"), device="cpu")
     expected = again.encode(CLEAR, prompt_name="cvd")
     assert np.array_equal(stock.encode(CLEAR, prompt_name="cvd"), expected)
-    with pytest.raises(RouteError, match=r"sentence_experts\.load"):
-        stock.encode(CLEAR, prompt_name="auto")
 
 
 @ONE_FAMILY
@@ -229,18 +205,6 @@ def test_wrong_training(mixed: ExpertEncoder, words: dict[str, str], message: st
         fit_auto_routes(mixed, *labelled(words))
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"confidence": 1.5}, "`confidence`: .* less than or equal to 1"),
-        ({"fallback": "guess"}, "`fallback`: .*'average' or 'error'"),
-    ],
-)
-def test_wrong_settings(settings: dict[str, object], message: str, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=message):
-        sentence_experts.auto_route(tmp_path / "model", texts=tmp_path / "texts.csv", **settings)
-
-
 @ONE_FAMILY
 def test_a_broken_file(routed: AutoRoutedEncoder, tmp_path: Path) -> None:
     save(routed, tmp_path / "model")
@@ -286,7 +250,6 @@ def test_the_model_inside_stays_as_it_was(routed: AutoRoutedEncoder, tmp_path: P
     assert "auto" not in inside.prompts
     save(inside, tmp_path / "model")
     assert not has_auto_route(tmp_path / "model")
-    assert not json.loads((tmp_path / "model" / "config.json").read_text())["auto_routes"]
     grown = add_expert(routed, "kidney")
     assert "auto" not in grown.prompts
 

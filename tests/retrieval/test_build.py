@@ -43,7 +43,7 @@ def test_an_index_outlives_another_expert_and_automatic_routes(
     grown = tmp_path / "grown"
     sentence_experts.add_expert(source, "skin", out=grown)
     (grown / "made_from.json").unlink()
-    update_json(grown / "config.json", {"auto_map": {}, "auto_routes": True})
+    update_json(grown / "config.json", {"auto_map": {}})
     (grown / "README.md").write_text("Another card.")
     shutil.copytree(grown, tmp_path / "auto")
     (tmp_path / "auto" / "auto_route").mkdir()

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 from sentence_experts.config import with_settings
@@ -21,10 +22,10 @@ from sentence_experts.models.automatic import AutoRoutedEncoder, fit_auto_routes
 from sentence_experts.models.encoder import check_experts
 from sentence_experts.models.loading import load
 from sentence_experts.models.routes.auto_route_config import AutoRouteConfig
-from sentence_experts.models.routes.known_routes import AUTO, SETTINGS
-from sentence_experts.models.routes.route_classifier import auto_route_output
+from sentence_experts.models.routes.known_routes import AUTO, AUTO_FOLDER
+from sentence_experts.models.routes.route_classifier import FILES
 from sentence_experts.pairs.dataset import Pairs
-from sentence_experts.storage import locked, read_json, sha256_file, sha256_text
+from sentence_experts.storage import locked, note_changes, output, sha256_file, sha256_text
 from sentence_experts.tables import Table, TextTable
 
 if TYPE_CHECKING:
@@ -36,49 +37,6 @@ HELD_OUT = 5  # of a table of texts, every fifth measures the accuracy
 Labelled = tuple[str, str]  # a text and its domain
 
 
-@dataclass(frozen=True)
-class Choices:
-    """The routes chosen for texts whose domain is known; without a domain, methods are of all texts.
-
-    Attributes:
-        chosen: (domain, route) -> number of texts with that most probable route, at any confidence.
-        sure: (domain, route) -> the same, of the texts that reach the confidence threshold.
-    """
-
-    chosen: Counter[tuple[str, str]]
-    sure: Counter[tuple[str, str]]
-
-    @property
-    def domains(self) -> list[str]:
-        """The domains, sorted."""
-        return sorted({domain for domain, _ in self.chosen})
-
-    def texts(self, domain: str | None = None) -> int:
-        """Return the number of texts."""
-        return _count(self.chosen, domain)
-
-    def accuracy(self, domain: str | None = None) -> float:
-        """Return the share of texts whose most probable route is their domain."""
-        return _count(self.chosen, domain, right=True) / self.texts(domain)
-
-    def below_confidence(self, domain: str | None = None) -> float:
-        """Return the share of texts below the confidence threshold."""
-        return 1 - _count(self.sure, domain) / self.texts(domain)
-
-    def accuracy_above_confidence(self, domain: str | None = None) -> float | None:
-        """Return the accuracy on the texts that reach the confidence threshold; None if there are none."""
-        sure = _count(self.sure, domain)
-        return _count(self.sure, domain, right=True) / sure if sure else None
-
-
-def _count(counts: Counter[tuple[str, str]], domain: str | None, right: bool = False) -> int:
-    return sum(
-        number
-        for (own, route), number in counts.items()
-        if domain in (None, own) and (not right or own == route)
-    )
-
-
 @dataclass(frozen=True, repr=False)
 class AutoRouteResult(Result):
     """A model that chooses routes, and how well it does on texts that it did not learn from.
@@ -86,24 +44,19 @@ class AutoRouteResult(Result):
     Attributes:
         model: the model, which knows the route "auto"; `model.save(folder)` keeps it.
         learned: number of texts that it learned from.
-        choices: its choices on other texts; None if there were none.
+        choices: how often it was right about other texts (`measure_choices`); empty if there were none.
         cost: F1max with the true routes and with automatic ones, per view (`cost_of_mistakes`); None without
             pairs.
     """
 
     model: AutoRoutedEncoder
     learned: int
-    choices: Choices | None
+    choices: list[dict[str, Any]]
     cost: dict[View, tuple[float | None, float | None]] | None
 
     def rows(self) -> list[dict[str, Any]]:
         """Return a row per domain: `texts`, `accuracy`, `below_confidence`, `accuracy_above_confidence`."""
-        if (own := self.choices) is None:
-            return []
-        measures = (own.texts, own.accuracy, own.below_confidence, own.accuracy_above_confidence)
-        return [
-            {"domain": domain} | {each.__name__: each(domain) for each in measures} for domain in own.domains
-        ]
+        return [{name: value for name, value in row.items() if name != "chosen"} for row in self.choices[:-1]]
 
 
 @with_settings(AutoRouteConfig)
@@ -153,19 +106,21 @@ def auto_route(
         raise InputError(f"{model}: no such model folder")
     inputs = {} if opened is None else {"pairs": opened.fingerprint}
     inputs |= {} if texts is None else {"texts": TextTable(texts).fingerprint}
-    with locked(folder, "auto-route"), auto_route_output(folder, overwrite) as place:
+    what = "set of automatic routes"
+    with (
+        locked(folder, "auto-route"),
+        output(folder / AUTO_FOLDER, what, names=FILES, grows=True, overwrite=overwrite) as place,
+    ):
         weights = {file.name: sha256_file(file) for file in sorted(folder.glob("*.safetensors"))}
         dumped = chosen.model_dump(mode="json", exclude={"device"})
         if place.begin({"weights": weights, "config": dumped}, inputs) == "finished":
             there = load(folder, device=chosen.device, int8=False)
             assert isinstance(there, AutoRoutedEncoder)
-            if AUTO not in read_json(folder / SETTINGS)["prompts"]:  # killed before it was noted
-                there.note_auto_routes(folder)
-            return AutoRouteResult(there, sum(there.classifier.trained_on.values()), None, None)
+            return AutoRouteResult(there, sum(there.classifier.trained_on.values()), [], None)
         result = _learned(folder, opened, texts, chosen)
         result.model.classifier.write(place.path)
         place.finish()
-        result.model.note_auto_routes(folder)
+    note_changes(folder, [f"{AUTO_FOLDER}/{name}" for name in FILES])
     return result
 
 
@@ -174,28 +129,22 @@ def _learned(
 ) -> AutoRouteResult:
     known, unseen = _known_and_unseen(pairs, texts, config)
     encoder = check_experts(load(model, device=config.device, int8=False))
-    fitted = fit_auto_routes(
-        encoder,
-        [text for text, _ in known],
-        [route for _, route in known],
-        config.confidence,
-        config.fallback,
-    )
+    learned, routes = ([one[place] for one in known] for place in (0, 1))
+    fitted = fit_auto_routes(encoder, learned, routes, config.confidence, config.fallback)
     cost = None if pairs is None else cost_of_mistakes(fitted, pairs.split(config.split))
-    return AutoRouteResult(fitted, len(known), choices(fitted, unseen) if unseen else None, cost)
+    return AutoRouteResult(fitted, len(known), measure_choices(fitted, unseen) if unseen else [], cost)
 
 
 def _known_and_unseen(
     pairs: Pairs | None, texts: Table | None, config: AutoRouteConfig
 ) -> tuple[list[Labelled], list[Labelled]]:
     """Return the texts to learn from, and others to measure on."""
-    seed = config.seed
     known = [] if texts is None else _read_labelled(texts, config.column)
     if pairs is None:
         return [one for number, one in enumerate(known) if number % HELD_OUT], known[::HELD_OUT]
-    known = known if texts is not None else labelled_texts(pairs.split("train"), TEXTS_PER_ROUTE, seed)
+    known = known or labelled_texts(pairs.split("train"), TEXTS_PER_ROUTE, config.seed)
     learned = {text for text, _ in known}
-    return known, labelled_texts(pairs.split("validation"), TEXTS_PER_ROUTE, seed, without=learned)
+    return known, labelled_texts(pairs.split("validation"), TEXTS_PER_ROUTE, config.seed, without=learned)
 
 
 def _read_labelled(texts: Table, column: str) -> list[Labelled]:
@@ -206,7 +155,7 @@ def _read_labelled(texts: Table, column: str) -> list[Labelled]:
         if not row.id:
             raise InputError(f"{table.name}: row {number} has no domain")
         routes[row.text] = row.id
-    return [(text, routes[text]) for text in sampled(routes, None, seed=0)]
+    return [(text, routes[text]) for text in _in_fixed_order(routes, seed=0)]
 
 
 def labelled_texts(
@@ -216,23 +165,39 @@ def labelled_texts(
     return [
         (text, domain)
         for domain, texts in texts_by_domain(pairs).items()
-        for text in sampled(set(texts) - set(without), of_each, seed)
+        for text in _in_fixed_order(set(texts) - set(without), seed)[:of_each]
     ]
 
 
-def sampled(texts: Collection[str], count: int | None, seed: int) -> list[str]:
-    """Return `count` of the texts, or all, sorted by hash, so that their order does not matter."""
-    return sorted(texts, key=lambda text: sha256_text(str(seed), text))[:count]
+def _in_fixed_order(texts: Collection[str], seed: int) -> list[str]:
+    return sorted(texts, key=lambda text: sha256_text(str(seed), text))
 
 
-def choices(model: AutoRoutedEncoder, labelled: Sequence[Labelled]) -> Choices:
-    """Return the routes that a model chooses for texts of known domains."""
+def measure_choices(model: AutoRoutedEncoder, labelled: Sequence[Labelled]) -> list[dict[str, Any]]:
+    """Measure the routes that a model chooses for texts of known domains.
+
+    Returns:
+        A row per domain, and one of all texts, whose `domain` is None: `texts`, their number; `accuracy`, the
+        share whose most probable route is their domain; `below_confidence`, the share below the confidence
+        threshold; `accuracy_above_confidence`, None if all are below; `chosen`, route -> number of texts.
+    """
     names, probabilities = model.choose_route([text for text, _ in labelled])
-    sure = probabilities.max(axis=1) >= model.classifier.confidence
-    chosen = [(domain, name) for (_, domain), name in zip(labelled, names, strict=True)]
-    return Choices(
-        Counter(chosen), Counter(one for one, is_sure in zip(chosen, sure, strict=True) if is_sure)
-    )
+    domains, routes = np.array([domain for _, domain in labelled]), np.array(names)
+    right, sure = routes == domains, probabilities.max(axis=1) >= model.classifier.confidence
+    rows = []
+    for domain in (*sorted(set(domains.tolist())), None):
+        own = np.full(len(domains), True) if domain is None else domains == domain
+        rows.append(
+            {
+                "domain": domain,
+                "texts": int(own.sum()),
+                "accuracy": float(right[own].mean()),
+                "below_confidence": float(1 - sure[own].mean()),
+                "accuracy_above_confidence": float(right[own & sure].mean()) if (own & sure).any() else None,
+                "chosen": Counter(routes[own].tolist()),
+            }
+        )
+    return rows
 
 
 def cost_of_mistakes(

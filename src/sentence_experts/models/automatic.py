@@ -21,15 +21,14 @@ from sentence_experts.errors import RouteError, UsageError
 from sentence_experts.models.card import usage_card
 from sentence_experts.models.dense import average_experts
 from sentence_experts.models.encoder import ExpertEncoder, prepend
-from sentence_experts.models.routes.known_routes import AUTO, AUTO_FOLDER
-from sentence_experts.models.routes.route_classifier import FILES, RouteClassifier, fit_classifier
+from sentence_experts.models.routes.known_routes import AUTO, AUTO_FOLDER, AUTO_PROMPT
+from sentence_experts.models.routes.route_classifier import RouteClassifier, fit_classifier
 from sentence_experts.models.sources import forget_origin
 from sentence_experts.progress import announced
-from sentence_experts.storage import note_changes, read_json, update_json, write_text
+from sentence_experts.storage import write_text
 
 logger = logging.getLogger(__name__)
 
-AUTO_PROMPT = "[AUTO]"  # in front of a text whose route is to be chosen; no route begins like it
 _FALLBACK = "fallback_embeddings"
 
 
@@ -55,7 +54,6 @@ class AutoRoutedEncoder(ExpertEncoder):
         take_state(self, model)
         forget_origin(self)  # the model's files do not hold the classifier
         self.prompts = {**model.prompts, AUTO: AUTO_PROMPT}
-        self.routed_model.config.auto_routes = False
         self.classifier = classifier
         # In a list, so that they do not count among the modules.
         self._inner: list[Any] = [model, averaged]
@@ -146,19 +144,8 @@ class AutoRoutedEncoder(ExpertEncoder):
         """As `SentenceTransformer.save`, with the automatic routes."""
         self.without_auto_routes().save(path, *args, **kwargs)
         self.classifier.write(Path(path) / AUTO_FOLDER)
-        self.note_auto_routes(Path(path))
         if (card := Path(path) / "README.md").exists():
             write_text(card, usage_card(self))
-
-    def note_auto_routes(self, folder: Path) -> None:
-        """Note in the folder of the saved model that it has automatic routes.
-
-        The prompt "auto" and a line of the config are for stock loaders, whose error then says what to do.
-        """
-        update_json(folder / "config.json", {"auto_routes": True})
-        settings = folder / "config_sentence_transformers.json"
-        update_json(settings, {"prompts": {**read_json(settings)["prompts"], AUTO: AUTO_PROMPT}})
-        note_changes(folder, [*(f"{AUTO_FOLDER}/{name}" for name in FILES), "config.json", settings.name])
 
     def log_low_confidence(self) -> None:
         """Log the number of texts since the last call that were below the confidence threshold, if any."""
@@ -196,7 +183,7 @@ def fit_auto_routes(
     """
     model = model.without_auto_routes()
     known = [route.name for route in model.routes]
-    if model.prompts.get(AUTO, AUTO_PROMPT) != AUTO_PROMPT:  # this one is noted beside automatic routes
+    if AUTO in model.prompts:
         raise UsageError(f"the model already has a route that is called {AUTO!r}")
     if unknown := sorted(set(routes) - set(known)):
         raise UsageError(

@@ -174,14 +174,14 @@ def _comparison_verdict(comparison: Comparison) -> Verdict:
 
 def auto_route_tables(result: AutoRouteResult, confidence: float, split: str) -> Iterator[Table]:
     """Return how often automatic routes were right about texts not learned from, and what mistakes cost."""
-    if (choices := result.choices) is not None:
-        routes = sorted({route for _, route in choices.chosen})
+    if result.choices:
+        routes = sorted(result.choices[-1]["chosen"])
         rows = []
-        for domain in (*choices.domains, None):
-            chosen = [f"{choices.chosen[domain, route]:,}" if domain else "" for route in routes]
-            measures = (choices.accuracy, choices.below_confidence, choices.accuracy_above_confidence)
-            shares = [number(measure(domain), ".1%") for measure in measures]
-            rows.append([domain or "all", f"{choices.texts(domain):,}", *chosen, *shares])
+        for row in result.choices:
+            chosen = [f"{row['chosen'][route]:,}" if row["domain"] else "" for route in routes]
+            measures = ("accuracy", "below_confidence", "accuracy_above_confidence")
+            shares = [number(row[measure], ".1%") for measure in measures]
+            rows.append([row["domain"] or "all", f"{row['texts']:,}", *chosen, *shares])
         headings = ("domain", "texts", *routes, "right", f"below {confidence:g}", "right above")
         yield Table("Routes chosen for texts that were not learned from", headings, rows)
     if result.cost is not None:

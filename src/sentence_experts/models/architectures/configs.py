@@ -31,7 +31,6 @@ class ExpertsFields:
         expert_norms: each expert also owns its block's norms (MoTE, fig. 2b).
         base_vocab_size: the number of rows of the base's embeddings, before those of domain tokens.
         experts_on_disk: build the model without its experts (they are read when called); false once built.
-        auto_routes: the folder also has automatic routes, which only `sentence_experts.load` opens.
         search_routes: route of queries -> route of documents, where a task tells them apart.
         lora: the low-rank adapter beside the attention (`lora.add_lora`): rank, alpha, dropout; None without.
         format_version: the version of the saved folder's format.
@@ -48,7 +47,6 @@ class ExpertsFields:
     inner_route_token_id: int | None = None
     base_vocab_size: int | None = None
     experts_on_disk: bool = False
-    auto_routes: bool = False
     search_routes: dict[str, str] = field(default_factory=dict)
     lora: dict[str, Any] | None = None
     format_version: int = FORMAT_VERSION

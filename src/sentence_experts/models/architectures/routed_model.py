@@ -233,7 +233,7 @@ class RoutedModel:
 
     def _stray_error(self, keys: Tensor, expert_ids: Tensor | None) -> Exception:
         if expert_ids is None:
-            return no_route_error(self.routes, keys, self.config.auto_routes)
+            return no_route_error(self.routes, keys)
         names = ", ".join(f"{index} ({name})" for index, name in enumerate(self.config.experts))
         given = {*torch.as_tensor(expert_ids).tolist()}
         stray = sorted(given - {*range(len(self.config.experts))})

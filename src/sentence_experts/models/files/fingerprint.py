@@ -37,7 +37,7 @@ TOKENIZER = "tokenizer.json"
 IGNORED_SUFFIXES = (".md", ".tmp", ".lock")  # of files that do not change a vector
 # Keys of config.json that name routes, or what made the file; they decide no vector of this route.
 _IRRELEVANT = (
-    *("architectures", "auto_map", "auto_routes", "experts", "expert_layers", "expert_norms"),
+    *("architectures", "auto_map", "experts", "expert_layers", "expert_norms"),
     *("experts_on_disk", "format_version", "heads", "inner_route_token_id", "route_kind", "routes"),
     *("transformers_version", "vocab_size", "base_vocab_size", "search_routes"),
 )

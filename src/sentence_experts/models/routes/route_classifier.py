@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from sentence_experts.errors import InputError, UsageError, brief
 from sentence_experts.models.layers.weight_files import read_arrays
 from sentence_experts.models.pooling import unit
 from sentence_experts.models.routes.known_routes import AUTO_FOLDER
-from sentence_experts.storage import Output, open_to_readers, output, read_json, write_json
+from sentence_experts.storage import open_to_readers, read_json, write_json
 
 FILES = SETTINGS, WEIGHTS = "auto_route.json", "auto_route.safetensors"
 AGAIN = "write it again with `auto_route`"
@@ -68,33 +67,16 @@ class RouteClassifier:
     @classmethod
     def read(cls, model: Path) -> RouteClassifier:
         """Read from the folder of a model."""
-        settings = read_json(model / AUTO_FOLDER / SETTINGS)
-        arrays = read_arrays(model / AUTO_FOLDER / WEIGHTS, ("weights", "biases"))
+        folder = model / AUTO_FOLDER
+        settings, arrays = read_json(folder / SETTINGS), read_arrays(folder / WEIGHTS, ("weights", "biases"))
         try:
-            classifier = cls(tuple(settings.pop("routes")), arrays["weights"], arrays["biases"], **settings)
-            fits = classifier.weights.ndim == 2 and classifier.biases.shape == (len(classifier.weights),) == (
-                len(classifier.routes),
-            )
+            classifier = cls(tuple(settings.pop("routes")), **arrays, **settings)
         except (TypeError, KeyError, AttributeError) as error:
-            raise InputError(
-                f"{model / AUTO_FOLDER / SETTINGS}: cannot be read ({brief(error)}); {AGAIN}"
-            ) from error
-        if not fits:
-            raise InputError(
-                f"{model / AUTO_FOLDER / WEIGHTS}: does not fit its {len(classifier.routes)} routes; {AGAIN}"
-            )
+            raise InputError(f"{folder / SETTINGS}: cannot be read ({brief(error)}); {AGAIN}") from error
+        number = len(classifier.routes)
+        if classifier.biases.shape != (number,) or classifier.weights.shape[:-1] != (number,):
+            raise InputError(f"{folder / WEIGHTS}: does not fit its {number} routes; {AGAIN}")
         return classifier
-
-
-def auto_route_output(model: Path, overwrite: bool) -> AbstractContextManager[Output]:
-    """Lock the automatic routes in a model's folder while they are written (`storage.output`)."""
-    return output(
-        model / AUTO_FOLDER,
-        "set of automatic routes",
-        names=FILES,
-        grows=True,
-        overwrite=overwrite,
-    )
 
 
 def has_auto_route(source: str | Path) -> bool:

@@ -209,11 +209,8 @@ def without_inner_route_tokens(
     return input_ids.masked_fill(inner.view_as(input_ids), replacement)
 
 
-def no_route_error(routes: Sequence[Route], expert_ids: Tensor, auto_routes: bool = False) -> RouteError:
+def no_route_error(routes: Sequence[Route], expert_ids: Tensor) -> RouteError:
     """Return the error for a batch in which some sequence has no known route."""
     unknown = int((expert_ids == UNKNOWN).sum())
-    auto = '; prompt_name="auto" is for a model that sentence_experts.load(path) opens' if auto_routes else ""
-    return RouteError(
-        f"{unknown} of the {len(expert_ids)} texts in a batch begin with no known route; "
-        f"{describe(routes)}{auto}"
-    )
+    texts = f"{unknown} of the {len(expert_ids)} texts in a batch"
+    return RouteError(f"{texts} begin with no known route; {describe(routes)}")

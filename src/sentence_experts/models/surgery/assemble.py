@@ -91,7 +91,6 @@ def with_experts(
     inner = tokenizer.unk_token_id if tokenizer.unk_token_id is not None else tokenizer.cls_token_id
     values = inherited_values(config) | {
         **(fields or {}),
-        "auto_routes": False,  # they were fitted to the old experts
         "experts": list(plan.experts),
         "heads": list(plan.heads),
         "route_kind": plan.kind.name,
