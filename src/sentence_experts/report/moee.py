@@ -40,7 +40,7 @@ def analysis_report(analysis: Analysis) -> Report:
     details["Agreement between parts and prompts"] = [_between_prompts(figures["between_prompts"])]
     for name, cases in figures["cases"].items():
         details[f"Pairs of {name} that one part alone is right about"] = _cases(cases)
-    details["Clusters by HS and by RW"] = _clusters(figures["clusters"])
+    details["Clusters by HS and by RW"] = [_clusters(figures["clusters"])]
     title = f"Routing weights and hidden states of {settings.get('model', 'a language model')}"
     shown = json.dumps(settings, indent=1, ensure_ascii=False)
     return Report(title, analysis_verdict(figures, settings), main, details, preformatted={"Settings": shown})
@@ -130,7 +130,7 @@ def _cases(cases: Mapping[str, Any]) -> list[Item]:
     return items
 
 
-def _clusters(own: Mapping[str, Any]) -> list[Item]:
+def _clusters(own: Mapping[str, Any]) -> Table:
     rows = [
         [name, f"{own['agreement'][key]:.2f}", f"{PUBLISHED_AGREEMENT[key]:.2f}"]
         for key, name in AGREEMENT.items()
@@ -139,11 +139,7 @@ def _clusters(own: Mapping[str, Any]) -> list[Item]:
         f"Agreement of {own['clusters']} clusters of {own['texts']:,} texts of {own['dataset']}; 1 is equal "
         "(MoEE, section 3.2)"
     )
-    items: list[Item] = [Table(title, ("", "here", "published, DeepSeekMoE-16B"), rows)]
-    for part, clusters in own["topics"].items():
-        words = [[", ".join(one["words"]) or "–", f"{one['texts']:,}"] for one in clusters]
-        items.append(Table(f"Clusters by {PART_NAMES[part]}", ("words", "texts"), words))
-    return items
+    return Table(title, ("", "here", "published, DeepSeekMoE-16B"), rows)
 
 
 def analysis_verdict(analysis: Mapping[str, Any], settings: Mapping[str, Any]) -> Verdict:

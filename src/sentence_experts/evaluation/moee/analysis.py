@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations, product
@@ -16,9 +15,10 @@ from sentence_experts.config import with_settings
 from sentence_experts.encoding.encoder import cosines as row_cosines
 from sentence_experts.errors import UsageError
 from sentence_experts.evaluation.config import AnalyseConfig
-from sentence_experts.evaluation.moee.agreement import agreement, cluster, topics
-from sentence_experts.evaluation.moee.correlation import (
+from sentence_experts.evaluation.moee.agreement import (
     MAX_RANK_DISTANCE,
+    agreement,
+    cluster,
     complementarity,
     correlation,
     mean_between,
@@ -221,7 +221,7 @@ def _correlations(
     """Return Spearman's correlation with the scores for each prompt, dataset and part."""
     return [
         {"prompt": prompt, "dataset": data.name, "part": part}
-        | asdict(correlation(cosines[prompt, data.name][part], data.scores, config.bootstrap, config.seed))
+        | correlation(cosines[prompt, data.name][part], data.scores, config.bootstrap, config.seed)
         for prompt, data, part in product(prompts, datasets, PARTS)
     ]
 
@@ -296,30 +296,6 @@ def _cases(data: RatedPairs, cosines: Mapping[str, Column], most: int) -> dict[s
     return {"only_rw": listed(ROUTING, HIDDEN), "only_hs": listed(HIDDEN, ROUTING)}
 
 
-def find_cases(
-    embedder: MoeEmbedder, data: RatedPairs, pairs: Sequence[tuple[str, str]]
-) -> list[dict[str, Any] | None]:
-    """Describe how the two parts rank some pairs of a dataset; None for a pair that is not in it.
-
-    Letter case and punctuation do not matter. `right`: "hs", "rw", "both" or "neither".
-    """
-    prompt = embedder.settings["prompt"]
-    cosines = _pair_cosines(
-        data,
-        prompt,
-        lambda _, texts: embedder.states(texts),
-        lambda states, part: embedder.with_parts(part).combined(states),
-    )
-    described = _describer(data, cosines)
-    places = {_words(pair): place for place, pair in enumerate(zip(data.first, data.second, strict=True))}
-    pair_places = [places.get(_words(pair)) for pair in pairs]
-    return [None if place is None else described(place) for place in pair_places]
-
-
-def _words(pair: tuple[str, str]) -> tuple[str, ...]:
-    return tuple(" ".join(re.findall(r"\w+", text.casefold())) for text in pair)
-
-
 def _describer(data: RatedPairs, cosines: Mapping[str, Column]) -> Callable[[int], dict[str, Any]]:
     """Describes a pair by its place: texts, score and cosines, their ranks, and which part is right."""
     columns = {"score": data.scores, HIDDEN: cosines[HIDDEN], ROUTING: cosines[ROUTING]}
@@ -345,19 +321,7 @@ def _describer(data: RatedPairs, cosines: Mapping[str, Column]) -> Callable[[int
 
 
 def _clusters(data: RatedPairs, states: States, combine: Combine, config: AnalyseConfig) -> dict[str, Any]:
-    """How far clusters by HS and by RW agree (MoEE, section 3.2), and the words of each (figure 3)."""
-    texts = data.texts
-    number = min(config.clusters, len(texts))
-    labels = {part: cluster(combine(states, part), number, config.seed) for part in (HIDDEN, ROUTING)}
-    return {
-        "texts": len(texts),
-        "clusters": number,
-        "agreement": asdict(agreement(labels[HIDDEN], labels[ROUTING])),
-        "topics": {
-            part: [
-                {"texts": int((own == one).sum()), "words": words}
-                for one, words in enumerate(topics(texts, own))
-            ]
-            for part, own in labels.items()
-        },
-    }
+    """How far clusters by HS and by RW agree (MoEE, section 3.2)."""
+    number = min(config.clusters, len(data.texts))
+    labels = [cluster(combine(states, part), number, config.seed) for part in (HIDDEN, ROUTING)]
+    return {"texts": len(data.texts), "clusters": number, "agreement": agreement(*labels)}

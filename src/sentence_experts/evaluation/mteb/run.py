@@ -23,7 +23,7 @@ from sentence_experts.errors import SentenceExpertsError, UsageError
 from sentence_experts.evaluation.config import EvaluateConfig
 from sentence_experts.evaluation.models import ModelRun, check_names, setting_of
 from sentence_experts.evaluation.mteb.adapter import TaskEncoder
-from sentence_experts.evaluation.mteb.groups import TaskSource, hub_tasks
+from sentence_experts.evaluation.mteb.groups import HubTask, hub_tasks
 from sentence_experts.evaluation.mteb.local import LocalTask, local_tasks
 from sentence_experts.evaluation.mteb.results import MeasuredTask, Run, TaskEvaluation, join_runs
 from sentence_experts.evaluation.mteb.routes import TaskRoutes, read_route_map
@@ -64,7 +64,7 @@ def evaluate_tasks(
             "`baseline`: TF-IDF is for pairs, since it is fitted on training texts of each domain; for tasks "
             "give an encoder, such as minilm"
         )
-    sources: Sequence[TaskSource]
+    sources: Sequence[LocalTask | HubTask]
     if isinstance(data, Tasks):
         sources = local_tasks(data, config.only)
         noted: dict[str, Any] = {"tasks": data.name, "tasks_fingerprint": data.fingerprint()}
@@ -100,7 +100,7 @@ def evaluate_tasks(
 def _measured_run(
     run: ModelRun,
     model: TaskEncoder,
-    sources: Sequence[TaskSource],
+    sources: Sequence[LocalTask | HubTask],
     cache: mteb.ResultCache,
     missing: dict[str, str],
 ) -> Run:
