@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sentence_experts.config import with_settings
 from sentence_experts.errors import InputError, UsageError, brief
@@ -41,8 +41,7 @@ ALL, CARD = "all", "README.md"
 _REPO = re.compile(r"[\w.-]+/[\w.-]+", flags=re.ASCII)
 
 
-@dataclass(frozen=True)
-class PublishedFile:
+class PublishedFile(NamedTuple):
     """A file of the repository: path, bytes and SHA-256."""
 
     path: str
@@ -81,7 +80,7 @@ class Publication:
         """Return a row per file: path, size, sha256."""
         import pandas as pd
 
-        return pd.DataFrame([vars(file) for file in self.files])
+        return pd.DataFrame(self.files)
 
 
 @with_settings(PublishConfig)
@@ -153,18 +152,17 @@ def publish(
 def _results(
     model: Any, evaluation: PairEvaluation | Path | str, config: PublishConfig
 ) -> tuple[PairEvaluation, ModelResult]:
-    where = "the evaluation"
+    where = "the evaluation" if isinstance(evaluation, PairEvaluation) else str(evaluation)
     if not isinstance(evaluation, PairEvaluation):
-        where = str(evaluation)
         if not (Path(where) / "evaluation.json").is_file():
             raise InputError(f"{where}: no evaluation.json; give the folder that `evaluate` wrote for pairs")
         evaluation = PairEvaluation.read(Path(where))
     label = config.label or label_of(model)
-    for result in evaluation.models:
-        if result.label == label:
-            return evaluation, result
-    known = ", ".join(result.label for result in evaluation.models)
-    raise InputError(f"{where}: no model is called {label!r}; give one of these as `label`: {known}")
+    results = {result.label: result for result in evaluation.models}
+    if label not in results:
+        known = ", ".join(results)
+        raise InputError(f"{where}: no model is called {label!r}; give one of these as `label`: {known}")
+    return evaluation, results[label]
 
 
 def _assemble(
@@ -177,14 +175,13 @@ def _assemble(
     results: tuple[PairEvaluation, ModelResult] | None,
 ) -> None:
     experts = check_experts(encoder)
-    write_model(encoder, folder)
-    dense = {}
     routes = [route.name for route in experts.routes]
-    for route in routes if ALL in config.dense else config.dense:
-        dense[route] = f"{DENSE_MODELS}/{route}"
-        write_model(export_route(experts, route), folder / dense[route])
-    saved = Path(str(source)) / CARD if isinstance(source, str | Path) else None
-    own = saved if saved is not None and saved.is_file() else folder / CARD
+    write_model(encoder, folder)
+    dense = {name: f"{DENSE_MODELS}/{name}" for name in (routes if ALL in config.dense else config.dense)}
+    for route, place in dense.items():
+        write_model(export_route(experts, route), folder / place)
+    saved = Path(source) / CARD if isinstance(source, str | Path) else folder / CARD
+    own = saved if saved.is_file() else folder / CARD
     text = hub_card(
         own.read_text(encoding="utf-8"),
         repo,
