@@ -70,7 +70,7 @@ class RouteClassifier:
         folder = model / AUTO_FOLDER
         settings, arrays = read_json(folder / SETTINGS), read_arrays(folder / WEIGHTS, ("weights", "biases"))
         try:
-            classifier = cls(tuple(settings.pop("routes")), **arrays, **settings)
+            classifier = cls(tuple(settings.pop("routes")), arrays["weights"], arrays["biases"], **settings)
         except (TypeError, KeyError, AttributeError) as error:
             raise InputError(f"{folder / SETTINGS}: cannot be read ({brief(error)}); {AGAIN}") from error
         number = len(classifier.routes)
