@@ -155,7 +155,7 @@ def test_a_file_that_cannot_be_opened_is_named(
                 raise PermissionError(13, "Permission denied")
             return real(path, *rest)  # type: ignore[call-overload,no-any-return]
 
-        monkeypatch.setattr("sentence_experts.corpus.jobs.os.open", refuse)
+        monkeypatch.setattr("sentence_experts.corpus.parsing.os.open", refuse)
     corpus = import_corpus([articles], tmp_path / "out", workers=1)
     assert reasons(corpus) == {"locked.xml": "unreadable"}
 

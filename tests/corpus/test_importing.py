@@ -18,11 +18,10 @@ from sentence_experts.corpus import building, parsing
 from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.corpus.identifiers import SIMULATED_DOI
 from sentence_experts.corpus.importing import import_corpus
-from sentence_experts.corpus.jobs import Job
 from sentence_experts.corpus.parts import part_key
 from sentence_experts.corpus.simulate import simulate_corpus
 from sentence_experts.errors import InputError, UsageError
-from sentence_experts.storage import RECORD, PartStore
+from sentence_experts.storage import RECORD
 
 FILES = ("papers.parquet", "citations.parquet", "mentions.parquet", "manifest.json", "rejected.jsonl")
 
@@ -62,11 +61,11 @@ import sys, time
 from sentence_experts.corpus import building, parsing
 from sentence_experts.corpus.importing import import_corpus
 parsing._PART_DOCUMENTS = 16
-run = parsing.run_job
-def slow(job, parts):
+run = parsing.parse_part
+def slow(*task):
     time.sleep(0.15)
-    return run(job, parts)
-parsing.run_job = slow
+    return run(*task)
+parsing.parse_part = slow
 import_corpus(sys.argv[1:2], sys.argv[2], workers=1)
 """
 
@@ -87,13 +86,13 @@ def test_a_killed_run_continues_and_ends_with_the_same_bytes(
         CorpusFolder.open(out)
 
     parsed = []
-    run = parsing.run_job
+    run = parsing.parse_part
 
-    def counted(job: Job, parts: PartStore) -> int:
-        parsed.append(part_key(job.source, job.number))
-        return run(job, parts)
+    def counted(source: int, name: str, number: int, *more: Any) -> int:
+        parsed.append(part_key(source, number))
+        return run(source, name, number, *more)
 
-    monkeypatch.setattr(parsing, "run_job", counted)
+    monkeypatch.setattr(parsing, "parse_part", counted)
     resumed = import_corpus([source], out, workers=1)
     assert parsed
     assert not done & set(parsed), "finished parts are not parsed again"
@@ -182,8 +181,8 @@ def test_source_that_changes_meanwhile_is_noticed(
     folder: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     articles = folder(a=jats())
-    run = parsing.run_job
-    monkeypatch.setattr(parsing, "run_job", lambda *job: folder(a=jats(title="Another")) and run(*job))
+    run = parsing.parse_part
+    monkeypatch.setattr(parsing, "parse_part", lambda *task: folder(a=jats(title="Another")) and run(*task))
     with pytest.raises(InputError, match="changed while it was read"):
         import_corpus([articles], tmp_path / "out", workers=1)
 

@@ -2,36 +2,69 @@
 
 from __future__ import annotations
 
+import gc
+import io
+import os
+import stat
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from hashlib import sha256
+from pathlib import Path
+from typing import IO
 
 from sentence_experts.corpus.formats.archives import (
+    BROKEN_PACKING,
     USUAL_EXPANSION,
     Document,
     Passed,
     Source,
     is_packed,
     members,
+    unpacked,
 )
-from sentence_experts.corpus.jobs import Job, run_job
-from sentence_experts.corpus.paper import Rejection
-from sentence_experts.corpus.parts import ignored_if_done, mark_done, part_key
+from sentence_experts.corpus.formats.articles import read_articles
+from sentence_experts.corpus.paper import Deletion, RecordError, Rejection
+from sentence_experts.corpus.parts import CorpusPart, ignored_if_done, mark_done, part_key
 from sentence_experts.corpus.workers import Workers
-from sentence_experts.progress import Advance, progress
+from sentence_experts.progress import progress
 from sentence_experts.storage import PartStore, sha256_file
 
 _PART_BYTES = 8 << 20
 _PART_DOCUMENTS = 512
+_OF_ONE_RECORD = frozenset({"no-metadata", "no-pmid"})  # the other records of the document are read
+_MAX_NAMED_RECORDS = 1000  # per document; further ones are only counted
 
 
 @dataclass(slots=True)
-class _Reading:
-    """Members of a source that are no documents."""
+class _Listing:
+    """The documents of a source in groups, which become a part each, and its other members."""
 
+    source: Source
     ignored: int = 0
-    parts: int = 0
+    groups: int = 0
     rejections: list[Rejection] = field(default_factory=list)
+
+    def __iter__(self) -> Iterator[list[Document]]:
+        # Groups depend only on the documents, not on the number of workers.
+        group: list[Document] = []
+        size = 0
+        for member in members(self.source):
+            if isinstance(member, Passed):
+                self.ignored += 1
+            elif isinstance(member, Rejection):
+                self.rejections.append(member)
+            else:
+                expected = member.size * (USUAL_EXPANSION if is_packed(member.name) else 1)
+                if group and (size + expected > _PART_BYTES or len(group) >= _PART_DOCUMENTS):
+                    self.groups += 1
+                    yield group
+                    group, size = [], 0
+                group.append(member)
+                size += expected
+        if group:
+            self.groups += 1
+            yield group
 
 
 def parse_sources(sources: list[Source], parts: PartStore, workers: int, full_text: bool = False) -> int:
@@ -42,46 +75,97 @@ def parse_sources(sources: list[Source], parts: PartStore, workers: int, full_te
         for index, source in enumerate(sources):
             known = ignored_if_done(index, parts)
             if known is None:
-                reading = _Reading()
-                jobs = _jobs(index, source, parts, full_text, reading, advance)
-                for documents in pool.run(run_job, jobs):
+                listing = _Listing(source)
+                tasks = (
+                    (index, source.name, number, group, full_text, parts)
+                    for number, group in enumerate(listing)
+                    if not parts.is_done(part_key(index, number))
+                )
+                for documents in pool.run(parse_part, tasks):
                     advance(documents)
-                mark_done(index, parts, reading.ignored, reading.parts, reading.rejections)
-                known = reading.ignored
+                mark_done(index, parts, listing.ignored, listing.groups, listing.rejections)
+                known = listing.ignored
             ignored += known
     return ignored
 
 
-def _jobs(
-    index: int, source: Source, parts: PartStore, full_text: bool, reading: _Reading, advance: Advance
-) -> Iterator[tuple[Job, PartStore]]:
-    """Yield the jobs of a source whose parts are not there."""
-    for number, group in enumerate(_groups(source, reading)):
-        reading.parts += 1
-        if parts.is_done(part_key(index, number)):
-            advance(len(group))
-        else:
-            yield Job(index, source.name, number, tuple(group), full_text), parts
+def parse_part(
+    source: int, name: str, number: int, documents: list[Document], full_text: bool, parts: PartStore
+) -> int:
+    """Parse consecutive documents of a source and write their part; returns the number of documents."""
+    part = CorpusPart(source, number)
+    # Nothing here makes reference cycles, and searching many small objects for them takes time.
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        for document in documents:
+            part.rejections += _parse_document(document, name, full_text, part)
+        part.write(parts)
+    finally:
+        if collecting:
+            gc.enable()
+    return len(documents)
 
 
-def _groups(source: Source, reading: _Reading) -> Iterator[list[Document]]:
-    """The source's documents in groups that depend only on the documents, not on the number of workers."""
-    group: list[Document] = []
-    size = 0
-    for member in members(source):
-        if isinstance(member, Passed):
-            reading.ignored += 1
-        elif isinstance(member, Rejection):
-            reading.rejections.append(member)
-        else:
-            expected = member.size * (USUAL_EXPANSION if is_packed(member.name) else 1)
-            if group and (size + expected > _PART_BYTES or len(group) >= _PART_DOCUMENTS):
-                yield group
-                group, size = [], 0
-            group.append(member)
-            size += expected
-    if group:
-        yield group
+def _parse_document(document: Document, source: str, full_text: bool, part: CorpusPart) -> list[Rejection]:
+    """Add the records of a document to a part; return those that cannot be read."""
+    rejections: list[Rejection] = []
+    position = unnamed = 0
+
+    def reject(reason: str, detail: str, record: int | None = None) -> None:
+        named = None if record is None else str(record)
+        rejections.append(Rejection(source, document.name, named, reason, detail))
+
+    try:
+        with ExitStack() as stack:
+            outcomes = read_articles(_open(document, stack), full_text)
+            for position, outcome in enumerate(outcomes, start=1):
+                may_name = len(rejections) < _MAX_NAMED_RECORDS
+                if isinstance(outcome, Deletion):
+                    part.delete(outcome, document.name)
+                elif not isinstance(outcome, RecordError):
+                    part.add(outcome, document.name)
+                    dois = [("the paper", outcome.unreadable_doi)]
+                    dois += [("a reference", each.unreadable_doi) for each in outcome.citations]
+                    for whose, doi in dois if may_name else ():
+                        if doi:
+                            reject("unreadable-doi", f"of {whose}: {doi}", position)
+                elif outcome.reason not in _OF_ONE_RECORD:
+                    reject(outcome.reason, outcome.detail)
+                elif may_name:
+                    reject(outcome.reason, outcome.detail, position)
+                else:
+                    unnamed += 1
+    except RecordError as error:
+        reject(error.reason, error.detail)
+    except BROKEN_PACKING as error:
+        reject("broken-packing", f"{type(error).__name__}: {error}")
+    except OSError as error:
+        reject("unreadable", error.strerror or str(error))
+    except Exception as error:
+        # One document must not stop a million others: it is set aside by name.
+        reject("error", f"{type(error).__name__}: {' '.join(str(error).split())}"[:300], position + 1)
+    if unnamed:
+        more = f"{unnamed:,} more records of this document cannot be read, for the same reasons"
+        reject("more-of-the-same", more)
+    return rejections
+
+
+def _open(document: Document, stack: ExitStack) -> IO[bytes]:
+    """Open a document; one that `is_packed` is decompressed while it is read."""
+    stream: IO[bytes] = io.BytesIO(document.data or b"")
+    if document.path is not None:
+        stream = stack.enter_context(_open_plainly(document.path))
+    return unpacked(stream) if is_packed(document.name) else stream
+
+
+def _open_plainly(path: Path) -> IO[bytes]:
+    """Open a regular file; refuse a link or device that took its place since the folder was listed."""
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise OSError(0, "no longer a regular file")
+    return os.fdopen(handle, "rb")
 
 
 def source_hash(source: Source) -> tuple[int, str]:
