@@ -20,8 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from sentence_experts.corpus.formats.mesh import TREE_NUMBER, MeshTree
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.names import DOMAIN
+from sentence_experts.pairs.domains import descriptor_of
 
 Rows = NDArray[np.int64]
 
@@ -158,7 +160,11 @@ def unordered(first: Rows, second: Rows) -> Rows:
 
 
 def read_labels(
-    cells: Sequence[Any], column: LabelColumn, separator: str | None = None, bins: int = 5
+    cells: Sequence[Any],
+    column: LabelColumn,
+    separator: str | None = None,
+    bins: int = 5,
+    tree: MeshTree | None = None,
 ) -> Labels:
     """Read the labels of a column.
 
@@ -167,6 +173,7 @@ def read_labels(
         column: which column or branch they are of.
         separator: stands between labels in one cell; by default `;` and `|`.
         bins: number of bins of equal size for a column of more than 20 different numbers.
+        tree: gives MeSH headings their tree numbers, for a branch of them.
 
     Raises:
         InputError: no text has a label, all have the same, or no two texts share one; or numbers and texts
@@ -178,6 +185,8 @@ def read_labels(
     """
     named = f"column {column.column!r}" + (f", branch {column.branch!r}" if column.branch else "")
     values: list[list[Any]] = [_cell_values(cell, separator) for cell in cells]
+    if tree is not None and column.branch is not None:
+        values = [[number for value in each for number in _tree_numbers(value, tree)] for each in values]
     kinds = Counter("numbers" if isinstance(value, float) else "texts" for each in values for value in each)
     if len(kinds) > 1:
         counts = " and ".join(f"{count:,} {kind}" for kind, count in sorted(kinds.items()))
@@ -229,6 +238,12 @@ def _cell_values(cell: Any, separator: str | None) -> list[str | float]:
     if isinstance(cell, int | float | np.number):
         return [float(cell)] if math.isfinite(cell) else []
     return [str(cell)]
+
+
+def _tree_numbers(heading: str | float, tree: MeshTree) -> Sequence[str]:
+    """Return the tree numbers of a heading such as "*Asthma/drug therapy"; a tree number stays."""
+    name = str(heading)
+    return [name] if TREE_NUMBER.fullmatch(name) else tree.numbers_of(descriptor_of(name))
 
 
 def _as_numbers(values: list[list[Any]], bins: int) -> list[list[str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal
 
 from pydantic import Field
@@ -26,6 +27,11 @@ class FitConfig(Config):
         None,
         description="Column of groups, such as a source or an author: texts of one group are never a pair, "
         "and all are in one of the sets for training, validation and test",
+    )
+    mesh_descriptors: Path | None = Field(
+        None,
+        description="NLM's MeSH descriptor XML (desc20XX.xml), which gives the headings of a column their tree "
+        "numbers: for branches such as mesh:C",
     )
     separator: str | None = Field(
         None, min_length=1, description="Stands between labels in one cell. Default: ; and |"

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from sentence_experts.corpus.corpus_folder import CorpusFolder
+from sentence_experts.corpus.formats.mesh import MeshTree
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.evaluation.near_duplicates import near_duplicates, signatures
 from sentence_experts.pairs.labels import LabelColumn, Labels, Rows, find_column, read_labels, split_groups
@@ -67,8 +68,9 @@ class LabelledTexts:
             for parts in zip(*(cells[name] for name in _text_columns(config, cells)), strict=True)
         ]
         columns = _label_columns(config, cells)
+        tree = MeshTree.read(config.mesh_descriptors) if config.mesh_descriptors else None
         labels = {
-            each.route: read_labels(cells[each.column], each, config.separator, config.bins)
+            each.route: read_labels(cells[each.column], each, config.separator, config.bins, tree)
             for each in columns
         }
         written = np.array([bool(text) for text in texts])
