@@ -58,26 +58,34 @@ def near_duplicates(
     threshold: float,
     bands: NDArray[np.uint64] | None = None,
     other_bands: NDArray[np.uint64] | None = None,
+    min_bands: int = 1,
 ) -> tuple[Rows, Rows, NDArray[np.float64]]:
     """Return rows of `texts`, rows of `others` and similarity of all pairs of at least `threshold`.
 
-    The bands of `signatures` may be given if they are known.
+    The bands of `signatures` may be given if they are known. Candidates agree in at least `min_bands` bands;
+    3 instead of 1 loses less than one in 10,000 of the pairs with similarity 0.8.
     """
     bands = signatures(texts) if bands is None else bands
     other_bands = signatures(others) if other_bands is None else other_bands
     by_band = [_equal(bands[:, band], other_bands[:, band]) for band in range(BANDS)]
-    left, right = np.unique(np.concatenate(by_band), axis=0).T
+    candidates, agreeing = np.unique(np.concatenate(by_band), axis=0, return_counts=True)
+    left, right = candidates[agreeing >= min_bands].T
     similarity = np.empty(len(left))
     with progress("near-duplicates: candidates", len(left)) as advance:
         for start in range(0, len(left), CANDIDATES_AT_ONCE):
             part = slice(start, start + CANDIDATES_AT_ONCE)
-            one = csr_array(_pieces.transform([texts[row] for row in left[part]]))
-            other = csr_array(_pieces.transform([others[row] for row in right[part]]))
+            one, other = _sets(texts, left[part]), _sets(others, right[part])
             shared = one.multiply(other).sum(axis=1)
             similarity[part] = shared / (one.sum(axis=1) + other.sum(axis=1) - shared)
             advance(len(shared))
     near = similarity >= threshold
     return left[near], right[near], similarity[near]
+
+
+def _sets(texts: Sequence[str], rows: Rows) -> csr_array:
+    """Return the pieces of the texts of these rows, which may repeat: (rows, pieces)."""
+    distinct, places = np.unique(rows, return_inverse=True)
+    return csr_array(_pieces.transform([texts[row] for row in distinct]))[places]
 
 
 def _equal(keys: NDArray[np.uint64], others: NDArray[np.uint64]) -> Rows:

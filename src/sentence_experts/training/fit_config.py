@@ -30,8 +30,8 @@ class FitConfig(Config):
     )
     mesh_descriptors: Path | None = Field(
         None,
-        description="NLM's MeSH descriptor XML (desc20XX.xml), which gives the headings of a column their tree "
-        "numbers: for branches such as mesh:C",
+        description="NLM's MeSH descriptor XML (desc20XX.xml), which gives headings their tree numbers, for "
+        "branches such as mesh:C",
     )
     separator: str | None = Field(
         None, min_length=1, description="Stands between labels in one cell. Default: ; and |"

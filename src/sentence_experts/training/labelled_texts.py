@@ -167,7 +167,7 @@ def _without_near_duplicates(texts: Sequence[str]) -> Rows:
     Not the connected ones: texts of one template would be linked in chains, and one of them would stay.
     """
     bands = signatures(texts)
-    one, other, _ = near_duplicates(texts, texts, NEAR_DUPLICATE, bands, bands)
+    one, other, _ = near_duplicates(texts, texts, NEAR_DUPLICATE, bands, bands, min_bands=3)
     earlier: dict[int, list[int]] = {}
     for row, before in zip(one.tolist(), other.tolist(), strict=True):
         if before < row:
