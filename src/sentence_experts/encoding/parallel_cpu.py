@@ -49,9 +49,8 @@ class ParallelCpuEncoder:
         from sentence_transformers import SentenceTransformer
         from sentence_transformers.sentence_transformer.modules import Transformer
 
-        from sentence_experts.models.encoder import ExpertEncoder
-
-        ordinary = type(model).encode is SentenceTransformer.encode or isinstance(model, ExpertEncoder)
+        # An `ExpertEncoder` has an `encode` that asks for a route, and then does the same.
+        ordinary = type(model).encode is SentenceTransformer.encode or hasattr(type(model), "routed_model")
         on_device = model.device.type == device and getattr(model[0], "backend", None) == "torch"
         return ordinary and on_device and isinstance(model[0], Transformer) and model.tokenizer is not None
 
@@ -97,13 +96,13 @@ class ParallelCpuEncoder:
         import torch
 
         from sentence_experts.compat.sentence_transformers import transformer_of
-        from sentence_experts.models.architectures.routed_model import RoutedModel
+        from sentence_experts.models.architectures.families import MODEL_TYPES
         from sentence_experts.models.routes.kinds import router_kind
         from sentence_experts.models.routes.routes import experts_of
 
-        routed = transformer_of(self.model)
-        chosen_by_route = isinstance(routed, RoutedModel) and not router_kind(routed.config).is_learned
-        routes = routed.routes if isinstance(routed, RoutedModel) and chosen_by_route else ()
+        routed: Any = transformer_of(self.model)
+        has_experts = getattr(getattr(routed, "config", None), "model_type", None) in MODEL_TYPES
+        routes = routed.routes if has_experts and not router_kind(routed.config).is_learned else ()
         rows: list[TokenizedText] = [({}, 0)] * len(texts)
         lengths, experts = np.zeros(len(texts), np.int64), np.zeros(len(texts), np.int64)
         order = sorted(range(len(texts)), key=lambda number: len(texts[number]))  # for little padding

@@ -182,12 +182,10 @@ def _open(place: str, config: LoadConfig) -> SentenceTransformer:
     """Return the model of a folder or hub id, of the class that fits it."""
     with deferred_imports(COMPILER):
         require("sentence_transformers", "models")
-        import_module("sentence_experts.models.encoder")
     from sentence_transformers import SentenceTransformer
     from transformers import PreTrainedConfig
 
     from sentence_experts.compat.torch import LightMeta
-    from sentence_experts.models.encoder import ExpertEncoder
     from sentence_experts.models.files.complete import checked_weights, transformers_of
     from sentence_experts.models.layers.weight_files import shared_part
 
@@ -204,15 +202,14 @@ def _open(place: str, config: LoadConfig) -> SentenceTransformer:
     if not has_experts:
         options["trust_remote_code"] = config.trust_remote_code
     files = shared_part(place, **config.hub) if in_part else nullcontext(place)
+    kind: type[SentenceTransformer] = SentenceTransformer
+    if has_experts:  # the classes of models with experts are imported for these alone
+        with deferred_imports(COMPILER):
+            kind = import_module("sentence_experts.models.encoder").ExpertEncoder
     with checked_weights(place) as loaded, LightMeta(), files as folder:
-        kind = ExpertEncoder if has_experts else SentenceTransformer
         model = kind(folder, device=config.device, **options, **config.hub)
         loaded += transformers_of(model)
-    return (
-        _with_experts(model, place, config)
-        if isinstance(model, ExpertEncoder)
-        else _dense(model, place, config)
-    )
+    return _with_experts(model, place, config) if has_experts else _dense(model, place, config)  # type: ignore[arg-type]
 
 
 def _dense(model: SentenceTransformer, place: str, config: LoadConfig) -> SentenceTransformer:
@@ -293,15 +290,15 @@ def _with_settings(
     model: SentenceTransformer, config: LoadConfig, given: set[str], in_place: bool = False
 ) -> SentenceTransformer:
     """Return the model as the settings want it: itself, if it is so already or may be changed in place."""
-    from sentence_experts.compat.sentence_transformers import sharing_all_but_tokenizer
-    from sentence_experts.models.encoder import ExpertEncoder
+    from sentence_experts.compat.sentence_transformers import config_of, sharing_all_but_tokenizer
 
-    if config.partial and not isinstance(model, ExpertEncoder):
+    has_experts = getattr(config_of(model), "model_type", None) in MODEL_TYPES
+    if config.partial and not has_experts:
         name = next(name for name in LIMITS if getattr(config, name) is not None)
         raise UsageError(f"`{name}` has no effect here: this model has no experts")
     changes = _changes(model, config, given)
     if changes and not in_place:
-        automatic = isinstance(model, ExpertEncoder) and model.without_auto_routes() is not model
+        automatic = has_experts and model.without_auto_routes() is not model  # type: ignore[operator]
         shares = changes.keys() <= {"pooling", "max_length"} and not automatic
         model = sharing_all_but_tokenizer(model) if shares else copy.deepcopy(model)
     for change in changes.values():

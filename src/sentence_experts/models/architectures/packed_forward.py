@@ -15,8 +15,7 @@ from transformers import PreTrainedModel
 from sentence_experts.compat.torch import replace_forward
 from sentence_experts.compat.transformers import attention_of, set_attention
 from sentence_experts.errors import UsageError
-from sentence_experts.models.architectures.families import FAMILIES
-from sentence_experts.models.architectures.routed_model import RoutedModel
+from sentence_experts.models.architectures.families import FAMILIES, MODEL_TYPES
 from sentence_experts.models.layers.packing import PACKED, PADDED, Packing, packs
 
 # Dense encoders without a step that looks across tokens beside the attention; True where a token's position
@@ -42,7 +41,7 @@ def use_packing(model: nn.Module, packed: bool = True, required: bool = True) ->
     for encoder in encoders:
         if attention_of(encoder.config) in (PACKED, PADDED):
             set_attention(encoder.config, PACKED if packed else PADDED)
-        if packed and not isinstance(encoder, RoutedModel):
+        if packed and encoder.config.model_type not in MODEL_TYPES:
             replace_forward(encoder, PackedForward(encoder))
     return model
 
@@ -51,7 +50,7 @@ def is_packed(model: nn.Module) -> bool | None:
     """Return whether an encoder in it leaves the padding out on the CPU; None if none could."""
     packed = [
         attention_of(encoder.config) == PACKED
-        and (isinstance(encoder, RoutedModel) or isinstance(encoder.forward, PackedForward))
+        and (encoder.config.model_type in MODEL_TYPES or isinstance(encoder.forward, PackedForward))
         for encoder in _encoders(model)
     ]
     return any(packed) if packed else None
@@ -63,7 +62,7 @@ def _encoders(model: nn.Module) -> Iterator[PreTrainedModel]:
             continue
         config = module.config
         dense = config.model_type in DENSE and not getattr(config, "is_decoder", False)
-        if isinstance(module, RoutedModel) or dense:
+        if config.model_type in MODEL_TYPES or dense:
             yield module
 
 
