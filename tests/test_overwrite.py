@@ -55,11 +55,11 @@ VERBS = {
     ),
     "audit": Verb("pairs", lambda read, out, **more: package.audit((), read, out=out, bootstrap=0, **more)),
     "extend": Verb("base", lambda read, out, **more: package.extend(read, ["copd", "cvd"], out=out, **more)),
-    "add_expert": Verb(
-        "model", lambda read, out, **more: package.add_expert(read, "botany", out=out, **more)
+    "add_route": Verb(
+        "model", lambda read, out, **more: package.add_route(read, "botany", out=out, **more)
     ),
-    "drop_expert": Verb(
-        "model", lambda read, out, **more: package.drop_expert(read, "genomics", out=out, **more)
+    "drop_route": Verb(
+        "model", lambda read, out, **more: package.drop_route(read, "genomics", out=out, **more)
     ),
     "export": Verb("model", lambda read, out, **more: package.export(read, out, route="genomics", **more)),
     "quantize": Verb("model", lambda read, out, **more: package.quantize(read, TEXTS, out, **more)),

@@ -10,6 +10,12 @@ import lazy_loader
 import sentence_experts.moee.saved  # noqa: F401  # registers what `load` opens beside models
 
 # The public names stand in `__init__.pyi`; each is imported when it is first used.
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+_find, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+_RENAMED = {"add_expert": "add_route", "drop_expert": "drop_route"}  # names before 0.3
+
+
+def __getattr__(name: str) -> object:
+    return _find(_RENAMED.get(name, name))
+
 
 __version__ = "0.2.0"

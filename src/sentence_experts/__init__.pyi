@@ -22,7 +22,7 @@ from .models.export.export import export
 from .models.export.quantize import quantize
 from .models.loading import load
 from .models.surgery.extend import extend
-from .models.surgery.grow import add_expert, add_route, drop_expert, drop_route, with_heads
+from .models.surgery.grow import add_route, drop_route, with_heads
 from .moee.embedder import MoeEmbedder
 from .pairs.compile import compile_pairs
 from .pairs.dataset import Pairs
@@ -58,7 +58,6 @@ __all__ = [
     "UsageError",
     "Validator",
     "__version__",
-    "add_expert",
     "add_route",
     "add_to_corpus",
     "analyse",
@@ -70,7 +69,6 @@ __all__ = [
     "compile_tasks",
     "count_links",
     "create_app",
-    "drop_expert",
     "drop_route",
     "encode",
     "estimate_fetch",

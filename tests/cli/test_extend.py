@@ -105,7 +105,7 @@ def test_add_expert_from_task_file(tiny: str, tmp_path: Path, capsys: pytest.Cap
     assert run(tiny, "--experts", "query,document", "--route", "prefix", "--out", str(before)) == 0
 
     def grow(name: str, out: Path, *options: str) -> int:
-        return run(str(before), name, "--tasks", str(tasks), "--out", str(out), *options, verb="add-expert")
+        return run(str(before), name, "--tasks", str(tasks), "--out", str(out), *options, verb="add-route")
 
     assert grow("same", after) == 0
     encoder = SentenceTransformer(str(after), device="cpu")

@@ -1,4 +1,4 @@
-"""`sentence-experts add-expert`, `drop-expert`, `compare` and `export`."""
+"""`sentence-experts add-route`, `drop-route`, `compare` and `export`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_add_compare_and_drop_expert(model: Path, tmp_path: Path, capsys: pytest
     base = model.with_name(f"{model.name}-plain")
     grown, dropped = tmp_path / "grown", tmp_path / "dropped"
     options = ["--seed-from", "base", "--base", base]
-    status, out, error = run(capsys, "add-expert", model, "marine", *options, "--out", grown)
+    status, out, error = run(capsys, "add-route", model, "marine", *options, "--out", grown)
     assert status == 0, error
     assert "[MARINE]" in out
     status, out, error = run(capsys, "compare", model, grown, "--pairs", pairs)
@@ -30,7 +30,7 @@ def test_add_compare_and_drop_expert(model: Path, tmp_path: Path, capsys: pytest
     assert "2 of 2 routes are bit-equal" in out
     assert "only after: marine" in out
     assert out.count("+0.0000") == 4
-    status, out, _ = run(capsys, "drop-expert", grown, "crops", "--out", dropped)
+    status, out, _ = run(capsys, "drop-route", grown, "crops", "--out", dropped)
     assert (status, "[CROPS]" in out) == (0, False)
     _, out, _ = run(capsys, "compare", grown, dropped)
     assert "only before: crops" in out
@@ -40,9 +40,9 @@ def test_add_compare_and_drop_expert(model: Path, tmp_path: Path, capsys: pytest
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["add-expert", "a", "--seed-from", "b"], "choose average, base, or an expert"),
-        (["add-expert", "a", "--seed-from", "base"], "give --base"),
-        (["add-expert", "crops"], "a route 'crops' already"),
+        (["add-route", "a", "--seed-from", "b"], "choose average, base, or an expert"),
+        (["add-route", "a", "--seed-from", "base"], "give --base"),
+        (["add-route", "crops"], "a route 'crops' already"),
         (["drop-expert", "a"], "no route or expert 'a'"),
     ],
 )

@@ -14,7 +14,7 @@ from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.evaluation.compare import compare, measured_by_domain, route_changes
 from sentence_experts.evaluation.pairs import checked_table
 from sentence_experts.models.loading import load
-from sentence_experts.models.surgery.grow import add_expert, drop_expert
+from sentence_experts.models.surgery.grow import add_route, drop_route
 from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.report.write import report_of
 
@@ -34,7 +34,7 @@ def wrapped(model: sentence_experts.ExpertEncoder) -> BatchEncoder:
 
 
 def test_unchanged_routes_are_bit_equal(before: BatchEncoder, folder: Path) -> None:
-    grown = wrapped(add_expert(sentence_experts.load(folder, device="cpu"), "marine"))
+    grown = wrapped(add_route(sentence_experts.load(folder, device="cpu"), "marine"))
     changes = route_changes(before, grown)
     assert [(change.route, change.bit_equal) for change in changes] == [("crops", True), ("neuro", True)]
     assert all(change.largest_difference == 0 for change in changes)
@@ -55,7 +55,7 @@ def test_changed_route_is_reported(before: BatchEncoder, folder: Path) -> None:
 
 def test_metrics_of_a_removed_route_are_none(before: BatchEncoder, folder: Path, tmp_path: Path) -> None:
     table = checked_table(Pairs.open(make_pairs_folder(tmp_path / "pairs")).split("test"))
-    dropped = wrapped(drop_expert(sentence_experts.load(folder, device="cpu"), "crops"))
+    dropped = wrapped(drop_route(sentence_experts.load(folder, device="cpu"), "crops"))
     first, second = measured_by_domain(before, table), measured_by_domain(dropped, table)
     assert second["crops"] is None
     assert first["crops"] is not None

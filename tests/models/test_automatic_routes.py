@@ -26,7 +26,7 @@ from sentence_experts.models.routes.route_classifier import (
     fit_classifier,
     has_auto_route,
 )
-from sentence_experts.models.surgery.grow import add_expert
+from sentence_experts.models.surgery.grow import add_route
 from sentence_experts.storage import RECORD
 
 LUNGS, HEART, SKIN = "lungs air flow pulmonary", "heart blood vessels pumps", "skin light slowly grows"
@@ -250,7 +250,7 @@ def test_the_model_inside_stays_as_it_was(routed: AutoRoutedEncoder, tmp_path: P
     assert "auto" not in inside.prompts
     save(inside, tmp_path / "model")
     assert not has_auto_route(tmp_path / "model")
-    grown = add_expert(routed, "kidney")
+    grown = add_route(routed, "kidney")
     assert "auto" not in grown.prompts
 
 

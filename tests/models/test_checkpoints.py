@@ -21,7 +21,7 @@ from helpers.saved_weights import weights_of
 from sentence_experts.errors import InputError, RouteError, UsageError
 from sentence_experts.models.encoder import check_experts
 from sentence_experts.models.files.saving import save
-from sentence_experts.models.surgery.grow import drop_expert
+from sentence_experts.models.surgery.grow import drop_route
 
 NAMES = ["copd", "cvd", "skin cancer"]
 ROUTED = ["[COPD]the heart", "[CVD]the heart", "[SKIN_CANCER]lungs", "[COPD]", "[CVD]x [COPD] y", "[COPD]air"]
@@ -83,7 +83,7 @@ def test_each_expert_has_a_file_of_its_own(mixed: SentenceTransformer, saved: Pa
 
 
 def test_a_smaller_model_leaves_no_expert_behind(mixed: SentenceTransformer, saved: Path) -> None:
-    smaller = drop_expert(mixed, "cvd")
+    smaller = drop_route(mixed, "cvd")
     smaller.save(str(saved))
     assert sorted(file.name for file in saved.glob("model-expert-*")) == [
         "model-expert-000.safetensors",

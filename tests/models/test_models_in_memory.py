@@ -20,7 +20,7 @@ from sentence_experts.models.loading import load
 from sentence_experts.models.pooling import pooling_of
 from sentence_experts.models.sources import name_of
 from sentence_experts.models.surgery.extend import extend
-from sentence_experts.models.surgery.grow import add_expert, drop_expert
+from sentence_experts.models.surgery.grow import add_route, drop_route
 
 TEXTS = ["Rice needs water to grow.", "A heart beats."]
 
@@ -125,8 +125,8 @@ def test_export_and_quantize_leave_the_model_as_it_was(base_folders: dict[str, P
 def test_models_made_of_others_bear_the_name_of_the_first(plain_folders: dict[str, Path]) -> None:
     folder = plain_folders["bert"]
     experts = extend(str(folder), ["copd", "cvd"])
-    more = add_expert(experts, "skin", seed_from="cvd")
-    made = [experts, more, drop_expert(more, "copd"), average_experts(experts), export_route(experts, "cvd")]
+    more = add_route(experts, "skin", seed_from="cvd")
+    made = [experts, more, drop_route(more, "copd"), average_experts(experts), export_route(experts, "cvd")]
     assert {name_of(model) for model in made} == {folder.name}
     assert {model.tokenizer.name_or_path for model in made} == {folder.name}
 

@@ -41,7 +41,7 @@ def test_an_index_outlives_another_expert_and_automatic_routes(
     encoder = BatchEncoder(load(source, device="cpu"), batch_size=4)
     before = np.array(route_vectors(encoder, corpus, "neuro").vectors)
     grown = tmp_path / "grown"
-    sentence_experts.add_expert(source, "skin", out=grown)
+    sentence_experts.add_route(source, "skin", out=grown)
     (grown / "made_from.json").unlink()
     update_json(grown / "config.json", {"auto_map": {}})
     (grown / "README.md").write_text("Another card.")
@@ -59,7 +59,7 @@ def test_an_index_outlives_another_expert_and_automatic_routes(
         prints = {folder_fingerprint(folder, route) for folder in (Path(source), grown, tmp_path / "auto")}
         assert len(prints) == 1
     smaller = tmp_path / "smaller"
-    sentence_experts.drop_expert(source, "crops", out=smaller)
+    sentence_experts.drop_route(source, "crops", out=smaller)
     assert folder_fingerprint(smaller, "neuro") == folder_fingerprint(Path(source), "neuro")
 
 

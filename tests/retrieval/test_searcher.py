@@ -233,7 +233,7 @@ def test_the_task_file_says_which_route_is_for_queries(tmp_path, minilm):
     assert list_search_routes(KnownRoutes.read(folder)) == (pair,)
     model = load(folder, device="cpu")
     assert find_search_route(BatchEncoder(model).known_routes) == pair
-    grown = sentence_experts.add_expert(folder, "more", prefix="more: ")
+    grown = sentence_experts.add_route(folder, "more", prefix="more: ")
     assert find_search_route(BatchEncoder(grown).known_routes) == pair
 
 

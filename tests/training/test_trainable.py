@@ -157,3 +157,26 @@ def test_parts_that_a_model_lacks_are_refused(pairs: Pairs, plain: str, tmp_path
     with pytest.raises(UsageError, match="learned router"):
         train(str(learned), pairs, SHORT.model_copy(update={"only_expert": "crops"}), tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("alone", [None, "neuro"])
+def test_heads_are_trained_on_a_base_that_stays(
+    pairs: Pairs, plain: str, tmp_path: Path, alone: str | None
+) -> None:
+    model = tmp_path / "model"
+    sentence_experts.extend(plain, routes=["crops", "neuro"], kind="head").save(str(model))
+    config = SHORT.model_copy(update={"only_expert": alone})
+    train(str(model), pairs, config, tmp_path / "run")
+    numbers = [1] if alone else [0, 1]
+    expected = {f"heads.{number}.{kind}" for number in numbers for kind in ("weight", "bias")}
+    assert moved(model, tmp_path / "run") == expected
+
+
+def test_experts_are_trained_beside_heads(pairs: Pairs, plain: str, tmp_path: Path) -> None:
+    heads = sentence_experts.extend(plain, routes=["crops"], kind="head")
+    sentence_experts.add_route(heads, "neuro").save(str(tmp_path / "model"))
+    train(str(tmp_path / "model"), pairs, SHORT, tmp_path / "run")
+    names = moved(tmp_path / "model", tmp_path / "run")
+    assert {name for name in names if ".experts.1." in name}
+    assert all(".experts.1." in name or name.startswith("heads.") or name == EMBEDDINGS for name in names)
+    assert moved_rows(tmp_path / "model", tmp_path / "run") == [row_of(tmp_path / "model", "neuro")]

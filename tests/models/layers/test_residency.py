@@ -18,7 +18,7 @@ from helpers.saved_weights import weights_of
 from sentence_experts.errors import InputError, RouteError, UsageError
 from sentence_experts.models.dense import average_experts, export_route
 from sentence_experts.models.files.saving import save
-from sentence_experts.models.surgery.grow import drop_expert
+from sentence_experts.models.surgery.grow import drop_route
 
 PREFIXES = {"query": "search query: ", "document": "search document: ", "cluster": "clustering: "}
 
@@ -101,7 +101,7 @@ def test_a_part_is_never_taken_for_the_whole(folder: Path, tmp_path: Path) -> No
     for refused in (
         lambda: export_route(part, "query"),
         lambda: average_experts(part),
-        lambda: drop_expert(part, "query"),
+        lambda: drop_route(part, "query"),
     ):
         with pytest.raises(UsageError, match="only some experts"):
             refused()

@@ -17,7 +17,7 @@ from sentence_experts.models.dense import average_experts, export_route
 from sentence_experts.models.encoder import ExpertEncoder
 from sentence_experts.models.files.saving import save
 from sentence_experts.models.loading import load
-from sentence_experts.models.surgery.grow import add_expert, drop_expert
+from sentence_experts.models.surgery.grow import add_route, drop_route
 
 PREFIXES = {
     "query": "search query: ",
@@ -97,21 +97,21 @@ def test_a_sharing_route_is_exported_with_its_own_instruction(
 
 def test_adding_an_expert_leaves_sharing_routes(shared: ExpertEncoder, texts: list[str]) -> None:
     before = _vectors(shared, texts)
-    grown = add_expert(shared, "new", prefix="naive: ")
+    grown = add_route(shared, "new", prefix="naive: ")
     assert grown.experts == ("query", "document", "new")
     after = _vectors(grown, texts)
     assert set(after) == {*PREFIXES, "new"}
     for name in PREFIXES:
         assert np.array_equal(before[name], after[name])
     with pytest.raises(UsageError, match="there is a route 'clustering' already"):
-        add_expert(shared, "clustering")
+        add_route(shared, "clustering")
 
 
 def test_dropping_an_expert_drops_the_routes_that_share_it(
     shared: ExpertEncoder, texts: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = _vectors(shared, texts)
-    smaller = drop_expert(shared, "query")
+    smaller = drop_route(shared, "query")
     assert "dropped with 'query', whose expert they share: reading" in capsys.readouterr().err
     after = _vectors(smaller, texts)
     assert set(after) == {"document", "clustering"}

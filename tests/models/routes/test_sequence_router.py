@@ -236,7 +236,7 @@ def test_switch_is_saved_and_its_vectors_are_no_dense_models(
     switching: SentenceTransformer, tmp_path: Path
 ) -> None:
     from sentence_experts.models.dense import average_experts, export_route
-    from sentence_experts.models.surgery.grow import add_expert
+    from sentence_experts.models.surgery.grow import add_route
 
     save(switching, tmp_path / "model")
     loaded = sentence_experts.load(tmp_path / "model", device="cpu")
@@ -244,7 +244,7 @@ def test_switch_is_saved_and_its_vectors_are_no_dense_models(
     for refused in (
         lambda: export_route(loaded, "copd"),
         lambda: average_experts(loaded),
-        lambda: add_expert(loaded, "new"),
+        lambda: add_route(loaded, "new"),
     ):
         with pytest.raises(UsageError, match="scaled by the router's probability"):
             refused()

@@ -316,14 +316,14 @@ def test_expert_ids_override_the_routers(choosing: SentenceTransformer) -> None:
 
 def test_operations_that_need_one_expert_per_text_are_refused(bases: dict[str, SentenceTransformer]) -> None:
     from sentence_experts.models.dense import average_experts, export_route
-    from sentence_experts.models.surgery.grow import add_expert, drop_expert
+    from sentence_experts.models.surgery.grow import add_route, drop_route
 
     encoder = sentence_experts.extend(bases["bert"], NAMES, router="token", route="prefix")
     for refused in (
         lambda: encoder.router_choices(["copd: a"]),
         lambda: export_route(encoder, "copd"),
-        lambda: add_expert(encoder, "new"),
-        lambda: drop_expert(encoder, "copd"),
+        lambda: add_route(encoder, "new"),
+        lambda: drop_route(encoder, "copd"),
     ):
         with pytest.raises(UsageError, match="each token"):
             refused()

@@ -14,7 +14,7 @@ import sentence_experts
 from helpers.odd_texts import TEXTS
 from sentence_experts.errors import RouteError, UsageError
 from sentence_experts.models.dense import average_experts, export_route
-from sentence_experts.models.surgery.grow import add_expert, drop_expert
+from sentence_experts.models.surgery.grow import add_route, drop_route
 
 TASKS = """
 tasks:
@@ -87,18 +87,18 @@ def test_experts_come_and_go(
 ) -> None:
     encoder = scatter(sentence_experts.extend(base, DOMAINS, tasks=task_file))
     texts = ["the heart pumps blood", "lungs"]
-    grown = add_expert(add_expert(encoder, "crops"), "clustering", prefix="clustering: ")
+    grown = add_route(add_route(encoder, "crops"), "clustering", prefix="clustering: ")
     assert [route.text for route in grown.routes if route.name in ("crops", "clustering")] == [
         "[CROPS]",
         "clustering: ",
     ]
-    fewer = drop_expert(drop_expert(grown, "copd"), "query")
+    fewer = drop_route(drop_route(grown, "copd"), "query")
     for route in ("skin cancer", "document", "classification"):
         expected = encoder.encode(texts, prompt_name=route)
         for other in (grown, fewer):
             np.testing.assert_array_equal(other.encode(texts, prompt_name=route), expected)
     for domain in ("skin cancer", "crops"):
-        fewer = drop_expert(fewer, domain)
+        fewer = drop_route(fewer, domain)
     assert fewer.routed_model.config.route_kind == "prefix"
     expected = encoder.encode(texts, prompt_name="document")
     np.testing.assert_array_equal(fewer.encode(texts, prompt_name="document"), expected)
@@ -106,7 +106,7 @@ def test_experts_come_and_go(
 
 def test_an_instruction_on_a_model_of_domains(base: SentenceTransformer) -> None:
     encoder = sentence_experts.extend(base, DOMAINS)
-    grown = add_expert(encoder, "query", prefix="search query: ")
+    grown = add_route(encoder, "query", prefix="search query: ")
     assert grown.routed_model.config.route_kind == "mixed"
     expected = base.encode(["lungs"], prompt="search query: ")
     assert np.abs(grown.encode(["lungs"], prompt_name="query") - expected).max() <= 1e-5

@@ -15,7 +15,7 @@ from sentence_experts.errors import InputError, RouteError, UsageError
 from sentence_experts.models.dense import export_route
 from sentence_experts.models.encoder import ExpertEncoder
 from sentence_experts.models.files.saving import save
-from sentence_experts.models.surgery.grow import add_expert, drop_expert
+from sentence_experts.models.surgery.grow import add_route, drop_route
 
 NAMES = ["copd", "cvd", "skin cancer"]
 
@@ -37,7 +37,7 @@ def test_adding_leaves_the_other_routes(
     mixed: ExpertEncoder, base: SentenceTransformer, texts: list[str], seed_from: str, tmp_path: Path
 ) -> None:
     old = {name: weight.clone() for name, weight in mixed[0].auto_model.named_parameters()}
-    grown = add_expert(mixed, "crops", seed_from=seed_from, base=base if seed_from == "base" else None)
+    grown = add_route(mixed, "crops", seed_from=seed_from, base=base if seed_from == "base" else None)
     assert grown.experts == (*NAMES, "crops")
     assert_other_routes_equal(mixed, grown, texts)
     new = dict(grown[0].auto_model.named_parameters())
@@ -51,7 +51,7 @@ def test_adding_leaves_the_other_routes(
 
 
 def test_a_mixed_batch_after_adding(mixed: ExpertEncoder, base: SentenceTransformer) -> None:
-    grown = add_expert(mixed, "crops", seed_from="base", base=base)
+    grown = add_route(mixed, "crops", seed_from="base", base=base)
     routed = ["[CROPS]rice", "[CVD]heart", "[COPD]lungs", "[SKIN_CANCER]light"]
     alone = np.stack([grown.encode(text) for text in routed])
     assert np.abs(grown.encode(routed) - alone).max() <= 1e-6
@@ -59,11 +59,11 @@ def test_a_mixed_batch_after_adding(mixed: ExpertEncoder, base: SentenceTransfor
 
 def test_what_a_seed_gives(mixed: ExpertEncoder, base: SentenceTransformer, texts: list[str]) -> None:
     """The base's expert gives the base's vectors, but for norms and shared weights; a copy its original's."""
-    from_base = add_expert(mixed, "crops", seed_from="base", base=base)
+    from_base = add_route(mixed, "crops", seed_from="base", base=base)
     assert np.abs(from_base.encode(texts, prompt_name="crops") - base.encode(texts)).max() <= 1e-6
-    copy = add_expert(mixed, "crops", seed_from="cvd")
+    copy = add_route(mixed, "crops", seed_from="cvd")
     assert torch.equal(vectors(copy, texts, "crops"), vectors(mixed, texts, "cvd"))
-    average = add_expert(mixed, "crops", seed_from="average")[0].auto_model
+    average = add_route(mixed, "crops", seed_from="average")[0].auto_model
     weights = average.state_dict()
     key = next(key for key in weights if ".experts.3." in key)
     parts = [weights[key.replace(".experts.3.", f".experts.{number}.")] for number in range(3)]
@@ -80,11 +80,11 @@ def test_adding_an_instruction(
             base, ["query", "passage"], route="prefix", default_route="passage", layers="alternate"
         )
     )
-    after = add_expert(before, "cluster", seed_from="query", prefix="classification: ")
+    after = add_route(before, "cluster", seed_from="query", prefix="classification: ")
     assert (after.prompts["cluster"], after.default_prompt_name) == ("classification: ", "passage")
     assert_other_routes_equal(before, after, texts)
-    assert add_expert(before, "cluster").prompts["cluster"] == "cluster: "
-    dropped = drop_expert(after, "query")
+    assert add_route(before, "cluster").prompts["cluster"] == "cluster: "
+    dropped = drop_route(after, "query")
     assert_other_routes_equal(after, dropped, texts)
     with pytest.raises(RouteError):
         dropped.encode(["query: heart"], prompt="")
@@ -94,13 +94,13 @@ def test_a_dense_model_with_tokens(
     base: SentenceTransformer, scatter: Callable[..., ExpertEncoder], texts: list[str]
 ) -> None:
     before = scatter(sentence_experts.extend(base, NAMES, layers="none"))
-    after = add_expert(before, "crops", seed_from="base")
+    after = add_route(before, "crops", seed_from="base")
     assert_other_routes_equal(before, after, texts)
     assert np.abs(after.encode(texts, prompt_name="crops") - base.encode(texts)).max() <= 1e-6
 
 
 def test_dropping(mixed: ExpertEncoder, texts: list[str], tmp_path: Path) -> None:
-    dropped = drop_expert(mixed, "copd")
+    dropped = drop_route(mixed, "copd")
     assert dropped.experts == ("cvd", "skin cancer")
     assert "copd" not in dropped.prompts
     assert_other_routes_equal(mixed, dropped, texts)
@@ -115,7 +115,7 @@ def test_dropping(mixed: ExpertEncoder, texts: list[str], tmp_path: Path) -> Non
 def test_adding_then_dropping_gives_the_same_model(
     mixed: ExpertEncoder, texts: list[str], tmp_path: Path
 ) -> None:
-    again = drop_expert(add_expert(mixed, "crops", seed_from="average"), "crops")
+    again = drop_route(add_route(mixed, "crops", seed_from="average"), "crops")
     save(mixed, tmp_path / "before")
     save(again, tmp_path / "after")
     for name in ("config.json", "tokenizer.json", "config_sentence_transformers.json"):
@@ -129,13 +129,13 @@ def test_a_learned_router_does_not_choose_a_new_expert(
     before = scatter(sentence_experts.extend(base, NAMES, route="none", router="learned"))
     expected = before.encode(texts, convert_to_tensor=True)
     for seed_from in ("cvd", "average"):
-        grown = add_expert(before, "crops", seed_from=seed_from)
+        grown = add_route(before, "crops", seed_from=seed_from)
         assert torch.equal(grown.encode(texts, convert_to_tensor=True), expected)
         rows = next(rows for key, rows in grown.state_dict().items() if key.endswith(".router.weight"))
         assert torch.allclose(rows[3], rows[:3].mean(dim=0), atol=1e-6)
     sent = grown.encode(texts, expert_ids=0, convert_to_tensor=True)
     assert torch.equal(sent, before.encode(texts, expert_ids=0, convert_to_tensor=True))
-    again = drop_expert(grown, "crops")
+    again = drop_route(grown, "crops")
     assert torch.equal(again.encode(texts, convert_to_tensor=True), expected)
     assert (
         np.abs(export_route(before, "cvd").encode(texts) - before.encode(texts, expert_ids=1)).max() <= 1e-6
@@ -145,12 +145,12 @@ def test_a_learned_router_does_not_choose_a_new_expert(
 @ONE_FAMILY
 def test_dropping_the_default_route(base: SentenceTransformer, capsys: pytest.CaptureFixture[str]) -> None:
     encoder = sentence_experts.extend(base, ["copd", "cvd"], default_route="cvd")
-    dropped = drop_expert(encoder, "cvd")
+    dropped = drop_route(encoder, "cvd")
     assert dropped.default_prompt_name is None
     assert "'cvd' was the default route" in capsys.readouterr().err
     with pytest.raises(RouteError):
         dropped.encode("heart")
-    kept = drop_expert(encoder, "copd")
+    kept = drop_route(encoder, "copd")
     assert (kept.default_prompt_name, kept.encode_query("heart").shape) == ("cvd", (32,))
 
 
@@ -168,28 +168,28 @@ def test_dropping_the_default_route(base: SentenceTransformer, capsys: pytest.Ca
 )
 def test_wrong_additions(mixed: ExpertEncoder, arguments: dict[str, str], message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        add_expert(mixed, **arguments)
+        add_route(mixed, **arguments)
 
 
 def test_a_base_that_does_not_fit(bases: dict[str, SentenceTransformer], minilm: str) -> None:
     encoder = sentence_experts.extend(bases["bert"], NAMES)
     with pytest.raises(InputError, match="made from a bert"):
-        add_expert(encoder, "crops", seed_from="base", base=bases["modernbert"])
+        add_route(encoder, "crops", seed_from="base", base=bases["modernbert"])
     with pytest.raises(InputError, match="does not fit"):
-        add_expert(encoder, "crops", seed_from="base", base=minilm)
+        add_route(encoder, "crops", seed_from="base", base=minilm)
 
 
 @ONE_FAMILY
 def test_wrong_drops(mixed: ExpertEncoder) -> None:
     with pytest.raises(UsageError, match="no route or expert 'crops'; they are copd"):
-        drop_expert(mixed, "crops")
+        drop_route(mixed, "crops")
     with pytest.raises(UsageError, match="the only one"):
-        drop_expert(drop_expert(drop_expert(mixed, "copd"), "cvd"), "skin cancer")
+        drop_route(drop_route(drop_route(mixed, "copd"), "cvd"), "skin cancer")
 
 
 @pytest.mark.realdata
 def test_grow_minilm(minilm: str, scatter: Callable[..., ExpertEncoder], texts: list[str]) -> None:
     base = SentenceTransformer(minilm, device="cpu")
     before = scatter(sentence_experts.extend(base, ["copd", "cvd"]))
-    assert_other_routes_equal(before, add_expert(before, "crops", seed_from="base", base=base), texts)
-    assert_other_routes_equal(before, drop_expert(before, "copd"), texts)
+    assert_other_routes_equal(before, add_route(before, "crops", seed_from="base", base=base), texts)
+    assert_other_routes_equal(before, drop_route(before, "copd"), texts)

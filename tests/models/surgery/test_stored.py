@@ -1,4 +1,4 @@
-"""`out` of `extend`, `add_expert` and `drop_expert`: the same record as the command line's."""
+"""`out` of `extend`, `add_route` and `drop_route`: the same record as the command line's."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ def record(folder: Path) -> dict[str, Any]:
     [
         ("extend", sentence_experts.extend, {"experts": ["a", "b"]}, ["--experts", "a,b"], {"layers": "1"}),
         ("extend", sentence_experts.extend, {"tasks": "TASKS"}, ["--tasks", "TASKS"], {"experts": ["a"]}),
-        ("add-expert", sentence_experts.add_expert, {"name": "skin"}, ["skin"], {"seed_from": "cvd"}),
+        ("add-route", sentence_experts.add_route, {"name": "skin"}, ["skin"], {"seed_from": "cvd"}),
         (
-            "add-expert",
-            sentence_experts.add_expert,
+            "add-route",
+            sentence_experts.add_route,
             {"name": "same", "tasks": "TASKS", "seed_from": "base", "base": "BASE"},
             ["same", "--tasks", "TASKS", "--seed-from", "base", "--base", "BASE"],
             {"base": None, "seed_from": "average"},
         ),
-        ("drop-expert", sentence_experts.drop_expert, {"name": "copd"}, ["copd"], {"name": "cvd"}),
+        ("drop-route", sentence_experts.drop_route, {"name": "copd"}, ["copd"], {"name": "cvd"}),
     ],
     ids=["extend", "extend-tasks", "add", "add-from-base", "drop"],
 )
@@ -91,11 +91,11 @@ def test_what_is_in_memory_is_recorded_by_what_it_decides(
     base = sentence_experts.load(base_folders["bert"], device="cpu")
     for _ in range(2):
         sentence_experts.extend(base, domains=("a", "b"), out=tmp_path / "a")
-        sentence_experts.add_expert(experts, "c", seed_from="base", base=base, out=tmp_path / "c")
+        sentence_experts.add_route(experts, "c", seed_from="base", base=base, out=tmp_path / "c")
     with pytest.raises(UsageError, match="domains"):
         sentence_experts.extend(base, domains=("b", "a"), out=tmp_path / "a")
     with pytest.raises(UsageError, match="base"):
-        sentence_experts.add_expert(experts, "c", out=tmp_path / "c")
+        sentence_experts.add_route(experts, "c", out=tmp_path / "c")
 
 
 def test_a_wrong_call_leaves_nothing_behind(
@@ -108,5 +108,5 @@ def test_a_wrong_call_leaves_nothing_behind(
     with pytest.raises(UsageError, match="at least one route"):
         sentence_experts.extend(base, out=tmp_path / "out")
     with pytest.raises(UsageError, match="no route or expert 'x'"):
-        sentence_experts.drop_expert(experts, "x", out=tmp_path / "out")
+        sentence_experts.drop_route(experts, "x", out=tmp_path / "out")
     assert not list(tmp_path.iterdir())

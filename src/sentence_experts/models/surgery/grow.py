@@ -276,9 +276,6 @@ def _without(model: Source, name: str) -> ExpertEncoder:
     return with_experts(encoder, rest, sources, prompts, default, str(encoder.device))
 
 
-add_expert, drop_expert = add_route, drop_route  # their names before routes could own anything else
-
-
 def _prefix(name: str, prefix: str | None, tasks: Any) -> str:
     """Return the instruction of a route that `tasks` has."""
     if prefix is not None:
