@@ -8,10 +8,8 @@ import pytest
 
 from helpers.fresh_process import run_fresh
 from helpers.ranking import nearest
-from helpers.samples import write_corpus
 from sentence_experts.retrieval import approximate, vectors
 from sentence_experts.retrieval.approximate import LanceVectors
-from sentence_experts.retrieval.index import route_vectors
 from sentence_experts.retrieval.vectors import RouteVectors
 
 pytest.importorskip("lancedb")
@@ -84,18 +82,6 @@ def test_a_table_that_cannot_be_made_or_read_leaves_search_exact(tmp_path, large
     (tmp_path / approximate.FOLDER).mkdir()  # of an interrupted copy
     assert LanceVectors.open(tmp_path, large.vectors) is None
     assert caplog.text.count("all papers are compared instead") == 2
-
-
-def test_a_large_corpus_is_indexed_when_it_is_first_opened(tmp_path, plain, monkeypatch):
-    built = []
-    monkeypatch.setattr(approximate, "LARGE", 2)
-    monkeypatch.setattr(approximate, "build", lambda place, rows: built.append(len(rows)) or place.mkdir())
-    monkeypatch.setattr(
-        "lancedb.connect", lambda place: type("Db", (), {"open_table": lambda self, name: name})()
-    )
-    for _ in range(2):
-        assert route_vectors(plain, write_corpus(tmp_path)).near is not None
-    assert built == [4]
 
 
 OPENED = """

@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-import torch
 
 import sentence_experts
 from helpers.samples import PAPERS, make_tiny_encoder, write_corpus
@@ -75,27 +74,6 @@ def test_trained_weights_change_the_routes_that_meet_them(tmp_path, experts_mode
     for route in ("crops", "neuro"):
         same = folder_fingerprint(tmp_path / "trained", route) == folder_fingerprint(experts_model, route)
         assert same == (route not in routes)
-
-
-def test_a_token_changes_its_own_route_alone(tmp_path, experts_model):
-    model = load(experts_model, device="cpu")
-    embeddings = next(each for key, each in model.named_parameters() if "word_embeddings" in key)
-    embeddings.data[-1] += 1
-    model.save(str(tmp_path / "trained"))
-    prints = [
-        [folder_fingerprint(folder, route) for route in ("crops", "neuro")]
-        for folder in (tmp_path / "trained", experts_model)
-    ]
-    assert prints[0][0] == prints[1][0]
-    assert prints[0][1] != prints[1][1]
-
-
-def test_model_in_training_gets_vectors_of_its_own(tmp_path, experts_model):
-    corpus, model = write_corpus(tmp_path), load(experts_model, device="cpu")
-    before = np.array(route_vectors(BatchEncoder(model, 4), corpus, "crops").vectors)
-    with torch.no_grad():
-        next(each for name, each in model.named_parameters() if "experts.0" in name).mul_(5)
-    assert np.abs(route_vectors(BatchEncoder(model, 4), corpus, "crops").vectors - before).max() > 1e-4
 
 
 def test_all_routes_are_built_and_listed(tmp_path, experts, monkeypatch):

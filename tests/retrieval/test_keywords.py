@@ -37,13 +37,6 @@ def test_scores_are_those_of_the_formula(corpus):
     assert index.search("drought wheat", 2).tolist() == [0, 3]
 
 
-def test_plural_and_tense_do_not_matter(tmp_path):
-    texts = [("a", "Memories of rats", None), ("b", "Replayed", None), ("c", "Rice", None)]
-    index = keyword_index(write_corpus(tmp_path, [(*each, 2000, False) for each in texts]), "title")
-    assert index.search("the memory of a rat", 3).tolist() == [0]
-    assert index.search("replaying", 3).tolist() == [1]
-
-
 def test_common_words_count_in_queries_that_have_no_others(tmp_path):
     texts = [
         ("a", "The role of the sleep of rats", None),

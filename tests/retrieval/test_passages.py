@@ -15,7 +15,6 @@ from sentence_experts.retrieval import texts as texts_module
 from sentence_experts.retrieval.build import build_index
 from sentence_experts.retrieval.config import PaperTexts
 from sentence_experts.retrieval.index import route_vectors
-from sentence_experts.retrieval.keywords import keyword_index
 from sentence_experts.retrieval.search import search
 from sentence_experts.retrieval.texts import PASSAGES, texts_of, window_size, windows
 from sentence_experts.retrieval.vectors import RouteVectors
@@ -114,13 +113,6 @@ def test_passages_go_with_every_kind_of_search(corpus, plain, settings) -> None:
     assert len(ids) == len(set(ids)) == (3 if {"like", "year"} & set(settings) else 4)
     assert "a" not in ids or not {"like", "year"} & set(settings)
     assert all(each["passage"] for each in papers)
-
-
-def test_words_of_full_texts_count(corpus) -> None:
-    index = keyword_index(corpus, PASSAGES)
-    assert "rice" in ROWS[1]["full_text"]
-    assert 1 in index.search("rice", 4).tolist()
-    assert 1 not in keyword_index(corpus, "title+abstract").search("rice", 4).tolist()
 
 
 def test_only_new_papers_are_encoded(corpus, tmp_path, plain, monkeypatch) -> None:

@@ -74,11 +74,6 @@ def test_like_leaves_its_papers_out_and_finds_them_by_any_id(searcher):
         searcher.mean_vectors(searcher.papers.find(["mine-2"]), blend)
 
 
-def test_percentile_is_the_share_of_papers_with_a_lower_cosine(searcher):
-    hits = searcher.search("Rice in drought", top_k=9)[0]
-    assert [hit.percentile for hit in hits] == [75, 50, 25, 0]
-
-
 @pytest.mark.parametrize(
     ("filters", "rows"),
     [
@@ -179,25 +174,6 @@ def test_queries_and_documents_have_a_route_of_both_routes():
         find_search_route(known(a="[A]", b="[B]"))
     assert list_search_routes(known()) == (SearchRoute("", None, None),)
     assert find_search_route(known()).name == ""
-
-
-def test_query_and_document_routes_are_used_for_their_sides(tmp_path, minilm, corpus):
-    folder = make_tiny_encoder(tmp_path / "tasks", minilm, ("query", "document"))
-    encoder = BatchEncoder(load(folder, device="cpu"), batch_size=4)
-    searcher = Searcher(encoder, corpus)
-    query = encoder.encode(["rice"], "query", normalize=True)[0]
-    papers = encoder.encode(["Rice in drought"], "document", normalize=True)[0]
-    hit = next(hit for hit in searcher.search("rice", top_k=9)[0] if hit.row == 0)
-    assert hit.score == pytest.approx(float(query @ papers), abs=1e-5)
-    assert (
-        abs(float(query @ encoder.encode(["Rice in drought"], "query", normalize=True)[0]) - hit.score) > 1e-4
-    )
-
-
-def test_hybrid_does_not_depend_on_top_k(searcher):
-    ten = searcher.search("Memory in rats", top_k=9, hybrid=True)[0]
-    two = searcher.search("Memory in rats", top_k=2, hybrid=True)[0]
-    assert [hit.row for hit in two] == [hit.row for hit in ten[:2]]
 
 
 def test_hybrid_brings_the_paper_with_the_rare_word_up(searcher):
@@ -315,3 +291,16 @@ def test_a_blend_is_the_weighted_sum_of_its_routes(tmp_path, experts):
 def test_a_bad_blend_is_refused(route, message):
     with pytest.raises((UsageError, RouteError), match=message):
         find_blend(known(a="[A]", b="[B]"), route)
+
+
+def test_query_and_document_routes_are_used_for_their_sides(tmp_path, minilm, corpus):
+    folder = make_tiny_encoder(tmp_path / "tasks", minilm, ("query", "document"))
+    encoder = BatchEncoder(load(folder, device="cpu"), batch_size=4)
+    searcher = Searcher(encoder, corpus)
+    query = encoder.encode(["rice"], "query", normalize=True)[0]
+    papers = encoder.encode(["Rice in drought"], "document", normalize=True)[0]
+    hit = next(hit for hit in searcher.search("rice", top_k=9)[0] if hit.row == 0)
+    assert hit.score == pytest.approx(float(query @ papers), abs=1e-5)
+    assert (
+        abs(float(query @ encoder.encode(["Rice in drought"], "query", normalize=True)[0]) - hit.score) > 1e-4
+    )

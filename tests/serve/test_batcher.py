@@ -69,16 +69,6 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.001)
 
 
-def test_what_waits_shares_a_batch() -> None:
-    recorder = Recorder()
-
-    async def work(queue: Batcher) -> list[Any]:
-        return await asyncio.gather(*(encode(queue, recorder.texts(number)) for number in range(5)))
-
-    assert [vectors[0] for vectors in run(work)] == [0, 1, 2, 3, 4]
-    assert recorder.batches == [[0, 1, 2, 3, 4]]
-
-
 @settings(max_examples=30)
 @given(
     st.lists(st.lists(st.integers(1, 300), min_size=1, max_size=6), min_size=1, max_size=6), st.integers(1, 3)

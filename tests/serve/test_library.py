@@ -18,7 +18,6 @@ from helpers.running_server import EXPERTS
 from helpers.samples import make_tiny_encoder
 from helpers.searched_corpus import QUERY, ask, ids, write_searched_corpus
 from sentence_experts.corpus.corpus_folder import CorpusFolder
-from sentence_experts.errors import InputError
 from sentence_experts.models.encoder import ExpertEncoder
 from sentence_experts.models.loading import LoadConfig
 from sentence_experts.serve.models import ServedModel
@@ -27,11 +26,6 @@ from sentence_experts.serve.models import ServedModel
 @pytest.fixture(scope="module")
 def client(search_client: TestClient) -> TestClient:
     return search_client
-
-
-def test_a_corpus_that_is_not_there_is_known_before_the_models(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="holds no corpus"):
-        sentence_experts.create_app("no-model", corpus=tmp_path)
 
 
 def test_routes_are_those_whose_experts_were_loaded(
@@ -85,14 +79,6 @@ def test_papers_are_compared_with_vectors_of_their_own_model_only(
     answer = client.post("/search", json={"query": QUERY})
     assert (answer.status_code, answer.headers["Retry-After"]) == (503, "10")
     assert "was replaced" in answer.json()["error"]["message"]
-
-
-def test_the_corpus_is_encoded_with_a_tokenizer_of_its_own(client: TestClient) -> None:
-    state = client.app.state  # type: ignore[attr-defined]
-    for served, searcher in state.library._searchers.values():
-        assert searcher.encoder.model.tokenizer is not served.model.tokenizer
-        for route in [route.document_route for route in searcher.routes]:
-            assert searcher.encoder.vector_settings(route) == served.encoder.vector_settings(route)
 
 
 def test_searches_follow_a_model_after_one_that_could_not_be_used(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
 import socket
@@ -17,14 +16,11 @@ import httpx
 import numpy as np
 import pytest
 
-import sentence_experts
 from helpers.running_server import EXPERTS, RunningServer, running_server
 from helpers.samples import make_tiny_encoder
 from sentence_experts.cli.main import main
-from sentence_experts.errors import UsageError
 from sentence_experts.models.encoder import ExpertEncoder
 from sentence_experts.models.loading import load
-from sentence_experts.serve.run import CAPACITY, KERNELS
 
 PATH = "/v1/embeddings"
 LONG = ["wheat " * 500] * 60
@@ -190,13 +186,3 @@ def test_a_port_that_is_taken_is_an_error(capsys: pytest.CaptureFixture[str]) ->
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(SystemExit) as ended:
         main(["serve", "minilm", "--port", str(taken.getsockname()[1])])
     assert (ended.value.code, "--port" in capsys.readouterr().err) == (2, True)
-
-
-def test_few_kernels_are_kept_unless_the_user_says_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
-    for given, expected in ((None, KERNELS), ("7", "7")):
-        monkeypatch.setenv(CAPACITY, given or "")
-        if given is None:
-            monkeypatch.delenv(CAPACITY)
-        with pytest.raises(UsageError):
-            sentence_experts.serve("minilm", host="no.such.host.invalid")
-        assert os.environ[CAPACITY] == expected

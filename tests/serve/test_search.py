@@ -17,8 +17,6 @@ from helpers.samples import TOPICS
 from helpers.searched_corpus import HOSTILE, QUERY, ask, ids
 from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.models.encoder import ExpertEncoder
-from sentence_experts.retrieval.closeness import CLOSE, FAIR
-from sentence_experts.retrieval.vectors import RouteVectors
 from sentence_experts.serve.search import MAX_ABSTRACT
 
 
@@ -37,17 +35,6 @@ def test_each_route_finds_what_search_finds(
         assert ids(answer, number) == [paper["paper_id"] for paper in papers]
         scores = [hit["score"] for hit in answer["routes"][number]["hits"]]
         np.testing.assert_allclose(scores, [paper["score"] for paper in papers], atol=1e-4)
-
-
-def test_a_query_is_compared_with_the_corpus_once_per_route(
-    client: TestClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    compared: list[int] = []
-    real = RouteVectors.scores
-    counted = lambda self, queries: compared.append(len(queries)) or real(self, queries)  # noqa: E731
-    monkeypatch.setattr(RouteVectors, "scores", counted)
-    ask(client, query=QUERY, year="2010..", hybrid=True)
-    assert compared == [1, 1]
 
 
 def test_routes_of_several_models_can_be_mixed(client: TestClient) -> None:
@@ -73,19 +60,6 @@ def test_ranks_under_other_routes_are_those_of_a_longer_search(client: TestClien
             assert hit["only"] == (short["papers"][hit["paper"]]["paper_id"] not in everywhere)
 
 
-def test_percentiles_fall_with_the_rank(client: TestClient) -> None:
-    hits = ask(client, query=QUERY, top_k=100)["routes"][0]["hits"]
-    shares = [hit["percentile"] for hit in hits]
-    assert shares == sorted(shares, reverse=True)
-    assert 95 < shares[0] < 100
-    assert shares[-1] == 0
-
-
-def test_one_route_alone_has_nothing_of_its_own(client: TestClient) -> None:
-    answer = ask(client, query=QUERY, routes=["m:crops"])
-    assert not any(hit["only"] for hit in answer["routes"][0]["hits"])
-
-
 def test_more_like_papers_leaves_them_out(client: TestClient) -> None:
     start = "doi:10.5555/made-up.000"
     answer = ask(client, like=["10.5555/made-up.000"], top_k=100)
@@ -96,16 +70,6 @@ def test_more_like_papers_leaves_them_out(client: TestClient) -> None:
         ranks = [hit["rank"] for hit in answer["routes"][route]["hits"]]
         assert ranks == list(range(1, len(ranks) + 1))
     assert any(paper["terms"] for paper in answer["papers"])
-
-
-def test_ranks_count_no_paper_that_others_should_be_like(client: TestClient) -> None:
-    far = ids(ask(client, query=QUERY, top_k=100))[-1]
-    asked = {"like": ["10.5555/made-up.000", far]}
-    short, long = (ask(client, **asked, top_k=top_k) for top_k in (2, 100))
-    for place, route in enumerate(long["routes"]):
-        true = {name: rank for rank, name in enumerate(ids(long, place), start=1)}
-        for paper in short["papers"]:
-            assert paper["ranks"][route["name"]]["rank"] == true[paper["paper_id"]]
 
 
 def test_filters_hold_and_years_ignore_the_filter_of_years(client: TestClient) -> None:
@@ -129,22 +93,6 @@ def test_citations_among_the_hits(client: TestClient) -> None:
         for n in range(40) for back in (8, 16) if n >= back
     }  # fmt: skip
     assert {tuple(pair) for pair in answer["citations"]} == true
-
-
-def test_terms_in_common_are_words_of_both(client: TestClient) -> None:
-    for paper in ask(client, query="the rice of droughts")["papers"]:
-        text = f"{paper['title']} {paper['abstract']}"
-        assert all(
-            term in text and term.lower() in ("rice", "drought", "droughts") for term in paper["terms"]
-        )
-
-
-def test_the_map_has_a_place_per_paper_and_route(client: TestClient) -> None:
-    answer = ask(client, query=QUERY)
-    for route in answer["routes"]:
-        assert len(route["map"]["papers"]) == len(answer["papers"])
-        assert np.abs(route["map"]["papers"]).max() <= 1
-        assert len(route["map"]["query"]) == 2
 
 
 def test_the_best_sentence_is_the_nearest_one(client: TestClient, experts: ExpertEncoder) -> None:
@@ -245,14 +193,6 @@ def test_bad_requests_are_refused(
     assert str(corpus.path) not in answer.text
 
 
-def test_the_api_describes_the_search(client: TestClient) -> None:
-    paths = client.get("/openapi.json").json()["paths"]
-    assert {"/search", "/search/corpus", "/search/sentences", "/search/export"} <= set(paths)
-    docs = client.get("/docs")
-    assert "Papers per route" in docs.text
-    assert "script-src 'self'" in docs.headers["Content-Security-Policy"]
-
-
 def test_without_a_corpus_there_is_no_search(plain: SentenceTransformer) -> None:
     app = sentence_experts.create_app({"m": plain}, watch=False)
     with TestClient(app, base_url="http://localhost") as client:
@@ -343,15 +283,6 @@ def test_a_paper_has_authors_a_source_and_its_citations(client: TestClient) -> N
     found = client.post("/search/citations", json={"paper": paper["paper_id"]}).json()
     assert {each["paper_id"][-3:] for each in found["cites"]} == {"012", "004"}
     assert {each["paper_id"][-3:] for each in found["cited_by"]} == {"028", "036"}
-
-
-def test_words_follow_the_nearness(client: TestClient) -> None:
-    for route in ask(client, query=QUERY, top_k=100)["routes"]:
-        values = [hit["nearness"] for hit in route["hits"]]
-        assert values == sorted(values, reverse=True)
-        for hit in route["hits"]:
-            word = "close" if hit["nearness"] >= CLOSE else "fair" if hit["nearness"] >= FAIR else "weak"
-            assert hit["closeness"] == word
 
 
 def test_routes_blend(client: TestClient, experts: ExpertEncoder, corpus: CorpusFolder) -> None:

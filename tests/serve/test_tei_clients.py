@@ -91,16 +91,3 @@ def test_a_sentence_is_named_by_its_place(client: httpx.Client) -> None:
     request = {"inputs": {"source_sentence": "a", "sentences": ["b"]}, "parameters": {"colour": 1}}
     answer = client.post("/similarity", json=request).json()
     assert answer["error"] == "parameters.colour: no such field"
-
-
-def test_errors_are_in_the_protocols_form(client: httpx.Client) -> None:
-    refused = client.post("/embed", json={"inputs": "a text"})
-    assert refused.status_code == 422
-    assert refused.json()["error_type"] == "invalid_request_error"
-    assert "experts needs a route; its routes: crops, neuro" in refused.json()["error"]
-
-
-def test_a_body_that_contradicts_the_path_is_refused(client: httpx.Client) -> None:
-    answer = client.post("/models/experts:neuro/embed", json={"inputs": "a text", "model": "dense"})
-    assert answer.status_code == 422
-    assert "the path names 'experts:neuro'" in answer.text

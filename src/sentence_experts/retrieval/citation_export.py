@@ -115,23 +115,22 @@ def _ris(papers: Sequence[Mapping[str, Any]]) -> str:
     lines: list[str] = []
     for paper in papers:
         kind = _TYPES.get(str(paper.get("article_type")), _ARTICLE)[0]
-        lines.append(f"TY  - {kind}")
+        tags = {"TI": "title", "PY": "year", "JO" if kind == "JOUR" else "T2": "journal", "VL": "volume",
+                "IS": "issue", "AB": "abstract", "DO": "doi", "AN": "pmid", "C2": "pmcid",
+                "KW": "keywords"}  # fmt: skip
         # A name that looks like one with initials, but is none, has a comma behind it.
-        names = (name if invert_initials(name) == name else f"{name}," for name in _present(paper, "authors"))
-        lines += [f"AU  - {name}" for name in names]
-        source = "JO" if kind == "JOUR" else "T2"
-        for tag, name in (("TI", "title"), ("PY", "year"), (source, "journal"), ("VL", "volume"),
-                          ("IS", "issue"), ("AB", "abstract"), ("DO", "doi"), ("AN", "pmid"),
-                          ("C2", "pmcid"), ("KW", "keywords")):  # fmt: skip
-            lines += [f"{tag}  - {value}" for value in _present(paper, name)]
+        names = [name if invert_initials(name) == name else f"{name}," for name in _present(paper, "authors")]
+        fields = [("TY", kind), *(("AU", name) for name in names)]
+        fields += [(tag, value) for tag, name in tags.items() for value in _present(paper, name)]
         for pages in _present(paper, "pages"):
             ends = re.fullmatch(r"([^-]+)-([^-]+)", pages)
-            lines += [f"SP  - {ends[1]}", f"EP  - {ends[2]}"] if ends else [f"SP  - {pages}"]
+            fields += [("SP", ends[1]), ("EP", ends[2])] if ends else [("SP", pages)]
         # Where PubMed's numbers come from tells what AN is.
-        lines += ["DB  - PubMed"] if paper.get("pmid") else []
-        lines += [f"UR  - {url}"] if (url := paper_url(paper)) else []
-        lines += ["N1  - Retracted"] if paper.get("retracted") else []
-        lines += [f"ID  - {_line(paper['paper_id'])}", "ER  - ", ""]
+        fields += [("DB", "PubMed")] * bool(paper.get("pmid"))
+        fields += [("UR", paper_url(paper) or "")] * bool(paper_url(paper))
+        fields += [("N1", "Retracted")] * bool(paper.get("retracted"))
+        fields += [("ID", _line(paper["paper_id"])), ("ER", "")]
+        lines += [*(f"{tag}  - {value}" for tag, value in fields), ""]
     return "\r\n".join(lines) + "\r\n" if lines else ""
 
 
@@ -139,37 +138,37 @@ def _bibtex(papers: Sequence[Mapping[str, Any]]) -> str:
     keys: Counter[str] = Counter()
     entries = []
     for paper in papers:
-        fields: list[tuple[str, str]] = []
         kind = _TYPES.get(str(paper.get("article_type")), _ARTICLE)[1]
         source = "booktitle" if kind in ("inproceedings", "incollection") else "journal"
-        if names := _present(paper, "authors"):
-            fields.append(("author", " and ".join(map(_bibtex_name, names))))
+        words, names = _present(paper, "keywords"), map(_bibtex_name, _present(paper, "authors"))
+        with_comma = any("," in word for word in words)
+        notes = ["Retracted"] if paper.get("retracted") else []
+        notes += [] if paper.get("doi") or paper.get("pmid") else [_line(paper["paper_id"])]
+        fields = {"author": " and ".join(names)}
         for field, name in (("title", "title"), (source, "journal"), ("year", "year"),
                             ("volume", "volume"), ("number", "issue"), ("pages", "pages"), ("doi", "doi"),
                             ("pmid", "pmid"), ("abstract", "abstract")):  # fmt: skip
-            fields += [(field, value) for value in _present(paper, name)[:1]]
-        fields += [("url", url)] if (url := paper_url(paper)) else []
-        if words := _present(paper, "keywords"):
-            with_comma = any("," in word for word in words)
-            joined = ("; " if with_comma else ", ").join(words)
-            fields.append(("keywords", f"{joined};" if with_comma and len(words) == 1 else joined))
-        notes = ["Retracted"] if paper.get("retracted") else []
-        notes += [] if paper.get("doi") or paper.get("pmid") else [_line(paper["paper_id"])]
-        fields += [("note", "; ".join(notes))] if notes else []
-        written = [f"  {name} = {{{_field(name, value)}}}" for name, value in fields]
+            fields[field] = next(iter(_present(paper, name)), "")
+        fields["url"] = paper_url(paper) or ""
+        # A single keyword with a comma in it would be read as two.
+        fields["keywords"] = ("; " if with_comma else ", ").join(words) + ";" * (
+            with_comma and len(words) == 1
+        )
+        fields["note"] = "; ".join(notes)
+        written = [f"  {name} = {{{_field(name, value)}}}" for name, value in fields.items() if value]
         entries.append(f"@{kind}{{{_key(paper, keys)},\n" + ",\n".join(written) + "\n}\n")
     return "\n".join(entries)
 
 
 def _field(name: str, value: str) -> str:
-    if name == "title":  # in braces of its own, or BibTeX would write the names in it small
-        return f"{{{_tex(value)}}}"
+    """Return the value of a field of BibTeX."""
     if name == "author":
         return value
+    if name in ("doi", "url"):  # as they are, but for what would end the field or begin a command
+        return re.sub(r"[\\{}]", "", value)
     if name == "pages":
         return re.sub(r"(?<=\w)-(?=\w)", "--", _tex(value))
-    # Styles take a DOI as it is, underscores too; what would end the field or begin a command is left out.
-    return re.sub(r"[\\{}]", "", value) if name in ("doi", "url") else _tex(value)
+    return f"{{{_tex(value)}}}" if name == "title" else _tex(value)  # else names in a title become small
 
 
 def _bibtex_name(name: str) -> str:
@@ -204,19 +203,18 @@ def _csv(papers: Sequence[Mapping[str, Any]]) -> str:
     out = io.StringIO()
     writer = csv.writer(out)
     writer.writerow(columns)
-    for paper in papers:
-        writer.writerow([_cell(_joined(paper.get(name), _present(paper, name))) for name in columns])
+    writer.writerows([_cell(paper, name) for name in columns] for paper in papers)
     return out.getvalue()
 
 
-def _joined(value: Any, lines: list[str]) -> str:
-    """Join several values as a table of papers may have them: as a JSON array if one holds a separator."""
-    if not isinstance(value, str) and any(re.search(r"[;|]|^\[", line) for line in lines):
-        return json.dumps(lines, ensure_ascii=False)
-    return "; ".join(lines)
+def _cell(paper: Mapping[str, Any], name: str) -> str:
+    """Return a cell that no spreadsheet takes for a formula.
 
-
-def _cell(text: str) -> str:
-    """Return a cell that no spreadsheet takes for a formula."""
+    Several values stand as a table of papers may have them: as a JSON array if one holds a separator.
+    """
+    lines = _present(paper, name)
+    text = "; ".join(lines)
+    if not isinstance(paper.get(name), str) and any(re.search(r"[;|]|^\[", line) for line in lines):
+        text = json.dumps(lines, ensure_ascii=False)
     is_number = re.fullmatch(r"[-+]?[0-9.]+(e[-+]?[0-9]+)?", text)
     return f"'{text}" if text[:1] in ("=", "+", "-", "@") and not is_number else text
