@@ -33,7 +33,8 @@ class CorpusIndex:
 
     Attributes:
         corpus: the corpus.
-        parts: one dict for each model, route and unit: `route` (None without routes), `unit`, `passages`
+        parts: one dict for each model, route and unit: `route` (None without routes, and for vectors that are
+            `shared` by all routes with heads), `unit`, `passages`
             (whether a paper has several vectors), `fingerprint` (of the route), `model`, `max_length` (in
             tokens), `texts`, `dimensions`, `megabytes`, `state` ("whole", "of an older corpus", or "damaged")
             and `folder`.
@@ -54,10 +55,11 @@ class CorpusIndex:
         return cls(opened, [_described(file.parent, opened) for file in files])
 
     def __repr__(self) -> str:
+        names = [part["route"] or ("(all heads)" if part["shared"] else "(no routes)") for part in self.parts]
         lines = [
-            f"{part['route'] or '(no routes)'}  {part['unit']}  {part['texts']:,} texts of "
-            f"{part['dimensions']}  {part['megabytes']:,.1f} MB  {part['model']}  {part['state']}"
-            for part in self.parts
+            f"{name}  {part['unit']}  {part['texts']:,} texts of {part['dimensions']}  "
+            f"{part['megabytes']:,.1f} MB  {part['model']}  {part['state']}"
+            for name, part in zip(names, self.parts, strict=True)
         ]
         return "\n".join(lines) or f"{self.corpus.path}: no vectors"
 
@@ -77,6 +79,7 @@ def _described(folder: Path, corpus: CorpusFolder) -> dict[str, Any]:
     size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
     return {
         "route": settings.get("route"),
+        "shared": settings.get("shared", False),
         "unit": settings.get("unit", ""),
         "passages": settings.get("unit") == PASSAGES,
         "fingerprint": settings.get("fingerprint", ""),

@@ -1,10 +1,10 @@
 """The vectors of a corpus under one route, built once and kept beside it.
 
-They stand in `CORPUS/.vectors/KEY/`: `vectors.npy` (texts, dimensions; float32, length 1), `rows.npy` (each
-one's row in `papers.parquet`), `texts.npy` (16 bytes of each text's SHA-256), with passages `spans.npy`
-(where each begins and ends in its paper's text), and their record. KEY is a hash of what decides a vector,
-without the corpus: when the corpus changes, texts that it had before keep their vectors and only the others
-are encoded.
+They stand in `CORPUS/.vectors/KEY/`: `vectors.npy` (texts, dimensions; float32, length 1, except where routes
+with heads share them, see `heads`), `rows.npy` (each one's row in `papers.parquet`), `texts.npy` (16 bytes of
+each text's SHA-256), with passages `spans.npy` (where each begins and ends in its paper's text), and their
+record. KEY is a hash of what decides a vector, without the corpus: when the corpus changes, texts that it had
+before keep their vectors and only the others are encoded.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import hashlib
 import itertools
 import logging
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.pooling import unit as unit_length
 from sentence_experts.progress import progress
 from sentence_experts.retrieval.approximate import LanceVectors
+from sentence_experts.retrieval.heads import Head, shared_encoder
 from sentence_experts.retrieval.texts import (
     PASSAGES,
     UNITS,
@@ -82,22 +84,35 @@ def route_vectors(
     Papers without the unit's text (for "title+abstract": with neither) are left out. If another process is
     computing the same vectors, this one waits for them.
     """
-    settings = vector_settings(encoder, encoder.chosen_route(route), unit)
-    folder = index_folder(corpus, settings)
+    route = encoder.chosen_route(route)
+    if (shared := shared_encoder(encoder, route)) is None:
+        return _read_or_build(encoder, corpus, route, vector_settings(encoder, route, unit))[0]
+    # Whatever the route is called, and without its head: all routes of this encoder share the vectors.
+    settings = vector_settings(shared, route, unit) | {"route": None, "shared": True}
+    vectors, folder = _read_or_build(shared, corpus, route, settings)
+    head = Head.open(*encoder.model.head_routes[route], vectors.vectors, folder)  # type: ignore
+    return replace(vectors, head=head)
+
+
+def _read_or_build(
+    encoder: BatchEncoder, corpus: CorpusFolder, route: str | None, settings: dict[str, Any]
+) -> tuple[RouteVectors, Path]:
+    """Return the vectors with these settings, and their folder; encoded if they are not there."""
+    folder, unit = index_folder(corpus, settings), settings["unit"]
     if (vectors := _open(folder, corpus)) is not None:
-        return vectors
+        return vectors, folder
     try:
         with locked(folder, f"encode the corpus ({unit})", wait=True):
             if (vectors := _open(folder, corpus)) is None:
                 if (folder / RECORD).exists() and read_index(folder) is None:
                     logger.warning(f"{folder}: not as it was written; the corpus is encoded again")
-                _build(encoder, corpus, settings, folder)
+                _build(encoder, corpus, route, settings, folder)
                 vectors = _open(folder, corpus)
     except PermissionError as error:
         raise InputError(f"{folder.parent}: vectors cannot be written beside the corpus: {error}") from error
     if vectors is None:
         raise InputError(f"{corpus.papers} changed while it was encoded; give the same command again")
-    return vectors
+    return vectors, folder
 
 
 def read_index(folder: Path) -> dict[str, Any] | None:
@@ -162,9 +177,11 @@ class _Plan:
                 yield text
 
 
-def _build(encoder: BatchEncoder, corpus: CorpusFolder, settings: dict[str, Any], folder: Path) -> None:
+def _build(
+    encoder: BatchEncoder, corpus: CorpusFolder, route: str | None, settings: dict[str, Any], folder: Path
+) -> None:
     """Encode the texts of a corpus that have no vector yet, and write all vectors."""
-    route, unit = settings["route"], settings["unit"]
+    unit, normalize = settings["unit"], "shared" not in settings
     old, source = read_index(folder), texts_fingerprint(corpus, unit)
     pieces: Iterator[tuple[int, str, Span | None]]
     pieces = ((row, text, None) for row, text in texts_of(corpus, unit))
@@ -183,7 +200,7 @@ def _build(encoder: BatchEncoder, corpus: CorpusFolder, settings: dict[str, Any]
     missing = plan.missing()
     chunks = iter(lambda: list(itertools.islice(missing, CHUNK_SIZE)), [])
     with progress(f"encoding the corpus ({unit})", total) as advance:
-        encode = lambda texts, advance: encoder.encode(texts, route, True, advance)  # noqa: E731
+        encode = lambda texts, advance: encoder.encode(texts, route, normalize, advance)  # noqa: E731
         files = encode_chunks(encode, chunks, parts, advance)
     if not plan.rows:
         parts.remove()

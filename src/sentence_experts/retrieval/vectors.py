@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -13,6 +13,7 @@ from sentence_experts.encoding.chunks import Vectors
 from sentence_experts.errors import UsageError
 from sentence_experts.models.pooling import unit as unit_length
 from sentence_experts.retrieval.approximate import SELECTIVE, LanceVectors
+from sentence_experts.retrieval.heads import Head
 
 _SAMPLE = 10_000  # vectors that percentiles are estimated from in a large corpus
 _PASSAGES = 8  # candidates for each paper wanted, where papers have several passages
@@ -26,16 +27,24 @@ class RouteVectors:
     """The vectors of a corpus under one route: one per paper, or one per passage.
 
     Attributes:
-        vectors: (texts, dimensions), of length 1, mapped into memory.
+        vectors: (texts, dimensions), of length 1, mapped into memory; with a `head`, those that it maps, of
+            any length.
         rows: (texts,), ascending: the row of each in papers.parquet.
         near: finds neighbours approximately, in a large corpus.
         spans: (texts, 2) where each passage begins and ends in its paper's text; None without passages.
+        head: of the route, if it owns one.
     """
 
     vectors: Vectors
     rows: Rows
     near: LanceVectors | None = None
     spans: NDArray[np.int64] | None = None
+    head: Head | None = None
+
+    @property
+    def dimension(self) -> int:
+        """The length of a query's vector."""
+        return self.vectors.shape[1] if self.head is None else len(self.head.bias)
 
     @cached_property
     def _starts(self) -> Rows:
@@ -54,18 +63,23 @@ class RouteVectors:
         Raises:
             UsageError: the queries come from another model.
         """
-        if queries.ndim != 2 or queries.shape[1] != self.vectors.shape[1]:
+        if queries.ndim != 2 or queries.shape[1] != self.dimension:
             raise UsageError(
-                f"the queries' vectors have the shape {queries.shape}, those of the papers "
-                f"{self.vectors.shape[1]} dimensions: they come from different models"
+                f"the queries' vectors have the shape {queries.shape}, those of the papers {self.dimension} "
+                "dimensions: they come from different models"
             )
-        cosines: NDArray[np.float32] = self._cosines(queries)
+        cosines = self._cosines(queries, slice(None))
         if self.spans is not None and len(self.rows):
             cosines = np.maximum.reduceat(cosines, self._starts, axis=1)
         return cosines
 
-    def _cosines(self, queries: Vectors) -> NDArray[np.float32]:
-        return unit_length(np.asarray(queries, np.float32)) @ np.asarray(self.vectors).T
+    def _cosines(self, queries: Vectors, texts: slice) -> NDArray[np.float32]:
+        """Compute the cosines of queries with some texts, (queries, texts)."""
+        vectors, queries = np.asarray(self.vectors[texts]), unit_length(np.asarray(queries, np.float32))
+        if self.head is not None:
+            return self.head.only(texts).cosines(vectors, queries)
+        cosines: NDArray[np.float32] = queries @ vectors.T
+        return cosines
 
     def candidates(self, query: Vectors, top_k: int, passing: Passing | None = None) -> Rows | None:
         """Return papers among which the nearest to a query of shape (dimensions,) are; None for all."""
@@ -78,7 +92,8 @@ class RouteVectors:
         wanted = top_k * (1 if self.spans is None else _PASSAGES)
         if passing is not None:
             wanted = round(2 * wanted * len(self.rows) / count) + 10
-        places = self.near.candidates(unit_length(query[None])[0], wanted)
+        mapped = query if self.head is None else query @ self.head.weight
+        places = self.near.candidates(unit_length(mapped[None])[0], wanted)
         rows = np.unique(self.rows[places[allowed[places]]])
         return rows if len(rows) >= top_k else None
 
@@ -86,7 +101,8 @@ class RouteVectors:
         """Return the vectors of some papers, by ascending rows, in memory."""
         places = np.flatnonzero(np.isin(self.rows, papers))
         spans = None if self.spans is None else self.spans[places]
-        return replace(self, vectors=self.vectors[places], rows=self.rows[places], near=None, spans=spans)
+        head = None if self.head is None else self.head.only(places)
+        return RouteVectors(self.vectors[places], self.rows[places], None, spans, head)
 
     @cached_property
     def sample(self) -> RouteVectors:
@@ -103,17 +119,21 @@ class RouteVectors:
     def best_places(self, query: Vectors, rows: Any) -> Rows:
         """Return the place of the best passage of each of some papers; -1 without text."""
         best = [
-            first + int(np.argmax(self.vectors[first:last] @ query)) if last > first else -1
+            first + int(np.argmax(self._cosines(query[None], slice(first, last)))) if last > first else -1
             for first, last in self._bounds(rows)
         ]
         return np.array(best, np.int64)
 
     def of_rows(self, rows: Any) -> Vectors:
         """Return one vector per paper, (papers, dimensions): the mean of its passages; zeros without text."""
-        nothing = np.zeros((1, self.vectors.shape[1]), np.float32)
-        texts = [self.vectors[first:last] if last > first else nothing for first, last in self._bounds(rows)]
-        means = [unit_length(each.mean(axis=0, keepdims=True)) if len(each) > 1 else each for each in texts]
-        return np.concatenate([np.asarray(each, np.float32) for each in means] or [nothing[:0]])
+        nothing = np.zeros((1, self.dimension), np.float32)
+        means = [nothing[:0]]
+        for first, last in self._bounds(rows):
+            texts = np.asarray(self.vectors[first:last], np.float32)
+            texts = texts if self.head is None or last == first else self.head.vectors(texts)
+            means.append(unit_length(texts.mean(axis=0, keepdims=True)) if last > first + 1 else texts)
+            means += [nothing] * (last == first)
+        return np.concatenate(means)
 
 
 def best_of(scores: NDArray[np.float32], top_k: int) -> Rows:

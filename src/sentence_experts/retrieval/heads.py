@@ -1,0 +1,101 @@
+"""Routes that own a head, a linear map after pooling: one stored vector per text serves all of them.
+
+The vector x of a text before the heads is stored once. Under a route, whose head is y = weight @ x + bias,
+the cosine of a query q of length 1 with the text is (q @ weight @ x + q @ bias) / |y|: a product with the
+stored vectors, and a length per text that is computed once and kept beside them. So another head needs no
+encoding.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sentence_experts.encoding.chunks import Vectors
+from sentence_experts.encoding.encoder import BatchEncoder
+from sentence_experts.models.pooling import place_of_pooling
+from sentence_experts.models.pooling import unit as unit_length
+from sentence_experts.storage import replacing, sha256_text, write_npy
+
+_ROWS_PER_BLOCK = 65_536
+_CHECKED = 64  # stored lengths that are computed anew when they are read
+
+
+@dataclass(frozen=True)
+class Head:
+    """The head of a route, and the lengths of what it makes of some texts.
+
+    Attributes:
+        weight: (dimensions, width).
+        bias: (dimensions,).
+        lengths: (texts,) of weight @ x + bias.
+    """
+
+    weight: Vectors
+    bias: Vectors
+    lengths: NDArray[np.float32]
+
+    @classmethod
+    def open(cls, weight: Vectors, bias: Vectors, shared: Vectors, folder: Path) -> Head:
+        """Read the lengths of a head's vectors from the folder of the shared ones, or compute them."""
+        digest = sha256_text(weight.tobytes().hex(), bias.tobytes().hex())[:16]
+        file = folder / f"lengths-{digest}.npy"
+        checked = np.unique(np.linspace(0, len(shared) - 1, _CHECKED).astype(int))
+        try:
+            lengths = np.load(file)
+            right = _lengths(weight, bias, np.asarray(shared[checked]))
+            if lengths.shape == (len(shared),) and np.allclose(lengths[checked], right, rtol=1e-4):
+                return cls(weight, bias, lengths)
+        except (OSError, ValueError, EOFError):  # not there yet, or damaged
+            pass
+        blocks = range(0, len(shared), _ROWS_PER_BLOCK)
+        parts = [_lengths(weight, bias, np.asarray(shared[at : at + _ROWS_PER_BLOCK])) for at in blocks]
+        lengths = np.concatenate(parts)
+        with contextlib.suppress(OSError), replacing(file) as temporary:  # not beside a corpus to read only
+            write_npy(temporary, lengths)
+        return cls(weight, bias, lengths)
+
+    def cosines(self, shared: Vectors, queries: Vectors) -> NDArray[np.float32]:
+        """Compute the cosines of queries of length 1, (queries, dimensions), with texts: (queries, texts)."""
+        products: NDArray[np.float32] = (queries @ self.weight) @ shared.T
+        products += (queries @ self.bias)[:, None]
+        products /= np.maximum(self.lengths, 1e-12)
+        return products
+
+    def vectors(self, shared: Vectors) -> Vectors:
+        """Return the vectors of length 1 that the head makes of shared ones, (texts, dimensions)."""
+        vectors: Vectors = unit_length(shared @ self.weight.T + self.bias)
+        return vectors
+
+    def only(self, places: Any) -> Head:
+        """Return the head of some of its texts."""
+        return replace(self, lengths=self.lengths[places])
+
+
+def _lengths(weight: Vectors, bias: Vectors, shared: Vectors) -> NDArray[np.float32]:
+    lengths: NDArray[np.float32] = np.linalg.norm(shared @ weight.T + bias, axis=1).astype(np.float32)
+    return lengths
+
+
+def shared_encoder(encoder: BatchEncoder, route: str | None) -> BatchEncoder | None:
+    """Return an encoder of the vectors that a route's head maps; None for a route without one.
+
+    None too where modules after the pooling do more than scale vectors to length 1.
+    """
+    from sentence_transformers.sentence_transformer.modules import Normalize
+
+    from sentence_experts.compat.sentence_transformers import config_of
+    from sentence_experts.models.encoder import ExpertEncoder
+
+    model = encoder.model
+    owns_head = isinstance(model, ExpertEncoder) and route in getattr(config_of(model), "heads", ())
+    if not isinstance(model, ExpertEncoder) or not owns_head or model.truncate_dim is not None:
+        return None
+    if not all(isinstance(each, Normalize) for each in list(model)[place_of_pooling(model) + 1 :]):
+        return None
+    return BatchEncoder(model.without_heads(), encoder.batch_size, encoder.name, encoder.cores)

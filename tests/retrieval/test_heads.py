@@ -1,0 +1,93 @@
+"""Routes with heads: one vector per text is stored, and every route is computed from it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sentence_experts
+from helpers.samples import write_corpus
+from sentence_experts.encoding.encoder import BatchEncoder
+from sentence_experts.models.encoder import ExpertEncoder
+from sentence_experts.models.loading import load
+from sentence_experts.models.surgery.grow import with_heads
+from sentence_experts.retrieval import index as index_module
+from sentence_experts.retrieval.build import CorpusIndex, build_index
+from sentence_experts.retrieval.search import search
+from sentence_experts.retrieval.searcher import Searcher
+
+WIDTH = 32
+NAMES = ("use", "works-with", "form")
+
+
+def draw_heads(*names: str) -> dict[str, Any]:
+    dice = np.random.default_rng(len(names))
+    return {
+        name: (
+            dice.normal(size=(WIDTH, WIDTH)).astype(np.float32),
+            dice.normal(size=WIDTH).astype(np.float32),
+        )
+        for name in names
+    }
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory, plain_model: Path) -> Path:
+    folder = tmp_path_factory.mktemp("heads") / "model"
+    with_heads(plain_model, draw_heads(*NAMES[:2])).save(str(folder))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def heads(model: Path) -> ExpertEncoder:
+    return load(model, device="cpu")
+
+
+@pytest.mark.parametrize("unit", ["title+abstract", "passages"])
+def test_every_route_finds_what_its_own_vectors_would(
+    tmp_path: Path, heads: ExpertEncoder, unit: str
+) -> None:
+    searcher = Searcher(BatchEncoder(heads), write_corpus(tmp_path), unit)
+    for route in NAMES[:2]:
+        blend = searcher.blend(route)
+        (compared,) = searcher.compare(searcher.encode(["rice in the rain"], blend), blend)
+        texts = searcher.papers.texts(range(5), unit)
+        vectors = heads.encode(texts, prompt_name=route, normalize_embeddings=True)
+        query = heads.encode("rice in the rain", prompt_name=route, normalize_embeddings=True)
+        for hit in searcher.search("rice in the rain", route, 9)[0]:
+            assert hit.score == pytest.approx(float(vectors[hit.row] @ query), abs=1e-5)
+        of_rows = searcher.vectors(blend.main).of_rows([0, 1, 3])
+        assert of_rows[:2] == pytest.approx(vectors[[0, 1]], abs=1e-5)
+        assert not of_rows[2].any(), "a paper without text"
+        assert len(compared.nearest(9)) == 4
+    assert len(list((tmp_path / ".vectors").glob("*/vectors.npy"))) == 1
+
+
+def test_another_head_needs_no_encoding(
+    tmp_path: Path, model: Path, heads: ExpertEncoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus = write_corpus(tmp_path / "corpus")
+    assert len(build_index(model, corpus, route=["all"]).parts) == 1
+    monkeypatch.setattr(index_module, "_build", lambda *given: pytest.fail("encoded again"))
+    grown = tmp_path / "grown"
+    with_heads(heads, draw_heads(*NAMES) | heads.head_routes).save(str(grown))
+    (part,) = build_index(grown, corpus, route=["all"]).parts
+    assert (part["route"], part["shared"], part["state"]) == (None, True, "whole")
+    assert "(all heads)" in repr(CorpusIndex.open(corpus))
+    assert len(list(Path(part["folder"]).glob("lengths-*.npy"))) == 3
+    (papers,) = search(grown, corpus, "rice", route={"form": 1, "use": 3}, sentences=False).papers
+    assert {paper["route"] for paper in papers} <= {"form", "use"}
+    sentence_experts.drop_route(grown, "use", out=tmp_path / "smaller")
+    assert len(build_index(tmp_path / "smaller", corpus, route=["all"]).parts) == 1
+
+
+def test_lengths_that_do_not_fit_are_computed_again(tmp_path: Path, heads: ExpertEncoder) -> None:
+    corpus = write_corpus(tmp_path)
+    before = Searcher(BatchEncoder(heads), corpus).search("rice", "use", 9)
+    (file,) = tmp_path.rglob("lengths-*.npy")
+    for content in (b"", np.load(file)[:2], np.load(file) * 1.5):
+        file.write_bytes(content) if isinstance(content, bytes) else np.save(file, content)
+        assert Searcher(BatchEncoder(heads), corpus).search("rice", "use", 9) == before
