@@ -197,9 +197,6 @@ def route_changes(
 
     Models that take texts without a route (dense ones) are compared so too: two of them with each other, one
     with each route of a model with experts.
-
-    Raises:
-        InputError: the models have no route in common, or vectors of different lengths.
     """
     own, others = ([route for route in each.routes if route != AUTO] for each in (before, after))
     shared: list[tuple[str | None, str | None]] = [(route, route) for route in own if route in others]
@@ -223,11 +220,7 @@ def route_changes(
 
 
 def measured_by_domain(encoder: BatchEncoder, pairs: pa.Table) -> dict[str, Measured | None]:
-    """Measure each domain's pairs with its route; None where the model lacks the route.
-
-    Raises:
-        InputError: the pairs lack a column or hold bad values.
-    """
+    """Measure each domain's pairs with its route; None where the model lacks the route."""
     table = checked_table(pairs)
     measured: dict[str, Measured | None] = {}
     for domain in domains_of(table):

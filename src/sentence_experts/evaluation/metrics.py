@@ -109,20 +109,13 @@ def pair_weighted_mean(
 
     Table 3 of the 2025 paper reports F1, precision, recall, threshold and ratio of its own models in this
     way; it is not the metric of the pooled pairs. A metric that is undefined in any domain is None.
-
-    Raises:
-        InputError: no domain, or a domain without a number of pairs.
     """
-    if not domains:
-        raise InputError("a mean over domains needs at least one domain")
-    if missing := sorted(domains.keys() - pairs.keys()):
-        raise InputError(f"no number of pairs for domain {missing[0]}")
-    total = sum(pairs[domain] for domain in domains)
-    means: Metrics = {}
+    total, means = sum(pairs[domain] for domain in domains), Metrics()
     for name in next(iter(domains.values())):
-        values = [(figures[name], pairs[domain]) for domain, figures in domains.items()]
-        known = [value * weight for value, weight in values if value is not None]
-        means[name] = sum(known) / total if len(known) == len(values) else None
+        known = [
+            each * pairs[domain] for domain, figures in domains.items() if (each := figures[name]) is not None
+        ]
+        means[name] = sum(known) / total if len(known) == len(domains) else None
     return means
 
 

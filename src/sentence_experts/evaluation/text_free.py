@@ -41,15 +41,10 @@ def text_free_scores(table: pa.Table, works: pa.Table | None) -> dict[str, Float
     scores: dict[str, Floats] = {}
     ids = np.array(_both_ends(table, "{}_id").to_pylist(), dtype=object)
     if works is not None:
-        names = works["paper_id"].to_pylist()
-        values = {name: works[name].to_pylist() for name in ("times_cited", "references", "year", "journal")}
-        journals = {name: float(place) for place, name in enumerate(works["journal"].unique().to_pylist())}
-        values["journal"] = [None if name is None else journals[name] for name in values["journal"]]
-        known = {name: dict(zip(names, column, strict=True)) for name, column in values.items()}
-        ends = {
-            name: np.array([_number(of_work.get(each)) for each in ids]).reshape(2, -1)
-            for name, of_work in known.items()
-        }
+        known = works.to_pandas().drop_duplicates("paper_id", keep="last").set_index("paper_id")
+        known["journal"] = known["journal"].astype("category").cat.codes.replace(-1, np.nan)
+        numbers = known[["times_cited", "references", "year", "journal"]].astype(float).reindex(ids)
+        ends = {name: numbers[name].to_numpy().reshape(2, -1) for name in numbers}
         scores[TIMES_CITED] = np.log1p(ends["times_cited"]).sum(0)
         scores["number of references"] = np.log1p(ends["references"]).sum(0)
         scores["years apart"] = -np.abs(np.subtract(*ends["year"]))
@@ -111,7 +106,3 @@ def _both_ends(table: pa.Table, column: str) -> pa.Array:
     """Return a column of both ends, one after the other: shape (2 * pairs,)."""
     sides = (table[column.format(end)] for end in ("anchor", "positive"))
     return pa.chunked_array([chunk for side in sides for chunk in side.chunks], pa.string()).combine_chunks()
-
-
-def _number(value: float | None) -> float:
-    return np.nan if value is None else float(value)

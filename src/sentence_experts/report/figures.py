@@ -64,8 +64,7 @@ def histograms(scores: Scores, labels: NDArray[np.int64], thresholds: Mapping[st
                     share = np.histogram(values[labels == kind], edges)[0] / (labels == kind).sum()
                     axis.stairs(share, edges, fill=True, color=colour, alpha=0.3)
                     axis.stairs(share, edges, color=colour, label=name, linestyle="-" if kind else "--")
-            threshold = thresholds[label]
-            if threshold is not None:
+            if (threshold := thresholds[label]) is not None:
                 axis.axvline(threshold, color="#333333", linewidth=1, linestyle=":")
             axis.set(title=_short(label), xlabel="cosine", yticks=[], xlim=(edges[0], edges[-1]))
         axes[0, 0].set_ylabel("share of pairs")
@@ -86,8 +85,7 @@ def curves(scores: Scores, labels: NDArray[np.int64], thresholds: Mapping[str, f
             left.plot(*_thinned(false_rate, true_rate), label=f"{_short(label)}  (AUC {area:.3f})", **line)
             precision, recall, _ = precision_recall_curve(labels, values, drop_intermediate=True)
             right.plot(*_thinned(recall, precision), **line)
-            threshold = thresholds[label]
-            if threshold is not None:
+            if (threshold := thresholds[label]) is not None:
                 called = values >= threshold
                 hits = (called & (labels == 1)).sum()
                 right.plot(hits / labels.sum(), hits / called.sum(), "o", markersize=5, color=line["color"])
@@ -111,18 +109,16 @@ def heat_map(
     `gaps` and `marks` hold each pair once, in the same order. Blue is above zero, red below; bold
     has a star.
     """
-    number = {label: index for index, label in enumerate(labels)}
-    values = np.full((len(labels), len(labels)), np.nan)
-    for (first, second), gap in gaps.items():
-        values[number[first], number[second]], values[number[second], number[first]] = gap, -gap
+    all_gaps = {**gaps, **{(second, first): -gap for (first, second), gap in gaps.items()}}
+    all_marks = {**marks, **{(second, first): mark for (first, second), mark in marks.items()}}
+    values = np.array([[all_gaps.get((row, column), np.nan) for column in labels] for row in labels])
     largest = max((abs(gap) for gap in gaps.values()), default=0.0) or 1.0
-    below = {**marks, **{(second, first): mark for (first, second), mark in marks.items()}}
     size = CELL * len(labels)
     with _drawing(size + 2.6, size + 1.6) as (figure, ((axis,),)):
         axis.imshow(values, cmap="RdBu", vmin=-2 * largest, vmax=2 * largest)  # pale enough to read
         for (row, column), gap in np.ndenumerate(values):
             if np.isfinite(gap):
-                mark = below.get((labels[row], labels[column]), "")
+                mark = all_marks.get((labels[row], labels[column]), "")
                 shown = f"{gap:+.3f}".replace("0.", ".", 1)
                 text = axis.text(column, row, f"{shown}\n{mark}".rstrip(), ha="center", va="center")
                 text.set(fontsize=7.5, fontweight="bold" if "*" in mark else "normal", linespacing=0.8)

@@ -13,6 +13,7 @@ from sentence_experts.evaluation.statistics import Interval
 from sentence_experts.moee.vectors import PARTS
 from sentence_experts.report.content import Figure, Item, Report, Table
 from sentence_experts.report.figures import complementarity_bars, prompt_matrix, stability
+from sentence_experts.report.tables import number
 from sentence_experts.report.verdict import Verdict, names_of_measured, points, standing
 
 PART_NAMES = {"hs": "HS", "rw": "RW", "concat": "MoEE (concat)", "sum": "MoEE (sum)"}
@@ -48,45 +49,32 @@ def analysis_report(analysis: Analysis) -> Report:
 
 def _correlations(analysis: Mapping[str, Any], prompt: str) -> Table:
     own = {(row["dataset"], row["part"]): row for row in analysis["correlations"] if row["prompt"] == prompt}
-    datasets = list(analysis["datasets"])
-    rows = []
+    datasets, rows = list(analysis["datasets"]), []
     for part in PARTS:
         row = [PART_NAMES[part]]
         for dataset in datasets:
             value, low, high = (100 * own[dataset, part][name] for name in ("value", "low", "high"))
             row.append(f"{value:.2f}" + (f"\n{low:.1f} to {high:.1f}" if low == low else ""))
-        rows.append(
-            [*row, f"{100 * sum(own[dataset, part]['value'] for dataset in datasets) / len(datasets):.2f}"]
-        )
+        mean = sum(own[dataset, part]["value"] for dataset in datasets) / len(datasets)
+        rows.append([*row, f"{100 * mean:.2f}"])
     title = f"Prompt {prompt}: Spearman's correlation × 100, 95% bootstrap intervals over pairs"
     return Table(title, ("Vector", *datasets, "Mean"), rows)
 
 
 def _stability(analysis: Mapping[str, Any]) -> list[Item]:
-    rows, prompts = analysis["stability"], len(analysis["prompts"])
+    rows, prompts, datasets = analysis["stability"], len(analysis["prompts"]), analysis["datasets"]
     if prompts < 2:
         return ["There is only one prompt: nothing to compare."]
-    own = {(row["part"], row["dataset"]): row for row in rows}
-    cells = [
-        [
-            PART_NAMES[part],
-            *(
-                f"{row['mean']:.3f}\n{row['variance']:.5f}"
-                for row in (own[part, dataset] for dataset in analysis["datasets"])
-            ),
-        ]
-        for part in PARTS
-    ]
-    drawing = Figure(
-        partial(stability, rows, prompts), "Mean and spread over prompts, see the table.", "MoEE, figure 5."
-    )
-    return [drawing, Table("Mean, and variance below it", ("Vector", *analysis["datasets"]), cells)]
+    own = {(row["part"], row["dataset"]): f"{row['mean']:.3f}\n{row['variance']:.5f}" for row in rows}
+    cells = [[PART_NAMES[part], *(own[part, dataset] for dataset in datasets)] for part in PARTS]
+    words = "Mean and spread over prompts, see the table."
+    drawing = Figure(partial(stability, rows, prompts), words, "MoEE, figure 5.")
+    return [drawing, Table("Mean, and variance below it", ("Vector", *datasets), cells)]
 
 
 def _between_prompts(own: Mapping[str, Any]) -> Figure:
     listed = "; ".join(
-        f"{name} {'–' if own['means'][key] is None else format(own['means'][key], '.2f')} "
-        f"(published {PUBLISHED_MEANS[key]:.2f})"
+        f"{name} {number(own['means'][key], '.2f')} (published {PUBLISHED_MEANS[key]:.2f})"
         for key, name in MEANS.items()
     )
     return Figure(
@@ -115,17 +103,12 @@ def _cases(cases: Mapping[str, Any]) -> list[Item]:
         "from 0% (least alike) to 100%. Listed first are the pairs where one part's rank is near that by "
         "score and the other's far from it."
     ]
+    forms = {"score": ".2f", "hs": ".4f", "rw": ".4f"}
     for key, title in CASES.items():
-        rows = [
-            [
-                f"{one['first']}\n{one['second']}",
-                *(
-                    f"{one[name]:.{digits}f}\n{one['ranks'][name]:.0%}"
-                    for name, digits in (("score", 2), ("hs", 4), ("rw", 4))
-                ),
-            ]
-            for one in cases[key]
-        ]
+        rows = []
+        for one in cases[key]:
+            cells = (f"{one[name]:{form}}\n{one['ranks'][name]:.0%}" for name, form in forms.items())
+            rows.append([f"{one['first']}\n{one['second']}", *cells])
         items.append(Table(title, ("Texts", "Score", "HS", "RW"), rows) if rows else f"{title}: no pair.")
     return items
 

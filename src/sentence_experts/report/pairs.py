@@ -217,7 +217,7 @@ def _heat_map(evaluation: PairEvaluation, view: View) -> Iterator[Figure]:
     }
     texts = "; ".join(f"{first} minus {second} {gap:+.3f}" for (first, second), gap in gaps.items())
     yield Figure(
-        partial(heat_map, [model.label for model in evaluation.models], gaps, marks),
+        partial(heat_map, list(dict.fromkeys(name for names in gaps for name in names)), gaps, marks),
         f"Heat map of differences in ROC-AUC. {texts}.",
         f"ROC-AUC of the row's model minus the column's ({_place(view)}). Star: p < {SIGNIFICANT} by the "
         f"interval over {_sampled(evaluation)}, corrected by Holm for all pairs of models. {EQUIVALENT}: "

@@ -36,13 +36,9 @@ def is_significant(gap: Difference) -> bool:
 def standing(
     order: Sequence[str], gaps: Iterable[Difference], number: Callable[[float], str], margin: str = ""
 ) -> list[str]:
-    """Say where the first of `order` stands against the others: ahead, equivalent, or neither is shown.
+    """Say where the first of `order`, the best, stands against the others: ahead, equivalent, or unclear.
 
-    Args:
-        order: labels, the best first.
-        gaps: the differences, in either direction, with p-values corrected for their number.
-        number: writes a difference.
-        margin: that of equivalence, as it is written.
+    `gaps` are the differences, in either direction; `number` writes one, `margin` is that of equivalence.
     """
     if not order:
         return []
@@ -102,14 +98,9 @@ def single_runs(trained: Mapping[str, int], models: int) -> list[str]:
 def model_advice(
     order: Sequence[str], trained: Mapping[str, int], models: int, baselines: Sequence[str], names: str
 ) -> list[str]:
-    """Advise baselines, more training where an untrained model leads, and more seeds.
+    """Advise baselines (`names`), more training where an untrained model leads, and more seeds.
 
-    Args:
-        order: labels, the best first.
-        trained: label -> number of runs, of the models that were trained here.
-        models: number of models.
-        baselines: labels of the others.
-        names: baselines to propose.
+    `order` has the best model first; `trained` is label -> number of runs, `baselines` are the others.
     """
     advice = []
     if not baselines:
