@@ -96,12 +96,3 @@ def test_usage_errors(
     status, _, error = run(capsys, "auto-route", model, *given)
     assert (status, message in error) == (2, True), error
     assert not (model / "auto_route").exists()
-
-
-def test_auto_route_is_refused_without_classifier(
-    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "texts.txt").write_text("rice\n")
-    options = ["--input", tmp_path / "texts.txt", "--route", "auto", "--out", tmp_path / "v.npy"]
-    status, _, error = run(capsys, "encode", model, *options)
-    assert (status, "no route 'auto'" in error) == (1, True)

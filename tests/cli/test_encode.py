@@ -62,27 +62,6 @@ def test_errors_are_one_line(experts_model, texts, tmp_path, capsys, options, st
     assert {file.name for file in tmp_path.iterdir()} == {"texts.csv"}
 
 
-def test_model_that_is_not_there_is_an_error(texts, tmp_path, capsys):
-    options = ["--input", texts, "--column", "abstract", "--out", tmp_path / "v.npy"]
-    assert run(capsys, "encode", "./nowhere", *options)[0] == 1
-
-
-def test_loading_one_route_gives_same_bytes(experts_model, texts, tmp_path, capsys):
-    common = ["encode", experts_model, "--input", texts, "--column", "abstract", "--device", "cpu"]
-    whole, part = tmp_path / "whole.npy", tmp_path / "part.npy"
-    assert run(capsys, *common, "--route", "neuro", "--out", whole)[0] == 0
-    assert run(capsys, *common, "--route", "neuro", "--routes", "neuro", "--out", part)[0] == 0
-    assert whole.read_bytes() == part.read_bytes()
-    status, _, err = run(capsys, *common, "--routes", "x", "--route", "neuro", "--out", tmp_path / "x.npy")
-    assert (status, "no route is named 'x'" in err) == (1, True)
-
-
-def test_help_shows_an_example(capsys):
-    status, out, _ = run(capsys, "encode", "--help")
-    assert status == 0
-    assert "Example: sentence-experts encode" in out
-
-
 def test_a_training_run_is_named_before_its_routes(experts_model, texts, tmp_path, capsys):
     run_folder = tmp_path / "run"
     shutil.copytree(experts_model, run_folder / "model")

@@ -70,15 +70,6 @@ def test_export_route(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture
     assert np.abs(only_crops - expected).max() <= 1e-6
 
 
-def test_export_onnx(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("onnxruntime")
-    status, out, error = run(capsys, "export", model, "--average", "--onnx", "--out", tmp_path / "dense")
-    assert status == 0, error
-    assert "sentence_embedding" in out
-    assert "largest difference from torch" in out
-    assert {"model.onnx", "tokenizer.json"} <= {file.name for file in (tmp_path / "dense").iterdir()}
-
-
 @pytest.mark.parametrize(
     ("options", "status", "message"),
     [

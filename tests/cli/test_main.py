@@ -11,7 +11,7 @@ import pytest
 import typer
 
 from helpers.command_line import run
-from sentence_experts.cli.main import VERBS, app, app_with_verbs, main
+from sentence_experts.cli.main import VERBS, app, main
 
 
 def is_one_line(text: str) -> bool:
@@ -105,13 +105,6 @@ def test_debug_shows_the_traceback(capsys: pytest.CaptureFixture[str]) -> None:
     code, _, error = run(capsys, "pairs", "compile", "nowhere", "--out", "x", "--debug")
     assert code == 1
     assert "Traceback" in error
-
-
-def test_verbs_are_registered_once() -> None:
-    for _ in range(2):
-        app_with_verbs(*VERBS)
-    names = [each.name for each in (*app.registered_commands, *app.registered_groups)]
-    assert sorted(names) == sorted(VERBS)
 
 
 def test_command_line_starts_without_heavy_imports() -> None:

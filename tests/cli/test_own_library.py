@@ -32,7 +32,7 @@ def test_two_commands(tmp_path: Path, minilm: str, capsys: pytest.CaptureFixture
     out, _ = run(capsys, "search", minilm, "--corpus", corpus, "plants without water", "-k", 2)
     assert out.index("Drought in rice") < out.index("Sleep of rats")
     (tmp_path / "more.bib").write_text(BIB + BIB.replace("rice", "maize"))
-    run(capsys, "corpus", "add", corpus, tmp_path / "more.bib", "--workers", 1)
+    run(capsys, "corpus", "import", tmp_path / "more.bib", "--out", corpus, "--add", "--workers", 1)
     out, said = run(capsys, "search", minilm, "--corpus", corpus, "plants without water", "-k", 3)
     assert "Drought in maize" in out
     assert "2 of 3 texts were encoded before" in said

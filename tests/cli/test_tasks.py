@@ -40,18 +40,6 @@ def test_table_shows_datasets_and_problems(
     assert Tasks.open(tmp_path / "out").counts["sts"]["small"] == {"test": 5}
 
 
-def test_overwrite_replaces_folder(
-    task_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert _run("tasks", task_file, "--out", tmp_path / "out", *SHARES) == 0
-    assert _run("tasks", task_file, "--out", tmp_path / "out", *SHARES) == 0
-    assert "is finished already" in capsys.readouterr().err
-    assert _run("tasks", task_file, "--out", tmp_path / "out", *SHARES, "--seed", 5) == 2
-    expected = "made with another seed (0); give another --out, or --overwrite to start over"
-    assert expected in capsys.readouterr().err
-    assert _run("tasks", task_file, "--out", tmp_path / "out", *SHARES, "--seed", 5, "--overwrite") == 0
-
-
 def test_errors_are_one_line(task_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert _run("tasks", task_file, "--out", tmp_path / "out", "--fractions", "0.5,0.6") == 2
     assert "--fractions: give three shares" in capsys.readouterr().err
@@ -100,12 +88,3 @@ def test_options_that_conflict_with_tasks(
 ) -> None:
     assert _run("extend", "minilm", "--tasks", task_file, "--out", tmp_path / "m", *options) == 2
     assert message in capsys.readouterr().err
-
-
-def test_shared_experts(tiny: Path, tmp_path: Path) -> None:
-    from sentence_experts.models.loading import load
-
-    shared = ("--route", "prefix", "--share", "clustering=document", "--prefixes", "clustering=group: ")
-    assert _run("extend", tiny, "--experts", "query,document", *shared, "--out", tmp_path / "m") == 0
-    routes = {route.name: (route.expert, route.text) for route in load(tmp_path / "m", device="cpu").routes}
-    assert routes["clustering"] == (1, "group: ")

@@ -48,17 +48,17 @@ def test_a_batch_calls_few_experts(experts_model):
     routed: Any = model[0].auto_model
     texts = [prompt + text for text in TEXTS for prompt in encoder.routes.values()]
     called: list[int] = []
-    run = routed._run_by_expert
+    run = routed._run_by_owner
 
-    def watched(inputs, kwargs, experts, explicit):
-        called.append(len(experts.unique()))
-        return run(inputs, kwargs, experts, explicit)
+    def watched(inputs, kwargs, keys, given):
+        called.append(len(keys.unique()))
+        return run(inputs, kwargs, keys, given)
 
-    routed._run_by_expert = watched
+    routed._run_by_owner = watched
     try:
         ParallelCpuEncoder(model, 1).encode(texts)
     finally:
-        del routed._run_by_expert
+        del routed._run_by_owner
     assert len(called) > 3
     assert sum(number > 1 for number in called) <= 1
 

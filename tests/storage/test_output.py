@@ -13,10 +13,8 @@ import pytest
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.storage import (
     RECORD,
-    InUseError,
     check_apart,
     check_unchanged,
-    different_setting,
     output,
     record,
 )
@@ -101,15 +99,6 @@ def test_other_files_are_refused_and_stay_beside_what_overwrite_writes(tmp_path:
         write_folder(out, {"seed": 3}, {"a.txt": "3"}, overwrite=True)
     assert (out / "a.txt").read_text() == "mine too"
     assert (out / "a").read_text() == "2"
-
-
-def test_known_names_that_are_in_the_way_are_named_before_the_work(tmp_path: Path):
-    (tmp_path / "README.md").write_text("mine")
-    with (
-        pytest.raises(UsageError, match=r"README\.md: not written by this program"),
-        output(tmp_path, "model", names=["README.md"], overwrite=True),
-    ):
-        pass
 
 
 def test_interrupted_run_continues_only_with_its_own_settings(tmp_path: Path):
@@ -230,11 +219,6 @@ def test_names_that_cannot_be_written_are_refused(
     with pytest.raises(UsageError, match=r"whole file system|not UTF-8"), output(path, "x", is_file=is_file):
         pass
     assert not files(tmp_path)
-
-
-def test_run_that_left_nothing_stands_in_nobodys_way(tmp_path: Path):
-    assert grow(tmp_path / "run", {"seed": 1}, 0) == "new"
-    assert grow(tmp_path / "run", {"seed": 2}, 1) == "new"
 
 
 def test_overwriting_a_run_leaves_files_of_the_user(tmp_path: Path):
@@ -395,28 +379,6 @@ def test_file_of_the_user_stays_until_the_new_one_is_whole(tmp_path: Path):
     assert encode(out, {}, 2) == ("finished", 0)
 
 
-@pytest.mark.parametrize("damage", [b"", b"x", None])
-def test_damaged_part_is_made_again(tmp_path: Path, damage: bytes | None):
-    out = tmp_path / "v.npy"
-    encode(out, {}, 1)
-    part = next((tmp_path / ".v.npy.parts").glob("000000.*.txt"))
-    if damage is None:
-        part.with_name(part.name.replace(".txt", ".sha256.json")).write_text("[")
-    else:
-        part.write_bytes(damage)
-    assert encode(out, {}, 2) == ("unfinished", 0)
-    assert out.read_text() == "{}{}"
-
-
-def test_second_writer_is_refused(tmp_path: Path):
-    with (
-        output(tmp_path / "m", "model"),
-        pytest.raises(InUseError, match=f"in use by process {os.getpid()}"),
-        output(tmp_path / "m", "pairs"),
-    ):
-        pass
-
-
 def test_output_of_a_newer_version_is_refused_by_name(tmp_path: Path):
     write_folder(tmp_path / "m", {}, {"a": "1"})
     record = json.loads((tmp_path / "m" / RECORD).read_text())
@@ -462,12 +424,6 @@ def test_name_as_long_as_the_file_system_allows_works(tmp_path: Path):
     assert write_folder(tmp_path / name, {}, {"a": "1"}) == "finished"
     with pytest.raises(InputError, match="too long"):
         write_folder(tmp_path / (name + "x" * 10), {}, {"a": "1"})
-
-
-def test_difference_of_settings_is_named():
-    assert different_setting({"a": 1, "b": 2}, {"a": 1}) == "b"
-    assert different_setting({"a": 1}, {"a": 1}) is None
-    assert different_setting({}, {"a": {"b": 1}}) == "a"
 
 
 def _fail(out: Path, number: int) -> None:

@@ -97,12 +97,14 @@ class ParallelCpuEncoder:
 
         from sentence_experts.compat.sentence_transformers import transformer_of
         from sentence_experts.models.architectures.families import MODEL_TYPES
-        from sentence_experts.models.routes.kinds import router_kind
-        from sentence_experts.models.routes.routes import experts_of
 
         routed: Any = transformer_of(self.model)
-        has_experts = getattr(getattr(routed, "config", None), "model_type", None) in MODEL_TYPES
-        routes = routed.routes if has_experts and not router_kind(routed.config).is_learned else ()
+        routes: Any = ()
+        if getattr(getattr(routed, "config", None), "model_type", None) in MODEL_TYPES:
+            from sentence_experts.models.routes.kinds import router_kind
+            from sentence_experts.models.routes.routes import experts_of
+
+            routes = () if router_kind(routed.config).is_learned else routed.routes
         rows: list[TokenizedText] = [({}, 0)] * len(texts)
         lengths, experts = np.zeros(len(texts), np.int64), np.zeros(len(texts), np.int64)
         order = sorted(range(len(texts)), key=lambda number: len(texts[number]))  # for little padding
