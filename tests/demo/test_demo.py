@@ -58,20 +58,9 @@ def test_named_folder_without_articles_is_an_error(tmp_path: Path, monkeypatch: 
         data_folder()
 
 
-def test_no_folder_is_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("SENTENCE_EXPERTS_DATA", raising=False)
-    (tmp_path / "here").mkdir()
-    monkeypatch.chdir(tmp_path / "here")
-    assert data_folder() is None
-
-
 def test_every_rule_of_the_simulated_material_matches_what_is_simulated() -> None:
     rules = DomainRules.read(Material.find(Path(), None).rules)
     assert not unmatched_rules(rules, {"subjects": dict.fromkeys(TOPICS, 1)})
-
-
-def test_simulated_material_is_named_so() -> None:
-    assert "SIMULATED" in Material.find(Path(), None).name
 
 
 def test_the_third_route_leaves_the_others_and_the_texts_say_simulated(

@@ -138,24 +138,6 @@ np.save(sys.argv[2], model.encode(sys.argv[3:], prompt_name="auto"))
 
 
 @ONE_FAMILY
-def test_in_the_engine(routed: AutoRoutedEncoder, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    routed = with_confidence(routed, 1.0)
-    save(routed, tmp_path / "model")
-    encoder = BatchEncoder(load(tmp_path / "model", device="cpu"))
-    assert encoder.chosen_route("auto") == "auto"
-    vectors = encoder.encode(CLEAR, "auto")
-    assert np.abs(vectors - average_experts(routed).encode(CLEAR)).max() <= 1e-6
-    encoder.encode(CLEAR, "auto")
-    encoder.log_low_confidence()
-    assert "6 of 6 texts" in capsys.readouterr().err
-    save(sentence_experts.load(tmp_path / "model"), tmp_path / "other")
-    other = BatchEncoder(load(tmp_path / "other", device="cpu"))
-    assert other.fingerprint == encoder.fingerprint
-    plain = BatchEncoder(encoder.model, name="x")
-    assert plain.chosen_route("cvd") == "cvd"
-
-
-@ONE_FAMILY
 def test_no_automatic_routes(mixed: ExpertEncoder, tmp_path: Path) -> None:
     with pytest.raises(RouteError, match=r"named 'auto' .*auto_route.*known routes are copd"):
         mixed.encode(["heart"], prompt_name="auto")
@@ -218,17 +200,6 @@ def test_with_a_prompt_or_experts(routed: AutoRoutedEncoder) -> None:
     for options in ({"expert_ids": 0}, {"prompt": "x"}):
         with pytest.raises(UsageError, match="cannot be combined"):
             routed.encode(["heart"], prompt_name="auto", **options)
-
-
-@ONE_FAMILY
-def test_the_marker_in_a_text_is_the_route(routed: AutoRoutedEncoder) -> None:
-    texts = [f"[AUTO]{CLEAR[0]}", f"[CVD]{CLEAR[1]}", f"[AUTO]{CLEAR[2]}"]
-    expected = [
-        routed.encode(CLEAR[0], prompt_name="auto"),
-        routed.encode(CLEAR[1], prompt_name="cvd"),
-        routed.encode(CLEAR[2], prompt_name="auto"),
-    ]
-    assert np.abs(routed.encode(texts) - np.stack(expected)).max() <= 1e-6
 
 
 @ONE_FAMILY

@@ -11,7 +11,6 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimilarityEvaluator
 
 from helpers.fresh_process import run_fresh
-from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import InputError, SentenceExpertsError, UsageError
 from sentence_experts.models.loading import load
 from sentence_experts.models.pooling import unit
@@ -68,14 +67,6 @@ def test_mean_tokens_and_all_layers(olmoe, texts):
     assert np.abs(found.routing[0] - routing.numpy()).max() < 1e-5
     last = MoeEmbedder(str(olmoe), tokens="last", layers="last", prompt="none", device="cpu").states(texts)
     assert np.abs(last.routing[0] - output.router_logits[-1][-1].softmax(-1).numpy()).max() < 1e-5
-
-
-def test_raw_logits(olmoe, texts):
-    logits = MoeEmbedder(str(olmoe), weights="logits", device="cpu").states(texts).routing
-    scores = MoeEmbedder(str(olmoe), device="cpu").states(texts).routing
-    blocks = logits.reshape(len(texts), 3, -1)
-    softmax = np.exp(blocks) / np.exp(blocks).sum(axis=2, keepdims=True)
-    assert softmax.reshape(len(texts), -1) == pytest.approx(scores, abs=1e-5)
 
 
 def test_a_prompt_of_the_caller_stands_before_the_text(embedder, texts):
@@ -254,6 +245,3 @@ def test_a_folder_of_other_things_is_not_replaced(olmoe, tmp_path):
     (tmp_path / "mine.txt").write_text("mine")
     with pytest.raises(UsageError, match="holds no embedder"):
         MoeEmbedder(str(olmoe), device="cpu").save(str(tmp_path))
-    assert BatchEncoder(
-        load(olmoe, device="cpu")
-    ).takes_empty  # the language model itself is an encoder like others

@@ -115,14 +115,6 @@ def test_each_part_of_it_can_be_had_alone(olmoe, texts):
     assert batch[:2] == pytest.approx(-batch[1::-1], abs=1e-5)  # two texts lie on either side of their mean
 
 
-def test_a_setting_of_the_user_comes_before_the_published_one(olmoe, texts):
-    own = {"wording": "paper", "weights": "scores", "quantize": "none"}
-    embedder = MoeEmbedder(str(olmoe), standard="faithful", device="cpu", **own)
-    assert {name: embedder.settings[name] for name in own} == own
-    plain = MoeEmbedder(str(olmoe), device="cpu").states(texts)
-    assert np.array_equal(embedder.states(texts).routing, plain.routing)
-
-
 def test_it_is_named_and_its_cost_is_reported(olmoe, texts, tmp_path, capsys):
     embedder = MoeEmbedder(str(olmoe), standard="faithful", device="cpu")
     said = " ".join(capsys.readouterr().err.split())
@@ -200,10 +192,3 @@ def test_nf4_without_its_library_is_one_line(olmoe):
     except ImportError:
         with pytest.raises(SentenceExpertsError, match=r"needs bitsandbytes.*sentence-experts\[quantize\]"):
             MoeEmbedder(str(olmoe), quantize="nf4")
-
-
-def test_states_of_other_number_formats_have_caches_of_their_own(olmoe):
-    reader = MoeEmbedder(str(olmoe), device="cpu").reader
-    plain = reader.settings()
-    reader.quantize = "nf4"
-    assert reader.settings() == {**plain, "quantize": "nf4"}

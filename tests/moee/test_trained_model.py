@@ -57,12 +57,6 @@ def test_a_vector_is_its_texts_own(embedder, part):
     assert np.abs(together - backwards).max() < 1e-5 * scale
 
 
-def test_the_sum_is_that_of_the_two_cosines(embedder):
-    similarity = {part: embedder.with_parts(part) for part in PARTS}
-    found = {part: one.similarity(*[one.encode(TEXTS)] * 2).numpy() for part, one in similarity.items()}
-    assert found["sum"] == pytest.approx(found["hs"] + found["rw"], abs=1e-5)
-
-
 @pytest.mark.realdata
 @pytest.mark.parametrize(("part", "least"), [("hs", 0.3), ("rw", 0.2), ("sum", 0.3)])
 def test_it_ranks_real_pairs_better_than_chance(embedder, real_data, part, least):

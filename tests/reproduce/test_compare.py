@@ -85,29 +85,12 @@ def test_means_of_domains_pooled_figures_and_domains(tmp_path: Path) -> None:
     assert figure(comparison, "Table 7", "MoE_all", "roc_auc").interval is None
 
 
-def test_rows_of_untrained_models_are_pooled_in_table_3(tmp_path: Path) -> None:
-    comparison, evaluations, _ = compared("hallee2025/tfidf", tmp_path)
-    ours = evaluations["evaluation"]["TF-IDF"]
-    found = figure(comparison, "Table 3", "TF-IDF", "f1_max")
-    assert found.value == ours[POOLED.kind]["metrics"]["f1_max"]
-    assert found.differs == ("data",)
-
-
 def test_model_of_one_domain_has_its_own_row_in_every_table(tmp_path: Path) -> None:
     comparison, evaluations, _ = compared("hallee2025/se_domain", tmp_path)
     ours = evaluations["evaluation"]
     assert set(ours) == {"SE_health", "SE_genomics", "SE_development", "SE_neuroscience", "SE_cell_biology"}
     other = figure(comparison, "Table 4", "SE_cvd", "ratio")  # CVD's model on the autoimmune domain
     assert other.value == ours["SE_neuroscience"]["domains"]["health"]["metrics"]["ratio"]
-
-
-def test_preprint_rows_show_the_model_of_the_tables_domain(tmp_path: Path) -> None:
-    comparison, evaluations, _ = compared("hallee2024/mini_se", tmp_path)
-    for table, here in (("Table 1", "neuroscience"), ("Table 2", "development")):
-        for pairs in ("validation", "test"):
-            found = figure(comparison, table, "Mini-SE", "accuracy", pairs)
-            model = evaluations[pairs][f"Mini-SE {here}"]
-            assert found.value == model["domains"][here]["metrics"]["accuracy"]
 
 
 def test_marks(tmp_path: Path) -> None:

@@ -32,14 +32,6 @@ def test_averages_are_those_of_the_datasets(row: tuple[str, str, str]) -> None:
     assert np.mean([printed[kind] for kind in TYPES]) == pytest.approx(printed["mean"], abs=0.0101)
 
 
-def test_slip_is_the_mean_of_the_other_prompt() -> None:
-    own = {
-        prompt: of_datasets("DeepSeekMoE-16b", prompt, "hs", "reranking") for prompt in ("none", "prompteol")
-    }
-    assert np.mean(own["none"]) == pytest.approx(38.26, abs=0.01)
-    assert np.mean(own["prompteol"]) == pytest.approx(38.13, abs=0.01)
-
-
 def test_all_models_parts_and_datasets_are_there() -> None:
     assert list(PUBLISHED.models) == list(dict.fromkeys(place[0] for place in ROWS))
     assert len(ROWS) == 3 * 2 * 4

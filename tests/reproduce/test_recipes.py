@@ -56,16 +56,6 @@ def test_every_step_calls_a_function_with_its_own_settings(file: Path, scale: st
 
 
 @pytest.mark.parametrize("file", SHIPPED, ids=recipe_id)
-def test_only_a_learned_router_has_settings_for_its_losses(file: Path) -> None:
-    recipe = read_recipe(file)
-    of_routers = {"router_loss", "router_learning_rate", "balance_loss", "route_by"}
-    for run in recipe.runs:
-        given = of_routers & recipe.train_settings(run, False).keys()
-        assert bool(given) == ((run.extend or {}).get("router") == "learned"), run.row
-    assert not of_routers & recipe.train_settings(None, False).keys()
-
-
-@pytest.mark.parametrize("file", SHIPPED, ids=recipe_id)
 def test_every_row_of_a_recipe_is_in_its_published_tables(file: Path, tmp_path: Path) -> None:
     recipe = read_recipe(file)
     tables = [t for t in Published.read(recipe.protocol.published).tables if t.table in recipe.tables]
@@ -83,14 +73,6 @@ def test_all_rows_of_both_papers_have_a_recipe(tmp_path: Path) -> None:
         rows = {model.name for file in files for model in plan(file, tmp_path, "full").models}
         published = Published.read(RECIPES / paper / "published.yaml")
         assert rows == {row for table in published.tables for row in table.rows}
-
-
-def test_hub_ids_are_those_of_table_2() -> None:
-    models = Published.read(RECIPES / "hallee2025" / "published.yaml").models
-    by_row = {each.name: each.model for each in read_recipe(MOE_ALL.with_name("baselines.yaml")).baselines}
-    by_row["Llama-3.2"] = by_row.pop("Llama-3.2-1B")
-    assert by_row == {row: model.hub for row, model in models.items() if row != "MoE_all"}
-    assert read_recipe(MOE_ALL).runs[0].base == models["ModernBERT_base"].hub
 
 
 def test_faithful_protocols_name_their_leaks() -> None:

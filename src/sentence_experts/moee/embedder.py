@@ -43,7 +43,6 @@ from sentence_experts.storage.text_cache import TextCache
 
 logger = logging.getLogger(__name__)
 
-TOKENS_PER_BATCH = 8192  # at most, with padding
 TEXTS_PER_PART = 1024  # read between two writes to the cache
 CACHE_DTYPE = np.float16
 EMBEDDER = "embedder"  # what `output` calls it
@@ -138,9 +137,11 @@ class MoeEmbedder(SentenceTransformer):
         opening = OWN
         if self.settings["trust_remote_code"]:
             opening = OWN.replace('folder")', 'folder", trust_remote_code=True)  # runs code of its author')
+        scores = "As in the published code (faithful): s" if self.standard == FAITHFUL else "S"
+        scores += "tandard scores of each batch, so that a text's vector depends on its neighbours. "
         description = (
             f"Vectors of the language model with experts {Path(self.settings['model']).name}, untrained: "
-            f"{DESCRIPTIONS[self.parts]}. {_STANDARD_SCORES.get(str(self.standard), '')}"
+            f"{DESCRIPTIONS[self.parts]}. {scores if self.standard else ''}"
             "Its weights are not in this folder."
         )
         return snippet_card("Embeddings from a language model", description, opening)
@@ -224,8 +225,7 @@ class MoeEmbedder(SentenceTransformer):
         """
         _check_texts(texts)
         distinct = list(dict.fromkeys(texts))
-        device: Any = self.reader.model.get_input_embeddings().weight.device  # type: ignore[union-attr]
-        read = partial(read_states, self.reader, device=device, budget=TOKENS_PER_BATCH)
+        read = partial(read_states, self.reader)
         with progress(what, len(distinct)) as advance:
             if self.store is not None:
                 cached = self.store.fetch(texts, lambda some: vars(read(some)), advance, TEXTS_PER_PART)
@@ -344,14 +344,6 @@ class MoeEmbedder(SentenceTransformer):
     def _reading(self) -> dict[str, Any]:
         """Return the settings that states depend on besides the weights, the cache's precision included."""
         return {**self.reader.settings(), "dtype": str(self.dtype), "kept_as": np.dtype(CACHE_DTYPE).name}
-
-
-# `standard` -> a sentence of the card.
-_STANDARD_SCORES = {
-    BATCH: "Standard scores of each batch, so that a text's vector depends on its neighbours. ",
-    FAITHFUL: "As in the published code (faithful): standard scores of each batch, so that a text's vector "
-    "depends on its neighbours. ",
-}
 
 
 def _check_standard(standard: str | None, fitted: Standard | None) -> None:

@@ -39,7 +39,7 @@ from sentence_experts.moee.vectors import States
 
 logger = logging.getLogger(__name__)
 
-TOKENS_AT_ONCE = 8192
+TOKENS_PER_BATCH = 8192  # at most, with padding
 _NO_MEMORY = ("out of memory", "can't allocate memory")
 LAST, ALL = "last", "all"
 ROUTER_LOGITS = "router_logits"
@@ -68,7 +68,6 @@ class MoeTransformer(Transformer):
             None for the paper's choice, the last for hidden states and all for routing weights.
         weights: "scores", or the raw "logits".
         quantize: in how many bits linear layers were loaded; "none" for as they are.
-        padding_side: "right" or "left"; the vectors are the same.
     """
 
     def __init__(self, model_name_or_path: str, config: MoeeConfig) -> None:
@@ -98,7 +97,6 @@ class MoeTransformer(Transformer):
         self.tokens, self.layers = config.tokens, config.layers
         published = published_weights(str(self.model.config.model_type)) if config.faithful else SCORES
         self.weights = config.weights or published
-        self.padding_side = "right"
         if config.max_length is not None:
             self.max_seq_length = min(config.max_length, self.max_seq_length or config.max_length)
 
@@ -128,10 +126,8 @@ class MoeTransformer(Transformer):
         # Any token may fill the rest: no token attends to it.
         ids, mask = torch.zeros((2, len(rows), longest), dtype=torch.long)
         for place, row in enumerate(rows):
-            span = slice(0, len(row)) if self.padding_side == "right" else slice(longest - len(row), longest)
-            ids[place, span] = torch.tensor(row)
-            mask[place, span] = 1
-        # Positions count from each text's first token, wherever the padding is.
+            ids[place, : len(row)] = torch.tensor(row)
+            mask[place, : len(row)] = 1
         positions = (mask.cumsum(dim=1) - 1).clamp(min=0)
         return {"input_ids": ids, "attention_mask": mask, "position_ids": positions}
 
@@ -239,12 +235,11 @@ def _loading_options(config: MoeeConfig, quantize: str) -> dict[str, Any]:
 
 
 @torch.inference_mode()
-def read_states(
-    reader: MoeTransformer, texts: Sequence[str], device: torch.device, budget: int = TOKENS_AT_ONCE
-) -> States:
+def read_states(reader: MoeTransformer, texts: Sequence[str]) -> States:
     """Read the states of texts, in their order. Neither batch nor order changes a text's states."""
+    device: Any = reader.model.get_input_embeddings().weight.device  # type: ignore[union-attr]
     rows = reader.token_ids(texts)
-    batches = list(batches_of_tokens([len(row) for row in rows], budget, padded=True))
+    batches = list(batches_of_tokens([len(row) for row in rows], TOKENS_PER_BATCH, padded=True))
     read = States.together([_read(reader, [rows[place] for place in batch], device) for batch in batches])
     whole = read[np.argsort(np.concatenate(batches))]
     good = np.isfinite(whole.hidden).all(axis=1) & np.isfinite(whole.routing).all(axis=1)
