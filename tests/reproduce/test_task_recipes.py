@@ -23,8 +23,7 @@ from sentence_experts.reproduce.kinds import MTEB_TYPES
 from sentence_experts.reproduce.published import Published, PublishedFigure
 from sentence_experts.reproduce.recipe import read_recipe
 from sentence_experts.reproduce.run import plan_recipe
-from sentence_experts.tasks.kinds import KINDS
-from sentence_experts.tasks.task_file import TaskFile
+from sentence_experts.tasks.task_file import KINDS, TaskFile
 
 MOTE = RECIPES / "mote"
 PARTS = ("protocol", "published", "tasks", "small_tasks", "simulated_tasks")

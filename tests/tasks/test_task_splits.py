@@ -6,9 +6,8 @@ from collections import Counter
 
 import pytest
 
-from sentence_experts.tasks.label_pairs import same_label_pairs
 from sentence_experts.tasks.rows import Row, text_key, thread
-from sentence_experts.tasks.split import assign, linked
+from sentence_experts.tasks.split import assign, linked, same_label_pairs
 
 SHARES = (0.5, 0.25, 0.25)
 

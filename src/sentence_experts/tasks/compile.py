@@ -21,9 +21,7 @@ from sentence_experts.tasks.dataset import (
     TEXTS_SCHEMA,
     Tasks,
 )
-from sentence_experts.tasks.label_pairs import same_label_pairs
-from sentence_experts.tasks.reading import Reading, read
-from sentence_experts.tasks.rows import Row, SetAside, text_id, text_key, usable_rows
+from sentence_experts.tasks.rows import Reading, Row, SetAside, read, text_id, text_key, usable_rows
 from sentence_experts.tasks.split import (
     SPLITS,
     TEST,
@@ -32,6 +30,7 @@ from sentence_experts.tasks.split import (
     assign,
     keys_of,
     linked,
+    same_label_pairs,
     sample,
     without,
 )

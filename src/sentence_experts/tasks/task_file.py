@@ -6,6 +6,7 @@ Source: MoTE, section 3.2 (training examples organised by task and dataset) and 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -23,9 +24,141 @@ from sentence_experts.errors import InputError, UsageError
 from sentence_experts.names import EXPERT, FOLDER
 from sentence_experts.pairs.table_folder import MANIFEST
 from sentence_experts.storage import read_json
-from sentence_experts.tasks.kinds import KINDS, Kind
-from sentence_experts.tasks.source import IN_MEMORY, Source
 from sentence_experts.yaml_files import read_yaml
+
+# ---- kinds of tasks ------------------------------------------------------------------------------
+
+HOMOGENEOUS, HETEROGENEOUS = "homogeneous", "heterogeneous"
+SEARCH: Mapping[str, str] = {"query": "search query: ", "document": "search document: "}
+CLASSIFICATION: Mapping[str, str] = {"classification": "classification: "}
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of task.
+
+    Attributes:
+        name: the value of `kind:` in a task file.
+        columns: the columns of each row: texts, a label or a score.
+        trainable: whether models are trained on it; if not, its datasets are test sets.
+        batches: "homogeneous" (a batch is of one dataset) or "heterogeneous" (of all datasets of the task).
+        temperature: of the contrastive loss.
+        metric: of the evaluation (MoTE, table 1).
+        mteb_type: the task type of mteb.
+        labelled: rows are a text and its label; texts of one label are positives of each other.
+        binary: scores are 0 or 1.
+        optional: further columns that a row may have.
+        instructions: default instruction per route; empty means one route, the task's name.
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    trainable: bool
+    batches: str
+    temperature: float
+    metric: str
+    mteb_type: str
+    labelled: bool = False
+    binary: bool = False
+    optional: tuple[str, ...] = ()
+    instructions: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+
+_PAIR = ("anchor", "positive")
+_LABELLED = ("text", "label")
+_SCORED = (*_PAIR, "score")
+# Batches and temperatures: MoTE, appendix D.2. The instructions of kinds that are only measured: its map for
+# tasks that no model is trained on (re-ranking as search, the others as classification).
+KINDS: dict[str, Kind] = {
+    kind.name: kind
+    for kind in (
+        Kind("retrieval", _PAIR, True, HOMOGENEOUS, 0.03, "nDCG@10", "Retrieval",
+             optional=("negative",), instructions=SEARCH),
+        Kind("classification", _LABELLED, True, HETEROGENEOUS, 0.03, "accuracy", "Classification",
+             labelled=True),
+        Kind("clustering", _LABELLED, True, HETEROGENEOUS, 0.06, "V-measure", "Clustering", labelled=True),
+        Kind("pairs", _PAIR, True, HOMOGENEOUS, 0.03, "nDCG@10", "Retrieval", optional=("negative",)),
+        Kind("reranking", _PAIR, False, HOMOGENEOUS, 0.03, "MAP", "Reranking",
+             optional=("negative",), instructions=SEARCH),
+        Kind("pair_classification", _SCORED, False, HOMOGENEOUS, 0.03, "AP", "PairClassification",
+             binary=True, instructions=CLASSIFICATION),
+        Kind("sts", _SCORED, False, HOMOGENEOUS, 0.03, "Spearman", "STS", instructions=CLASSIFICATION),
+    )
+}  # fmt: skip
+
+# ---- datasets ------------------------------------------------------------------------------------
+
+PLACES = ("file", "files", "corpus", "hub", "table")
+IN_MEMORY = "a table in memory"  # the place of a table in a manifest
+ROLES = ("anchor", "positive", "negative", "text", "label", "score")
+Split = Literal["train", "validation", "test"]
+
+
+class Source(BaseModel):
+    """Where the rows of a dataset come from: a file, a file per split, a corpus, a hub dataset or a table.
+
+    Columns are named by their role: `anchor`, `positive`, `negative`, `text`, `label`, `score`; a role that
+    is not given is the column of that name. A text of several columns is joined with spaces. Rows of one
+    `group` (a column; by default the paper in a corpus) are never in two splits; leading "Re:" and "Fwd:",
+    case and white space do not count, so a subject line names a thread. If a label is a list (a paper's
+    subjects), `several` decides on rows with more than one: drop them, or take the first label.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    file: str | None = None
+    files: dict[Split, str] | None = Field(None, min_length=1)
+    corpus: str | None = None
+    hub: str | None = None
+    config: str | None = None
+    splits: dict[Split, str] | None = Field(None, min_length=1)
+    anchor: str | tuple[str, ...] | None = None
+    positive: str | tuple[str, ...] | None = None
+    negative: str | tuple[str, ...] | None = None
+    text: str | tuple[str, ...] | None = None
+    label: str | None = None
+    score: str | None = None
+    group: str | None = None
+    several: Literal["drop", "first"] = "drop"
+    table: Any = Field(None, exclude=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _table_alone(cls, given: Any) -> Any:
+        return given if isinstance(given, Mapping | Source | str) else {"table": given}
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Source:
+        places = [place for place in PLACES if getattr(self, place) is not None]
+        if len(places) != 1:
+            given = " and ".join(places) or "none"
+            raise ValueError(f"give one of {', '.join(PLACES[:-1])} (got {given})")
+        if self.hub is None and (self.config or self.splits):
+            raise ValueError("config and splits are for hub datasets")
+        return self
+
+    def check_kind(self, kind: Kind) -> None:
+        """Refuse columns and splits that rows of this kind do not have.
+
+        Raises:
+            ValueError: one is not.
+        """
+        given = [split for split in (*(self.files or ()), *(self.splits or ())) if split != "test"]
+        if given and not kind.trainable:
+            raise ValueError(f"{given[0]}: kind {kind.name} is only measured; its rows are file: or test:")
+        known = (*kind.columns, *kind.optional)
+        for role in ROLES:
+            if getattr(self, role) is not None and role not in known:
+                raise ValueError(f"{role}: rows of kind {kind.name} have {', '.join(known)}, no {role}")
+
+    def columns(self, kind: Kind) -> dict[str, tuple[str, ...]]:
+        """Role -> the columns it is in; optional roles only if given."""
+        wanted = {role: getattr(self, role) or role for role in kind.columns}
+        wanted |= {role: names for role in kind.optional if (names := getattr(self, role))}
+        return {role: (names,) if isinstance(names, str) else tuple(names) for role, names in wanted.items()}
+
+
+# ---- tasks ---------------------------------------------------------------------------------------
 
 
 def _folder_name(name: str) -> str:
@@ -174,17 +307,7 @@ class TaskFile(BaseModel):
         Raises:
             InputError: a key or value is not allowed (the message names it).
         """
-        tasks = tasks["tasks"] if set(tasks) == {"tasks"} else tasks
-        filled = {}
-        for name, task in tasks.items():
-            filled[name] = task
-            if isinstance(task, Mapping) and isinstance(task.get("datasets"), Mapping):
-                datasets = {
-                    key: value if isinstance(value, Mapping | Source) else {"table": value}
-                    for key, value in task["datasets"].items()
-                }
-                filled[name] = {**task, "datasets": datasets}
-        return cls._validated(Path("tasks"), {"tasks": filled})
+        return cls._validated(Path("tasks"), tasks if set(tasks) == {"tasks"} else {"tasks": tasks})
 
     def stored(self) -> dict[str, Any]:
         """The tasks as a manifest holds them; a table in memory is named, not held."""
@@ -246,45 +369,44 @@ class TaskFile(BaseModel):
         return self.tasks[name]
 
 
+def _kind_of(task: Any) -> Kind | None:
+    return KINDS.get(str(task.get("kind"))) if isinstance(task, Mapping) else None
+
+
 def _given_instructions(tasks: Mapping[str, Any]) -> dict[str, str]:
     """Route -> instruction, as given by the tasks or by default for trained tasks.
 
     If nothing is trained, all tasks have the instructions of their kinds.
     """
     known: dict[str, str] = {}
-    kinds = [KINDS.get(str(task.get("kind"))) for task in tasks.values() if isinstance(task, Mapping)]
-    if not any(kind is not None and kind.trainable for kind in kinds):
-        known |= {
-            route: text for kind in kinds if kind is not None for route, text in kind.instructions.items()
-        }
+    kinds = [kind for task in tasks.values() if (kind := _kind_of(task))]
+    if not any(kind.trainable for kind in kinds):
+        known |= {route: text for kind in kinds for route, text in kind.instructions.items()}
     for name, task in tasks.items():
-        if isinstance(task, Mapping):
-            kind = KINDS.get(str(task.get("kind")))
-            given = task.get("instructions")
-            if isinstance(given, Mapping):
-                known |= {str(route): str(text) for route, text in given.items()}
-            elif kind is not None and kind.trainable:
-                known |= kind.instructions or {str(name): f"{name}: "}
+        given = task.get("instructions") if isinstance(task, Mapping) else None
+        if isinstance(given, Mapping):
+            known |= {str(route): str(text) for route, text in given.items()}
+        elif (kind := _kind_of(task)) and kind.trainable:
+            known |= kind.instructions or {str(name): f"{name}: "}
     return known
 
 
 def _filled_in(name: str, task: Any, given: Mapping[str, str]) -> Any:
     """The task with its name and the defaults of its kind: instructions, batches, temperature."""
-    kind = KINDS.get(str(task.get("kind"))) if isinstance(task, Mapping) else None
+    kind = _kind_of(task)
     if kind is None:
         return task
     defaults = dict(kind.instructions) or {name: f"{name}: "}
     if not kind.trainable and not task.get("instructions"):
-        unknown = [route for route in defaults if route not in given]
-        if unknown:
+        if unknown := [route for route in defaults if route not in given]:
             raise ValueError(
                 f"{name}: kind {kind.name} is only measured, by default under the route {unknown[0]!r}, "
                 "which no task here has; give it the instructions of a task that is trained"
             )
         defaults = {route: given[route] for route in defaults}
-    own = {"batches": kind.batches, "temperature": kind.temperature}
-    filled = {"name": name, "instructions": defaults, **own}
-    return {**filled, **{key: value for key, value in task.items() if value is not None}}
+    filled = {"name": name, "instructions": defaults, "batches": kind.batches}
+    stated = {key: value for key, value in task.items() if value is not None}
+    return {**filled, "temperature": kind.temperature, **stated}
 
 
 def _first_problem(error: ValidationError) -> str:
