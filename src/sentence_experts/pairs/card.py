@@ -106,12 +106,11 @@ def _levels(manifest: dict[str, Any]) -> str:
     counts = manifest.get("closest_levels")
     if not counts:
         return ""
-    levels = [level for level in LEVELS if any(counts[name][level] for name in SPLITS)]
-    rows = [f"| {level} | {' | '.join(f'{counts[name][level]:,}' for name in SPLITS)} |" for level in levels]
-    header = f"| closest mention in one | {' | '.join(SPLITS)} |\n|---|---|---|---|"
+    rows = [(level, *(counts[name][level] for name in SPLITS)) for level in LEVELS]
+    table = _table(("closest mention in one", *SPLITS), [row for row in rows if any(row[1:])])
     trained = manifest.get("trained_within")
     after = f"\nTraining pairs were sampled from: {describe_trained(trained)}.\n" if trained else ""
-    return "\n" + "\n".join([header, *rows]) + "\n" + after
+    return f"\n{table}\n{after}"
 
 
 def describe_trained(trained: Mapping[str, Mapping[str, Any]]) -> str:
@@ -124,13 +123,19 @@ def describe_trained(trained: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def _counts(domains: dict[str, Any]) -> str:
-    header = "| domain | train | validation | test | papers in test |\n|---|---|---|---|---|"
     rows = []
     for domain, counts in domains.items():
-        cells = [f"{counts[name]['positives']:,} + {counts[name]['negatives']:,}" for name in SPLITS[1:]]
-        train, papers = counts["train"]["positives"], counts["test"]["papers"]
-        rows.append(f"| {domain} | {train:,} | {cells[0]} | {cells[1]} | {papers:,} |")
-    return "\n".join([header, *rows, "", "Pairs are given as positives + negatives."])
+        both = [f"{counts[name]['positives']:,} + {counts[name]['negatives']:,}" for name in SPLITS[1:]]
+        rows.append((domain, counts["train"]["positives"], *both, counts["test"]["papers"]))
+    table = _table(("domain", *SPLITS, "papers in test"), rows)
+    return f"{table}\n\nPairs are given as positives + negatives."
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """A table of Markdown."""
+    cells = [[f"{each:,}" if isinstance(each, int) else each for each in row] for row in rows]
+    lines = [f"| {' | '.join(row)} |" for row in (header, *cells)]
+    return "\n".join([lines[0], "|" + "---|" * len(header), *lines[1:]])
 
 
 def describe_licences(licences: dict[str, int] | None) -> str:

@@ -18,7 +18,7 @@ from sentence_experts.corpus.corpus_folder import CorpusFolder, open_corpus
 from sentence_experts.errors import InputError
 from sentence_experts.pairs.card import describe_near, describe_shortfall
 from sentence_experts.pairs.config import AUTO_UNIT, LEVELS, PairsConfig
-from sentence_experts.pairs.dataset import Pairs, links_of
+from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.pairs.graph import LinkGraph, NothingLinkedError
 from sentence_experts.pairs.links import RELATIONS
 from sentence_experts.pairs.sets import Sets, make_sets
@@ -31,6 +31,7 @@ from sentence_experts.pairs.splits import (
     seen_in_training,
 )
 from sentence_experts.pairs.sql_engine import SqlEngine, open_engine
+from sentence_experts.pairs.user_tables import links_of
 from sentence_experts.progress import progress
 from sentence_experts.storage import check_apart, sha256_text
 

@@ -19,10 +19,9 @@ from sentence_experts.pairs.user_tables import (
     ONE_DOMAIN,
     PAIR_COLUMNS,
     PAIRS_SCHEMA,
-    check_labels,
+    links_of,
     pair_table,
     tables_by_split,
-    warn_of_ratings,
     whole_table,
     with_split_column,
 )
@@ -50,7 +49,6 @@ WORKS_SCHEMA = pa.schema([
     ("year", pa.int32()),
     ("journal", pa.string()),
 ])  # fmt: skip
-LINKS_SCHEMA = pa.schema([("left_id", pa.string()), ("right_id", pa.string())])
 WITHIN = "within"  # a column of pairs by proximity: the closest level, such as "sentence"
 # A column of lists of ids, in validation and test: the papers through which a linked pair is linked.
 LINKED_BY = "linked_by"
@@ -127,7 +125,7 @@ class Pairs(TableFolder):
         """
         given = dict(zip(SPLITS, (train, validation, test), strict=True))
         tables = {
-            name: PAIRS_SCHEMA.empty_table() if table is None else _checked_pairs(whole_table(table), name)
+            name: PAIRS_SCHEMA.empty_table() if table is None else pair_table(whole_table(table), name)
             for name, table in given.items()
         }
         if not any(table.num_rows for table in tables.values()):
@@ -157,12 +155,7 @@ class Pairs(TableFolder):
         if name not in SPLITS:
             raise UsageError(f"no split {name!r}; there are {', '.join(SPLITS)}")
         table = self._required(f"{name}.parquet")
-        missing = [column for column in PAIR_COLUMNS if column not in table.column_names]
-        if missing:
-            raise InputError(
-                f"{self.path or self.name}, {name}: column {missing[0]!r} is missing, "
-                f"found {', '.join(table.column_names)}"
-            )
+        check_columns(f"{self.path or self.name}, {name},", PAIR_COLUMNS, table.column_names)
         return table
 
     def _required(self, file: str) -> pa.Table:
@@ -233,32 +226,16 @@ def describe_domain(name: str) -> str:
 def count_pairs(splits: Mapping[str, pa.Table]) -> dict[str, dict[str, Any]]:
     """Domain -> split -> the numbers of positives, negatives and papers."""
     names = sorted({name for table in splits.values() for name in table["domain"].unique().to_pylist()})
-    counts: dict[str, dict[str, Any]] = {name: {} for name in names}
-    for domain in names:
-        for split, table in splits.items():
-            rows = table.filter(pc.equal(table["domain"], domain))
-            papers = pa.chunked_array([*rows["anchor_id"].chunks, *rows["positive_id"].chunks], pa.string())
-            positives = pc.sum(rows["label"]).as_py() or 0
-            counts[domain][split] = {
-                "positives": positives,
-                "negatives": rows.num_rows - positives,
-                "papers": len(papers.unique()),
-            }
-    return counts
 
+    def count(rows: pa.Table) -> dict[str, int]:
+        papers = pa.chunked_array([*rows["anchor_id"].chunks, *rows["positive_id"].chunks], pa.string())
+        positives = pc.sum(rows["label"]).as_py() or 0
+        negatives = rows.num_rows - positives
+        return {"positives": positives, "negatives": negatives, "papers": len(papers.unique())}
 
-def _checked_pairs(table: pa.Table, split: str) -> pa.Table:
-    """The pairs of a user's table; rated ones without labels would all count as linked."""
-    if "label" not in table.column_names:
-        check_labels(split, table)
-        warn_of_ratings(split, table, [name for name in table.column_names if name not in PAIR_COLUMNS])
-    return pair_table(table, split)
-
-
-def links_of(train: pa.Table) -> pa.Table:
-    """The linked pairs of a training table, in the form of `Pairs.known_links`."""
-    linked = train.filter(pc.equal(train["label"], 1))
-    ends = zip(linked["anchor_id"].to_pylist(), linked["positive_id"].to_pylist(), strict=True)
-    pairs = sorted({(min(two), max(two)) for two in ends if two[0] != two[1]})
-    columns = [pa.array(side, pa.string()) for side in zip(*pairs, strict=True)] if pairs else None
-    return pa.table(columns, schema=LINKS_SCHEMA) if columns else LINKS_SCHEMA.empty_table()
+    return {
+        domain: {
+            split: count(table.filter(pc.equal(table["domain"], domain))) for split, table in splits.items()
+        }
+        for domain in names
+    }

@@ -17,7 +17,7 @@ from sentence_experts.config import with_settings
 from sentence_experts.corpus.identifiers import SIMULATED_DOI
 from sentence_experts.errors import InputError
 from sentence_experts.pairs.config import ImportPairsConfig
-from sentence_experts.pairs.dataset import Pairs, links_of
+from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.pairs.negatives import draw_negatives, find_among, keys_between, keys_of
 from sentence_experts.pairs.splits import (
     CROSSING,
@@ -36,10 +36,9 @@ from sentence_experts.pairs.splits import (
 from sentence_experts.pairs.user_tables import (
     NEGATIVE,
     PAIR_COLUMNS,
-    check_labels,
+    links_of,
     pair_table,
     table_or_dataset,
-    warn_of_ratings,
 )
 from sentence_experts.storage import check_apart
 from sentence_experts.tables import Table, name_of_table, texts
@@ -105,7 +104,6 @@ def _read(source: Table, config: ImportPairsConfig) -> tuple[pa.Table, np.ndarra
                 f"{', '.join(table.column_names)}; name it with `{column}`"
             )
     table = _usable_rows(name, table)
-    check_labels(name, table)
     pairs = pair_table(table, name)
     if not pc.any(pc.equal(pairs["label"], 1)).as_py():
         raise InputError(f"{name} holds no linked pair: a row of label 1, or without a column label")
@@ -124,8 +122,6 @@ def _usable_rows(name: str, table: pa.Table) -> pa.Table:
     """
     if ignored := [column for column in table.column_names if column not in _COLUMNS]:
         logger.info(f"{name}: not read: the column{'s' * (len(ignored) > 1)} {', '.join(ignored)}")
-        if "label" not in table.column_names:
-            warn_of_ratings(name, table, ignored)
     numbers = pa.array(np.arange(table.num_rows))
     numbered = table.select([column for column in table.column_names if column in _COLUMNS])
     numbered = numbered.append_column(_ROW, numbers)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -61,21 +61,18 @@ class TableFolder(ABC):
         Raises:
             InputError: the folder has none, or that of something else, or a file is missing.
         """
-        if not (path / MANIFEST).is_file():
-            raise InputError(
-                f"{path}: no {cls.kind} here ({MANIFEST} missing); make them with `compile_{cls.kind}`"
-            )
-        manifest = read_json(path / MANIFEST)
+        manifest = read_json(path / MANIFEST) if (path / MANIFEST).is_file() else None
         if not isinstance(manifest, dict) or manifest.get("kind") != cls.kind:
-            raise InputError(f"{path} holds no {cls.kind}; make them with `compile_{cls.kind}`")
+            missing = f" ({MANIFEST} missing)" if manifest is None else ""
+            raise InputError(f"{path}: no {cls.kind} here{missing}; make them with `compile_{cls.kind}`")
         checked_record(path / RECORD)
         check_version(path / MANIFEST, manifest.get("format", 1), FORMAT)
-        check_kinds(path / MANIFEST, manifest, **{"files": dict, **cls.manifest_kinds})
-        if lacking := [name for name in ("files", *cls.manifest_kinds) if name not in manifest]:
+        kinds = {"files": dict, **cls.manifest_kinds}
+        check_kinds(path / MANIFEST, manifest, **kinds)
+        if lacking := [name for name in kinds if name not in manifest]:
             raise InputError(f"{path / MANIFEST}: damaged: {lacking[0]!r} is missing; make it again")
-        missing = [name for name in manifest["files"] if not (path / name).is_file()]
-        if missing:
-            raise InputError(f"{path}: {missing[0]} is missing; write the folder again")
+        if gone := [name for name in manifest["files"] if not (path / name).is_file()]:
+            raise InputError(f"{path}: {gone[0]} is missing; write the folder again")
         return manifest
 
     @classmethod
@@ -106,23 +103,24 @@ class TableFolder(ABC):
                 f"{self.path / file}: changed since {MANIFEST} was written beside it; make the folder again "
                 f"with `compile_{self.kind}`, or give the file itself as a table"
             )
-        try:
+        with self._readable(file):
             return pq.read_table(self.path / file)
-        except (pa.ArrowException, OSError) as error:
-            raise self._damaged(file, error) from error
 
-    def _damaged(self, file: str, error: Exception) -> InputError:
-        reason = " ".join(str(error).split())[:200]
-        return InputError(f"{self.path}/{file} is damaged ({reason}): make the folder again")
+    @contextmanager
+    def _readable(self, file: str) -> Iterator[None]:
+        try:
+            yield
+        except (pa.ArrowException, OSError) as error:
+            raise InputError(
+                f"{self.path}/{file} is damaged ({brief(error)}): make the folder again"
+            ) from error
 
     def number_of_rows(self, file: str) -> int:
         """The number of rows of a table, without reading it."""
         if self.path is None:
             return int(self.tables[file].num_rows)
-        try:
+        with self._readable(file):
             return int(pq.read_metadata(self.path / file).num_rows)
-        except (pa.ArrowException, OSError) as error:
-            raise InputError(f"{self.path / file}: cannot be read as Parquet ({brief(error)})") from error
 
     def file_hash(self, file: str) -> str | None:
         """The SHA-256 of a table's file, or of the file that saving would write; None if there is none."""
@@ -172,13 +170,9 @@ class TableFolder(ABC):
         Raises:
             UsageError: `out` exists and holds something else, or others of this kind without `overwrite`.
         """
+        content = sha256_text(*(f"{name}={each}" for name, each in self.hashes().items()))
         with self.output(out, overwrite) as place:
-            if (
-                place.begin(
-                    {"content": sha256_text(*(f"{name}={each}" for name, each in self.hashes().items()))}
-                )
-                != "finished"
-            ):
+            if place.begin({"content": content}) != "finished":
                 self.save_to(place)
         return self.open(out)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +39,7 @@ PAIRS_SCHEMA = pa.schema([
     ("positive_id", pa.string()),
 ])  # fmt: skip
 PAIR_COLUMNS: tuple[str, ...] = tuple(PAIRS_SCHEMA.names)
+LINKS_SCHEMA = pa.schema([("left_id", pa.string()), ("right_id", pa.string())])
 NEGATIVE = "negative"  # an optional column: a text unlike the anchor
 ONE_DOMAIN = "all"
 # How the columns of users' tables are read; the others are numbers.
@@ -117,13 +117,15 @@ def pair_table(table: pa.Table, split: str) -> pa.Table:
     """The table with all of `PAIR_COLUMNS`, checked; `split` names it in messages.
 
     Raises:
-        InputError: a column or a value is missing, or a label is neither 0 nor 1.
+        InputError: a column or a value is missing, a label is neither 0 nor 1, or pairs without labels have
+            scores.
     """
     missing = [name for name in ("anchor", "positive") if name not in table.column_names]
     if missing:
         raise InputError(
             f"{split}: column {missing[0]!r} is missing, found {', '.join(table.column_names) or 'none'}"
         )
+    _check_ratings(split, table)
     columns = {
         name: _READ[name](table[name], f"{split}, column {name}") if name in _READ else table[name]
         for name in PAIR_COLUMNS
@@ -147,34 +149,44 @@ def pair_table(table: pa.Table, split: str) -> pa.Table:
         raise InputError(f"{split}: {' '.join(str(error).split())}") from error
     if empty := [name for name in PAIR_COLUMNS if whole[name].null_count]:
         raise InputError(f"{split}: column {empty[0]!r} has rows without a value")
-    if rows and not pc.all(pc.is_in(whole["label"], pa.array([0, 1]))).as_py():
-        raise InputError(f"{split}: a label is 1 (linked) or 0 (a negative)")
     if NEGATIVE in table.column_names:
         negative = texts(table[NEGATIVE], f"{split}, column {NEGATIVE}")
         whole = whole.append_column(NEGATIVE, negative)
     return whole.combine_chunks()
 
 
-def check_labels(name: str, table: pa.Table) -> None:
-    """Refuse rated pairs: a rating is neither linked nor not.
+def _check_ratings(name: str, table: pa.Table) -> None:
+    """Refuse rated pairs, as a rating is neither linked nor not; warn of a column that seems to hold some.
 
     Raises:
         InputError: the column `label`, or `score` without one, holds something else than 0 and 1.
     """
-    column = next((each for each in ("label", "score") if each in table.column_names), None)
-    if column is None:
-        return
-    try:
-        values = pc.cast(table[column], pa.float64())
-    except pa.ArrowException:
-        first = next(value for value in table[column].to_pylist() if not _is_number(value))
-        raise InputError(f"{name}: the column {column} holds {first!r}; a label is 1 (linked) or 0") from None
-    if column == "score" or not pc.all(pc.is_in(pc.drop_null(values), pa.array([0.0, 1.0]))).as_py():
-        low, high = pc.min(values).as_py(), pc.max(values).as_py()
-        raise InputError(
-            f"{name}: the column {column} holds ratings from {low:g} to {high:g}, not labels 0 and 1; "
-            "rated pairs are evaluated as a task of the kind sts (`compile_tasks`), not trained on"
-        )
+    seen = [column for column in table.column_names if column not in PAIR_COLUMNS and _RATING.search(column)]
+    labelled = "label" in table.column_names
+    for column in ["label"] if labelled else sorted(seen, key="score".__ne__):
+        try:
+            values = pc.drop_null(pc.cast(table[column], pa.float64()))
+        except pa.ArrowException:
+            if column not in ("label", "score"):
+                continue
+            first = next(value for value in table[column].to_pylist() if not _is_number(value))
+            message = f"the column {column} holds {first!r}; a label is 1 (linked) or 0"
+            raise InputError(f"{name}: {message}") from None
+        if not len(values):
+            continue
+        low, high = (f"{each:g}" for each in pc.min_max(values).as_py().values())
+        if column == "score" or (labelled and not pc.all(pc.is_in(values, pa.array([0.0, 1.0]))).as_py()):
+            raise InputError(
+                f"{name}: a label is 1 (linked) or 0, and the column {column} holds ratings from {low} to "
+                f"{high}; rated pairs are evaluated as a task of the kind sts (`compile_tasks`), not trained "
+                "on"
+            )
+        if not labelled and pc.count_distinct(values).as_py() > 1:
+            logger.warning(
+                f"{name}: the column {column} ({low} to {high}) is not read: every row counts as linked. "
+                "If it rates how similar the texts are, evaluate the file as a task of the kind sts "
+                "(`compile_tasks`); if it is 1 for linked and 0 for not, rename it to label"
+            )
 
 
 def _is_number(value: Any) -> bool:
@@ -185,17 +197,9 @@ def _is_number(value: Any) -> bool:
     return True
 
 
-def warn_of_ratings(name: str, table: pa.Table, ignored: Iterable[str]) -> None:
-    """Warn of a column that is not read and seems to rate the pairs: all of them would count as linked."""
-    for column in filter(_RATING.search, ignored):
-        try:
-            values = pc.drop_null(pc.cast(table[column], pa.float64()))
-        except pa.ArrowException:
-            continue
-        if pc.count_distinct(values).as_py() > 1:
-            low, high = pc.min(values).as_py(), pc.max(values).as_py()
-            logger.warning(
-                f"{name}: the column {column} ({low:g} to {high:g}) is not read: every row counts as linked. "
-                "If it rates how similar the texts are, evaluate the file as a task of the kind sts "
-                "(`compile_tasks`); if it is 1 for linked and 0 for not, rename it to label"
-            )
+def links_of(train: pa.Table) -> pa.Table:
+    """The linked pairs of a training table, in the form of `Pairs.known_links`."""
+    linked = train.filter(pc.equal(train["label"], 1))
+    ends = zip(linked["anchor_id"].to_pylist(), linked["positive_id"].to_pylist(), strict=True)
+    pairs = sorted({(min(two), max(two)) for two in ends if two[0] != two[1]})
+    return pa.table([[two[end] for two in pairs] for end in (0, 1)], schema=LINKS_SCHEMA)
