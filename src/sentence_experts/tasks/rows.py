@@ -161,9 +161,10 @@ def _read_table(given: Any, wanted: list[str]) -> Reading:
     check_columns("the table", wanted, table.column_names)
     named = table["split"].unique().to_pylist() if "split" in table.column_names else []
     splits = tuple(name for name in get_args(Split) if name in named)
-    records = _numbered("", table.to_pylist(), None)
-    if splits:
-        records = (record._replace(split=record.values["split"]) for record in records)
+    records = (
+        Record(f"row {number}", row["split"] if splits else None, row)
+        for number, row in enumerate(table.to_pylist(), start=1)
+    )
     return Reading(splits, records, {"table": {"rows": table.num_rows, "sha256": parquet_hash(table)}})
 
 
