@@ -10,6 +10,7 @@ import pytest
 from sentence_transformers import SentenceTransformer
 
 import sentence_experts as se
+from helpers.samples import make_tiny_encoder
 from sentence_experts.pairs.labels import LabelColumn, read_labels
 from sentence_experts.training.heads import LabelledVectors, train_head
 
@@ -158,3 +159,48 @@ def test_debian_packages(real_data: Path, minilm: str, tmp_path: Path) -> None:
     frame = result.to_pandas()
     assert frame["auc"].mean() >= 0.63
     assert (frame["ndcg"] - frame["base_ndcg"]).mean() >= 0.05
+
+
+@pytest.fixture(scope="module")
+def tiny(minilm: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_tiny_encoder(tmp_path_factory.mktemp("tiny") / "base", minilm)
+
+
+def test_experts_are_trained_on_pairs_that_share_a_label(tiny: Path) -> None:
+    """A few steps: the pairs and the choice are tested, not the gain."""
+    result = se.fit(tiny, make_rows(120), by=["topic", "method"], kind="expert", steps=2)
+    assert set(result.model.experts) >= {"topic", "method"}
+    assert [each["kind"] for each in result.tried] == ["expert"]
+    assert len(result.gains) == 2
+
+
+def test_pairs_of_labels_are_alike_and_known() -> None:
+    from sentence_experts.training.fit_config import FitConfig
+    from sentence_experts.training.labelled_texts import LabelledTexts
+    from sentence_experts.training.route_candidates import label_pairs
+
+    config = FitConfig(by=["topic", "method"], steps=10)
+    data = LabelledTexts.read(make_rows(), config)
+    topics = {row["text"]: row["topic"] for row in make_rows()}
+    pairs = label_pairs(data, ["topic", "method"], config)
+    for split in ("train", "validation"):
+        rows = pairs.split(split).to_pylist()
+        assert {row["domain"] for row in rows} == {"topic", "method"}
+        for row in rows:
+            if row["domain"] == "topic":
+                alike = topics[row["anchor"]] == topics[row["positive"]]
+                assert alike == (row["label"] == 1)
+    known = {(link["left_id"], link["right_id"]) for link in pairs.known_links().to_pylist()}
+    for row in pairs.split("train").to_pylist():
+        assert tuple(sorted((row["anchor_id"], row["positive_id"]))) in known
+
+
+def test_auto_ends_with_a_verdict(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from sentence_experts.training import route_candidates
+
+    monkeypatch.setattr(route_candidates, "KINDS", ("head", "expert"))
+    result = se.fit(tiny, make_rows(120), by=["topic", "method"], kind="auto", steps=2)
+    assert [each["kind"] for each in result.tried] == ["head", "expert"]
+    kept = "heads" if "experts are not better than heads" in result.verdict else "experts"
+    assert result.verdict.endswith(f"; {kept} are kept")
+    assert bool(result.model.head_routes) == (kept == "heads")

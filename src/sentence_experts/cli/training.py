@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from sentence_experts.cli.console import name_flags, show, show_table
+from sentence_experts.cli.console import name_flags, show, show_table, show_verdict
 from sentence_experts.cli.options import Model, Overwrite, check_there
 from sentence_experts.errors import UsageError
 from sentence_experts.models.sources import check_source
@@ -72,16 +72,20 @@ def fit(
     from sentence_experts.models.sources import load_quietly
 
     load_quietly()
-    from sentence_experts.training.fit import HEADINGS, TITLE
+    from sentence_experts.training.fit import HEADINGS, TITLE, TRIED
     from sentence_experts.training.fit import fit as run
 
     result = run(model, table, config, out=out, overwrite=overwrite)
     counts = ", ".join(f"{count:,} {name}" for name, count in result.texts.items())
     show(f"texts: {counts}" + "".join(f"; left out: {n:,} {reason}" for reason, n in result.left_out.items()))
     show_table(TITLE, HEADINGS, result.rows())
-    seconds = ", ".join(f"{name} {value:.0f} s" for name, value in result.seconds.items())
-    show(f"{seconds}; the model: {out}")
-    show(result.summary)
+    show_table(
+        "Kinds of routes, by nDCG@10 on validation texts",
+        TRIED[:-1],
+        [row[:-1] for row in result.tried_rows()],
+    )
+    show_verdict([result.summary, *([result.verdict] if result.verdict else [])])
+    show(f"model: {out}")
 
 
 def tune(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,23 +16,21 @@ from sentence_experts.config import with_settings
 from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import InputError
-from sentence_experts.evaluation.label_similarity import RouteGain, Vectors, measure_gains
+from sentence_experts.evaluation.label_similarity import RouteGain, measure_gains
 from sentence_experts.evaluation.statistics import Estimate
 from sentence_experts.models.card import usage_card
 from sentence_experts.models.encoder import ExpertEncoder, check_experts
 from sentence_experts.models.files.fingerprint import fingerprint_of
 from sentence_experts.models.files.saving import model_output, write_model
 from sentence_experts.models.loading import load
-from sentence_experts.models.pooling import pooled_model, unit
+from sentence_experts.models.pooling import unit
 from sentence_experts.models.sources import CARD, notes_of, set_notes
-from sentence_experts.models.surgery.grow import with_heads
 from sentence_experts.pairs.labels import MIN_PAIRS, find_conflicts
-from sentence_experts.progress import progress
 from sentence_experts.storage import Output, check_apart, write_text
 from sentence_experts.tables import Table, fingerprint, is_path
 from sentence_experts.training.fit_config import FitConfig
-from sentence_experts.training.heads import RATES, Head, LabelledVectors, train_head
-from sentence_experts.training.labelled_texts import TEST, TRAIN, VALIDATION, LabelledTexts
+from sentence_experts.training.labelled_texts import TEST, TRAIN, LabelledTexts
+from sentence_experts.training.route_candidates import Candidate, choose_kind
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,6 +38,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 TITLE = 'nDCG@10 of "more like this" and ROC-AUC of conflicting pairs, on test texts'
+TRIED = ("kind", "validation", "seconds", "bytes per route", "encodings of a query", "chosen")
 HEADINGS = ("route", "texts", "chance", "base", "learned", "gain", "conflicts: base", "learned")
 
 
@@ -51,19 +49,22 @@ class FitResult:
     Attributes:
         model: the model with these routes.
         gains: the figures of each route on test texts, beside the base's.
+        tried: for each kind of route that was learned: kind, nDCG@10 on validation texts, seconds, bytes per
+            route, encodings of a query, and the chosen steps and rates.
+        verdict: why the last kind but one was kept, or the last one; empty if only one was asked for.
         texts: set (train, validation, test) -> number of texts.
         left_out: reason -> number of rows of the table that were not used.
         refused: route -> why it was not learned.
-        seconds: of encoding and of training, by the clock.
         out: the model's folder; None if it is in memory only.
     """
 
     model: ExpertEncoder
     gains: Sequence[RouteGain]
+    tried: Sequence[Mapping[str, Any]]
+    verdict: str
     texts: Mapping[str, int]
     left_out: Mapping[str, int]
     refused: Mapping[str, str]
-    seconds: Mapping[str, float]
     out: Path | None = None
 
     @classmethod
@@ -74,8 +75,8 @@ class FitResult:
 
     def figures(self) -> dict[str, Any]:
         """Return everything but the model, as plain values."""
-        names = ("texts", "left_out", "refused", "seconds")
-        return {name: dict(getattr(self, name)) for name in names} | {
+        names = ("tried", "verdict", "texts", "left_out", "refused")
+        return {name: getattr(self, name) for name in names} | {
             "gains": [asdict(each) for each in self.gains]
         }
 
@@ -111,6 +112,20 @@ class FitResult:
                 _with_half(each.auc),
             ]
             for each in self.gains
+        ]
+
+    def tried_rows(self) -> list[list[str]]:
+        """Return a row of cells per kind of route that was learned, as `TRIED` names them."""
+        return [
+            [
+                each["kind"],
+                f"{each['validation']:.3f}",
+                f"{each['seconds']:.0f}",
+                f"{each['bytes_per_route']:,}",
+                each["encodings"],
+                each["chosen"],
+            ]
+            for each in self.tried
         ]
 
     def to_pandas(self) -> pd.DataFrame:
@@ -216,97 +231,63 @@ class _Fit:
 
     def run(self, place: Output | None = None) -> FitResult:
         """Learn the routes, measure them, and write the model."""
-        start = time.perf_counter()
-        width = int(pooled_model(self.base).get_embedding_dimension() or 0)
-        identity = np.eye(width, dtype=np.float32), np.zeros(width, np.float32)
-        model = with_heads(self.base, dict.fromkeys(self.routes, identity))  # refuses bases before the work
-        pooled = self._encode(model)
-        encoded = time.perf_counter()
-        heads = self._heads(pooled)
-        model = with_heads(model, {route: (head.weight, head.bias) for route, head in heads.items()})
+        chosen, tried, verdict = choose_kind(self.base, self.data, self.routes, self.config)
+        model = chosen.model
         if self.name is not None and "base" not in notes_of(model):
             set_notes(model, notes_of(model) | {"base": self.name})
         result = FitResult(
             model,
-            self._measure(model, pooled, heads),
+            self._measure(chosen),
+            [each.row() for each in tried],
+            verdict,
             {name: len(rows) for name, rows in self.data.sets.items()},
             self.data.left_out,
             self.refused,
-            {"encoding": round(encoded - start, 1), "training": round(time.perf_counter() - encoded, 1)},
             None if place is None else place.final,
         )
         if place is not None:
             place.result = result.figures()
             with place.replacing() as folder:
                 write_model(model, folder)
-                write_text(folder / CARD, usage_card(model) + _card_section(result, heads, self.config))
+                write_text(folder / CARD, usage_card(model) + _card_section(result, self.config))
         return result
 
-    def _encode(self, model: ExpertEncoder) -> Vectors:
-        """Return the pooled vectors of all texts, (texts, width), under no head."""
-        pooled = model.without_heads()
-        if self.config.max_length is not None:
-            pooled.max_seq_length = self.config.max_length
-        with progress("encoding", len(self.data.texts)) as advance:
-            return BatchEncoder(pooled).encode(self.data.texts, self.routes[0], advance=advance)
-
-    def _heads(self, pooled: Vectors) -> dict[str, Head]:
-        heads = {}
-        for route in self.routes:
-            training, validation = (
-                LabelledVectors(
-                    pooled[self.data.sets[part]], self.data.labels_of(route, part), self.data.groups_of(part)
-                )
-                for part in (TRAIN, VALIDATION)
-            )
-            with progress(f"route {route}", self.config.steps * len(RATES)) as advance:
-                heads[route] = train_head(
-                    training, validation, self.config.steps, self.config.rank, self.config.seed, advance
-                )
-        return heads
-
-    def _measure(self, model: ExpertEncoder, pooled: Vectors, heads: Mapping[str, Head]) -> list[RouteGain]:
+    def _measure(self, chosen: Candidate) -> list[RouteGain]:
         rows, groups = self.data.sets[TEST], self.data.groups_of(TEST)
-        labels = {route: self.data.labels_of(route, TEST) for route in heads}
+        labels = {route: self.data.labels_of(route, TEST) for route in self.routes}
         conflicts = find_conflicts(list(labels.values()), groups, seed=self.config.seed)
-        vectors = {
-            route: unit(model.finish(pooled[rows] @ head.weight.T + head.bias))
-            for route, head in heads.items()
-        }
-        return measure_gains(unit(model.finish(pooled[rows])), vectors, labels, groups, conflicts)
+        encoder = BatchEncoder(self.base)
+        known = encoder.known_routes
+        route = known.default or next(iter(known.prompts), None)
+        base = unit(encoder.encode([self.data.texts[row] for row in rows], route))
+        return measure_gains(base, chosen.vectors(rows), labels, groups, conflicts)
 
 
-def _card_section(result: FitResult, heads: Mapping[str, Head], config: FitConfig) -> str:
+def _card_section(result: FitResult, config: FitConfig) -> str:
     """Return the part of the model's card about labels, training and figures."""
-    rows = "\n".join(f"| {' | '.join(row)} |" for row in result.rows())
-    chosen = "\n".join(
-        f"| {route} | {head.steps} | {'–' if head.rate is None else format(head.rate, 'g')} | "
-        f"{head.validation[0]:.3f} | {head.validation[1]:.3f} |"
-        for route, head in heads.items()
-    )
     counts = ", ".join(f"{count:,} {name}" for name, count in result.texts.items())
     return f"""
 ## Routes from labels
 
-Linear maps of the base's pooled vectors, learned from texts that share a label. Texts: {counts}. Texts of
-one group, and near duplicates, are in one set. The figures are of test texts and hold for these labels.
-nDCG@10 is that of "more like this": all test texts with a label are ranked by cosine, and those that share a
-label with the query are right; chance is a random order. Conflicts are pairs alike by this route and unlike
-by another, against as many the other way around: ROC-AUC, where a model that is blind to the route has 0.5 on
-average. ± is half of a 95% interval.
+Learned from texts that share a label: {counts}. Texts of one group, and near duplicates, are in one set. The
+figures are of test texts and hold for these labels. nDCG@10 is that of "more like this": all test texts with
+a label are ranked by cosine, and those that share one with the query are right; chance is a random order.
+Conflicts are pairs alike by this route and unlike by another, against as many the other way around: ROC-AUC,
+where a model that is blind to the route has 0.5 on average. ± is half of a 95% interval.
 
-| {" | ".join(HEADINGS)} |
-{"|---" * len(HEADINGS)}|
-{rows}
+{_markdown(HEADINGS, result.rows())}
 
-Chosen by nDCG@10 on the validation texts:
+Chosen by nDCG@10 on the validation texts: {result.verdict or "the learning rate and the step"}.
 
-| route | steps | learning rate | before | after |
-|---|---|---|---|---|
-{chosen}
+{_markdown(TRIED, result.tried_rows())}
 
 Settings:
 
 ```yaml
 {yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False)}```
 """
+
+
+def _markdown(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [headings, ["---"] * len(headings), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

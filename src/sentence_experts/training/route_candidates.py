@@ -1,0 +1,279 @@
+"""Routes of one kind, learned from labelled texts: heads on frozen vectors; adapters and experts by training.
+
+`choose_kind` tries the kinds in the order of their price, until the next one is no better.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from sentence_transformers import SentenceTransformer
+
+from sentence_experts.encoding.encoder import BatchEncoder
+from sentence_experts.evaluation.label_similarity import Floats, Vectors, mean_over_groups, more_like_this
+from sentence_experts.models.encoder import ExpertEncoder
+from sentence_experts.models.pooling import pooled_model, unit
+from sentence_experts.models.surgery.extend import extend
+from sentence_experts.models.surgery.grow import with_heads
+from sentence_experts.pairs.dataset import LINKS_SCHEMA, Pairs
+from sentence_experts.pairs.labels import Labels, Rows
+from sentence_experts.pairs.user_tables import PAIRS_SCHEMA
+from sentence_experts.progress import progress
+from sentence_experts.training.fit_config import FitConfig
+from sentence_experts.training.heads import RATES, Head, LabelledVectors, train_head
+from sentence_experts.training.labelled_texts import TRAIN, VALIDATION, LabelledTexts
+from sentence_experts.training.run import train
+
+logger = logging.getLogger(__name__)
+
+HEAD = "head"
+KINDS = (HEAD, "adapter", "expert")  # in the order of their price
+MARGIN = 0.01  # of nDCG@10, by which the next kind has to be better
+TRAINED_RATES = {"adapter": (3e-4, 1e-3), "expert": (1e-4, 3e-4)}
+BATCH = 16
+MAX_TOKENS = 64  # while adapters and experts are trained
+_TRAINING_TEXTS = 2000  # per route, of which pairs are drawn
+_VALIDATION_PAIRS = 400  # per route, alike and unlike
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A model whose routes were learned, all of one kind.
+
+    Attributes:
+        kind: head, adapter or expert.
+        model: the model.
+        vectors: returns route -> vectors of length 1 of the given rows, (rows, dimensions).
+        base_vectors: returns those of the base.
+        validation: nDCG@10 of each validation query of each route, one after the other, (queries,).
+        queries: the groups of these queries, (queries,).
+        rates: what was chosen for each route: steps and learning rate.
+        seconds: of training, and of encoding where it came first.
+        bytes_per_route: of the weights that a route owns.
+    """
+
+    kind: str
+    model: ExpertEncoder
+    vectors: Callable[[Rows], dict[str, Vectors]]
+    base_vectors: Callable[[Rows], Vectors]
+    validation: Floats
+    queries: Rows
+    rates: Mapping[str, str]
+    seconds: float
+    bytes_per_route: int
+
+    @classmethod
+    def measured(
+        cls,
+        kind: str,
+        model: ExpertEncoder,
+        vectors: Callable[[Rows], dict[str, Vectors]],
+        base_vectors: Callable[[Rows], Vectors],
+        data: LabelledTexts,
+        rates: Mapping[str, str],
+        began: float,
+        owned: int,
+    ) -> Candidate:
+        """Measure "more like this" on the validation texts."""
+        groups = data.groups_of(VALIDATION)
+        found = [
+            more_like_this(own, data.labels_of(route, VALIDATION), groups)
+            for route, own in vectors(data.sets[VALIDATION]).items()
+        ]
+        figures = np.concatenate([each.ndcg for each in found])
+        queries = np.concatenate([groups[each.queries] for each in found])
+        seconds = time.perf_counter() - began
+        return cls(kind, model, vectors, base_vectors, figures, queries, rates, seconds, owned)
+
+    def row(self) -> dict[str, str | float | int]:
+        """Return the figures that a choice between kinds needs."""
+        return {
+            "kind": self.kind,
+            "validation": float(self.validation.mean()) if len(self.validation) else float("nan"),
+            "seconds": round(self.seconds, 1),
+            "bytes_per_route": self.bytes_per_route,
+            "encodings": "one for all routes" if self.kind == HEAD else "one per route",
+            "chosen": "; ".join(f"{route}: {rate}" for route, rate in self.rates.items()),
+        }
+
+
+def choose_kind(
+    base: SentenceTransformer, data: LabelledTexts, routes: list[str], config: FitConfig
+) -> tuple[Candidate, list[Candidate], str]:
+    """Learn routes of the wanted kind; for `auto` of one kind after the other, while the next is better.
+
+    Returns:
+        (the chosen candidate, all that were tried, a sentence on the choice).
+    """
+    if config.kind != "auto":
+        only = _fit(config.kind, base, data, routes, config)
+        return only, [only], ""
+    best = _fit(KINDS[0], base, data, routes, config)
+    tried = [best]
+    for kind in KINDS[1:]:
+        candidate = _fit(kind, base, data, routes, config)
+        tried.append(candidate)
+        gain = mean_over_groups(candidate.validation - best.validation, best.queries)
+        ends = gain.interval()
+        better = gain.value > MARGIN and ends.low > 0
+        verdict = (
+            f"{kind}s are {'' if better else 'not '}better than {best.kind}s by more than {MARGIN}: "
+            f"nDCG@10 on validation texts {gain.value:+.3f} ({ends.low:+.3f} to {ends.high:+.3f})"
+        )
+        logger.info(verdict)
+        if not better:
+            break
+        best = candidate
+    return best, tried, f"{verdict}; {best.kind}s are kept"
+
+
+def _fit(
+    kind: str, base: SentenceTransformer, data: LabelledTexts, routes: list[str], config: FitConfig
+) -> Candidate:
+    return (fit_heads if kind == HEAD else fit_trained)(kind, base, data, routes, config)
+
+
+def fit_heads(
+    kind: str, base: SentenceTransformer, data: LabelledTexts, routes: list[str], config: FitConfig
+) -> Candidate:
+    """Encode all texts once, and train a map per route on the vectors."""
+    began = time.perf_counter()
+    width = int(pooled_model(base).get_embedding_dimension() or 0)
+    identity = np.eye(width, dtype=np.float32), np.zeros(width, np.float32)
+    model = with_heads(base, dict.fromkeys(routes, identity))  # refuses a base before the work
+    headless = model.without_heads()
+    headless.max_seq_length = config.max_length or headless.max_seq_length
+    with progress("encoding", len(data.texts)) as advance:
+        pooled = BatchEncoder(headless).encode(data.texts, routes[0], advance=advance)
+    heads = {}
+    for route in routes:
+        training, validation = (
+            LabelledVectors(pooled[data.sets[part]], data.labels_of(route, part), data.groups_of(part))
+            for part in (TRAIN, VALIDATION)
+        )
+        with progress(f"route {route}", config.steps * len(RATES)) as advance:
+            heads[route] = train_head(training, validation, config.steps, config.rank, config.seed, advance)
+    model = with_heads(model, {route: (head.weight, head.bias) for route, head in heads.items()})
+
+    def vectors(rows: Rows) -> dict[str, Vectors]:
+        mapped = {route: pooled[rows] @ head.weight.T + head.bias for route, head in heads.items()}
+        return {route: unit(model.finish(each)) for route, each in mapped.items()}
+
+    def base_vectors(rows: Rows) -> Vectors:
+        return unit(model.finish(pooled[rows]))
+
+    rates = {route: _describe(head) for route, head in heads.items()}
+    return Candidate.measured(kind, model, vectors, base_vectors, data, rates, began, 4 * width * (width + 1))
+
+
+def _describe(head: Head) -> str:
+    return "not trained" if head.rate is None else f"{head.steps} steps at {head.rate:g}"
+
+
+def fit_trained(
+    kind: str, base: SentenceTransformer, data: LabelledTexts, routes: list[str], config: FitConfig
+) -> Candidate:
+    """Train routes that lie within the blocks, on pairs of alike texts; the better of two learning rates."""
+    began = time.perf_counter()
+    pairs = label_pairs(data, routes, config)
+    runs = {}
+    options: dict[str, Any] = {"rank": config.rank} if kind == "adapter" else {}
+    for rate in TRAINED_RATES[kind]:
+        with progress(f"training {kind}s at {rate:g}"):
+            runs[rate] = train(
+                extend(base, routes=routes, kind=kind, **options),  # type: ignore[call-overload]
+                pairs,
+                learning_rate=rate,
+                batch_size=BATCH,
+                max_steps=config.steps,
+                max_length=min(config.max_length or MAX_TOKENS, MAX_TOKENS),
+                eval_steps=max(1, config.steps // 8),
+                seed=config.seed,
+            )
+    best_rate, run = max(runs.items(), key=lambda each: each[1].validation or 0.0)
+    model = run.model
+    assert isinstance(model, ExpertEncoder)
+    encoder = BatchEncoder(model)
+
+    def vectors(rows: Rows) -> dict[str, Vectors]:
+        texts = [data.texts[row] for row in rows]
+        with progress(f"encoding under {len(routes)} routes", len(texts) * len(routes)) as advance:
+            return {route: unit(encoder.encode(texts, route, advance=advance)) for route in routes}
+
+    def base_vectors(rows: Rows) -> Vectors:
+        plain = BatchEncoder(base)
+        return unit(plain.encode([data.texts[row] for row in rows], plain.known_routes.default))
+
+    chosen = f"{run.kept_step} steps at {best_rate:g}" if run.kept_step else "not trained"
+    owned = (sum(weight.numel() for weight in model.parameters()) - _size(base)) * 4 // len(routes)
+    rates = dict.fromkeys(routes, chosen)
+    return Candidate.measured(kind, model, vectors, base_vectors, data, rates, began, owned)
+
+
+def _size(model: SentenceTransformer) -> int:
+    return sum(weight.numel() for weight in model.parameters())
+
+
+def label_pairs(data: LabelledTexts, routes: list[str], config: FitConfig) -> Pairs:
+    """Return pairs of alike texts per route to train on, and alike and unlike ones that choose the step.
+
+    All alike texts of a route are known links, so that they are no negatives of each other.
+    """
+    rng = np.random.default_rng(config.seed)
+    splits: dict[str, list[pa.Table]] = {"train": [], "validation": [], "test": []}
+    links = []
+    for route in routes:
+        rows = rng.permutation(data.sets[TRAIN])
+        labels = data.labels[route]
+        rows = rows[labels.labelled[rows]][:_TRAINING_TEXTS]
+        first, second = labels.rows(rows).draw_pairs(BATCH * config.steps, rng, data.groups[rows])
+        splits["train"].append(_pair_rows(data, route, rows[first], rows[second], 1))
+        known = np.argwhere(np.triu(labels.rows(rows).sharing(*[np.arange(len(rows))] * 2), 1))
+        links.append(_ids(route, rows)[known])
+        splits["validation"] += [
+            _pair_rows(data, route, *ends, label)
+            for label, ends in enumerate(_unlike_and_alike(data, labels, rng))
+        ]
+    tables = {
+        name: pa.concat_tables(parts) if parts else PAIRS_SCHEMA.empty_table()
+        for name, parts in splits.items()
+    }
+    ends = np.sort(np.concatenate(links).astype(str), axis=1)
+    known_links = pa.table([pa.array(ends[:, 0]), pa.array(ends[:, 1])], schema=LINKS_SCHEMA)
+    return Pairs.in_memory(tables, known_links, {})
+
+
+def _unlike_and_alike(
+    data: LabelledTexts, labels: Labels, rng: np.random.Generator
+) -> list[tuple[Rows, Rows]]:
+    """Draw unlike, and alike pairs of validation texts."""
+    rows = data.sets[VALIDATION][labels.labelled[data.sets[VALIDATION]]]
+    first, second = labels.rows(rows).draw_pairs(_VALIDATION_PAIRS, rng, data.groups[rows])
+    one, other = rng.choice(rows, (2, 4 * _VALIDATION_PAIRS)) if len(rows) else np.empty((2, 0), np.int64)
+    unlike = np.flatnonzero(~labels.alike(one, other))[: len(first)]
+    return [(one[unlike], other[unlike]), (rows[first], rows[second])]
+
+
+def _ids(route: str, rows: Rows) -> Rows:
+    return np.array([f"{route}:{row:08d}" for row in rows.tolist()])
+
+
+def _pair_rows(data: LabelledTexts, route: str, first: Rows, second: Rows, label: int) -> pa.Table:
+    return pa.table(
+        {
+            "anchor": [data.texts[row] for row in first],
+            "positive": [data.texts[row] for row in second],
+            "label": np.full(len(first), label),
+            "domain": [route] * len(first),
+            "count": np.full(len(first), label),
+            "anchor_id": _ids(route, first),
+            "positive_id": _ids(route, second),
+        },
+        schema=PAIRS_SCHEMA,
+    )
