@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -45,16 +44,6 @@ def test_openalex_works_have_the_independent_counts(works: Samples) -> None:
         assert all(isinstance(paper, Paper) for paper in papers)
         found = counts(papers, names)  # type: ignore[arg-type]
         assert found == {key: expected[key] for key in found}, name
-
-
-def test_an_abstract_with_gaps_is_the_words_in_their_order(works: Samples) -> None:
-    [record] = records(works.folder / "zotero_input_W2257674859.json")
-    index = record["abstract_inverted_index"]
-    places = {place: word for word, positions in index.items() for place in positions}
-    expected = " ".join(places[place] for place in sorted(places))
-    assert max(places) >= len(places)  # there are gaps
-    assert openalex.abstract_of(index) == expected
-    assert openalex.abstract_of(json.dumps({"IndexLength": 9, "InvertedIndex": index})) == expected
 
 
 def test_a_folder_of_openalex_files_is_a_corpus(works: Samples) -> None:

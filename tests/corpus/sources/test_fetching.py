@@ -17,7 +17,7 @@ from sentence_experts.corpus.config import FetchConfig
 from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.corpus.fetched_tables import CitationTable
 from sentence_experts.corpus.fetching import estimate_fetch, fetch_corpus, sample
-from sentence_experts.errors import InputError, SentenceExpertsError, UsageError
+from sentence_experts.errors import InputError, UsageError
 from sentence_experts.pairs.domains import DomainRules
 from sentence_experts.recipes import RECIPES
 
@@ -196,36 +196,6 @@ def test_sample_of_articles_is_reproducible(served, tmp_path: Path) -> None:
     assert few != sorted(ids)[:50]
     corpus = fetch_corpus(plan_of(served, "cells", max_articles=5), tmp_path / "c", **PATIENCE, workers=1)
     assert corpus.manifest["fetch"]["domains"]["cells"]["found"] == 5
-
-
-def test_other_files_are_not_written_over(served, tmp_path: Path) -> None:
-    (tmp_path / "mine.txt").write_text("precious")
-    with pytest.raises(UsageError, match=r"holds other files \(mine\.txt\)"):
-        fetch_corpus(plan_of(served), tmp_path, **PATIENCE)
-    assert [file.name for file in tmp_path.iterdir()] == ["mine.txt"]
-    with pytest.raises(UsageError, match="is a file"):
-        fetch_corpus(plan_of(served), tmp_path / "mine.txt", **PATIENCE)
-
-
-def test_unreachable_server_stops_fetch_and_keeps_answers(served, tmp_path: Path) -> None:
-    lost = plan_of(served)
-    gone = {name: {**one, "url": "http://127.0.0.1:9"} for name, one in served[0].services("x").items()}
-    lost = FetchConfig(domains=lost.domains, services=gone)
-    with pytest.raises(SentenceExpertsError, match="cannot reach 127"):
-        fetch_corpus(
-            lost, tmp_path / "c", **{"email": "a@b.org", "attempts": 2, "first_wait": 0.01}, workers=1
-        )
-    corpus = fetch_corpus(plan_of(served, "neuro"), tmp_path / "c", **PATIENCE, workers=1, overwrite=True)
-    assert corpus.manifest["counts"]["papers"]
-
-
-def test_without_a_table_the_articles_own_references_remain(both, served, tmp_path: Path) -> None:
-    corpus = fetch_corpus(plan_of(served, citation_table=None), tmp_path / "c", **PATIENCE, workers=1)
-    own, every = (
-        {(row["citing"], row["cited"]) for row in pq.read_table(each.citations).to_pylist()}
-        for each in (corpus, both)
-    )
-    assert own == {(citing, cited) for citing, cited in every if not citing.startswith("pmid:9")}
 
 
 @pytest.mark.parametrize("kind", ["csv", "csv.gz", "parquet"])

@@ -130,26 +130,106 @@ def members(source: Source) -> Iterator[Member]:
     """Read the members of a source in its order (a folder's by path), up to damage in an archive."""
     if source.documents is not None:
         yield from source.documents()
-        return
-    if source.kind in ("folder", "file"):
-        for path in [source.path] if source.kind == "file" else _walk(source.path):
-            name = path.name if source.kind == "file" else path.relative_to(source.path).as_posix()
-            yield _file(source.name, path, _printable(name))
-        return
-    empty = True
-    try:
-        for member in (_tar if source.kind == "tar" else _zip)(source):
-            empty = False
-            yield member
-        if empty:
-            yield Rejection(source.name, None, None, "empty", "the archive holds no file")
-    except TooLargeError as error:
-        yield Rejection(source.name, None, None, "expands-too-much", str(error))
-    except _BROKEN as error:
-        reason = "unreadable" if isinstance(error, PermissionError) else "broken-archive"
-        yield Rejection(
-            source.name, None, None, reason, f"{_describe(error)}; the documents before it were kept"
-        )
+    elif source.kind in ("folder", "file"):
+        yield from _files(source)
+    else:
+        empty = True
+        problem: tuple[str, str] | None = None
+        try:
+            for member in (_tar if source.kind == "tar" else _zip)(source):
+                empty = False
+                yield member
+            if empty:
+                problem = ("empty", "the archive holds no file")
+        except TooLargeError as error:
+            problem = ("expands-too-much", str(error))
+        except PermissionError as error:
+            problem = ("unreadable", _describe(error))
+        except _BROKEN as error:
+            problem = ("broken-archive", f"{_describe(error)}; the documents before it were kept")
+        if problem:
+            yield Rejection(source.name, None, None, *problem)
+
+
+def _files(source: Source) -> Iterator[Member]:
+    for path in [source.path] if source.kind == "file" else _walk(source.path):
+        name = _printable(path.name if source.kind == "file" else path.relative_to(source.path).as_posix())
+        try:
+            status = path.lstat()
+        except OSError as error:
+            yield Rejection(source.name, name, None, "unreadable", _describe(error))
+            continue
+        refused = _refused(source.name, name, status.st_mode, status.st_size)
+        yield refused or Document(name, status.st_size, path=path)
+
+
+def _tar(source: Source) -> Iterator[Member]:
+    low = source.path.name.lower()
+    opener = next(opener for suffix, opener in _TAR_OPENERS.items() if low.endswith(suffix))
+    with opener(source.path, "rb") as raw:
+        for archive, entry in read_forward(raw, MAX_DOCUMENT_BYTES, _limit(source)):
+            is_link, name = entry.issym() or entry.islnk(), _printable(entry.name)
+            mode = stat.S_IFLNK if is_link else stat.S_IFREG if entry.isreg() else stat.S_IFIFO
+            if not entry.isdir():
+                refused = _unsafe(source.name, name) or _refused(source.name, name, mode, entry.size)
+                yield refused or _read(name, entry.size, cast("IO[bytes]", archive.extractfile(entry)))
+
+
+def _zip(source: Source) -> Iterator[Member]:
+    limit = _limit(source)
+    with zipfile.ZipFile(source.path) as archive:
+        for entry in (entry for entry in archive.infolist() if not entry.is_dir()):
+            name, is_link = _printable(entry.orig_filename), stat.S_ISLNK(entry.external_attr >> 16)
+            mode = stat.S_IFLNK if is_link else stat.S_IFREG
+            refused = _unsafe(source.name, name) or _refused(source.name, name, mode, entry.file_size)
+            if refused:
+                yield refused
+            elif entry.flag_bits & 1:
+                yield Rejection(source.name, name, None, "encrypted", "the member is encrypted")
+            else:
+                try:
+                    yield _read(name, entry.file_size, archive.open(entry))
+                except _BROKEN as error:
+                    yield Rejection(source.name, name, None, "broken-member", _describe(error))
+                limit -= entry.file_size
+                if limit < 0:
+                    raise TooLargeError("it unpacks to more than an archive of this size should")
+
+
+def _limit(source: Source) -> int:
+    """Return the maximum number of bytes that may come out of an archive."""
+    return max(_FREE_EXPANSION, _MAX_EXPANSION * source.path.stat().st_size)
+
+
+def _read(name: str, size: int, stream: IO[bytes]) -> Document:
+    with stream:
+        data = stream.read()
+    if len(data) < size:
+        raise EOFError(f"the archive ends inside {name}")
+    return Document(name, size, data=data)
+
+
+def _unsafe(source: str, name: str) -> Rejection | None:
+    """Return a rejection of a member of an archive whose name leads out of it."""
+    if ".." in name.replace("\\", "/").split("/"):
+        return Rejection(source, name, None, "unsafe-name", "a name that leads out of the archive (..)")
+    if name.startswith(("/", "\\")) or name[1:2] == ":":
+        return Rejection(source, name, None, "unsafe-name", "an absolute name")
+    return None
+
+
+def _refused(source: str, name: str, mode: int, size: int) -> Member | None:
+    """Return a file of this mode that is not to be read; None for a document."""
+    if stat.S_ISLNK(mode):
+        return Rejection(source, name, None, "link", "links are not followed")
+    if not name.lower().endswith(DOCUMENT_SUFFIXES):
+        return Passed(name)
+    if not stat.S_ISREG(mode):
+        return Rejection(source, name, None, "not-a-file", "a device, pipe or socket")
+    if size > MAX_DOCUMENT_BYTES:
+        detail = f"{size:,} bytes; at most {MAX_DOCUMENT_BYTES:,} are read"
+        return Rejection(source, name, None, "too-large", detail)
+    return None
 
 
 def _describe(error: BaseException) -> str:
@@ -161,98 +241,6 @@ def _describe(error: BaseException) -> str:
 
 def _printable(name: str) -> str:
     return name.encode("utf-8", "backslashreplace").decode("utf-8").replace("\0", "\\0")
-
-
-def _file(source: str, path: Path, name: str) -> Member:
-    if kind_of(path) != "file" and not path.is_symlink():
-        return Passed(name)
-    try:
-        status = path.lstat()
-    except OSError as error:
-        return Rejection(source, name, None, "unreadable", _describe(error))
-    if stat.S_ISLNK(status.st_mode):
-        return Rejection(source, name, None, "link", "links in a folder are not followed")
-    if not stat.S_ISREG(status.st_mode):
-        return Rejection(source, name, None, "not-a-file", "a device, pipe or socket")
-    return _too_large(source, name, status.st_size) or Document(name, status.st_size, path=path)
-
-
-def _too_large(source: str, name: str, size: int) -> Rejection | None:
-    if size <= MAX_DOCUMENT_BYTES:
-        return None
-    return Rejection(
-        source, name, None, "too-large", f"{size:,} bytes; at most {MAX_DOCUMENT_BYTES:,} are read"
-    )
-
-
-def _not_a_document(source: str, name: str, size: int) -> Member | None:
-    """Return a member of an archive that is not to be read; None for a document."""
-    parts = name.replace("\\", "/").split("/")
-    problem = "a name that leads out of the archive (..)" if ".." in parts else None
-    if name.startswith(("/", "\\")) or name[1:2] == ":":
-        problem = "an absolute name"
-    name = _printable(name)
-    if problem:
-        return Rejection(source, name, None, "unsafe-name", problem)
-    if not name.lower().endswith(DOCUMENT_SUFFIXES):
-        return Passed(name)
-    return _too_large(source, name, size)
-
-
-def _document(name: str, size: int, stream: IO[bytes]) -> Document:
-    with stream:
-        data = stream.read()
-    if len(data) < size:
-        raise EOFError(f"the archive ends inside {name}")
-    return Document(name, size, data=data)
-
-
-def _limit(source: Source) -> int:
-    """Return the maximum number of bytes that may come out of an archive."""
-    return max(_FREE_EXPANSION, _MAX_EXPANSION * source.path.stat().st_size)
-
-
-def _tar(source: Source) -> Iterator[Member]:
-    low = source.path.name.lower()
-    opener = next(opener for suffix, opener in _TAR_OPENERS.items() if low.endswith(suffix))
-    with opener(source.path, "rb") as raw:
-        for archive, entry in read_forward(raw, MAX_DOCUMENT_BYTES, _limit(source)):
-            name = _printable(entry.name)
-            if entry.issym() or entry.islnk():
-                target = _printable(entry.linkname)
-                yield Rejection(source.name, name, None, "link", f"a link to {target!r}")
-            elif entry.isreg():
-                yield _not_a_document(source.name, entry.name, entry.size) or _document(
-                    name, entry.size, cast("IO[bytes]", archive.extractfile(entry))
-                )
-            elif not entry.isdir():
-                yield Rejection(source.name, name, None, "not-a-file", "a device, pipe or socket")
-
-
-def _zip(source: Source) -> Iterator[Member]:
-    limit = _limit(source)
-    with zipfile.ZipFile(source.path) as archive:
-        for entry in archive.infolist():
-            if not entry.is_dir():
-                member = _zip_member(source.name, archive, entry)
-                limit -= member.size if isinstance(member, Document) else 0
-                if limit < 0:
-                    raise TooLargeError("it unpacks to more than an archive of this size should")
-                yield member
-
-
-def _zip_member(source: str, archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Member:
-    name = _printable(entry.filename)
-    if stat.S_ISLNK(entry.external_attr >> 16):
-        return Rejection(source, name, None, "link", "a symbolic link")
-    if other := _not_a_document(source, entry.orig_filename, entry.file_size):
-        return other
-    if entry.flag_bits & 1:
-        return Rejection(source, name, None, "encrypted", "the member is encrypted")
-    try:
-        return _document(name, entry.file_size, archive.open(entry))
-    except _BROKEN as error:
-        return Rejection(source, name, None, "broken-member", _describe(error))
 
 
 def open_unpacked(path: Path) -> IO[bytes]:
