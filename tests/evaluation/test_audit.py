@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv as csv
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
@@ -18,8 +17,6 @@ from sentence_experts.errors import InputError, UsageError
 from sentence_experts.evaluation.audit import WITHOUT, Audit, audit, balanced
 from sentence_experts.evaluation.scorers import memory_score
 from sentence_experts.report.write import report_of
-
-COLUMNS = ("anchor", "positive", "label", "domain", "anchor_id", "positive_id")
 
 
 def title(paper: int) -> str:
@@ -96,28 +93,6 @@ def test_the_leaked_pairs_are_written_with_their_leaks(audited: Audit, tmp_path:
     assert found["between_splits"] == [
         {"first": "train", "second": "test", "papers": 120, "texts": 120, "near_duplicates": 0}
     ]
-
-
-def test_every_format_gives_the_same_audit(audited: Audit, tmp_path: Path) -> None:
-    table = leaky()
-    csv.write_csv(table, tmp_path / "pairs.csv")
-    (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in table.to_pylist()))
-    files = {}
-    for split in ("train", "test"):
-        files[split] = tmp_path / f"{split}.parquet"
-        pq.write_table(
-            table.filter(pa.compute.equal(table["split"], split)).drop_columns("split"), files[split]
-        )
-    assert audited.name == "pairs.parquet"
-    for data in (tmp_path / "pairs.csv", tmp_path / "pairs.jsonl", files):
-        found = audit((), data, bootstrap=50)
-        assert replace(found, name=audited.name).to_json() == audited.to_json()
-    assert found.name == "train.parquet, test.parquet"
-
-
-def test_models_are_measured_with_the_baselines(pairs_folder: Path, plain_model: Path) -> None:
-    found = audit(plain_model, pairs_folder, baseline=["memory"], bootstrap=0)
-    assert {each.model for each in found.measurements} == {"memory of training", "plain"}
 
 
 @given(

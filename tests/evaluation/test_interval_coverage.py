@@ -32,9 +32,3 @@ def test_equal_ways_of_training_look_equal():
     found = rejections(0.007, 3, worlds, replicates=5)
     for name in ("f1_max", "roc_auc", "any of three"):
         assert found[name] <= binom.ppf(0.9995, worlds, 0.06) / worlds, name
-
-
-def test_a_better_way_of_training_is_found():
-    found = rejections(0.002, 3, worlds=12, replicates=5, lead=0.3)
-    for name in ("f1_max", "roc_auc", "any of three"):
-        assert found[name] > 0.8, name

@@ -85,13 +85,6 @@ def test_all_positive_set_has_a_trivial_threshold_unless_limited():
     assert limited["ratio"] is None
 
 
-def test_threshold_min_is_a_candidate_even_if_no_score_reaches_it():
-    assert pair_metrics([0.5, 0.4], [1, 1], threshold_min=0.5)["threshold"] == 0.5
-    found = pair_metrics([0.4, 0.3, 0.1, 0.0], [1, 1, 1, 0], threshold_min=0.5)
-    assert (found["f1_max"], found["precision"], found["recall"]) == (0.0, 0.0, 0.0)
-    assert (found["threshold"], found["accuracy"]) == (0.5, 0.25)
-
-
 @pytest.mark.parametrize(
     ("scores", "labels", "message"),
     [

@@ -3,8 +3,6 @@ from __future__ import annotations
 import json
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from helpers.samples import make_tiny_encoder, write_corpus
@@ -85,16 +83,6 @@ def test_metrics_are_those_of_trec_eval(corpus, qrels):
         {"q1": {"p3": 3.0, "p5": 2.0, "p0": 1.0}}
     )
     assert ndcg[0] == pytest.approx(theirs["q1"]["ndcg_cut_10"])
-
-
-@pytest.mark.parametrize("grades", [(2, 0), (0, 2)])
-def test_the_highest_grade_of_a_paper_with_two_ids_counts(tmp_path, corpus, grades):
-    table = pq.read_table(corpus.papers)
-    dois = pa.array(["10.1000/x", *[None] * (table.num_rows - 1)])
-    pq.write_table(table.set_column(table.schema.get_field_index("doi"), "doi", dois), corpus.papers)
-    lines = [f"q1 0 p0 {grades[0]}", f"q1 0 doi:10.1000/x {grades[1]}"]
-    data = JudgedPapers.of(Judgements.read(judge(tmp_path, lines, {"q1": "rice"})), Papers(corpus))
-    assert data.grades == [{0: 2}]
 
 
 def test_every_route_stands_beside_bm25(tmp_path, minilm, corpus, qrels):

@@ -115,19 +115,6 @@ def test_influence_of_independent_pairs_gives_delongs_variance():
     assert found.value == pytest.approx(above.mean())
 
 
-def test_f1_max_is_estimated_below_its_maximum_the_more_so_the_fewer_pairs():
-    bias = []
-    for pairs in (40, 4000):
-        found = [
-            pair_metrics(each.scores, each.labels)["f1_max"]
-            - runs_of({"d": each}, 100)[1]["f1_max"].values[0]
-            for each in (random_pairs(pairs, pairs, seed) for seed in range(5))
-        ]
-        assert min(found) > 0
-        bias.append(np.mean(found))
-    assert bias[1] < bias[0] / 3
-
-
 @given(st.integers(4, 30), st.integers(0, 10_000), st.sampled_from([0, 1]), st.sampled_from([-0.5, 0.0, 1.0]))
 @settings(max_examples=60, deadline=None)
 def test_intervals_of_few_pairs_hold_their_value(count: int, seed: int, digits: int, shift: float):

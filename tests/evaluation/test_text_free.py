@@ -14,7 +14,6 @@ from sentence_experts.evaluation.pair_evaluation import measure_text_free
 from sentence_experts.evaluation.results import suspicion
 from sentence_experts.evaluation.text_free import EACH_TEXT, FREQUENCY, TIMES_CITED
 from sentence_experts.pairs.compile import compile_pairs
-from sentence_experts.pairs.dataset import Pairs
 
 WORDS = np.array([f"word{n:02d}" for n in range(60)])
 Corpus = tuple[list[dict], list[dict]]
@@ -103,17 +102,3 @@ def test_a_warning_about_negatives_of_well_cited_works(
     assert suspicion(audit((), cited, baseline=["memory"], bootstrap=100).text_free) is not None
     assert unfair.text_free[0].pooled.f1_of_all_linked == pytest.approx(2 / 3)
     assert unfair.to_json()["text_free"][0]["label"] == TIMES_CITED
-
-
-def test_tables_from_users_have_what_the_pairs_tell() -> None:
-    rows = [
-        {
-            "anchor": f"text {n}",
-            "positive": f"other {n % 7}",
-            "label": n % 2,
-            "split": ("test", "train")[n < 9],
-        }
-        for n in range(40)
-    ]
-    found = evaluate((), Pairs.of(rows, split=None), baseline="tfidf", bootstrap=0)
-    assert [each.label for each in found.text_free] == [FREQUENCY, "difference in length", EACH_TEXT]
