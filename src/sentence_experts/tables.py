@@ -107,7 +107,7 @@ def read_columns(source: Table) -> list[str]:
             _check_unlike(names, str(source))
             return names
         if kind == "json":
-            rows = list(itertools.islice(json_rows(source, file), _ROWS_WITH_COLUMNS))
+            rows = list(itertools.islice(_json_rows(source, file), _ROWS_WITH_COLUMNS))
             if rows and not any(isinstance(row, dict) for row in rows):
                 raise InputError(f"{source}: row 1: {rows[0]}")
             return list(dict.fromkeys(name for row in rows if isinstance(row, dict) for name in row))
@@ -139,7 +139,7 @@ def read_rows(source: Table, columns: Sequence[str] | None = None) -> Iterator[R
                 for batch in parquet_file(source, file).iter_batches(_ROWS_PER_BATCH, columns=wanted):
                     yield from with_texts_for_bytes(batch, str(source)).to_pylist()
             elif kind == "json":
-                yield from json_rows(source, file)
+                yield from _json_rows(source, file)
             elif kind == "lines":
                 for number, line in enumerate(_lines(source, file, "\n"), start=1):
                     yield _checked({TEXT: line.removesuffix("\n").removesuffix("\r")}, source, number)
@@ -316,16 +316,11 @@ def parquet_file(path: Path | str, file: IO[bytes]) -> pq.ParquetFile:
         raise InputError(f"{path} is not a Parquet file: {' '.join(str(error).split())}") from error
 
 
-def encoding_of(file: IO[bytes]) -> str:
-    """Return the encoding of an open text file, by its mark."""
-    head = file.read(4)
-    file.seek(0)
-    return next(encoding for mark, encoding in _MARKS if head.startswith(mark))
-
-
 def _lines(path: Path | str, file: IO[bytes], newline: str) -> Iterator[str]:
     """Yield the lines of a text file; in UTF-8, bytes that are not text become lone surrogates."""
-    encoding = encoding_of(file)
+    head = file.read(4)
+    file.seek(0)
+    encoding = next(encoding for mark, encoding in _MARKS if head.startswith(mark))
     errors = "surrogateescape" if encoding == "utf-8-sig" else "strict"
     text = io.TextIOWrapper(file, encoding=encoding, errors=errors, newline=newline)
     number = 0
@@ -354,10 +349,10 @@ def _check_encoding(text: str, where: str) -> None:
         )
 
 
-def json_rows(path: Path | str, file: IO[bytes], before: int = 0) -> Iterator[Row | BadRowError]:
-    """Yield the rows of JSON lines, which stand in the file at `path` after `before` others."""
+def _json_rows(path: Path | str, file: IO[bytes]) -> Iterator[Row | BadRowError]:
+    """Yield the rows of JSON lines."""
     lines = (line for line in _lines(path, file, "\n") if line.strip())
-    for number, line in enumerate(lines, start=before + 1):
+    for number, line in enumerate(lines, start=1):
         _check_encoding(line, f"{path}: row {number}")
         try:
             value = json.loads(line, object_pairs_hook=_unlike_keys)
@@ -538,29 +533,22 @@ class TextTable:
         seen: set[str] = set()
         again: list[str] = []
         for number, row in enumerate(read_rows(self.source, chosen or None), start=1):
-            yield (text_row := self.text_row(row, number, chosen))
-            if text_row.id is not None and len(seen) < _IDS_COMPARED:
-                again += [f"row {number} ({text_row.id!r})"] if text_row.id in seen else []
-                seen.add(text_row.id)
+            try:
+                if isinstance(row, BadRowError):
+                    raise row
+                text = as_text(row.get(chosen[0])) or ""
+                identifier = as_identifier(row.get(chosen[-1])) if self.id_column else None
+            except BadRowError as error:
+                raise InputError(f"{self.name}: row {number}: {error}") from error
+            yield TextRow(text, identifier)
+            if identifier is not None and len(seen) < _IDS_COMPARED:
+                again += [f"row {number} ({identifier!r})"] if identifier in seen else []
+                seen.add(identifier)
         if again:
             logger.warning(
                 f"{self.name}: {len(again):,} row{'s have the ids' if len(again) > 1 else ' has the id'} of "
                 f"earlier rows, the first is {again[0]}"
             )
-
-    def text_row(self, row: Row | BadRowError, number: int, columns: Sequence[str]) -> TextRow:
-        """Return the text in a row of the table; `number` counts from 1, `columns` are those of `columns()`.
-
-        Raises:
-            InputError: the row cannot be read.
-        """
-        try:
-            if isinstance(row, BadRowError):
-                raise row
-            text = as_text(row.get(columns[0])) or ""
-            return TextRow(text, as_identifier(row.get(columns[-1])) if self.id_column else None)
-        except BadRowError as error:
-            raise InputError(f"{self.name}: row {number}: {error}") from error
 
     def texts(self) -> list[str]:
         """Return all texts."""

@@ -7,13 +7,12 @@ import math
 import shutil
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from sentence_transformers import SentenceTransformer
-from transformers import PrinterCallback, ProgressCallback, TrainerCallback, TrainerState, set_seed
+from transformers import PrinterCallback, ProgressCallback, TrainerState, set_seed
 from transformers.integrations import TensorBoardCallback, WandbCallback  # type: ignore[attr-defined]
 
 from sentence_experts.compat.messages import hide_messages
@@ -45,8 +44,8 @@ from sentence_experts.training.hard_negatives import with_hard_negatives
 from sentence_experts.training.losses import ContrastiveLoss
 from sentence_experts.training.objectives import Objective, open_data, own_routes
 from sentence_experts.training.result import TrainResult, model_card
-from sentence_experts.training.routes import TrainedRoute, trained_routes
-from sentence_experts.training.trainable import Trainable, check_settings, choose_trainable, router_loss
+from sentence_experts.training.routes import trained_routes
+from sentence_experts.training.trainable import check_settings, choose_trainable, router_loss
 from sentence_experts.training.trainer import (
     BEST_BY,
     CHECKPOINTS,
@@ -117,13 +116,12 @@ def train(
         place = stack.enter_context(
             output(folder, "training run", names=names, grows=True, overwrite=overwrite, shared=True)
         )
-        run = Run.of(model, open_data(data), chosen)
+        run = Run(model, open_data(data), chosen)
         stack.callback(run.restore)
         result = run.run(place)
     return TrainResult.of(run.model, result, None if out is None else folder)
 
 
-@dataclass
 class Run:
     """A run whose settings suit its model and data.
 
@@ -131,19 +129,9 @@ class Run:
     learned nothing is saved to equal bytes.
     """
 
-    model: SentenceTransformer
-    fingerprint: str
-    objectives: Sequence[Objective]
-    config: TrainConfig
-    routes: tuple[TrainedRoute, ...]
-    trainable: Trainable
-    max_length: int | None
-    limits: Any
-
-    @classmethod
-    def of(
-        cls, source: str | Path | SentenceTransformer, objectives: Sequence[Objective], config: TrainConfig
-    ) -> Run:
+    def __init__(
+        self, source: str | Path | SentenceTransformer, objectives: Sequence[Objective], config: TrainConfig
+    ) -> None:
         """Load the model, and check what can be wrong with the settings before anything is written."""
         processes.log_in_first_only()
         set_seed(config.seed)
@@ -151,18 +139,18 @@ class Run:
             model = source
         else:
             model = load(source, int8=False, device="cpu" if config.offload_experts else None)
-        fingerprint = fingerprint_of(model)
+        self.fingerprint = fingerprint_of(model)
         if isinstance(model, AutoRoutedEncoder):
             # They were fitted to the experts as they are before this run.
             logger.info("the trained model has no automatic routes; `auto_route` adds them again")
             model = model.without_auto_routes()
+        self.model, self.objectives, self.config = model, objectives, config
         check_settings(model, config)
-        routes = trained_routes(objectives, config, model)
-        trainable = choose_trainable(model, config)
-        if len(routes) < sum(len(objective.routes) for objective in objectives):
-            logger.info(f"only these routes are trained: {', '.join(route.name for route in routes)}")
-        limits = tokenizer_limits(model)
-        return cls(model, fingerprint, objectives, config, routes, trainable, model.max_seq_length, limits)
+        self.routes = trained_routes(objectives, config, model)
+        self.trainable = choose_trainable(model, config)
+        if len(self.routes) < sum(len(objective.routes) for objective in objectives):
+            logger.info(f"only these routes are trained: {', '.join(route.name for route in self.routes)}")
+        self.max_length, self.limits = model.max_seq_length, tokenizer_limits(model)
 
     def restore(self) -> None:
         """Leave the model as it was but for what it learned.
@@ -175,23 +163,17 @@ class Run:
             keep_experts_on_cpu(self.model, False)
             self.model.to("cpu")
 
-    def batches(self) -> RouteBatches:
-        """Return the batches of the training pairs.
+    def run(self, place: Output) -> dict[str, Any]:
+        """Train until the model is the one to keep; return what run.json holds.
 
         Raises:
             InputError: there are too few pairs.
         """
-        config = self.config
+        config, model = self.config, self.model
         training = TrainingSet.of(self.objectives, self.routes, config)
-        return RouteBatches(
+        batches = RouteBatches(
             training, config.batch_size, processes.count(), seed=config.seed, swap=config.swap
         )
-
-    def run(self, place: Output) -> dict[str, Any]:
-        """Train until the model is the one to keep; return what run.json holds."""
-        config, model = self.config, self.model
-        batches = self.batches()
-        training = batches.training
         batches.steps = config.max_steps or max(1, math.floor(batches.groups_in_a_pass() * config.epochs))
         validator = Validator(
             [
@@ -228,7 +210,7 @@ class Run:
         trainer.undecayed = self.trainable.undecayed
         trainer.use_one_cycle = config.scheduler == "one_cycle"
         before = copy_of(trainer) if arguments.metric_for_best_model is not None else ({}, {})
-        _train(trainer, out, config, self._shown(), checkpoint)
+        _train(trainer, out, config, [route.name for route in self.routes], checkpoint)
         take_best(trainer, before)
         model.max_seq_length = self.max_length
         if config.lora_rank is not None:
@@ -296,14 +278,6 @@ class Run:
                 model.prompts[name] = prompt
         model.max_seq_length = config.max_length or model.max_seq_length
 
-    def _shown(self) -> dict[str, str]:
-        """Return the metrics to log after a validation, with their titles."""
-        shown = {BEST_BY: "mean"} if len(self.routes) > 1 else {}
-        for route in self.routes:
-            for metric, title in TITLES.items():
-                shown[f"eval_validation_{route.name}/{metric}"] = f"{route.name} {title}"
-        return shown
-
     def _load_finished(self, folder: Path) -> None:
         best = load(folder, int8=False, device="cpu")
         if self.config.lora_rank is not None:
@@ -352,9 +326,15 @@ class Run:
 
 
 def _train(
-    trainer: Trainer, out: Path, config: TrainConfig, shown: dict[str, str], checkpoint: str | None
+    trainer: Trainer, out: Path, config: TrainConfig, routes: Sequence[str], checkpoint: str | None
 ) -> None:
     """Train from the start, or from a checkpoint, to the last step or until the figure no longer rises."""
+    shown = {BEST_BY: "mean"} if len(routes) > 1 else {}
+    shown |= {
+        f"eval_validation_{name}/{metric}": f"{name} {title}"
+        for name in routes
+        for metric, title in TITLES.items()
+    }
     for stock in (ProgressCallback, PrinterCallback):
         trainer.remove_callback(stock)
     if checkpoint is not None:
@@ -366,9 +346,13 @@ def _train(
             trainer.state = state
             return
     with progress(f"train {out.name}", trainer.args.max_steps) as advance:
-        callback = RunCallback(advance, config.patience, shown)
-        for each in (*_loggers(out, config), callback):
-            trainer.add_callback(each)
+        if config.tensorboard and processes.is_first():
+            from torch.utils.tensorboard import SummaryWriter
+
+            trainer.add_callback(TensorBoardCallback(SummaryWriter(out / LOGS)))
+        if config.wandb:
+            trainer.add_callback(WandbCallback())
+        trainer.add_callback(RunCallback(advance, config.patience, shown))
         # Within the run: measured before it, a model of several processes would train without the others.
         trainer.args.eval_on_start = checkpoint is None and validates
         hide_messages()
@@ -383,15 +367,3 @@ def _log_unmeasured(validator: Validator) -> None:
             f"the validation pairs of {', '.join(routes)} are all linked or all unlinked, so they measure "
             f"nothing{rest}"
         )
-
-
-def _loggers(out: Path, config: TrainConfig) -> list[TrainerCallback]:
-    """Return the loggers that are switched on; TensorBoard in the first process only."""
-    loggers: list[TrainerCallback] = []
-    if config.tensorboard and processes.is_first():
-        from torch.utils.tensorboard import SummaryWriter
-
-        loggers.append(TensorBoardCallback(SummaryWriter(out / LOGS)))
-    if config.wandb:
-        loggers.append(WandbCallback())
-    return loggers
