@@ -39,6 +39,7 @@ ENCODE_AND_SEARCH = (
 model, folder, names = sys.argv[1], sys.argv[2], sys.argv[3].split(",")
 open(f"{folder}/texts.txt", "w").write("rice in drought\\nsleep\\n")
 made = ["encode", model, "--input", f"{folder}/texts.txt", "--route", "copd", "--out", f"{folder}/v.npy"]
+assert run("encode", "minilm", "--input", f"{folder}/texts.txt", "--out", f"{folder}/plain.npy") == 0
 assert run(*made) == 0
 assert run("search", model, "--corpus", folder, "--route", "copd", "sleep") == 0
 assert gc.isenabled() and gc.get_freeze_count() > 100_000  # what was imported is looked through no more

@@ -182,6 +182,7 @@ def _open(place: str, config: LoadConfig) -> SentenceTransformer:
     """Return the model of a folder or hub id, of the class that fits it."""
     with deferred_imports(COMPILER):
         require("sentence_transformers", "models")
+        import_module("sentence_experts.models.architectures.packed_forward")  # which decorates functions too
     from sentence_transformers import SentenceTransformer
     from transformers import PreTrainedConfig
 
