@@ -142,7 +142,8 @@ def _known_and_unseen(
     known = [] if texts is None else _read_labelled(texts, config.column)
     if pairs is None:
         return [one for number, one in enumerate(known) if number % HELD_OUT], known[::HELD_OUT]
-    known = known or labelled_texts(pairs.split("train"), TEXTS_PER_ROUTE, config.seed)
+    if texts is None:
+        known = labelled_texts(pairs.split("train"), TEXTS_PER_ROUTE, config.seed)
     learned = {text for text, _ in known}
     return known, labelled_texts(pairs.split("validation"), TEXTS_PER_ROUTE, config.seed, without=learned)
 
