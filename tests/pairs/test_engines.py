@@ -33,15 +33,6 @@ def test_duckdb_gets_its_limits(tmp_path: Path) -> None:
     assert folder.startswith(str(tmp_path))
 
 
-def test_more_rows_than_memory_holds_go_to_the_scratch_folder(tmp_path: Path) -> None:
-    with open_engine(limits(memory="100MB", engine="local[1]"), tmp_path / "pairs") as engine:
-        rows = engine.store(pa.table({"number": pa.array(range(3_000_000), pa.int64())}))
-        # 200 million bytes of texts in one order: more than there is memory for.
-        ordered = engine.rows(f"SELECT sha256(CAST(number AS STRING)) AS text FROM {rows} ORDER BY text")
-    assert ordered.num_rows == 3_000_000
-    assert ordered["text"][0].as_py() < ordered["text"][-1].as_py()
-
-
 def test_too_little_memory_is_a_clear_error(tmp_path: Path) -> None:
     with open_engine(limits(memory="5MB", engine="local[1]"), tmp_path / "pairs") as engine:
         rows = engine.store(pa.table({"number": pa.array(range(3_000_000), pa.int64())}))

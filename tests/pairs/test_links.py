@@ -55,9 +55,8 @@ def by_definition(
 
 @pytest.mark.parametrize("relation", sorted(RELATIONS))
 @pytest.mark.parametrize("rare", [2, 4, 100])
-@pytest.mark.parametrize("seed", [0, 1])
-def test_each_relation_counts_what_its_definition_says(relation: str, rare: int, seed: int) -> None:
-    citations = random_citations(seed)
+def test_each_relation_counts_what_its_definition_says(relation: str, rare: int) -> None:
+    citations = random_citations(seed=rare)
     works = set(range(5, 30))
     found = counted(relation, citations, sorted(works), rare)
     assert found == by_definition(relation, citations, works, rare)

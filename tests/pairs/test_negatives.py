@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import combinations
-
 import numpy as np
 import pytest
 
@@ -52,21 +50,6 @@ def test_one_end_comes_from_the_newest_papers_when_required() -> None:
     request = Request(TEST, "a", 50, np.arange(60), one_end=np.arange(60) >= 50)
     (ends,) = draw_cited([request], known, linked_if_close, 0, np.random.default_rng(0))
     assert (ends >= 50).any(axis=1).all()
-
-
-@pytest.mark.parametrize("needed", [1, 10, 45])
-def test_error_names_the_largest_sufficient_threshold(needed: int) -> None:
-    count = 40
-    known = works(count)
-    requests = [Request(TEST, "a", needed, np.arange(count))]
-    with pytest.raises(InputError) as caught:
-        draw_cited(requests, known, linked_if_close, 1000, np.random.default_rng(0))
-    advised = int(str(caught.value).rsplit("=", 1)[1].rstrip("`"))
-
-    def available(threshold: int) -> int:
-        return sum(1 for a, b in combinations(range(threshold, count), 2) if b - a > 2)
-
-    assert available(advised) >= needed > available(advised + 1)
 
 
 def test_suggested_threshold_holds_for_sets_that_share_papers() -> None:
