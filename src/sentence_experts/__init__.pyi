@@ -1,10 +1,9 @@
 # The public API: each name beside the module that has it. Type checkers read this, and `__init__.py`, which
 # imports each name when it is first used.
 
-from .corpus.adding import add_to_corpus
 from .corpus.corpus_folder import CorpusFolder
 from .corpus.fetching import estimate_fetch, fetch_corpus
-from .corpus.importing import import_corpus
+from .corpus.importing import add_to_corpus, import_corpus
 from .encoding.encode import encode
 from .errors import InputError, RouteError, SentenceExpertsError, UsageError
 from .evaluation.audit import audit

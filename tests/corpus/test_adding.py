@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from helpers.small_articles import jats, links, papers, ref
-from sentence_experts.corpus import adding
-from sentence_experts.corpus.adding import add_to_corpus
+from sentence_experts.corpus import importing
 from sentence_experts.corpus.corpus_folder import DOMAINS, DOMAINS_SCHEMA, MANIFEST, CorpusFolder
-from sentence_experts.corpus.importing import import_corpus
+from sentence_experts.corpus.importing import add_to_corpus, import_corpus
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.storage import write_parquet
 
@@ -84,7 +83,7 @@ def test_an_addition_that_was_stopped_continues(
     def stopped(*_: object) -> None:
         raise KeyboardInterrupt
 
-    for module, name in ((adding, "_exchanged"), (adding.os, "link")):
+    for module, name in ((importing, "_exchanged"), (importing.os, "link")):
         with monkeypatch.context() as patch:
             patch.setattr(module, name, stopped)
             with pytest.raises(KeyboardInterrupt):

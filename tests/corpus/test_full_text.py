@@ -9,10 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from helpers.small_articles import jats
-from sentence_experts.corpus.adding import add_to_corpus
 from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.corpus.formats.articles import read_articles
-from sentence_experts.corpus.importing import import_corpus
+from sentence_experts.corpus.importing import add_to_corpus, import_corpus
 from sentence_experts.errors import UsageError
 
 BODY = """<p>Before all sections <xref ref-type="bibr" rid="r1">[1]</xref>.</p>

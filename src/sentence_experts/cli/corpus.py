@@ -93,8 +93,7 @@ def import_(
     An interrupted run continues when the same command is given again. What could not be read is listed in
     CORPUS/rejected.jsonl, with the reason.
     """
-    from sentence_experts.corpus.adding import add_to_corpus
-    from sentence_experts.corpus.importing import import_corpus
+    from sentence_experts.corpus.importing import add_to_corpus, import_corpus
 
     if add and overwrite:
         raise UsageError("give one of `add` and `overwrite`")

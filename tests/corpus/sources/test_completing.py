@@ -12,9 +12,8 @@ from helpers.bibliographic import unpack_samples
 from helpers.openalex_works import write_records
 from helpers.replay_server import Replay, serving
 from helpers.small_articles import papers, rejected
-from sentence_experts.corpus.adding import add_to_corpus
 from sentence_experts.corpus.formats.records import parsed, read_raw
-from sentence_experts.corpus.importing import import_corpus
+from sentence_experts.corpus.importing import add_to_corpus, import_corpus
 from sentence_experts.corpus.sources.client import Client
 from sentence_experts.errors import UsageError
 from sentence_experts.storage import sha256_file
