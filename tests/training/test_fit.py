@@ -204,3 +204,25 @@ def test_auto_ends_with_a_verdict(tiny: Path, monkeypatch: pytest.MonkeyPatch) -
     kept = "heads" if "experts are not better than heads" in result.verdict else "experts"
     assert result.verdict.endswith(f"; {kept} are kept")
     assert bool(result.model.head_routes) == (kept == "heads")
+
+
+def test_an_interrupted_fit_continues_with_its_vectors(
+    tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from sentence_experts.encoding.encoder import BatchEncoder
+    from sentence_experts.training import route_candidates
+
+    options: dict[str, Any] = {"by": ["topic", "method"], "steps": 5}
+    whole = se.fit(tiny, make_rows(), out=tmp_path / "whole", **options)
+    with monkeypatch.context() as patched:
+        patched.setattr(route_candidates, "train_head", _interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            se.fit(tiny, make_rows(), out=tmp_path / "model", **options)
+    monkeypatch.setattr(BatchEncoder, "encode", lambda *given, **named: pytest.fail("encoded again"))
+    again = se.fit(tiny, make_rows(), out=tmp_path / "model", **options)
+    assert again.rows() == whole.rows()
+    assert {file.name for file in tmp_path.iterdir()} == {"whole", "model"}
+
+
+def _interrupt(*given: Any) -> None:
+    raise KeyboardInterrupt

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,7 +15,6 @@ from sentence_transformers import SentenceTransformer
 
 from sentence_experts.config import with_settings
 from sentence_experts.corpus.corpus_folder import CorpusFolder
-from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import InputError
 from sentence_experts.evaluation.label_similarity import RouteGain, measure_gains
 from sentence_experts.evaluation.statistics import Estimate
@@ -23,10 +23,9 @@ from sentence_experts.models.encoder import ExpertEncoder, check_experts
 from sentence_experts.models.files.fingerprint import fingerprint_of
 from sentence_experts.models.files.saving import model_output, write_model
 from sentence_experts.models.loading import load
-from sentence_experts.models.pooling import unit
 from sentence_experts.models.sources import CARD, notes_of, set_notes
 from sentence_experts.pairs.labels import MIN_PAIRS, find_conflicts
-from sentence_experts.storage import Output, check_apart, write_text
+from sentence_experts.storage import Output, check_apart, hidden_beside, write_text
 from sentence_experts.tables import Table, fingerprint, is_path
 from sentence_experts.training.fit_config import FitConfig
 from sentence_experts.training.labelled_texts import TEST, TRAIN, LabelledTexts
@@ -231,7 +230,8 @@ class _Fit:
 
     def run(self, place: Output | None = None) -> FitResult:
         """Learn the routes, measure them, and write the model."""
-        chosen, tried, verdict = choose_kind(self.base, self.data, self.routes, self.config)
+        cache = None if place is None else hidden_beside(place.final, ".vectors")
+        chosen, tried, verdict = choose_kind(self.base, self.data, self.routes, self.config, cache)
         model = chosen.model
         if self.name is not None and "base" not in notes_of(model):
             set_notes(model, notes_of(model) | {"base": self.name})
@@ -250,16 +250,15 @@ class _Fit:
             with place.replacing() as folder:
                 write_model(model, folder)
                 write_text(folder / CARD, usage_card(model) + _card_section(result, self.config))
+            if cache is not None:
+                shutil.rmtree(cache, ignore_errors=True)
         return result
 
     def _measure(self, chosen: Candidate) -> list[RouteGain]:
         rows, groups = self.data.sets[TEST], self.data.groups_of(TEST)
         labels = {route: self.data.labels_of(route, TEST) for route in self.routes}
         conflicts = find_conflicts(list(labels.values()), groups, seed=self.config.seed)
-        encoder = BatchEncoder(self.base)
-        known = encoder.known_routes
-        route = known.default or next(iter(known.prompts), None)
-        base = unit(encoder.encode([self.data.texts[row] for row in rows], route))
+        base = chosen.base_vectors(rows)
         return measure_gains(base, chosen.vectors(rows), labels, groups, conflicts)
 
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.pairs.labels import Labels, Rows
 from sentence_experts.pairs.user_tables import LINKS_SCHEMA, PAIRS_SCHEMA
 from sentence_experts.progress import progress
+from sentence_experts.storage.text_cache import TextCache
 from sentence_experts.training.fit_config import FitConfig
 from sentence_experts.training.heads import RATES, Head, LabelledVectors, train_head
 from sentence_experts.training.labelled_texts import TRAIN, VALIDATION, LabelledTexts
@@ -104,20 +106,26 @@ class Candidate:
 
 
 def choose_kind(
-    base: SentenceTransformer, data: LabelledTexts, routes: list[str], config: FitConfig
+    base: SentenceTransformer,
+    data: LabelledTexts,
+    routes: list[str],
+    config: FitConfig,
+    cache: Path | None = None,
 ) -> tuple[Candidate, list[Candidate], str]:
     """Learn routes of the wanted kind; for `auto` of one kind after the other, while the next is better.
+
+    Vectors of the base are kept in the folder `cache`, from which an interrupted call continues.
 
     Returns:
         (the chosen candidate, all that were tried, a sentence on the choice).
     """
     if config.kind != "auto":
-        only = _fit(config.kind, base, data, routes, config)
+        only = _fit(config.kind, base, data, routes, config, cache)
         return only, [only], ""
-    best = _fit(KINDS[0], base, data, routes, config)
+    best = _fit(KINDS[0], base, data, routes, config, cache)
     tried = [best]
     for kind in KINDS[1:]:
-        candidate = _fit(kind, base, data, routes, config)
+        candidate = _fit(kind, base, data, routes, config, cache)
         tried.append(candidate)
         gain = mean_over_groups(candidate.validation - best.validation, best.queries)
         ends = gain.interval()
@@ -134,13 +142,20 @@ def choose_kind(
 
 
 def _fit(
-    kind: str, base: SentenceTransformer, data: LabelledTexts, routes: list[str], config: FitConfig
+    kind: str,
+    base: SentenceTransformer,
+    data: LabelledTexts,
+    routes: list[str],
+    config: FitConfig,
+    cache: Path | None,
 ) -> Candidate:
-    return (fit_heads if kind == HEAD else fit_trained)(kind, base, data, routes, config)
+    if kind == HEAD:
+        return fit_heads(base, data, routes, config, cache)
+    return fit_trained(kind, base, data, routes, config)
 
 
 def fit_heads(
-    kind: str, base: SentenceTransformer, data: LabelledTexts, routes: list[str], config: FitConfig
+    base: SentenceTransformer, data: LabelledTexts, routes: list[str], config: FitConfig, cache: Path | None
 ) -> Candidate:
     """Encode all texts once, and train a map per route on the vectors."""
     began = time.perf_counter()
@@ -149,8 +164,7 @@ def fit_heads(
     model = with_heads(base, dict.fromkeys(routes, identity))  # refuses a base before the work
     headless = model.without_heads()
     headless.max_seq_length = config.max_length or headless.max_seq_length
-    with progress("encoding", len(data.texts)) as advance:
-        pooled = BatchEncoder(headless).encode(data.texts, routes[0], advance=advance)
+    pooled = _encode(BatchEncoder(headless), data.texts, routes[0], cache)
     heads = {}
     for route in routes:
         training, validation = (
@@ -169,7 +183,15 @@ def fit_heads(
         return unit(model.finish(pooled[rows]))
 
     rates = {route: _describe(head) for route, head in heads.items()}
-    return Candidate.measured(kind, model, vectors, base_vectors, data, rates, began, 4 * width * (width + 1))
+    return Candidate.measured(HEAD, model, vectors, base_vectors, data, rates, began, 4 * width * (width + 1))
+
+
+def _encode(encoder: BatchEncoder, texts: Sequence[str], route: str, cache: Path | None) -> Vectors:
+    with progress("encoding", len(texts)) as advance:
+        if cache is None:
+            return encoder.encode(texts, route, advance=advance)
+        kept = TextCache(cache, "vectors", encoder.vector_settings(route))
+        return kept.fetch(texts, lambda some: {"vector": encoder.encode(some, route)}, advance)["vector"]
 
 
 def _describe(head: Head) -> str:
