@@ -1,9 +1,9 @@
 """Forward and training step of a batch of texts of many routes, compared with the dense model.
 
-    python benchmarks/mixed_batch.py [--experts 5 20] [--tokens 100 200 400] [--rounds 7]
+    python benchmarks/mixed_batch.py [--kinds head adapter expert] [--routes 5 20] [--tokens 100 200 400]
 
 all-MiniLM-L6-v2's shape, real titles and abstracts, one thread and its process time. Both models get the same
-texts in one batch, packed, and the texts of a batch spread evenly over the experts. What the experts cost is
+texts in one batch, packed, and the texts of a batch spread evenly over the routes. What the routes cost is
 then what comes on top: more weights to read, and smaller matrices. The step is forward, in-batch negatives
 loss and backward (the optimizer's share grows with the weights and is measured by training_step.py).
 """
@@ -11,6 +11,7 @@ loss and backward (the optimizer's share grows with the weights and is measured 
 from __future__ import annotations
 
 import argparse
+import itertools
 import time
 from collections.abc import Callable
 from typing import Any
@@ -18,14 +19,14 @@ from typing import Any
 from measuring import elife_texts, in_turn, ratio, table, write
 
 
-def batch_of(model: Any, texts: list[str], experts: int, tokens: int, routes: list[str]) -> dict[str, Any]:
-    """Features of texts of alternating routes, with this number of tokens per expert."""
-    picked, counted = [], [0] * experts
+def batch_of(model: Any, texts: list[str], count: int, tokens: int, leads: list[str]) -> dict[str, Any]:
+    """Features of texts of alternating routes, with this number of tokens per route."""
+    picked, counted = [], [0] * count
     for number, text in enumerate(texts):
-        expert = number % experts
-        if counted[expert] < tokens:
-            picked.append(routes[expert] + text)
-            counted[expert] += len(model.tokenizer(picked[-1])["input_ids"])
+        route = number % count
+        if counted[route] < tokens:
+            picked.append(leads[route] + text)
+            counted[route] += len(model.tokenizer(picked[-1])["input_ids"])
         if min(counted) >= tokens:
             break
     features: dict[str, Any] = model.preprocess(picked)
@@ -59,7 +60,15 @@ def step(model: Any, features: dict[str, Any]) -> Callable[[], object]:
 
 def as_text(rows: list[list[str]]) -> str:
     """The table."""
-    header = ["experts", "texts", "tokens of the batch", "tokens an expert", "forward", "training step"]
+    header = [
+        "kind",
+        "routes",
+        "texts",
+        "tokens of the batch",
+        "tokens per route",
+        "forward",
+        "training step",
+    ]
     return "\n".join(
         [
             "# Mixed batches compared with the dense model",
@@ -77,7 +86,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--experts", type=int, nargs="+", default=[5, 20])
+    parser.add_argument("--kinds", nargs="+", default=["head", "adapter", "expert"])
+    parser.add_argument("--routes", type=int, nargs="+", default=[5, 20])
     parser.add_argument("--tokens", type=int, nargs="+", default=[100, 200, 400])
     parser.add_argument("--rounds", type=int, default=7)
     given = parser.parse_args()
@@ -89,30 +99,27 @@ def main() -> None:
     titles, abstracts = elife_texts(1000)
     texts = {"titles": titles, "abstracts": abstracts}
     found, rows = [], []
-    for experts in given.experts:
-        names = [f"domain{number}" for number in range(experts)]
-        ours = sentence_experts.extend("minilm", names)
+    for kind, count in itertools.product(given.kinds, given.routes):
+        names = [f"domain{number}" for number in range(count)]
+        ours = sentence_experts.extend("minilm", routes=names, kind=kind)
         dense = sentence_experts.extend("minilm", names, layers="none")
         for tokens in given.tokens:
-            for kind in texts if tokens >= 400 else ("titles",):
-                lead = [ours.prompts[name] or "" for name in names]
-                features = batch_of(ours, texts[kind], experts, tokens, lead)
+            for unit in texts if tokens >= 400 else ("titles",):
+                leads = [ours.prompts[name] or "" for name in names]
+                features = batch_of(ours, texts[unit], count, tokens, leads)
                 held = int(features["attention_mask"].sum())
                 row: dict[str, Any] = {
-                    "experts": experts,
-                    "texts": kind,
-                    "tokens": held,
-                    "each": held // experts,
-                }
+                    "kind": kind, "routes": count, "texts": unit, "tokens": held, "each": held // count,
+                }  # fmt: skip
                 for what, way in (("forward", forward), ("step", step)):
                     for model in (ours, dense):
                         model.train(what == "step")
-                    ways = {"experts": way(ours, features), "dense": way(dense, features)}
+                    ways = {"ours": way(ours, features), "dense": way(dense, features)}
                     seconds = in_turn(ways, given.rounds, time.process_time)
-                    row[what] = ratio(seconds, "experts", "dense")
+                    row[what] = ratio(seconds, "ours", "dense")
                 print(row, flush=True)
                 found.append(row)
-                shown = [str(experts), kind, f"{held:,}", str(row["each"])]
+                shown = [kind, str(count), unit, f"{held:,}", str(row["each"])]
                 rows.append([*shown, f"{row['forward']:.3f}", f"{row['step']:.3f}"])
                 write("mixed_batch", {"rows": found}, as_text(rows))  # what is measured is kept
 
