@@ -13,7 +13,7 @@ from datetime import timedelta
 from functools import cache
 from typing import Any
 
-from accelerate.utils import broadcast_object_list, wait_for_everyone
+from accelerate.utils import broadcast_object_list
 from torch.distributed import (  # type: ignore[attr-defined]  # documented
     DistError,
     PrefixStore,
@@ -105,12 +105,6 @@ def ending_together() -> Iterator[None]:
     finally:
         if in_main:
             signal.signal(signal.SIGTERM, before)
-
-
-def wait_for_all() -> None:
-    """Wait until each process is here."""
-    if count() > 1:
-        wait_for_everyone()
 
 
 def _hold_the_first() -> None:
