@@ -21,27 +21,24 @@ from sentence_transformers.base.sampler import DefaultBatchSampler
 from sentence_experts.errors import InputError
 from sentence_experts.training.data import TrainingSet
 from sentence_experts.training.objectives import Numbers
-from sentence_experts.training.routes import TrainedRoute
 
 # With few distinct texts an unlucky order fills no batch; another one may.
 MAX_EMPTY_PASSES = 20
-# From the smallest pools to the largest.
-BATCHES = ("homogeneous", "heterogeneous", "mixed")
+ADVICE = "lower `batch_size`, raise `fraction`, or let more pairs meet (`batches`: heterogeneous, mixed)"
 
 
 class Pool:
     """Pairs that may meet in a batch."""
 
-    def __init__(self, name: str, rows: Numbers, texts: Numbers, size: int, advice: str) -> None:
+    def __init__(self, name: str, rows: Numbers, texts: Numbers, size: int) -> None:
         """`rows` are the pairs' places in the table, `texts` the table's text numbers, (rows, 2).
 
         Raises:
             InputError: the pairs do not fill one group of `size`.
         """
         if len(rows) < size:
-            raise InputError(f"{name}: {len(rows)} training pairs do not fill one batch of {size}; {advice}")
+            raise InputError(f"{name}: {len(rows)} training pairs do not fill one batch of {size}; {ADVICE}")
         self.name = name
-        self._advice = advice
         self._rows = rows
         self._texts = texts
         self._size = size
@@ -61,7 +58,7 @@ class Pool:
         """
         if self._empty_passes == MAX_EMPTY_PASSES:
             raise InputError(
-                f"{self.name}: too few of its texts differ for batches of {self._size}; {self._advice}"
+                f"{self.name}: too few of its texts differ for batches of {self._size}; {ADVICE}"
             )
         self._waiting = deque(random.permutation(self._rows).tolist())
         self._empty_passes += 1
@@ -192,20 +189,8 @@ class RouteBatches(DefaultBatchSampler):
         pools: dict[tuple[int, ...], list[Pool]] = {}
         for number, (name, routes) in enumerate(self.training.pools):
             rows = np.flatnonzero(self.training.places[:, 2] == number)
-            advice = _advice(self.training.routes[routes[0]], self.training.fraction)
-            pools.setdefault(routes, []).append(Pool(name, rows, self.training.texts, size, advice))
+            pools.setdefault(routes, []).append(Pool(name, rows, self.training.texts, size))
         return pools
-
-
-def _advice(route: TrainedRoute, fraction: float) -> str:
-    """Return advice for a route whose pairs do not fill a batch."""
-    own = BATCHES.index(route.batches)
-    own = max(own, 1) if len(route.sources) == 1 else own  # its only dataset is all of its datasets
-    larger = [f"`batches={kind}`" for kind in BATCHES[own + 1 :]]
-    advice = ["lower `batch_size`"]
-    advice += [f"raise `fraction` ({fraction:g})"] if fraction < 1 else []
-    advice += [f"choose {' or '.join(larger)}"] if larger else []
-    return ", or ".join(advice)
 
 
 def _begin_all(units: Sequence[Sequence[Pool]], random: Generator) -> None:

@@ -39,7 +39,6 @@ class TrainingSet:
         pools: the name of each pool, and the routes that it serves.
         texts: (rows, 2) a number for the text of each anchor and positive, without its prompt.
         known: which numbers are positives of each other.
-        fraction: of each source's pairs that are here.
     """
 
     routes: tuple[TrainedRoute, ...]
@@ -51,7 +50,6 @@ class TrainingSet:
     pools: tuple[tuple[str, tuple[int, ...]], ...]
     texts: Numbers
     known: KnownPositives
-    fraction: float = 1.0
 
     @classmethod
     def of(
@@ -89,7 +87,7 @@ class TrainingSet:
         )
         return cls(
             routes, anchors, positives, (negative,) * negatives, numbers[:, : 2 + negatives], places, pools,
-            texts, KnownPositives(left, right, max(count, 1)), config.fraction,
+            texts, KnownPositives(left, right, max(count, 1)),
         )  # fmt: skip
 
     def __len__(self) -> int:
