@@ -243,7 +243,7 @@ def test_errors_are_one_line(tmp_path: Path, spoil: Any) -> None:
 
 def test_missing_parts_of_a_folder_are_errors(folder: Tasks, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no task 'x'; the tasks are retrieval, classification"):
-        folder.task("x")
+        folder.task_file.task("x")
     with pytest.raises(UsageError, match="task 'sts' has no dataset 'x'; it has small"):
         folder.pairs("sts", "x", "test")
     with pytest.raises(UsageError, match="no split 'dev'"):

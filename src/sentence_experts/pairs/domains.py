@@ -100,22 +100,17 @@ class DomainRules(BaseModel):
         Raises:
             InputError: no such file, not YAML, or a field that does not have the form above.
         """
-        if not isinstance(source, Mapping):
-            return cls.read(Path(source))
-        return cls._checked(source if "domains" in source else {"domains": source}, "`domains`")
+        if isinstance(source, Mapping):
+            return cls._checked(source if "domains" in source else {"domains": source}, "`domains`")
+        return cls.read(Path(source))
 
     @classmethod
     def read(cls, path: Path) -> DomainRules:
-        """Read a rules file; a relative `mesh_descriptors` is relative to it.
-
-        Raises:
-            InputError: no such file, not YAML, or a field that does not have the form above.
-        """
+        """Read a rules file as `of` does; a relative `mesh_descriptors` is relative to it."""
         rules = cls._checked(read_yaml(path, "domain rules"), str(path))
-        if rules.mesh_descriptors is not None:
-            beside = Path(path).parent / rules.mesh_descriptors
-            rules = rules.model_copy(update={"mesh_descriptors": beside})
-        return rules
+        if rules.mesh_descriptors is None:
+            return rules
+        return rules.model_copy(update={"mesh_descriptors": Path(path).parent / rules.mesh_descriptors})
 
     @classmethod
     def _checked(cls, content: Any, name: str) -> DomainRules:

@@ -30,6 +30,7 @@ from sentence_experts.pairs.splits import (
     TooFewPairsError,
     WorkArrays,
     fold_texts,
+    seen_in_training,
     split_by_paper,
     split_named,
 )
@@ -344,9 +345,11 @@ def _unlinked_table(negatives: PairArrays, known: _Texts) -> pa.Table:
 
 def _seen(known: _Texts, tables: dict[str, pa.Table]) -> int:
     """The number of texts of test pairs that are in training pairs."""
-    number_of = dict(zip(known.ids.tolist(), known.same_text.tolist(), strict=True))
-    trained, tested = (
-        {number_of[each] for end in ("anchor_id", "positive_id") for each in tables[name][end].to_pylist()}
-        for name in ("train", "test")
-    )
-    return len(trained & tested)
+
+    def texts_in(table: pa.Table) -> np.ndarray:
+        ids = pa.chunked_array([*table["anchor_id"].chunks, *table["positive_id"].chunks], pa.string())
+        numbers = np.searchsorted(known.ids, ids.to_numpy(zero_copy_only=False).astype(object))
+        texts: np.ndarray = known.same_text[numbers]
+        return texts
+
+    return seen_in_training(texts_in(tables["train"]), texts_in(tables["test"]))[0]

@@ -158,13 +158,11 @@ def _prepared(task: Task, name: str, folder: Path, settings: TasksConfig) -> Dat
 
 
 def _check_classes(where: str, rows: list[Row], bad: list[SetAside]) -> None:
-    known = {row.label for row in rows}
-    empty = [one for one in bad if one.label is not None and one.label not in known]
-    if empty:
-        label = empty[0].label
-        times = sum(one.label == label for one in empty)
+    known = {row.label for row in rows} | {None}
+    if empty := [one for one in bad if one.label not in known]:
+        times = sum(one.label == empty[0].label for one in empty)
         raise InputError(
-            f"{where}: class {label!r} has no text: none of its {times} rows has one (the first is "
+            f"{where}: class {empty[0].label!r} has no text: none of its {times} rows has one (the first is "
             f"{empty[0].where}); give them texts or take them out"
         )
 
@@ -221,18 +219,17 @@ def _keep_apart(datasets: list[Dataset]) -> None:
 def _tables(dataset: Dataset, settings: TasksConfig) -> tuple[dict[str, pa.Table], dict[str, Any]]:
     """File name -> table, and the dataset's entry in the manifest."""
     kind = dataset.task.of
-    splits = {}
-    for split in SPLITS:
-        rows = [row for row in dataset.rows if row.split == split]
-        maximum = settings.max_train if split == TRAIN else settings.max_eval
-        splits[split] = sample(rows, maximum, settings.seed)
+    maxima = dict(zip(SPLITS, (settings.max_train, settings.max_eval, settings.max_eval), strict=True))
+    splits = {
+        split: sample([row for row in dataset.rows if row.split == split], maximum, settings.seed)
+        for split, maximum in maxima.items()
+    }
     entry: dict[str, Any] = {
         "source": dataset.described,
         "set_aside": dict(sorted(Counter(map(str, dataset.bad)).items())),
         "removed": {why: count for why, count in sorted(dataset.removed.items()) if count},
     }
-    tables = {}
-    pairs = splits
+    tables, pairs = {}, splits
     if kind.labelled:
         tables[TEXTS] = _texts_table(splits)
         made = {
@@ -240,9 +237,7 @@ def _tables(dataset: Dataset, settings: TasksConfig) -> tuple[dict[str, pa.Table
             for split, rows in splits.items()
         }
         pairs = {split: own for split, (own, _) in made.items()}
-        entry |= _classes(
-            splits, {split: single_texts for split, (_, single_texts) in made.items() if single_texts}
-        )
+        entry |= _classes(splits, {split: single for split, (_, single) in made.items() if single})
         if splits[TRAIN] and not pairs[TRAIN]:
             raise InputError(f"{dataset.where}: no class has two training texts, so there are no pairs")
     tables |= {f"{split}.parquet": _pairs_table(own) for split, own in pairs.items() if own}

@@ -16,7 +16,7 @@ from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.pairs.table_folder import TableFolder, kind_of
 from sentence_experts.storage import sha256_text
 from sentence_experts.tasks.split import SPLITS
-from sentence_experts.tasks.task_file import Task, TaskFile
+from sentence_experts.tasks.task_file import TaskFile
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -129,27 +129,18 @@ class Tasks(TableFolder):
         files = (f"{name}={digest}" for name, digest in self.hashes().items())
         return sha256_text(self.task_file.model_dump_json(), *files)
 
-    def task(self, name: str) -> Task:
-        """The task of this name.
-
-        Raises:
-            UsageError: there is none.
-        """
-        return self.task_file.task(name)
-
     def to_pandas(self) -> pd.DataFrame:
         """All pairs as one DataFrame, with columns `task`, `dataset` and `split`."""
-        tables = []
-        for task, datasets in self.counts.items():
-            for dataset, splits in datasets.items():
-                for split in splits:
-                    table = self.pairs(task, dataset, split)
-                    for number, (column, value) in enumerate(
-                        (("task", task), ("dataset", dataset), ("split", split))
-                    ):
-                        table = table.add_column(number, column, pa.array([value] * table.num_rows))
-                    tables.append(table)
-        return pa.concat_tables(tables).to_pandas()
+        import pandas as pd
+
+        frames = {
+            (task, dataset, split): self.pairs(task, dataset, split).to_pandas()
+            for task, datasets in self.counts.items()
+            for dataset, splits in datasets.items()
+            for split in splits
+        }
+        levels = ["task", "dataset", "split"]
+        return pd.concat(frames, names=levels).reset_index(levels).reset_index(drop=True)
 
     def __repr__(self) -> str:
         tasks = []
@@ -166,7 +157,7 @@ class Tasks(TableFolder):
         return {SET_ASIDE: "".join(f"{line}\n" for line in lines)}
 
     def _check(self, task: str, dataset: str, split: str) -> None:
-        datasets = self.task(task).datasets
+        datasets = self.task_file.task(task).datasets
         if dataset not in datasets:
             raise UsageError(f"task {task!r} has no dataset {dataset!r}; it has {', '.join(datasets)}")
         if split not in SPLITS:
