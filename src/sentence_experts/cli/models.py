@@ -9,7 +9,7 @@ import typer
 from pydantic import Field
 
 from sentence_experts.cli.console import results, show
-from sentence_experts.cli.options import Model, Overwrite, check_there
+from sentence_experts.cli.options import Model, ModelOut, Overwrite, check_there
 from sentence_experts.errors import UsageError
 from sentence_experts.hub.config import PublishConfig
 from sentence_experts.models.export.export_config import ExportConfig
@@ -19,8 +19,6 @@ from sentence_experts.models.surgery.extend_config import AddRouteConfig, Extend
 
 if TYPE_CHECKING:
     from sentence_experts.models.encoder import ExpertEncoder
-
-ModelOut = Annotated[Path, typer.Option(help="Folder to write the model to")]
 
 
 def extend(

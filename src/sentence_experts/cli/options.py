@@ -29,6 +29,7 @@ Model = Annotated[
 Models = Annotated[
     list[str] | None, typer.Argument(metavar="MODEL", help="Model folders or hub ids", show_default=False)
 ]
+ModelOut = Annotated[Path, typer.Option(help="Folder to write the model to")]
 TEXTS = "Texts: .txt (one per line), .csv, .tsv, .jsonl, each also .gz, or .parquet"
 Input = Annotated[Path, typer.Option(help=TEXTS)]
 CORPUS = "Folder written by `corpus import` or `corpus fetch`"

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from sentence_experts.cli.console import name_flags, show, show_table, show_verdict
-from sentence_experts.cli.options import Model, Overwrite, check_there
+from sentence_experts.cli.options import Model, ModelOut, Overwrite, check_there
 from sentence_experts.errors import UsageError
 from sentence_experts.models.sources import check_source
 from sentence_experts.training.config import TrainConfig, TuneConfig
@@ -56,7 +56,7 @@ def fit(
             metavar="TABLE", help="Texts with labels: .csv, .tsv, .jsonl, .parquet, or a corpus folder"
         ),
     ],
-    out: Annotated[Path, typer.Option(help="Folder to write the model to")],
+    out: ModelOut,
     config: FitConfig,
     overwrite: Overwrite = False,
 ) -> None:
