@@ -124,12 +124,9 @@ class Runs:
     @classmethod
     def joined(cls, runs: Sequence[Runs]) -> Runs:
         """Return several runs as one model."""
-        return cls(
-            np.concatenate([run.values for run in runs]),
-            np.concatenate([run.influence for run in runs]),
-            np.concatenate([run.averaged for run in runs]),
-            runs[0].sharing,
-        )
+        names = ("values", "influence", "averaged")
+        values, influence, averaged = (np.concatenate([getattr(run, name) for run in runs]) for name in names)
+        return cls(values, influence, averaged, runs[0].sharing)
 
     def minus(self, other: Runs) -> tuple[Runs, ...]:
         """Return the difference of two models, as terms whose means add up to it.
@@ -236,14 +233,8 @@ def runs_of(
 ) -> tuple[dict[str, dict[str, Runs]], dict[str, Runs], dict[str, Runs]]:
     """Estimate F1max and ROC-AUC of a single run: in each domain, on the pooled pairs, and their mean.
 
-    Args:
-        domains: domain -> its pairs, in the same order for all models.
-        replicates: number of bootstrap replicates, whose thresholds replace the best one in F1max.
-        seed: random seed of the bootstrap.
-        threshold_min: lowest candidate threshold.
-
-    Returns:
-        (domain -> metric -> run, metric -> run on the pooled pairs, metric -> mean over the domains).
+    `domains` have their pairs in the same order for all models. Returns (domain -> metric -> run, metric ->
+    run on the pooled pairs, metric -> mean over the domains).
     """
     bootstrap = replicates, seed, threshold_min
     of_domains = {name: _runs([pairs], *bootstrap) for name, pairs in domains.items()}
@@ -255,13 +246,13 @@ def runs_of(
     shares = shares / shares.sum()
     mean = {}
     for metric, run in pooled.items():
-        own = [(each[metric], share) for each, share in zip(of_domains.values(), shares, strict=True)]
-        mean[metric] = Runs(
-            np.sum([share * each.values for each, share in own], axis=0),
-            np.hstack([share * each.influence for each, share in own]),
-            np.hstack([share * each.averaged for each, share in own]),
-            run.sharing,
+        own = [each[metric] for each in of_domains.values()]
+        values = np.sum([share * each.values for share, each in zip(shares, own, strict=True)], axis=0)
+        influence, averaged = (
+            np.hstack([share * getattr(each, name) for share, each in zip(shares, own, strict=True)])
+            for name in ("influence", "averaged")
         )
+        mean[metric] = Runs(values, influence, averaged, run.sharing)
     return of_domains, pooled, mean
 
 
