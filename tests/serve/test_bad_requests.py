@@ -37,6 +37,9 @@ CASES = [
     (GOOD | {"rout": "crops"}, 422, "rout", "no such field; did you mean route"),
     (GOOD | {"route": "soil"}, 422, "route", "its routes: crops, neuro"),
     (GOOD | {"route": {"a": 1}}, 422, "route", "valid"),
+    (GOOD | {"model": "experts:crops=1,soil=1"}, 422, "model", "no route 'soil'"),
+    (GOOD | {"model": "experts:crops=0,neuro=0"}, 422, "model", "the weights sum to 0"),
+    (GOOD | {"model": "experts", "route": "crops=-1,neuro=2"}, 422, "route", "weight of 0 or more"),
     ([GOOD], 422, None, "must be a JSON object"),
 ]
 
@@ -139,3 +142,18 @@ def test_a_body_without_a_length_is_limited_too(client: httpx.Client) -> None:
     parts = (b"x" * 1_000_000 for _ in range(11))
     answer = client.post(PATH, content=parts, headers={"Content-Type": "application/json"})
     assert answer.status_code == 413
+
+
+def test_a_blend_is_near_the_weighted_cosines(client: httpx.Client, experts: ExpertEncoder) -> None:
+    texts = ["rice in drought", "sleep and memory", "wheat"]
+    shares = {"crops": 0.7, "neuro": 0.3}
+    data = client.post(PATH, json={"model": "experts:crops=0.7,neuro=0.3", "input": texts}).json()["data"]
+    found = np.array([item["embedding"] for item in data])
+    mixed = sum(
+        weight**0.5 * experts.encode(texts, prompt_name=route, normalize_embeddings=True)
+        for route, weight in shares.items()
+    )
+    np.testing.assert_allclose(found, mixed / np.linalg.norm(mixed, axis=1, keepdims=True), atol=1e-6)
+    one = client.post(PATH, json={"model": "experts:crops=1", "input": texts}).json()["data"]
+    expected = experts.encode(texts, prompt_name="crops", normalize_embeddings=True)
+    np.testing.assert_allclose([item["embedding"] for item in one], expected, atol=1e-6)

@@ -351,3 +351,21 @@ def test_a_keyword_of_a_paper_becomes_a_filter_and_citations_open(
         page.locator(".title").first.click()
         page.click("#paper .values >> text=Simulation")
         page.wait_for_url("**keyword=Simulation*")
+
+
+def test_sliders_blend_the_routes_into_one_list(chromium: Any, served: RunningServer) -> None:
+    with opened(chromium, f"{served.url}/?q=rice+and+sleep") as page:
+        page.wait_for_selector(DONE)
+        page.check("#blend", force=True)
+        page.wait_for_selector(".route[data-route='m:crops=1,neuro=1']")
+        assert page.locator(".route").count() == 1
+        assert page.inner_text(".route h2") == "crops 50%, neuro 50%"
+        assert page.locator(".hit .under bdi").first.inner_text().strip() in ("crops", "neuro")
+        page.wait_for_selector(".best:visible")
+        page.fill("#weights input >> nth=1", "3")
+        page.wait_for_selector(".route[data-route='m:crops=10,neuro=3']")
+        page.reload()
+        page.wait_for_selector(".route[data-route='m:crops=10,neuro=3']")
+        assert page.input_value("#weights input >> nth=1") == "3"
+        page.uncheck("#blend", force=True)
+        page.wait_for_selector(".route[data-route='m:neuro'], .fold")

@@ -55,10 +55,10 @@ class Head:
             pass
         blocks = range(0, len(shared), _ROWS_PER_BLOCK)
         parts = [_lengths(weight, bias, np.asarray(shared[at : at + _ROWS_PER_BLOCK])) for at in blocks]
-        lengths = np.concatenate(parts)
+        computed: NDArray[np.float32] = np.concatenate(parts)
         with contextlib.suppress(OSError), replacing(file) as temporary:  # not beside a corpus to read only
-            write_npy(temporary, lengths)
-        return cls(weight, bias, lengths)
+            write_npy(temporary, computed)
+        return cls(weight, bias, computed)
 
     def cosines(self, shared: Vectors, queries: Vectors) -> NDArray[np.float32]:
         """Compute the cosines of queries of length 1, (queries, dimensions), with texts: (queries, texts)."""

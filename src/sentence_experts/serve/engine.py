@@ -5,13 +5,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sentence_experts.errors import SentenceExpertsError
+from sentence_experts.models.pooling import unit
 from sentence_experts.models.routes.known_routes import AUTO
+from sentence_experts.retrieval.search_routes import parse_weights
 from sentence_experts.serve.batcher import Batcher, QueuedText, TextEncoder, Vector
 from sentence_experts.serve.config import ServeConfig
 from sentence_experts.serve.errors import RequestError
@@ -97,7 +100,9 @@ class EmbeddingEngine:
             for route in {*routes} - {None}:
                 newer.find_route(str(route), "route")
             embedded = await self._embed(newer, texts, routes, field)
-        self.metrics.count_texts(served.name, embedded.routes, embedded.tokens)
+        known = served.known.prompts  # clients choose the names of blends, and figures are per name
+        names = [each if each is None or each in known else "blend" for each in embedded.routes]
+        self.metrics.count_texts(served.name, names, embedded.tokens)
         return embedded
 
     async def _embed(
@@ -108,23 +113,28 @@ class EmbeddingEngine:
         if automatic := [number for number, route in enumerate(routes) if route == AUTO]:
             await self._choose(texts, automatic, embedded, field)
         rest = [number for number, vector in enumerate(embedded.vectors) if vector is None]
-        prompts = [served.prompt(embedded.routes[number]) for number in rest]
-        results = await self._encode(served, served.text_encoder, [texts[n] for n in rest], prompts)
-        for number, result in zip(rest, results, strict=True):
-            embedded.vectors[number], embedded.tokens[number] = result
+        shares = [_shares(served, embedded.routes[number]) for number in rest]
+        wanted = [
+            (texts[n], served.prompt(route)) for n, of in zip(rest, shares, strict=True) for route in of
+        ]
+        results = iter(await self._encode(served, served.text_encoder, wanted))
+        for number, weights in zip(rest, shares, strict=True):
+            vectors, tokens = zip(*islice(results, len(weights)), strict=True)
+            embedded.tokens[number] = sum(tokens)
+            blended = embedded.routes[number] not in weights
+            embedded.vectors[number] = _blend(vectors, list(weights.values())) if blended else vectors[0]
         return embedded
 
     async def _encode(
-        self, served: ServedModel, encoder: TextEncoder, texts: list[str], prompts: list[str | None]
+        self, served: ServedModel, encoder: TextEncoder, texts: Sequence[tuple[str, str | None]]
     ) -> list[tuple[Vector, int]]:
+        """Encode texts with their prompts: vectors and numbers of tokens."""
         longest = served.max_length or 1 << 20
-        pairs = zip(texts, prompts, strict=True)
-        return await self.batcher.encode(
-            [
-                QueuedText(encoder, text, prompt, min(len(text) // CHARACTERS_PER_TOKEN + 3, longest))
-                for text, prompt in pairs
-            ]
-        )
+        queued = [
+            QueuedText(encoder, text, prompt, min(len(text) // CHARACTERS_PER_TOKEN + 3, longest))
+            for text, prompt in texts
+        ]
+        return await self.batcher.encode(queued)
 
     async def _choose(
         self, texts: Sequence[str], numbers: Sequence[int], embedded: Embedded, field: str
@@ -132,8 +142,7 @@ class EmbeddingEngine:
         """Choose routes for the texts with these numbers, as `AutoRoutedEncoder` does."""
         served = embedded.served
         assert served.averaged is not None
-        chosen = [texts[number] for number in numbers]
-        results = await self._encode(served, served.averaged, chosen, [""] * len(chosen))
+        results = await self._encode(served, served.averaged, [(texts[number], "") for number in numbers])
         probabilities = served.classifier.probabilities(np.stack([vector for vector, _ in results]))
         for number, result, row in zip(numbers, results, probabilities, strict=True):
             best = int(row.argmax())
@@ -149,6 +158,23 @@ class EmbeddingEngine:
     def close(self) -> None:
         """End the threads."""
         self.batcher.close()
+
+
+def _shares(served: ServedModel, route: str | None) -> dict[str | None, float]:
+    """Return the weight of each route that a name means: one route, or a blend."""
+    is_one = route is None or route in served.known.prompts
+    return {route: 1.0} if is_one else {**parse_weights(str(route))}
+
+
+def _blend(vectors: Sequence[Vector], weights: Sequence[float]) -> Vector:
+    """Return the vector of a blend, of length 1: the sum of its routes' unit vectors times sqrt(weight).
+
+    In the cosine of two such vectors each route's own cosine has its weight, as in a search by the blend;
+    cosines across routes come with it, so it is near the blend's score, where a longer vector of all routes
+    side by side would be equal.
+    """
+    mixed: Vector = np.sqrt(np.array([weights], np.float32)) @ unit(np.stack(vectors))
+    return unit(mixed)[0]
 
 
 def _unsure(served: ServedModel, row: NDArray[np.float64]) -> str:

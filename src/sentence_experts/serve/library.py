@@ -140,7 +140,9 @@ class Library:
             blend = searcher.blend(route)
         except (UsageError, RouteError) as error:
             raise RequestError(422, str(error).removeprefix("`route`: "), field) from None
-        return CorpusView(name, blend.name, blend, served, searcher)
+        shares = zip(blend.routes, blend.weights, strict=True)
+        label = ", ".join(f"{route.name} {weight:.0%}" for route, weight in shares)
+        return CorpusView(name, label, blend, served, searcher)
 
     def follow(self) -> None:
         """Begin to encode the corpus for models that were replaced; until then the one before it answers."""

@@ -17,6 +17,7 @@ from sentence_experts.errors import RouteError, SentenceExpertsError, UsageError
 from sentence_experts.models.loading import LIMITS, LoadConfig, load
 from sentence_experts.models.routes.known_routes import AUTO, KnownRoutes
 from sentence_experts.models.sources import name_of, source_name
+from sentence_experts.retrieval.search_routes import parse_weights
 from sentence_experts.serve.errors import RequestError
 from sentence_experts.serve.text_encoders import MixedEncoder, RouteEncoder, takes_packed
 
@@ -94,12 +95,23 @@ class ServedModel:
         same = [name for name in known if _purpose(name) == _purpose(requested)]
         if len(same) == 1:
             return same[0]
+        if "=" in requested and known:
+            return self._check_blend(requested, field)
         if not known and field.startswith("input_type") and _plain(requested) in PURPOSES:
             return None
         try:
             return self.known.choose(requested)
         except RouteError as error:
             raise RequestError(422, str(error), field) from None
+
+    def _check_blend(self, requested: str, field: str) -> str:
+        """Return a blend of routes, such as "use=0.7,works-with=0.3", if the model has all of them."""
+        try:
+            for name in parse_weights(requested):
+                self.known.choose(None if name == AUTO else name)
+        except (UsageError, RouteError) as error:
+            raise RequestError(422, str(error).removeprefix("`route`: "), field) from None
+        return requested
 
     def default_route(self, field: str) -> str | None:
         """Return the route of texts for which the request names none; AUTO where the text decides."""

@@ -75,7 +75,7 @@ function card(hit, route, answer, page, labels) {
       make("h3", {}, make("button.title", {type: "button", dir: "auto", onclick: () => page.open(paper, route.name)}, title(paper))),
       facts(paper, hit.closeness, hint),
       make("p.best", {dir: "auto", hidden: true}),
-      make("div.under", {}, moves(hit, route, paper, labels, page),
+      make("div.under", {}, mostly(hit, route, page), moves(hit, route, paper, labels, page),
         cited(paper),
         make("span.do", {}, keepButton(paper),
           make("button.quiet", {type: "button", "aria-description": title(paper).slice(0, 200), onclick: () => page.like(paper)}, "More like this")))));
@@ -101,6 +101,13 @@ export const safe = paper => (paper.link?.startsWith("https://") ? paper.link : 
 function cited(paper) {
   const counts = [paper.cites && `cites ${paper.cites}`, paper.cited_by && `cited by ${paper.cited_by}`].filter(Boolean);
   return counts.length > 0 && make("span", {title: "within this corpus"}, counts.join(", "));
+}
+
+/** The route of a blend that found the paper. */
+function mostly(hit, route, page) {
+  if (!hit.route) return null;
+  return make(`span.${page.colour(`${route.name.split(":")[0]}:${hit.route}`)}`, {title: "the route that contributed most"},
+    make("span.dot", {"aria-hidden": "true"}), make("bdi", {}, ` ${hit.route}`));
 }
 
 /** Where the paper stands under the other routes. */

@@ -55,6 +55,11 @@ function showQuestion() {
   for (const box of find("routes").querySelectorAll("input")) {
     box.checked = chosen.some(name => name === box.value || box.value.startsWith(`${name}:`));
   }
+  const shares = asked.blend(state), most = Math.max(...shares?.values() ?? [1]);
+  find("blend").checked = Boolean(shares);
+  find("routes").hidden = Boolean(shares);
+  find("weights").hidden = !shares;
+  for (const slider of find("weights").querySelectorAll("input")) slider.value = 10 * (shares?.get(slider.name) ?? 0) / most;
   selectView();
 }
 
@@ -73,6 +78,17 @@ function chooseRoutes() {
   if (chosen.length) change({routes: same ? [] : chosen});
   else showQuestion();
 }
+
+/** One list by several routes of the first model, as much by each as its slider says. */
+function blendRoutes(event) {
+  if (event.target === find("blend") && !event.target.checked) return change({routes: []});
+  const started = asked.blend(state), sliders = [...find("weights").querySelectorAll("input")];
+  const shares = sliders.map(slider => [slider.name, started ? Number(slider.value) : 1]).filter(([, weight]) => weight > 0);
+  if (shares.length) change({routes: [`${firstModel()}:${shares.map(each => each.join("=")).join(",")}`]});
+  else showQuestion();
+}
+
+const firstModel = () => about.routes[0].name.split(":")[0];
 
 const isAsked = () => state.like.length > 0 || state.query.trim() !== "";
 
@@ -248,6 +264,11 @@ function prepare() {
   fill(find("routes"), about.routes.map(route => make(`label.chip.${page.colour(route.name)}`, {},
     make("input", {type: "checkbox", value: route.name, onchange: chooseRoutes}),
     make("span.dot", {"aria-hidden": "true"}), make("bdi", {}, route.label))));
+  const blendable = about.routes.filter(route => route.name.startsWith(`${firstModel()}:`));
+  find("blend").closest("label").hidden = blendable.length < 2;
+  fill(find("weights"), blendable.map(route => make(`label.weight.${page.colour(route.name)}`, {},
+    make("span.dot", {"aria-hidden": "true"}), make("bdi", {}, route.label),
+    make("input", {type: "range", min: 0, max: 10, name: route.name.split(/:(.*)/s)[1], onchange: blendRoutes}))));
   find("filters").open = !matchMedia("(max-width: 44rem)").matches;
   for (const name of ["keyword", "mesh"]) {
     const values = Object.entries(about.values[name]);
@@ -272,6 +293,7 @@ function listen() {
     const query = find("query").value.trim();
     if (query) change({query, like: [], top: asked.TOP});
   });
+  find("blend").addEventListener("change", blendRoutes);
   find("hybrid").addEventListener("change", event => change({hybrid: event.target.checked}));
   find("notices").addEventListener("change", event => change({notices: event.target.checked}));
   find("clear").addEventListener("click", () => change({year: "", ...Object.fromEntries(asked.FILTERS.map(name => [name, ""]))}));

@@ -39,6 +39,13 @@ export function write(state) {
   return text ? `?${text}` : "/";
 }
 
+/** Route -> weight, where one list is asked for that blends the routes of a model; else null. */
+export function blend(state) {
+  const [, shares] = state.routes.length === 1 ? state.routes[0].split(/:(.*)/s) : [];
+  if (!shares?.includes("=")) return null;
+  return new Map(shares.split(",").map(each => [each.slice(0, each.lastIndexOf("=")), Number(each.slice(each.lastIndexOf("=") + 1))]));
+}
+
 /** The body of POST /search. */
 export function body(state) {
   const out = state.like.length ? {like: state.like} : {query: state.query};
