@@ -78,7 +78,7 @@ def test_the_best_passage_of_each_paper_counts() -> None:
         assert rows == sorted(best, key=best.get, reverse=True)[:5]
         assert scores == pytest.approx([best[row] for row in rows], abs=1e-6)
     assert index.papers.tolist() == sorted(set(papers.tolist()))
-    assert index.scores(query)[0] == pytest.approx(
+    assert index.scores(query[0]) == pytest.approx(
         [cosines[papers == p].max() for p in index.papers], abs=1e-6
     )
     places = index.best_places(query[0], [3, 99])

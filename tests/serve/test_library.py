@@ -20,6 +20,8 @@ from helpers.searched_corpus import QUERY, ask, ids, write_searched_corpus
 from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.models.encoder import ExpertEncoder
 from sentence_experts.models.loading import LoadConfig
+from sentence_experts.models.surgery.grow import with_heads
+from sentence_experts.retrieval import index
 from sentence_experts.serve.models import ServedModel
 
 
@@ -123,3 +125,25 @@ def test_the_base_stands_beside_the_routes(tmp_path: Path, minilm: str) -> None:
     app = sentence_experts.create_app(tmp_path / "m", corpus=corpus.path, base=False)
     with TestClient(app, base_url="http://localhost") as client:
         assert len(client.get("/search/corpus").json()["routes"]) == 1
+
+
+def test_a_head_that_is_added_is_searched_without_encoding(
+    tmp_path: Path, plain_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus = write_searched_corpus(tmp_path / "papers", hostile=False)
+    width = np.eye(32, dtype=np.float32)
+    heads = {name: (width * sign, np.ones(32, np.float32)) for name, sign in (("use", 1), ("form", -1))}
+    with_heads(plain_folder, {"use": heads["use"]}).save(str(tmp_path / "m"))
+    app = sentence_experts.create_app(tmp_path / "m", corpus=corpus.path, watch=False)
+    monkeypatch.setattr(index, "_build", lambda *given: pytest.fail("encoded again"))
+    with TestClient(app, base_url="http://localhost") as client:
+        before = ids(ask(client, query=QUERY, routes=["m:use"]))
+        with_heads(plain_folder, heads).save(str(tmp_path / "m"))
+        assert client.portal is not None
+        client.portal.call(app.state.engine.models.reload)
+        deadline = time.monotonic() + 60
+        while len(ask(client, query=QUERY)["routes"]) < 2 and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert [each["name"] for each in ask(client, query=QUERY)["routes"]] == ["m:use", "m:form"]
+        assert ids(ask(client, query=QUERY, routes=["m:use"])) == before
+        assert ids(ask(client, query=QUERY, routes=["m:use=0.5,form=0.5"]))

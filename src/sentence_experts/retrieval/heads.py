@@ -60,12 +60,13 @@ class Head:
             write_npy(temporary, computed)
         return cls(weight, bias, computed)
 
-    def cosines(self, shared: Vectors, queries: Vectors) -> NDArray[np.float32]:
-        """Compute the cosines of queries of length 1, (queries, dimensions), with texts: (queries, texts)."""
-        products: NDArray[np.float32] = (queries @ self.weight) @ shared.T
-        products += (queries @ self.bias)[:, None]
-        products /= np.maximum(self.lengths, 1e-12)
-        return products
+    def cosines(self, products: NDArray[np.float32], query: Vectors) -> NDArray[np.float32]:
+        """Return the cosines of a query of length 1 with the texts, (texts,).
+
+        `products` are those of the shared vectors with query @ weight.
+        """
+        cosines: NDArray[np.float32] = (products + query @ self.bias) / np.maximum(self.lengths, 1e-12)
+        return cosines
 
     def vectors(self, shared: Vectors) -> Vectors:
         """Return the vectors of length 1 that the head makes of shared ones, (texts, dimensions)."""

@@ -23,7 +23,7 @@ from sentence_experts.retrieval.keywords import FUSED, KeywordIndex, fused, keyw
 from sentence_experts.retrieval.papers import Papers
 from sentence_experts.retrieval.search_routes import Blend, SearchRoute, find_blend, list_search_routes
 from sentence_experts.retrieval.texts import trimmed
-from sentence_experts.retrieval.vectors import Passing, RouteVectors, Rows, best_of
+from sentence_experts.retrieval.vectors import Passing, RouteVectors, Rows, best_of, scores_of
 
 if TYPE_CHECKING:
     from sentence_experts.corpus.corpus_folder import CorpusFolder
@@ -96,8 +96,9 @@ class Comparison:
 
     def _cosines(self, vectors: Sequence[RouteVectors]) -> NDArray[np.float32]:
         """Compute each route's share of the scores of some papers, (routes, papers)."""
-        parts = zip(vectors, self.queries, self.blend.weights, strict=True)
-        return np.stack([weight * of.scores(query[None])[0] for of, query, weight in parts])
+        shares: NDArray[np.float32] = scores_of(vectors, self.queries)
+        shares *= np.array(self.blend.weights, np.float32)[:, None]
+        return shares
 
     @cached_property
     def _all(self) -> tuple[Rows, NDArray[np.float32]]:
@@ -196,6 +197,9 @@ class Searcher:
             vectors = route_vectors(self.encoder, self.corpus, name, self.unit)
             if vectors.near is not None:
                 vectors.sample  # noqa: B018  # read now: threads search afterwards
+            for other in self._vectors.values():  # of a route with a head too: only the head is its own
+                if other.head and vectors.head and other.vectors.filename == vectors.vectors.filename:  # type: ignore
+                    vectors = replace(other, head=vectors.head)
             self._vectors[name] = vectors
         return self._vectors[name]
 

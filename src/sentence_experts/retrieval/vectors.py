@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -55,31 +56,33 @@ class RouteVectors:
         """(papers,), ascending: the rows in papers.parquet of the papers that have vectors."""
         return self.rows if self.spans is None else self.rows[self._starts]
 
-    def scores(self, queries: Vectors) -> NDArray[np.float32]:
-        """Compute the cosine of queries, (queries, dimensions), with every paper: (queries, papers).
+    def scores(self, query: Vectors) -> NDArray[np.float32]:
+        """Compute the cosine of a query of shape (dimensions,) with every paper, (papers,)."""
+        scores: NDArray[np.float32] = scores_of([self], [query])[0]
+        return scores
 
-        A paper has the cosine of its best passage.
+    def _project(self, query: Vectors) -> Vectors:
+        """Return what the vectors are multiplied with for a query, (width,): the query before the head.
 
         Raises:
-            UsageError: the queries come from another model.
+            UsageError: the query comes from another model.
         """
-        if queries.ndim != 2 or queries.shape[1] != self.dimension:
+        if query.shape != (self.dimension,):
             raise UsageError(
-                f"the queries' vectors have the shape {queries.shape}, those of the papers {self.dimension} "
+                f"the query's vector has the shape {query.shape}, those of the papers {self.dimension} "
                 "dimensions: they come from different models"
             )
-        cosines = self._cosines(queries, slice(None))
-        if self.spans is not None and len(self.rows):
-            cosines = np.maximum.reduceat(cosines, self._starts, axis=1)
-        return cosines
+        query = unit_length(np.asarray(query, np.float32)[None])[0]
+        projected: Vectors = query if self.head is None else query @ self.head.weight
+        return projected
 
-    def _cosines(self, queries: Vectors, texts: slice) -> NDArray[np.float32]:
-        """Compute the cosines of queries with some texts, (queries, texts)."""
-        vectors, queries = np.asarray(self.vectors[texts]), unit_length(np.asarray(queries, np.float32))
-        if self.head is not None:
-            return self.head.only(texts).cosines(vectors, queries)
-        cosines: NDArray[np.float32] = queries @ vectors.T
-        return cosines
+    def _cosines(
+        self, products: NDArray[np.float32], query: Vectors, texts: slice = slice(None)
+    ) -> NDArray[np.float32]:
+        """Return the cosines of some texts with a query from the products of their vectors."""
+        if self.head is None:
+            return products
+        return self.head.only(texts).cosines(products, unit_length(query[None])[0])
 
     def candidates(self, query: Vectors, top_k: int, passing: Passing | None = None) -> Rows | None:
         """Return papers among which the nearest to a query of shape (dimensions,) are; None for all."""
@@ -92,14 +95,15 @@ class RouteVectors:
         wanted = top_k * (1 if self.spans is None else _PASSAGES)
         if passing is not None:
             wanted = round(2 * wanted * len(self.rows) / count) + 10
-        mapped = query if self.head is None else query @ self.head.weight
-        places = self.near.candidates(unit_length(mapped[None])[0], wanted)
+        places = self.near.candidates(unit_length(self._project(query)[None])[0], wanted)
         rows = np.unique(self.rows[places[allowed[places]]])
         return rows if len(rows) >= top_k else None
 
     def only(self, papers: Rows) -> RouteVectors:
         """Return the vectors of some papers, by ascending rows, in memory."""
-        places = np.flatnonzero(np.isin(self.rows, papers))
+        first, last = (np.searchsorted(self.rows, papers, side) for side in ("left", "right"))
+        counts = last - first
+        places = np.repeat(last - np.cumsum(counts), counts) + np.arange(counts.sum())
         spans = None if self.spans is None else self.spans[places]
         head = None if self.head is None else self.head.only(places)
         return RouteVectors(self.vectors[places], self.rows[places], None, spans, head)
@@ -118,11 +122,13 @@ class RouteVectors:
 
     def best_places(self, query: Vectors, rows: Any) -> Rows:
         """Return the place of the best passage of each of some papers; -1 without text."""
-        best = [
-            first + int(np.argmax(self._cosines(query[None], slice(first, last)))) if last > first else -1
-            for first, last in self._bounds(rows)
-        ]
-        return np.array(best, np.int64)
+        places = np.full(len(rows), -1, np.int64)
+        projected = self._project(query)
+        for number, (first, last) in enumerate(self._bounds(rows)):
+            if last > first:
+                cosines = self._cosines(self.vectors[first:last] @ projected, query, slice(first, last))
+                places[number] = first + int(np.argmax(cosines))
+        return places
 
     def of_rows(self, rows: Any) -> Vectors:
         """Return one vector per paper, (papers, dimensions): the mean of its passages; zeros without text."""
@@ -134,6 +140,27 @@ class RouteVectors:
             means.append(unit_length(texts.mean(axis=0, keepdims=True)) if last > first + 1 else texts)
             means += [nothing] * (last == first)
         return np.concatenate(means)
+
+
+def scores_of(several: Sequence[RouteVectors], queries: Sequence[Vectors]) -> NDArray[np.float32]:
+    """Compute the cosines of papers under several routes with the query under each, (routes, papers).
+
+    A paper has the cosine of its best passage. Routes that share vectors are computed in one product.
+    """
+    groups: dict[int, list[int]] = {}
+    for number, each in enumerate(several):
+        groups.setdefault(id(each.vectors), []).append(number)
+    scores: dict[int, NDArray[np.float32]] = {}
+    for numbers in groups.values():
+        projected = np.stack([several[number]._project(queries[number]) for number in numbers])
+        products = projected @ np.asarray(several[numbers[0]].vectors).T
+        for number, of_route in zip(numbers, products, strict=True):
+            route = several[number]
+            cosines = route._cosines(of_route, queries[number])
+            if route.spans is not None and len(route.rows):
+                cosines = np.maximum.reduceat(cosines, route._starts)
+            scores[number] = cosines
+    return np.stack([scores[number] for number in range(len(several))])
 
 
 def best_of(scores: NDArray[np.float32], top_k: int) -> Rows:
