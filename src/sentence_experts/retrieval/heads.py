@@ -65,7 +65,8 @@ class Head:
 
         `products` are those of the shared vectors with query @ weight.
         """
-        cosines: NDArray[np.float32] = (products + query @ self.bias) / np.maximum(self.lengths, 1e-12)
+        lengths = np.maximum(self.lengths, np.float32(1e-12))
+        cosines: NDArray[np.float32] = (products + np.float32(query @ self.bias)) / lengths
         return cosines
 
     def vectors(self, shared: Vectors) -> Vectors:

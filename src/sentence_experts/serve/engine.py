@@ -162,8 +162,9 @@ class EmbeddingEngine:
 
 def _shares(served: ServedModel, route: str | None) -> dict[str | None, float]:
     """Return the weight of each route that a name means: one route, or a blend."""
-    is_one = route is None or route in served.known.prompts
-    return {route: 1.0} if is_one else {**parse_weights(str(route))}
+    if route is None or route in served.known.prompts:
+        return {route: 1.0}
+    return dict(parse_weights(route).items())
 
 
 def _blend(vectors: Sequence[Vector], weights: Sequence[float]) -> Vector:
@@ -174,7 +175,8 @@ def _blend(vectors: Sequence[Vector], weights: Sequence[float]) -> Vector:
     side by side would be equal.
     """
     mixed: Vector = np.sqrt(np.array([weights], np.float32)) @ unit(np.stack(vectors))
-    return unit(mixed)[0]
+    blended: Vector = unit(mixed)[0]
+    return blended
 
 
 def _unsure(served: ServedModel, row: NDArray[np.float64]) -> str:
