@@ -65,8 +65,8 @@ class Head:
 
         `products` are those of the shared vectors with query @ weight.
         """
-        lengths = np.maximum(self.lengths, np.float32(1e-12))
-        cosines: NDArray[np.float32] = (products + np.float32(query @ self.bias)) / lengths
+        lengths = np.maximum(self.lengths, 1e-12)
+        cosines: NDArray[np.float32] = ((products + query @ self.bias) / lengths).astype(np.float32)
         return cosines
 
     def vectors(self, shared: Vectors) -> Vectors:
