@@ -171,7 +171,7 @@ class Study:
                 model = sentence_experts.extend(base, [task])
             else:
                 size = model.parameter_counts()[0]
-                model = sentence_experts.add_expert(model, task, seed_from="base", base=base)
+                model = sentence_experts.add_route(model, task, seed_from="base", base=base)
                 self.added = model.parameter_counts()[0] - size
             self.learn(model, {task: self.steps * times}, self.steps * times, only_expert=task)
             for other, vectors in before.items():

@@ -47,7 +47,7 @@ class Head:
         file = folder / f"lengths-{digest}.npy"
         checked = np.unique(np.linspace(0, len(shared) - 1, _CHECKED).astype(int))
         try:
-            lengths = np.load(file)
+            lengths: Any = np.load(file)
             right = _lengths(weight, bias, np.asarray(shared[checked]))
             if lengths.shape == (len(shared),) and np.allclose(lengths[checked], right, rtol=1e-4):
                 return cls(weight, bias, lengths)
