@@ -61,8 +61,9 @@ def licence_of(permissions: list[Element]) -> str | None:
         linked += [node.get(XLINK) or "" for node in licence.iter("ext-link", "uri")]
     texts = list(map(plain_text, licences))
     named = list(map(licence_from_text, filter(None, own)))
-    links: list[str] = [name for text in linked if (name := licence_from_text(text))]
-    named += sorted(links, key=lambda link: link.startswith("CC0"))
+    links = [name for text in linked if (name := licence_from_text(text))]
+    links.sort(key=lambda name: name.startswith("CC0"))
+    named += links
     named += map(licence_from_text, filter(None, texts))
     stated = [*named, *own, *texts, *(licence.get("license-type") for licence in licences)]
     return next((text[:_MAX_LENGTH] for text in stated if text), None)
