@@ -39,7 +39,7 @@ WRONG = {
     "similarity MODEL --texts nowhere.txt --out o": "no such file",
     "audit ./nowhere --pairs PAIRS --out o": "no such model folder",
     "extend ./nowhere --experts a,b --out o": "no such model folder",
-    "extend PLAIN --out o": "name at least one expert",
+    "extend PLAIN --out o": "name at least one route",
     "extend PLAIN --domains nowhere --out o": "no pairs here",
     "extend PLAIN --tasks nowhere --out o": "no such file or folder",
     "add-route ./nowhere skin --out o": "no such model folder",

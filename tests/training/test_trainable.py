@@ -180,3 +180,13 @@ def test_experts_are_trained_beside_heads(pairs: Pairs, plain: str, tmp_path: Pa
     assert {name for name in names if ".experts.1." in name}
     assert all(".experts.1." in name or name.startswith("heads.") or name == EMBEDDINGS for name in names)
     assert moved_rows(tmp_path / "model", tmp_path / "run") == [row_of(tmp_path / "model", "neuro")]
+
+
+def test_adapters_are_trained_on_a_base_that_stays(pairs: Pairs, plain: str, tmp_path: Path) -> None:
+    model = tmp_path / "model"
+    sentence_experts.extend(plain, routes=["crops", "neuro"], kind="adapter", rank=2).save(str(model))
+    for alone, numbers in ((None, "01"), ("neuro", "1")):
+        config = SHORT.model_copy(update={"only_expert": alone})
+        train(str(model), pairs, config, tmp_path / f"run-{alone}")
+        names = moved(model, tmp_path / f"run-{alone}")
+        assert {name.split(".adapters.")[1][0] for name in names} == set(numbers)

@@ -41,7 +41,7 @@ def extend(
     ] = None,
     overwrite: Overwrite = False,
 ) -> None:
-    """Give a BERT, ModernBERT or NomicBERT encoder one expert or one head per route.
+    """Give a BERT, ModernBERT or NomicBERT encoder an expert, an adapter or a head per route.
 
     Every route gives the base model's vectors until it is trained. `add-route` and `drop-route` change the
     routes of a model later.
@@ -88,19 +88,23 @@ def add_route(
             "such as minilm"
         ),
     ] = None,
+    adapter: Annotated[
+        Path | None, typer.Option("--from", help="Folder of a LoRA that peft has trained on the same base")
+    ] = None,
     overwrite: Overwrite = False,
 ) -> None:
-    """Add a route with an expert or a head to a model; all other routes keep their vectors to the bit.
+    """Add a route with an expert, adapter or head to a model; all other routes keep their vectors to the bit.
 
     Then train it alone: sentence-experts train OUT --only-expert NAME --routes NAME ...
 
     Example: sentence-experts add-route runs/experts/model skin --out grown
     """
     check_source(model, base)
-    check_there(tasks)
+    check_there(tasks, adapter)
     from sentence_experts.models.surgery.grow import add_route as add
 
-    _show_routes(add(model, name, config, tasks=tasks, base=base, out=out, overwrite=overwrite), out)
+    made = add(model, name, config, tasks=tasks, base=base, adapter=adapter, out=out, overwrite=overwrite)
+    _show_routes(made, out)
 
 
 def drop_route(
@@ -134,9 +138,9 @@ def _show_routes(encoder: ExpertEncoder, out: Path) -> None:
     for one in encoder.routes:
         expert = encoder.experts[one.expert]
         shares = "" if expert == one.name else f", which shares the expert of {expert}"
-        if one.kind == "head":
+        if one.kind != "expert":
             shares = f", on the {'base' if expert == 'base' else f'expert of {expert}'}"
-        number = one.expert if one.head is None else one.head
+        number = next(each for each in (one.head, one.adapter, one.expert) if each is not None)
         route = one.name if learned else f"{one.kind} {number}: {one.name}{shares}"
         show(f"  {route}, texts begin with {one.text!r}")
     show(f"  vectors: {described(encoder)}")

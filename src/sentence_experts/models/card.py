@@ -91,6 +91,8 @@ def _architecture(config: Any, prompts: dict[str, str]) -> str:
         what = f"A dense {model_type} encoder with {route_kind(config).description} for each route."
     if heads := getattr(config, "heads", None):
         what += f" A linear map of the pooled vector belongs to each of: {', '.join(heads)}."
+    if adapters := [each["route"] for each in getattr(config, "adapters", None) or ()]:
+        what += f" A low-rank adapter belongs to each of: {', '.join(adapters)}."
     if not prompts:
         return what
     table = "\n".join(f"| {name} | `{prompt}` |" for name, prompt in prompts.items())

@@ -24,6 +24,7 @@ from sentence_experts.compat.transformers import attention_of
 from sentence_experts.errors import RouteError, UsageError
 from sentence_experts.models.architectures.configs import ExpertsFields
 from sentence_experts.models.architectures.families import family_of, inherited_values
+from sentence_experts.models.layers.adapters import key_of
 from sentence_experts.models.layers.weight_names import base_name, expert_of, of_expert
 from sentence_experts.models.pooling import place_of_pooling
 from sentence_experts.models.routes.kinds import route_kind, router_kind
@@ -49,9 +50,10 @@ def export_route(encoder: ExpertEncoder, name: str) -> SentenceTransformer:
     """Make the dense encoder that gives the vectors of one route.
 
     The route's expert becomes the MLP of every block (and its norms, where experts own them), its head a
-    `Dense` module behind the pooling, and its domain token [CLS]; an instruction becomes the default prompt.
-    The base's tokenizer and number of parameters come back. A learned router is left out, which is logged:
-    the expert is the same in every block, where the router would choose in each.
+    `Dense` module behind the pooling, and its domain token [CLS]; an adapter is merged into the weights; an
+    instruction becomes the default prompt. The base's tokenizer and number of parameters come back. A learned
+    router is left out, which is logged: the expert is the same in every block, where the router would choose
+    in each.
 
     Vectors differ from the route's only for texts that hold "[CLS]" themselves, or a domain token right after
     "[SEP]" or another special token, or the noncharacter U+FDD0.
@@ -71,6 +73,8 @@ def export_route(encoder: ExpertEncoder, name: str) -> SentenceTransformer:
         )
     expert = encoder.experts.index(name) if route is None else route.expert
     model = _dense_model(encoder, {expert: 1.0}, [route] if route else [])
+    if route is not None and route.adapter is not None:
+        _merge_adapter(encoder, route.adapter, model)
     prompt = dense_prompt(encoder, route) if route else ""
     # Queries and documents get the prompt too, for which a stock encoder has empty ones.
     prompts = dict.fromkeys((name, *ROLES), prompt)
@@ -86,12 +90,13 @@ def average_experts(
     """Make the dense encoder whose MLPs are the mean of the experts, its [CLS] the mean of their tokens.
 
     Instructions stay as prompts. `weights`: expert -> its weight in the mean; experts that are not named are
-    left out; by default all weigh the same. Models whose routes own heads have no such mean.
+    left out; by default all weigh the same. Models with heads or adapters have no such mean.
     """
     _refuse_scaled(encoder)
-    if encoder.routed_model.config.heads:
+    if encoder.routed_model.config.heads or encoder.routed_model.config.adapters:
         raise UsageError(
-            "routes of this model own heads, which the mean of its experts would leave out: export one route"
+            "routes of this model own heads or adapters, which the mean of its experts would leave out: "
+            "export one route"
         )
     shares = equal_shares(len(encoder.experts)) if weights is None else _shares(encoder.experts, weights)
     routes = [route for route in encoder.routes if shares.get(route.expert)]
@@ -101,6 +106,19 @@ def average_experts(
     if not route_kind(encoder.routed_model.config).instructions and any(prompts.values()):
         default = next(iter(prompts))  # the base's own prompt, the same for every domain
     return _around(encoder, model, _with_roles(prompts, default), default)
+
+
+def _merge_adapter(encoder: ExpertEncoder, number: int, dense: PreTrainedModel) -> None:
+    """Add a route's adapter to the weights that it adapts."""
+    family = family_of(encoder.routed_model.config.model_type)
+    routed = encoder.routed_model.get_submodule(family.blocks)  # type: ignore[attr-defined]
+    with torch.no_grad():
+        for block, into in zip(routed, dense.get_submodule(family.blocks), strict=True):
+            layers = {
+                key_of(name): each for name, each in into.named_modules() if isinstance(each, nn.Linear)
+            }
+            for name, adapter in block.adapters[number].items():
+                layers[name].weight += adapter.product()
 
 
 def _put_head(dense: SentenceTransformer, head: nn.Linear) -> None:

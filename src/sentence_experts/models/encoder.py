@@ -18,7 +18,7 @@ from sentence_experts.models.architectures.registration import register
 from sentence_experts.models.architectures.routed_model import RoutedModel
 from sentence_experts.models.card import usage_card
 from sentence_experts.models.layers.residency import CPU, DISK
-from sentence_experts.models.layers.weight_names import head_of, is_expert
+from sentence_experts.models.layers.weight_names import owner_of
 from sentence_experts.models.pooling import finish, pooled_model
 from sentence_experts.models.routes.kinds import router_kind
 from sentence_experts.models.routes.routes import Route, describe
@@ -129,13 +129,17 @@ class ExpertEncoder(SentenceTransformer):
         """Count all parameters, and those that one text (or token) passes through."""
         sizes = {name: parameter.numel() for name, parameter in self.named_parameters()}
         total = sum(sizes.values())
-        in_experts = sum(size for name, size in sizes.items() if is_expert(name))
-        in_heads = sum(size for name, size in sizes.items() if head_of(name) is not None)
         config = self.routed_model.config
-        per_text = router_kind(config).experts_per_token(config)
-        loaded = len(self.experts) - len(self.routed_model.residency.idle)
-        heads = in_heads // max(len(config.heads), 1)
-        return total, total - in_experts - in_heads + per_text * in_experts // max(loaded, 1) + heads
+        # Of experts, those in memory; a text meets at most one adapter or one head.
+        counts = {"expert": len(self.experts) - len(self.routed_model.residency.idle)}
+        counts |= {"adapter": len(config.adapters), "head": len(config.heads)}
+        owned = dict.fromkeys(counts, 0)
+        for name, size in sizes.items():
+            if (owner := owner_of(name)) is not None:
+                owned[owner[0]] += size
+        met = {kind: owned[kind] // max(count, 1) for kind, count in counts.items()}
+        met["expert"] *= router_kind(config).experts_per_token(config)
+        return total, total - sum(owned.values()) + met["expert"] + max(met["adapter"], met["head"])
 
     @property
     def loaded_routes(self) -> tuple[str, ...]:

@@ -93,11 +93,7 @@ def trained_routes(
         )
         routes.append(decided)
     # `choose_trainable` refuses an unknown expert.
-    if (
-        config.only_expert
-        and routed is not None
-        and config.only_expert in (*routed.config.experts, *routed.config.heads)
-    ):
+    if config.only_expert and routed is not None and config.only_expert in owned_parts(routed):
         routes = _of_expert(routes, config.only_expert, routed)
     # Batches of `auto` are mixed, unless fixed routes lead to different experts. Texts of other domains are
     # easy negatives for an expert, which sees its own domain alone: they cost 0.015 to 0.019. A model that
@@ -130,13 +126,20 @@ def _uses_weights(routes: Sequence[TrainedRoute], config: TrainConfig) -> bool:
     return wanted
 
 
+def owned_parts(routed: RoutedModel) -> list[str]:
+    """Return the names of a model's experts, adapters and heads."""
+    config = routed.config
+    return [*config.experts, *(each["route"] for each in config.adapters), *config.heads]
+
+
 def _experts_of(route: TrainedRoute, routed: RoutedModel | None) -> tuple[int, int]:
-    """Return the experts, or behind them the heads, of a route's anchors and positives; 0 without any."""
+    """Return what the anchors and positives of a route lead to, as places in `owned_parts`; 0 without."""
     if routed is None:
         return 0, 0
     known = {name: index for index, name in enumerate(routed.config.experts)}
-    own_heads = {each.name: len(known) + each.head for each in routed.routes if each.head is not None}
-    known |= {each.name: each.expert for each in routed.routes} | own_heads
+    parts = owned_parts(routed)
+    own = {name: number for number, name in enumerate(parts) if number >= len(known)}
+    known |= {each.name: each.expert for each in routed.routes} | own
     if missing := [name for name in route.sides if name not in known]:
         raise RouteError(
             f"the model has no expert for {', '.join(missing)}; it has {', '.join(sorted(known))}"
@@ -146,7 +149,7 @@ def _experts_of(route: TrainedRoute, routed: RoutedModel | None) -> tuple[int, i
 
 def _of_expert(routes: Sequence[TrainedRoute], expert: str, routed: RoutedModel) -> list[TrainedRoute]:
     """Texts of other experts stay as they are, so a batch of them alone would teach nothing."""
-    number = [*routed.config.experts, *routed.config.heads].index(expert)
+    number = owned_parts(routed).index(expert)
     own = [route for route in routes if number in route.experts]
     if not own:
         names = ", ".join(route.name for route in routes)

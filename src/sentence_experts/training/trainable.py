@@ -13,7 +13,7 @@ from sentence_experts.compat.sentence_transformers import transformer_of
 from sentence_experts.errors import UsageError, require
 from sentence_experts.models.architectures.families import FAMILIES
 from sentence_experts.models.architectures.routed_model import RoutedModel
-from sentence_experts.models.layers.weight_names import EXPERTS, HEADS, ROUTERS, expert_prefix
+from sentence_experts.models.layers.weight_names import ADAPTERS, EXPERTS, HEADS, ROUTERS, expert_prefix
 from sentence_experts.models.routes.kinds import router_kind_of
 from sentence_experts.models.routes.routes import is_domain_route
 from sentence_experts.training import processes
@@ -108,25 +108,28 @@ def choose_trainable(model: SentenceTransformer, config: TrainConfig) -> Trainab
     hooks: list[Any] = []
     if config.freeze == "attention":
         _freeze_attention(model)
-    elif config.only_expert is not None or config.freeze == "shared" or _has_heads(model):
+    elif config.only_expert is not None or config.freeze == "shared" or _shares_base(model):
         setting = "`freeze=shared`" if config.only_expert is None else "`only_expert`"
         routed = routed_model(model)
         if routed is None:
             raise UsageError(f"{setting}: the model has no experts; `extend` makes some")
         experts, heads = list(routed.config.experts), list(routed.config.heads)
+        adapters = [each["route"] for each in routed.config.adapters]
         if config.only_expert is None:
-            # An expert that only heads sit on stays as it is: it would change under all of them.
-            unowned = {route.expert for route in routed.routes if route.head is not None}
-            owned = {route.expert for route in routed.routes if route.head is None}
+            # An expert that only heads or adapters sit on stays: it would change under all of them.
+            unowned = {route.expert for route in routed.routes if route.kind != "expert"}
+            owned = {route.expert for route in routed.routes if route.kind == "expert"}
             numbers = {*range(len(experts))} - (unowned - owned)
-            parts = [*map(expert_prefix, numbers), ROUTERS, HEADS]
+            parts = [*map(expert_prefix, numbers), ROUTERS, ADAPTERS, HEADS]
         elif config.only_expert in heads:
             parts, numbers = [f"{HEADS}{heads.index(config.only_expert)}."], set()
+        elif config.only_expert in adapters:
+            parts, numbers = [f"{ADAPTERS}{adapters.index(config.only_expert)}."], set()
         elif config.only_expert in experts:
             number = experts.index(config.only_expert)
             parts, numbers = [expert_prefix(number)], {number}
         else:
-            known = ", ".join([*experts, *heads])
+            known = ", ".join([*experts, *adapters, *heads])
             raise UsageError(f"`only_expert={config.only_expert}`: the model's experts are {known}")
         for name, parameter in model.named_parameters():
             parameter.requires_grad_(any(part in name for part in parts))
@@ -134,10 +137,10 @@ def choose_trainable(model: SentenceTransformer, config: TrainConfig) -> Trainab
     return Trainable(undecayed, [weight for weight in before if not weight.requires_grad], hooks)
 
 
-def _has_heads(model: SentenceTransformer) -> bool:
-    """Return whether routes own heads: these are trained on top of a base that stays as it is."""
+def _shares_base(model: SentenceTransformer) -> bool:
+    """Return whether routes own heads or adapters, which are trained on a base that stays as it is."""
     routed = routed_model(model)
-    return routed is not None and bool(routed.config.heads)
+    return routed is not None and any(route.lead is not None for route in routed.routes)
 
 
 def _freeze_attention(model: SentenceTransformer) -> None:

@@ -21,7 +21,7 @@ class BertExpertsLayer(RoutedBlock, BertLayer):
         super().__init__(config, layer_idx=layer_idx)
         self.put_experts(config, layer_idx)
 
-    def forward(  # type: ignore[override]
+    def run(  # type: ignore[override]
         self,
         hidden_states: Tensor,
         attention_mask: Tensor | None = None,
@@ -36,7 +36,7 @@ class BertExpertsLayer(RoutedBlock, BertLayer):
         `BertEncoder` passes `encoder_*` to every block; without cross-attention they mean nothing.
         """
         if self.experts is None:
-            return super().forward(hidden_states, attention_mask, **kwargs)
+            return BertLayer.forward(self, hidden_states, attention_mask, **kwargs)
         context, _ = self.attention.self(hidden_states, attention_mask, **kwargs)
         projection = self.attention.output
         attended = projection.dropout(projection.dense(context)) + hidden_states

@@ -24,6 +24,7 @@ class ExpertsFields:
             whole text), "switch" (the same, its probability scaling the expert's output) or "token" (each
             block's `TokenRouter`, for each token).
         top_k: the number of experts per token with router "token".
+        adapters: one dict per adapter of a route: `route`, `rank`, and `layers`, their paths in a block.
         heads: the names of the routes that own a head; their order gives the heads' indices.
         routes: one dict per route, the fields of `routes.Route`.
         expert_layers: the blocks that hold experts, ascending.
@@ -40,6 +41,7 @@ class ExpertsFields:
     route_kind: str = DOMAIN_TOKENS.name
     router: str = "route"
     top_k: int = 2
+    adapters: list[dict[str, Any]] = field(default_factory=list)
     heads: list[str] = field(default_factory=list)
     routes: list[dict[str, Any]] = field(default_factory=list)
     expert_layers: list[int] = field(default_factory=list)

@@ -21,12 +21,12 @@ class ModernBertExpertsLayer(RoutedBlock, ModernBertEncoderLayer):
         super().__init__(config, layer_idx)
         self.put_experts(config, layer_idx)
 
-    def forward(  # type: ignore[override]
+    def run(  # type: ignore[override]
         self, hidden_states: Tensor, *args: Any, plan: Plan = NOTHING_ROUTED, **kwargs: Any
     ) -> Tensor:
         """Run one block: hidden_states and the result are (batch, length, width); `plan` has the experts."""
         if self.experts is None:
-            return super().forward(hidden_states, *args, **kwargs)
+            return ModernBertEncoderLayer.forward(self, hidden_states, *args, **kwargs)
         if self.expert_norms:
             chosen = self.plan_at(plan, hidden_states)
             normed = self.experts.run(

@@ -21,12 +21,12 @@ class NomicBertExpertsLayer(RoutedBlock, NomicBertLayer):
         super().__init__(config)
         self.put_experts(config, layer_idx)
 
-    def forward(  # type: ignore[override]
+    def run(  # type: ignore[override]
         self, hidden_states: Tensor, *args: Any, plan: Plan = NOTHING_ROUTED, **kwargs: Any
     ) -> Tensor:
         """Run one block: hidden_states and the result are (batch, length, width); `plan` has the experts."""
         if self.experts is None:
-            return super().forward(hidden_states, *args, **kwargs)
+            return NomicBertLayer.forward(self, hidden_states, *args, **kwargs)
         attention, _ = self.self_attn(hidden_states, *args, **kwargs)
         attended = hidden_states + self.post_attention_dropout(attention)
         return self.experts.run(attended, self.plan_at(plan, attended), self._norm_mlp_norm)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from sentence_experts.errors import UsageError
 from sentence_experts.models.architectures.families import family_of
+from sentence_experts.models.layers.adapters import adapting, put_adapters
 from sentence_experts.models.layers.dispatch import NOTHING_ROUTED, Dispatch, TokenDispatch
 from sentence_experts.models.layers.experts import Experts, IdleExpert
 from sentence_experts.models.layers.weight_names import is_router
@@ -56,6 +57,7 @@ class RoutedBlock:
     """
 
     experts: Experts | None
+    adapters: nn.ModuleList
     router: SequenceRouter | TokenRouter | None
     expert_norms: bool
 
@@ -65,6 +67,8 @@ class RoutedBlock:
         A block with experts also gets a router, if learned ones choose; `config.expert_layers` names them.
         """
         self.experts, self.router, self.expert_norms = None, None, config.expert_norms
+        if config.adapters:
+            self.adapters = put_adapters(self, config.adapters)  # type: ignore[arg-type]
         if layer not in config.expert_layers:
             return
         block: Any = self
@@ -91,6 +95,18 @@ class RoutedBlock:
         if isinstance(plan, SequencePass) and isinstance(self.router, SequenceRouter):
             plan = plan.choose(self.router, hidden_states)
         return super().__call__(hidden_states, *args, plan=plan, **kwargs)  # type: ignore[misc]
+
+    def forward(self, hidden_states: Tensor, *args: Any, plan: Plan = NOTHING_ROUTED, **kwargs: Any) -> Any:
+        """Run the block with the routes' adapters; also when it is computed again for its gradients."""
+        slices = getattr(plan, "adapters", ())
+        if not slices:
+            return self.run(hidden_states, *args, plan=plan, **kwargs)
+        with adapting(self.adapters, slices):
+            return self.run(hidden_states, *args, plan=plan, **kwargs)
+
+    def run(self, hidden_states: Tensor, *args: Any, plan: Plan, **kwargs: Any) -> Any:
+        """Run the block; each family has its own."""
+        raise NotImplementedError
 
     def plan_at(self, plan: Plan, hidden: Tensor) -> Dispatch | TokenDispatch:
         """Return the plan of this block where `hidden` first meets its experts: here tokens choose theirs."""

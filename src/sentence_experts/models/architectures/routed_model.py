@@ -4,7 +4,8 @@ Where routes choose the expert, the batch is sorted by expert once, at the model
 work on contiguous slices, and the original order is restored at the exit. Where each block chooses
 (`sequence_router`, `token_router`), each block sorts the batch for its own experts and restores the order.
 
-A route may own a head, a linear map of the last hidden states that is applied to its slice before the exit.
+A route may own an adapter, which changes linear layers of the blocks on its slice (`adapters`), or a head, a
+linear map of the last hidden states that is applied to its slice before the exit.
 Mean, first and last token pooling commute with it: it maps the pooled vector, with stock modules after it.
 
 Batches on the CPU are packed (`packing`): padding is removed at the entry and restored at the exit.
@@ -203,8 +204,10 @@ class RoutedModel:
             outputs["router_logits"] = tuple(choices.logits)
             return outputs
         assert plan is not None
-        experts = relabel(plan.slices, [expert for expert, _ in owners])
-        kwargs = {**kwargs, "plan": Dispatch(None, experts), "return_dict": True}
+        experts, adapters, heads = (relabel(plan.slices, numbers) for numbers in zip(*owners, strict=True))
+        if not self.config.adapters:
+            adapters = ()
+        kwargs = {**kwargs, "plan": Dispatch(None, experts, adapters=adapters), "return_dict": True}
         dim, order = 0, plan.order
         if order is not None and packed is not None:
             dim = 1
@@ -214,7 +217,7 @@ class RoutedModel:
             inputs = take(inputs, order, dim)
         with self.residency.using([number for number, *_ in experts]):
             outputs = base_forward(**inputs, **kwargs)
-        self._map(outputs, relabel(plan.slices, [head for _, head in owners]))
+        self._map(outputs, heads)
         return outputs if order is None else put_back(outputs, order, dim)
 
     def _map(self, outputs: ModelOutput, slices: ExpertSlices) -> None:
@@ -251,14 +254,15 @@ class RoutedModel:
             )
 
     def save_pretrained(self, save_directory: Any, *args: Any, **kwargs: Any) -> None:
-        """As transformers' own, with a file for each expert and head; those of idle experts are copied."""
+        """As transformers' own, a file for each part that a route owns; those of idle experts are copied."""
         if self.residency.idle and "state_dict" not in kwargs:
             model: Any = self
             kwargs["state_dict"] = {**model.state_dict(), **self.residency.idle_weights()}
         super().save_pretrained(save_directory, *args, **kwargs)  # type: ignore[misc]
         folder = Path(save_directory)
         write_modeling_file(folder, self.config.model_type)
-        if (self.config.expert_layers or self.config.heads) and (folder / WEIGHTS).is_file():
+        owned = self.config.expert_layers or self.config.adapters or self.config.heads
+        if owned and (folder / WEIGHTS).is_file():
             split_by_expert(folder)
 
     @classmethod

@@ -2,8 +2,9 @@
 
 A model that is as `load` found it is hashed by its folder's files, which are read without torch, any other by
 its weights. The hash of one route covers what decides that route's vectors: the shared weights, the expert,
-head and token of the route, its prompt, the tokenizer without other routes' tokens, and the rest of the
-folder's files without what only describes the model. So adding or dropping other routes does not change it.
+adapter, head and token of the route, its prompt, the tokenizer without other routes' tokens, and the rest of
+the folder's files without what only describes the model. So adding or dropping other routes does not change
+it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sentence_experts.errors import InputError
 from sentence_experts.models.architectures.families import MODEL_TYPES, MODELING, family_of
 from sentence_experts.models.layers.weight_files import INDEX, WEIGHTS
-from sentence_experts.models.layers.weight_names import base_name, head_of, owner_of
+from sentence_experts.models.layers.weight_names import base_name, owner_of
 from sentence_experts.models.routes.known_routes import AUTO, AUTO_FOLDER, SETTINGS
 from sentence_experts.models.sources import origin_of
 from sentence_experts.storage import (
@@ -37,7 +38,7 @@ TOKENIZER = "tokenizer.json"
 IGNORED_SUFFIXES = (".md", ".tmp", ".lock")  # of files that do not change a vector
 # Keys of config.json that name routes, or what made the file; they decide no vector of this route.
 _IRRELEVANT = (
-    *("architectures", "auto_map", "experts", "expert_layers", "expert_norms"),
+    *("adapters", "architectures", "auto_map", "experts", "expert_layers", "expert_norms"),
     *("experts_on_disk", "format_version", "heads", "inner_route_token_id", "route_kind", "routes"),
     *("transformers_version", "vocab_size", "base_vocab_size", "search_routes"),
 )
@@ -45,10 +46,9 @@ _MARKER = "\ufdd0"  # of domain tokens, in a normalizer (`route_tokens.MARKER`)
 
 
 class _Met(NamedTuple):
-    """The parts that a route's texts meet: an expert, a head if it owns one, leading and base's tokens."""
+    """The parts of the model and the tokens that a route's texts meet."""
 
-    expert: int
-    head: int | None
+    owners: tuple[tuple[str, int] | None, ...]
     tokens: tuple[int, ...]
     base_tokens: int
 
@@ -110,14 +110,16 @@ def folder_fingerprint(folder: Path, route: str | None = None, heads: bool = Tru
     if route == AUTO or not chosen or config.get("base_vocab_size") is None:
         return sha256_text(*(part for file in _files(folder) for part in _name_and_hash(folder, file)))
     route_fields = max(chosen, key=lambda each: len(each["text"]))
-    head, lead = route_fields.get("head"), route_fields.get("lead")
+    lead = route_fields.get("lead")
     # Before heads, routes that read the same token are the same; an instruction is read itself.
     if not heads and len(route_fields["token_ids"]) == 1:
         prompt = prompt.removeprefix(route_fields["text"])
     own_tokens = {each["token_ids"][0] for each in config["routes"]} if _has_tokens(config) else set()
     tokenizer, count = _tokenizer_digest(folder / TOKENIZER, own_tokens)
     tokens = [token for token in route_fields["token_ids"] if token in own_tokens] if lead is None else [lead]
-    meets = _Met(int(route_fields["expert"]), head if heads else None, tuple(tokens), count)
+    kinds = ("expert", "adapter", "head") if heads else ("expert", "adapter")
+    owners = [(kind, int(route_fields[kind])) for kind in kinds if kind in route_fields]
+    meets = _Met((None, *owners), tuple(tokens), count)
     weights = [
         digest
         for file in _weight_files(folder)
@@ -209,7 +211,7 @@ def _weight_digests(
     digests = []
     for name in sorted(header):
         owner, (start, end) = owner_of(name), header[name]["data_offsets"]
-        if owner not in (None, ("expert", meets.expert), ("head", meets.head)):
+        if owner not in meets.owners:
             continue
         shape, kind = header[name]["shape"], header[name]["dtype"]
         rows = data[start:end]
@@ -218,7 +220,9 @@ def _weight_digests(
             own = each[list(meets.tokens)]
             digests.append((f"{name} of the route", hashlib.sha256(own.tobytes()).hexdigest()))
             rows, shape = each[: meets.base_tokens], [meets.base_tokens, *shape[1:]]
-        canonical = "head" + name.rpartition(".")[2] if head_of(name) is not None else base_name(family, name)
+        canonical = base_name(family, name)
+        if owner is not None and owner[0] != "expert":
+            canonical = name.replace(f"{owner[0]}s.{owner[1]}.", f"{owner[0]}.")
         digest = hashlib.sha256(f"{kind} {shape}".encode())
         digest.update(rows.data)
         digests.append((canonical, digest.hexdigest()))

@@ -24,12 +24,14 @@ class Dispatch:
         slices: the tokens of each expert that the batch calls, once it is grouped.
         dim: what `order` counts.
         scale: (..., 1) factors of the outputs of the tokens' MLPs, in the batch's own order; None for 1.
+        adapters: the tokens of each adapter that the batch calls; -1 for those of none.
     """
 
     order: Tensor | None
     slices: ExpertSlices
     dim: int = 0
     scale: Tensor | None = None
+    adapters: ExpertSlices = ()
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from sentence_experts.compat.torch import KeptOnCpu, hide
+from sentence_experts.models.layers.adapters import adapting_part
 from sentence_experts.models.layers.dispatch import Dispatch, TokenDispatch
 
 
@@ -67,10 +68,11 @@ class Experts(KeptOnCpu, nn.ModuleList):
             return self._call(slices[0][0], hidden, function, plan.scale)
         tokens = hidden.reshape(-1, hidden.shape[-1])
         scales = None if plan.scale is None else plan.scale.reshape(-1, 1)
-        parts = [
-            self._call(number, tokens[start:end], function, None if scales is None else scales[start:end])
-            for number, start, end in slices
-        ]
+        parts = []
+        for number, start, end in slices:
+            scale = None if scales is None else scales[start:end]
+            with adapting_part(start, end):
+                parts.append(self._call(number, tokens[start:end], function, scale))
         return torch.cat(parts).view(*hidden.shape[:-1], -1)
 
     def _call(self, number: int, tokens: Tensor, function: Function, scale: Tensor | None) -> Tensor:

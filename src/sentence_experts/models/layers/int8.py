@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from sentence_experts.compat.onnxruntime import can_multiply_int8, int8_linear
 from sentence_experts.errors import InputError, UsageError, brief, require
+from sentence_experts.models.layers.adapters import AdaptedLinear
 from sentence_experts.models.layers.weight_files import REMEDY, check_names, named
 from sentence_experts.models.layers.weight_names import is_expert, is_router
 from sentence_experts.storage import replacing
@@ -102,6 +103,8 @@ def calibrate(encoder: SentenceTransformer, texts: Sequence[str], batch_size: in
     if len(texts) < MIN_TEXTS:
         raise UsageError(f"{len(texts)} texts to calibrate on; at least {MIN_TEXTS} are needed")
     layers = dict(block_layers(encoder))
+    if any(isinstance(layer, AdaptedLinear) for layer in layers.values()):
+        raise UsageError("routes of this model own adapters, which do not compute in 8 bits")
     if not layers:
         raise UsageError(f"no blocks with linear layers in {type(encoder[0]).__name__}")
     largest: dict[str, Tensor] = {}

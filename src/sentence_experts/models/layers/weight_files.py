@@ -1,4 +1,4 @@
-"""A model's weights on disk: one safetensors file per expert or head, and one for the shared weights.
+"""A model's weights on disk: one safetensors file per expert, adapter and head, and one for the rest.
 
 So an expert can be read, downloaded and freed alone. With transformers' own index file it is an ordinary
 sharded checkpoint for stock transformers and sentence-transformers.
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 SHARED, PART = "model-shared.safetensors", "model-{}-{:03d}.safetensors"
-EXPERT_FILES, HEAD_FILES = "model-expert-*.safetensors", "model-head-*.safetensors"
+EXPERT_FILES, PART_FILES = "model-expert-*.safetensors", "model-*-[0-9][0-9][0-9].safetensors"
 DENSE_MODELS = "route"  # the folder of a published model's dense models, one per route
 REMEDY = "copy or download the model again, or save it once more"
 MAX_NAMED = 3
@@ -70,7 +70,7 @@ def split_by_expert(folder: Path) -> None:
             size += sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
             with replacing(folder / name) as temporary:
                 save_file(tensors, temporary, metadata={"format": "pt"})
-    for old in (*folder.glob(EXPERT_FILES), *folder.glob(HEAD_FILES)):
+    for old in folder.glob(PART_FILES):
         if old.name not in names:
             old.unlink()
     weight_map = {key: name for name, keys in names.items() for key in keys}

@@ -1,6 +1,7 @@
-"""The grammar of weight names: experts, heads, routers, and what a weight is called in the dense base.
+"""The grammar of weight names: what routes own, routers, and what a weight is called in the dense base.
 
 encoder.layer.3.experts.1.intermediate.dense.weight     expert 1 of block 3
+encoder.layer.3.adapters.0.output_dense.up              adapter 0 of block 3
 heads.0.weight                                          head 0
 encoder.layer.3.router.weight                           block 3's learned router
 encoder.layer.3.attention.self.query.weight             shared by all routes
@@ -14,25 +15,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from sentence_experts.models.architectures.families import Family
 
-EXPERTS = ".experts."
-HEADS = ".heads."
-ROUTERS = ".router."
+EXPERTS, ADAPTERS, HEADS, ROUTERS = ".experts.", ".adapters.", ".heads.", ".router."
 # Matches the weights of experts, for transformers' lists of keys to ignore.
 EXPERT_PATTERN = r"\.experts\.\d+\."
-_IN_HEAD = re.compile(r"(?:.*\.)?heads\.(?P<number>\d+)\..*")
 _IN_EXPERT = re.compile(r"(?P<block>.*)\.experts\.(?P<number>\d+)\.(?P<inside>.*)")
-
-
-def expert_of(name: str) -> int | None:
-    """Return the index of the expert that a weight or module belongs to; None for a shared one."""
-    match = _IN_EXPERT.fullmatch(name)
-    return int(match["number"]) if match else None
-
-
-def head_of(name: str) -> int | None:
-    """Return the index of the head that a weight belongs to; None for any other weight."""
-    match = _IN_HEAD.fullmatch(name)
-    return int(match["number"]) if match else None
+_OWNED = re.compile(r"(?:.*\.)?(?P<kind>expert|adapter|head)s\.(?P<number>\d+)\..*")
 
 
 def owner_of(name: str) -> tuple[str, int] | None:
@@ -41,10 +28,14 @@ def owner_of(name: str) -> tuple[str, int] | None:
     >>> owner_of("heads.0.bias")
     ('head', 0)
     """
-    if (head := head_of(name)) is not None:
-        return "head", head
-    expert = expert_of(name)
-    return None if expert is None else ("expert", expert)
+    match = _OWNED.fullmatch(name)
+    return (match["kind"], int(match["number"])) if match else None
+
+
+def expert_of(name: str) -> int | None:
+    """Return the index of the expert that a weight or module belongs to; None for any other."""
+    owner = owner_of(name)
+    return owner[1] if owner is not None and owner[0] == "expert" else None
 
 
 def is_expert(name: str) -> bool:

@@ -55,11 +55,6 @@ class RouterKind:
                 f"(`router={self.name!r}`): {consequence}"
             )
 
-    def refuse_heads(self) -> None:
-        """Refuse, with a UsageError, a route that owns a head."""
-        if self.is_learned:
-            raise UsageError(f"in this model routers choose the experts (`router={self.name!r}`): no heads")
-
     def refuse_per_token(self, consequence: str) -> None:
         """Refuse, with a UsageError that ends with `consequence`, what needs one expert per text."""
         if self.per_token:

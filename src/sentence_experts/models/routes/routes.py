@@ -3,7 +3,7 @@
 The route travels inside the sequence: one domain token in place of [CLS] (Hallee 2025, "Mixture of Experts"),
 or the instruction in front of the text (MoTE, section 3.1: R maps an instruction to an expert). Both are the
 same thing here: a sequence takes the route whose token ids it begins with. Several may lead to one expert; a
-route may own a head on top of it.
+route may own a head or an adapter on it.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ class Route:
         token_ids: what the sequence then begins with, the tokenizer's own leading token included.
         expert: the expert's index.
         head: the index of the route's head; None for a route without one.
+        adapter: the index of the route's low-rank adapter; None for a route without one.
         lead: the token that the model reads in the place of the route's token, so that the route differs from
-            the one that it sits on by its head alone; None where it reads the route's token itself.
+            the one that it sits on by its head or adapter alone; None where it reads the route's own token.
     """
 
     name: str
@@ -41,12 +42,15 @@ class Route:
     token_ids: tuple[int, ...]
     expert: int
     head: int | None = None
+    adapter: int | None = None
     lead: int | None = None
 
     @property
     def kind(self) -> str:
-        """What the route owns: "head", or "expert"."""
-        return "expert" if self.head is None else "head"
+        """What the route owns: "head", "adapter" or "expert"."""
+        if self.head is not None:
+            return "head"
+        return "expert" if self.adapter is None else "adapter"
 
     def to_json(self) -> dict[str, Any]:
         """Return the route as plain JSON, for the model's config."""
@@ -74,19 +78,19 @@ def describe(routes: Sequence[Route]) -> str:
     return f"known routes are {known}: {how}, or begin each text with {text!r}"
 
 
-# (expert, head or -1): what the sequences of a part of a batch have in common.
-Owner = tuple[int, int]
+# (expert, adapter or -1, head or -1): what the sequences of a part of a batch have in common.
+Owner = tuple[int, int, int]
 
 
 def owner_of(route: Route) -> Owner:
     """Return what a route leads to."""
-    return route.expert, -1 if route.head is None else route.head
+    return route.expert, *(-1 if number is None else number for number in (route.adapter, route.head))
 
 
 @lru_cache(maxsize=256)
 def owners_of(routes: tuple[Route, ...], experts: int) -> tuple[Owner, ...]:
-    """Return all that sequences can lead to, in the order in which a batch is sorted: by expert, by head."""
-    return tuple(sorted({*((expert, -1) for expert in range(experts)), *map(owner_of, routes)}))
+    """Return all that sequences can lead to, in the order in which a batch is sorted: by expert first."""
+    return tuple(sorted({*((expert, -1, -1) for expert in range(experts)), *map(owner_of, routes)}))
 
 
 @lru_cache(maxsize=256)
@@ -170,7 +174,7 @@ def sort_keys(routes: tuple[Route, ...], experts: int, numbers: Tensor, are_expe
 @lru_cache(maxsize=256)
 def _keys(routes: tuple[Route, ...], experts: int, are_experts: bool, device: torch.device) -> Tensor:
     owners = owners_of(routes, experts)
-    wanted = [(expert, -1) for expert in range(experts)] if are_experts else [*map(owner_of, routes)]
+    wanted = [(expert, -1, -1) for expert in range(experts)] if are_experts else [*map(owner_of, routes)]
     return _constant([owners.index(owner) for owner in wanted], device)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -29,7 +30,7 @@ from sentence_experts.models.dense import (
     with_transformer,
 )
 from sentence_experts.models.encoder import ExpertEncoder
-from sentence_experts.models.layers.weight_names import base_name, expert_of, head_of, is_router
+from sentence_experts.models.layers.weight_names import base_name, is_router, owner_of
 from sentence_experts.models.routes.route_tokens import without_domain_tokens
 from sentence_experts.models.routes.routes import Route, is_domain_route
 from sentence_experts.models.surgery.route_plan import RoutePlan
@@ -92,6 +93,7 @@ def with_experts(
     values = inherited_values(config) | {
         **(fields or {}),
         "experts": list(plan.experts),
+        "adapters": plan.adapters,
         "heads": list(plan.heads),
         "route_kind": plan.kind.name,
         "routes": [route.to_json() for route in routes],
@@ -102,25 +104,29 @@ def with_experts(
     model = model_class_of(family)(config_class_of(family)(**values), **pooler_option(old))
     model.to(dtype=encoder.dtype).eval()
     initialize_routers(model, seed)
-    model.load_state_dict(_state(old, model, sources))
+    model.load_state_dict(_state(old, model, sources, seed))
     _set_tokens(old, old_routes, model, routes, sources, tokenizer.cls_token_id)
     return with_transformer(ExpertEncoder, encoder, model, tokenizer, prompts, default_prompt_name, device)
 
 
-def _state(old: PreTrainedModel, new: PreTrainedModel, sources: Sequence[ExpertSource]) -> dict[str, Tensor]:
+def _state(
+    old: PreTrainedModel, new: PreTrainedModel, sources: Sequence[ExpertSource], seed: int
+) -> dict[str, Tensor]:
     """Make every weight of the new model but the rows of its leading tokens."""
     family = family_of(new.config.model_type)
     weights = old.state_dict()
+    generator = torch.Generator().manual_seed(seed)
     state = {}
     for name, value in new.state_dict().items():
-        number = expert_of(name)
+        kind, number = owner_of(name) or (None, -1)
         if is_router(name) and name in weights:
             state[name] = torch.stack([_router_row(weights[name], source) for source in sources])
         elif is_router(name):
             state[name] = value
-        elif (head := head_of(name)) is not None:
-            state[name] = _head_weight(old, weights, name, new.config.heads[head], value)
-        elif number is None:
+        elif kind in ("adapter", "head"):
+            before = _name_before(old, new, name, kind, number)
+            state[name] = _first_value(name, value, generator) if before is None else weights[before]
+        elif kind is None:
             state[name] = with_new_rows(weights[name], value.shape)
         elif (base := sources[number].base) is not None:
             state[name] = base[base_name(family, name)]
@@ -129,14 +135,27 @@ def _state(old: PreTrainedModel, new: PreTrainedModel, sources: Sequence[ExpertS
     return state
 
 
-def _head_weight(
-    old: PreTrainedModel, weights: Mapping[str, Tensor], name: str, route: str, value: Tensor
-) -> Tensor:
-    """Return a weight of a route's head: the old model's, or the identity's."""
-    leaf, heads = name.rpartition(".")[2], getattr(old.config, "heads", [])
-    if route in heads:
-        return weights[f"heads.{heads.index(route)}.{leaf}"]
-    return torch.eye(len(value), dtype=value.dtype) if leaf == "weight" else torch.zeros_like(value)
+def _name_before(old: PreTrainedModel, new: PreTrainedModel, name: str, kind: str, number: int) -> str | None:
+    """Return the old model's name of a weight that a route's head or adapter has; None if it is new."""
+    owners = [
+        [each["route"] for each in getattr(model.config, "adapters", [])]
+        if kind == "adapter"
+        else list(getattr(model.config, "heads", []))
+        for model in (old, new)
+    ]
+    route = owners[1][number]
+    if route not in owners[0]:
+        return None
+    return re.sub(rf"\b{kind}s\.{number}\.", f"{kind}s.{owners[0].index(route)}.", name)
+
+
+def _first_value(name: str, value: Tensor, generator: torch.Generator) -> Tensor:
+    """Return a weight of a new head, which is the identity, or of a new adapter, which adds zero."""
+    if name.endswith(".down"):  # as peft begins: uniform, of variance 1 / (3 * inputs)
+        return (torch.rand(value.shape, generator=generator) * 2 - 1) / value.shape[1] ** 0.5
+    if name.startswith("heads.") and name.endswith(".weight"):
+        return torch.eye(len(value))
+    return torch.zeros(value.shape)
 
 
 def _router_row(rows: Tensor, source: ExpertSource) -> Tensor:

@@ -1,8 +1,8 @@
 """Give a pretrained encoder routes: it gives the same vectors until they are trained.
 
 Every expert starts as a copy of the base's MLP (Hallee 2025, fig. 1; MoTE, section 3.1.1), every domain token
-as a copy of [CLS], and every route's head as the identity. (A different pooling, or a head on the pooling of
-all routes, changes the vectors.)
+as a copy of [CLS], every head as the identity, and every adapter as zero. (A different pooling, or a head on
+the pooling of all routes, changes the vectors.)
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ from sentence_experts.models.encoder import ExpertEncoder
 from sentence_experts.models.loading import load
 from sentence_experts.models.routes.kinds import ROUTER_KINDS
 from sentence_experts.models.sources import set_notes
+from sentence_experts.models.surgery.adapter_routes import adaptable_layers
 from sentence_experts.models.surgery.assemble import ExpertSource, with_experts
-from sentence_experts.models.surgery.extend_config import HEAD, ExtendConfig
+from sentence_experts.models.surgery.extend_config import EXPERT, ExtendConfig
 from sentence_experts.models.surgery.heads import check_linear_pooling, put_head, put_normalize
 from sentence_experts.models.surgery.route_plan import (
     RoutePlan,
@@ -52,10 +53,11 @@ def extend(
     overwrite: bool = False,
     **settings: Any,
 ) -> ExpertEncoder:
-    """Give an encoder routes, each with an expert or a head.
+    """Give an encoder routes, each with an expert, an adapter or a head.
 
-    An expert takes the place of the MLP in each chosen block. A head is a linear map, with a bias, of the
-    pooled vector, before what follows the pooling (`Normalize`, say); all heads share one encoding of a text.
+    An expert takes the place of the MLP in each chosen block. An adapter adds a product of two low-rank
+    matrices to each linear layer of the blocks (LoRA). A head is a linear map, with a bias, of the pooled
+    vector, before what follows the pooling (`Normalize`, say); all heads share one encoding of a text.
     `domains` and `tasks` can be combined in one model: domains are then routed by their tokens, tasks by
     their instructions.
 
@@ -88,7 +90,7 @@ def extend(
         (2, 32)
     """
     chosen = ExtendConfig.of(config, **settings)
-    if experts is not None and (routes is not None or chosen.kind == HEAD):
+    if experts is not None and (routes is not None or chosen.kind != EXPERT):
         raise UsageError("`experts` are routes of `kind='expert'`: name `routes` instead")
     given = experts if routes is None else routes
     names = [given] if isinstance(given, str) else None if given is None else list(given)
@@ -116,13 +118,13 @@ def _extended(
     device: str | None,
     name: str | None,
 ) -> ExpertEncoder:
-    plan = plan_routes(names, tasks, config)
+    encoder = base if isinstance(base, SentenceTransformer) else load(base, device="cpu", int8=False)
+    dense = _dense_model(encoder)
+    plan = plan_routes(names, tasks, config, [*adaptable_layers(dense)])
     if config.default_route is not None and config.default_route not in plan.names:
         known = ", ".join(plan.names)
         raise UsageError(f"`default_route`: {config.default_route!r} is not a route; the routes are {known}")
     ROUTER_KINDS[config.router].check(config.experts_per_token, len(plan.experts))
-    encoder = base if isinstance(base, SentenceTransformer) else load(base, device="cpu", int8=False)
-    dense = _dense_model(encoder)
     fields = config.fields_of_model(dense.config.num_hidden_layers, with_tasks=tasks is not None)
     fields["search_routes"] = search_routes(tasks)
     sources = [ExpertSource({}, base=dense.state_dict())] * len(plan.experts)

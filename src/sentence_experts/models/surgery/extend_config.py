@@ -13,8 +13,8 @@ from sentence_experts.models.routes.kinds import ROUTE_KINDS, ROUTER_KINDS
 
 NAMED_LAYERS = ("all", "alternate", "none")
 BASE, AVERAGE = "base", "average"  # what a new expert can begin as, beside another expert
-EXPERT, HEAD = "expert", "head"
-Kind = Literal["expert", "head"]
+EXPERT, ADAPTER, HEAD = "expert", "adapter", "head"
+Kind = Literal["expert", "adapter", "head"]
 
 
 class ExtendConfig(Config):
@@ -22,9 +22,11 @@ class ExtendConfig(Config):
 
     kind: Kind = Field(
         "expert",
-        description="What each route owns: expert (the MLP of each block) or head (a linear map of the "
-        "pooled vector; one encoding of a text serves all heads)",
+        description="What each route owns: expert (the MLP of each block), adapter (low-rank matrices beside "
+        "the attention and MLP of each block) or head (a linear map of the pooled vector; one encoding of a "
+        "text serves all heads)",
     )
+    rank: int | None = Field(None, ge=1, description="Rank of adapters. Default: 8")
     layers: str = Field(
         "all",
         description="Blocks that get experts: all, alternate (1, 3, 5, ..., as in GShard and MoTE's EOB), "
@@ -100,9 +102,11 @@ class ExtendConfig(Config):
     @model_validator(mode="after")
     def _kind_fits(self) -> ExtendConfig:
         names = ("layers", "route", "prefixes", "share", "router", "top_k", "expert_norms")
-        for name in names if self.kind == HEAD else ():
+        for name in names if self.kind != EXPERT else ():
             if getattr(self, name) != type(self).model_fields[name].default:
-                raise ValueError(f"`{name}` is for `kind='expert'`; heads have domain tokens and no experts")
+                raise ValueError(f"`{name}` is for `kind='expert'`; other routes share the base's weights")
+        if self.rank is not None and self.kind != ADAPTER:
+            raise ValueError("`rank` is for `kind='adapter'`")
         return self
 
     @model_validator(mode="after")
@@ -142,7 +146,7 @@ class ExtendConfig(Config):
         return {
             "router": self.router,
             "top_k": self.experts_per_token,
-            "expert_layers": [] if self.kind == HEAD else self.block_numbers(blocks),
+            "expert_layers": [] if self.kind != EXPERT else self.block_numbers(blocks),
             "expert_norms": with_tasks if self.expert_norms is None else self.expert_norms,
         }
 
@@ -168,12 +172,15 @@ class AddRouteConfig(Config):
 
     kind: Kind = Field(
         "expert",
-        description="What the route owns: expert, or head (a linear map of the pooled vector, which is the "
-        "identity until it is trained)",
+        description="What the route owns: expert, adapter (low-rank matrices beside attention and MLP) or "
+        "head (a linear map of the pooled vector, which is the identity until it is trained)",
     )
     on: str | None = Field(
-        None, description="Expert that a head sits on. Default: the base, if the model still has it"
+        None,
+        description="Expert that an adapter or head sits on. Default: the base, if the model still has it",
     )
+    rank: int | None = Field(None, ge=1, description="Rank of an adapter. Default: 8")
+    seed: Seed = Field(0, description="Random seed of an adapter's first matrices")
     seed_from: str | None = Field(
         None,
         description="What an expert and its domain token begin as: average (the mean of all experts and "
@@ -187,7 +194,9 @@ class AddRouteConfig(Config):
 
     @model_validator(mode="after")
     def _kind_fits(self) -> AddRouteConfig:
-        refused = ("seed_from", "prefix") if self.kind == HEAD else ("on",)
+        refused = ("on", "rank") if self.kind == EXPERT else ("seed_from", "prefix")
+        if self.kind == HEAD:
+            refused = (*refused, "rank")
         for name in refused:
             if getattr(self, name) is not None:
                 raise ValueError(f"`{name}` is not for `kind={self.kind!r}`")

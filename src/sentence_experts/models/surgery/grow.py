@@ -25,15 +25,16 @@ from sentence_experts.models.architectures.families import family_of
 from sentence_experts.models.dense import dense_prompt, equal_shares
 from sentence_experts.models.encoder import ExpertEncoder, check_experts
 from sentence_experts.models.files.fingerprint import fingerprint_of
-from sentence_experts.models.layers.weight_names import base_name, is_expert
+from sentence_experts.models.layers.weight_names import base_name, is_expert, owner_of
 from sentence_experts.models.loading import load
 from sentence_experts.models.routes.kinds import router_kind
 from sentence_experts.models.routes.routes import is_domain_route
+from sentence_experts.models.surgery.adapter_routes import adaptable_layers, read_peft
 from sentence_experts.models.surgery.assemble import ExpertSource, with_experts
 from sentence_experts.models.surgery.extend import extend
-from sentence_experts.models.surgery.extend_config import AVERAGE, BASE, HEAD, AddRouteConfig
+from sentence_experts.models.surgery.extend_config import ADAPTER, AVERAGE, BASE, EXPERT, HEAD, AddRouteConfig
 from sentence_experts.models.surgery.heads import check_linear_pooling
-from sentence_experts.models.surgery.route_plan import PlannedRoute, RoutePlan, task_routes
+from sentence_experts.models.surgery.route_plan import PlannedRoute, RoutePlan, adapter_settings, task_routes
 from sentence_experts.models.surgery.stored import Source, stored
 
 logger = logging.getLogger(__name__)
@@ -47,18 +48,22 @@ def add_route(
     *,
     tasks: Any = None,
     base: Source | None = None,
+    adapter: str | Path | None = None,
     out: str | Path | None = None,
     overwrite: bool = False,
     **settings: Any,
 ) -> ExpertEncoder:
-    """Add a route with its own expert or head to a model; the others' weights and vectors stay bit-equal.
+    """Add a route with its own expert, adapter or head to a model; the others stay bit-equal.
 
     Args:
         model: a model with routes, or its folder; it stays unchanged.
         name: the new route's name, and that of its expert.
         config: the settings; see `AddRouteConfig`.
         tasks: a task file or tasks folder, or either one opened, that has the new route's instruction.
-        base: the dense base, for `seed_from="base"`, or for a head on it, where blocks hold experts.
+        base: the dense base, for `seed_from="base"`, or for an adapter or head on it, where blocks hold
+            experts.
+        adapter: a folder in which peft has saved a LoRA of the same base, which the route gets; `kind` is
+            then adapter.
         out: folder to save the model in; a finished model there that was made in the same way is returned.
         overwrite: start over, replacing another model in `out`.
         **settings: fields of `AddRouteConfig`, in place of the config's.
@@ -66,9 +71,9 @@ def add_route(
     In a learned router the new expert's row is the mean of the others' rows, for any seed: its logit
     then never beats the best of the others, so no text goes to the new expert before it is trained.
 
-    A model of heads that gets its first expert gets experts in all blocks, of which the heads share the
-    base's. A head's texts begin with a domain token, which the model reads as [CLS], or as the token of the
-    expert that the head sits on.
+    A model that gets its first expert gets experts in all blocks, of which the other routes share the
+    base's. Texts of adapters and heads begin with a domain token, which the model reads as [CLS], or as
+    the token of the expert that the route sits on.
 
     Raises:
         UsageError: the name is taken or not in `tasks`, the seed is not known or lacks its base, the route is
@@ -80,11 +85,13 @@ def add_route(
         'botany'
     """
     chosen = AddRouteConfig.of(config, **settings)
+    if adapter is not None and chosen.kind == EXPERT:
+        chosen = AddRouteConfig.of(chosen, kind=ADAPTER)
     named = base if isinstance(base, str | Path) else None
     folder = named if named is not None and Path(named).is_dir() else None
     elsewhere = None if named is None or folder is not None else str(named)
     return stored(
-        lambda opened: _grown(opened, name, chosen, tasks, base),
+        lambda opened: _grown(opened, name, chosen, tasks, base, adapter),
         model,
         out,
         overwrite,
@@ -92,6 +99,7 @@ def add_route(
         {
             "tasks": (tasks, task_routes),
             "base_folder": (folder, str),
+            "adapter": (adapter, str),
             "base": (base if named is None else None, fingerprint_of),
         },
         _device(model),
@@ -99,14 +107,23 @@ def add_route(
 
 
 def _grown(
-    model: Source, name: str, config: AddRouteConfig, tasks: Any, base: Source | None
+    model: Source,
+    name: str,
+    config: AddRouteConfig,
+    tasks: Any,
+    base: Source | None,
+    adapter: str | Path | None,
 ) -> ExpertEncoder:
     encoder = _opened(model)
     plan, sources = RoutePlan.of(encoder), _kept(encoder)
-    if config.kind == HEAD:
+    weights: dict[str, Tensor] = {}
+    if config.kind != EXPERT:
         if tasks is not None:
-            raise UsageError("`tasks` gives instructions, and heads have domain tokens")
-        route, added = _on(encoder, name, config.on, base)
+            raise UsageError(f"`tasks` gives instructions, and each {config.kind} has a domain token")
+        route, added = _on(encoder, PlannedRoute(name, config.on or BASE, kind=config.kind), config.on, base)
+        if config.kind == ADAPTER:
+            settings, weights = _adapter(encoder, config, adapter)
+            route = replace(route, adapter=settings)
     else:
         prefix = config.prefix if tasks is None else _prefix(name, config.prefix, tasks)
         route = PlannedRoute(name, name, _instruction(plan, name, prefix))
@@ -119,7 +136,29 @@ def _grown(
     if plan.experts == (BASE,) and grown.experts != plan.experts and not model_config.expert_layers:
         fields = {"expert_layers": list(range(model_config.num_hidden_layers))}
         sources = added = [ExpertSource({}, base=transformer_of(encoder).state_dict())]
-    return _with_plan(encoder, grown, [*sources, *added], fields)
+    result = _with_plan(encoder, grown, [*sources, *added], fields, config.seed)
+    if weights:
+        number = [each["route"] for each in grown.adapters].index(name)
+        state = transformer_of(result).state_dict()
+        with torch.no_grad():
+            for each in [each for each in state if owner_of(each) == ("adapter", number)]:
+                state[each].zero_()  # layers that peft left out
+            for pattern, weight in weights.items():
+                into, (rows, columns) = state[pattern.format(number)], weight.shape
+                into[:rows, :columns] = weight  # a smaller rank than other layers' is filled up with zeros
+    return result
+
+
+def _adapter(
+    encoder: ExpertEncoder, config: AddRouteConfig, folder: str | Path | None
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Return the settings of a new adapter, and its weights if peft has trained it."""
+    transformer = transformer_of(encoder)
+    if folder is None:
+        return adapter_settings(config.rank, [*adaptable_layers(transformer)]), {}
+    if config.rank is not None:
+        raise UsageError("`rank` is for a new adapter; one that peft has trained has its own")
+    return read_peft(Path(folder), transformer)
 
 
 def with_heads(model: Source, heads: Mapping[str, tuple[ArrayLike, ArrayLike]]) -> ExpertEncoder:
@@ -146,8 +185,8 @@ def with_heads(model: Source, heads: Mapping[str, tuple[ArrayLike, ArrayLike]]) 
         plan = RoutePlan.of(encoder)
         for name in heads:
             if name not in plan.heads:
-                plan = plan.with_route(_on(encoder, name, None, None)[0])
-        encoder = _with_plan(encoder, plan, _kept(encoder), {})
+                plan = plan.with_route(_on(encoder, PlannedRoute(name, BASE, kind=HEAD), None, None)[0])
+        encoder = _with_plan(encoder, plan, _kept(encoder))
     for name, (weight, bias) in heads.items():
         _set_head(encoder, name, np.asarray(weight), np.asarray(bias))
     return encoder
@@ -169,7 +208,11 @@ def _set_head(encoder: ExpertEncoder, name: str, weight: NDArray[Any], bias: NDA
 
 
 def _with_plan(
-    encoder: ExpertEncoder, plan: RoutePlan, sources: Sequence[ExpertSource], fields: Mapping[str, Any]
+    encoder: ExpertEncoder,
+    plan: RoutePlan,
+    sources: Sequence[ExpertSource],
+    fields: Mapping[str, Any] | None = None,
+    seed: int = 0,
 ) -> ExpertEncoder:
     """Give a model the routes of `plan`; new ones get their prompts."""
     config = encoder.routed_model.config
@@ -185,6 +228,7 @@ def _with_plan(
         encoder.default_prompt_name,
         str(encoder.device),
         fields,
+        seed,
     )
     if plan.heads:
         check_linear_pooling(grown)
@@ -196,25 +240,24 @@ def _kept(encoder: ExpertEncoder) -> list[ExpertSource]:
 
 
 def _on(
-    encoder: ExpertEncoder, name: str, on: str | None, base: Source | None
+    encoder: ExpertEncoder, route: PlannedRoute, on: str | None, base: Source | None
 ) -> tuple[PlannedRoute, list[ExpertSource]]:
-    """Plan a route that owns a head, and the base's MLPs as an expert if the model lacks them."""
-    if not encoder.routes:
-        raise UsageError("this model has no routes, its learned routers choose the experts: no head fits it")
-    router_kind(encoder.routed_model.config).refuse_heads()
+    """Plan a route on an expert, and the base's MLPs as an expert if the model lacks them."""
+    if (kind := router_kind(encoder.routed_model.config)).is_learned:
+        raise UsageError(
+            f"in this model routers choose the experts (`router={kind.name!r}`): no {route.kind} fits it"
+        )
     if base is not None:
         if on is not None or BASE in encoder.experts:
-            raise UsageError("`base` is for a head on the base, in a model that has other experts only")
-        source = ExpertSource({}, base=_base_weights(encoder, base), is_new=True)
-        return PlannedRoute(name, BASE, kind=HEAD), [source]
-    expert = on or BASE
-    if expert not in encoder.experts:
+            raise UsageError("`base` is for a route on the base, in a model that has other experts only")
+        return route, [ExpertSource({}, base=_base_weights(encoder, base), is_new=True)]
+    if route.expert not in encoder.experts:
         known = ", ".join(encoder.experts)
         raise UsageError(
-            f"no expert {expert!r} for the head to sit on: give `on`, one of {known}; or `base`, from which "
-            "the model was made"
+            f"no expert {route.expert!r} for the {route.kind} to sit on: give `on`, one of {known}; or "
+            "`base`, from which the model was made"
         )
-    return PlannedRoute(name, expert, kind=HEAD), []
+    return route, []
 
 
 def _instruction(plan: RoutePlan, name: str, prefix: str | None) -> str | None:

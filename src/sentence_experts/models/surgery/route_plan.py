@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,11 +24,13 @@ from sentence_experts.models.routes.route_tokens import (
     with_domain_tokens,
 )
 from sentence_experts.models.routes.routes import Route, is_domain_route
-from sentence_experts.models.surgery.extend_config import BASE, EXPERT, HEAD, ExtendConfig
+from sentence_experts.models.surgery.extend_config import ADAPTER, BASE, EXPERT, HEAD, ExtendConfig
 
 if TYPE_CHECKING:
     from sentence_experts.models.encoder import ExpertEncoder
     from sentence_experts.tasks.task_file import TaskFile
+
+DEFAULT_RANK = 8
 
 
 @dataclass(frozen=True)
@@ -39,13 +41,15 @@ class PlannedRoute:
         name: the route's.
         expert: the name of the expert that it leads to.
         instruction: that its texts begin with; None for a domain token.
-        kind: "expert", or "head" for a head on top of the expert.
+        kind: "expert", or what else the route owns on top of it: "adapter" or "head".
+        adapter: the rank and the layers of an adapter.
     """
 
     name: str
     expert: str
     instruction: str | None = None
     kind: str = EXPERT
+    adapter: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -72,6 +76,7 @@ class RoutePlan:
                     experts[route.expert],
                     None if is_domain_route(route, config) else route.text,
                     route.kind,
+                    {} if route.adapter is None else config.adapters[route.adapter],
                 )
                 for route in encoder.routes
             ),
@@ -98,6 +103,11 @@ class RoutePlan:
         return tuple(route.name for route in self.routes if route.kind == HEAD)
 
     @property
+    def adapters(self) -> list[dict[str, Any]]:
+        """The adapters' settings, as in a model's config."""
+        return [{**each.adapter, "route": each.name} for each in self.routes if each.kind == ADAPTER]
+
+    @property
     def kind(self) -> RouteKind:
         """The kind of the routes."""
         return route_kind_with(bool(self.domains), bool(self.instructions))
@@ -122,7 +132,7 @@ class RoutePlan:
 
     def without(self, name: str) -> RoutePlan:
         """Drop an expert and all its routes, or a route that shares its expert."""
-        if name not in self.experts or name in self.heads:
+        if name not in self.experts:
             return replace(self, routes=tuple(route for route in self.routes if route.name != name))
         return RoutePlan(
             tuple(expert for expert in self.experts if expert != name),
@@ -141,12 +151,13 @@ class RoutePlan:
         tokenizer, domains = with_domain_tokens(tokenizer, names, list(self.instructions.values()))
         owners = [route for route in domains if planned[route.name].kind == EXPERT]
         leads = {numbers[route.name]: route.token_ids[0] for route in reversed(owners)}
-        heads = self.heads
+        heads, adapters = self.heads, [each["route"] for each in self.adapters]
         domains = [
             replace(
                 route,
                 expert=numbers[route.name],
                 head=heads.index(route.name) if route.name in heads else None,
+                adapter=adapters.index(route.name) if route.name in adapters else None,
                 lead=None if route in owners else leads.get(numbers[route.name], cls),
             )
             for route in domains
@@ -154,11 +165,14 @@ class RoutePlan:
         return tokenizer, domains + behind_instruction_token(tokenizer, instructed)
 
 
-def plan_routes(names: Sequence[str], tasks: Any, config: ExtendConfig) -> RoutePlan:
-    """Plan a model's experts and routes from the arguments and settings of `extend`."""
+def plan_routes(names: Sequence[str], tasks: Any, config: ExtendConfig, layers: Sequence[str]) -> RoutePlan:
+    """Plan a model's experts and routes from the arguments and settings of `extend`.
+
+    `layers`: the paths of the linear layers in a block of the base, which adapters change.
+    """
     kind, prefixes, share = ROUTE_KINDS[config.route], config.prefixes, config.share
-    if config.kind == HEAD:
-        return _plan_heads(names, tasks)
+    if config.kind != EXPERT:
+        return _plan_on_base(names, tasks, config, layers)
     if tasks is not None and not kind.has_routes:
         raise UsageError("`tasks` makes a route of each instruction; leave out `route='none'`")
     for name, given, in_file in (("prefixes", prefixes, "instructions"), ("share", share, "experts")):
@@ -190,16 +204,26 @@ def plan_routes(names: Sequence[str], tasks: Any, config: ExtendConfig) -> Route
     )
 
 
-def _plan_heads(names: Sequence[str], tasks: Any) -> RoutePlan:
-    """Plan a model whose routes own heads on the base, which counts as one expert."""
+def _plan_on_base(names: Sequence[str], tasks: Any, config: ExtendConfig, layers: Sequence[str]) -> RoutePlan:
+    """Plan a model whose routes own heads or adapters on the base, which counts as one expert."""
     if tasks is not None:
-        raise UsageError("`tasks` makes routes of instructions, and heads have domain tokens: name `routes`")
+        raise UsageError(
+            f"`tasks` makes routes of instructions, and each {config.kind} has a domain token: name `routes`"
+        )
     if not names:
         raise UsageError("name at least one route (`routes`), or give `domains`")
     if BASE in names:
-        raise UsageError(f"a head cannot be named {BASE!r}, which is what all heads sit on; rename it")
+        raise UsageError(f"a route cannot be named {BASE!r}, which these routes sit on; rename it")
     _refuse_twice(names)
-    return RoutePlan((BASE,), tuple(PlannedRoute(name, BASE, kind=HEAD) for name in names))
+    adapter = adapter_settings(config.rank, layers) if config.kind == ADAPTER else {}
+    return RoutePlan(
+        (BASE,), tuple(PlannedRoute(name, BASE, kind=config.kind, adapter=adapter) for name in names)
+    )
+
+
+def adapter_settings(rank: int | None, layers: Sequence[str]) -> dict[str, Any]:
+    """Return the settings of an adapter of these layers."""
+    return {"rank": rank or DEFAULT_RANK, "layers": list(layers)}
 
 
 def _refuse_twice(names: Sequence[str]) -> None:

@@ -1,0 +1,123 @@
+"""Low-rank adapters of routes (LoRA, Hu et al. 2021): each adds up(down(x)) to linear layers of the blocks.
+
+The layers stay as they are, and an adapter works on the slice of the batch's tokens that belongs to its
+route. A layer learns of the slices from the block around it, for the time of the block's `forward` in one
+thread: transformers calls the layers of its attention with nothing but their input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from threading import local
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sentence_experts.models.layers.dispatch import ExpertSlices
+
+
+class LowRank(nn.Module):
+    """A product of two matrices, (in) -> (rank) -> (out); its scale is part of the second."""
+
+    def __init__(self, rank: int, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.down = nn.Parameter(torch.zeros(rank, inputs))
+        self.up = nn.Parameter(torch.zeros(outputs, rank))
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """(..., in) -> (..., out)."""
+        return nn.functional.linear(nn.functional.linear(hidden, self.down), self.up)
+
+    def product(self) -> Tensor:
+        """Return what the layer's weight would gain by the adapter, (out, in)."""
+        return self.up @ self.down
+
+
+class AdaptedLinear(nn.Linear):
+    """A linear layer that adapters may change.
+
+    Attributes:
+        path: its place in the block, which is its adapters' name.
+    """
+
+    path: str
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """(..., in) -> (..., out)."""
+        output = super().forward(hidden)
+        rows, changed = hidden.reshape(-1, hidden.shape[-1]), output.view(-1, output.shape[-1])
+        for adapter, start, end in _active.slices():
+            if self.path in adapter:
+                changed[start:end] += adapter[self.path](rows[start:end])
+        return output
+
+
+@dataclass(frozen=True)
+class _Pass:
+    """The adapters of a block, the tokens of each in the batch, and the part of the batch worked on."""
+
+    adapters: Sequence[Mapping[str, LowRank]] = ()
+    slices: ExpertSlices = ()
+    start: int = 0
+    end: int | None = None
+
+
+class _Active(local):
+    """The pass of the block that this thread is in."""
+
+    current = _Pass()
+
+    def slices(self) -> Iterator[tuple[Mapping[str, LowRank], int, int]]:
+        """Yield each adapter in use with its tokens, counted from the first that is worked on."""
+        now = self.current
+        for number, start, end in now.slices:
+            first, last = max(start, now.start), end if now.end is None else min(end, now.end)
+            if number >= 0 and first < last:
+                yield now.adapters[number], first - now.start, last - now.start
+
+
+_active = _Active()
+
+
+@contextmanager
+def _in_pass(current: _Pass) -> Iterator[None]:
+    before, _active.current = _active.current, current
+    try:
+        yield
+    finally:
+        _active.current = before
+
+
+def adapting(adapters: Any, slices: ExpertSlices) -> AbstractContextManager[None]:
+    """Let the linear layers use a block's adapters, each on its slice, while the block runs."""
+    return _in_pass(_Pass(adapters, slices))
+
+
+def adapting_part(start: int, end: int) -> AbstractContextManager[None]:
+    """Say that the linear layers get the tokens from `start` to `end` alone."""
+    return _in_pass(replace(_active.current, start=start, end=end))
+
+
+def key_of(path: str) -> str:
+    """Return the name of a layer's adapter, in which a module's name cannot have dots."""
+    return path.replace(".", "_")
+
+
+def put_adapters(block: nn.Module, settings: Sequence[Mapping[str, Any]]) -> nn.ModuleList:
+    """Make a block's linear layers adaptable, in place, and return one dict of `LowRank` per adapter."""
+    layers = {name: module for name, module in block.named_modules() if isinstance(module, nn.Linear)}
+    for path, layer in layers.items():
+        layer.__class__ = AdaptedLinear
+        layer.path = key_of(path)  # type: ignore[assignment]
+    return nn.ModuleList(
+        nn.ModuleDict(
+            {
+                key_of(path): LowRank(each["rank"], layers[path].in_features, layers[path].out_features)
+                for path in each["layers"]
+            }
+        )
+        for each in settings
+    )

@@ -1,0 +1,97 @@
+"""Low-rank adapters of routes: the layers that they change, and those that peft has trained."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from sentence_experts.errors import InputError
+from sentence_experts.models.architectures.families import MODEL_TYPES, Family, family_of, family_of_base
+from sentence_experts.models.layers.adapters import key_of
+from sentence_experts.models.layers.weight_files import named
+from sentence_experts.models.layers.weight_names import base_name, is_router, owner_of
+from sentence_experts.storage import read_json
+
+PEFT_CONFIG, PEFT_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+# Settings of peft's LoRA under which it computes something else than W x + scale * B A x, and their value
+# where it does not.
+_OTHER_FORMS: dict[str, tuple[Any, ...]] = {
+    "peft_type": ("LORA",),
+    "use_dora": (False, None),
+    "bias": ("none", None),
+    "fan_in_fan_out": (False, None),
+    "alpha_pattern": ({}, None),
+    "modules_to_save": ([], None),
+}
+
+
+def _family(transformer: Any) -> Family:
+    kind = transformer.config.model_type
+    return family_of(kind) if kind in MODEL_TYPES else family_of_base(kind)
+
+
+def adaptable_layers(transformer: Any) -> dict[str, tuple[int, int]]:
+    """Return the linear layers in a block of the base: path -> (outputs, inputs)."""
+    family = _family(transformer)
+    start = f"{family.blocks}.0."
+    layers = {}
+    for name, weight in transformer.state_dict().items():
+        owner = owner_of(name)
+        is_layer = weight.dim() == 2 and owner in (None, ("expert", 0)) and not is_router(name)
+        if name.startswith(start) and is_layer:
+            path = base_name(family, name).removeprefix(start).removesuffix(".weight")
+            layers[path] = (weight.shape[0], weight.shape[1])
+    return layers
+
+
+def read_peft(folder: Path, transformer: Any) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Read a LoRA that peft has saved: an adapter's settings, and its weights as this package names them.
+
+    Args:
+        folder: with adapter_config.json and adapter_model.safetensors.
+        transformer: the model that gets the adapter; the adapter was trained on its base.
+
+    Raises:
+        InputError: no such folder, another kind of adapter, or one of another base.
+    """
+    from safetensors.torch import load_file
+
+    for name in (PEFT_CONFIG, PEFT_WEIGHTS):
+        if not (folder / name).is_file():
+            raise InputError(f"{folder}: no {name}; give a folder that peft's `save_pretrained` wrote")
+    settings = read_json(folder / PEFT_CONFIG)
+    for name, values in _OTHER_FORMS.items():
+        if settings.get(name, values[-1]) not in values:
+            raise InputError(
+                f"{folder / PEFT_CONFIG}: `{name}` is {settings[name]!r}; only plain LoRA can be read"
+            )
+    family, shapes = _family(transformer), adaptable_layers(transformer)
+    pattern = re.compile(rf"(?:.*\.)?{re.escape(family.blocks)}\.(\d+)\.(.+)\.lora_([AB])\.weight")
+    weights: dict[str, Tensor] = {}
+    foreign, layers, rank = [], set(), 0
+    for name, weight in load_file(folder / PEFT_WEIGHTS).items():
+        if ".pooler." in name:  # of BERT and its like: reads no vector of ours
+            continue
+        match = pattern.fullmatch(name)
+        fits = (
+            match is not None and match[2] in shapes and int(match[1]) < transformer.config.num_hidden_layers
+        )
+        if not fits or weight.shape[match[3] == "A"] != shapes[match[2]][match[3] == "A"]:  # type: ignore[index]
+            foreign.append(name)
+            continue
+        assert match is not None
+        layers.add(match[2])
+        own_rank = weight.shape[0 if match[3] == "A" else 1]
+        rank = max(rank, own_rank)
+        if match[3] == "B":
+            root = own_rank**0.5 if settings.get("use_rslora") else own_rank
+            weight = weight * (settings["lora_alpha"] / root)
+        leaf = "down" if match[3] == "A" else "up"
+        weights[f"{family.blocks}.{match[1]}.adapters.{{}}.{key_of(match[2])}.{leaf}"] = weight
+    if foreign or not weights:
+        problem = f"no weights of this model's layers: {named(foreign)}" if foreign else "holds no weights"
+        raise InputError(f"{folder / PEFT_WEIGHTS}: {problem}; the adapter was trained on another base")
+    return {"rank": rank, "layers": sorted(layers)}, weights
