@@ -18,7 +18,7 @@ Arms, all from three blocks of all-MiniLM-L6-v2, with as many steps for each tas
   asserted;
 - joint: one dense model trained on all tasks at once, the upper bound.
 
-Models are made and trained as a user would: `extend`, `add_expert`, `train`. Takes about 13 minutes of one
+Models are made and trained as a user would: `extend`, `add_route`, `train`. Takes about 13 minutes of one
 core, with 2 and 4 times the steps and 3 times the rate 28; the domains 25, with more steps 50.
 """
 
@@ -159,7 +159,7 @@ class Study:
             self.learn(model, {task: self.steps}, self.steps, learning_rate=LORA_RATE)
             self.final[task] = self.score(model, task)
 
-    def add_expert(self, times: int) -> None:
+    def add_route(self, times: int) -> None:
         """An expert per task, trained alone; all others stay bit-equal."""
         import sentence_experts
 
@@ -190,7 +190,7 @@ class Study:
         """What the arm gives."""
         self.rate = HIGH_RATE if arm in FAST else RATE
         if arm in TIMES:
-            self.add_expert(TIMES[arm])
+            self.add_route(TIMES[arm])
         elif arm == "lora":
             self.lora()
         elif arm == "joint":

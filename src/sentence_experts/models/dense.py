@@ -111,9 +111,10 @@ def average_experts(
 def _merge_adapter(encoder: ExpertEncoder, number: int, dense: PreTrainedModel) -> None:
     """Add a route's adapter to the weights that it adapts."""
     family = family_of(encoder.routed_model.config.model_type)
-    routed = encoder.routed_model.get_submodule(family.blocks)  # type: ignore[attr-defined]
+    blocks: Any = encoder.routed_model.get_submodule(family.blocks)  # type: ignore[attr-defined]
+    dense_blocks: Any = dense.get_submodule(family.blocks)
     with torch.no_grad():
-        for block, into in zip(routed, dense.get_submodule(family.blocks), strict=True):
+        for block, into in zip(blocks, dense_blocks, strict=True):
             layers = {
                 key_of(name): each for name, each in into.named_modules() if isinstance(each, nn.Linear)
             }

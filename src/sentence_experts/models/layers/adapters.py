@@ -27,10 +27,6 @@ class LowRank(nn.Module):
         self.down = nn.Parameter(torch.zeros(rank, inputs))
         self.up = nn.Parameter(torch.zeros(outputs, rank))
 
-    def forward(self, hidden: Tensor) -> Tensor:
-        """(..., in) -> (..., out)."""
-        return nn.functional.linear(nn.functional.linear(hidden, self.down), self.up)
-
     def product(self) -> Tensor:
         """Return what the layer's weight would gain by the adapter, (out, in)."""
         return self.up @ self.down
@@ -48,11 +44,18 @@ class AdaptedLinear(nn.Linear):
     def forward(self, hidden: Tensor) -> Tensor:
         """(..., in) -> (..., out)."""
         output = super().forward(hidden)
-        rows, changed = hidden.reshape(-1, hidden.shape[-1]), output.view(-1, output.shape[-1])
+        rows, before = hidden.reshape(-1, hidden.shape[-1]), output.view(-1, output.shape[-1])
+        parts, done = [], 0
         for adapter, start, end in _active.slices():
             if self.path in adapter:
-                changed[start:end] += adapter[self.path](rows[start:end])
-        return output
+                own = adapter[self.path]
+                low = nn.functional.linear(rows[start:end], own.down)
+                if not torch.is_grad_enabled() and before.dtype == own.up.dtype:  # without copies
+                    before[start:end].addmm_(low, own.up.t())
+                    continue
+                parts += [before[done:start], torch.addmm(before[start:end], low, own.up.t())]
+                done = end
+        return torch.cat([*parts, before[done:]]).view(output.shape) if parts else output
 
 
 @dataclass(frozen=True)

@@ -84,7 +84,8 @@ Owner = tuple[int, int, int]
 
 def owner_of(route: Route) -> Owner:
     """Return what a route leads to."""
-    return route.expert, *(-1 if number is None else number for number in (route.adapter, route.head))
+    adapter, head = (-1 if number is None else number for number in (route.adapter, route.head))
+    return route.expert, adapter, head
 
 
 @lru_cache(maxsize=256)

@@ -194,10 +194,9 @@ class AddRouteConfig(Config):
 
     @model_validator(mode="after")
     def _kind_fits(self) -> AddRouteConfig:
-        refused = ("on", "rank") if self.kind == EXPERT else ("seed_from", "prefix")
-        if self.kind == HEAD:
-            refused = (*refused, "rank")
-        for name in refused:
+        refused = {"expert": ("on", "rank"), "adapter": ("seed_from", "prefix")}
+        refused["head"] = (*refused["adapter"], "rank")
+        for name in refused[self.kind]:
             if getattr(self, name) is not None:
                 raise ValueError(f"`{name}` is not for `kind={self.kind!r}`")
         return self
