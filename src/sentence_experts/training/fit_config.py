@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from sentence_experts.config import Config, MaxLength, Seed
+from sentence_experts.config import Config, Seed
 
 
 class FitConfig(Config):
@@ -50,5 +50,9 @@ class FitConfig(Config):
         description="Rank of a head's difference from the identity, or of an adapter. Default: any, or 8",
     )
     steps: int = Field(500, ge=1, description="Maximum number of training steps per route, of 64 pairs each")
-    max_length: MaxLength = None
+    max_length: int | None = Field(
+        None,
+        ge=8,
+        description="Maximum number of tokens per text, if the model would read more; the new model keeps it",
+    )
     seed: Seed = 0
