@@ -32,8 +32,6 @@ class InputError(SentenceExpertsError):
 class RouteError(SentenceExpertsError, ValueError):
     """A text has no route, or one that the model does not know. The message lists the known routes."""
 
-    exit_code = 2
-
 
 def readable(message: str) -> str:
     """A message as one line, without the middle of names and values that are too long to read."""

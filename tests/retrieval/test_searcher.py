@@ -279,6 +279,7 @@ def test_a_blend_is_the_weighted_sum_of_its_routes(tmp_path, experts):
     ("route", "message"),
     [
         ("a=0,b=0", "sum to 0"),
+        ("a=0.5,nope=0.5", "has no route 'nope'"),
         ("a=-1,b=2", "weight of 0 or more"),
         ("a=nan,b=2", "weight of 0 or more"),
         ("a=1,b", "weight of 0 or more"),

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sentence_experts.errors import UsageError
+from sentence_experts.errors import RouteError, UsageError
 from sentence_experts.models.routes.known_routes import AUTO, KnownRoutes
 from sentence_experts.models.routes.task_types import DOCUMENT, QUERY
 
@@ -112,8 +112,9 @@ def find_blend(
     """Find the search routes that these settings name; `route` may name several with their weights.
 
     Raises:
-        UsageError: weights that are negative or sum to 0, or several routes beside the other two settings.
-        RouteError: the model needs a route, or does not know one.
+        UsageError: weights that are negative or sum to 0, an unknown route among several, or several routes
+            beside the other two settings.
+        RouteError: the model needs a route, or does not know the one.
     """
     is_blend = isinstance(route, Mapping) or (route and "=" in route and route not in known.prompts)
     if route is None or (isinstance(route, str) and not is_blend):
@@ -122,7 +123,10 @@ def find_blend(
         raise UsageError("`query_route` and `document_route` go with one route, not with several")
     weights: dict[SearchRoute, float] = {}
     for name, weight in parse_weights(route).items():
-        found = find_search_route(known, name)
+        try:
+            found = find_search_route(known, name)
+        except RouteError as error:
+            raise UsageError(f"`route`: {error}") from error
         weights[found] = weights.get(found, 0.0) + weight
     return Blend(tuple(weights), tuple(weights.values()))
 
