@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from sklearn.metrics import ndcg_score
 
-from sentence_experts.evaluation.label_similarity import conflict_runs, mean_over_groups, more_like_this
+from sentence_experts.evaluation.label_similarity import (
+    conflict_runs,
+    mean_over_groups,
+    measure_gains,
+    more_like_this,
+)
 from sentence_experts.models.pooling import unit
 from sentence_experts.pairs.labels import LabelColumn, Labels, find_conflicts, read_labels
 
@@ -60,6 +66,18 @@ def test_a_model_that_is_blind_to_the_route_has_exactly_a_half(rng: np.random.Ge
     }
     mean = sum(runs[name].values[0] * size for name, size in sizes.items()) / sum(sizes.values())
     assert mean == pytest.approx(0.5, abs=1e-12)
+
+
+def test_each_pair_of_routes_counts_alike(rng: np.random.Generator) -> None:
+    one, other = make_labels(rng, "a"), make_labels(rng, "b")
+    labels = {"a": one, "b": other, "same": replace(one, route="same")}  # a and same never conflict
+    vectors, groups = unit(rng.normal(size=(SIZE, 8)).astype(np.float32)), np.arange(SIZE)
+    conflicts = find_conflicts(list(labels.values()), groups)
+    gains = measure_gains(vectors, dict.fromkeys(labels, vectors), labels, groups, conflicts)
+    assert [each.opposed for each in gains] == [1, 2, 1]
+    values = [each.auc.value for each in gains if each.auc is not None]
+    assert np.average(values, weights=[1, 2, 1]) == pytest.approx(0.5, abs=1e-9)
+    assert find_conflicts([one.rows(np.arange(12)), other.rows(np.arange(12))], groups[:12]) == []
 
 
 def test_conflicting_pairs_are_ranked_by_the_route_that_knows(rng: np.random.Generator) -> None:

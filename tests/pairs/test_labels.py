@@ -44,6 +44,9 @@ def sets_of(labels: Labels) -> list[set[str]]:
         ([1999, 2000, 1999.0, float("nan")], [{"1999"}, {"2000"}, {"1999"}, set()]),
         ([True, False, True], [{"true"}, {"false"}, {"true"}]),
         (["1", "2", "1"], [{"1"}, {"2"}, {"1"}]),
+        (["1", "NA", "2", "nan", "1.0"], [{"1"}, set(), {"2"}, set(), {"1"}]),
+        ([20200115, 20200116, 20200115], [{"20200115"}, {"20200116"}, {"20200115"}]),
+        (["['a', 'b']", "['b']"], [{"a", "b"}, {"b"}]),
     ],
 )
 def test_a_cell_holds_one_label_or_several(cells: list[Any], expected: list[set[str]]) -> None:
@@ -59,6 +62,13 @@ def test_many_numbers_are_cut_into_bins_of_equal_size() -> None:
     assert len(labels.names) == 4
     assert set(labels.counts.tolist()) == {25}
     assert sets_of(read([str(n) for n in range(100)], bins=4)) == sets_of(labels)
+    assert labels.names == ("0 to 24", "25 to 49", "50 to 74", "75 to 99")
+
+
+def test_numbers_of_which_most_are_equal_are_cut_into_bins_too() -> None:
+    counts = read([0] * 90 + list(range(1, 31)))
+    assert counts.names == ("0 to 0", "1 to 6", "7 to 30")
+    assert counts.counts.tolist() == [90, 6, 24]
 
 
 @pytest.mark.parametrize(
@@ -67,6 +77,7 @@ def test_many_numbers_are_cut_into_bins_of_equal_size() -> None:
         ("use", ["use::view; use::edit:image", "u::x", "use::view:x"], [{"view", "edit"}, set(), {"view"}]),
         ("C", [["C14.280", "C14"], ["E02.1"], ["C14.907", "C04"]], [{"C14"}, set(), {"C04", "C14"}]),
         ("C14", [["C14.280.647", "C04"], ["C14.280"], ["C14.907"]], [{"280"}, {"280"}, {"907"}]),
+        ("1", ["1.10", "1.2", "1.1.5", "1.2.1"], [{"10"}, {"2"}, {"1"}, {"2"}]),
         ("biology", ["biology/cell", "biology/cell/yeast", "biology/plant"], [{"cell"}, {"cell"}, {"plant"}]),
     ],
 )  # fmt: skip
@@ -94,7 +105,7 @@ def test_mesh_headings_stand_in_the_tree() -> None:
             "2,000 different ones, and no two",
         ),
         (["a", 3, "b", 4.5], "column 'topic' mixes kinds of labels: 2 numbers and 2 texts"),
-        ([{"a": 1}], "an object"),
+        ([{"a": 1}], "column 'topic' holds an object"),
     ],
 )
 def test_a_useless_column_is_named_with_its_counts(cells: list[Any], message: str) -> None:

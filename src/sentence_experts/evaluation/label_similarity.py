@@ -122,7 +122,8 @@ class RouteGain:
         base_ndcg, ndcg: nDCG@10 of the base and of the route.
         base_recall, recall: recall@10, of at most 10.
         gain: the difference of nDCG@10, with its standard error.
-        base_auc, auc: ROC-AUC of conflicting pairs with their standard errors; None with a single route.
+        base_auc, auc: ROC-AUC of conflicting pairs with their standard errors; None without any.
+        opposed: number of routes with which it has conflicting pairs.
     """
 
     route: str
@@ -135,6 +136,7 @@ class RouteGain:
     gain: Estimate
     base_auc: Estimate | None = None
     auc: Estimate | None = None
+    opposed: int = 0
 
     @classmethod
     def from_json(cls, figures: Mapping[str, Any]) -> RouteGain:
@@ -183,6 +185,7 @@ def measure_gains(
                 mean_over_groups(new.ndcg - old.ndcg, groups[new.queries]),
                 estimate(before[route]) if route in before else None,
                 estimate(after[route]) if route in after else None,
+                sum(route in (each.one, each.other) for each in conflicts),
             )
         )
     return gains

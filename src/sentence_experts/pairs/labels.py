@@ -7,7 +7,8 @@ text without a label of a column is neither alike nor unlike others by it.
 
 from __future__ import annotations
 
-import itertools
+import ast
+import contextlib
 import json
 import math
 import re
@@ -32,6 +33,7 @@ MAX_CATEGORIES = 20  # a column of more different numbers is cut into bins
 SEPARATORS = re.compile(r"\s*[;|]\s*")  # between the labels in one cell
 LABEL_POWER = 0.75  # a label is drawn with its count to this power, so that rare ones are not drowned
 _LEVELS = {"::": re.compile(r"::|:"), ":": re.compile(":"), ".": re.compile(r"\."), "/": re.compile("/")}
+_MISSING = {"na", "n/a", "nan", "null", "none", "-", "inf", "-inf"}  # among numbers that are written as texts
 _DRAWS = 40  # pairs that are drawn for each that is wanted, before a search for unlike ones ends
 
 
@@ -184,16 +186,20 @@ def read_labels(
     (('a', 'b', 'c'), array([2., 1., 0., 1.], dtype=float32))
     """
     named = f"column {column.column!r}" + (f", branch {column.branch!r}" if column.branch else "")
-    values: list[list[Any]] = [_cell_values(cell, separator) for cell in cells]
+    try:
+        values: list[list[Any]] = [_cell_values(cell, separator) for cell in cells]
+    except InputError as error:
+        raise InputError(f"{named} {error}") from error
     if tree is not None and column.branch is not None:
         values = [[number for value in each for number in _tree_numbers(value, tree)] for each in values]
     kinds = Counter("numbers" if isinstance(value, float) else "texts" for each in values for value in each)
     if len(kinds) > 1:
         counts = " and ".join(f"{count:,} {kind}" for kind, count in sorted(kinds.items()))
         raise InputError(f"{named} mixes kinds of labels: {counts}; make them all texts or all numbers")
-    labels = _binned(values, bins) if kinds["numbers"] else _as_numbers(values, bins)
-    if column.branch is not None:
-        labels = [_below(column.branch, each) for each in labels]
+    if column.branch is not None:  # 1.10 is a place there, not 1.1
+        labels = [_below(column.branch, [str(value) for value in each]) for each in values]
+    else:
+        labels = _binned(values, bins) if kinds["numbers"] else _as_numbers(values, bins)
     names = sorted({label for each in labels for label in each})
     numbers = {name: number for number, name in enumerate(names)}
     sets = [sorted({numbers[label] for label in each}) for each in labels]
@@ -222,15 +228,14 @@ def _cell_values(cell: Any, separator: str | None) -> list[str | float]:
         return []
     if isinstance(cell, str):
         text = cell.strip()
-        if text.startswith("[") and text.endswith("]"):  # a list, as JSON writes it into a cell
-            try:
-                return _cell_values(json.loads(text), separator)
-            except ValueError:
-                pass
+        if text.startswith("[") and text.endswith("]"):  # a list, as JSON or pandas writes it into a cell
+            for read in (json.loads, ast.literal_eval):
+                with contextlib.suppress(ValueError, SyntaxError):
+                    return _cell_values(read(text), separator)
         parts = text.split(separator) if separator else SEPARATORS.split(text)
         return [part.strip() for part in parts if part.strip()]
     if isinstance(cell, Mapping):
-        raise InputError(f"a label column holds an object ({cell!r:.60}), not labels")
+        raise InputError(f"holds an object ({cell!r:.60}), not labels")
     if isinstance(cell, Iterable) and not isinstance(cell, bytes):
         return [value for part in cell for value in _cell_values(part, separator)]
     if isinstance(cell, bool | np.bool_):
@@ -247,23 +252,30 @@ def _tree_numbers(heading: str | float, tree: MeshTree) -> Sequence[str]:
 
 
 def _as_numbers(values: list[list[Any]], bins: int) -> list[list[str]]:
-    """Bin texts that are all numbers, as CSV writes them; others stay as they are."""
+    """Bin texts that are all numbers, as CSV writes them, or missing; others stay as they are."""
+    known = [[value for value in each if value.lower() not in _MISSING] for each in values]
     try:
-        numbers = [[float(value) for value in each] for each in values]
+        numbers = [[float(value) for value in each] for each in known]
     except ValueError:
         return values
     return _binned(numbers, bins) if any(numbers) else values
 
 
 def _binned(values: list[list[Any]], bins: int) -> list[list[str]]:
-    """Return numbers as labels: themselves if there are few, else the quantile that each lies in."""
+    """Return numbers as labels: themselves if there are few, else the quantile that each lies in.
+
+    A bin is named after its least and its greatest number.
+    """
     flat = np.array([value for each in values for value in each])
     if len(np.unique(flat)) <= MAX_CATEGORIES:
-        return [[f"{value:g}" for value in each] for each in values]
-    edges = np.unique(np.quantile(flat, np.linspace(0, 1, bins + 1)))
-    ends = [f"{low:g} to {high:g}" for low, high in itertools.pairwise(edges)]
-    inner = edges[1:-1]
-    return [[ends[int(np.searchsorted(inner, value, side="right"))] for value in each] for each in values]
+        return [[f"{value:.15g}" for value in each] for each in values]
+    ends = np.unique(np.quantile(flat, np.linspace(0, 1, bins + 1)[1:-1], method="inverted_cdf"))
+    places = np.searchsorted(ends, flat)
+    names = {
+        int(place): f"{(own := flat[places == place]).min():.6g} to {own.max():.6g}"
+        for place in np.unique(places)
+    }
+    return [[names[int(place)] for place in np.searchsorted(ends, each)] for each in values]
 
 
 def _below(branch: str, labels: list[str]) -> list[str]:
@@ -315,7 +327,7 @@ class Conflicts:
 def find_conflicts(
     labels: Sequence[Labels], groups: Rows, number: int = 400, seed: int = 0
 ) -> list[Conflicts]:
-    """Find conflicting pairs for every two routes, as many one way as the other.
+    """Find conflicting pairs for every two routes, as many one way as the other, if there are at least 8.
 
     A model that is blind to the route scores a pair alike under both, so that the mean of its two values of
     ROC-AUC is exactly 0.5.
@@ -332,7 +344,7 @@ def find_conflicts(
             rng = np.random.default_rng([seed, place])
             ways = [_alike_by(a, b, groups, number, rng) for a, b in ((one, other), (other, one))]
             size = min(map(len, ways))
-            if size:
+            if size >= MIN_PAIRS:
                 found.append(Conflicts(one.route, other.route, ways[0][:size], ways[1][:size]))
     return found
 

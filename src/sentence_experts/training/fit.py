@@ -90,11 +90,11 @@ class FitResult:
             return "no test text has another one like it, so nothing was measured"
         base, own = (np.mean([getattr(each, name) for each in self.gains]) for name in ("base_ndcg", "ndcg"))
         text = f'nDCG@10 of "more like this" {own:.3f}, of the base {base:.3f} ({own - base:+.3f})'
-        known = [each.auc.value for each in self.gains if each.auc is not None]
+        known = [(each.auc.value, each.opposed) for each in self.gains if each.auc is not None]
         if known:
-            text += (
-                f"; ROC-AUC of conflicting pairs {np.mean(known):.3f}, of a model blind to the route 0.500"
-            )
+            values, opposed = zip(*known, strict=True)
+            auc = np.average(values, weights=opposed)  # each pair of routes counts alike: blind is 0.5
+            text += f"; ROC-AUC of conflicting pairs {auc:.3f}, of a model blind to the route 0.500"
         return text
 
     def rows(self) -> list[list[str]]:

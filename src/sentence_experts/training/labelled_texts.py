@@ -63,11 +63,13 @@ class LabelledTexts:
             UsageError: no columns are named, or two routes have one name.
         """
         cells, bad = _read_cells(table, config)
-        texts = [
-            _joined(parts)
-            for parts in zip(*(cells[name] for name in _text_columns(config, cells)), strict=True)
-        ]
-        columns = _label_columns(config, cells)
+        of_texts, columns = _text_columns(config, cells), _label_columns(config, cells)
+        texts = [_joined(parts) for parts in zip(*(cells[name] for name in of_texts), strict=True)]
+        for each in columns:
+            if each.column in of_texts:
+                logger.warning(
+                    f"column {each.column!r} is text and label: its labels can be read in the texts"
+                )
         tree = MeshTree.read(config.mesh_descriptors) if config.mesh_descriptors else None
         labels = {
             each.route: read_labels(cells[each.column], each, config.separator, config.bins, tree)
