@@ -44,7 +44,7 @@ VERBS = {
     "export": "Write a dense model that loads without this package",
     "publish": "Put a model on the Hugging Face hub, after a dry run",
     "reproduce": "Run a published experiment and compare the figures",
-    "demo": "Show all steps from articles to search, and what experts are for",
+    "demo": "Show all steps from articles to search, and routes taught from labels",
 }
 MODULES = {
     **dict.fromkeys(("extend", "add-route", "drop-route", "auto-route", "export", "publish"), "models"),
