@@ -85,11 +85,21 @@ PACKAGES = """Package: viewer
 Source: viewer-src (1.2)
 Description: Image viewer
  that is fast
+Description-md5: d94
 Tag: role::program, uitoolkit::gtk, use::viewing,
  works-with::image:raster
 
 Package: libviewer
 Description: library
+"""
+
+
+IN_FULL = """Package: viewer
+Description-md5: d94
+Description-en: Image viewer
+ It shows
+ .
+ images.
 """
 
 
@@ -101,15 +111,22 @@ def test_packages_are_read_with_their_continued_lines() -> None:
 
 
 def test_programs_of_a_list_have_labels(monkeypatch: pytest.MonkeyPatch) -> None:
-    listed = "\n".join(PACKAGES.replace("viewer", f"viewer{number}") for number in range(1200))
+    listed = {
+        "dumpavail": "\n".join(PACKAGES.replace("viewer", f"viewer{number}") for number in range(1200)),
+        "indextargets": "/lists/i18n_Translation-de.lz4\n/lists/i18n_Translation-en.lz4\n",
+        "cat-file": IN_FULL,
+    }
     monkeypatch.setattr("shutil.which", lambda name: name)
-    monkeypatch.setattr("subprocess.run", lambda *given, **options: SimpleNamespace(stdout=listed))
+    monkeypatch.setattr(
+        "subprocess.run", lambda command, **options: SimpleNamespace(stdout=listed[command[1]])
+    )
     programs = labelled_programs()
     assert len(programs) == 1200
     assert programs[7] == {
         "package": "viewer7",
         "source": "viewer7-src",
-        "description": "Image viewer7 that is fast",
+        "summary": "Image viewer7 that is fast",
+        "description": "Image viewer It shows images.",
         "use": "viewing",
         "works-with": "image",
         "uitoolkit": "gtk",

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 FACETS = ("use", "works-with", "uitoolkit")
 MIN_PROGRAMS = 1000  # a machine with fewer has no lists with tags
 PROGRAM = "role::program"
+_HELPER = "/usr/lib/apt/apt-helper"  # unpacks lists, however they are packed
 
 
 def read_packages(lines: Iterable[str]) -> Iterator[dict[str, str]]:
@@ -21,7 +22,8 @@ def read_packages(lines: Iterable[str]) -> Iterator[dict[str, str]]:
                 yield fields
             fields, name = {}, ""
         elif line[0].isspace():
-            fields[name] = f"{fields.get(name, '')} {line.strip()}"
+            if line.strip() != ".":  # which stands for an empty line
+                fields[name] = f"{fields.get(name, '')} {line.strip()}"
         else:
             name, _, value = line.partition(":")
             fields[name] = value.strip()
@@ -32,13 +34,15 @@ def read_packages(lines: Iterable[str]) -> Iterator[dict[str, str]]:
 def labelled_programs() -> list[dict[str, str]]:
     """Return programs with labels of at least two of `FACETS`, one per source; none where there are no lists.
 
-    Each has the columns package, source, description and a column per facet, with `;` between labels.
+    Each has the columns package, source, summary (its description in a line), description (in full, if the
+    lists have it: Debian keeps it in a list of its own, which container images leave out) and a column per
+    facet, with `;` between labels.
     """
     if shutil.which("apt-cache") is None:
         return []
-    listed = subprocess.run(["apt-cache", "dumpavail"], capture_output=True, text=True, errors="replace")
     programs: dict[str, dict[str, str]] = {}
-    for fields in read_packages(listed.stdout.splitlines()):
+    in_full = _descriptions()
+    for fields in read_packages(_output_of("apt-cache", "dumpavail")):
         tags = [tag.strip() for tag in fields.get("Tag", "").split(",")]
         labels = {
             facet: "; ".join(
@@ -46,9 +50,27 @@ def labelled_programs() -> list[dict[str, str]]:
             )
             for facet in FACETS
         }
-        description = fields.get("Description-en") or fields.get("Description")
+        summary = fields.get("Description-en") or fields.get("Description")
         source = fields.get("Source", fields.get("Package", "")).split(" ")[0]
-        if PROGRAM in tags and description and sum(map(bool, labels.values())) >= 2:
-            row = {"package": fields["Package"], "source": source, "description": description, **labels}
-            programs.setdefault(source, row)
+        if PROGRAM in tags and summary and sum(map(bool, labels.values())) >= 2:
+            description = in_full.get(fields.get("Description-md5", ""), summary)
+            texts = {"package": fields["Package"], "source": source, "summary": summary}
+            programs.setdefault(source, {**texts, "description": description, **labels})
     return list(programs.values()) if len(programs) >= MIN_PROGRAMS else []
+
+
+def _descriptions() -> dict[str, str]:
+    """Return the descriptions in full, in English, by their Description-md5."""
+    files = _output_of("apt-get", "indextargets", "--format", "$(FILENAME)", "Created-By: Translations")
+    english = [file for file in files if "Translation-en" in file]
+    listed = read_packages(_output_of(_HELPER, "cat-file", *english)) if english else ()
+    return {each["Description-md5"]: each["Description-en"] for each in listed if "Description-en" in each}
+
+
+def _output_of(*command: str) -> list[str]:
+    """Return the lines that a command prints; none if there is no such command."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace")
+    except OSError:
+        return []
+    return done.stdout.split("\n")

@@ -43,7 +43,7 @@ class LabelledRows:
         if not programs:
             rows = simulated_texts(seed)
             return cls("SIMULATED texts", rows, tuple(SIDES), rows[0]["text"])
-        rows = [{"text": row["description"], **{name: row[name] for name in FACETS}} for row in programs]
+        rows = [{"text": row["summary"], **{name: row[name] for name in FACETS}} for row in programs]
         query = next((row["text"] for row in rows if "image viewer" in row["text"].lower()), rows[0]["text"])
         return cls(f"{len(rows):,} programs of this machine's package lists", rows, FACETS, query)
 
