@@ -65,7 +65,7 @@ def opened(way: str, folder: Path, routes: int) -> Callable[[list[str], int], An
     files = [folder / ONE] if way == ONE else [folder / MANY / f"domain{number}" for number in range(routes)]
     sessions = [InferenceSession(str(file / "model.onnx"), options) for file in files]
     prompts = json.loads((folder / ONE / "routes.json").read_text(encoding="utf-8"))
-    # Both get the same tokens, except for the first, which a graph of one route has in its tokenizer.
+    # Both get the same tokens, except for the first, by which the graph of all routes knows the route.
     tokenizers = [Tokenizer.from_file(str(file / "tokenizer.json")) for file in files]
     for tokenizer in tokenizers:
         tokenizer.enable_truncation(256)
@@ -74,13 +74,10 @@ def opened(way: str, folder: Path, routes: int) -> Callable[[list[str], int], An
 
     def encode(texts: list[str], route: int) -> Any:
         place = 0 if way == ONE else route
-        rows = tokenizers[place].encode_batch([prompts[f"domain{route}"]["prompt"] + text for text in texts])
+        lead = prompts[f"domain{route}"]["prompt"] if way == ONE else ""
+        rows = tokenizers[place].encode_batch([lead + text for text in texts])
         names = [each.name for each in sessions[place].get_inputs()]
-        inputs = {
-            name: np.array([getattr(row, columns[name]) for row in rows]) for name in names if name in columns
-        }
-        if way == ONE:
-            inputs["route"] = np.array(route)
+        inputs = {name: np.array([getattr(row, columns[name]) for row in rows]) for name in names}
         return sessions[place].run(["sentence_embedding"], inputs)[0]
 
     return encode

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from sentence_experts.errors import UsageError
 from sentence_experts.models.architectures.families import family_of
 from sentence_experts.models.layers.adapters import adapting, put_adapters
-from sentence_experts.models.layers.dispatch import NOTHING_ROUTED, Dispatch, TokenDispatch
+from sentence_experts.models.layers.dispatch import NOTHING_ROUTED, Dispatch, RecordedDispatch, TokenDispatch
 from sentence_experts.models.layers.experts import Experts, IdleExpert
 from sentence_experts.models.layers.weight_names import is_router
 from sentence_experts.models.routes.kinds import router_kind
@@ -19,7 +19,7 @@ from sentence_experts.models.routes.sequence_router import SequencePass, Sequenc
 from sentence_experts.models.routes.token_router import REENTRANT, TokenPass, TokenRouter, Tokens
 
 # How the blocks of one forward pass find their experts.
-Plan = Dispatch | SequencePass | TokenPass
+Plan = Dispatch | RecordedDispatch | SequencePass | TokenPass
 
 
 def begin_pass(
@@ -108,11 +108,13 @@ class RoutedBlock:
         """Run the block; each family has its own."""
         raise NotImplementedError
 
-    def plan_at(self, plan: Plan, hidden: Tensor) -> Dispatch | TokenDispatch:
+    def plan_at(self, plan: Plan, hidden: Tensor) -> Dispatch | RecordedDispatch | TokenDispatch:
         """Return the plan of this block where `hidden` first meets its experts: here tokens choose theirs."""
         if isinstance(plan, TokenPass):
             assert isinstance(self.router, TokenRouter)
             return plan.choose(self.router, hidden)
+        if isinstance(plan, RecordedDispatch):
+            return plan
         assert isinstance(plan, Dispatch)
         if plan.scale is not None and plan.scale.requires_grad and not torch.is_grad_enabled():
             raise UsageError(REENTRANT)

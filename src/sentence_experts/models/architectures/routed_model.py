@@ -30,6 +30,7 @@ from sentence_experts.models.architectures.routed_block import begin_pass
 from sentence_experts.models.layers.dispatch import (
     Dispatch,
     ExpertSlices,
+    RecordedDispatch,
     dispatch,
     put_back,
     relabel,
@@ -42,8 +43,10 @@ from sentence_experts.models.layers.weight_files import WEIGHTS, split_by_expert
 from sentence_experts.models.layers.weight_names import EXPERT_PATTERN
 from sentence_experts.models.routes.kinds import router_kind
 from sentence_experts.models.routes.routes import (
+    UNKNOWN,
     Owner,
     Route,
+    look_up,
     no_route_error,
     owners_of,
     routes_of,
@@ -65,6 +68,8 @@ class RoutedModel:
     residency: Residency
     # Whether routes' heads map their states; without, heads do nothing.
     uses_heads: bool
+    # Whether a graph is recorded of the model, of fixed steps: texts without a known route get NaN.
+    is_recorded: bool
 
     def __init__(self, config: Any, **options: Any) -> None:
         """As the base model, with blocks with experts in the place of its own."""
@@ -74,7 +79,7 @@ class RoutedModel:
         self.set_submodule(family_of(self.config.model_type).blocks, blocks)  # type: ignore[attr-defined]
         width = self.config.hidden_size
         self.heads = nn.ModuleList(nn.Linear(width, width) for _ in self.config.heads)
-        self.uses_heads = True
+        self.uses_heads, self.is_recorded = True, False
         self.post_init()  # type: ignore[attr-defined]
         if attention_of(self.config) == PADDED:
             set_attention(self.config, PACKED)
@@ -146,6 +151,8 @@ class RoutedModel:
             inputs, kwargs = packing.pack(inputs), kwargs | packing.keywords(self.config)
             if keys is not None and packing.order is not None:
                 keys = keys[packing.order]
+        if self.is_recorded and keys is not None:
+            return self._run_recorded(inputs, kwargs, keys)
         outputs = self._run_by_owner(inputs, kwargs, keys, given=expert_ids)
         if packing is not None:
             outputs = packing.unpack_outputs(outputs, getattr(self, "pooler", None))
@@ -219,6 +226,22 @@ class RoutedModel:
             outputs = base_forward(**inputs, **kwargs)
         self._map(outputs, heads)
         return outputs if order is None else put_back(outputs, order, dim)
+
+    def _run_recorded(self, inputs: dict[str, Tensor], kwargs: dict[str, Any], keys: Tensor) -> ModelOutput:
+        """Run the base's forward with steps that do not depend on the batch."""
+        base_forward: Callable[..., ModelOutput] = super().forward  # type: ignore[misc]
+        experts, _, heads = (
+            look_up(torch.tensor(numbers, device=keys.device), keys)
+            for numbers in zip(*self.owners, strict=True)
+        )
+        plan = RecordedDispatch(experts, len(self.config.experts))
+        outputs = base_forward(**inputs, **{**kwargs, "plan": plan, "return_dict": True})
+        mapped = RecordedDispatch(heads, len(self.heads)).apply(
+            outputs["last_hidden_state"], lambda number, own: self.heads[number](own)
+        )
+        unknown = (keys == UNKNOWN)[:, None, None]
+        outputs["last_hidden_state"] = mapped.masked_fill(unknown, float("nan"))
+        return outputs
 
     def _map(self, outputs: ModelOutput, slices: ExpertSlices) -> None:
         """Apply the heads to the last hidden state, in place of it: each to its slice, none to -1's."""

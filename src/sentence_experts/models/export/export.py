@@ -96,7 +96,7 @@ def export(
     """Make a dense model of the base's family that loads without this package.
 
     It has the base's tokenizer and number of parameters, and gives the route's vectors. With `all_routes` it
-    is one ONNX graph instead, with the number of the route among its inputs (`write_routed_onnx`).
+    is one ONNX graph instead, which reads each text's route from its tokens (`write_routed_onnx`).
 
     Args:
         model: a model with experts: in memory, a folder or a hub id.

@@ -19,7 +19,7 @@ class ExportConfig(Config):
         description="EXPERT=NUMBER: weights of the mean, with `average`; experts without one are left out",
     )
     all_routes: bool = Field(
-        False, description="Write one ONNX graph of all routes, with the number of the route as an input"
+        False, description="Write one ONNX graph of all routes, which reads the route from the token ids"
     )
     onnx: bool = Field(False, description="Also write model.onnx, checked against the vectors of torch")
 

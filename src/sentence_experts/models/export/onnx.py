@@ -38,9 +38,9 @@ class WholeEncoder(nn.Module):
         names: of the inputs, as the tokenizer names them.
     """
 
-    def __init__(self, encoder: SentenceTransformer) -> None:
+    def __init__(self, encoder: SentenceTransformer, texts: list[str] = TRACED) -> None:
         super().__init__()
-        features = encoder.preprocess(TRACED)
+        features = encoder.preprocess(texts)
         self.encoder = encoder
         self.names = list(tensors_in(features))
         self.constants = {name: value for name, value in features.items() if name not in self.names}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -53,6 +53,30 @@ class TokenDispatch:
     weights: Tensor
     positions: Tensor | None
     scale: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class RecordedDispatch:
+    """The owner of each sequence, for a recorded graph, whose steps cannot depend on the batch.
+
+    Attributes:
+        numbers: (sequences,) the expert of each, or the head.
+        count: the number of experts.
+    """
+
+    numbers: Tensor
+    count: int
+
+    def apply(self, hidden: Tensor, function: Callable[[int, Tensor], Tensor]) -> Tensor:
+        """Return `hidden`, (sequences, length, width), with `function(number, sequences)` for those it names.
+
+        Each number picks its sequences, so that none is computed twice; a number of no sequence gets none.
+        """
+        done = hidden
+        for number in range(self.count):
+            chosen = torch.nonzero(self.numbers == number).squeeze(1)
+            done = done.index_copy(0, chosen, function(number, hidden.index_select(0, chosen)))
+        return done
 
 
 # For blocks that hold no experts.

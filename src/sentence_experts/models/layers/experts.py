@@ -21,7 +21,7 @@ from torch.func import functional_call
 
 from sentence_experts.compat.torch import KeptOnCpu, hide
 from sentence_experts.models.layers.adapters import adapting_part
-from sentence_experts.models.layers.dispatch import Dispatch, TokenDispatch
+from sentence_experts.models.layers.dispatch import Dispatch, RecordedDispatch, TokenDispatch
 
 
 class Expert(Protocol):
@@ -46,7 +46,7 @@ class Experts(KeptOnCpu, nn.ModuleList):
     def run(
         self,
         hidden: Tensor,
-        plan: Dispatch | TokenDispatch,
+        plan: Dispatch | RecordedDispatch | TokenDispatch,
         function: Function,
     ) -> Tensor:
         """Apply `function(expert, tokens)` to each expert's tokens; mix the outputs of a token's experts.
@@ -56,6 +56,8 @@ class Experts(KeptOnCpu, nn.ModuleList):
             plan: the tokens of each expert, and the order that groups them.
             function: treats every token by itself.
         """
+        if isinstance(plan, RecordedDispatch):
+            return plan.apply(hidden, lambda number, own: function(self.expert(number), own))
         if isinstance(plan, TokenDispatch):
             return self._mixed(hidden, plan, function)
         if plan.order is not None:

@@ -208,7 +208,8 @@ def without_inner_route_tokens(
     "x [SEP][COPD]", because it looks at the pieces between special tokens one by one.
     """
     patterns, _ = _patterns(routes, input_ids.device)
-    inner = torch.isin(input_ids, patterns[:, 0]).flatten()
+    # Not torch.isin, which has no form in ONNX.
+    inner = (input_ids[:, :, None] == patterns[:, 0]).any(dim=2).flatten()
     starts, _ = sequence_bounds(input_ids, attention_mask, cu_seq_lens)
     inner[starts] = False
     return input_ids.masked_fill(inner.view_as(input_ids), replacement)
