@@ -6,7 +6,12 @@ A batch may mix routes. Shared weights are there once; each expert and head work
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
+
+from torch import Tensor
 
 from sentence_experts.compat.tokenizers import backend_copy
 from sentence_experts.errors import InputError, UsageError
@@ -53,7 +58,7 @@ def write_routed_onnx(encoder: ExpertEncoder, folder: Path, tolerance: float = T
     encoder = encoder.to("cpu").eval()
     prompts = {route.name: encoder.prompts.get(route.name) or route.text for route in encoder.routes}
     leads = list(prompts.values())
-    routed_texts = [leads[number % len(leads)] + text for number, text in enumerate(TRACED)]
+    routed_texts = _begun(leads, TRACED)
     encoder.encode(routed_texts)  # makes the tables that the graph holds
     routed.is_recorded = True
     try:
@@ -62,24 +67,29 @@ def write_routed_onnx(encoder: ExpertEncoder, folder: Path, tolerance: float = T
         routed.is_recorded = False
     # Beside the graph, since a file of protobuf ends at 2 GB.
     program.save(str(folder / FILE), external_data=_size(encoder) > 1 << 30)
-    rotated = [leads[start:] + leads[:start] for start in range(len(leads))]
-    differences = []
-    for order in [*([lead] for lead in leads), *rotated]:
-        begun = lambda texts, order=order: [  # noqa: E731
-            order[number % len(order)] + text for number, text in enumerate(texts)
-        ]
-        differences.append(
-            largest_difference(
-                folder / FILE,
-                lambda texts, begun=begun: encoder.preprocess(begun(texts)),
-                lambda texts, begun=begun: encoder.encode(begun(texts), prompt="", show_progress_bar=False),
-            )
-        )
-    check_difference(max(differences), tolerance)
+    orders = [*([lead] for lead in leads), leads, leads[::-1]]
+    difference = max(
+        largest_difference(folder / FILE, partial(_inputs, encoder, order), partial(_vectors, encoder, order))
+        for order in orders
+    )
+    check_difference(difference, tolerance)
     _write_tokenizer(encoder, folder / TOKENIZER)
     write_json(folder / ROUTES, {name: {"prompt": prompt} for name, prompt in prompts.items()})
     write_text(folder / "README.md", _card(encoder.routes[0].name))
-    return max(differences)
+    return difference
+
+
+def _begun(leads: Sequence[str], texts: Sequence[str]) -> list[str]:
+    """Return the texts behind the routes' prompts, in turn."""
+    return [leads[number % len(leads)] + text for number, text in enumerate(texts)]
+
+
+def _inputs(encoder: ExpertEncoder, leads: Sequence[str], texts: list[str]) -> dict[str, Tensor]:
+    return tensors_in(encoder.preprocess(_begun(leads, texts)))
+
+
+def _vectors(encoder: ExpertEncoder, leads: Sequence[str], texts: list[str]) -> Any:
+    return encoder.encode(_begun(leads, texts), prompt="", show_progress_bar=False)
 
 
 def _size(encoder: ExpertEncoder) -> int:
@@ -103,7 +113,12 @@ Needs onnxruntime, tokenizers and numpy. A text's route is what stands in front 
 
 ```python
 import json
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
+
+from torch import Tensor
 
 import numpy as np
 from onnxruntime import InferenceSession

@@ -152,8 +152,8 @@ def _name_before(old: PreTrainedModel, new: PreTrainedModel, name: str, kind: st
 def _first_value(name: str, value: Tensor, generator: torch.Generator) -> Tensor:
     """Return a weight of a new head, which is the identity, or of a new adapter, which adds zero."""
     if name.endswith(".down"):  # as peft begins: uniform, of variance 1 / (3 * inputs)
-        drawn: Tensor = torch.rand(value.shape, generator=generator) * 2 - 1
-        return drawn / value.shape[1] ** 0.5
+        bound: float = value.shape[1] ** -0.5
+        return (torch.rand(value.shape, generator=generator) * 2 - 1) * bound
     if name.startswith("heads.") and name.endswith(".weight"):
         return torch.eye(len(value))
     return torch.zeros(value.shape)

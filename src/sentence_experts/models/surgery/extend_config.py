@@ -194,9 +194,9 @@ class AddRouteConfig(Config):
 
     @model_validator(mode="after")
     def _kind_fits(self) -> AddRouteConfig:
-        refused = {"expert": ("on", "rank"), "adapter": ("seed_from", "prefix")}
-        refused["head"] = (*refused["adapter"], "rank")
-        for name in refused[self.kind]:
+        names = ("seed_from", "prefix", "on", "rank")
+        taken = {"expert": names[:2], "adapter": names[2:], "head": names[2:3]}[self.kind]
+        for name in (name for name in names if name not in taken):
             if getattr(self, name) is not None:
                 raise ValueError(f"`{name}` is not for `kind={self.kind!r}`")
         return self
