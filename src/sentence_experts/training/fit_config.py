@@ -49,7 +49,12 @@ class FitConfig(Config):
         ge=1,
         description="Rank of a head's difference from the identity, or of an adapter. Default: any, or 8",
     )
-    steps: int = Field(500, ge=1, description="Maximum number of training steps per route, of 64 pairs each")
+    steps: int = Field(
+        500,
+        ge=1,
+        description="Maximum number of training steps: of each head, with 64 pairs; of all adapters or experts "
+        "together, with 16 pairs",
+    )
     max_length: int | None = Field(
         None,
         ge=8,
