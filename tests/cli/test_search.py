@@ -50,6 +50,12 @@ def test_errors_are_one_line(experts_model, tmp_path, capsys):
         ),
         (["rice", "--type", "poem", "--route", "crops"], 1, "--type: no paper of"),
         (["rice", "--query-route", "x", "--route", "crops"], 1, "no route 'x'"),
+        (
+            ["rice", "--route", "crops=1,x=1"],
+            2,
+            "--route: experts has no route 'x'; its routes: crops, neuro",
+        ),
+        (["rice", "--route", "crops=0,neuro=0"], 2, "--route: 'crops=0,neuro=0': the weights sum to 0"),
         (["rice", "--ris", "--csv", "--route", "crops"], 2, "give one of --csv and --ris"),
     ):
         found, said, err = run(capsys, "search", experts_model, "--corpus", tmp_path, *arguments)

@@ -85,8 +85,11 @@ def route_vectors(
     computing the same vectors, this one waits for them.
     """
     route = encoder.chosen_route(route)
-    if (shared := shared_encoder(encoder, route)) is None:
-        return _read_or_build(encoder, corpus, route, vector_settings(encoder, route, unit))[0]
+    settings = vector_settings(encoder, route, unit)
+    shared = shared_encoder(encoder, route)
+    # Vectors of a route with a head may have been encoded elsewhere (`store_vectors`).
+    if shared is None or (index_folder(corpus, settings) / RECORD).exists():
+        return _read_or_build(encoder, corpus, route, settings)[0]
     # Whatever the route is called, and without its head: all routes of this encoder share the vectors.
     settings = vector_settings(shared, route, unit) | {"route": None, "shared": True}
     vectors, folder = _read_or_build(shared, corpus, route, settings)

@@ -106,8 +106,8 @@ function cited(paper) {
 /** The route of a blend that found the paper. */
 function mostly(hit, route, page) {
   if (!hit.route) return null;
-  return make(`span.${page.colour(`${route.name.split(":")[0]}:${hit.route}`)}`, {title: "the route that contributed most"},
-    make("span.dot", {"aria-hidden": "true"}), make("bdi", {}, ` ${hit.route}`));
+  return make(`span.by.${page.colour(`${route.name.split(":")[0]}:${hit.route}`)}`, {title: "the route that contributed most"},
+    make("span.dot", {"aria-hidden": "true"}), make("bdi", {}, hit.route));
 }
 
 /** Where the paper stands under the other routes. */
