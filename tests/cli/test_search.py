@@ -53,7 +53,7 @@ def test_errors_are_one_line(experts_model, tmp_path, capsys):
         (
             ["rice", "--route", "crops=1,x=1"],
             2,
-            "--route: experts has no route 'x'; its routes: crops, neuro",
+            "experts has no route 'x'; its routes: crops, neuro",
         ),
         (["rice", "--route", "crops=0,neuro=0"], 2, "--route: 'crops=0,neuro=0': the weights sum to 0"),
         (["rice", "--ris", "--csv", "--route", "crops"], 2, "give one of --csv and --ris"),

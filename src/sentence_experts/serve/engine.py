@@ -168,13 +168,12 @@ def _shares(served: ServedModel, route: str | None) -> dict[str | None, float]:
 
 
 def _blend(vectors: Sequence[Vector], weights: Sequence[float]) -> Vector:
-    """Return the vector of a blend, of length 1: the sum of its routes' unit vectors times sqrt(weight).
+    """Return the vector of a blend, of length 1: the weighted sum of its routes' unit vectors.
 
-    In the cosine of two such vectors each route's own cosine has its weight, as in a search by the blend;
-    cosines across routes come with it, so it is near the blend's score, where a longer vector of all routes
-    side by side would be equal.
+    Its cosines hold those across routes too, so they are near the scores of a search by the blend; only
+    vectors of all routes side by side, which are longer, would have the same.
     """
-    mixed: Vector = np.sqrt(np.array([weights], np.float32)) @ unit(np.stack(vectors))
+    mixed: Vector = np.array([weights], np.float32) @ unit(np.stack(vectors))
     blended: Vector = unit(mixed)[0]
     return blended
 
