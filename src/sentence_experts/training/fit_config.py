@@ -52,8 +52,8 @@ class FitConfig(Config):
     steps: int = Field(
         500,
         ge=1,
-        description="Maximum number of training steps: of each head, with 64 pairs; of all adapters or experts "
-        "together, with 16 pairs",
+        description="Maximum number of training steps: of each head, with 64 pairs; of all adapters or "
+        "experts together, with 16 pairs",
     )
     max_length: int | None = Field(
         None,
