@@ -32,11 +32,26 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-import studies
-from blind_scores import Texts, blind_table
+import sentence_experts as se
 from measuring import table
 from sentence_experts.evaluation.statistics import Runs, ScoredPairs, estimate
-from studies import RunFile
+from study import (
+    Difference,
+    Row,
+    RunFile,
+    arguments,
+    auc_of,
+    blind_table,
+    by_route,
+    difference_table,
+    differences,
+    mean_auc,
+    packed,
+    with_interval,
+    with_sign,
+    write_study,
+)
+from study_models import cosines, first_blocks
 from task_pairs import TEST_PAIRS, Pair, Task, real_domains, real_tasks, tasks_of
 
 if TYPE_CHECKING:
@@ -73,8 +88,6 @@ def learn(
     model: SentenceTransformer, pairs: Mapping[str, Sequence[Pair]], steps: int, seed: int, **settings: Any
 ) -> None:
     """Train in place on the pairs of some tasks, to the last step."""
-    import sentence_experts
-
     rows = [
         {"anchor": one.anchor, "positive": one.positive, "domain": task,
          "anchor_id": f"{task}/{one.group}", "positive_id": f"{task}/{one.group}"}
@@ -82,12 +95,12 @@ def learn(
         for one in own
     ]  # fmt: skip
     # A validation that measures nothing costs nothing.
-    data = sentence_experts.Pairs.from_tables(train=rows, validation=[{**rows[0], "label": 0}])
+    data = se.Pairs.from_tables(train=rows, validation=[{**rows[0], "label": 0}])
     how: dict[str, Any] = {
         "max_steps": steps, "eval_steps": steps, "batch_size": BATCH, "batches": "homogeneous", "seed": seed,
         "scheduler": "constant_with_warmup", "keep": "last", "max_length": MAX_LENGTH,
     }  # fmt: skip
-    sentence_experts.train(model, data, **{**how, **settings})
+    se.train(model, data, **{**how, **settings})
 
 
 class Study:
@@ -108,7 +121,7 @@ class Study:
     def score(self, model: SentenceTransformer, task: str) -> NDArray[np.float64]:
         """Cosines of the task's test pairs."""
         test = self.tasks[task].test
-        return studies.cosines(model, test.first, test.second, model.prompts.get(task), MAX_LENGTH)
+        return cosines(model, test.first, test.second, model.prompts.get(task), MAX_LENGTH)
 
     def learn(
         self, model: SentenceTransformer, counts: Mapping[str, int], steps: int, **settings: Any
@@ -121,9 +134,7 @@ class Study:
 
     def dense(self) -> SentenceTransformer:
         """The dense model with a route token per task."""
-        import sentence_experts
-
-        return sentence_experts.extend(studies.first_blocks(BLOCKS), sorted(self.tasks), layers="none")
+        return se.extend(first_blocks(BLOCKS), sorted(self.tasks), layers="none")
 
     def sequential(self, replay: bool) -> None:
         """One task after the other, all weights."""
@@ -152,7 +163,7 @@ class Study:
         from peft import LoraConfig
 
         for task in self.tasks:
-            model = studies.first_blocks(BLOCKS)
+            model = first_blocks(BLOCKS)
             projections = ["query", "key", "value", "dense"]
             model.add_adapter(LoraConfig(r=LORA_RANK, lora_alpha=2 * LORA_RANK, target_modules=projections))
             self.added = sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
@@ -161,17 +172,15 @@ class Study:
 
     def add_route(self, times: int) -> None:
         """An expert per task, trained alone; all others stay bit-equal."""
-        import sentence_experts
-
-        base = studies.first_blocks(BLOCKS)
+        base = first_blocks(BLOCKS)
         model: Any = None
         before: dict[str, NDArray[np.float32]] = {}
         for task in self.tasks:
             if model is None:
-                model = sentence_experts.extend(base, [task])
+                model = se.extend(base, [task])
             else:
                 size = model.parameter_counts()[0]
-                model = sentence_experts.add_route(model, task, seed_from="base", base=base)
+                model = se.add_route(model, task, seed_from="base", base=base)
                 self.added = model.parameter_counts()[0] - size
             self.learn(model, {task: self.steps * times}, self.steps * times, only_expert=task)
             for other, vectors in before.items():
@@ -186,7 +195,7 @@ class Study:
         found: NDArray[np.float32] = model.encode(texts, show_progress_bar=False)
         return found
 
-    def run(self, arm: str) -> studies.Row:
+    def run(self, arm: str) -> Row:
         """What the arm gives."""
         self.rate = HIGH_RATE if arm in FAST else RATE
         if arm in TIMES:
@@ -198,43 +207,38 @@ class Study:
         else:
             self.sequential(arm == "replay")
         return {
-            "own": studies.packed(self.own), "scores": studies.packed(self.final), "added": self.added,
+            "own": packed(self.own), "scores": packed(self.final), "added": self.added,
             "steps": self.steps * len(self.tasks) * TIMES.get(arm, 1), "seconds": round(self.seconds, 1),
         }  # fmt: skip
 
 
-def joined(tests: Mapping[str, ScoredPairs], rows: Sequence[studies.Row], what: str = "scores") -> Runs:
-    """The mean over these tasks in each run."""
-    return Runs.joined([studies.auc_of(tests, row[what]) for row in rows])
-
-
-def transfer(tests: Mapping[str, ScoredPairs], rows: Sequence[studies.Row]) -> str:
+def transfer(tests: Mapping[str, ScoredPairs], rows: Sequence[Row]) -> str:
     """Backward transfer: what all tasks but the last one gained, or lost, after their own turn."""
     if not rows[0]["own"]:
         return "0, by construction"
-    (change,) = joined(tests, rows).minus(joined(tests, rows, "own"))
+    (change,) = mean_auc(tests, rows).minus(mean_auc(tests, rows, "own"))
     others = len(tests) / (len(tests) - 1)  # the change of the last one is 0
     found = estimate(
         Runs(change.values * others, change.influence * others, change.averaged * others, change.sharing)
     )
     assert found is not None
-    return studies.with_sign(found)
+    return with_sign(found)
 
 
-def report(name: str, runs: RunFile, tasks: Mapping[str, Task], data: str, works: pa.Table | None) -> None:
+def report(runs: RunFile, tasks: Mapping[str, Task], data: str, works: pa.Table | None) -> None:
     """Write the tables of what is finished."""
     tests = {task: one.test.pairs for task, one in tasks.items()}
     found = {arm: rows for arm in ARMS if (rows := runs.find(arm=arm))}
-    arms = {arm: joined(tests, rows) for arm, rows in found.items()}
-    base = studies.first_blocks(BLOCKS)
+    arms = {arm: mean_auc(tests, rows) for arm, rows in found.items()}
+    base = first_blocks(BLOCKS)
     scores = {
-        task: studies.cosines(base, one.test.first, one.test.second, max_length=MAX_LENGTH).tolist()
+        task: cosines(base, one.test.first, one.test.second, max_length=MAX_LENGTH).tolist()
         for task, one in tasks.items()
     }
-    untrained = studies.auc_of(tests, scores)
+    untrained = auc_of(tests, scores)
     planned = [arm for arm in arms if arm not in FAST]
     compared = [(one, other) for one in planned for other in planned if one in TIMES and other not in TIMES]
-    told = studies.differences(arms, compared, MARGIN) + studies.differences(arms, ADDED, MARGIN)
+    told = differences(arms, compared, MARGIN) + differences(arms, ADDED, MARGIN)
     primary = next((one for one in told if (one.first, one.second) == PRIMARY), None)
     in_turn = " Sequential and replay take three orders in turn, seed by seed." if data == "domains" else ""
     text = (
@@ -252,31 +256,26 @@ def report(name: str, runs: RunFile, tasks: Mapping[str, Task], data: str, works
         "ROC-AUC in the end, by task:",
         task_table(found, tests, scores),
         "Differences of the final means:",
-        table(studies.DIFFERENCE_HEADER, [one.cells() for one in told]),
-        blind_table(
-            {task: Texts(one.test.first, one.test.second, one.test.pairs) for task, one in tasks.items()},
-            works,
-        ),
+        difference_table(told),
+        blind_table({task: one.test for task, one in tasks.items()}, works),
     ]
     missing = [arm for arm in ARMS if not runs.find(arm=arm)]
     parts += [f"Did not run: {', '.join(missing)}."] if missing else []
-    studies.write_study(name, {"made_by": f"benchmarks/{NAME}.py"}, runs, "\n\n".join(parts))
+    write_study({"made_by": f"benchmarks/{NAME}.py"}, runs, "\n\n".join(parts))
 
 
-def arm_table(
-    found: Mapping[str, Sequence[studies.Row]], tests: Mapping[str, ScoredPairs], untrained: Runs
-) -> str:
+def arm_table(found: Mapping[str, Sequence[Row]], tests: Mapping[str, ScoredPairs], untrained: Runs) -> str:
     """What each arm reaches, and what it costs."""
     header = ["arm", "seeds", "final mean ROC-AUC", "backward transfer", "parameters per task"]
     header += ["bytes per task", "steps", "seconds"]
-    lines = [["the base, untrained", "", studies.with_interval(untrained), "", "", "", "", ""]]
+    lines = [["the base, untrained", "", with_interval(untrained), "", "", "", "", ""]]
     for arm, rows in found.items():
         added = rows[0]["added"]
         lines.append(
             [
                 arm,
                 str(len(rows)),
-                studies.with_interval(joined(tests, rows)),
+                with_interval(mean_auc(tests, rows)),
                 "" if arm == "joint" else transfer(tests, rows),
                 f"{added:,}",
                 f"{4 * added / 1e6:.2f} MB",
@@ -288,25 +287,18 @@ def arm_table(
 
 
 def task_table(
-    found: Mapping[str, Sequence[studies.Row]],
+    found: Mapping[str, Sequence[Row]],
     tests: Mapping[str, ScoredPairs],
     untrained: Mapping[str, Sequence[float]],
 ) -> str:
     """The mean over seeds for each task."""
-    every: dict[str, Sequence[studies.Row]] = {"the base, untrained": [{"scores": untrained}], **found}
-    lines = []
-    for arm, rows in every.items():
-        means = [
-            np.mean([studies.auc_of({task: test}, row["scores"]).values[0] for row in rows])
-            for task, test in tests.items()
-        ]
-        lines.append([arm, *(f"{mean:.3f}" for mean in means)])
-    return table(["arm", *tests], lines)
+    every: dict[str, Sequence[Row]] = {"the base, untrained": [{"scores": untrained}], **found}
+    return table(["arm", *tests], [[arm, *by_route(tests, rows)] for arm, rows in every.items()])
 
 
 def sentence(
-    primary: studies.Difference | None,
-    found: Mapping[str, Sequence[studies.Row]],
+    primary: Difference | None,
+    found: Mapping[str, Sequence[Row]],
     tests: Mapping[str, ScoredPairs],
 ) -> str:
     """The verdict."""
@@ -321,26 +313,27 @@ def sentence(
 
 def main() -> None:
     """Make the runs that are missing, then write the tables."""
-    given = studies.arguments(__doc__, arms=ARMS, data=("tasks", "domains"))
+    given = arguments(__doc__, arms=ARMS, data=("tasks", "domains"))
     name = NAME if given.data == "tasks" else f"{NAME}_domains"
     runs = RunFile(given.out, name, {**SETTINGS, "steps": STEPS[given.data]})
     pairs = real_domains(given.out / "domains") if given.data == "domains" else None
     tasks = tasks_of(pairs) if pairs else real_tasks()
     possible = orders([*tasks], given.data)
     # Seed by seed, so that an unfinished study has whole seeds; more steps come last.
-    wanted = [
-        (arm, seed % len(possible) if arm in ORDERED else 0, seed)
+    wanted: list[Row] = [
+        {"arm": arm, "seed": seed}
         for is_late in (False, True)
         for seed in range(given.seeds)
         for arm in given.arms
         if (TIMES.get(arm, 1) > 1) == is_late
     ]
-    for arm, number, seed in () if given.report else wanted:
-        if not runs.done(arm=arm, seed=seed):
-            made = Study(tasks, possible[number], STEPS[given.data], seed).run(arm)
-            runs.append({"arm": arm, "order": number, "seed": seed, **made})
-            print(arm, number, seed, made["seconds"], flush=True)
-    report(name, runs, tasks, given.data, pairs.works() if pairs else None)
+
+    def run(arm: str, seed: int) -> Row:
+        number = seed % len(possible) if arm in ORDERED else 0
+        return {"order": number, **Study(tasks, possible[number], STEPS[given.data], seed).run(arm)}
+
+    runs.make(() if given.report else wanted, run)
+    report(runs, tasks, given.data, pairs.works() if pairs else None)
 
 
 if __name__ == "__main__":

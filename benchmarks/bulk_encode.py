@@ -30,8 +30,7 @@ import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from measuring import elife_texts, table, write
-from study import RESULTS
+from measuring import RESULTS, elife_texts, table, write
 
 WORDS = (
     *("rice", "wheat", "neuron", "axon", "sleep", "drought", "root", "spike", "memory", "cell", "protein"),

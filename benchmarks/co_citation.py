@@ -39,7 +39,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from measuring import table, write
+from measuring import HERE, table, write
 from sentence_experts.corpus.corpus_folder import (
     CITATIONS,
     CITATIONS_SCHEMA,
@@ -50,7 +50,6 @@ from sentence_experts.corpus.corpus_folder import (
     PAPERS_SCHEMA,
 )
 from sentence_experts.storage import read_json, write_json, write_stream
-from study import HERE
 
 if TYPE_CHECKING:
     from sentence_experts.pairs.graph import LinkGraph

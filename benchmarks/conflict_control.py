@@ -40,12 +40,26 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import t
 
-import studies
-from blind_scores import Texts, blind_table
-from measuring import table
-from sentence_experts.evaluation.statistics import Runs, ScoredPairs
-from studies import Batch, RunFile
-from study import DATA
+import sentence_experts as se
+from measuring import DATA, table
+from sentence_experts.evaluation.statistics import ScoredPairs
+from study import (
+    COSINES,
+    Difference,
+    Row,
+    RunFile,
+    Test,
+    arguments,
+    auc_of,
+    blind_table,
+    difference_table,
+    differences,
+    mean_auc,
+    packed,
+    with_interval,
+    write_study,
+)
+from study_models import Batch, FasterTokens, cosines, first_blocks, train_steps
 
 NAME = "conflict_control"
 NAMES = (
@@ -205,10 +219,8 @@ def batches(part: Part, train: Questions, seed: int, prompts: Sequence[str]) -> 
 
 def run(part: Part, arm: Arm, seed: int, train: Questions, pairs: TestPairs) -> dict[str, Any]:
     """One run: the curve, and the cosines of the last step."""
-    import sentence_experts
-
     names = NAMES[: part.routes]
-    model = sentence_experts.extend(studies.first_blocks(part.blocks), list(names), **arm.extend)
+    model = se.extend(first_blocks(part.blocks), list(names), **arm.extend)
     prompts = [model.prompts[name] or "" for name in names]
     curve: list[dict[str, Any]] = []
     scores: dict[str, Any] = {}
@@ -217,23 +229,23 @@ def run(part: Part, arm: Arm, seed: int, train: Questions, pairs: TestPairs) -> 
         if step not in part.measured:
             return
         for name, prompt in zip(names, prompts, strict=True):
-            scores[name] = studies.cosines(model, pairs.first, pairs.second, prompt)
-        auc = float(studies.auc_of(pairs.by_route(part.routes), scores).values[0])
+            scores[name] = cosines(model, pairs.first, pairs.second, prompt)
+        auc = float(auc_of(pairs.by_route(part.routes), scores).values[0])
         curve.append({"step": step, "seconds": round(seconds, 2), "auc": round(auc, 5)})
 
-    faster = studies.FasterTokens(model, prompts, arm.tokens) if arm.tokens != 1 else None
-    studies.train_steps(model, batches(part, train, seed, prompts), arm.rate, seed, measure, faster=faster)
-    return {"curve": curve, "scores": studies.packed(scores)}
+    faster = FasterTokens(model, prompts, arm.tokens) if arm.tokens != 1 else None
+    train_steps(model, batches(part, train, seed, prompts), arm.rate, seed, measure, faster=faster)
+    return {"curve": curve, "scores": packed(scores)}
 
 
 def blind_auc(part: Part, pairs: TestPairs) -> float:
     """The mean ROC-AUC over the routes of the base itself, which does not see them."""
-    scores = studies.cosines(studies.first_blocks(part.blocks), pairs.first, pairs.second)
+    scores = cosines(first_blocks(part.blocks), pairs.first, pairs.second)
     by_route = pairs.by_route(part.routes)
-    return float(studies.auc_of(by_route, dict.fromkeys(by_route, scores.tolist())).values[0])
+    return float(auc_of(by_route, dict.fromkeys(by_route, scores.tolist())).values[0])
 
 
-def curve_table(part: Part, found: Mapping[str, list[studies.Row]]) -> str:
+def curve_table(part: Part, found: Mapping[str, list[Row]]) -> str:
     """The mean over seeds at each step, experts minus dense, and what it takes to reach `REACHED`."""
     rows = []
     for arm, runs in found.items():
@@ -259,15 +271,15 @@ def curve_table(part: Part, found: Mapping[str, list[studies.Row]]) -> str:
     return table([*header, f"{part.steps} steps take", f"runs that reach {REACHED}"], rows)
 
 
-def curves(runs: Sequence[studies.Row]) -> NDArray[np.float64]:
+def curves(runs: Sequence[Row]) -> NDArray[np.float64]:
     """The figure of each run at each step, shape (runs, steps)."""
     return np.array([[point["auc"] for point in one["curve"]] for one in runs])
 
 
-def spread(runs: Sequence[studies.Row]) -> str:
+def spread(runs: Sequence[Row]) -> str:
     """Mean and standard deviation of the cosines: a model whose vectors are all alike has 1 and 0."""
-    cosines = [np.concatenate(list(one["scores"].values())) / studies.COSINES for one in runs]
-    return f"{np.mean([own.mean() for own in cosines]):.3f} ± {np.mean([own.std() for own in cosines]):.3f}"
+    found = [np.concatenate(list(one["scores"].values())) / COSINES for one in runs]
+    return f"{np.mean([own.mean() for own in found]):.3f} ± {np.mean([own.std() for own in found]):.3f}"
 
 
 def families(part: Part) -> list[list[tuple[str, str]]]:
@@ -300,25 +312,21 @@ def report(runs: RunFile) -> None:
             continue
         pairs = test_pairs(test, part.routes, part.test_pairs)
         by_route = pairs.by_route(part.routes)
-        arms = {
-            arm: Runs.joined([studies.auc_of(by_route, row["scores"]) for row in own])
-            for arm, own in found.items()
-        }
-        told = [one for family in families(part) for one in studies.differences(arms, family, MARGIN)]
+        arms = {arm: mean_auc(by_route, own) for arm, own in found.items()}
+        told = [one for family in families(part) for one in differences(arms, family, MARGIN)]
         if name == PRIMARY[0]:
             primary = next((sentence(one) for one in told if (one.first, one.second) == PRIMARY[1:]), primary)
         figures = table(
             [f"ROC-AUC at {part.steps} steps", "mean of routes (95% interval)", "cosines of test pairs"],
-            [[arm, studies.with_interval(own), spread(found[arm])] for arm, own in arms.items()],
+            [[arm, with_interval(own), spread(found[arm])] for arm, own in arms.items()],
         )
         blind = f"The base, blind to the route: {blind_auc(part, pairs):.3f}. {part.test_pairs} test pairs, "
         blind += f"batches of {part.batch}."
-        differing = table(studies.DIFFERENCE_HEADER, [one.cells() for one in told])
-        parts = [blind, curve_table(part, found), figures, differing]
+        parts = [blind, curve_table(part, found), figures, difference_table(told)]
         if part.routes not in told_of:  # parts of as many routes have the same test pairs
             told_of.add(part.routes)
             parts.append(
-                blind_table({route: Texts(pairs.first, pairs.second, own) for route, own in by_route.items()})
+                blind_table({route: Test(pairs.first, pairs.second, own) for route, own in by_route.items()})
             )
         sections.append("\n\n".join([f"## {title}", *parts]))
     head = (
@@ -328,10 +336,10 @@ def report(runs: RunFile) -> None:
         f"without measuring. Primary figure, fixed beforehand: mean ROC-AUC at {MEASURED[-1]} steps, two "
         f"routes, three blocks, experts minus dense; margin {MARGIN:g}.\n\n**Verdict**: {primary}"
     )
-    studies.write_study(NAME, {"made_by": f"benchmarks/{NAME}.py"}, runs, "\n\n".join([head, *sections]))
+    write_study({"made_by": f"benchmarks/{NAME}.py"}, runs, "\n\n".join([head, *sections]))
 
 
-def sentence(primary: studies.Difference) -> str:
+def sentence(primary: Difference) -> str:
     """The verdict on the primary figure."""
     words = {"better": "experts are ahead of the dense model", "worse": "experts are behind the dense model"}
     told = words.get(primary.verdict, f"experts and the dense model: {primary.verdict}")
@@ -341,23 +349,24 @@ def sentence(primary: studies.Difference) -> str:
 
 def main() -> None:
     """Make the runs that are missing, then write the tables."""
-    given = studies.arguments(__doc__, parts=tuple(PARTS))
+    given = arguments(__doc__, parts=tuple(PARTS))
     runs = RunFile(given.out, NAME, SETTINGS)
     train, test = questions()
     # Seed by seed, so that an unfinished study has whole seeds; the arms that are compared first come first.
-    wanted = [
-        (name, arm, seed)
+    wanted: list[Row] = [
+        {"part": name, "arm": arm, "seed": seed}
         for is_main in (True, False)
         for name in (() if given.report else given.parts)
         for seed in range(given.seeds)
         for arm in PARTS[name].arms
-        if (arm in PARTS[name].arms[:2]) == is_main and not runs.done(part=name, arm=arm, seed=seed)
+        if (arm in PARTS[name].arms[:2]) == is_main
     ]
-    for name, arm, seed in wanted:
-        part = PARTS[name]
-        made = run(part, ARMS[arm], seed, train, test_pairs(test, part.routes, part.test_pairs))
-        runs.append({"part": name, "arm": arm, "seed": seed, **made})
-        print(name, arm, seed, made["curve"][-1], flush=True)
+
+    def one(part: str, arm: str, seed: int) -> Row:
+        own = PARTS[part]
+        return run(own, ARMS[arm], seed, train, test_pairs(test, own.routes, own.test_pairs))
+
+    runs.make(wanted, one)
     report(runs)
 
 

@@ -19,9 +19,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from measuring import elife_texts, gemm_flops, in_turn, ratio, table, versions, write
+from measuring import DATA, elife_texts, gemm_flops, in_turn, ratio, table, versions, write
 from onnx_process import onnx_process
-from study import DATA
 
 PEER = "sentence-transformers, batches of 32"
 BATCH_SIZES = (16,)

@@ -2,12 +2,12 @@
 
     python benchmarks/fair_domains.py --out FOLDER [--parts main router routing few seven long seven_long]
 
-The first study (`domain_experts.py`) had negatives that "times cited" tells from the positives, and gave an
-expert 15 updates where the dense model had 105. Here both ends of a negative are ends of positives, and each
-expert has as many updates as a dense model of its domain alone would need. Real articles of eLife and of PMC
-on crops, titles of works cited together, split by citing article; the model of the last step. Every arm sees
-the same pairs in as many steps, dense models and fixed experts behind the same domain tokens. Fixed experts
-have batches of one domain, the others mixed ones.
+The first study (results/domain_experts_main.md) had negatives that "times cited" tells from the positives,
+and gave an expert 15 updates where the dense model had 105. Here both ends of a negative are ends of
+positives, and each expert has as many updates as a dense model of its domain alone would need. Real articles
+of eLife and of PMC on crops, titles of works cited together, split by citing article; the model of the last
+step. Every arm sees the same pairs in as many steps, dense models and fixed experts behind the same domain
+tokens. Fixed experts have batches of one domain, the others mixed ones.
 
 `few`: one domain has 50, 200 or 800 pairs. Is it served better by its expert, or by the shared model? With
 those of `main`, which has 384, these are four sizes. `seven`: all domains of the first study, on their own.
@@ -27,7 +27,10 @@ learned router and 8 for its variants, 20 for few pairs, 13 for seven domains, 2
 
 from __future__ import annotations
 
+import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,29 +40,28 @@ import pyarrow.compute as pc
 import yaml
 
 import sentence_experts as se
-from domain_experts import DOMAINS, RULES
-from pair_study import (
-    UNTRAINED,
-    Citing,
-    Clock,
-    areas,
-    by_domain,
-    compared,
-    corrected,
-    cosines,
-    difference,
-    gap,
-    measure_untrained,
-    pairs_of,
-    spent,
-    text_free,
-    verdict,
-)
-from sentence_experts.evaluation.results import PairEvaluation
+from measuring import BASE, CROPS, DATA, ELIFE, table
 from sentence_experts.pairs.dataset import PAIR_COLUMNS
-from studies import RunFile, arguments, write_study
-from study import BASE, CROPS, DATA, ELIFE
+from sentence_experts.recipes import RECIPES
+from study import (
+    Difference,
+    Row,
+    RunFile,
+    Test,
+    arguments,
+    blind_table,
+    by_route,
+    difference_table,
+    differences,
+    mean_auc,
+    with_interval,
+    with_sign,
+    write_study,
+)
+from study_models import UNTRAINED, Citing, cosines_of_pairs, in_domains, measure_untrained, pairs_of
 
+RULES = RECIPES / "material" / "real_domains.yaml"
+DOMAINS = tuple(yaml.safe_load(RULES.read_text(encoding="utf-8"))["domains"])
 # All fixed before the first result of each part.
 BATCH, MAX_TRAINING_PAIRS = 16, 800
 FEW, SMALL = (50, 200, 800), "crops"
@@ -80,7 +82,13 @@ ARMS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     OWN_CHOICE: (LEARNED, {"batches": "mixed", "route_by": "router"}),
     ONE_DOMAIN: (LEARNED, {"batches": "homogeneous", "route_by": "domain"}),
 }
-MEAN = "pair_weighted_mean"
+# Planned; added after the first results; added last: each is a family of tests.
+FAMILIES = (
+    [(EXPERTS, DENSE), (ROUTER, DENSE), (EXPERTS, ROUTER)],
+    [(OWN_CHOICE, DENSE), (ONE_DOMAIN, DENSE)],
+    [(EXPERTS, DENSE_ONE_DOMAIN), (DENSE_ONE_DOMAIN, DENSE)],
+)
+Arms = dict[str, list[Row]]
 
 
 @dataclass(frozen=True)
@@ -147,104 +155,86 @@ def small_rows(test: pa.Table) -> np.ndarray:
     return np.flatnonzero(pc.equal(test["domain"], SMALL).to_numpy(zero_copy_only=False))
 
 
-def run(study: Study, arm: str, seed: int, small: int | None, pairs: se.Pairs) -> dict[str, Any]:
+def run(study: Study, pairs: se.Pairs, arm: str, seed: int, small: int | None) -> Row:
     """Train and test one model; with few pairs in the small domain, on the test pairs of that domain."""
-    clock = Clock()
+    started = time.process_time()
     extending, training = ARMS[arm]
     model = se.extend(BASE, list(study.domains), seed=seed, **extending)
     data = study.drawn(pairs, seed, small)
     se.train(model, data, **study.training, keep="last", seed=seed, **training)
     test = pairs.split("test").select(PAIR_COLUMNS)
-    found = cosines(model, test.take(pa.array(small_rows(test))) if small else test)
-    return {"arm": arm, "seed": seed, "small": small, "cosines": found, "seconds": clock.seconds()}
+    found = cosines_of_pairs(model, test.take(pa.array(small_rows(test))) if small else test)
+    return {"cosines": found, "seconds": round(time.process_time() - started, 1)}
 
 
 def finished(
-    runs: RunFile, test: pa.Table, seeds: int, small: int | None = None, rows: np.ndarray | None = None
-) -> PairEvaluation:
-    """The arms that have all seeds, on all test pairs or on these rows."""
-    kept = {UNTRAINED: [runs.find(arm=UNTRAINED)[0]["cosines"]]}
-    if rows is not None:
-        kept[UNTRAINED] = [np.array(kept[UNTRAINED][0])[rows]]
-        test = test.take(pa.array(rows))
-    for arm in ARMS:
-        own = [np.array(row["cosines"]) for row in runs.find(arm=arm, small=small)[:seeds]]
-        if len(own) == seeds:
-            kept[arm] = [one if rows is None or small else one[rows] for one in own]
-    return compared(test, kept, MARGIN, [UNTRAINED])
+    runs: RunFile, test: pa.Table, seeds: int, small: int | None = None, alone: bool = False
+) -> Arms:
+    """The arms that have all seeds, on all test pairs or on those of the small domain alone."""
+    rows = small_rows(test) if alone else None
+    domains = np.array(test["domain"].to_pylist())
+    own = {arm: runs.find(arm=arm, small=small)[:seeds] for arm in ARMS}
+    own = {UNTRAINED: runs.find(arm=UNTRAINED)[:1] * seeds} | own
+    return {
+        arm: [in_domains(row, domains, rows) for row in found]
+        for arm, found in own.items()
+        if len(found) == seeds
+    }
 
 
-def main_table(study: Study, found: PairEvaluation) -> list[str]:
-    """Markdown: the arms and their differences."""
-    heads = " | ".join(study.domains)
-    table = [f"| | ROC-AUC, mean of domains | minus untrained | {heads} |"]
-    table += ["|---|---|---|" + "---|" * len(study.domains)]
-    for model in found.models:
-        single = [f"{model.domains[name].metrics['roc_auc']:.3f}" for name in study.domains]
-        over = "" if model.label == UNTRAINED else gap(found, model.label, UNTRAINED, MEAN)
-        table.append(f"| {model.label} | {areas(found, model.label, MEAN)} | {over} | {' | '.join(single)} |")
-    table += ["", "| ROC-AUC, mean of domains | difference | p, Holm |", "|---|---|---|"]
-    labels = {model.label for model in found.models}
-    planned = [(EXPERTS, DENSE), (ROUTER, DENSE), (EXPERTS, ROUTER)]
-    equal = [(EXPERTS, DENSE_ONE_DOMAIN), (DENSE_ONE_DOMAIN, DENSE)]
-    added = [(OWN_CHOICE, DENSE), (ONE_DOMAIN, DENSE)]  # after the first results, a family of their own
-    for family in (planned, added, equal):
-        pairs = [pair for pair in family if {*pair} <= labels]
-        sure = corrected([difference(found, *pair, MEAN) for pair in pairs]) if pairs else []
-        table += [
-            f"| {' - '.join(pair)} | {gap(found, *pair, MEAN)} | {p} |"
-            for pair, p in zip(pairs, sure, strict=True)
-        ]
-    return table
+def main_tables(arms: Arms, tests: Mapping[str, Test]) -> tuple[str, str, list[Difference]]:
+    """Markdown: the arms, and their differences; and the differences."""
+    pairs = {name: test.pairs for name, test in tests.items()}
+    means = {arm: mean_auc(pairs, rows) for arm, rows in arms.items()}
+    told = [one for family in FAMILIES for one in differences(means, family, MARGIN)]
+    gains = differences(means, [(arm, UNTRAINED) for arm in arms if arm != UNTRAINED], MARGIN)
+    gained = {one.first: with_sign(one.estimate) for one in gains}
+    rows = [
+        [arm, with_interval(means[arm]), gained.get(arm, ""), *by_route(pairs, own)]
+        for arm, own in arms.items()
+    ]
+    header = ["", "ROC-AUC, mean of domains", "minus untrained", *tests]
+    return table(header, rows), difference_table(told), told
 
 
-def few_table(study: Study, runs: RunFile, test: pa.Table, seeds: int) -> list[str]:
+def few_table(study: Study, runs: RunFile, test: pa.Table, seeds: int) -> str:
     """Markdown: the small domain by its number of training pairs; the most are those of `main`."""
-    head = f"| ROC-AUC of {SMALL}, pairs | dense | an expert | expert - dense | p, Holm |"
-    table = ["", head, "|---|---|---|---|---|"]
-    rows, sizes, lines = small_rows(test), [], []
+    pairs = {SMALL: Test.of(by_domain(test)[SMALL]).pairs}
+    rows = []
     for small in sorted((*FEW, None), key=lambda size: size or study.updates * BATCH):
-        found = finished(runs, test, seeds, small, rows)
-        if {DENSE, EXPERTS} <= {model.label for model in found.models}:
-            figures = (areas(found, DENSE), areas(found, EXPERTS), gap(found, EXPERTS, DENSE))
-            lines.append(f"| {small or study.updates * BATCH} | {' | '.join(figures)} |")
-            sizes.append(difference(found, EXPERTS, DENSE))
-    if lines:
-        table += [f"{line} {p} |" for line, p in zip(lines, corrected(sizes), strict=True)]
-    if len(table) < 3 + len(FEW):
-        table += ["", f"Few pairs of {SMALL} ({', '.join(map(str, FEW))}): not all run."]
-    return table
+        found = finished(runs, test, seeds, small, alone=True)
+        means = {arm: mean_auc(pairs, own) for arm, own in found.items()}
+        for one in differences(means, [(EXPERTS, DENSE)], MARGIN):
+            size = str(small or study.updates * BATCH)
+            rows.append([size, *(with_interval(means[arm]) for arm in (DENSE, EXPERTS)), one.told()])
+    return table([f"ROC-AUC of {SMALL}, pairs", "dense", "an expert", "expert - dense"], rows)
+
+
+def by_domain(test: pa.Table) -> dict[str, pa.Table]:
+    """Domain -> its test pairs."""
+    names = sorted(test["domain"].unique().to_pylist())
+    return {name: test.filter(pc.equal(test["domain"], name)) for name in names}
 
 
 def report(study: Study, runs: RunFile, pairs: se.Pairs, seeds: int, citing: Citing) -> None:
     """Write the study's page and its figures."""
     test = pairs.split("test")  # with the articles behind each pair, by which intervals cluster
-    found = finished(runs, test, seeds)
-    few = few_table(study, runs, test, seeds) if study is TWO else []
-    said = "The primary comparison did not run."
-    if {study.rival, EXPERTS} <= {model.label for model in found.models}:
-        said = verdict(difference(found, EXPERTS, study.rival, MEAN), study.primary, MARGIN)
-    parts = next((f", `--parts {part}`" for part, one in STUDIES.items() if one is study), "")
-    text = [
-        "# Do domain experts pay, with matched negatives and as many updates?",
-        "",
-        f"Primary figure: {study.primary}; margin {MARGIN}. `python benchmarks/fair_domains.py --out FOLDER`"
-        f"{parts} of {len(study.domains)} domains.",
-        "",
+    tests = {name: Test.of(own) for name, own in by_domain(test).items()}
+    arms, differing, told = main_tables(finished(runs, test, seeds), tests)
+    primary = [one for one in told if (one.first, one.second) == (EXPERTS, study.rival)]
+    said = f"{study.primary}: {primary[0].verdict}, {primary[0].told()}" if primary else "not run"
+    part = next((f" --parts {part}" for part, one in STUDIES.items() if one is study), "")
+    text = (
+        "# Do domain experts pay, with matched negatives and as many updates?\n\n"
+        f"Primary figure: {study.primary}; margin {MARGIN}. "
+        f"`python benchmarks/fair_domains.py --out FOLDER{part}`, {len(study.domains)} domains.\n\n"
         f"{seeds} seeds, {study.training['max_steps']} steps of {BATCH} pairs, {study.updates} for each "
         f"expert; {len(test):,} test pairs, split by citing article. 95% intervals over works, articles and "
-        "seeds; differences are paired by seed.",
-        "",
-        *main_table(study, found),
-        *few,
-        "",
-        text_free(by_domain(test), citing),
-        "",
-        f"**{said}**",
-        "",
-        spent(runs),
-    ]
-    write_study(study.name, {"verdict": said}, runs, "\n".join(text))
+        f"seeds; differences are paired by seed.\n\n**Verdict**: {said}."
+    )
+    few = [few_table(study, runs, test, seeds)] if study is TWO else []
+    parts = [text, arms, differing, *few, blind_table(tests, citing.works())]
+    write_study({"verdict": said}, runs, "\n\n".join(parts))
 
 
 # Training pairs of the small domain (None: as of the others), and the arms.
@@ -280,17 +270,14 @@ def main() -> None:
         runs = RunFile(given.out, study.name, {**settings, "pairs": pairs.fingerprint()})
         measure_untrained(runs, pairs.split("test").select(PAIR_COLUMNS))
         # Seed by seed, so that arms that are compared have as many runs wherever the study stops.
-        wanted = [
-            (arm, seed, small)
+        wanted: list[Row] = [
+            {"arm": arm, "seed": seed, "small": small}
             for part in parts
             for small, arms in PARTS[part]
             for seed in range(given.seeds)
             for arm in arms
         ]
-        for arm, seed, small in () if given.report else wanted:
-            if not runs.done(arm=arm, seed=seed, small=small):
-                runs.append(run(study, arm, seed, small, pairs))
-                print(study.name, arm, small, seed, runs.rows[-1]["seconds"], flush=True)
+        runs.make(() if given.report else wanted, partial(run, study, pairs))
         report(study, runs, pairs, given.seeds, Citing(se.CorpusFolder.open(given.out / "articles")))
 
 

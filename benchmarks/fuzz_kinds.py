@@ -21,10 +21,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fuzz_mutations import CONTAINERS, ODD, XML, break_bytes, break_json
+from measuring import DATA
 from sentence_experts.corpus.sources.client import Client, FailedError
 from sentence_experts.corpus.sources.journal import MEMORY, Journal, open_journal
 from sentence_experts.corpus.sources.services import Services
-from study import DATA
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))  # for `helpers`
 ARTICLES = DATA / "formats"

@@ -29,8 +29,8 @@ from itertools import combinations
 import numpy as np
 from scipy.stats import norm
 
+from measuring import RESULTS
 from sentence_experts.evaluation.statistics import Runs, ScoredPairs, estimate, holm, runs_of
-from study import RESULTS
 
 LEVEL = 0.05
 THRESHOLDS = np.linspace(-6, 8, 4001)

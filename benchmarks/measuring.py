@@ -1,20 +1,66 @@
-"""What the benchmarks of speed share: texts, ways taken in turn, ratios inside a round, hardware, results."""
+"""Shared by all benchmarks: data, texts, options, ways taken in turn, ratios inside a round, results."""
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import platform
 import statistics
+import subprocess
+import sys
 import tarfile
 import time
 from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
-from study import DATA, ELIFE, RESULTS
-
+HERE = Path(__file__).resolve().parent
+RESULTS = HERE / "results"
+DATA = Path(os.environ.get("SENTENCE_EXPERTS_DATA", HERE.parent.parent / "shared" / "data"))
+ELIFE, CROPS = "corpora/elife_jats.tar.xz", "corpora/pmc_crops_jats.tar.xz"
+BASE = "minilm"
+COMMAND = "import sys; from sentence_experts.cli.main import main; sys.exit(main(sys.argv[1:]))"
 PACKAGES = ("torch", "transformers", "sentence-transformers")
+
+
+def options(doc: str | None, **defaults: Any) -> argparse.Namespace:
+    """Read the command line of a benchmark; its docstring is the help.
+
+    Args:
+        doc: the docstring.
+        **defaults: option -> default: a list takes several values, False is a switch, a type has no default.
+    """
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name, default in defaults.items():
+        flag, how = f"--{name.replace('_', '-')}", {"default": None, "type": default}
+        if default is False:
+            how = {"action": "store_true"}
+        elif isinstance(default, list):
+            how = {"nargs": "+", "type": type(default[0]), "default": default}
+        elif not isinstance(default, type):
+            how = {"type": type(default), "default": default}
+        parser.add_argument(flag, **how)  # type: ignore[arg-type]
+    return parser.parse_args()
+
+
+def cli(log: Path, *arguments: str, **variables: str) -> None:
+    """Run one command line of the package on one thread, its output in `log`."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", **variables}
+    with open(log, "a", encoding="utf-8") as out:
+        command = [sys.executable, "-c", COMMAND, *arguments]
+        done = subprocess.run(command, stdout=out, stderr=out, env=environment, check=False)
+    if done.returncode:
+        raise SystemExit(f"failed, see {log}: sentence-experts {' '.join(arguments)}")
+
+
+def resident() -> dict[str, float]:
+    """Bytes of this process in memory: with the pages of mapped files, and without them."""
+    lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
+    sizes = {line.split()[0]: 1024.0 * int(line.split()[1]) for line in lines if line.endswith(" kB")}
+    return {"all": sizes["VmRSS:"], "own": sizes["RssAnon:"]}
 
 
 def elife_texts(count: int) -> tuple[list[str], list[str]]:
@@ -98,14 +144,13 @@ def versions(*more: str) -> dict[str, str]:
     return {name: version(name) for name in (*PACKAGES, *more)} | {"python": platform.python_version()}
 
 
-def write(name: str, result: dict, text: str) -> None:
-    """results/NAME.json and .md; prints the text."""
-    RESULTS.mkdir(exist_ok=True)
+def write(name: str, result: Mapping[str, Any], text: str, results: Path = RESULTS) -> None:
+    """Write NAME.json and NAME.md into the folder of results, and print the text."""
     made = {**result, "hardware": hardware(), "versions": result.get("versions") or versions()}
-    (RESULTS / f"{name}.json").write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
+    (results / f"{name}.json").write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
     told = ", ".join(f"{library} {number}" for library, number in made["versions"].items())
     whole = f"{text}\n\n{made['hardware']}; {told}.\n"
-    (RESULTS / f"{name}.md").write_text(whole, encoding="utf-8")
+    (results / f"{name}.md").write_text(whole, encoding="utf-8")
     print(whole)
 
 

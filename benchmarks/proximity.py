@@ -25,9 +25,11 @@ study goes on where it was stopped.
 from __future__ import annotations
 
 import tarfile
+import time
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,30 +39,31 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import sentence_experts as se
-from pair_study import (
-    UNTRAINED,
-    Citing,
-    Clock,
-    areas,
-    compared,
-    corrected,
-    cosines,
-    difference,
-    ends,
-    gap,
-    measure_untrained,
-    only_article,
-    pairs_of,
-    spent,
-    text_free,
-    training_pairs,
-    verdict,
-    with_column,
-)
+from measuring import BASE, DATA, ELIFE, table
 from sentence_experts.pairs.config import LEVELS
 from sentence_experts.pairs.dataset import PAIR_COLUMNS
-from studies import RunFile, arguments, write_study
-from study import BASE, DATA, ELIFE
+from study import (
+    Row,
+    RunFile,
+    Test,
+    arguments,
+    blind_table,
+    difference_table,
+    differences,
+    mean_auc,
+    with_interval,
+    write_study,
+)
+from study_models import (
+    UNTRAINED,
+    Citing,
+    cosines_of_pairs,
+    ends,
+    measure_untrained,
+    pairs_of,
+    training_pairs,
+    with_column,
+)
 
 NAME = "proximity"
 # All fixed before the first result of each length.
@@ -94,13 +97,15 @@ class Length:
 LENGTHS = {"short": Length(40, 16, 2), "long": Length(100, 32, 8)}
 
 DENSE = {f"pairs of one {level}": level for level in LEVELS}
-COMPARED = ["pairs of one article", "pairs of one sentence"]  # by the primary figure
-OTHERS = ("bracket", "paragraph", "section")
+ARTICLE, SENTENCE = "pairs of one article", "pairs of one sentence"  # compared by the primary figure
 # One model for the pairs of all levels, an expert for each or none; tested by the route of the sentence.
 MIXED = {"all levels, an expert each": "all", "all levels, dense": "none"}
-TESTS = {
-    "same_article": ("positive", "same-article"),
-    "unlinked": ("positive", "unlinked"),
+TESTS = ("same-article", "unlinked")  # kinds of negatives
+# Together, so that these have as many runs wherever the study stops.
+PARTS = {
+    "primary": [(ARTICLE, SENTENCE)],
+    "levels": [(f"pairs of one {level}",) for level in ("bracket", "paragraph", "section")],
+    "mixed": [tuple(MIXED)],
 }
 
 
@@ -159,6 +164,12 @@ class TrainingPairs:
             part = self.of_level(level, seed).slice(number * share, share)
             parts.append(with_column(part, "domain", level))
         return pa.concat_tables(parts)
+
+
+def only_article(table: pa.Table, citing: Citing) -> list[str | None]:
+    """The article that cites both works of each pair; None if there are several (or none by these ids)."""
+    articles = [citing.both(*pair) for pair in ends(table)]
+    return [next(iter(own)) if len(own) == 1 else None for own in articles]
 
 
 def test_pairs(folders: dict[str, se.CorpusFolder], out: Path) -> pa.Table:
@@ -249,9 +260,9 @@ def paired_anew(positives: pa.Table, citing: Citing) -> pa.Table:
     return pa.table({name: columns[name] for name in PAIR_COLUMNS})
 
 
-def run(arm: str, seed: int, training: TrainingPairs, test: pa.Table) -> dict[str, Any]:
+def run(training: TrainingPairs, test: pa.Table, arm: str, seed: int) -> Row:
     """Train and test one model."""
-    clock = Clock()
+    started = time.process_time()
     settings = {**training.length.training, "keep": "last", "seed": seed}
     if arm in DENSE:
         data = pairs_of(training.of_level(DENSE[arm], seed), training.known_links)
@@ -263,80 +274,51 @@ def run(arm: str, seed: int, training: TrainingPairs, test: pa.Table) -> dict[st
         settings["batches"] = "homogeneous" if MIXED[arm] == "all" else "mixed"
     result = se.train(model, data, **settings)
     losses = [round(loss, 4) for _, loss in result.losses]
-    return {"cosines": cosines(result.model, test, routes), "losses": losses, "seconds": clock.seconds()}
+    found = cosines_of_pairs(result.model, test, routes)
+    return {"cosines": found, "losses": losses, "seconds": round(time.process_time() - started, 1)}
 
 
-def report(name: str, length: Length, runs: RunFile, test: pa.Table, citing: Citing, seeds: int) -> None:
+def report(length: Length, runs: RunFile, test: pa.Table, citing: Citing, seeds: int) -> None:
     """Write the study's page and its figures."""
-    whole = [arm for arm in (*DENSE, *MIXED) if len(runs.find(arm=arm)) >= seeds]
-    arms = {arm: runs.find(arm=arm)[:seeds] for arm in (UNTRAINED, *whole)}
-    found, blind = {}, {}
-    for against, kinds in TESTS.items():
-        rows = np.flatnonzero(np.isin(test["kind"].to_pylist(), kinds))
-        scores = {arm: [np.array(run["cosines"])[rows] for run in each] for arm, each in arms.items()}
-        part = test.take(pa.array(rows))
-        found[against] = compared(part, scores, MARGIN, [UNTRAINED])
-        blind[kinds[1]] = part
-    head = " | ".join(f"{name} | gain | p, Holm" for name in ("same article", "unlinked"))
-    table = [f"| trained on | {head} |", "|---|" + "---|" * 6]
-    gains = [(each, arm) for arm in arms if arm != UNTRAINED for each in found.values()]
-    sure = dict(
-        zip(
-            [(id(each), arm) for each, arm in gains],
-            corrected([difference(each, arm, UNTRAINED) for each, arm in gains]),
-            strict=True,
-        )
-    )
-    for arm in arms:
-        cells = []
-        for each in found.values():
-            gained = ["", ""] if arm == UNTRAINED else [gap(each, arm, UNTRAINED), sure[id(each), arm]]
-            cells += [areas(each, arm), *gained]
-        table.append(f"| {'nothing: ' * (arm == UNTRAINED)}{arm} | {' | '.join(cells)} |")
-    article, sentence = COMPARED
-    wanted = [(arm, article) for arm in DENSE if arm in arms and arm != article]
-    if set(MIXED) <= arms.keys():
-        experts, dense = MIXED
-        wanted += [(experts, dense), (experts, sentence), (dense, sentence)]
-    gaps = [
-        "| difference of two arms | same article | p, Holm | unlinked | p, Holm |",
-        "|---|---|---|---|---|",
-    ]
-    p_values = iter(corrected([difference(each, *pair) for pair in wanted for each in found.values()]))
-    for pair in wanted:
-        cells = [f"{gap(each, *pair)} | {next(p_values)}" for each in found.values()]
-        gaps.append(f"| {' - '.join(pair)} | {' | '.join(cells)} |")
-    said = verdict(difference(found["same_article"], sentence, article), PRIMARY, MARGIN)
-    text = [
-        "# What does a pair teach, by how near to each other its works are cited?",
-        "",
-        f"Primary figure: {PRIMARY}; margin {MARGIN}. `python benchmarks/proximity.py --out FOLDER"
-        f"{' --length long' if name != NAME else ''}`.",
-        "",
-        f"{length.steps} steps of {length.batch} pairs, {length.pairs_per_article} of each article, {seeds} "
-        "seeds. Test: "
-        f"{len(test) // 3:,} pairs of new articles and works, cited in one sentence, against as many of each "
-        "kind. ROC-AUC with 95% intervals over works and seeds; differences are paired by seed.",
-        "",
-        *table,
-        "",
-        *gaps,
-        "",
+    arms = {arm: own[:seeds] for arm in (*DENSE, *MIXED) if len(own := runs.find(arm=arm)) >= seeds}
+    arms = {UNTRAINED: runs.find(arm=UNTRAINED)[:1] * seeds} | arms
+    experts, dense = MIXED
+    gains = [(arm, UNTRAINED) for arm in arms if arm != UNTRAINED]
+    others = [(arm, ARTICLE) for arm in DENSE if arm != ARTICLE]
+    others += [(experts, dense), (experts, SENTENCE), (dense, SENTENCE)]
+    parts, blind, said = [], {}, "not run"
+    for against in TESTS:
+        rows = np.flatnonzero(np.isin(test["kind"].to_pylist(), ("positive", against)))
+        blind[against] = Test.of(test.take(pa.array(rows)))
+        means = {
+            arm: mean_auc(
+                {against: blind[against].pairs},
+                [{"scores": {against: np.array(row["cosines"])[rows]}} for row in own],
+            )
+            for arm, own in arms.items()
+        }
+        told = [one for family in (gains, others) for one in differences(means, family, MARGIN)]
+        for one in told:
+            if against == TESTS[0] and (one.first, one.second) == (SENTENCE, ARTICLE):
+                said = f"{PRIMARY}: {one.verdict}, {one.told()}"
+        figures = [[arm, with_interval(own)] for arm, own in means.items()]
+        parts += [f"## Against {against}", table(["trained on", "ROC-AUC"], figures), difference_table(told)]
+    option = " --length long" * (runs.name != NAME)
+    text = (
+        "# What does a pair teach, by how near to each other its works are cited?\n\n"
+        f"Primary figure: {PRIMARY}; margin {MARGIN}. `python benchmarks/proximity.py --out FOLDER{option}`."
+        f"\n\n{length.steps} steps of {length.batch} pairs, {length.pairs_per_article} of each article, "
+        f"{seeds} seeds. Test: {len(test) // 3:,} pairs of new articles and works, cited in one sentence, "
+        "against as many of each kind. 95% intervals over works and seeds; differences are paired by seed. "
         "p-values after Holm: gains over the untrained model are one family of tests, differences of arms "
-        "another.",
-        "",
-        text_free(blind, citing),
-        "",
-        f"**{said}**",
-        "",
-        spent(runs),
-    ]
-    write_study(name, {"verdict": said}, runs, "\n".join(text))
+        f"another.\n\n**Verdict**: {said}."
+    )
+    write_study({"verdict": said}, runs, "\n\n".join([text, *parts, blind_table(blind, citing.works())]))
 
 
 def main() -> None:
     """Train and test what is missing, and write the results."""
-    given = arguments(__doc__, parts=("primary", "levels", "mixed"), length=tuple(LENGTHS))
+    given = arguments(__doc__, parts=tuple(PARTS), length=tuple(LENGTHS))
     length, name = LENGTHS[given.length], NAME if given.length == "short" else f"{NAME}_{given.length}"
     folders = corpora(given.out)
     test = test_pairs(folders, given.out)
@@ -344,26 +326,16 @@ def main() -> None:
     settings |= {"primary": PRIMARY, "margin": MARGIN, "test": se.Pairs.from_tables(test=test).fingerprint()}
     runs = RunFile(given.out, name, settings)
     measure_untrained(runs, test)
-    # Together, so that these have as many runs wherever the study stops.
-    groups = {
-        "primary": [COMPARED],
-        "levels": [[f"pairs of one {level}"] for level in OTHERS],
-        "mixed": [[*MIXED]],
-    }
-    wanted = [
-        (arm, seed)
+    wanted: list[Row] = [
+        {"arm": arm, "seed": seed}
         for part in given.parts
-        for group in groups[part]
+        for group in PARTS[part]
         for seed in range(given.seeds)
         for arm in group
     ]
-    missing = [(arm, seed) for arm, seed in wanted if not runs.done(arm=arm, seed=seed)]
-    if missing and not given.report:
-        training = TrainingPairs(folders["training"], given.out, length)
-        for arm, seed in missing:
-            runs.append({"arm": arm, "seed": seed, **run(arm, seed, training, test)})
-            print(arm, seed, runs.rows[-1]["seconds"], flush=True)
-    report(name, length, runs, test, Citing(folders["test"]), given.seeds)
+    if not given.report and any(not runs.find(**key) for key in wanted):
+        runs.make(wanted, partial(run, TrainingPairs(folders["training"], given.out, length), test))
+    report(length, runs, test, Citing(folders["test"]), given.seeds)
 
 
 if __name__ == "__main__":

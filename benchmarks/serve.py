@@ -33,8 +33,7 @@ from typing import Any
 import psutil
 
 from infinity import VERSIONS, make_environment, running_infinity
-from measuring import elife_texts, table, versions, write
-from study import RESULTS
+from measuring import RESULTS, elife_texts, table, versions, write
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from helpers.running_server import RunningServer, running_server

@@ -22,13 +22,18 @@ from pathlib import Path
 
 import yaml
 
+from measuring import BASE, CROPS, DATA, ELIFE, HERE, RESULTS, cli
 from sentence_experts.tasks.dataset import Tasks
-from study import BASE, CROPS, DATA, ELIFE, HERE, RESULTS, cli, slug
 from task_experts_tables import write
 
 TASK_FILE = HERE / "task_experts.yaml"
 CORPORA = {"elife": ELIFE, "crops": CROPS}
 SHARED = {"clustering": "document"}
+
+
+def slug(name: str) -> str:
+    """The name as a folder."""
+    return "".join(letter if letter.isalnum() else "_" for letter in name)
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import t, ttest_1samp
 
-from measuring import p_text
+from measuring import BASE, RESULTS, p_text
 from sentence_experts.evaluation.statistics import estimate, holm, runs_of_datasets
-from study import BASE, RESULTS
 
 Scores = NDArray[np.float64]  # in percent, shape (seeds, datasets)
 

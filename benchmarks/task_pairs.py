@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from measuring import CROPS, DATA, ELIFE
 from sentence_experts.evaluation.statistics import ScoredPairs
-from study import CROPS, DATA, ELIFE, HERE
+from sentence_experts.recipes import RECIPES
+from study import Test
 
 if TYPE_CHECKING:
     from sentence_experts import Pairs
@@ -31,15 +33,6 @@ class Pair(NamedTuple):
     anchor: str
     positive: str
     group: str
-
-
-@dataclass(frozen=True)
-class Test:
-    """Test pairs of one task: texts, each (pairs,), and their labels."""
-
-    first: list[str]
-    second: list[str]
-    pairs: ScoredPairs
 
 
 @dataclass(frozen=True)
@@ -130,7 +123,7 @@ def real_domains(folder: Path) -> Pairs:
     """The seven domains of the domain study: titles cited together, split by citing article."""
     import sentence_experts
 
-    rules = HERE.parent / "src" / "sentence_experts" / "recipes" / "material" / "real_domains.yaml"
+    rules = RECIPES / "material" / "real_domains.yaml"
     corpus = sentence_experts.import_corpus([DATA / name for name in (ELIFE, CROPS)], out=folder / "corpus")
     how: dict[str, Any] = {"unit": "title", "split": "article", "max_eval_per_domain": 2 * TEST_PAIRS}
     return sentence_experts.compile_pairs(corpus, out=folder / "pairs", domains=rules, **how)

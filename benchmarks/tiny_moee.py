@@ -17,7 +17,7 @@ from pathlib import Path
 
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, set_seed
 
-from study import DATA, HERE, RESULTS, cli
+from measuring import DATA, HERE, RESULTS, cli
 
 MODEL = HERE.parent / "src" / "sentence_experts" / "recipes" / "moee" / "tiny-olmoe"
 DATASETS = tuple(f"sts{year}" for year in range(12, 17))

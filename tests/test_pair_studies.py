@@ -7,16 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pytest
 
 import fair_domains
-from pair_study import COSINES, UNTRAINED, Citing, compared, difference, ends, verdict, with_column
 from proximity import paired_anew
 from sentence_experts.corpus.corpus_folder import open_corpus
-from sentence_experts.evaluation.results import Difference, View
-from sentence_experts.evaluation.statistics import Interval
 from sentence_experts.pairs.dataset import PAIR_COLUMNS
-from studies import RunFile
+from study import RunFile, Test, by_route, differences, mean_auc
+from study_models import UNTRAINED, Citing, ends, with_column
 
 
 def pairs(rows: list[tuple[str, str, int]]) -> pa.Table:
@@ -47,22 +44,6 @@ def test_works_paired_again_keep_their_degrees_and_are_unlinked() -> None:
     assert all(text == f"text {work}" for work, text in texts.items())
 
 
-def test_a_difference_turned_round_has_the_opposite_interval() -> None:
-    random = np.random.default_rng(0)
-    test = pairs([(f"a{n}", f"b{n}", n % 2) for n in range(60)])
-    labels = np.array(test["label"].to_pylist())
-    noise = {arm: random.normal(size=(3, 60)) for arm in ("good", "bad")}
-    scores = {
-        arm: [(COSINES * (0.5 * labels * (arm == "good") + 0.1 * each)).astype(int) for each in noise[arm]]
-        for arm in noise
-    }
-    found = compared(test, scores, margin=0.01)
-    forth, back = difference(found, "good", "bad"), difference(found, "bad", "good")
-    assert forth.value > 0.3
-    assert back.value == -forth.value
-    assert (back.interval.low, back.interval.high) == (-forth.interval.high, -forth.interval.low)
-
-
 def test_intervals_allow_for_the_articles_that_link_the_pairs() -> None:
     random = np.random.default_rng(0)
     test = pairs([(f"a{n}", f"b{n}", n % 2) for n in range(80)])
@@ -70,31 +51,16 @@ def test_intervals_allow_for_the_articles_that_link_the_pairs() -> None:
     articles = np.arange(80) // 20
     shift = np.array([-1, 1, -0.5, 1.5])[articles] * labels  # what an article does to its pairs
     one = 0.5 * labels + shift + 0.3 * random.normal(size=80)
-    scores = {"one": [(COSINES * one).astype(int)], "other": [(COSINES * labels).astype(int)]}
+    scores = {"one": one, "other": labels}
     linked_by = [[f"article {n}"] * label for n, label in zip(articles, labels, strict=True)]
     widths = []
     for table in (test, test.append_column("linked_by", pa.array(linked_by, pa.list_(pa.string())))):
-        interval = difference(compared(table, scores, margin=0.01), "one", "other").interval
+        tests = {"all": Test.of(table).pairs}
+        arms = {arm: mean_auc(tests, [{"scores": {"all": own}}]) for arm, own in scores.items()}
+        (found,) = differences(arms, [("one", "other")], margin=0.01)
+        interval = found.estimate.interval()
         widths.append(interval.high - interval.low)
     assert widths[1] > 1.2 * widths[0]
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "begins"),
-    [
-        (0.001, 0.02, "Yes"),
-        (-0.02, -0.001, "No, the reverse"),
-        (-0.002, 0.003, "No:"),
-        (-0.02, 0.03, "Not shown"),
-    ],
-)
-def test_a_verdict_says_what_the_interval_supports(low: float, high: float, begins: str) -> None:
-    equivalent = max(-low, high) < 0.01
-    middle = (low + high) / 2
-    found = Difference(
-        "one", "other", View("pooled"), "roc_auc", middle, Interval(low, high), 0.5, None, equivalent
-    )
-    assert verdict(found, "one minus other", 0.01).startswith(begins)
 
 
 def test_runs_of_few_pairs_are_compared_on_the_small_domain_alone(tmp_path: Path) -> None:
@@ -102,7 +68,7 @@ def test_runs_of_few_pairs_are_compared_on_the_small_domain_alone(tmp_path: Path
     test = pa.concat_tables([with_column(half, "domain", name) for name in ("neuroscience", "crops")])
     rows = fair_domains.small_rows(test)
     labels = np.array(test["label"].to_pylist())
-    right, wrong = COSINES * labels, COSINES * (1 - labels)
+    right, wrong = labels, 1 - labels
     # The large domain is always ranked the wrong way round.
     main = np.where(np.isin(np.arange(len(test)), rows), right, wrong)
     runs = RunFile(tmp_path, "few", {})
@@ -111,13 +77,11 @@ def test_runs_of_few_pairs_are_compared_on_the_small_domain_alone(tmp_path: Path
         runs.append({"arm": fair_domains.DENSE, "seed": seed, "small": None, "cosines": main.tolist()})
         few = {"arm": fair_domains.DENSE, "seed": seed, "small": 50, "cosines": right[rows].tolist()}
         runs.append(few)
+    tests = {name: Test.of(own).pairs for name, own in fair_domains.by_domain(test).items()}
+    crops = {"crops": tests["crops"]}
     for small in (50, None):
-        found = fair_domains.finished(runs, test, 2, small, rows)
-        areas = {model.label: model.pooled.metrics["roc_auc"] for model in found.models}
-        assert areas == {UNTRAINED: 0.0, fair_domains.DENSE: 1.0}
-    whole = fair_domains.finished(runs, test, 2)
-    assert {name: one.metrics["roc_auc"] for name, one in whole.models[1].domains.items()} == {
-        "crops": 1.0,
-        "neuroscience": 0.0,
-    }
-    assert len(fair_domains.finished(runs, test, 3).models) == 1, "arms without all seeds are left out"
+        found = fair_domains.finished(runs, test, 2, small, alone=True)
+        areas = {arm: by_route(crops, own) for arm, own in found.items()}
+        assert areas == {UNTRAINED: ["0.000"], fair_domains.DENSE: ["1.000"]}
+    assert by_route(tests, fair_domains.finished(runs, test, 2)[fair_domains.DENSE]) == ["1.000", "0.000"]
+    assert len(fair_domains.finished(runs, test, 3)) == 1, "arms without all seeds are left out"

@@ -12,38 +12,38 @@ import torch
 
 import add_without_forgetting
 import conflict_control
-import organisms
 import real_conflict
 import sentence_experts
-import studies
+import study
+import study_models
 import task_experts_tables
-from blind_scores import Texts, blind_table
 from helpers.samples import make_tiny_encoder
 from sentence_experts.compat.sentence_transformers import transformer_of
 from sentence_experts.evaluation.statistics import Runs, ScoredPairs
+from study import Test, blind_table
 
 
 def test_a_killed_study_continues_after_its_last_whole_run(tmp_path: Path) -> None:
-    runs = studies.RunFile(tmp_path, "some", {"steps": 20})
+    runs = study.RunFile(tmp_path, "some", {"steps": 20})
     for seed in (1, 0):
         runs.append({"arm": "dense", "seed": seed})
     with open(tmp_path / "some.jsonl", "a", encoding="utf-8") as file:
         file.write('{"arm": "dense", "se')
-    again = studies.RunFile(tmp_path, "some", {"steps": 20})
+    again = study.RunFile(tmp_path, "some", {"steps": 20})
     assert [row["seed"] for row in again.find(arm="dense")] == [0, 1]
-    assert [again.done(arm="dense", seed=seed) for seed in (1, 2)] == [True, False]
+    assert [again.find(arm="dense", seed=seed) != [] for seed in (1, 2)] == [True, False]
     again.append({"arm": "dense", "seed": 2})
-    assert len(studies.RunFile(tmp_path, "some", {"steps": 20}).rows) == 3
+    assert len(study.RunFile(tmp_path, "some", {"steps": 20}).rows) == 3
     with pytest.raises(SystemExit, match=r"other settings \(steps\)"):
-        studies.RunFile(tmp_path, "some", {"steps": 40})
+        study.RunFile(tmp_path, "some", {"steps": 40})
 
 
 def test_published_runs_are_not_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(studies, "RESULTS", tmp_path / "results")
-    runs = studies.RunFile(tmp_path / "runs", "some", {"steps": 20})
+    monkeypatch.setattr(study, "RESULTS", tmp_path / "results")
+    runs = study.RunFile(tmp_path / "runs", "some", {"steps": 20})
     runs.append({"arm": "dense", "seed": 0, "scores": {"a": [1, 2]}})
-    studies.write_study("some", {"made_by": "a test"}, runs, "# Title")
-    assert studies.RunFile(tmp_path / "elsewhere", "some", {"steps": 20}).rows == runs.rows
+    study.write_study({"made_by": "a test"}, runs, "# Title")
+    assert study.RunFile(tmp_path / "elsewhere", "some", {"steps": 20}).rows == runs.rows
 
 
 def _arm(better_by: float, noise: float) -> Runs:
@@ -55,7 +55,7 @@ def _arm(better_by: float, noise: float) -> Runs:
     common = random.normal(size=400)
     own = np.random.default_rng(round(1000 * better_by))
     scores = [common + (1 + better_by) * labels + noise * own.normal(size=400) for _ in range(5)]
-    return Runs.joined([studies.auc_of(test, {"only": each.tolist()}) for each in scores])
+    return Runs.joined([study.auc_of(test, {"only": each.tolist()}) for each in scores])
 
 
 def test_a_difference_is_better_equal_or_undecided() -> None:
@@ -72,7 +72,7 @@ def test_a_difference_is_better_equal_or_undecided() -> None:
         ("noisy", "plain"),
         ("absent", "plain"),
     ]
-    told = {(one.first, one.second): one for one in studies.differences(arms, pairs, margin=0.01)}
+    told = {(one.first, one.second): one for one in study.differences(arms, pairs, margin=0.01)}
     assert ("absent", "plain") not in told
     verdicts = {pair: one.verdict for pair, one in told.items()}
     assert (verdicts["ahead", "plain"], verdicts["plain", "ahead"]) == ("better", "worse")
@@ -88,13 +88,13 @@ def test_what_sees_no_route_scores_one_half_on_conflicting_pairs() -> None:
         assert len(set(texts)) == len(texts) == 2 * 60 * routes, "no question comes twice"
         by_route = pairs.by_route(routes)
         scores = np.random.default_rng(routes).normal(size=60).tolist()
-        assert studies.auc_of(by_route, dict.fromkeys(by_route, scores)).values[0] == pytest.approx(0.5)
+        assert study.auc_of(by_route, dict.fromkeys(by_route, scores)).values[0] == pytest.approx(0.5)
 
 
 def test_arms_with_fewer_seeds_are_paired_with_the_same_seeds_of_others() -> None:
     five, other = _arm(0.0, 0.01), _arm(0.1, 0.01)
     two = Runs(other.values[:2], other.influence[:2], other.averaged[:2], other.sharing)
-    (told,) = studies.differences({"five": five, "two": two}, [("two", "five")], margin=0.01)
+    (told,) = study.differences({"five": five, "two": two}, [("two", "five")], margin=0.01)
     assert told.estimate.value == pytest.approx(float((other.values[:2] - five.values[:2]).mean()))
 
 
@@ -116,7 +116,7 @@ def test_backward_transfer_is_the_mean_over_all_tasks_but_the_last_in_any_order(
 
 
 def test_steps_and_what_reaches_the_goal_are_reported_for_each_part() -> None:
-    def run(*figures: float) -> studies.Row:
+    def run(*figures: float) -> study.Row:
         return {
             "curve": [{"step": 60 * n, "seconds": n, "auc": auc} for n, auc in enumerate(figures, start=1)]
         }
@@ -145,9 +145,9 @@ def test_masked_articles_name_no_organism() -> None:
 
 def test_an_organism_has_one_name() -> None:
     names = ["Mouse", "mouse", " D. melanogaster", "Drosophila  melanogaster", "fruit fly", "Volvox", "frog"]
-    told = [organisms.normalised(name) for name in names]
+    told = [real_conflict.normalised(name) for name in names]
     assert told == ["mouse"] * 2 + ["d. melanogaster"] * 3 + ["volvox", "frog"]
-    assert all(organisms.normalised(name) == name for name in organisms.SAME.values())
+    assert all(real_conflict.normalised(name) == name for name in real_conflict.SAME.values())
 
 
 def test_pairs_of_a_real_conflict_have_each_article_as_often_in_both_kinds(
@@ -181,7 +181,7 @@ def test_faster_tokens_go_further_and_all_else_as_far(tmp_path: Path, minilm: st
         model = sentence_experts.load(path, device="cpu")
         weight = transformer_of(model).get_input_embeddings().weight
         before = weight.detach().clone()
-        faster = studies.FasterTokens(model, ["[LEFT]", "[RIGHT]"], factor)
+        faster = study_models.FasterTokens(model, ["[LEFT]", "[RIGHT]"], factor)
         weight.grad = torch.ones_like(weight)
         faster.step(torch.optim.SGD([weight], lr=0.01))
         moved.append((weight.detach() - before).mean(1))
@@ -199,7 +199,7 @@ def test_scores_that_compare_no_texts_find_what_one_text_tells() -> None:
     pairs = ScoredPairs(np.zeros(200), labels, *ids)
     told = {
         name: dict(
-            re.findall(r"\| ([a-z ]+) \| ([\d.]+) \(", blind_table({"one": Texts(first, plain, pairs)}))
+            re.findall(r"\| ([a-z ]+) \| ([\d.]+) \(", blind_table({"one": Test(first, plain, pairs)}))
         )
         for name, first in (("telling", telling), ("plain", other))
     }
@@ -208,20 +208,20 @@ def test_scores_that_compare_no_texts_find_what_one_text_tells() -> None:
 
 
 def test_a_run_names_its_machine_where_it_is_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(studies, "RESULTS", tmp_path / "results")
-    monkeypatch.setattr(studies, "hardware", lambda: "old machine")
-    runs = studies.RunFile(tmp_path / "runs", "some", {})
+    monkeypatch.setattr(study, "RESULTS", tmp_path / "results")
+    monkeypatch.setattr(study, "hardware", lambda: "old machine")
+    runs = study.RunFile(tmp_path / "runs", "some", {})
     runs.append({"arm": "dense", "seed": 0, "small": None})
-    studies.write_study("some", {}, runs, "# Title")
-    monkeypatch.setattr(studies, "hardware", lambda: "new machine")
-    again = studies.RunFile(tmp_path / "elsewhere", "some", {})
-    studies.write_study("some", {}, again, "# Title")
+    study.write_study({}, runs, "# Title")
+    monkeypatch.setattr(study, "hardware", lambda: "new machine")
+    again = study.RunFile(tmp_path / "elsewhere", "some", {})
+    study.write_study({}, again, "# Title")
     assert "new machine" not in (tmp_path / "results" / "some.md").read_text(encoding="utf-8")
     again.append({"arm": "dense", "seed": 1, "small": None})
-    studies.write_study("some", {}, again, "# Title")
+    study.write_study({}, again, "# Title")
     told = (tmp_path / "results" / "some.md").read_text(encoding="utf-8")
     assert "old machine (1 runs); new machine (1 runs)" in told
-    third = studies.RunFile(tmp_path / "third", "some", {})
+    third = study.RunFile(tmp_path / "third", "some", {})
     assert [row["hardware"] for row in third.find(arm="dense", small=None)] == ["old machine", "new machine"]
 
 
