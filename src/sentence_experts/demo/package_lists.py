@@ -61,7 +61,8 @@ def labelled_programs() -> list[dict[str, str]]:
 
 def _descriptions() -> dict[str, str]:
     """Return the descriptions in full, in English, by their Description-md5."""
-    files = _output_of("apt-get", "indextargets", "--format", "$(FILENAME)", "Created-By: Translations")
+    wanted = ("--format", "$(FILENAME)", "Created-By: Translations")
+    files = _output_of("apt-get", "indextargets", "-o", "Acquire::Languages=en", *wanted)
     english = [file for file in files if "Translation-en" in file]
     listed = read_packages(_output_of(_HELPER, "cat-file", *english)) if english else ()
     return {each["Description-md5"]: each["Description-en"] for each in listed if "Description-en" in each}
