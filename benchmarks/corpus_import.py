@@ -30,8 +30,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).resolve().parent
-DATA = Path(os.environ.get("SENTENCE_EXPERTS_DATA", HERE.parent.parent / "shared" / "data"))
+from measuring import DATA, HERE, hardware
 
 PEER = """
 import sys
@@ -122,7 +121,7 @@ def write_bodies(articles: int, seconds: dict[str, list[float]], file: Path) -> 
     file.write_text(json.dumps(content, indent=1) + "\n")
     file.with_suffix(".md").write_text(
         "# What reading the bodies adds to an import\n\n"
-        f"{articles:,} JATS articles, one worker, {processor()}, load {load}; the least CPU seconds of "
+        f"{articles:,} JATS articles, one worker, {hardware()}, load {load}; the least CPU seconds of "
         f"{len(seconds['without'])} alternating rounds. Made by `python benchmarks/corpus_import.py --bodies "
         f"--limit {articles} --rounds {len(seconds['without'])}`.\n\n"
         "| with bodies | without | ratio |\n|---:|---:|---:|\n"
@@ -131,14 +130,6 @@ def write_bodies(articles: int, seconds: dict[str, list[float]], file: Path) -> 
 
 
 PROGRAMS = ("pubmed_parser", "ours, files", "ours, files, one worker", "ours, archive")
-
-
-def processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor()
 
 
 def main() -> None:
@@ -193,7 +184,7 @@ def main() -> None:
         "speed_up_on_archive": round(medians["pubmed_parser"] / medians["ours, archive"], 2),
         "largest_resident_megabytes": {name: round(value / 1e6) for name, value in memory.items()},
         "workers": given.workers,
-        "hardware": f"{processor()}, {os.cpu_count()} cores",
+        "hardware": hardware(),
         "load_before": round(load, 2),
         "versions": {name: version(name) for name in ("pubmed_parser", "lxml", "pyarrow", "duckdb")}
         | {"python": platform.python_version()},

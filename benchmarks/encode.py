@@ -19,7 +19,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from measuring import DATA, elife_texts, gemm_flops, in_turn, ratio, table, versions, write
+from measuring import DATA, elife_texts, gemm_flops, in_turn, options, ratio, table, versions, write
 from onnx_process import onnx_process
 
 PEER = "sentence-transformers, batches of 32"
@@ -160,12 +160,7 @@ def as_text(
 
 def main() -> None:
     """Measure, and write the tables."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--texts", type=int, default=1000)
-    parser.add_argument("--rounds", type=int, default=5)
-    given = parser.parse_args()
+    given = options(__doc__, texts=1000, rounds=5)
     import torch
     from sentence_transformers import SentenceTransformer
 

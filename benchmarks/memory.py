@@ -10,18 +10,16 @@ what comes on top.
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
-import platform
 import statistics
 import subprocess
 import sys
 import tempfile
-from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
-HERE = Path(__file__).resolve().parent
+from measuring import options, table, write
+
 TEXTS = 64
 # What runs in a fresh process: argument 1 is the folder, 2 the way.
 PROBE = """
@@ -104,11 +102,7 @@ def make(folder: Path, experts: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--experts", type=int, nargs="+", default=[4, 20])
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--results", type=Path, default=HERE / "results" / "memory.json")
-    given = parser.parse_args()
+    given = options(__doc__, experts=[4, 20], rounds=3)
     from sentence_experts.models.sources import model_folder
 
     rows = {"dense": measure(Path(model_folder("minilm")), "dense", given.rounds)}
@@ -117,55 +111,25 @@ def main() -> None:
             make(Path(folder) / str(experts), experts)
             for way in WAYS:
                 rows[f"{experts} experts, {way}"] = measure(Path(folder) / str(experts), way, given.rounds)
-    result = {
-        "texts": TEXTS,
-        "rounds": given.rounds,
-        "bytes": {name: {"before_model": row[0], "with_model": row[1]} for name, row in rows.items()},
-        "hardware": f"{processor()}, {os.cpu_count()} cores",
-        "versions": {name: version(name) for name in ("torch", "transformers", "sentence-transformers")}
-        | {"python": platform.python_version()},
-    }
-    given.results.parent.mkdir(parents=True, exist_ok=True)
-    given.results.write_text(json.dumps(result, indent=1) + "\n")
-    given.results.with_suffix(".md").write_text(as_markdown(result))
-    print(as_markdown(result))
-
-
-def as_markdown(result: dict) -> str:
-    """The result as a small table."""
-    sizes = result["bytes"]
-    dense, alone = (of(sizes["dense"]) for of in (lambda row: row["with_model"], share))
-    versions = ", ".join(f"{name} {number}" for name, number in result["versions"].items())
-    lines = [
-        f"| {name} | {row['with_model'] / 1e6:.0f} MB | {row['with_model'] / dense:.2f} "
-        f"| {share(row) / 1e6:.0f} MB | {share(row) / alone:.2f} |"
-        for name, row in sizes.items()
-    ]
-    return "\n".join(
+    sizes = {name: {"before_model": row[0], "with_model": row[1]} for name, row in rows.items()}
+    result: dict[str, Any] = {"texts": TEXTS, "rounds": given.rounds, "bytes": sizes}
+    before, dense = rows["dense"]
+    cells = [
         [
-            "# Resident memory of all-MiniLM-L6-v2 with experts",
-            "",
-            f"VmRSS after encoding {result['texts']} texts with one route; fp32, CPU ({result['hardware']}; "
-            f"{versions}); medians of {result['rounds']} fresh processes. Made by "
-            "`python benchmarks/memory.py`.",
-            "",
-            "| | process | of dense | the model's share | of dense |",
-            "|---|---|---|---|---|",
-            *lines,
-            "",
+            name,
+            f"{whole / 1e6:.0f} MB",
+            f"{whole / dense:.2f}",
+            f"{(whole - start) / 1e6:.0f} MB",
+            f"{(whole - start) / (dense - before):.2f}",
         ]
+        for name, (start, whole) in rows.items()
+    ]
+    text = (
+        "# Resident memory of all-MiniLM-L6-v2 with experts\n\n"
+        f"VmRSS after encoding {TEXTS} texts with one route; fp32, CPU; medians of {given.rounds} fresh "
+        "processes. Made by `python benchmarks/memory.py`.\n\n"
     )
-
-
-def share(row: dict) -> float:
-    return float(row["with_model"] - row["before_model"])
-
-
-def processor() -> str:
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return platform.machine()
+    write("memory", result, text + table(["", "process", "of dense", "the model's share", "of dense"], cells))
 
 
 if __name__ == "__main__":

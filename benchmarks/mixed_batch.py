@@ -10,13 +10,12 @@ loss and backward (the optimizer's share grows with the weights and is measured 
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import time
 from collections.abc import Callable
 from typing import Any
 
-from measuring import elife_texts, in_turn, ratio, table, write
+from measuring import elife_texts, in_turn, options, ratio, table, write
 
 
 def batch_of(model: Any, texts: list[str], count: int, tokens: int, leads: list[str]) -> dict[str, Any]:
@@ -83,14 +82,9 @@ def as_text(rows: list[list[str]]) -> str:
 
 def main() -> None:
     """Measure, and write the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    given = options(
+        __doc__, kinds=["head", "adapter", "expert"], routes=[5, 20], tokens=[100, 200, 400], rounds=7
     )
-    parser.add_argument("--kinds", nargs="+", default=["head", "adapter", "expert"])
-    parser.add_argument("--routes", type=int, nargs="+", default=[5, 20])
-    parser.add_argument("--tokens", type=int, nargs="+", default=[100, 200, 400])
-    parser.add_argument("--rounds", type=int, default=7)
-    given = parser.parse_args()
     import torch
 
     torch.set_num_threads(1)

@@ -38,10 +38,10 @@ from typing import Any
 
 import orjson
 
-from corpus_import import cpu_seconds, processor, tree_memory
+from corpus_import import cpu_seconds, tree_memory
+from measuring import HERE, hardware
 from sentence_experts.storage import sha256_file
 
-HERE = Path(__file__).resolve().parent
 TABLES = ("papers.parquet", "citations.parquet", "manifest.json", "rejected.jsonl")
 OURS = """
 import sys
@@ -277,7 +277,7 @@ def main() -> None:
     result = {
         "flags": f"--works {given.works} --part {given.part}",
         "rows": rows, "workers": given.workers, "memory": given.memory,
-        "hardware": f"{processor()}, {os.cpu_count()} cores",
+        "hardware": hardware(),
         "peak_child_megabytes": round(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1e3),
     }  # fmt: skip
     given.results.write_text(json.dumps(result, indent=1) + "\n")

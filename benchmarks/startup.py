@@ -9,7 +9,6 @@ A server is ended as soon as it says that it serves.
 
 from __future__ import annotations
 
-import argparse
 import os
 import statistics
 import subprocess
@@ -19,7 +18,7 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 
-from measuring import hardware, table, versions, write
+from measuring import hardware, options, table, versions, write
 
 PEER = "sentence-transformers: import, load, encode"
 SERVE = "sentence-experts serve, until it is ready"
@@ -72,9 +71,7 @@ def measure(command: list[str], number: int) -> tuple[float, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=5)
-    given = parser.parse_args()
+    given = options(__doc__, rounds=5)
     os.environ |= {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
     with tempfile.TemporaryDirectory() as folder:
         # In a process of its own: a child's peak memory counts what this process had when it began.

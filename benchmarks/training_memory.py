@@ -13,11 +13,10 @@ measures it).
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from measuring import elife_texts, table, write
+from measuring import elife_texts, options, table, write
 
 MEGABYTE = 1e6
 COLUMNS = 2  # of texts: anchors and positives, each encoded by itself
@@ -130,12 +129,7 @@ def measure(experts: int, titles: Sequence[str]) -> list[dict[str, Any]]:
 
 def main() -> None:
     """Count, and write the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--experts", type=int, nargs="+", default=[5, 20, 64])
-    parser.add_argument("--batch-size", type=int, default=64, help="pairs")
-    given = parser.parse_args()
+    given = options(__doc__, experts=[5, 20, 64], batch_size=64)
     titles, _ = elife_texts(2 * given.batch_size)
     rows = [row for experts in (0, *given.experts) for row in measure(experts, titles)]
     dense = rows[0]["together"]

@@ -8,12 +8,11 @@ sentence-transformers, AdamW; one thread and its process time. "Padded" is sente
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Callable
 from typing import Any
 
-from measuring import elife_texts, in_turn, ratio, table, write
+from measuring import elife_texts, in_turn, options, ratio, table, write
 
 DENSE = "dense, packed"
 
@@ -39,13 +38,7 @@ def step_of(model: Any, pairs: tuple[list[str], list[str]], optimizer: Any = Non
 
 def main() -> None:
     """Measure, and write the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--experts", type=int, default=5)
-    parser.add_argument("--batch-size", type=int, default=32, help="pairs")
-    parser.add_argument("--rounds", type=int, default=7)
-    given = parser.parse_args()
+    given = options(__doc__, experts=5, batch_size=32, rounds=7)
     import torch
 
     torch.set_num_threads(1)
