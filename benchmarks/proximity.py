@@ -102,7 +102,7 @@ ARTICLE, SENTENCE = "pairs of one article", "pairs of one sentence"  # compared 
 MIXED = {"all levels, an expert each": "all", "all levels, dense": "none"}
 TESTS = ("same-article", "unlinked")  # kinds of negatives
 # Together, so that these have as many runs wherever the study stops.
-PARTS = {
+PARTS: dict[str, list[tuple[str, ...]]] = {
     "primary": [(ARTICLE, SENTENCE)],
     "levels": [(f"pairs of one {level}",) for level in ("bracket", "paragraph", "section")],
     "mixed": [tuple(MIXED)],
@@ -286,7 +286,9 @@ def report(length: Length, runs: RunFile, test: pa.Table, citing: Citing, seeds:
     gains = [(arm, UNTRAINED) for arm in arms if arm != UNTRAINED]
     others = [(arm, ARTICLE) for arm in DENSE if arm != ARTICLE]
     others += [(experts, dense), (experts, SENTENCE), (dense, SENTENCE)]
-    parts, blind, said = [], {}, "not run"
+    parts: list[str] = []
+    blind: dict[str, Test] = {}
+    said = "not run"
     for against in TESTS:
         rows = np.flatnonzero(np.isin(test["kind"].to_pylist(), ("positive", against)))
         blind[against] = Test.of(test.take(pa.array(rows)))
