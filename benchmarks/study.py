@@ -231,16 +231,22 @@ def differences(
             one = estimate(*_of_seeds(arms[first], seeds).minus(_of_seeds(arms[second], seeds)))
             if one is not None:
                 estimates[first, second] = one
-    corrected = holm([one.p_value() for one in estimates.values()]) if estimates else []
+    return corrected_together([Difference(*pair, one, 1.0, "") for pair, one in estimates.items()], margin)
+
+
+def corrected_together(told: Sequence[Difference], margin: float) -> list[Difference]:
+    """Judge differences as one family of tests, whatever family they were of before."""
+    corrected = holm([each.estimate.p_value() for each in told]) if told else []
     found = []
-    for (pair, one), p_holm in zip(estimates.items(), corrected, strict=True):
+    for each, p_holm in zip(told, corrected, strict=True):
+        one = each.estimate
         inner = one.interval()
         verdict = "not told apart"
         if p_holm < 0.05:
             verdict = "better" if one.value > 0 else "worse"
         if -margin < inner.low and inner.high < margin:
             verdict = f"equal within {margin:g}"
-        found.append(Difference(*pair, one, p_holm, verdict))
+        found.append(Difference(each.first, each.second, one, p_holm, verdict))
     return found
 
 
