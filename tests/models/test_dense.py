@@ -197,6 +197,40 @@ def test_the_average_before_training_is_the_base(base: SentenceTransformer, text
     assert np.abs(averaged.encode(texts) - base.encode(texts)).max() <= 1e-6
 
 
+def test_the_average_of_heads_is_the_mean_of_the_mapped_vectors(
+    base: SentenceTransformer, texts: list[str]
+) -> None:
+    rng, width = np.random.default_rng(0), base.get_embedding_dimension()
+    maps = {name: (rng.normal(size=(width, width)), rng.normal(size=width)) for name in ("use", "field")}
+    encoder = sentence_experts.with_heads(base, maps)
+    pooled = encoder.without_heads().encode(texts, prompt_name="use")
+    for weights, shares in ((None, (0.5, 0.5)), ({"use": 3, "field": 1}, (0.75, 0.25))):
+        mapped = sum(
+            share * (pooled @ weight.T + bias)
+            for share, (weight, bias) in zip(shares, maps.values(), strict=True)
+        )
+        averaged = average_experts(encoder, weights).encode(texts)
+        assert np.abs(averaged - encoder.finish(mapped)).max() <= 1e-5
+
+
+@ONE_FAMILY
+def test_the_average_of_adapters_is_the_mean_of_their_changes(
+    base: SentenceTransformer,
+) -> None:
+    encoder = sentence_experts.extend(base, routes=["use", "field"], kind="adapter", rank=2)
+    for name, weight in encoder.named_parameters():
+        if ".adapters." in name:
+            torch.nn.init.normal_(weight, std=0.1)
+    one, other, mean = (
+        dict(each[0].model.named_parameters())
+        for each in (*(export_route(encoder, name) for name in ("use", "field")), average_experts(encoder))
+    )
+    changed = [name for name in mean if not torch.equal(one[name], other[name])]
+    assert changed
+    for name, weight in mean.items():
+        assert torch.allclose(weight, (one[name] + other[name]) / 2, atol=1e-6)
+
+
 @ONE_FAMILY
 @pytest.mark.parametrize(
     ("weights", "message"),

@@ -90,14 +90,12 @@ def average_experts(
     """Make the dense encoder whose MLPs are the mean of the experts, its [CLS] the mean of their tokens.
 
     Instructions stay as prompts. `weights`: expert -> its weight in the mean; experts that are not named are
-    left out; by default all weigh the same. Models with heads or adapters have no such mean.
+    left out; by default all weigh the same. Where routes own heads or adapters, it is the mean of the routes
+    (`average_routes`).
     """
     _refuse_scaled(encoder)
     if encoder.routed_model.config.heads or encoder.routed_model.config.adapters:
-        raise UsageError(
-            "routes of this model own heads or adapters, which the mean of its experts would leave out: "
-            "export one route"
-        )
+        return average_routes(encoder, weights)
     shares = equal_shares(len(encoder.experts)) if weights is None else _shares(encoder.experts, weights)
     routes = [route for route in encoder.routes if shares.get(route.expert)]
     model = _dense_model(encoder, shares, routes)
@@ -108,8 +106,43 @@ def average_experts(
     return _around(encoder, model, _with_roles(prompts, default), default)
 
 
-def _merge_adapter(encoder: ExpertEncoder, number: int, dense: PreTrainedModel) -> None:
-    """Add a route's adapter to the weights that it adapts."""
+def average_routes(encoder: ExpertEncoder, weights: Mapping[str, float] | None = None) -> SentenceTransformer:
+    """Make the dense encoder of the mean of what each route owns, for models with heads or adapters.
+
+    A route counts with the expert that it sits on, the change by its adapter (none is no change) and its head
+    (none is the identity). Of a model of heads alone, a text's vector is the mean of its vectors under all
+    routes, before these are scaled to length 1. `weights`: route -> its weight in the mean.
+    """
+    routes, width = encoder.routes, encoder.routed_model.config.hidden_size
+    names = [route.name for route in routes]
+    shares = _shares(names, dict.fromkeys(names, 1.0) if weights is None else weights, "route")
+    experts: dict[int, float] = defaultdict(float)
+    for number, share in shares.items():
+        experts[routes[number].expert] += share
+    used = [routes[number] for number, share in shares.items() if share]
+    model = _dense_model(encoder, experts, used)
+    head = nn.Linear(width, width)
+    with torch.no_grad():
+        head.weight.zero_()
+        head.bias.zero_()
+        for number, share in shares.items():
+            route = routes[number]
+            if route.adapter is not None:
+                _merge_adapter(encoder, route.adapter, model, share)
+            own = None if route.head is None else encoder.head(route.name)
+            head.weight += share * (torch.eye(width) if own is None else own.weight.float().cpu())
+            if own is not None:
+                head.bias += share * own.bias.float().cpu()
+    prompts = {route.name: dense_prompt(encoder, route) for route in used}
+    default = next(iter(prompts)) if any(prompts.values()) else None
+    dense = _around(encoder, model, _with_roles(prompts, default), default)
+    if any(route.head is not None for route in used):
+        _put_head(dense, head)
+    return dense
+
+
+def _merge_adapter(encoder: ExpertEncoder, number: int, dense: PreTrainedModel, share: float = 1.0) -> None:
+    """Add a route's adapter, or a share of it, to the weights that it adapts."""
     family = family_of(encoder.routed_model.config.model_type)
     blocks: Any = encoder.routed_model.get_submodule(family.blocks)  # type: ignore[attr-defined]
     dense_blocks: Any = dense.get_submodule(family.blocks)
@@ -119,7 +152,7 @@ def _merge_adapter(encoder: ExpertEncoder, number: int, dense: PreTrainedModel) 
                 key_of(name): each for name, each in into.named_modules() if isinstance(each, nn.Linear)
             }
             for name, adapter in block.adapters[number].items():
-                layers[name].weight += adapter.product()
+                layers[name].weight += share * adapter.product()
 
 
 def _put_head(dense: SentenceTransformer, head: nn.Linear) -> None:
@@ -147,9 +180,11 @@ def _with_roles(prompts: Mapping[str, str], default: str | None) -> dict[str, st
     return extended
 
 
-def _shares(experts: Sequence[str], weights: Mapping[str, float]) -> dict[int, float]:
+def _shares(experts: Sequence[str], weights: Mapping[str, float], what: str = "expert") -> dict[int, float]:
     if unknown := sorted(set(weights) - set(experts)):
-        raise UsageError(f"weight for {unknown[0]!r}, which is not an expert; they are {', '.join(experts)}")
+        article = "an" if what == "expert" else "a"
+        known = ", ".join(experts)
+        raise UsageError(f"weight for {unknown[0]!r}, which is not {article} {what}; they are {known}")
     if any(not weight >= 0 for weight in weights.values()) or not sum(weights.values()) > 0:
         raise UsageError(f"weights {dict(weights)}: none may be negative, and one must be above 0")
     return _normalized({experts.index(name): weight for name, weight in weights.items()})

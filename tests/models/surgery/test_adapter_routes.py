@@ -16,7 +16,7 @@ import sentence_experts
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.architectures.families import FAMILIES
 from sentence_experts.models.architectures.packed_forward import use_packing
-from sentence_experts.models.dense import average_experts, export_route
+from sentence_experts.models.dense import export_route
 from sentence_experts.models.encoder import ExpertEncoder
 from sentence_experts.models.export.quantize import quantize
 from sentence_experts.models.files.fingerprint import fingerprint_of
@@ -65,8 +65,6 @@ def test_an_adapter_of_peft_gives_its_vectors(
         assert np.abs(mixed - wanted).max() <= 2e-6
     dense = export_route(grown, "lora")
     assert np.abs(dense.encode(texts) - expected).max() <= 1e-6
-    with pytest.raises(UsageError, match="own heads or adapters"):
-        average_experts(grown)
 
 
 def test_other_routes_stay_and_each_adapter_has_a_file(

@@ -15,7 +15,7 @@ from sentence_transformers.sentence_transformer.modules import Normalize, Poolin
 import sentence_experts
 from sentence_experts.errors import InputError, RouteError, UsageError
 from sentence_experts.models.architectures.packed_forward import use_packing
-from sentence_experts.models.dense import average_experts, export_route
+from sentence_experts.models.dense import export_route
 from sentence_experts.models.encoder import ExpertEncoder
 from sentence_experts.models.files.fingerprint import fingerprint_of
 from sentence_experts.models.files.saving import save
@@ -180,8 +180,6 @@ def test_exported_as_a_dense_module(heads: ExpertEncoder, texts: list[str], tmp_
     assert [type(module).__name__ for module in stock][1:] == ["Pooling", "Dense", "Normalize"]
     expected = heads.encode(texts, prompt_name="works with")
     assert np.abs(stock.encode(texts) - expected).max() <= 1e-6
-    with pytest.raises(UsageError, match="own heads"):
-        average_experts(heads)
 
 
 def test_experts_come_and_go_below_heads(heads: ExpertEncoder, texts: list[str], tmp_path: Path) -> None:
