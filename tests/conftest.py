@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 
@@ -32,6 +33,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.get_closest_marker("slow"):
             item.add_marker(pytest.mark.timeout(SLOW))
     items.sort(key=lambda item: item.path.name not in LONG)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _libraries_out_of_the_collector() -> None:
+    """Let the garbage collector pass by what is imported: training asks it for a full round at every turn."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

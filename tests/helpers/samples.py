@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,17 +21,36 @@ from sentence_experts.corpus.corpus_folder import (
 )
 from sentence_experts.storage import sha256_file, write_json, write_parquet
 
+TOPICS = {
+    "crops": ["rice yield drought field", "wheat rust leaf", "millet grain harvest", "maize root soil"],
+    "neuro": ["neuron spike cortex", "memory sleep hippocampus", "glia myelin axon", "retina vision cone"],
+}
+# All letters and their continuations are among the first; the rest costs time at each load, step and save.
+VOCABULARY = 4200
+
+
+def save_small_tokenizer(folder: Path, minilm: str) -> int:
+    """Save MiniLM's tokenizer with its commonest pieces and the words of TOPICS; return their number."""
+    tokenizer = json.loads((Path(minilm) / "tokenizer.json").read_text())
+    pieces = list(tokenizer["model"]["vocab"])
+    words = {word for topics in TOPICS.values() for topic in topics for word in topic.split()}
+    kept = pieces[:VOCABULARY] + sorted(words & set(pieces[VOCABULARY:]))
+    tokenizer["model"]["vocab"] = {piece: number for number, piece in enumerate(kept)}
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+    shutil.copy(Path(minilm) / "tokenizer_config.json", folder)
+    return len(kept)
+
 
 def make_tiny_encoder(folder: Path, minilm: str, experts: tuple[str, ...] = (), seed: int = 0) -> Path:
     """Save a two-block BERT with mean pooling to `folder`, with one expert per name if any."""
     import torch
     from sentence_transformers import SentenceTransformer
-    from transformers import AutoTokenizer, BertConfig, BertModel
+    from transformers import BertConfig, BertModel
 
     import sentence_experts
 
     torch.manual_seed(seed)
-    tokenizer = AutoTokenizer.from_pretrained(minilm)
     sizes: dict[str, Any] = {
         "hidden_size": 32,
         "num_hidden_layers": 2,
@@ -38,8 +58,8 @@ def make_tiny_encoder(folder: Path, minilm: str, experts: tuple[str, ...] = (), 
         "intermediate_size": 64,
     }
     plain = folder.with_name(f"{folder.name}-plain") if experts else folder
-    BertModel(BertConfig(vocab_size=len(tokenizer), **sizes)).save_pretrained(plain)
-    tokenizer.save_pretrained(plain)
+    size = save_small_tokenizer(plain, minilm)
+    BertModel(BertConfig(vocab_size=size, **sizes)).save_pretrained(plain)
     encoder = SentenceTransformer(str(plain), device="cpu")
     if experts:
         encoder = sentence_experts.extend(encoder, experts=experts)
@@ -49,12 +69,6 @@ def make_tiny_encoder(folder: Path, minilm: str, experts: tuple[str, ...] = (), 
                 weight.data += 0.05 * torch.randn_like(weight)
     encoder.save(str(folder), create_model_card=False)
     return folder
-
-
-TOPICS = {
-    "crops": ["rice yield drought field", "wheat rust leaf", "millet grain harvest", "maize root soil"],
-    "neuro": ["neuron spike cortex", "memory sleep hippocampus", "glia myelin axon", "retina vision cone"],
-}
 
 
 def _text(domain: str, topic: int, generator: random.Random) -> str:
