@@ -17,7 +17,7 @@ from helpers.small_articles import jats, ref
 from helpers.small_pubmed import article_ids, deletion, heading, headings, record, record_set
 from sentence_experts.errors import InputError
 
-COUNTS = {"article": 300, "table": 60, "yaml": 60, "answer": 60, "folder": 16, "index": 8, "model": 4}
+COUNTS = {"article": 120, "table": 40, "yaml": 40, "answer": 40, "folder": 10, "index": 5, "model": 3}
 _RICH = jats(
     "10.1000/rich", title="<italic>E. coli</italic> and <tex-math>\\frac{1}{2}</tex-math>",
     ids='<article-id pub-id-type="pmid">12</article-id>',

@@ -143,6 +143,7 @@ def full_disk(descriptor: int) -> None:
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_old_result_outlasts_what_fails(verb: Verb, monkeypatch: pytest.MonkeyPatch) -> None:
     before = state(verb.out)
     with pytest.raises((SentenceExpertsError, OSError)):

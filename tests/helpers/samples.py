@@ -25,15 +25,16 @@ TOPICS = {
     "crops": ["rice yield drought field", "wheat rust leaf", "millet grain harvest", "maize root soil"],
     "neuro": ["neuron spike cortex", "memory sleep hippocampus", "glia myelin axon", "retina vision cone"],
 }
+INSTRUCTIONS = {"search", "query", "document", "classification", "clustering"}
 # All letters and their continuations are among the first; the rest costs time at each load, step and save.
 VOCABULARY = 4200
 
 
 def save_small_tokenizer(folder: Path, minilm: str) -> int:
-    """Save MiniLM's tokenizer with its commonest pieces and the words of TOPICS; return their number."""
+    """Save MiniLM's tokenizer with its commonest pieces and the words of the data; return their number."""
     tokenizer = json.loads((Path(minilm) / "tokenizer.json").read_text())
     pieces = list(tokenizer["model"]["vocab"])
-    words = {word for topics in TOPICS.values() for topic in topics for word in topic.split()}
+    words = INSTRUCTIONS | {word for topics in TOPICS.values() for topic in topics for word in topic.split()}
     kept = pieces[:VOCABULARY] + sorted(words & set(pieces[VOCABULARY:]))
     tokenizer["model"]["vocab"] = {piece: number for number, piece in enumerate(kept)}
     folder.mkdir(parents=True, exist_ok=True)

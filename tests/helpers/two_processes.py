@@ -5,6 +5,7 @@ Also the batch that the tests of the losses share.
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -88,9 +89,8 @@ def compare(models: dict[str, str], out: Path) -> None:
     torch.save(found, out / f"rank{rank}.pt")
 
 
-if __name__ == "__main__":
-    import json
-
+def main(given: str) -> None:
+    """Compare losses and train, as the JSON says."""
     from accelerate import PartialState
 
     from helpers.killed_run import die_after
@@ -99,7 +99,7 @@ if __name__ == "__main__":
 
     torch.set_num_threads(1)
     show_logs()
-    work = json.loads(sys.argv[1])
+    work = json.loads(given)
     PartialState(cpu=True)
     if work["models"]:
         compare(work["models"], Path(work["out"]))
@@ -107,3 +107,7 @@ if __name__ == "__main__":
         if work.get("killed") == os.environ["RANK"]:
             die_after(Path(run["out"]), "checkpoints/checkpoint-*/trainer_state.json")
         train(run["model"], run["data"], out=run["out"], **run["settings"])
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
