@@ -6,6 +6,7 @@ import re
 import runpy
 import shlex
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -40,9 +41,14 @@ def inline_commands(text: str) -> Iterator[list[str]]:
             yield words
 
 
+@cache
+def root_command() -> Any:
+    return typer.main.get_command(app_with_verbs(*VERBS))
+
+
 def command_of(words: list[str]) -> tuple[Any, list[str]]:
     """The command that a line runs, and its arguments."""
-    command: Any = typer.main.get_command(app_with_verbs(*VERBS))
+    command = root_command()
     while hasattr(command, "commands"):
         command, words = command.commands[words[0]], words[1:]
     return command, words

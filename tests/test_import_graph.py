@@ -6,6 +6,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -70,6 +71,7 @@ def imported_names(node: ast.AST) -> Iterator[str]:
         yield from imported_names(child)
 
 
+@cache
 def imports() -> dict[str, set[str]]:
     graph = {}
     for name, file in FILES.items():

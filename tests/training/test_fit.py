@@ -25,7 +25,7 @@ def make_rows(count: int = 240, seed: int = 0) -> list[dict[str, Any]]:
     rows = []
     for number in range(count):
         topic, method = rng.choice(TOPICS), rng.choice(METHODS)
-        filling = " ".join(rng.choice(words, 12))
+        filling = " ".join(rng.choice(words, 6))
         rows.append({
             "text": f"{topic} {filling} {method} {number}", "topic": str(topic), "method": str(method),
             "source": f"s{number // 2}",
