@@ -105,7 +105,8 @@ def test_cost_of_wrong_routes(encoder: ExpertEncoder, pairs: Pairs) -> None:
         assert {POOLED, PAIR_WEIGHTED_MEAN, *map(view_of_domain, TOPICS)} == set(cost)
         right = measure_choices(model, swapped)[-1]["accuracy"] == 1
         same = all(true == automatic for true, automatic in cost.values())
-        assert same == right
+        assert same or not right
+    assert not same  # with the routes swapped
     domains = [domain for _, domain in swapped]
     model = fit_auto_routes(encoder, texts, domains, confidence=1, fallback="error")
     cost_of_mistakes(model, table)  # texts below the confidence are averaged here, not an error

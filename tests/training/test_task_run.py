@@ -110,6 +110,7 @@ def test_static_training_is_another_model(finished: Path, tasks: Tasks, model: P
     assert any(not torch.equal(one[name], other[name]) for name in one)
 
 
+@pytest.mark.usefixtures("last_step_is_best")
 def test_one_task_or_one_expert_alone(tasks: Tasks, model: Path, tmp_path: Path) -> None:
     short = SHORT.model_copy(update={"max_steps": 2, "eval_steps": 2})
     for name, options, experts in (

@@ -19,6 +19,7 @@ from sentence_experts.training.trainable import check_settings
 pytestmark = pytest.mark.usefixtures("last_step_is_best")
 
 SHORT = TrainConfig(batch_size=8, max_steps=4, eval_steps=4, learning_rate=1e-3, weight_decay=0.5, warmup=0)
+pytestmark = pytest.mark.usefixtures("last_step_is_best")
 EMBEDDINGS = "embeddings.word_embeddings.weight"
 
 
