@@ -348,7 +348,7 @@ def test_a_keyword_of_a_paper_becomes_a_filter_and_citations_open(
         page.locator("#citations .links summary").first.click()
         page.wait_for_selector("#citations .links li :is(a, button)")
         page.click("#tab-lists")
-        page.locator(".title").first.click()
+        page.locator(".title:has-text('Made-up')").first.click()
         page.click("#paper .values >> text=Simulation")
         page.wait_for_url("**keyword=Simulation*")
 
