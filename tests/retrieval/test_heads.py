@@ -78,7 +78,9 @@ def test_another_head_needs_no_encoding(
     assert (part["route"], part["shared"], part["state"]) == (None, True, "whole")
     assert "(all heads)" in repr(CorpusIndex.open(corpus))
     assert len(list(Path(part["folder"]).glob("lengths-*.npy"))) == 3
-    (papers,) = search(grown, corpus, "rice", route={"form": 1, "use": 3}, sentences=False).papers
+    found = search(grown, corpus, "rice", route={"form": 1, "use": 3}, sentences=False)
+    (papers,) = found.papers
+    assert f"(mostly by {papers[0]['route']})" in repr(found)
     assert {paper["route"] for paper in papers} <= {"form", "use"}
     sentence_experts.drop_route(grown, "use", out=tmp_path / "smaller")
     assert len(build_index(tmp_path / "smaller", corpus, route=["all"]).parts) == 1

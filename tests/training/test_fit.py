@@ -85,6 +85,23 @@ def test_a_fitted_model_takes_more_routes_and_the_others_stay(fitted: se.FitResu
         assert np.array_equal(grown.encode(texts, prompt_name=route), own)
 
 
+def test_the_name_of_a_route_that_is_there_is_refused(fitted: se.FitResult) -> None:
+    with pytest.raises(se.UsageError, match="has a route 'topic' already"):
+        se.fit(fitted.model, make_rows(), by=["topic"], steps=10)
+
+
+def test_the_length_of_texts_is_kept_and_the_base_stays(tiny: Path) -> None:
+    base = se.load(tiny)
+    longest = base.max_seq_length
+    result = se.fit(base, make_rows(120), by=["topic"], steps=2, max_length=12)
+    assert (result.model.max_seq_length, base.max_seq_length) == (12, longest)
+
+
+def test_a_column_that_is_text_and_label_is_named(tiny: Path, caplog: pytest.LogCaptureFixture) -> None:
+    se.fit(tiny, make_rows(60), by=["topic"], text=["text", "topic"], steps=2)
+    assert "column 'topic' is text and label" in caplog.text
+
+
 def test_a_route_with_few_pairs_is_refused_and_the_others_go_on(minilm: str) -> None:
     rows = make_rows(60)
     for number, row in enumerate(rows):
@@ -168,7 +185,10 @@ def tiny(minilm: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_experts_are_trained_on_pairs_that_share_a_label(tiny: Path) -> None:
     """A few steps: the pairs and the choice are tested, not the gain."""
-    result = se.fit(tiny, make_rows(120), by=["topic", "method"], kind="expert", steps=2)
+    base = se.load(tiny)
+    longest = base.max_seq_length
+    result = se.fit(base, make_rows(120), by=["topic", "method"], kind="expert", steps=2, max_length=12)
+    assert (result.model.max_seq_length, base.max_seq_length) == (12, longest)
     assert set(result.model.experts) >= {"topic", "method"}
     assert [each["kind"] for each in result.tried] == ["expert"]
     assert len(result.gains) == 2

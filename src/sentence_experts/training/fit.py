@@ -15,7 +15,7 @@ from sentence_transformers import SentenceTransformer
 
 from sentence_experts.config import with_settings
 from sentence_experts.corpus.corpus_folder import CorpusFolder
-from sentence_experts.errors import InputError
+from sentence_experts.errors import InputError, UsageError
 from sentence_experts.evaluation.label_similarity import RouteGain, measure_gains
 from sentence_experts.evaluation.statistics import Estimate
 from sentence_experts.models.card import usage_card
@@ -219,6 +219,12 @@ class _Fit:
             raise InputError("no route has enough pairs of alike texts to learn from")
         self.name = str(base) if isinstance(base, str | Path) and not Path(base).exists() else None
         self.base = base if isinstance(base, SentenceTransformer) else load(base, int8=False)
+        there = [route.name for route in self.base.routes] if isinstance(self.base, ExpertEncoder) else []
+        if taken := sorted({*there} & {*self.data.labels}):
+            raise UsageError(
+                f"`by`: the model has a route {taken[0]!r} already; give the new one another name, "
+                "ROUTE=COLUMN, or drop the old one first"
+            )
 
     def _routes_with_few_pairs(self) -> dict[str, str]:
         refused = {}

@@ -221,6 +221,7 @@ def fit_trained(
     best_rate, run = max(runs.items(), key=lambda each: each[1].validation or 0.0)
     model = run.model
     assert isinstance(model, ExpertEncoder)
+    model.max_seq_length = config.max_length or model.max_seq_length
     encoder = BatchEncoder(model)
 
     def vectors(rows: Rows) -> dict[str, Vectors]:
@@ -229,8 +230,12 @@ def fit_trained(
             return {route: unit(encoder.encode(texts, route, advance=advance)) for route in routes}
 
     def base_vectors(rows: Rows) -> Vectors:
-        plain = BatchEncoder(base)
-        return unit(plain.encode([data.texts[row] for row in rows], plain.known_routes.default))
+        plain, longest = BatchEncoder(base), base.max_seq_length
+        base.max_seq_length = model.max_seq_length
+        try:
+            return unit(plain.encode([data.texts[row] for row in rows], plain.known_routes.default))
+        finally:
+            base.max_seq_length = longest
 
     chosen = f"{run.kept_step} steps at {best_rate:g}" if run.kept_step else "not trained"
     owned = (sum(weight.numel() for weight in model.parameters()) - _size(base)) * 4 // len(routes)
