@@ -121,18 +121,20 @@ def average_routes(encoder: ExpertEncoder, weights: Mapping[str, float] | None =
         experts[routes[number].expert] += share
     used = [routes[number] for number, share in shares.items() if share]
     model = _dense_model(encoder, experts, used)
+    identity = nn.Linear(width, width)
+    nn.init.eye_(identity.weight)
+    nn.init.zeros_(identity.bias)
+    heads = {
+        number: identity if routes[number].head is None else encoder.head(routes[number].name)
+        for number in shares
+    }
     head = nn.Linear(width, width)
     with torch.no_grad():
-        head.weight.zero_()
-        head.bias.zero_()
-        for number, share in shares.items():
-            route = routes[number]
-            if route.adapter is not None:
-                _merge_adapter(encoder, route.adapter, model, share)
-            own = None if route.head is None else encoder.head(route.name)
-            head.weight += share * (torch.eye(width) if own is None else own.weight.float().cpu())
-            if own is not None:
-                head.bias += share * own.bias.float().cpu()
+        head.weight.copy_(weighted_mean(shares, lambda number: heads[number].weight.float().cpu()))
+        head.bias.copy_(weighted_mean(shares, lambda number: heads[number].bias.float().cpu()))
+    for number, share in shares.items():
+        if (adapter := routes[number].adapter) is not None:
+            _merge_adapter(encoder, adapter, model, share)
     prompts = {route.name: dense_prompt(encoder, route) for route in used}
     default = next(iter(prompts)) if any(prompts.values()) else None
     dense = _around(encoder, model, _with_roles(prompts, default), default)
