@@ -169,7 +169,7 @@ def test_loss_and_gradients_are_those_of_the_whole_batch(together: Together, nam
     value, gradients = loss_and_gradients(alone, columns, labels)
     ranks = [torch.load(together.folder / f"rank{rank}.pt")[f"{name}, {task}"] for rank in (0, 1)]
     assert sum(rank[0] for rank in ranks) / 2 == pytest.approx(value, rel=1e-5)
-    assert ranks[0][0] != pytest.approx(ranks[1][0], rel=1e-3)  # each has its own anchors
+    assert ranks[0][0] != pytest.approx(ranks[1][0], rel=5e-5)  # each has its own anchors
     for _, theirs in ranks:
         # A weight that no process used has no gradient, or zeros.
         assert all(not theirs[other].any() for other in theirs.keys() - gradients.keys())
