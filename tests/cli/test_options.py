@@ -205,6 +205,21 @@ def test_help_and_notes_name_flags_and_defaults(capsys: pytest.CaptureFixture[st
     assert "warning: lower `steps`" in capsys.readouterr().err  # no verb runs any more
 
 
+def test_a_tilde_behind_an_equals_sign_is_the_home(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    app = typer.Typer()
+
+    def show(out: Annotated[Path, typer.Option(help="Place")]) -> None:
+        """Show."""
+        typer.echo(out)
+
+    add_verb(app, show)
+    app(["--out=~/corpus"], standalone_mode=False)
+    assert capsys.readouterr().out == "/home/me/corpus\n"
+
+
 def test_settings_of_several_functions_are_declared_once() -> None:
     """One name with one description has one declaration; equal texts are not typed twice."""
     texts: dict[str, list[str]] = {}

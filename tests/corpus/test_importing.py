@@ -193,6 +193,9 @@ def test_wrong_calls_are_refused_with_reason(folder: Callable[..., Path], tmp_pa
         import_corpus([], tmp_path / "out")
     with pytest.raises(UsageError, match="greater than or equal to 1"):
         import_corpus([articles], tmp_path / "out", workers=0)
+    with pytest.raises(UsageError, match=r"is inside .*, which is read"):
+        import_corpus([articles], articles / "a" / "corpus")
+    assert not (articles / "a").exists()
     with pytest.raises(InputError, match=r"missing.*no such file"):
         import_corpus([tmp_path / "missing"], tmp_path / "out")
     wrong = (("notes.doc", "x", "neither a folder"), ("notes.txt", "x", "do not show their format"))

@@ -47,6 +47,13 @@ def sets_of(labels: Labels) -> list[set[str]]:
         (["1", "NA", "2", "nan", "1.0"], [{"1"}, set(), {"2"}, set(), {"1"}]),
         ([20200115, 20200116, 20200115], [{"20200115"}, {"20200116"}, {"20200115"}]),
         (["['a', 'b']", "['b']"], [{"a", "b"}, {"b"}]),
+        ([1000001, 1000002, 1000001], [{"1000001"}, {"1000002"}, {"1000001"}]),
+        ([0.0, -0.0, 1], [{"0"}, {"0"}, {"1"}]),
+        ([10**18, 10**18 + 1, 10**18], [{str(10**18)}, {str(10**18 + 1)}, {str(10**18)}]),
+        ([10**400, 3**900, 10**400], [{str(10**400)}, {str(3**900)}, {str(10**400)}]),
+        (["10000000000000000", "10000000000000001"] * 2, [{"10000000000000000"}, {"10000000000000001"}] * 2),
+        (["nan", "inf", "nan"], [{"nan"}, {"inf"}, {"nan"}]),
+        (["[" * 100_000 + "]" * 100_000, "a"] * 2, [{"[" * 100_000 + "]" * 100_000}, {"a"}] * 2),
     ],
 )
 def test_a_cell_holds_one_label_or_several(cells: list[Any], expected: list[set[str]]) -> None:
@@ -62,6 +69,7 @@ def test_many_numbers_are_cut_into_bins_of_equal_size() -> None:
     assert len(labels.names) == 4
     assert set(labels.counts.tolist()) == {25}
     assert sets_of(read([str(n) for n in range(100)], bins=4)) == sets_of(labels)
+    assert set(read([1e7 + n for n in range(100)], bins=4).counts.tolist()) == {25}
     assert labels.names == ("0 to 24", "25 to 49", "50 to 74", "75 to 99")
 
 

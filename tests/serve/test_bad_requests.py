@@ -154,6 +154,8 @@ def test_a_blend_is_near_the_weighted_cosines(client: httpx.Client, experts: Exp
         for route, weight in shares.items()
     )
     np.testing.assert_allclose(found, mixed / np.linalg.norm(mixed, axis=1, keepdims=True), atol=1e-6)
+    huge = client.post(PATH, json={"model": "experts:crops=1e308,neuro=1e308", "input": texts}).json()["data"]
+    np.testing.assert_allclose([np.linalg.norm(item["embedding"]) for item in huge], 1, atol=1e-6)
     one = client.post(PATH, json={"model": "experts:crops=1", "input": texts}).json()["data"]
     expected = experts.encode(texts, prompt_name="crops", normalize_embeddings=True)
     np.testing.assert_allclose([item["embedding"] for item in one], expected, atol=1e-6)

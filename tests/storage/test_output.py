@@ -221,6 +221,12 @@ def test_names_that_cannot_be_written_are_refused(
     assert not files(tmp_path)
 
 
+def test_a_name_that_begins_with_a_tilde_stays_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    with output("~/x", "x") as place:
+        assert place.path == tmp_path / "~" / "x"
+
+
 def test_overwriting_a_run_leaves_files_of_the_user(tmp_path: Path):
     out = tmp_path / "run"
     grow(out, {"seed": 1}, 3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import re
 import types
 from collections.abc import Callable, Mapping
@@ -69,6 +70,7 @@ class Verb(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Refuse empty paths, as from a variable that is not set: they would mean the working directory."""
+        args = [_with_home(each) for each in args]
         paths = {flag for each in self.params if each.type_descriptor.is_path for flag in each.opts}
         for before, argument in zip(["", *args], args, strict=False):
             flag, equals, value = argument.partition("=")
@@ -90,6 +92,12 @@ class Verb(TyperCommand):
             raise InputError(f"an input file ends too early, it is truncated ({error})") from error
         finally:
             console.parameters.clear()
+
+
+def _with_home(argument: str) -> str:
+    """Read the "~" of "--out=~/corpus", which a shell leaves as it is."""
+    flag, _, value = argument.partition("=")
+    return f"{flag}={os.path.expanduser(value)}" if flag[:2] == "--" and value[:2] == "~/" else argument
 
 
 def one_of(**given: Any) -> Any:

@@ -89,6 +89,8 @@ def import_corpus(
     for path in paths:
         if os.path.realpath(path) == os.path.realpath(out) and not (path / MANIFEST).is_file():
             raise UsageError(f"{path} is read: give another `out`")
+        if path.is_dir() and Path(os.path.realpath(path)) in Path(os.path.realpath(out)).parents:
+            raise UsageError(f"{out} is inside {path}, which is read: give an `out` beside it")
     return _import(Path(out), gather_sources(paths, config, papers, citations), config, overwrite)
 
 

@@ -34,6 +34,7 @@ SEPARATORS = re.compile(r"\s*[;|]\s*")  # between the labels in one cell
 LABEL_POWER = 0.75  # a label is drawn with its count to this power, so that rare ones are not drowned
 _LEVELS = {"::": re.compile(r"::|:"), ":": re.compile(":"), ".": re.compile(r"\."), "/": re.compile("/")}
 _MISSING = {"na", "n/a", "nan", "null", "none", "-", "inf", "-inf"}  # among numbers that are written as texts
+_EXACT = 1 << 53  # floats hold whole numbers up to here
 _DRAWS = 40  # pairs that are drawn for each that is wanted, before a search for unlike ones ends
 
 
@@ -230,7 +231,7 @@ def _cell_values(cell: Any, separator: str | None) -> list[str | float]:
         text = cell.strip()
         if text.startswith("[") and text.endswith("]"):  # a list, as JSON or pandas writes it into a cell
             for read in (json.loads, ast.literal_eval):
-                with contextlib.suppress(ValueError, SyntaxError):
+                with contextlib.suppress(ValueError, SyntaxError, RecursionError, MemoryError):
                     return _cell_values(read(text), separator)
         parts = text.split(separator) if separator else SEPARATORS.split(text)
         return [part.strip() for part in parts if part.strip()]
@@ -241,6 +242,8 @@ def _cell_values(cell: Any, separator: str | None) -> list[str | float]:
     if isinstance(cell, bool | np.bool_):
         return [str(bool(cell)).lower()]
     if isinstance(cell, int | float | np.number):
+        if isinstance(cell, int | np.integer) and abs(int(cell)) > _EXACT:
+            return [str(cell)]  # an identifier: as a float it would be the same as its neighbours
         return [float(cell)] if math.isfinite(cell) else []
     return [str(cell)]
 
@@ -258,7 +261,9 @@ def _as_numbers(values: list[list[Any]], bins: int) -> list[list[str]]:
         numbers = [[float(value) for value in each] for each in known]
     except ValueError:
         return values
-    return _binned(numbers, bins) if any(numbers) else values
+    flat = [value for each in numbers for value in each]
+    exact = all(math.isfinite(value) and abs(value) <= _EXACT for value in flat)
+    return _binned(numbers, bins) if flat and exact else values
 
 
 def _binned(values: list[list[Any]], bins: int) -> list[list[str]]:
@@ -267,15 +272,28 @@ def _binned(values: list[list[Any]], bins: int) -> list[list[str]]:
     A bin is named after its least and its greatest number.
     """
     flat = np.array([value for each in values for value in each])
-    if len(np.unique(flat)) <= MAX_CATEGORIES:
-        return [[f"{value:.15g}" for value in each] for each in values]
+    different = np.unique(flat)
+    if len(different) <= MAX_CATEGORIES:
+        labels = dict(zip(different.tolist(), _written(different, 15), strict=True))
+        return [[labels[value] for value in each] for each in values]
     ends = np.unique(np.quantile(flat, np.linspace(0, 1, bins + 1)[1:-1], method="inverted_cdf"))
     places = np.searchsorted(ends, flat)
-    names = {
-        int(place): f"{(own := flat[places == place]).min():.6g} to {own.max():.6g}"
-        for place in np.unique(places)
+    bounds = {
+        int(place): (flat[places == place].min(), flat[places == place].max()) for place in np.unique(places)
     }
+    limits = np.unique(list(bounds.values()))
+    written = dict(zip(limits.tolist(), _written(limits, 6), strict=True))
+    names = {place: f"{written[low]} to {written[high]}" for place, (low, high) in bounds.items()}
     return [[names[int(place)] for place in np.searchsorted(ends, each)] for each in values]
+
+
+def _written(numbers: NDArray[np.float64], least: int) -> list[str]:
+    """Write different numbers with as few digits, `least` or more, as tell them apart."""
+    for digits in range(least, 18):  # 17 digits tell any two floats apart
+        texts = [f"{number:.{digits}g}" for number in numbers]
+        if len(set(texts)) == len(texts):
+            break
+    return texts
 
 
 def _below(branch: str, labels: list[str]) -> list[str]:

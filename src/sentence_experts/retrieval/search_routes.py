@@ -68,8 +68,8 @@ def parse_weights(route: str | Mapping[str, float]) -> dict[str, float]:
     {'use': 0.75, 'works-with': 0.25}
     """
     given: dict[str, float] = {}
-    parts = [each.rpartition("=")[::2] for each in route.split(",")] if isinstance(route, str) else route
-    for name, text in parts.items() if isinstance(parts, Mapping) else parts:
+    named = [each.rpartition("=")[::2] for each in route.split(",")] if isinstance(route, str) else route
+    for name, text in named.items() if isinstance(named, Mapping) else named:
         try:
             weight = math.nan if isinstance(text, bool) else float(text)
         except (TypeError, ValueError):
@@ -79,9 +79,11 @@ def parse_weights(route: str | Mapping[str, float]) -> dict[str, float]:
                 f"`route`: {route!r}: give each route once with a weight of 0 or more: NAME=0.7,OTHER=0.3"
             )
         given[name] = weight
-    if not (total := sum(given.values())):
+    if not (largest := max(given.values(), default=0.0)):
         raise UsageError(f"`route`: {route!r}: the weights sum to 0")
-    return {name: weight / total for name, weight in given.items() if weight}
+    parts = {name: weight / largest for name, weight in given.items() if weight}  # so no sum is infinite
+    total = sum(parts.values())
+    return {name: part / total for name, part in parts.items()}
 
 
 def list_search_routes(known: KnownRoutes) -> tuple[SearchRoute, ...]:

@@ -84,6 +84,8 @@ def output(
         InputError: the place cannot be written to, or a newer version of this package wrote what is there.
     """
     path = Path(out)
+    if path.parts[:1] and path.parts[0][:1] == "~":  # which pyarrow would take for a home, and others not
+        path = Path.cwd() / path
     if os.path.islink(path) or not path.name or path.name == "..":
         path = Path(os.path.realpath(path))  # what a link points to is replaced, not the link
     options = (what, tuple(names), frozenset(keeps), grows, is_file, overwrite)

@@ -18,6 +18,7 @@ from sentence_experts.evaluation.near_duplicates import near_duplicates, signatu
 from sentence_experts.pairs.labels import LabelColumn, Labels, Rows, find_column, read_labels, split_groups
 from sentence_experts.tables import (
     BadRowError,
+    Row,
     Table,
     as_text,
     is_path,
@@ -119,7 +120,7 @@ def _read_cells(table: Table, config: FitConfig) -> tuple[dict[str, list[Any]], 
             raise InputError(f"`{setting}`: no column {name!r}; the columns are {', '.join(names)}")
     cells: dict[str, list[Any]] = {name: [] for name in names}
     bad = 0
-    for number, row in enumerate(read_rows(table), start=1):
+    for number, row in enumerate(map(_with_whole_letters, read_rows(table)), start=1):
         if isinstance(row, BadRowError):
             bad += 1
             if bad == 1:
@@ -128,6 +129,18 @@ def _read_cells(table: Table, config: FitConfig) -> tuple[dict[str, list[Any]], 
         for name, values in cells.items():
             values.append(row.get(name))
     return cells, bad
+
+
+def _with_whole_letters(row: Row | BadRowError) -> Row | BadRowError:
+    """Return a row whose texts and labels can be written to a file, or why they cannot."""
+    if not isinstance(row, BadRowError):
+        for value in row.values():
+            for part in value if isinstance(value, list) else [value]:
+                try:
+                    as_text(part if isinstance(part, str) else None)
+                except BadRowError as error:
+                    return error
+    return row
 
 
 def _text_columns(config: FitConfig, cells: Mapping[str, Any]) -> Sequence[str]:
