@@ -8,10 +8,11 @@ from random import Random
 import pytest
 from sentence_transformers import SentenceTransformer
 
-import studies
 from helpers.samples import make_tiny_encoder
 from sentence_experts import Pairs, extend, load, train
 from sentence_experts.evaluation.statistics import ScoredPairs
+from study import auc_of
+from study_models import cosines
 
 # Two kinds of topics; a text is of one topic of each kind.
 WORDS = {
@@ -45,10 +46,10 @@ def _mean_auc(model: SentenceTransformer, pairs: list[dict[str, str]]) -> float:
     test, scores = {}, {}
     for route in WORDS:
         texts = ([pair[side] for pair in pairs] for side in ("anchor", "positive"))
-        scores[route] = studies.cosines(model, *texts, prompt=model.prompts.get(route))
+        scores[route] = cosines(model, *texts, prompt=model.prompts.get(route))
         labels = [int(pair["domain"] == route) for pair in pairs]
         test[route] = ScoredPairs(scores[route], labels, *ids)
-    return float(studies.auc_of(test, scores).values[0])
+    return float(auc_of(test, scores).values[0])
 
 
 @pytest.fixture(scope="module")
