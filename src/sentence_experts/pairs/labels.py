@@ -28,7 +28,7 @@ from sentence_experts.pairs.domains import descriptor_of
 
 Rows = NDArray[np.int64]
 
-MIN_PAIRS = 8  # a route learns from at least so many pairs
+MIN_PAIRS = 8  # minimum number of pairs that a route is learned from
 MAX_CATEGORIES = 20  # a column of more different numbers is cut into bins
 SEPARATORS = re.compile(r"\s*[;|]\s*")  # between the labels in one cell
 LABEL_POWER = 0.75  # a label is drawn with its count to this power, so that rare ones are not drowned

@@ -90,7 +90,7 @@ def route_vectors(
     # Vectors of a route with a head may have been encoded elsewhere (`store_vectors`).
     if shared is None or (index_folder(corpus, settings) / RECORD).exists():
         return _read_or_build(encoder, corpus, route, settings)[0]
-    # Whatever the route is called, and without its head: all routes of this encoder share the vectors.
+    # Without the name of the route and its head: all routes of this encoder share the vectors.
     settings = vector_settings(shared, route, unit) | {"route": None, "shared": True}
     vectors, folder = _read_or_build(shared, corpus, route, settings)
     head = Head.open(*encoder.model.head_routes[route], vectors.vectors, folder)  # type: ignore

@@ -47,7 +47,7 @@ class Route:
 
     @property
     def kind(self) -> str:
-        """What the route owns: "head", "adapter" or "expert"."""
+        """The kind of weights that the route owns: "head", "adapter" or "expert"."""
         if self.head is not None:
             return "head"
         return "expert" if self.adapter is None else "adapter"
