@@ -1,4 +1,4 @@
-"""Draw the table of README.md, experts minus dense with intervals, as docs/images/experts-minus-dense.svg."""
+"""Draw "Experts minus dense" of benchmarks/results/studies.md as docs/images/experts-minus-dense.svg."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from html import escape
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parent.parent
+TABLE = REPOSITORY / "benchmarks" / "results" / "studies.md"
 PICTURE = REPOSITORY / "docs" / "images" / "experts-minus-dense.svg"
 ROW = re.compile(
     r"^\| ([^|]+) \| [\d.]+ \| [\d.]+ \| ([+-][\d.]+) \(([+-][\d.]+) to ([+-][\d.]+)\) \|$", re.M
@@ -18,7 +19,7 @@ TICKS = (0.0, 0.1, 0.2, 0.3, 0.4)
 
 def draw_result() -> str:
     """The picture as SVG."""
-    rows = ROW.findall((REPOSITORY / "README.md").read_text(encoding="utf-8"))
+    rows = ROW.findall(TABLE.read_text(encoding="utf-8"))
     height = TOP + STEP * len(rows) + 40
     return "\n".join(
         [

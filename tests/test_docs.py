@@ -99,7 +99,7 @@ def test_references_list_every_verb_and_every_public_name() -> None:
         assert name.startswith("_") or f"`{name}`" in api or f"### {name}" in api, name
 
 
-def test_picture_of_the_result_shows_the_table_of_the_readme() -> None:
+def test_picture_of_the_result_shows_the_table_of_the_studies() -> None:
     script = runpy.run_path(str(REPOSITORY / "scripts" / "draw_result.py"))
     drawn = script["draw_result"]()
     assert drawn.count("<circle") >= 5

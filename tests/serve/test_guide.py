@@ -1,4 +1,4 @@
-"""What README.md and docs/serve.md tell clients to do works against a running server."""
+"""What docs/serve.md tells clients to do works against a running server."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from huggingface_hub import constants
 from helpers.running_server import RunningServer
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-GUIDES = [REPOSITORY / "README.md", REPOSITORY / "docs" / "serve.md"]
-TEXT = "\n".join(guide.read_text(encoding="utf-8") for guide in GUIDES)
+TEXT = (REPOSITORY / "docs" / "serve.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", TEXT, flags=re.DOTALL)
 REQUESTS = re.findall(r"curl http://127.0.0.1:8000(\S+) --json '(.*)'", TEXT)
 CLIENTS = [block for block in BLOCKS if "127.0.0.1:8000" in block]
@@ -43,5 +42,5 @@ def test_each_request_of_the_guide_is_answered(server: RunningServer, path: str,
 
 
 def test_the_guide_has_clients() -> None:
-    assert len(CLIENTS) == 4
+    assert len(CLIENTS) == 3
     assert REQUESTS
