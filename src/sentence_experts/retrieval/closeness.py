@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-# In `Hit.nearness`, chosen on the queries of docs/search.md: the best papers of 95 in 100 queries that a
-# library answers lie above `FAIR`, those of most queries on another subject below.
+# In `Hit.nearness`, chosen on the queries of benchmarks/results/closeness.md: the best papers of 95 in 100
+# queries that a library answers lie above `FAIR`, those of most queries on another subject below.
 FAIR, CLOSE = 4.0, 6.0
 
 UNRELATED = (
