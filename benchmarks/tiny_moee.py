@@ -19,7 +19,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, set_se
 
 from measuring import DATA, HERE, RESULTS, cli
 
-MODEL = HERE.parent / "src" / "sentence_experts" / "recipes" / "moee" / "tiny-olmoe"
+MODEL = HERE.parent / "tests" / "moee" / "tiny-olmoe"
 DATASETS = tuple(f"sts{year}" for year in range(12, 17))
 CONTROL_PROMPTS = "none,prompteol"
 PARTS = {"hs": "HS", "rw": "RW", "concat": "MoEE (concat)", "sum": "MoEE (sum)"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,9 +12,8 @@ from scipy.stats import spearmanr
 from sentence_experts.evaluation.moee.rated_pairs import RatedPairs
 from sentence_experts.moee.embedder import MoeEmbedder
 from sentence_experts.moee.vectors import PARTS
-from sentence_experts.recipes import RECIPES
 
-MODEL = RECIPES / "moee" / "tiny-olmoe"
+MODEL = Path(__file__).parent / "tiny-olmoe"
 LIMIT = 5_000_000  # bytes that a fixture may have
 TEXTS = [
     "The neurons in the cortex of the mouse fire when the animal moves.",

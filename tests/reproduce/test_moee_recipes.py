@@ -37,9 +37,10 @@ def recipes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         for n in range(1, 25)
     ]
     (tmp_path / "eval").mkdir()
-    (tmp_path / "eval" / "sts12.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    with gzip.open(tmp_path / "eval" / "sts12.jsonl.gz", "wt", encoding="utf-8") as file:
+        file.writelines(f"{json.dumps(row)}\n" for row in rows)
     source = {
-        "file": "${SENTENCE_EXPERTS_DATA}/eval/sts12.jsonl",
+        "file": "${SENTENCE_EXPERTS_DATA}/eval/sts12.jsonl.gz",
         "anchor": "sentence1",
         "positive": "sentence2",
     }
@@ -118,11 +119,8 @@ def test_recipe_on_a_language_model_runs_and_resumes(recipes, tmp_path, capsys):
 
 
 def test_the_analysis_stands_beside_the_papers(recipes, tmp_path, capsys):
-    with gzip.open(tmp_path / "eval" / "sts12.jsonl.gz", "wt", encoding="utf-8") as file:
-        file.write((tmp_path / "eval" / "sts12.jsonl").read_text())
     recipe = recipes / "analysis.yaml"
     content = yaml.safe_load(recipe.read_text())
-    content["protocol"]["small"]["base"] = str(tmp_path / "tiny")
     content["protocol"]["analyse"] = {"clusters": 2, "bootstrap": 0, "cases": 2, "prompts": ["none", "tone"]}
     recipe.write_text(yaml.safe_dump(content, sort_keys=False))
     out = tmp_path / "out"

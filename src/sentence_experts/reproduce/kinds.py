@@ -20,7 +20,13 @@ from sentence_experts.reproduce.experiment import (
     changed_settings,
     evaluate,
 )
-from sentence_experts.reproduce.material import ARCHIVES, DATA_VARIABLE, Material, data_folder
+from sentence_experts.reproduce.material import (
+    ARCHIVES,
+    DATA_VARIABLE,
+    Material,
+    data_folder,
+    draw_language_model,
+)
 from sentence_experts.reproduce.published import ALL_DOMAINS, AVERAGES, Published, PublishedFigure
 from sentence_experts.tasks.task_file import TaskFile
 from sentence_experts.yaml_files import parse_yaml, read_settings
@@ -42,6 +48,7 @@ TRUST = "trust_remote_code"
 # Names in task files for folders that only a run knows.
 DATA, CORPORA = f"${{{DATA_VARIABLE}}}", "${CORPORA}"
 RATED_PAIRS = Path("eval", "sts12.jsonl.gz")
+DRAWN = "drawn"  # a small language model with random weights
 
 
 class PairsExperiment(Experiment):
@@ -236,11 +243,7 @@ class LanguageModelExperiment(Experiment):
         """Compile the test sets at hand; the full scale loads those of mteb."""
         words = "mteb's present versions of the datasets that the paper names"
         if self.small:
-            data = data_folder()
-            if data is None:
-                raise InputError(
-                    f"the small scale measures on real texts: set {DATA_VARIABLE} to their folder"
-                )
+            data = find_rated_pairs().parents[1]
             words = "tweet emotion, 20 Newsgroups and STS12-16 at hand, not the paper's 20 datasets"
             self.folder = self.root / "tasks"
             source = filled_in(self.protocol.file.parent / self.protocol.small.tasks, {DATA: data})
@@ -267,7 +270,12 @@ class LanguageModelExperiment(Experiment):
         """Return the language model, a folder or hub id, how it is read, and the folder of its states."""
         recipe, small = self.recipe, self.protocol.small
         hub = self.published.models[str(recipe.model)].hub
-        model = str(self.protocol.file.parent / small.base) if self.small else hub
+        model = hub
+        if self.small and small.base == DRAWN:
+            model = str(self.root / "random-olmoe")
+            self.add("draw_language_model", pairs=find_rated_pairs(), out=Path(model))
+        elif self.small:
+            model = str(self.protocol.file.parent / small.base)
         base = Path(model).name if self.small else hub
         self.models = [Model(str(recipe.model), str(recipe.model), (model,), base, hub)]
         published = {**self.protocol.read, **recipe.read}
@@ -300,12 +308,7 @@ class AnalysisExperiment(LanguageModelExperiment):
 
     def find_data(self, corpus: Path | None) -> None:
         """Find the rated pairs; there is nothing to compile."""
-        data = data_folder()
-        if data is None or not (data / RATED_PAIRS).is_file():
-            raise InputError(
-                f"this recipe measures on STS12: set {DATA_VARIABLE} to a folder with {RATED_PAIRS}"
-            )
-        self.pairs = data / RATED_PAIRS
+        self.pairs = find_rated_pairs()
         self.differences = ["data: STS12, the test set at hand"]
 
     def plan(self) -> None:
@@ -324,6 +327,20 @@ class AnalysisExperiment(LanguageModelExperiment):
                 yield self.beside(figure, self.models[0], measured[figure.column])
 
 
+def find_rated_pairs() -> Path:
+    """Return the file of STS12 in the data folder.
+
+    Raises:
+        InputError: it is not there.
+    """
+    data = data_folder()
+    if data is None or not (data / RATED_PAIRS).is_file():
+        raise InputError(
+            f"this recipe measures on real texts: set {DATA_VARIABLE} to a folder with {RATED_PAIRS}"
+        )
+    return data / RATED_PAIRS
+
+
 def evaluate_language_model(
     model: str, data: Any, out: Path, prompt: str, read: Mapping[str, Any], states: Path
 ) -> None:
@@ -340,7 +357,9 @@ def analyse_language_model(
     sentence_experts.write_report(sentence_experts.analyse(embedder, pairs, out=out, **settings), out)
 
 
-CALLS |= {call.__name__: call for call in (evaluate_language_model, analyse_language_model)}
+CALLS |= {
+    call.__name__: call for call in (draw_language_model, evaluate_language_model, analyse_language_model)
+}
 KINDS: dict[str, type[Experiment]] = {
     "pairs": PairsExperiment,
     "tasks": TasksExperiment,

@@ -1,4 +1,4 @@
-"""The articles of the small scale and of the demo: real ones if they are at hand, else simulated ones."""
+"""The material of the small scale and of the demo: articles, real or simulated, and a language model."""
 
 from __future__ import annotations
 
@@ -9,11 +9,27 @@ from typing import Any
 
 from sentence_experts.errors import InputError
 from sentence_experts.recipes import RECIPES
+from sentence_experts.storage import output
 from sentence_experts.yaml_files import read_settings
 
 ARCHIVES = ("corpora/elife_jats.tar.xz", "corpora/pmc_crops_jats.tar.xz")
 DEFAULT_DATA = Path("../shared/data")
 DATA_VARIABLE = "SENTENCE_EXPERTS_DATA"
+# OLMoE's architecture with 2 million weights.
+SMALL_OLMOE: dict[str, Any] = {
+    "vocab_size": 4096,
+    "hidden_size": 128,
+    "intermediate_size": 96,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "num_experts": 8,
+    "num_experts_per_tok": 2,
+    "max_position_embeddings": 512,
+    "tie_word_embeddings": True,
+    "pad_token_id": None,
+    "bos_token_id": 0,
+    "eos_token_id": 1,
+}
 
 
 @dataclass(frozen=True)
@@ -65,3 +81,37 @@ def data_folder() -> Path | None:
             f"{DATA_VARIABLE} is {named}, but {absent} is not there; unset it to use a simulated corpus"
         )
     return None if missing else folder
+
+
+def draw_language_model(pairs: Path, out: Path) -> None:
+    """Write a small language model with random weights, and a tokenizer of the words in the rated `pairs`."""
+    import torch
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
+    from transformers import OlmoeConfig, OlmoeForCausalLM, PreTrainedTokenizerFast
+
+    from sentence_experts.evaluation.moee.rated_pairs import RatedPairs
+    from sentence_experts.models.sources import load_quietly
+
+    load_quietly()
+    with output(out, "language model") as place:
+        if place.begin({"pairs": str(pairs), "sizes": SMALL_OLMOE}) == "finished":
+            return
+        read = RatedPairs.read(pairs)
+        words = Tokenizer(models.BPE())
+        words.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        trainer = trainers.BpeTrainer(
+            vocab_size=SMALL_OLMOE["vocab_size"],
+            special_tokens=["<s>", "</s>"],
+            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+            show_progress=False,
+        )
+        words.train_from_iterator([*read.first, *read.second], trainer)
+        words.post_processor = processors.TemplateProcessing("<s> $A", special_tokens=[("<s>", 0)])
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            model = OlmoeForCausalLM(OlmoeConfig(**SMALL_OLMOE))
+        with place.replacing() as folder:
+            model.save_pretrained(folder)
+            PreTrainedTokenizerFast(
+                tokenizer_object=words, bos_token="<s>", eos_token="</s>"
+            ).save_pretrained(folder)

@@ -82,7 +82,7 @@ class SmallScale(BaseModel, extra="forbid", frozen=True):
     """The changes at small scale; everything else stays as published.
 
     Attributes:
-        base: in place of every pretrained model.
+        base: in place of every pretrained model; "drawn": a small language model with random weights.
         domains: the paper's domain -> the one of the articles at hand.
         tasks, simulated: task files on the data at hand, and on simulated articles.
         pairs, compile, train, read, evaluate: over the settings of the full scale.

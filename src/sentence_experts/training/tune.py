@@ -1,21 +1,22 @@
 """Search for training settings with optuna, on a sample of the training pairs (Hallee 2024, section 3.3).
 
-Every trial is an ordinary training run in OUT/trials, and is recorded in OUT/study.db once it is finished.
-Its settings follow from the search's seed, its number and, with `tpe`, the trials before it, so that an
-interrupted search draws the same ones again.
+Every trial is a training run in OUT/trials, recorded in OUT/study.db once it is finished. Its settings follow
+from the seed, its number and, with `tpe`, the trials before it: an interrupted search draws them again.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import shutil
 from collections.abc import Mapping
 from contextlib import ExitStack
 from copy import deepcopy
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pandas as pd
 import torch
 from sentence_transformers import SentenceTransformer
 
@@ -29,9 +30,6 @@ from sentence_experts.training.objectives import open_data
 from sentence_experts.training.run import train
 from sentence_experts.training.trainer import BadNumbersError
 from sentence_experts.yaml_files import read_settings
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +48,7 @@ EXAMPLE = "'batch_size: {type: int, low: 5, high: 20}'"
 
 @dataclass(frozen=True)
 class Trial:
-    """A finished trial: its number from 0, its best validation figure (None if it failed), the first one."""
+    """A trial: its number from 0, its settings, its best validation figure (None if it failed), the first."""
 
     number: int
     settings: dict[str, Any]
@@ -62,14 +60,7 @@ class Trial:
 
 @dataclass(frozen=True, repr=False)
 class TuneResult:
-    """A finished search.
-
-    Attributes:
-        trials: all of them.
-        best: the one with the highest validation figure, the first of equals.
-        config: its settings, for `train`.
-        out: the folder; None if the result is in memory only.
-    """
+    """A finished search: its trials, the best of them, its settings for `train`, and the folder if any."""
 
     trials: list[Trial]
     best: Trial
@@ -81,9 +72,7 @@ class TuneResult:
 
     def to_pandas(self) -> pd.DataFrame:
         """Return a row per trial: number, a column per setting, steps, best, failure."""
-        import pandas as pd
-
-        rows = [{"trial": each.number, **each.settings, **asdict(each)} for each in self.trials]
+        rows = [{"trial": each.number, **each.settings, **vars(each)} for each in self.trials]
         return pd.DataFrame(rows)[["trial", *self.best.settings, "steps", "best", "failure"]]
 
 
@@ -100,9 +89,8 @@ def tune(
     """Try training settings on a sample of the training pairs; the best validation figure wins.
 
     Args:
-        model: what every trial trains: a folder, a hub id or "minilm"; or a model in memory, of which every
-            trial trains a copy.
-        data: as of `train`.
+        model: a folder, a hub id, "minilm" or a model in memory; every trial trains a copy.
+        data: as for `train`.
         config: settings of the search and of all trials; `settings` replace single ones. Training settings
             that are given are not searched.
         out: folder for the search: trials/, study.db, best.yaml (the settings of the best trial).
@@ -122,8 +110,6 @@ def tune(
         >>> list(result.best.settings)
         ['batch_size']
     """
-    optuna = require("optuna", "tune")
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
     chosen = TuneConfig.of(config, **settings)
     searched = read_space(space, chosen)
     check_apart(out, overwrite, model, data, space)
@@ -142,13 +128,12 @@ def tune(
         given = chosen.model_fields_set & TrainConfig.model_fields.keys() | {"fraction"}
         shared = {name: getattr(chosen, name) for name in given}
         trials = _run_trials(model, objectives, shared, chosen, searched, place.path)
-        finished = [trial for trial in trials if trial.best is not None]
-        if not finished:
+        best = max(trials, key=lambda trial: -math.inf if trial.best is None else trial.best)
+        if best.best is None:
             raise SentenceExpertsError(
                 f"all {len(trials)} trials failed, the last with: {trials[-1].failure}; give other settings, "
                 "or another `space`, and `overwrite`"
             )
-        best = max(finished, key=lambda trial: trial.best or 0.0)
         if best.best == best.start:
             logger.warning(f"no trial made the model better than it was before training ({best.start:.4f})")
         best_config = TrainConfig.of(shared | best.settings | {"fraction": 1.0})
@@ -162,14 +147,16 @@ def _run_trials(
 ) -> list[Trial]:
     """Make the trials that are missing, each with the `shared` settings and those it draws; return all."""
     optuna = require("optuna", "tune")
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    storage = f"sqlite:///{out / STUDY}"
     study = optuna.create_study(
-        study_name="settings", storage=f"sqlite:///{out / STUDY}", direction="maximize", load_if_exists=True
+        study_name="settings", storage=storage, direction="maximize", load_if_exists=True
     )
-    samplers = {"random": optuna.samplers.RandomSampler, "tpe": optuna.samplers.TPESampler}
+    sampler = {"random": optuna.samplers.RandomSampler, "tpe": optuna.samplers.TPESampler}[config.sampler]
     for number in range(len(study.trials), config.trials):
         # Drawn outside the study, in which only finished trials are recorded.
         seed = int(sha256_text(str(config.search_seed), str(number))[:8], 16)
-        drawing = optuna.create_study(direction="maximize", sampler=samplers[config.sampler](seed=seed))
+        drawing = optuna.create_study(direction="maximize", sampler=sampler(seed=seed))
         drawing.add_trials(study.trials)
         made: dict[str, Any] = {"params": drawing.ask(space).params, "distributions": space}
         logger.info(f"trial {number + 1} of {config.trials}: {made['params']}")
@@ -187,8 +174,10 @@ def _run_trials(
                 raise SentenceExpertsError(
                     "trials cannot be compared: the validation pairs are all linked or all not"
                 )
-            notes = {"steps": result.steps, "start": result.start}
-            made |= {"value": result.validation, "user_attrs": notes}
+            made |= {
+                "value": result.validation,
+                "user_attrs": {"steps": result.steps, "start": result.start},
+            }
         study.add_trial(optuna.trial.create_trial(**made))
     return [Trial(each.number, each.params, each.value, **each.user_attrs) for each in study.trials]
 
@@ -196,26 +185,23 @@ def _run_trials(
 def read_space(source: Mapping[str, Any] | Path | str | None, config: TrainConfig) -> dict[str, Any]:
     """Return the settings to search, each with optuna's distribution, without those that `config` fixes.
 
-    Args:
-        source: a mapping, a YAML file with a line such as `batch_size: {type: int, low: 5, high: 20}` for
-            each setting, or None for `PREPRINT_SPACE`.
-        config: the settings of all trials.
-
     Raises:
         InputError: no such file, or it is not a space of training settings.
         UsageError: nothing is left to search.
     """
-    if isinstance(source, str | Path):
-        where, content = str(source), read_settings(source)
-    else:
-        where, content = "`space`", dict(PREPRINT_SPACE if source is None else source)
+    distributions = require("optuna.distributions", "tune")
+    where = str(source) if isinstance(source, str | Path) else "`space`"
+    content = read_settings(where) if where == str(source) else source
     space = {}
-    for name, values in content.items():
+    for name, values in (PREPRINT_SPACE if content is None else content).items():
         try:
-            space[name] = _distribution(**values)
+            kind, options = values["type"], {key: value for key, value in values.items() if key != "type"}
+            if kind == "float":  # since YAML reads 1e-6 as text
+                options |= {end: float(options[end]) for end in ("low", "high") if end in options}
+            space[name] = getattr(distributions, f"{kind.capitalize()}Distribution")(**options)
             for value in values.get("choices") or (values["low"], values["high"]):
                 TrainConfig(**{name: value})
-        except (SettingError, AttributeError, TypeError, ValueError) as error:
+        except (SettingError, AttributeError, KeyError, TypeError, ValueError) as error:
             reason = error.reason if isinstance(error, SettingError) else brief(error)
             raise InputError(f"{where}: {name}: {reason}; give a line such as {EXAMPLE}") from error
     if not space:
@@ -227,11 +213,3 @@ def read_space(source: Mapping[str, Any] | Path | str | None, config: TrainConfi
     if not left:
         raise UsageError(f"nothing to search: {', '.join(space)} are given; leave one out, or give a `space`")
     return left
-
-
-def _distribution(type: str, **options: Any) -> Any:
-    """Return optuna's distribution of a setting."""
-    kind = getattr(require("optuna.distributions", "tune"), f"{type.capitalize()}Distribution")
-    if type == "float":  # since YAML reads 1e-6 as text
-        options |= {end: float(options[end]) for end in ("low", "high") if end in options}
-    return kind(**options)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import mteb
 import numpy as np
 import pytest
@@ -13,9 +15,8 @@ from scipy.stats import spearmanr
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.evaluation.mteb.adapter import TaskEncoder
 from sentence_experts.moee.embedder import MoeEmbedder
-from sentence_experts.recipes import RECIPES
 
-MODEL = RECIPES / "moee" / "tiny-olmoe"
+MODEL = Path(__file__).parents[2] / "moee" / "tiny-olmoe"
 ROWS = {
     "text": ["Neurons of the cortex fire in sleep.", "The virus spreads from cell to cell."],
     "human_summaries": [
