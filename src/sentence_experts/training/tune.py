@@ -190,10 +190,12 @@ def read_space(source: Mapping[str, Any] | Path | str | None, config: TrainConfi
         UsageError: nothing is left to search.
     """
     distributions = require("optuna.distributions", "tune")
-    where = str(source) if isinstance(source, str | Path) else "`space`"
-    content = read_settings(where) if where == str(source) else source
+    if isinstance(source, str | Path):
+        where, content = str(source), read_settings(source)
+    else:
+        where, content = "`space`", dict(PREPRINT_SPACE if source is None else source)
     space = {}
-    for name, values in (PREPRINT_SPACE if content is None else content).items():
+    for name, values in content.items():
         try:
             kind, options = values["type"], {key: value for key, value in values.items() if key != "type"}
             if kind == "float":  # since YAML reads 1e-6 as text
