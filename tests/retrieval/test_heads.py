@@ -11,6 +11,7 @@ import pytest
 import sentence_experts
 from helpers.samples import write_corpus
 from sentence_experts.encoding.encoder import BatchEncoder
+from sentence_experts.errors import RouteError
 from sentence_experts.models.encoder import ExpertEncoder
 from sentence_experts.models.loading import load
 from sentence_experts.models.surgery.grow import with_heads
@@ -84,6 +85,17 @@ def test_another_head_needs_no_encoding(
     assert {paper["route"] for paper in papers} <= {"form", "use"}
     sentence_experts.drop_route(grown, "use", out=tmp_path / "smaller")
     assert len(build_index(tmp_path / "smaller", corpus, route=["all"]).parts) == 1
+
+
+def test_heads_need_no_route_to_be_indexed(tmp_path: Path, model: Path, plain_model: Path) -> None:
+    (part,) = build_index(model, write_corpus(tmp_path / "corpus")).parts
+    assert part["shared"]
+    assert len(list(Path(part["folder"]).glob("lengths-*.npy"))) == 2
+    sentence_experts.add_route(model, "crops", kind="expert", out=tmp_path / "mixed")
+    adapters = sentence_experts.extend(plain_model, routes=["crops", "neuro"], kind="adapter")
+    for other in (tmp_path / "mixed", adapters):
+        with pytest.raises(RouteError, match="needs a route; its routes: crops, "):
+            build_index(other, tmp_path / "corpus")
 
 
 def test_lengths_that_do_not_fit_are_computed_again(tmp_path: Path, heads: ExpertEncoder) -> None:

@@ -76,6 +76,7 @@ class BatchEncoder:
             getattr(config, "experts", None),
             getattr(config, "search_routes", None),
             getattr(self.model, "idle_routes", ()),
+            getattr(config, "heads", None),
         )
 
     @property

@@ -150,7 +150,8 @@ def build_index(
 
 def _routes(known: KnownRoutes, config: IndexConfig) -> Iterator[str | None]:
     """Yield the routes of the papers that the settings name."""
-    if config.route == [ALL] and ALL not in known.prompts:
+    is_free = not config.route and known.default is None and known.share_vectors
+    if is_free or (config.route == [ALL] and ALL not in known.prompts):
         yield from (route.document_route for route in list_search_routes(known))
     elif config.route:
         yield from (known.choose(route) for route in config.route)

@@ -143,6 +143,8 @@ class IndexConfig(PaperTexts):
     """Settings of `build_index`."""
 
     route: list[str] | None = Field(
-        None, description="Routes to encode with, or all. Default: the one that `search` takes by default"
+        None,
+        description="Routes to encode with, or all. Default: all if they are heads, which share their "
+        "vectors, else the one that `search` takes by default",
     )
     batch_size: BatchSize = None

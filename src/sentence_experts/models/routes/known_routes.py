@@ -29,6 +29,7 @@ class KnownRoutes:
         experts: the experts' names; without routes, learned routers choose among them.
         search_routes: route of queries -> route of documents, as the model's task file has them.
         idle: routes whose experts were left out when the model was loaded; they are not among the prompts.
+        heads: routes that own a head.
     """
 
     model: str
@@ -37,6 +38,7 @@ class KnownRoutes:
     experts: tuple[str, ...]
     search_routes: Mapping[str, str] = field(default_factory=dict)
     idle: tuple[str, ...] = ()
+    heads: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -47,12 +49,21 @@ class KnownRoutes:
         experts: Any,
         search_routes: Mapping[str, str] | None = None,
         idle: Sequence[str] = (),
+        heads: Sequence[str] | None = (),
     ) -> KnownRoutes:
         """Collect routes from a model's prompts (empty ones are none), default prompt's name and experts."""
         named = {name: prompt for name, prompt in without_task_types(prompts or {}).items() if prompt}
         routes = {name: prompt for name, prompt in named.items() if name not in idle}
         known = default if default in routes else None
-        return cls(model, routes, known, tuple(experts or ()), dict(search_routes or {}), tuple(idle))
+        return cls(
+            model,
+            routes,
+            known,
+            tuple(experts or ()),
+            dict(search_routes or {}),
+            tuple(idle),
+            tuple(heads or ()),
+        )
 
     @classmethod
     def read(cls, source: Any) -> KnownRoutes | None:
@@ -78,7 +89,13 @@ class KnownRoutes:
         if (folder / AUTO_FOLDER).is_dir():
             prompts = {**(prompts or {}), AUTO: AUTO_PROMPT}
         name, search_routes = source_name(str(source)), config.get("search_routes")
-        return cls.of(name, prompts, default, config.get("experts"), search_routes)
+        heads = config.get("heads")
+        return cls.of(name, prompts, default, config.get("experts"), search_routes, heads=heads)
+
+    @property
+    def share_vectors(self) -> bool:
+        """Whether all routes are heads on one expert, so that one stored vector per text serves them."""
+        return bool(self.prompts) and len(self.experts) == 1 and {*self.prompts} <= {*self.heads}
 
     def choose(self, route: str | None) -> str | None:
         """Return the route that `route` means for this model: None only for a model without routes."""
