@@ -225,3 +225,14 @@ def test_columns_that_are_not_read_are_named(tmp_path: Path, caplog: pytest.LogC
     import_corpus(papers=write(tmp_path / "papers.csv", rows), out=tmp_path / "corpus")
     (message,) = [record.message for record in caplog.records if "not used" in record.message]
     assert "Years (did you mean year?), retraced (did you mean retracted?), shelf;" in message
+
+
+def test_tags_are_keywords_where_there_are_none(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    rows = [{"id": "a", "title": "A viewer", "abstract": "", "Tags": "use::viewing; works-with::image"}]
+    corpus = import_corpus(papers=write(tmp_path / "papers.csv", rows), out=tmp_path / "corpus")
+    assert [each.tolist() for each in corpus.to_pandas()["keywords"]] == [
+        ["use::viewing", "works-with::image"]
+    ]
+    assert "not used" not in caplog.text
+    both = import_corpus(papers=[{**rows[0], "keywords": "eye"}], out=tmp_path / "both")
+    assert [each.tolist() for each in both.to_pandas()["keywords"]] == [["eye"]]

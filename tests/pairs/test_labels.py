@@ -15,7 +15,6 @@ from sentence_experts.errors import InputError, UsageError
 from sentence_experts.pairs.labels import (
     LabelColumn,
     Labels,
-    find_column,
     find_conflicts,
     read_labels,
     split_groups,
@@ -122,7 +121,7 @@ def test_a_useless_column_is_named_with_its_counts(cells: list[Any], message: st
 
 
 def test_columns_and_branches_are_named() -> None:
-    columns = ["tags", "use-of:it", "year"]
+    columns: dict[str, list[Any]] = {"tags": [], "use-of:it": [], "year": []}
     assert LabelColumn.parse("tags:use", columns) == LabelColumn("tags", "use", "use")
     assert LabelColumn.parse("aim=tags:use", columns) == LabelColumn("tags", "use", "aim")
     assert LabelColumn.parse("tags:C", columns) == LabelColumn("tags", "C", "tags-C")
@@ -137,10 +136,19 @@ def test_columns_and_branches_are_named() -> None:
 
 
 def test_the_name_of_a_branch_finds_its_column() -> None:
-    columns = {"tags": [["use::view", "role::x"], []], "kind": ["role::y"], "year": [1]}
-    assert find_column("use", columns) == "tags:use"
-    assert find_column("role", columns) == "role"  # of two columns: not found, and named in the error
-    assert find_column("year", columns) == "year"
+    columns = {
+        "subjects": [["use::view", "role::x"], []], "kind": ["role::y"], "year": [1], "object": [{"a": 1}],
+    }  # fmt: skip
+    assert LabelColumn.parse("use", columns) == LabelColumn("subjects", "use", "use")
+    assert LabelColumn.parse("aim=use", columns) == LabelColumn("subjects", "use", "aim")
+    known = "the columns are subjects, kind, year, object"
+    with pytest.raises(InputError, match=f"no column 'tags'; {known}; subjects:use has such labels"):
+        LabelColumn.parse("tags:use", columns)
+    of_two = f"no column 'role'; {known}; subjects:role has such labels; kind:role has such labels"
+    with pytest.raises(InputError, match=of_two):
+        LabelColumn.parse("role", columns)
+    with pytest.raises(InputError, match=f"no column 'view'; {known}$"):
+        LabelColumn.parse("view", columns)
 
 
 LABELLED = st.lists(st.lists(st.sampled_from("abcdef"), max_size=3), min_size=6, max_size=40)

@@ -70,7 +70,9 @@ def fit(
     check_there(table)
     check_source(model)
     from sentence_experts.models.sources import load_quietly
+    from sentence_experts.training.labelled_texts import check_columns
 
+    check_columns(table, config)
     load_quietly()
     from sentence_experts.training.fit import HEADINGS, TITLE, TRIED
     from sentence_experts.training.fit import fit as run

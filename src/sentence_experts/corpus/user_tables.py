@@ -2,7 +2,8 @@
 
 Papers need the columns `id` (or `doi`, `pmid`, ...) and `title`; citations `citing`, `cited`, whose values
 are ids of the papers or any DOI, PMID, PMCID or `openalex:W...`. Lists (subjects, mesh, keywords)
-are Parquet lists, JSON arrays, or text split at `;` or `|`. Names of columns may be in any case.
+are Parquet lists, JSON arrays, or text split at `;` or `|`. Names of columns may be in any case; `tags` are
+read as `keywords` where there are none.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import difflib
 import json
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -117,7 +118,7 @@ def _check(table: Table, required: tuple[str, ...], more: tuple[str, ...]) -> No
         InputError: a required column is missing, or two differ only in their case.
     """
     name, given = name_of_table(table), read_columns(table)
-    columns = list(map(_folded, given))
+    columns = _read_as(given)
     if twice := next((column for column in columns if columns.count(column) > 1), None):
         raise InputError(f"{name}: two columns are named {twice!r} but for their case; rename one")
     named = "id" in required and any(column in columns for column in _NAMING)
@@ -139,6 +140,12 @@ def _folded(column: str) -> str:
     return column.strip().lower()
 
 
+def _read_as(columns: Sequence[str]) -> list[str]:
+    """Return the name that each column of a table is read by."""
+    folded = list(map(_folded, columns))
+    return ["keywords" if name == "tags" and "keywords" not in folded else name for name in folded]
+
+
 def _name(table: Table, kind: str) -> str:
     return Path(table).name if is_path(table) else kind
 
@@ -147,14 +154,17 @@ def _parse(
     table: Table, name: str, parts: PartStore, source: int, add: Callable[[CorpusPart, Row, int], None]
 ) -> None:
     numbered = enumerate(read_rows(table), start=1)
-    rows = _FULL_TEXTS_PER_PART if FULL_TEXT in map(_folded, read_columns(table)) else _ROWS_PER_PART
+    columns = read_columns(table)
+    names = dict(zip(columns, _read_as(columns), strict=True))
+    rows = _FULL_TEXTS_PER_PART if FULL_TEXT in names.values() else _ROWS_PER_PART
     for number, group in missing_groups(parts, source, numbered, rows):
         part = CorpusPart(source, number)
         for row_number, row in group:
             try:
                 if isinstance(row, BadRowError):
                     raise row
-                add(part, {_folded(column): value for column, value in row.items()}, row_number)
+                named = {names.get(column, _folded(column)): value for column, value in row.items()}
+                add(part, named, row_number)
             except BadRowError as error:
                 part.rejections.append(Rejection(name, None, f"row {row_number}", "bad-row", str(error)))
         part.write(parts)

@@ -53,15 +53,23 @@ class LabelColumn:
     route: str
 
     @classmethod
-    def parse(cls, text: str, columns: Sequence[str]) -> LabelColumn:
+    def parse(cls, text: str, columns: Mapping[str, Sequence[Any]]) -> LabelColumn:
         """Read `[ROUTE=]COLUMN[:BRANCH]`, such as `use`, `tags:use` or `disease=mesh:C`.
+
+        A branch alone is found if only one column has it, as `use` in labels such as `use::viewing`.
+
+        Args:
+            text: how the column is named.
+            columns: column -> its first values, in which branches are looked for.
 
         Raises:
             UsageError: it is not of this form, or the route's name is not allowed.
             InputError: there is no such column.
 
-        >>> LabelColumn.parse("mesh:C", ["title", "mesh"])
+        >>> LabelColumn.parse("mesh:C", {"title": [], "mesh": []})
         LabelColumn(column='mesh', branch='C', route='mesh-C')
+        >>> LabelColumn.parse("aim=use", {"tags": ["use::viewing; role::program"]})
+        LabelColumn(column='tags', branch='use', route='aim')
         """
         route, equals, place = text.partition("=")
         if not equals or text in columns:
@@ -72,8 +80,12 @@ class LabelColumn:
                 f"`by`: {text!r} is not of the form COLUMN, COLUMN:BRANCH or ROUTE=COLUMN:BRANCH"
             )
         if column not in columns:
-            known = ", ".join(columns) or "none"
-            raise InputError(f"`by`: no column {column!r}; the columns are {known}")
+            having = _columns_with(branch or column, columns)
+            if branch or len(having) != 1:
+                hint = "".join(f"; {each}:{branch or column} has such labels" for each in having)
+                known = ", ".join(columns) or "none"
+                raise InputError(f"`by`: no column {column!r}; the columns are {known}{hint}")
+            column, branch = having[0], column
         if not route:
             # A single letter, as of a branch of MeSH, says too little.
             named = f"{column}-{branch}" if len(branch) == 1 else branch or column
@@ -83,6 +95,18 @@ class LabelColumn:
         except ValueError as error:
             raise UsageError(f"`by`: {error}; name it: ROUTE={place}") from error
         return cls(column, branch or None, route)
+
+
+def _columns_with(branch: str, columns: Mapping[str, Sequence[Any]]) -> list[str]:
+    """Return the columns that have labels such as `BRANCH::LABEL`."""
+    start = re.compile(re.escape(branch) + "::")
+
+    def has_branch(cell: Any) -> bool:
+        with contextlib.suppress(InputError):  # objects, in columns that nobody asked for
+            return any(start.match(str(value)) for value in _cell_values(cell, None))
+        return False
+
+    return [column for column, cells in columns.items() if any(map(has_branch, cells))]
 
 
 @dataclass(frozen=True)
@@ -308,22 +332,6 @@ def _below(branch: str, labels: list[str]) -> list[str]:
         elif len(branch) == 1 and rest[0].isdecimal():  # C of the tree number C14.280
             found.append(branch + rest.split(".")[0])
     return [label for label in found if label]
-
-
-def find_column(name: str, columns: Mapping[str, Sequence[Any]]) -> str:
-    """Return `COLUMN:BRANCH` for the name of a branch that only one column has, else the name itself.
-
-    So `use` finds the labels `use::viewing` in a column `tags`. The first rows are looked at.
-    """
-    if name in columns or ":" in name or "=" in name:
-        return name
-    start = re.compile(re.escape(name) + "::")
-    having = [
-        column
-        for column, cells in columns.items()
-        if any(start.match(str(value)) for cell in cells for value in _cell_values(cell, None))
-    ]
-    return f"{having[0]}:{name}" if len(having) == 1 else name
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -15,7 +16,7 @@ from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.corpus.formats.mesh import MeshTree
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.evaluation.near_duplicates import near_duplicates, signatures
-from sentence_experts.pairs.labels import LabelColumn, Labels, Rows, find_column, read_labels, split_groups
+from sentence_experts.pairs.labels import LabelColumn, Labels, Rows, read_labels, split_groups
 from sentence_experts.tables import (
     BadRowError,
     Row,
@@ -107,8 +108,22 @@ class LabelledTexts:
         return self.groups[self.sets[part]]
 
 
-def _read_cells(table: Table, config: FitConfig) -> tuple[dict[str, list[Any]], int]:
-    """Return the columns of a table, and the number of rows that could not be read."""
+def check_columns(table: Table, config: FitConfig) -> None:
+    """Check that the columns which the settings name are there, by the table's first rows.
+
+    Raises:
+        InputError: the table cannot be read, or lacks one.
+        UsageError: no columns are named, or two routes have one name.
+    """
+    cells, _ = _read_cells(table, config, _ROWS_LOOKED_AT)
+    _text_columns(config, cells)
+    _label_columns(config, cells)
+
+
+def _read_cells(
+    table: Table, config: FitConfig, limit: int | None = None
+) -> tuple[dict[str, list[Any]], int]:
+    """Return the columns of a table or its first rows, and the number of rows that could not be read."""
     if isinstance(table, CorpusFolder) or (is_path(table) and Path(table).is_dir()):
         table = (table if isinstance(table, CorpusFolder) else CorpusFolder.open(table)).papers
     names = read_columns(table)
@@ -120,10 +135,11 @@ def _read_cells(table: Table, config: FitConfig) -> tuple[dict[str, list[Any]], 
             raise InputError(f"`{setting}`: no column {name!r}; the columns are {', '.join(names)}")
     cells: dict[str, list[Any]] = {name: [] for name in names}
     bad = 0
-    for number, row in enumerate(map(_with_whole_letters, read_rows(table)), start=1):
+    rows = itertools.islice(read_rows(table), limit)
+    for number, row in enumerate(map(_with_whole_letters, rows), start=1):
         if isinstance(row, BadRowError):
             bad += 1
-            if bad == 1:
+            if bad == 1 and limit is None:
                 logger.warning(f"{name_of_table(table)}: row {number} is left out: {row}")
             continue
         for name, values in cells.items():
@@ -157,7 +173,7 @@ def _label_columns(config: FitConfig, cells: Mapping[str, list[Any]]) -> list[La
     if not config.by:
         raise UsageError(f"`by`: name at least one label column; the columns are {', '.join(cells)}")
     some = {name: values[:_ROWS_LOOKED_AT] for name, values in cells.items()}
-    columns = [LabelColumn.parse(find_column(name, some), list(cells)) for name in config.by]
+    columns = [LabelColumn.parse(name, some) for name in config.by]
     twice = [route for route, count in Counter(each.route for each in columns).items() if count > 1]
     if twice:
         raise UsageError(f"`by`: two routes are named {twice[0]!r}; name one: ROUTE=COLUMN")
