@@ -12,9 +12,9 @@ from sentence_experts.cli.main import main
 from sentence_experts.training.config import TrainConfig
 
 
-def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+def run(capsys: pytest.CaptureFixture[str], *arguments: object, verb: str = "train") -> tuple[int, str, str]:
     with pytest.raises(SystemExit) as stop:
-        main(["train", *map(str, arguments)])
+        main([verb, *map(str, arguments)])
     captured = capsys.readouterr()
     return int(stop.value.code or 0), captured.out, captured.err
 
@@ -63,3 +63,16 @@ def test_best_figure_and_folder_are_printed(
     assert code == 0
     assert re.search(r"validation 0\.\d+ at step [01] of 1", out)
     assert f"model: {tmp_path / 'run' / 'model'}" in out.replace("\n", "")
+
+
+def test_fit_prints_recall_and_what_was_chosen(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, minilm: str
+) -> None:
+    model, table = make_tiny_encoder(tmp_path / "plain", minilm), tmp_path / "table.csv"
+    rows = (f"{['rain', 'crop', 'star'][n % 3]} {n},{n % 3}" for n in range(90))
+    table.write_text("\n".join(["text,topic", *rows]))
+    given = (model, table, "--by", "topic", "--steps", "1", "--out", tmp_path / "out")
+    status, out, error = run(capsys, *given, verb="fit")
+    assert status == 0, error
+    assert "recall@10" in out
+    assert re.search(r"chosen for heads: topic: (not trained|1 steps at 0\.00)", out)

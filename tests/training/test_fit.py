@@ -7,12 +7,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from sentence_transformers import SentenceTransformer
 
 import sentence_experts as se
 from helpers.samples import make_tiny_encoder
 from sentence_experts.pairs.labels import LabelColumn, read_labels
+from sentence_experts.training import route_candidates
+from sentence_experts.training.fit_config import FitConfig
 from sentence_experts.training.heads import LabelledVectors, train_head
+from sentence_experts.training.labelled_texts import LabelledTexts
+from sentence_experts.training.losses import KnownPositives
+from sentence_experts.training.objectives import LinkedPairs
 
 TOPICS = ("rice", "sleep", "stars", "bridges")
 METHODS = ("survey", "model", "trial", "review")
@@ -194,15 +200,15 @@ def test_experts_are_trained_on_pairs_that_share_a_label(tiny: Path) -> None:
     assert len(result.gains) == 2
 
 
-def test_pairs_of_labels_are_alike_and_known() -> None:
-    from sentence_experts.training.fit_config import FitConfig
-    from sentence_experts.training.labelled_texts import LabelledTexts
-    from sentence_experts.training.route_candidates import label_pairs
+def label_pairs_of(rows: list[dict[str, Any]], steps: int, group: str | None) -> tuple[Any, LinkedPairs]:
+    config = FitConfig(by=["topic", "method"], steps=steps, group=group)
+    data = LabelledTexts.read(rows, config)
+    return data, route_candidates.label_pairs(data, ["topic", "method"], config)
 
-    config = FitConfig(by=["topic", "method"], steps=10)
-    data = LabelledTexts.read(make_rows(), config)
+
+def test_pairs_of_labels_are_alike() -> None:
     topics = {row["text"]: row["topic"] for row in make_rows()}
-    pairs = label_pairs(data, ["topic", "method"], config)
+    pairs = label_pairs_of(make_rows(), 10, None)[1].pairs
     for split in ("train", "validation"):
         rows = pairs.split(split).to_pylist()
         assert {row["domain"] for row in rows} == {"topic", "method"}
@@ -210,19 +216,45 @@ def test_pairs_of_labels_are_alike_and_known() -> None:
             if row["domain"] == "topic":
                 alike = topics[row["anchor"]] == topics[row["positive"]]
                 assert alike == (row["label"] == 1)
-    known = {(link["left_id"], link["right_id"]) for link in pairs.known_links().to_pylist()}
-    for row in pairs.split("train").to_pylist():
-        assert tuple(sorted((row["anchor_id"], row["positive_id"]))) in known
+
+
+def test_texts_of_one_label_or_group_are_no_negatives_of_each_other() -> None:
+    data, objective = label_pairs_of(make_rows(), 10, "source")
+    rows = objective.rows(objective.routes)
+    known = KnownPositives(*torch.from_numpy(rows.links), rows.end, torch.from_numpy(rows.labels))
+    table = rows.table.to_pandas()
+    places = {text: row for row, text in enumerate(data.texts)}
+    masked = known(
+        torch.tensor(table["anchor_number"].values)[:, None], torch.tensor(table["positive_number"].values)
+    )
+    first, second = ([places[text] for text in table[side]] for side in ("anchor", "positive"))
+    same_group = data.groups[first][:, None] == data.groups[second]
+    routes = table["route"].to_numpy()
+    expected = same_group.copy()
+    for route, labels in data.labels.items():
+        own = np.ix_(routes == route, routes == route)
+        expected[own] |= labels.sharing(np.array(first), np.array(second))[own]
+    assert np.array_equal(masked.numpy(), expected)
+    assert (same_group & ~np.eye(len(table), dtype=bool)).any()
+
+
+def test_known_links_of_many_texts_take_memory_for_each_text_alone() -> None:
+    objective = label_pairs_of(make_rows(6000), 300, None)[1]
+    rows = objective.rows(objective.routes)
+    assert rows.links.size == 0
+    texts = len(np.unique(rows.labels[0]))
+    assert texts > 2 * 3000  # of two routes, of all of the training texts
+    assert rows.labels.shape[1] == 2 * texts  # a label and a group each
 
 
 def test_auto_ends_with_a_verdict(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from sentence_experts.training import route_candidates
-
     monkeypatch.setattr(route_candidates, "KINDS", ("head", "expert"))
     result = se.fit(tiny, make_rows(120), by=["topic", "method"], kind="auto", steps=2)
     assert [each["kind"] for each in result.tried] == ["head", "expert"]
     kept = "heads" if "experts are not better than heads" in result.verdict else "experts"
-    assert result.verdict.endswith(f"; {kept} are kept")
+    seen = "with up to 16 training pairs per route and rate against 128"
+    assert result.verdict.endswith(f", {seen}; {kept} are kept")
+    assert [row[2] for row in result.tried_rows()] == ["128", "16"]
     assert bool(result.model.head_routes) == (kept == "heads")
 
 
@@ -230,7 +262,6 @@ def test_an_interrupted_fit_continues_with_its_vectors(
     tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from sentence_experts.encoding.encoder import BatchEncoder
-    from sentence_experts.training import route_candidates
 
     options: dict[str, Any] = {"by": ["topic", "method"], "steps": 5}
     whole = se.fit(tiny, make_rows(), out=tmp_path / "whole", **options)

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from helpers.samples import make_pairs_folder, replace_table
 from sentence_experts.pairs.dataset import Pairs
@@ -27,6 +29,26 @@ def test_links_are_found_in_either_order() -> None:
     assert linked(known, 5) == {(1, 4), (0, 3)}
     assert len(known.keys) == 2
     assert linked(KnownPositives(torch.tensor([]), torch.tensor([]), count=3), 3) == set()
+
+
+LABELS = st.lists(st.sets(st.integers(0, 5), max_size=4), min_size=1, max_size=12)
+
+
+@given(LABELS)
+def test_numbers_that_share_a_label_are_linked(labels: list[set[int]]) -> None:
+    entries = [(number, label) for number, own in enumerate(labels) for label in own]
+    known = KnownPositives(
+        torch.tensor([0]),
+        torch.tensor([len(labels) - 1]),
+        len(labels),
+        torch.tensor(entries).reshape(-1, 2).T,
+    )
+    ends = {(0, len(labels) - 1)} if len(labels) > 1 else set()
+    expected = {(i, j) for i, j in itertools.combinations(range(len(labels)), 2) if labels[i] & labels[j]}
+    assert linked(known, len(labels)) == expected | ends
+    degrees = known.degrees().tolist()
+    for number in range(len(labels)):
+        assert degrees[number] >= sum(number in pair for pair in expected | ends)
 
 
 def test_large_numbers_do_not_overflow() -> None:

@@ -74,18 +74,21 @@ def fit(
 
     check_columns(table, config)
     load_quietly()
-    from sentence_experts.training.fit import HEADINGS, TITLE, TRIED
+    from sentence_experts.training.fit import HEADINGS, RECALL, RECALL_TITLE, TITLE, TRIED
     from sentence_experts.training.fit import fit as run
 
     result = run(model, table, config, out=out, overwrite=overwrite)
     counts = ", ".join(f"{count:,} {name}" for name, count in result.texts.items())
     show(f"texts: {counts}" + "".join(f"; left out: {n:,} {reason}" for reason, n in result.left_out.items()))
     show_table(TITLE, HEADINGS, result.rows())
+    show_table(RECALL_TITLE, RECALL, result.recall_rows())
     show_table(
         "Kinds of routes, by nDCG@10 on validation texts",
         TRIED[:-1],
         [row[:-1] for row in result.tried_rows()],
     )
+    for each in result.tried:
+        show(f"chosen for {each['kind']}s: {each['chosen']}")
     show_verdict([result.summary, *([result.verdict] if result.verdict else [])])
     show(f"model: {out}")
 

@@ -62,12 +62,15 @@ class TrainingSet:
         """
         tables: list[pa.Table] = []
         links: list[Numbers] = []
-        count = 0
+        labels: list[Numbers] = []
+        count, label_count = 0, 0
         for objective in objectives:
             if own := own_routes(objective, routes):
                 rows = objective.rows(own, count)
                 tables.append(rows.table)
                 links.append(rows.links)
+                labels.append(rows.labels + np.array([[0], [label_count]]))
+                label_count = labels[-1][1].max(initial=label_count - 1) + 1
                 count = rows.end
         table = pa.concat_tables(tables)
         places, pools = _places(table, routes)
@@ -78,6 +81,7 @@ class TrainingSet:
             routes = _mixed_where_small(routes, places, texts, config.batch_size * processes.count())
             places, pools = _places(table, routes)
         left, right = (torch.from_numpy(ends) for ends in np.concatenate(links, axis=1))
+        labelled = torch.from_numpy(np.concatenate(labels, axis=1))
         numbers = np.stack([table[name].to_numpy() for name in NUMBER_COLUMNS], axis=1)
         negatives = int(not LOSS_KINDS[config.loss].symmetric and (numbers[:, 2] != NONE).any())
         anchors = _behind([route.prompts[0] for route in routes], places, table["anchor"])
@@ -87,7 +91,7 @@ class TrainingSet:
         )
         return cls(
             routes, anchors, positives, (negative,) * negatives, numbers[:, : 2 + negatives], places, pools,
-            texts, KnownPositives(left, right, max(count, 1)),
+            texts, KnownPositives(left, right, max(count, 1), labelled),
         )  # fmt: skip
 
     def __len__(self) -> int:

@@ -37,7 +37,12 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 TITLE = 'nDCG@10 of "more like this" and ROC-AUC of conflicting pairs, on test texts'
-TRIED = ("kind", "validation", "seconds", "bytes per route", "encodings of a query", "chosen")
+TRIED = (
+    *("kind", "validation", "pairs per route", "seconds", "bytes per route", "encodings of a query"),
+    "chosen",
+)
+RECALL_TITLE = 'recall@10 of "more like this", of at most 10 alike texts'
+RECALL = ("route", "base", "learned")
 HEADINGS = ("route", "texts", "chance", "base", "learned", "gain", "conflicts: base", "learned")
 
 
@@ -48,8 +53,9 @@ class FitResult:
     Attributes:
         model: the model with these routes.
         gains: the figures of each route on test texts, beside the base's.
-        tried: for each kind of route that was learned: kind, nDCG@10 on validation texts, seconds, bytes per
-            route, encodings of a query, and the chosen steps and rates.
+        tried: for each kind of route that was learned: kind, nDCG@10 on validation texts, training pairs per
+            route and learning rate, seconds, bytes per route, encodings of a query, and the chosen steps and
+            rates.
         verdict: why the last kind but one was kept, or the last one; empty if only one was asked for.
         texts: set (train, validation, test) -> number of texts.
         left_out: reason -> number of rows of the table that were not used.
@@ -113,12 +119,17 @@ class FitResult:
             for each in self.gains
         ]
 
+    def recall_rows(self) -> list[list[str]]:
+        """Return a row of cells per route, as `RECALL` names them."""
+        return [[each.route, f"{each.base_recall:.3f}", f"{each.recall:.3f}"] for each in self.gains]
+
     def tried_rows(self) -> list[list[str]]:
         """Return a row of cells per kind of route that was learned, as `TRIED` names them."""
         return [
             [
                 each["kind"],
                 f"{each['validation']:.3f}",
+                f"{each['pairs_per_route']:,}",
                 f"{each['seconds']:.0f}",
                 f"{each['bytes_per_route']:,}",
                 each["encodings"],
@@ -281,6 +292,10 @@ Conflicts are pairs alike by this route and unlike by another, against as many t
 where a model that is blind to the route has 0.5 on average. ± is half of a 95% interval.
 
 {_markdown(HEADINGS, result.rows())}
+
+{RECALL_TITLE}:
+
+{_markdown(RECALL, result.recall_rows())}
 
 Chosen by nDCG@10 on the validation texts: {result.verdict or "the learning rate and the step"}.
 

@@ -27,9 +27,11 @@ from sentence_experts.models.routes.sequence_router import router_logits_of
 from sentence_experts.models.routes.token_router import token_balance_loss, token_loads_of
 from sentence_experts.training.config import LOSS_KINDS
 
+_NO_LABEL = -1
+
 
 class KnownPositives(nn.Module):
-    """Known positives, which are not used as each other's negatives; stores eight bytes per link.
+    """Known positives, which are not used as each other's negatives; stores eight bytes per link or label.
 
     The papers count every other pair of a batch as a negative (Hallee 2025, Training strategy: a linked paper
     is assumed to be rare). In a small, dense domain it is not rare. A number stands for a paper, or for a
@@ -38,28 +40,56 @@ class KnownPositives(nn.Module):
     """
 
     keys: Tensor
+    labels: Tensor
 
-    def __init__(self, left: Tensor, right: Tensor, count: int) -> None:
-        """Store links, which have no direction, between the numbers `left` and `right`, below `count`."""
+    def __init__(self, left: Tensor, right: Tensor, count: int, labels: Tensor | None = None) -> None:
+        """Args:
+        left, right: (links,) numbers below `count` that are linked; links have no direction.
+        count: of the numbers.
+        labels: (2, entries) numbers and a label that each has; those that share one are linked. Memory
+            is `count` times the largest number of labels that one has.
+        """
         super().__init__()
         self.count = count
+        some = labels is not None and labels.numel()
+        entries = torch.unique(labels, dim=1) if some else torch.empty(2, 0, dtype=torch.long)
         self.register_buffer("keys", torch.unique(self._key(left.long(), right.long())), persistent=False)
+        self.register_buffer("labels", _padded(entries, count), persistent=False)
 
     def forward(self, left: Tensor, right: Tensor) -> Tensor:
         """Return True where two numbers are equal or linked; the two are broadcast."""
-        key = self._key(left, right)
-        if not len(self.keys):
-            return left == right
-        place = torch.searchsorted(self.keys, key).clamp(max=len(self.keys) - 1)
-        return (self.keys[place] == key) | (left == right)
+        known = left == right
+        if len(self.keys):
+            key = self._key(left, right)
+            place = torch.searchsorted(self.keys, key).clamp(max=len(self.keys) - 1)
+            known = (self.keys[place] == key) | known
+        if self.labels.shape[1]:
+            of_right = self.labels[right]
+            for of_left in self.labels[left].unbind(-1):
+                known = known | ((of_left[..., None] == of_right) & (of_right != _NO_LABEL)).any(-1)
+        return known
 
     def degrees(self) -> Tensor:
-        """Return the number of links of each number, (count,)."""
+        """Return an upper bound of the number of links of each number, (count,)."""
         ends = torch.cat([self.keys // self.count, self.keys % self.count])
-        return torch.bincount(ends, minlength=self.count)
+        degrees = torch.bincount(ends, minlength=self.count)
+        has = self.labels != _NO_LABEL
+        if has.any():
+            sharing = torch.bincount(self.labels[has])
+            degrees += torch.where(has, sharing[self.labels.clamp(min=0)] - 1, 0).sum(dim=1)
+        return degrees
 
     def _key(self, left: Tensor, right: Tensor) -> Tensor:
         return torch.minimum(left, right) * self.count + torch.maximum(left, right)
+
+
+def _padded(entries: Tensor, count: int) -> Tensor:
+    """Return the labels of each number as a row, (count, labels), filled up with `_NO_LABEL`."""
+    numbers, labels = entries  # sorted by number
+    sizes = torch.bincount(numbers, minlength=count)
+    rows = torch.full((count, int(sizes.max()) if len(numbers) else 0), _NO_LABEL)
+    rows[numbers, torch.arange(len(numbers)) - (sizes.cumsum(0) - sizes)[numbers]] = labels
+    return rows
 
 
 def router_cross_entropy(logits: Tensor, experts: Tensor) -> Tensor:

@@ -18,6 +18,8 @@ from sentence_transformers import SentenceTransformer
 
 from sentence_experts.errors import InputError, RouteError, UsageError
 from sentence_experts.pairs.dataset import NEGATIVE, Pairs, describe_domain
+from sentence_experts.pairs.table_folder import parquet_hash
+from sentence_experts.storage import sha256_text
 from sentence_experts.tasks.dataset import Tasks, open_dataset
 from sentence_experts.tasks.split import linked
 from sentence_experts.training.config import AUTO_BATCHES, TrainConfig
@@ -42,18 +44,26 @@ class TrainingRows(NamedTuple):
             (`NUMBER_COLUMNS`); texts of equal or linked numbers are positives of each other.
         end: the number after the last.
         links: (2, links) numbers that are linked.
+        labels: (2, entries) numbers, and a label that each has; those that share one are linked.
     """
 
     table: pa.Table
     end: int
     links: Numbers
+    labels: Numbers = np.zeros((2, 0), dtype=np.int64)
 
 
 @dataclass(frozen=True)
 class LinkedPairs:
-    """Domains with pairs of linked papers (`compile_pairs`), or any pairs with links."""
+    """Domains with pairs of linked papers (`compile_pairs`), or any pairs with links.
+
+    Attributes:
+        pairs: the pairs.
+        labels: columns `id` (of a text) and `label`: texts that share a label are linked too.
+    """
 
     pairs: Pairs
+    labels: pa.Table | None = None
 
     @property
     def routes(self) -> list[TrainedRoute]:
@@ -105,7 +115,15 @@ class LinkedPairs:
         known = self.pairs.known_links()
         links = np.stack([_places(known[column], papers) for column in ("left_id", "right_id")])
         links = links[:, (links != NONE).all(axis=0)] + first
-        return TrainingRows(table.sort_by("route"), first + len(papers) + train.num_rows, links)
+        end = first + len(papers) + train.num_rows
+        return TrainingRows(table.sort_by("route"), end, links, self._labels(papers, first))
+
+    def _labels(self, papers: pa.Array, first: int) -> Numbers:
+        if self.labels is None:
+            return np.zeros((2, 0), dtype=np.int64)
+        numbers = _places(self.labels["id"], papers)
+        labels = self.labels["label"].combine_chunks().dictionary_encode().indices.to_numpy()
+        return np.stack([numbers + first, labels])[:, numbers != NONE]
 
     def validation(
         self, routes: Sequence[TrainedRoute], config: TrainConfig
@@ -133,7 +151,8 @@ class LinkedPairs:
 
     def fingerprint(self) -> str:
         """Return a hash that changes when the data does."""
-        return self.pairs.fingerprint()
+        own = self.pairs.fingerprint()
+        return own if self.labels is None else sha256_text(own, parquet_hash(self.labels))
 
     def describe(self) -> str:
         """Return the settings that the pairs were compiled with, for the model card."""

@@ -28,8 +28,10 @@ from sentence_experts.pairs.user_tables import LINKS_SCHEMA, PAIRS_SCHEMA
 from sentence_experts.progress import progress
 from sentence_experts.storage.text_cache import TextCache
 from sentence_experts.training.fit_config import FitConfig
+from sentence_experts.training.heads import BATCH as HEAD_BATCH
 from sentence_experts.training.heads import RATES, Head, LabelledVectors, train_head
 from sentence_experts.training.labelled_texts import TRAIN, VALIDATION, LabelledTexts
+from sentence_experts.training.objectives import LinkedPairs
 from sentence_experts.training.run import train
 
 logger = logging.getLogger(__name__)
@@ -40,7 +42,6 @@ MARGIN = 0.01  # of nDCG@10, by which the next kind has to be better
 TRAINED_RATES = {"adapter": (3e-4, 1e-3), "expert": (1e-4, 3e-4)}
 BATCH = 16
 MAX_TOKENS = 64  # while adapters and experts are trained
-_TRAINING_TEXTS = 2000  # per route, of which pairs are drawn
 _VALIDATION_PAIRS = 400  # per route, alike and unlike
 
 
@@ -58,6 +59,7 @@ class Candidate:
         rates: what was chosen for each route: steps and learning rate.
         seconds: of training, and of encoding where it came first.
         bytes_per_route: of the weights that a route owns.
+        pairs_per_route: number of training pairs that a route had at each learning rate, at most.
     """
 
     kind: str
@@ -69,6 +71,7 @@ class Candidate:
     rates: Mapping[str, str]
     seconds: float
     bytes_per_route: int
+    pairs_per_route: int
 
     @classmethod
     def measured(
@@ -81,6 +84,7 @@ class Candidate:
         rates: Mapping[str, str],
         began: float,
         owned: int,
+        pairs: int,
     ) -> Candidate:
         """Measure "more like this" on the validation texts."""
         groups = data.groups_of(VALIDATION)
@@ -91,13 +95,14 @@ class Candidate:
         figures = np.concatenate([each.ndcg for each in found])
         queries = np.concatenate([groups[each.queries] for each in found])
         seconds = time.perf_counter() - began
-        return cls(kind, model, vectors, base_vectors, figures, queries, rates, seconds, owned)
+        return cls(kind, model, vectors, base_vectors, figures, queries, rates, seconds, owned, pairs)
 
     def row(self) -> dict[str, str | float | int]:
         """Return the figures that a choice between kinds needs."""
         return {
             "kind": self.kind,
             "validation": float(self.validation.mean()) if len(self.validation) else float("nan"),
+            "pairs_per_route": self.pairs_per_route,
             "seconds": round(self.seconds, 1),
             "bytes_per_route": self.bytes_per_route,
             "encodings": "one for all routes" if self.kind == HEAD else "one per route",
@@ -134,6 +139,11 @@ def choose_kind(
             f"{kind}s are {'' if better else 'not '}better than {best.kind}s by more than {MARGIN}: "
             f"nDCG@10 on validation texts {gain.value:+.3f} ({ends.low:+.3f} to {ends.high:+.3f})"
         )
+        if candidate.pairs_per_route != best.pairs_per_route:
+            verdict += (
+                f", with up to {candidate.pairs_per_route:,} training pairs per route and rate against "
+                f"{best.pairs_per_route:,}"
+            )
         logger.info(verdict)
         if not better:
             break
@@ -183,7 +193,8 @@ def fit_heads(
         return unit(model.finish(pooled[rows]))
 
     rates = {route: _describe(head) for route, head in heads.items()}
-    return Candidate.measured(HEAD, model, vectors, base_vectors, data, rates, began, 4 * width * (width + 1))
+    owned, pairs = 4 * width * (width + 1), HEAD_BATCH * config.steps
+    return Candidate.measured(HEAD, model, vectors, base_vectors, data, rates, began, owned, pairs)
 
 
 def _encode(encoder: BatchEncoder, texts: Sequence[str], route: str, cache: Path | None) -> Vectors:
@@ -239,30 +250,33 @@ def fit_trained(
 
     chosen = f"{run.kept_step} steps at {best_rate:g}" if run.kept_step else "not trained"
     owned = (sum(weight.numel() for weight in model.parameters()) - _size(base)) * 4 // len(routes)
-    rates = dict.fromkeys(routes, chosen)
-    return Candidate.measured(kind, model, vectors, base_vectors, data, rates, began, owned)
+    rates, pairs = dict.fromkeys(routes, chosen), BATCH * config.steps // len(routes)
+    return Candidate.measured(kind, model, vectors, base_vectors, data, rates, began, owned, pairs)
 
 
 def _size(model: SentenceTransformer) -> int:
     return sum(weight.numel() for weight in model.parameters())
 
 
-def label_pairs(data: LabelledTexts, routes: list[str], config: FitConfig) -> Pairs:
+def label_pairs(data: LabelledTexts, routes: list[str], config: FitConfig) -> LinkedPairs:
     """Return pairs of alike texts per route to train on, and alike and unlike ones that choose the step.
 
-    All alike texts of a route are known links, so that they are no negatives of each other.
+    Texts that share a label of a route, or are of one group, are known links, so that they are no negatives
+    of each other.
     """
     rng = np.random.default_rng(config.seed)
     splits: dict[str, list[pa.Table]] = {"train": [], "validation": [], "test": []}
-    links = []
+    known: list[tuple[Rows, Rows]] = []
+    label_count = int(data.groups.max()) + 1  # groups come first among the labels
     for route in routes:
         rows = rng.permutation(data.sets[TRAIN])
         labels = data.labels[route]
-        rows = rows[labels.labelled[rows]][:_TRAINING_TEXTS]
+        rows = rows[labels.labelled[rows]]
         first, second = labels.rows(rows).draw_pairs(BATCH * config.steps, rng, data.groups[rows])
         splits["train"].append(_pair_rows(data, route, rows[first], rows[second], 1))
-        known = np.argwhere(np.triu(labels.rows(rows).sharing(*[np.arange(len(rows))] * 2), 1))
-        links.append(_ids(route, rows)[known])
+        of_text, label = labels.rows(rows).matrix.nonzero()
+        known += [(_ids(route, rows[of_text]), label + label_count), (_ids(route, rows), data.groups[rows])]
+        label_count += len(labels.names)
         splits["validation"] += [
             _pair_rows(data, route, *ends, label)
             for label, ends in enumerate(_unlike_and_alike(data, labels, rng))
@@ -271,9 +285,9 @@ def label_pairs(data: LabelledTexts, routes: list[str], config: FitConfig) -> Pa
         name: pa.concat_tables(parts) if parts else PAIRS_SCHEMA.empty_table()
         for name, parts in splits.items()
     }
-    ends = np.sort(np.concatenate(links).astype(str), axis=1)
-    known_links = pa.table([pa.array(ends[:, 0]), pa.array(ends[:, 1])], schema=LINKS_SCHEMA)
-    return Pairs.in_memory(tables, known_links, {})
+    ids, of_ids = (np.concatenate(each) for each in zip(*known, strict=True))
+    pairs = Pairs.in_memory(tables, LINKS_SCHEMA.empty_table(), {})
+    return LinkedPairs(pairs, pa.table({"id": ids.astype(str).tolist(), "label": of_ids.astype(np.int64)}))
 
 
 def _unlike_and_alike(
