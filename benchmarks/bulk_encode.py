@@ -9,7 +9,6 @@ the last but one, so that start-up does not count.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import random
@@ -30,7 +29,7 @@ import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from measuring import RESULTS, elife_texts, table, write
+from measuring import RESULTS, elife_texts, options, table, write
 
 WORDS = (
     *("rice", "wheat", "neuron", "axon", "sleep", "drought", "root", "spike", "memory", "cell", "protein"),
@@ -230,24 +229,25 @@ def report(result: dict, command: str) -> str:
 
 def main() -> None:
     """Measure the parts, and write them beside those measured before."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--parts", default="million,throughput")
-    parser.add_argument("--engines", default="local[2],ray[2]")
-    parser.add_argument("--titles", type=int, default=1_000_000)
-    parser.add_argument("--texts", type=int, default=4096)
-    parser.add_argument("--folder", type=Path)
-    options = parser.parse_args()
+    given = options(
+        __doc__,
+        parts="million,throughput",
+        engines="local[2],ray[2]",
+        titles=1_000_000,
+        texts=4096,
+        folder=Path,
+    )
     before = RESULTS / "bulk_encode.json"
     result = json.loads(before.read_text()) if before.exists() else {}
-    engines = options.engines.split(",")
-    with tempfile.TemporaryDirectory(prefix="bulk-", dir=options.folder) as temporary:
+    engines = given.engines.split(",")
+    with tempfile.TemporaryDirectory(prefix="bulk-", dir=given.folder) as temporary:
         home = Path(temporary)
-        for part in options.parts.split(","):
+        for part in given.parts.split(","):
             if part == "million":
-                result[part] = million(home, options.titles, engines[0])
+                result[part] = million(home, given.titles, engines[0])
                 shutil.rmtree(home / "titles")
             else:
-                result[part] = throughput(home, options.texts, engines)
+                result[part] = throughput(home, given.texts, engines)
     result["load"] = round(os.getloadavg()[0], 1)
     result.pop("versions", None)
     write("bulk_encode", result, report(result, "python benchmarks/bulk_encode.py"))

@@ -12,14 +12,14 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))  # for `helpers`
 SECONDS = 240  # after which a command counts as hung
 
 
-@dataclass(frozen=True)
-class Verb:
+class Verb(NamedTuple):
     """A command, what it reads of earlier ones, and what it makes.
 
     Attributes:
@@ -27,59 +27,57 @@ class Verb:
         reads: names of the inputs, in the folder of a trial.
         makes: the name of the output.
         other: arguments that make another result.
+        imports: modules of the package that it imports.
     """
 
     command: str
     reads: tuple[str, ...]
     makes: str
     other: str
+    imports: tuple[str, ...]
 
 
+_ENCODING = ("encoding.encode", "models.encoder")
 VERBS = {
-    "corpus import": Verb("corpus import {articles} --out {corpus} --workers 1", ("articles",), "corpus", ""),
+    "corpus import": Verb(
+        "corpus import {articles} --out {corpus} --workers 1", ("articles",), "corpus", "",
+        ("corpus.importing", "corpus.simulate"),
+    ),
     "pairs": Verb(
         "pairs compile {corpus} --domains {rules.yaml} --relation co-citation --unit title --split paper "
         "--max-train-per-domain 60 --max-eval-per-domain 20 --out {pairs}",
-        ("corpus", "rules.yaml"), "pairs", "--seed 1",
+        ("corpus", "rules.yaml"), "pairs", "--seed 1", ("pairs.compile",),
     ),
-    "tasks": Verb("tasks {tasks.yaml} --out {tasks}", ("tasks.yaml", "rows.jsonl"), "tasks", "--seed 1"),
+    "tasks": Verb(
+        "tasks {tasks.yaml} --out {tasks}", ("tasks.yaml", "rows.jsonl"), "tasks", "--seed 1",
+        ("tasks.compile",),
+    ),
     "encode": Verb(
         "encode {base} --input {texts.txt} --chunk-size 8 --device cpu --out {v.npy}", ("base", "texts.txt"),
-        "v.npy", "--normalize",
+        "v.npy", "--normalize", _ENCODING,
     ),
     "encode folder": Verb(
         "encode {base} {rows.jsonl} --column text --shard-size 8 --chunk-size 4 --device cpu --out {encoded}",
-        ("base", "rows.jsonl"), "encoded", "--normalize",
+        ("base", "rows.jsonl"), "encoded", "--normalize", _ENCODING,
     ),
     "search": Verb(
         "search {base} --corpus {corpus} --unit title --json memory", ("base", "corpus"), "corpus/.vectors",
-        "--unit abstract",
+        "--unit abstract", ("retrieval.search", "models.encoder"),
     ),
     "extend": Verb(
-        "extend {base} --domains {pairs} --out {model}", ("base", "pairs"), "model", "--normalize"
+        "extend {base} --domains {pairs} --out {model}", ("base", "pairs"), "model", "--normalize",
+        ("models.surgery.extend",),
     ),
     "train": Verb(
         "train {model} --pairs {pairs} --max-steps 6 --eval-steps 2 --batch-size 8 --out {run}",
-        ("model", "pairs"), "run", "--seed 1",
+        ("model", "pairs"), "run", "--seed 1", ("training.run",),
     ),
     "evaluate": Verb(
         "evaluate {run}/model --pairs {pairs} --baseline tfidf --bootstrap 0 --device cpu --out {evaluation}",
         ("run", "pairs"), "evaluation", "--split validation",
+        ("evaluation.evaluate", "report.write", "report.tables"),
     ),
 }  # fmt: skip
-
-
-MODULES = {
-    "corpus import": ("corpus.importing", "corpus.simulate"),
-    "pairs": ("pairs.compile",),
-    "tasks": ("tasks.compile",),
-    "encode": ("encoding.encode", "models.encoder"),
-    "encode folder": ("encoding.encode", "models.encoder"),
-    "search": ("retrieval.search", "models.encoder"),
-    "extend": ("models.surgery.extend",),
-    "train": ("training.run",),
-    "evaluate": ("evaluation.evaluate", "report.write", "report.tables"),
-}  # of the package: what each command imports
 
 
 def import_all(names: Iterable[str]) -> None:
@@ -88,7 +86,7 @@ def import_all(names: Iterable[str]) -> None:
 
     from sentence_experts.cli.main import app_with_verbs
 
-    for module in (module for name in names for module in MODULES[name]):
+    for module in (module for name in names for module in VERBS[name].imports):
         importlib.import_module(f"sentence_experts.{module}")
     app_with_verbs(*{name.split()[0] for name in names})
     if (torch := sys.modules.get("torch")) is not None:
@@ -106,7 +104,9 @@ def with_sources(names: Iterable[str]) -> list[str]:
 
 def prepare(world: Path, names: Iterable[str], seed: int = 0) -> None:
     """Write what the first commands read, and run these commands once, undisturbed."""
+    from helpers.samples import make_tiny_encoder
     from sentence_experts.corpus.simulate import simulate_corpus
+    from sentence_experts.models.sources import minilm_path
     from sentence_experts.recipes import RECIPES
     from sentence_experts.storage import write_text
 
@@ -121,29 +121,11 @@ def prepare(world: Path, names: Iterable[str], seed: int = 0) -> None:
     task = "tasks:\n  topic:\n    kind: classification\n    datasets:\n      rows: {file: rows.jsonl}\n"
     write_text(world / "tasks.yaml", task)
     if any("base" in VERBS[name].reads for name in names):
-        in_child(lambda: _write_base(world / "base"))
+        in_child(lambda: make_tiny_encoder(world / "base", minilm_path()))
     for name in names:
         status, said = run(VERBS[name], world)
         if status:
             raise SystemExit(f"{name}: {said}")
-
-
-def _write_base(folder: Path) -> None:
-    import torch
-    from sentence_transformers import SentenceTransformer
-    from transformers import AutoTokenizer, BertConfig, BertModel
-
-    from sentence_experts.models.sources import minilm_path
-
-    torch.manual_seed(0)
-    tokenizer = AutoTokenizer.from_pretrained(minilm_path())
-    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
-    config = BertConfig.from_dict({"vocab_size": len(tokenizer), **sizes})
-    plain = folder.with_name("plain")
-    BertModel(config).save_pretrained(plain)
-    tokenizer.save_pretrained(plain)
-    SentenceTransformer(str(plain), device="cpu").save(str(folder), create_model_card=False)
-    shutil.rmtree(plain)
 
 
 def start(verb: Verb, folder: Path, other: str = "", file_limit: int | None = None) -> tuple[int, int]:
@@ -215,7 +197,7 @@ def run(verb: Verb, folder: Path, **options: object) -> tuple[int, str]:
     return finish(*start(verb, folder, **options))  # type: ignore[arg-type]
 
 
-def in_child(work: Callable[[], None]) -> None:
+def in_child(work: Callable[[], object]) -> None:
     """Do something in a forked process, so that this one stays without threads."""
     child = os.fork()
     if not child:

@@ -1,7 +1,7 @@
 """Time and memory from a heavy-tailed citation graph to co-cited pairs, compared with hand-written SQL.
 
-    python benchmarks/co_citation.py [--citations 1000000,10000000,100000000] [--memory 4GB] [--threads 2]
-                                     [--rounds 3,3,2] [--folder DIR] [--ways ours,capped,lists,join]
+    python benchmarks/co_citation.py [--citations 1000000 10000000 100000000] [--memory 4GB] [--threads 2]
+                                     [--rounds 3 3 2] [--folder DIR] [--ways capped lists join]
                                      [--results NAME]
 
 The graph is drawn with a seed: reference lists of log-normal length with a few reviews that cite thousands,
@@ -17,7 +17,6 @@ twice a second.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import os
@@ -39,7 +38,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from measuring import HERE, table, write
+from measuring import HERE, options, table, write
 from sentence_experts.corpus.corpus_folder import (
     CITATIONS,
     CITATIONS_SCHEMA,
@@ -312,28 +311,26 @@ def as_table(results: list[dict]) -> str:
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    given = options(
+        __doc__,
+        citations=[1_000_000, 10_000_000, 100_000_000],
+        rounds=[3, 3, 2],
+        memory="4GB",
+        threads=2,
+        folder=Path,
+        ways=list(WAYS),
+        results="co_citation",
+        child=str,
+        out=Path,
     )
-    options.add_argument("--citations", default="1000000,10000000,100000000")
-    options.add_argument("--rounds", default="3,3,2", help="for each size")
-    options.add_argument("--memory", default="4GB")
-    options.add_argument("--threads", type=int, default=2)
-    options.add_argument("--folder", type=Path, help="folder for the graphs, which stay there")
-    options.add_argument("--ways", default=",".join(WAYS), help="which of them to run; ours always")
-    options.add_argument("--results", default="co_citation", help="name of the files of results")
-    options.add_argument("--child", help=argparse.SUPPRESS)
-    options.add_argument("--out", type=Path, help=argparse.SUPPRESS)
-    given = options.parse_args()
     if given.child:
         return child(given.child, given.folder, given.out, given.memory, given.threads)
-    sizes, rounds = ([int(part) for part in text.split(",")] for text in (given.citations, given.rounds))
-    ways = [OURS, *(WAYS[name] for name in given.ways.split(",") if name != "ours")]
+    ways = [OURS, *(WAYS[name] for name in given.ways if name != "ours")]
     with tempfile.TemporaryDirectory(dir=HERE) as scratch:
         folder = given.folder or Path(scratch)
         results = [
             compare(size, number, ways, folder, given.memory, given.threads)
-            for size, number in zip(sizes, rounds, strict=True)
+            for size, number in zip(given.citations, given.rounds, strict=True)
         ]
     loads = [run["load"] for result in results for runs in result["runs"].values() for run in runs]
     text = f"""# From citations to co-cited pairs

@@ -14,7 +14,6 @@ alternately with an import that leaves them out (results/corpus_import_bodies).
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import platform
@@ -30,7 +29,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from measuring import DATA, HERE, hardware
+from measuring import DATA, ELIFE, RESULTS, hardware, options
 
 PEER = """
 import sys
@@ -133,16 +132,15 @@ PROGRAMS = ("pubmed_parser", "ours, files", "ours, files, one worker", "ours, ar
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    given = options(
+        __doc__,
+        archive=DATA / ELIFE,
+        rounds=3,
+        workers=2,
+        limit=int,
+        results=RESULTS / "corpus_import.json",
+        bodies=False,
     )
-    options.add_argument("--archive", type=Path, default=DATA / "corpora" / "elife_jats.tar.xz")
-    options.add_argument("--rounds", type=int, default=3)
-    options.add_argument("--workers", type=int, default=2)
-    options.add_argument("--limit", type=int, help="maximum number of articles, for a quick look")
-    options.add_argument("--results", type=Path, default=HERE / "results" / "corpus_import.json")
-    options.add_argument("--bodies", action="store_true", help="measure what reading the bodies adds")
-    given = options.parse_args()
 
     times: dict[str, list[float]] = {name: [] for name in PROGRAMS}
     cpu: dict[str, list[float]] = {name: [] for name in PROGRAMS}

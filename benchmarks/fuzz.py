@@ -1,7 +1,7 @@
 """Break articles, tables, YAML, service answers, folders, indexes and models: each must be read or refused.
 
     python benchmarks/fuzz.py                                    # 20,000 mutations, some minutes
-    python benchmarks/fuzz.py --kind yaml --from 4000 --count 50
+    python benchmarks/fuzz.py --kind yaml --begin 4000 --count 50
     python benchmarks/fuzz.py --kind article --data FOLDER       # other articles than the shared ones
 
 Mutation number N of a kind is always the same one for the same seed and data. It is foreseen if it is read,
@@ -12,7 +12,6 @@ hangs or kills it is a failure too and the rest goes on.
 
 from __future__ import annotations
 
-import argparse
 import multiprocessing
 import os
 import resource
@@ -23,18 +22,18 @@ from collections.abc import Iterator, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import fuzz_kinds
 from fuzz_kinds import KINDS
-from measuring import table, versions, write
+from measuring import options, verdicts, versions, write
 
 SECONDS = 20.0
 """Of processor time for one mutation; the slowest, 100,000 empty articles in one set, takes some seconds."""
 MEMORY = 1 << 30
 """Bytes by which a mutation may raise the peak of the process that reads it."""
 _HANGS_AFTER = 90.0
-READ, REFUSED, FAILED = "read", "refused", "not foreseen"
+READ, REFUSED, FAILED = "read", "refused in one line", "not foreseen"
 PACKAGES = ("pyarrow", "pydantic", "PyYAML", "lxml")
 
 
@@ -108,41 +107,22 @@ def run(kind: str, data: Path, seed: int, numbers: range) -> Iterator[tuple[int,
         process.join()
 
 
-def rows(outcomes: Sequence[Outcome]) -> dict[str, list[str]]:
-    """Return the counts and the highest cost of each group, and of all."""
-    groups = dict.fromkeys(name for outcome in outcomes for name in outcome.groups)
-    found = {name: [outcome for outcome in outcomes if name in outcome.groups] for name in groups}
-    return {
-        name: [
-            f"{len(own):,}",
-            *(f"{sum(each.verdict == verdict for each in own):,}" for verdict in (READ, REFUSED, FAILED)),
-            f"{max(each.seconds for each in own):.2f}",
-            str(max(each.grown for each in own) >> 20),
-        ]
-        for name, own in {**found, "all": outcomes}.items()
-    }
-
-
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--kind", choices=sorted(KINDS), help="only this kind")
-    parser.add_argument("--data", type=Path, default=fuzz_kinds.ARTICLES, help="folder of articles to mutate")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--from", dest="begin", type=int, default=0, help="number of the first mutation")
-    parser.add_argument("--count", type=int, help="mutations of each kind")
-    given = parser.parse_args()
+    given = options(__doc__, kind=list(KINDS), data=fuzz_kinds.ARTICLES, seed=1, begin=0, count=int)
     outcomes = []
-    for kind in [given.kind] if given.kind else KINDS:
+    for kind in given.kind:
         numbers = range(given.begin, given.begin + (given.count or KINDS[kind].mutations))
         for number, outcome in run(kind, given.data, given.seed, numbers):
             outcomes.append(outcome)
             if outcome.verdict == FAILED:
                 print(f"{kind} {number}: {outcome.message}", file=sys.stderr)
         print(f"{kind}: {len(numbers):,} done", file=sys.stderr)
-    head = ["", "mutations", READ, "refused in one line", FAILED, "slowest, s", "memory, MB"]
-    found = rows(outcomes)
-    shown = table(head, [[name, *cells] for name, cells in found.items()])
-    if given.kind or given.begin or given.count:
+    costs: dict[str, Any] = {
+        "slowest, s": lambda own: f"{max(each.seconds for each in own):.2f}",
+        "memory, MB": lambda own: max(each.grown for each in own) >> 20,
+    }
+    shown = verdicts(outcomes, ("mutations", READ, REFUSED, FAILED), **costs)
+    if given.begin or given.count or len(given.kind) < len(KINDS):
         print(shown)
     else:
         about = "\n".join(f"- {name}: {kind.about}" for name, kind in KINDS.items())
@@ -151,7 +131,7 @@ def main() -> int:
             f"is not the package's own, a message of several lines, a crash, more than {SECONDS:.0f} s or "
             f"{MEMORY >> 20} MB. Made by `python benchmarks/fuzz.py`.\n\n{about}\n\n{shown}"
         )
-        write("fuzz", {"seed": given.seed, "rows": found, "versions": versions(*PACKAGES)}, text)
+        write("fuzz", {"seed": given.seed, "versions": versions(*PACKAGES)}, text)
     return int(any(outcome.verdict == FAILED for outcome in outcomes))
 
 

@@ -15,6 +15,7 @@ import tarfile
 import zipfile
 from collections.abc import Callable
 from copy import deepcopy
+from functools import partial
 from itertools import pairwise
 from random import Random
 from typing import Any
@@ -322,19 +323,24 @@ def break_json(random: Random, value: Any) -> bytes:
 
 # ---- archives ------------------------------------------------------------------------------------
 
-_TAR_MODES = {".tar": "w", ".tar.gz": "w:gz", ".tgz": "w:gz", ".tar.xz": "w:xz", ".tar.bz2": "w:bz2"}
 _MEMBERS = (
     "a.xml", "x/y/a.nxml", "../a.xml", "/a.xml", "a.txt", "a.xml.gz", "é\udc80.xml", "C:\\a.xml",
     "a" * 300 + ".xml",
 )  # fmt: skip
 _ODD_MEMBERS = (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.DIRTYPE, tarfile.FIFOTYPE, b"Z")
+_PACKINGS: dict[str, Callable[[bytes], bytes]] = {
+    ".tar": bytes,
+    ".tar.gz": partial(gzip.compress, compresslevel=1),
+    ".tgz": partial(gzip.compress, compresslevel=1),
+    ".tar.xz": partial(lzma.compress, preset=0),
+    ".tar.bz2": partial(bz2.compress, compresslevel=1),
+}
 
 
-def _tarred(random: Random, data: bytes, ending: str) -> bytes:
+def _members(random: Random, data: bytes) -> bytes:
+    """Return an unpacked tar archive of some members, a few of them links or stranger things."""
     held = io.BytesIO()
-    fastest: dict[str, Any] = {".tar": {}, ".tar.xz": {"preset": 0}}.get(ending, {"compresslevel": 1})
-    open_tar: Any = tarfile.open  # its overloads want a literal mode
-    with open_tar(fileobj=held, mode=_TAR_MODES[ending], **fastest) as archive:
+    with tarfile.open(fileobj=held, mode="w") as archive:
         for name in random.sample(_MEMBERS, random.randint(1, 4)):
             entry = tarfile.TarInfo(name)
             entry.size = len(data)
@@ -345,22 +351,8 @@ def _tarred(random: Random, data: bytes, ending: str) -> bytes:
     return held.getvalue()
 
 
-def _zipped(random: Random, data: bytes) -> bytes:
-    held = io.BytesIO()
-    kind = random.choice((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA))
-    with zipfile.ZipFile(held, "w", kind) as archive:
-        for name in random.sample([name for name in _MEMBERS if name.isprintable()], random.randint(1, 4)):
-            archive.writestr(name, data)
-    return held.getvalue()
-
-
 def _broken(random: Random, data: bytes) -> bytes:
     return BYTES[random.choice(sorted(BYTES.keys() - {"blank before", "repeat a part"}))](random, data)
-
-
-def _packed_somehow(random: Random, data: bytes) -> bytes:
-    packed = (_zipped(random, data), _tarred(random, data, ".tar.gz"), gzip.compress(data, 1))
-    return random.choice(packed)
 
 
 def _gzip(random: Random, data: bytes) -> tuple[str, bytes]:
@@ -369,22 +361,14 @@ def _gzip(random: Random, data: bytes) -> tuple[str, bytes]:
 
 def _broken_gzip(random: Random, data: bytes) -> tuple[str, bytes]:
     packed = gzip.compress(data, 1)
-    twice, junk, padded = gzip.compress(packed, 1), packed + b"junk", packed + b"\0" * 99
-    bad = (
-        _broken(random, packed),
-        twice,
-        junk,
-        padded,
-        data,
-        bz2.compress(data),
-        gzip.compress(bytes(1 << 24)),
-    )
+    bad = (_broken(random, packed), gzip.compress(packed, 1), packed + b"junk", packed + b"\0" * 99, data,
+           bz2.compress(data), gzip.compress(bytes(1 << 24)))  # fmt: skip
     return "article.xml.gz", random.choice(bad)
 
 
 def _tar(random: Random, data: bytes) -> tuple[str, bytes]:
-    ending = random.choice(sorted(_TAR_MODES))
-    return f"a{ending}", _tarred(random, data, ending)
+    ending = random.choice(sorted(_PACKINGS))
+    return f"a{ending}", _PACKINGS[ending](_members(random, data))
 
 
 def _broken_tar(random: Random, data: bytes) -> tuple[str, bytes]:
@@ -394,25 +378,23 @@ def _broken_tar(random: Random, data: bytes) -> tuple[str, bytes]:
 
 def _headers_of_tar(random: Random, data: bytes) -> tuple[str, bytes]:
     """Break the headers and leave the packing whole."""
-    inner = bytearray(_tarred(random, data, ".tar"))
+    inner, ending = bytearray(_members(random, data)), random.choice(sorted(_PACKINGS))
     for _ in range(random.randint(1, 6)):
         inner[random.randrange(512)] = random.randrange(256)
-    packings: dict[str, Callable[[bytes], bytes]] = {
-        "": bytes,
-        ".gz": gzip.compress,
-        ".xz": lzma.compress,
-        ".bz2": bz2.compress,
-    }
-    ending = random.choice(sorted(packings))
-    return f"a.tar{ending}", packings[ending](bytes(inner))
+    return f"a{ending}", _PACKINGS[ending](bytes(inner))
 
 
 def _zip(random: Random, data: bytes) -> tuple[str, bytes]:
-    return "a.zip", _zipped(random, data)
+    held = io.BytesIO()
+    kind = random.choice((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA))
+    with zipfile.ZipFile(held, "w", kind) as archive:
+        for name in random.sample([name for name in _MEMBERS if name.isprintable()], random.randint(1, 4)):
+            archive.writestr(name, data)
+    return "a.zip", held.getvalue()
 
 
 def _broken_zip(random: Random, data: bytes) -> tuple[str, bytes]:
-    packed = bytearray(_zipped(random, data))
+    packed = bytearray(_zip(random, data)[1])
     if random.random() < 0.5:
         return "a.zip", _broken(random, bytes(packed))
     for _ in range(random.randint(1, 6)):  # the directory at the end is where most can go wrong
@@ -420,15 +402,14 @@ def _broken_zip(random: Random, data: bytes) -> tuple[str, bytes]:
     return "a.zip", bytes(packed)
 
 
-def _nested(random: Random, data: bytes) -> tuple[str, bytes]:
-    """Return an archive in an archive, or under the name of a document."""
-    inner = _packed_somehow(random, data)
-    return random.choice((_zip(random, inner), ("a.xml", inner), _tar(random, inner)))
-
-
 def _wrong_ending(random: Random, data: bytes) -> tuple[str, bytes]:
-    ending = random.choice((".xml", ".nxml", ".xml.gz", ".zip", *sorted(_TAR_MODES)))
-    return f"a{ending}", random.choice((data, _packed_somehow(random, data)))
+    ending = random.choice((".xml", ".nxml", ".xml.gz", ".zip", *sorted(_PACKINGS)))
+    packed = random.choice((_zip, _tar, _gzip))(random, data)[1]
+    return f"a{ending}", random.choice((data, packed))
+
+
+def _nested(random: Random, data: bytes) -> tuple[str, bytes]:
+    return random.choice((_zip, _tar))(random, random.choice((_zip, _tar, _gzip))(random, data)[1])
 
 
 CONTAINERS: dict[str, Container] = _by_name(

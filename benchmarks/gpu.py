@@ -10,7 +10,6 @@ Attention 2 takes part where flash-attn is installed. Without a GPU it says so a
 
 from __future__ import annotations
 
-import argparse
 import gc
 import importlib.util
 import random
@@ -24,7 +23,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from measuring import in_turn, table, versions, write
+from measuring import in_turn, options, table, versions, write
 from training_step import step_of
 
 NO_GPU = "no GPU: torch.cuda.is_available() is false; nothing was measured"
@@ -312,14 +311,13 @@ def shown(value: Any) -> str:
 
 def main() -> int:
     """Measure, and write the tables."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    given = options(
+        __doc__,
+        texts=Sizes.texts,
+        batch_size=Sizes.batch_size,
+        experts=list(Sizes.experts),
+        rounds=Sizes.rounds,
     )
-    parser.add_argument("--texts", type=int, default=Sizes.texts)
-    parser.add_argument("--batch-size", type=int, default=Sizes.batch_size)
-    parser.add_argument("--experts", type=int, nargs="+", default=list(Sizes.experts))
-    parser.add_argument("--rounds", type=int, default=Sizes.rounds)
-    given = parser.parse_args()
     import torch
 
     if not torch.cuda.is_available():

@@ -13,7 +13,6 @@ are not measured yet.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import resource
@@ -263,16 +262,9 @@ def measured(way: str, folder: Path) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--papers", type=int, default=100_000)
-    parser.add_argument("--routes", type=int, default=3)
-    parser.add_argument("--queries", type=int, default=30, help="per route")
-    parser.add_argument("--ways", nargs="+", default=WAYS, choices=WAYS)
-    parser.add_argument(
-        "--folder", type=Path, help="keeps vectors and results, to go on after an interruption"
-    )
-    parser.add_argument("--step", nargs=3, metavar=("STEP", "WAY", "FOLDER"), help=argparse.SUPPRESS)
-    given = parser.parse_args()
+    from measuring import options, table, versions, write
+
+    given = options(__doc__, papers=100_000, routes=3, queries=30, ways=list(WAYS), folder=Path, step=[])
     if given.step:
         step, way, place = given.step
         if step == "build":
@@ -280,8 +272,6 @@ def main() -> None:
         else:
             print(json.dumps(measure(way, Path(place))))
         return
-    from measuring import table, versions, write
-
     with tempfile.TemporaryDirectory() as temporary:
         folder = given.folder or Path(temporary)
         folder.mkdir(exist_ok=True)

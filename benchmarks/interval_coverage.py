@@ -17,7 +17,6 @@ goes on where it was stopped.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import platform
@@ -29,7 +28,7 @@ from itertools import combinations
 import numpy as np
 from scipy.stats import norm
 
-from measuring import RESULTS
+from measuring import RESULTS, options
 from sentence_experts.evaluation.statistics import Runs, ScoredPairs, estimate, holm, runs_of
 
 LEVEL = 0.05
@@ -298,12 +297,7 @@ def _row(head: str, values: Mapping[str, float], names: Sequence[str]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--worlds", type=int, default=2000)
-    parser.add_argument("--replicates", type=int, default=100)
-    options = parser.parse_args()
+    given = options(__doc__, worlds=2000, replicates=100)
     path = RESULTS / "interval_coverage.json"
     found: dict = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     found = {"coverage": {}, "false_positives": {}} | found
@@ -315,15 +309,15 @@ def main() -> None:
             print(name, found[kind][name], flush=True)
 
     for name, world in WORLDS.items():
-        measured("coverage", name, partial(shares, world, options.worlds, options.replicates))
+        measured("coverage", name, partial(shares, world, given.worlds, given.replicates))
     for seeds in SEEDS:
         for deviation in SEED_DEVIATIONS:
-            settings = deviation, seeds, options.worlds // SHARES[seeds], options.replicates // 2
+            settings = deviation, seeds, given.worlds // SHARES[seeds], given.replicates // 2
             name = f"{deviation} | {seeds}"
             measured("false_positives", name, partial(rejections, *settings))
-    first, three, five = (np.sqrt(part * LEVEL * (1 - LEVEL) / options.worlds) for part in (1, 2, 4))
+    first, three, five = (np.sqrt(part * LEVEL * (1 - LEVEL) / given.worlds) for part in (1, 2, 4))
     made = (
-        f"Made by `benchmarks/interval_coverage.py`: {options.worlds:,} simulated worlds for each coverage, "
+        f"Made by `benchmarks/interval_coverage.py`: {given.worlds:,} simulated worlds for each coverage, "
         "half as many for each share of false positives with three seeds and a quarter with five, so that "
         f"the standard errors are {first:.3f}, {three:.3f} and {five:.3f}; "
         f"one of {os.cpu_count()} cores, {platform.machine()}."

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tarfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,7 @@ def options(doc: str | None, **defaults: Any) -> argparse.Namespace:
         if default is False:
             how = {"action": "store_true"}
         elif isinstance(default, list):
-            how = {"nargs": "+", "type": type(default[0]), "default": default}
+            how = {"nargs": "+", "type": type(default[0]) if default else str, "default": default}
         elif not isinstance(default, type):
             how = {"type": type(default), "default": default}
         parser.add_argument(flag, **how)  # type: ignore[arg-type]
@@ -152,6 +152,21 @@ def write(name: str, result: Mapping[str, Any], text: str, results: Path = RESUL
     whole = f"{text}\n\n{made['hardware']}; {told}.\n"
     (results / f"{name}.md").write_text(whole, encoding="utf-8")
     print(whole)
+
+
+def verdicts(outcomes: Sequence[Any], names: Sequence[str], **more: Callable[[list[Any]], object]) -> str:
+    """A Markdown table: the number of outcomes with each verdict, in each of their `groups` and in all.
+
+    `names` are "tried", and the verdicts; `more` columns are computed from the outcomes of a row.
+    """
+    groups = dict.fromkeys(name for outcome in outcomes for name in outcome.groups)
+    rows = {name: [each for each in outcomes if name in each.groups] for name in sorted(groups)}
+    cells = [
+        [name, f"{len(own):,}", *(f"{sum(each.verdict == one for each in own):,}" for one in names[1:])]
+        + [str(compute(own)) for compute in more.values()]
+        for name, own in {**rows, "all": list(outcomes)}.items()
+    ]
+    return table(["", *names, *more], cells)
 
 
 def p_text(value: float) -> str:

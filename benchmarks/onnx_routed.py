@@ -1,6 +1,6 @@
 """One ONNX graph of all routes beside a graph for each route: vectors, size, speed and memory.
 
-    OMP_NUM_THREADS=1 python benchmarks/onnx_routed.py [--routes 2,5,7] [--texts 64] [--rounds 5]
+    OMP_NUM_THREADS=1 python benchmarks/onnx_routed.py [--routes 2 5 7] [--texts 64] [--rounds 5]
 
 all-MiniLM-L6-v2 with an expert per route, whose weights are moved apart at random. `export --all-routes`
 writes one graph, `export --route NAME --onnx` one for each route. Both run on ONNX Runtime with one thread,
@@ -11,7 +11,6 @@ with the pages of files) after it has opened its graphs and encoded one batch un
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import statistics
@@ -26,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from measuring import elife_texts, in_turn, ratio, table, versions, write
+from measuring import elife_texts, in_turn, options, ratio, table, versions, write
 
 ONE, MANY = "one graph", "a graph per route"
 BATCH = 32
@@ -187,18 +186,9 @@ def as_text(rows: list[dict[str, Any]], command: str) -> str:
 
 def main() -> None:
     """Measure, and write the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--routes", default="2,5,7")
-    parser.add_argument("--texts", type=int, default=64, help="titles, and half as many abstracts, per route")
-    parser.add_argument("--rounds", type=int, default=5, help="of the speed; 0 leaves it out")
-    parser.add_argument("--folder", type=Path, help="keeps the graphs for another run")
-    parser.add_argument("--probe", nargs=2, help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    numbers = [int(number) for number in given.routes.split(",")]
+    given = options(__doc__, routes=[2, 5, 7], texts=64, rounds=5, folder=Path, probe=[])
     if given.probe:
-        print(json.dumps(probe(given.probe[0], Path(given.probe[1]), numbers[0])))
+        print(json.dumps(probe(given.probe[0], Path(given.probe[1]), given.routes[0])))
         return
     import torch
 
@@ -206,11 +196,11 @@ def main() -> None:
     titles, abstracts = elife_texts(given.texts)
     kinds = {"titles": titles, "abstracts": abstracts[: max(given.texts // 2, 1)]}
     rows = []
-    for routes in numbers:
+    for routes in given.routes:
         with tempfile.TemporaryDirectory() as temporary:
             folder = (given.folder or Path(temporary)) / str(routes)
             rows.append(measured(folder, routes, kinds, given.rounds))
-    flags = f"--routes {given.routes} --texts {given.texts} --rounds {given.rounds}"
+    flags = f"--routes {' '.join(map(str, given.routes))} --texts {given.texts} --rounds {given.rounds}"
     command = f"python benchmarks/onnx_routed.py {flags}"
     result = {"rows": rows, "versions": versions("onnxruntime", "tokenizers")}
     write("onnx_routed", result, as_text(rows, command))

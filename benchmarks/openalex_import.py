@@ -1,6 +1,6 @@
 """Cost of importing an OpenAlex snapshot, and what a killed import loses.
 
-    python benchmarks/openalex_import.py [--works 50000,200000] [--part 20000] [--memory 4GB] [--kills 20]
+    python benchmarks/openalex_import.py [--works 50000 200000] [--part 20000] [--memory 4GB] [--kills 20]
         [--scratch FOLDER] [--results FILE]
 
 The snapshot is generated in the published schema of works (JSON lines in `updated_date=.../part_*.gz`), with
@@ -19,7 +19,6 @@ started again each time; the corpus must have the bytes of an undisturbed import
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import itertools
 import json
@@ -39,7 +38,7 @@ from typing import Any
 import orjson
 
 from corpus_import import cpu_seconds, tree_memory
-from measuring import HERE, hardware
+from measuring import RESULTS, hardware, options
 from sentence_experts.storage import sha256_file
 
 TABLES = ("papers.parquet", "citations.parquet", "manifest.json", "rejected.jsonl")
@@ -237,25 +236,23 @@ def killed(snapshot: Path, out: Path, options: list[str], kills: int, seconds: f
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    given = options(
+        __doc__,
+        works=[50_000, 200_000],
+        part=20_000,
+        workers=2,
+        memory="4GB",
+        kills=0,
+        scratch=Path,
+        results=RESULTS / "openalex_import.json",
     )
-    options.add_argument("--works", default="50000,200000", help="numbers of works, separated by commas")
-    options.add_argument("--part", type=int, default=20_000, help="works per part file")
-    options.add_argument("--workers", type=int, default=2)
-    options.add_argument("--memory", default="4GB")
-    options.add_argument("--kills", type=int, default=0)
-    options.add_argument("--scratch", type=Path, help="folder of the snapshots, kept for another run")
-    options.add_argument("--results", type=Path, default=HERE / "results" / "openalex_import.json")
-    given = options.parse_args()
     flags = ["--workers", str(given.workers), "--memory", given.memory]
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as temporary:
         scratch = given.scratch or Path(temporary)
         scratch.mkdir(parents=True, exist_ok=True)
-        numbers = [int(number) for number in given.works.split(",")]
-        check_disk(scratch, max(numbers))
-        for total in numbers:
+        check_disk(scratch, max(given.works))
+        for total in given.works:
             snapshot = scratch / f"snapshot-{total}-{given.part}"
             out, done = scratch / f"corpus-{total}", scratch / f"row-{total}.json"
             if not done.exists():
@@ -275,7 +272,7 @@ def main() -> None:
             rows[-1]["same_bytes_after_kills"] = hashes(again) == hashes(out)
             print(json.dumps(rows[-1]), flush=True)
     result = {
-        "flags": f"--works {given.works} --part {given.part}",
+        "flags": f"--works {' '.join(map(str, given.works))} --part {given.part}",
         "rows": rows, "workers": given.workers, "memory": given.memory,
         "hardware": hardware(),
         "peak_child_megabytes": round(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1e3),

@@ -8,7 +8,6 @@ to the lists on the screen.
 
 from __future__ import annotations
 
-import argparse
 import os
 import random
 import sys
@@ -23,7 +22,7 @@ import httpx
 import numpy as np
 import pyarrow as pa
 
-from measuring import table, versions, write
+from measuring import options, table, versions, write
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
@@ -184,12 +183,7 @@ def query(dice: random.Random, words: list[str]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--papers", type=int, default=100_000)
-    parser.add_argument("--routes", type=int, default=5, choices=range(1, len(NAMES) + 1))
-    parser.add_argument("--rounds", type=int, default=40)
-    parser.add_argument("--folder", type=Path, help="Keep corpus, model and vectors here for the next run")
-    given = parser.parse_args()
+    given = options(__doc__, papers=100_000, routes=5, rounds=40, folder=Path)
     from helpers.running_server import running_server
 
     words = vocabulary()

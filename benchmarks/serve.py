@@ -12,7 +12,6 @@ that leave, send garbage and send texts of 2 MB.
 
 from __future__ import annotations
 
-import argparse
 import http.client
 import json
 import random
@@ -33,7 +32,7 @@ from typing import Any
 import psutil
 
 from infinity import VERSIONS, make_environment, running_infinity
-from measuring import RESULTS, elife_texts, table, versions, write
+from measuring import RESULTS, elife_texts, options, table, versions, write
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from helpers.running_server import RunningServer, running_server
@@ -332,22 +331,17 @@ def told(result: dict[str, Any]) -> str:
 
 def main() -> None:
     """Measure and write."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    given = options(
+        __doc__,
+        titles=128,
+        long=24,
+        rounds=3,
+        soak=0.0,
+        pause=0.0,
+        only_soak=False,
+        only_routes=False,
+        infinity=Path,
     )
-    parser.add_argument("--titles", type=int, default=128)
-    parser.add_argument("--long", type=int, default=24)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--soak", type=float, default=0, metavar="SECONDS")
-    parser.add_argument("--pause", type=float, default=0, help="seconds after each request of the soak")
-    parser.add_argument("--only-soak", action="store_true")
-    parser.add_argument(
-        "--only-routes", action="store_true", help="five routes beside one, 16 and 64 clients"
-    )
-    parser.add_argument(
-        "--infinity", type=Path, metavar="FOLDER", help="measure infinity too; its environment is made here"
-    )
-    given = parser.parse_args()
     titles, abstracts = elife_texts(given.titles)
     words = cycle(" ".join(abstracts).split())
     long = [" ".join(islice(words, WORDS)) for _ in range(given.long)]

@@ -11,13 +11,12 @@ common. Writes the pages to FOLDER, their figures to benchmarks/results/.
 
 from __future__ import annotations
 
-import argparse
 import json
 from pathlib import Path
 
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, set_seed
 
-from measuring import DATA, HERE, RESULTS, cli
+from measuring import DATA, HERE, RESULTS, cli, options
 
 MODEL = HERE.parent / "tests" / "moee" / "tiny-olmoe"
 DATASETS = tuple(f"sts{year}" for year in range(12, 17))
@@ -124,11 +123,7 @@ def analyse(model: Path, out: Path, *more: str) -> dict:
 
 def main() -> None:
     """Analyse, and write the tables."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--out", type=Path, required=True, help="folder for states and the page")
-    given = parser.parse_args()
+    given = options(__doc__, out=Path("tiny-moee"))
     cache = ("--cache", str(given.out / "states"))
     two = ("--prompts", CONTROL_PROMPTS)
     found = analyse(MODEL, given.out / "trained", *cache)

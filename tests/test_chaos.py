@@ -14,13 +14,12 @@ BENCHMARK = Path(__file__).parents[1] / "benchmarks" / "chaos.py"
 def assert_nothing_lost(out: Path, trials: int, *options: str) -> None:
     command = [sys.executable, str(BENCHMARK), "--trials", str(trials), "--seed", "3", *options]
     said = subprocess.run([*command, "--out", str(out)], capture_output=True, text=True, check=True).stdout
-    total = said.strip().splitlines()[-1]
-    assert total.startswith(f"| all | {trials} |"), said
+    (total,) = [line for line in said.splitlines() if line.startswith(f"| all | {trials} |")]
     assert total.endswith("| 0 |"), said
 
 
 def test_nothing_is_lost(tmp_path: Path) -> None:
-    assert_nothing_lost(tmp_path, 4, "--verb", "corpus import", "--verb", "pairs", "--verb", "tasks")
+    assert_nothing_lost(tmp_path, 4, "--verb", "corpus import", "pairs", "tasks")
 
 
 @pytest.mark.slow

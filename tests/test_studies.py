@@ -16,7 +16,7 @@ import real_conflict
 import sentence_experts
 import study
 import study_models
-import task_experts_tables
+import task_experts
 from helpers.samples import make_tiny_encoder
 from sentence_experts.compat.sentence_transformers import transformer_of
 from sentence_experts.evaluation.statistics import Runs, ScoredPairs
@@ -225,23 +225,18 @@ def test_a_run_names_its_machine_where_it_is_another(tmp_path: Path, monkeypatch
     assert [row["hardware"] for row in third.find(arm="dense", small=None)] == ["old machine", "new machine"]
 
 
-def test_figures_of_task_models_that_were_not_asked_for_stay(tmp_path: Path) -> None:
-    def found(label: str, score: float) -> dict:
-        runs = [{"scores": {"sts.one": score}}]
-        return {"models": [{"label": label, "runs": runs}], "tasks": [{"name": "sts.one"}]}
-
-    about = {"sizes": "small", "machine": "any"}
-    task_experts_tables.write(tmp_path, found("EM", 0.5), [], about, "same")
-    task_experts_tables.write(tmp_path, found("IC", 0.6), [], {**about, "machine": "other"}, "same")
-    told = (tmp_path / "task_experts.md").read_text(encoding="utf-8")
-    assert "| EM | IC |" in told
-    assert "50.00 | 60.00" in told
-    for differing in (
-        {"about": {**about, "sizes": "large"}, "fingerprint": "same"},
-        {"about": about, "fingerprint": "b"},
-    ):
-        with pytest.raises(SystemExit, match=r"another (sizes|tasks)"):
-            task_experts_tables.write(tmp_path, found("IC", 0.6), [], **differing)
+def test_figures_of_task_models_stand_beside_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(study, "RESULTS", tmp_path / "results")
+    runs = study.RunFile(tmp_path, "task_experts", {})
+    for seed in range(2):
+        for arm, score in (("EM", 0.5), ("IC", 0.6)):
+            runs.append({"arm": arm, "seed": seed, "scores": {"sts.one": score + seed / 100}})
+    task_experts.report(runs)
+    told = (tmp_path / "results" / "task_experts.md").read_text(encoding="utf-8")
+    for line in ("|  | EM | IC |", "| sts.one | 50.50 | 60.50 |", "| 50.50 | +10.00 ± 0.00 |"):
+        assert line in told.replace("| |", "|  |")
 
 
 def test_each_table_of_the_page_of_studies_stands_in_the_results_that_its_section_names() -> None:
