@@ -67,10 +67,11 @@ def generated_titles(folder: Path, count: int, per_file: int = 100_000) -> None:
 
 def tiny_model(folder: Path) -> Path:
     """A random BERT of two blocks with vectors of 32 numbers."""
-    import chaos_commands
+    import chaos_commands  # noqa: F401 - which finds `helpers`
+    from helpers.samples import make_tiny_encoder
+    from sentence_experts.models.sources import minilm_path
 
-    chaos_commands._write_base(folder)
-    return folder
+    return make_tiny_encoder(folder, minilm_path())
 
 
 def start(model: str | Path, texts: Path, out: Path, **settings: object) -> subprocess.Popen[bytes]:

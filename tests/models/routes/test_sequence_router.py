@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,46 +14,11 @@ from torch import Tensor, nn
 
 import sentence_experts
 from helpers.features import features_of
-from helpers.fresh_process import run_fresh
-from helpers.packed_batches import packed
+from helpers.routers import NAMES, PLAIN, spread_routers
 from sentence_experts.errors import RouteError, UsageError
 from sentence_experts.models.files.saving import save
 from sentence_experts.models.layers.experts import Experts
-from sentence_experts.models.routes.sequence_router import SequenceRouter, sequence_states
-
-NAMES = ["copd", "cvd", "skin cancer"]
-PLAIN = [
-    "the heart pumps blood",
-    "lungs",
-    "skin cancer grows slowly in the light of the lungs",
-    "",
-    "wheat rice maize barley",
-    "air flow",
-    "seeds soil (water) figures 1, 2",
-]
-
-
-def spread_routers(encoder: SentenceTransformer, texts: list[str]) -> SentenceTransformer:
-    """Give every block a router whose logits are clearly apart and that uses all experts on these texts.
-
-    Its rows separate the texts' own states, block by block, since each block's choice changes the next state.
-    """
-    model = encoder[0].auto_model
-    features = features_of(encoder, texts)
-    routers = [module for module in model.modules() if isinstance(module, SequenceRouter)]
-    for block, router in enumerate(routers):
-        states: list[Tensor] = []
-        handle = router.register_forward_pre_hook(
-            lambda _, given, states=states: states.append(sequence_states(*given))
-        )
-        model(**features)
-        handle.remove()
-        (means,) = states
-        wanted = (torch.arange(len(texts)) + block) % router.out_features
-        targets = 4 * nn.functional.one_hot(wanted, router.out_features).float()
-        with torch.no_grad():
-            router.weight.copy_(torch.linalg.lstsq(means, targets).solution.T)
-    return encoder
+from sentence_experts.models.routes.sequence_router import SequenceRouter
 
 
 @pytest.fixture
@@ -69,19 +32,6 @@ def choices(encoder: SentenceTransformer, texts: list[str]) -> list[list[int]]:
     """The expert of each text in each block."""
     logits = encoder[0].auto_model(**features_of(encoder, texts)).router_logits
     return torch.stack(logits, dim=1).argmax(dim=2).tolist()
-
-
-@pytest.mark.parametrize("route", ["token", "prefix", "none"])
-def test_before_training_any_choice_gives_the_base_vectors(
-    base: SentenceTransformer, route: str, texts: list[str]
-) -> None:
-    encoder = sentence_experts.extend(base, NAMES, route=route, router="learned", layers="alternate")
-    spread_routers(encoder, [encoder.prompts.get("cvd", "") + text for text in PLAIN])
-    prompt = "cvd: " if route == "prefix" else ""
-    expected = base.encode(texts, prompt=prompt)
-    named = {} if route == "none" else {"prompt_name": "cvd"}
-    assert np.abs(encoder.encode(texts, **named) - expected).max() <= 1e-6
-    assert np.abs(encoder.encode(texts, expert_ids=1) - expected).max() <= 1e-6
 
 
 def test_the_routers_of_these_tests_use_every_expert(choosing: SentenceTransformer) -> None:
@@ -114,50 +64,6 @@ def test_the_highest_logit_chooses_the_expert(
     for row in range(len(PLAIN)):
         distances = [np.abs(free[row] - vectors[row]).max() for vectors in enforced]
         assert [distance < 1e-6 for distance in distances] == [expert == row % 3 for expert in range(3)]
-
-
-def test_a_route_and_a_vector_depend_on_the_text_alone(choosing: SentenceTransformer) -> None:
-    alone = np.stack([choosing.encode(text) for text in PLAIN])
-    assert np.abs(choosing.encode(PLAIN) - alone).max() < 1e-6
-    assert np.abs(choosing.encode(PLAIN[::-1])[::-1] - alone).max() < 1e-6
-    assert np.abs(choosing.encode(PLAIN, batch_size=2) - alone).max() < 1e-6
-    assert choices(choosing, PLAIN[::-1])[::-1] == choices(choosing, PLAIN)
-    assert [choices(choosing, [text])[0] for text in PLAIN] == choices(choosing, PLAIN)
-
-
-def test_left_padding_is_right_padding(choosing: SentenceTransformer) -> None:
-    right = features_of(choosing, PLAIN)
-    lengths = right["attention_mask"].sum(1).tolist()
-    width = right["input_ids"].shape[1]
-    left = {
-        name: torch.stack([row.roll(width - length) for row, length in zip(value, lengths, strict=True)])
-        for name, value in right.items()
-    }
-    positions = (left["attention_mask"].cumsum(1) - 1).clamp(min=0)
-    model = choosing[0].auto_model
-    ours, theirs = model(**left, position_ids=positions), model(**right)
-    for mine, other in zip(ours.router_logits, theirs.router_logits, strict=True):
-        assert torch.allclose(mine, other, atol=1e-4)
-    for row, length in enumerate(lengths):
-        mine = ours.last_hidden_state[row, width - length :]
-        assert torch.allclose(mine, theirs.last_hidden_state[row, :length], atol=1e-5)
-
-
-@pytest.mark.parametrize("expert_ids", [None, [2, 0, 1, 0, 2, 1, 1]])
-def test_packed_sequences_are_routed_as_padded_ones(
-    choosing: SentenceTransformer, expert_ids: list[int] | None
-) -> None:
-    model = choosing[0].auto_model
-    given = {} if expert_ids is None else {"expert_ids": torch.tensor(expert_ids)}
-    padded = features_of(choosing, PLAIN)
-    expected = model(**padded, **given)
-    inputs = packed(model, padded)
-    output = model(**inputs, **given)
-    for mine, other in zip(output.router_logits, expected.router_logits, strict=True):
-        assert torch.allclose(mine, other, atol=1e-4)
-    for row, (start, end) in enumerate(pairwise(inputs["cu_seq_lens_q"].tolist())):
-        mine = output.last_hidden_state[0, start:end]
-        assert torch.allclose(mine, expected.last_hidden_state[row, : end - start], atol=1e-5)
 
 
 def _gradients(encoder: SentenceTransformer, value: Tensor) -> dict[str, Tensor]:
@@ -250,40 +156,6 @@ def test_switch_is_saved_and_its_vectors_are_no_dense_models(
             refused()
 
 
-@pytest.mark.parametrize("reentrant", [True, False])
-@pytest.mark.parametrize("router", ["learned", "switch"])
-def test_gradient_checkpointing_gives_the_same_logits_and_gradients(
-    choosing: SentenceTransformer, router: str, reentrant: bool
-) -> None:
-    model = choosing[0].auto_model
-    model.config.router = router
-    for module in choosing.modules():
-        if isinstance(module, nn.Dropout):
-            module.p = 0.0
-    choosing.train()
-    first, second = features_of(choosing, PLAIN), features_of(choosing, PLAIN[::-1][:3])
-
-    def loss(output: Any) -> Tensor:
-        hidden = output.last_hidden_state
-        vectors = (hidden * torch.linspace(-1, 1, hidden.numel()).view_as(hidden)).sum()
-        return vectors + 10 * _router_loss(output.router_logits)
-
-    plain = _gradients(choosing, loss(model(**first)))
-    model.gradient_checkpointing_enable({"use_reentrant": reentrant})
-    if reentrant and router == "switch":
-        with pytest.raises(UsageError, match="use_reentrant"):
-            model(**first)
-        return
-    output = model(**first)
-    assert len(output.router_logits) == 4
-    model(**second)  # another pass before the first one is computed again
-    recomputed = _gradients(choosing, loss(output))
-    assert recomputed.keys() == plain.keys()
-    for name, gradient in plain.items():
-        assert torch.allclose(recomputed[name], gradient, atol=1e-4, rtol=1e-4), name
-    assert len(output.router_logits) == 4
-
-
 @pytest.mark.parametrize("route", ["token", "prefix", "none"])
 def test_expert_ids_override_the_routers(
     base: SentenceTransformer, scatter: Callable[..., SentenceTransformer], route: str
@@ -306,81 +178,6 @@ def test_expert_ids_override_the_routers(
     assert np.abs(pairs - enforced.encode([("a", "b"), ("c", "d")], expert_ids=[1, 0])).max() < 1e-5
 
 
-def test_expert_ids_in_the_features_leave_the_logits_as_they_are(choosing: SentenceTransformer) -> None:
-    features = features_of(choosing, PLAIN)
-    model = choosing[0].auto_model
-    ids = torch.tensor([2, 0, 1, 0, 2, 1, 1])
-    output = model(**features, expert_ids=ids)
-    assert torch.equal(output.router_logits[0], model(**features).router_logits[0])
-    through_modules = choosing({**features, "expert_ids": ids})["token_embeddings"]
-    assert torch.equal(through_modules, output.last_hidden_state)
-    for row in range(len(PLAIN)):
-        alone = model(
-            **{name: value[row : row + 1] for name, value in features.items()}, expert_ids=ids[row : row + 1]
-        )
-        assert torch.allclose(alone.last_hidden_state[0], output.last_hidden_state[row], atol=1e-5)
-    with pytest.raises(UsageError, match="go beyond"):
-        model(**features, expert_ids=ids + 1)
-
-
-def test_all_outputs_in_both_forms(choosing: SentenceTransformer) -> None:
-    model = choosing[0].auto_model
-    model.set_attn_implementation("eager")
-    features = features_of(choosing, PLAIN)
-    options = {"output_hidden_states": True, "output_attentions": True}
-    output = model(**features, **options)
-    as_tuple = model(**features, **options, return_dict=False)
-    assert torch.equal(as_tuple[0], output.last_hidden_state)
-    assert len(output.hidden_states) == 5
-    for row in (0, 3):
-        alone = model(**{name: value[row : row + 1] for name, value in features.items()}, **options)
-        for mine, others in zip(alone.hidden_states, output.hidden_states, strict=True):
-            length = int(features["attention_mask"][row].sum())
-            assert torch.allclose(mine[0, :length], others[row, :length], atol=1e-5)
-
-
-def test_saved_and_loaded_by_stock_sentence_transformers(
-    choosing: SentenceTransformer, tmp_path: Path
-) -> None:
-    save(choosing, tmp_path / "model")
-    stock = SentenceTransformer(str(tmp_path / "model"), device="cpu")
-    assert type(stock) is SentenceTransformer
-    assert np.array_equal(stock.encode(PLAIN), choosing.encode(PLAIN))
-    assert choices(stock, PLAIN) == choices(choosing, PLAIN)
-    assert stock.prompts == choosing.prompts
-
-
-@pytest.mark.parametrize("family", ["modernbert"], indirect=True)
-def test_a_fresh_process_gives_the_same_vectors_and_choices(
-    choosing: sentence_experts.ExpertEncoder, tmp_path: Path
-) -> None:
-    save(choosing, tmp_path / "model")
-    code = f"""
-import json, sys, sentence_experts
-encoder = sentence_experts.load(sys.argv[1], device="cpu")
-given = {{"vectors": encoder.encode({PLAIN!r}).tolist(), "names": encoder.router_choices({PLAIN!r}).names}}
-print(json.dumps(given))
-"""
-    done = run_fresh(code, tmp_path / "model")
-    assert done.returncode == 0, done.stderr
-    given = json.loads(done.stdout)
-    assert np.allclose(given["vectors"], choosing.encode(PLAIN), atol=1e-6)
-    assert [tuple(names) for names in given["names"]] == choosing.router_choices(PLAIN).names
-
-
-def test_router_weights_follow_the_seed_alone(bases: dict[str, SentenceTransformer]) -> None:
-    def weights(seed: int) -> list[Tensor]:
-        torch.rand(1)  # the global state moves on
-        encoder = sentence_experts.extend(bases["bert"], NAMES, route="none", router="learned", seed=seed)
-        return [module.weight for module in encoder.modules() if isinstance(module, SequenceRouter)]
-
-    first, again, other = weights(1), weights(1), weights(2)
-    assert all(torch.equal(one, two) for one, two in zip(first, again, strict=True))
-    assert not any(torch.equal(one, two) for one, two in zip(first, other, strict=True))
-    assert not torch.equal(first[0], first[1])
-    assert 0.01 < float(torch.cat(first).detach().std()) < 0.03
-
-
 def test_the_logits_are_computed_in_full_precision(choosing: SentenceTransformer) -> None:
     router = next(each for each in choosing[0].auto_model.modules() if isinstance(each, SequenceRouter))
     seen: list[tuple[Any, torch.Tensor]] = []
@@ -399,12 +196,6 @@ def test_a_model_without_routes_names_none(choosing: SentenceTransformer) -> Non
         choosing.encode(PLAIN, prompt_name="copd")
     with pytest.raises(UsageError, match="the experts are"):
         choosing.encode(PLAIN, expert_ids=3)
-
-
-def test_a_learned_router_with_routes_still_needs_them(bases: dict[str, SentenceTransformer]) -> None:
-    encoder = sentence_experts.extend(bases["bert"], NAMES, router="learned")
-    with pytest.raises(RouteError, match=r"\[COPD\]"):
-        encoder.encode("no route")
 
 
 def test_a_mask_of_another_shape_hides_the_padding(choosing: SentenceTransformer) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,34 +13,15 @@ from torch import Tensor, nn
 
 import sentence_experts
 from helpers.features import features_of
-from helpers.fresh_process import run_fresh
-from helpers.packed_batches import packed
-from sentence_experts.errors import RouteError, UsageError
-from sentence_experts.models.files.saving import save
+from helpers.routers import NAMES, PLAIN, sharpened
+from sentence_experts.errors import UsageError
 from sentence_experts.models.layers.experts import Experts
 from sentence_experts.models.routes.kinds import RouterKind
 from sentence_experts.models.routes.token_router import TokenRouter, token_balance_loss, token_loads_of
 
-NAMES = ["copd", "cvd", "skin cancer"]
-PLAIN = [
-    "the heart pumps blood",
-    "lungs",
-    "skin cancer grows slowly in the light of the lungs",
-    "",
-    "air flow",
-]
-
 
 def routers_of(encoder: SentenceTransformer) -> list[TokenRouter]:
     return [module for module in encoder.modules() if isinstance(module, TokenRouter)]
-
-
-def sharpened(encoder: SentenceTransformer) -> SentenceTransformer:
-    """Routers that are sure of their choice, so that rounding decides none."""
-    with torch.no_grad():
-        for router in routers_of(encoder):
-            router.weight.mul_(15)
-    return encoder
 
 
 @pytest.fixture
@@ -66,20 +45,6 @@ def _one_by_one(experts: Experts, hidden: Tensor, plan: Any, function: Callable)
         )
     padding = torch.zeros(width)
     return torch.stack([rows.get(row, padding) for row in range(len(tokens))]).view(hidden.shape)
-
-
-@pytest.mark.parametrize("route", ["token", "prefix"])
-@pytest.mark.parametrize("expert_norms", [True, False])
-def test_before_training_any_choice_gives_the_base_vectors(
-    base: SentenceTransformer, route: str, expert_norms: bool, texts: list[str]
-) -> None:
-    encoder = sharpened(
-        sentence_experts.extend(
-            base, NAMES, route=route, router="token", layers="alternate", expert_norms=expert_norms
-        )
-    )
-    expected = base.encode(texts, prompt="cvd: " if route == "prefix" else "")
-    assert np.abs(encoder.encode(texts, prompt_name="cvd") - expected).max() <= 2e-6
 
 
 def test_weights_and_choices_follow_the_definition(choosing: SentenceTransformer) -> None:
@@ -142,15 +107,6 @@ def test_one_expert_per_token_is_scaled_by_its_probability(
     assert np.abs(encoder.encode(PLAIN) - expected).max() < 2e-6
 
 
-def test_a_vector_depends_on_the_text_alone(choosing: SentenceTransformer) -> None:
-    alone = np.stack([choosing.encode(text) for text in PLAIN])
-    together = choosing.encode(PLAIN)
-    assert np.abs(together - alone).max() < 2e-6
-    order = [3, 0, 4, 2, 1]
-    assert np.abs(choosing.encode([PLAIN[row] for row in order]) - together[order]).max() < 2e-6
-    assert np.abs(choosing.encode(PLAIN, batch_size=2) - together).max() < 2e-6
-
-
 def test_padding_takes_no_part(choosing: SentenceTransformer) -> None:
     model, features = choosing[0].auto_model, features_of(choosing, PLAIN)
     expected = model(**features)
@@ -160,21 +116,6 @@ def test_padding_takes_no_part(choosing: SentenceTransformer) -> None:
     wider["input_ids"][:, -3:] = 7  # what stands under the mask is read by nobody
     output = model(**wider)
     for mine, other in zip(output.router_logits, expected.router_logits, strict=True):
-        assert torch.allclose(mine, other, atol=1e-5)
-
-
-def test_packed_sequences_are_routed_as_padded_ones(choosing: SentenceTransformer) -> None:
-    model, padded = choosing[0].auto_model, features_of(choosing, PLAIN)
-    expected = model(**padded)
-    with token_loads_of(choosing) as padded_loads:
-        model(**padded)
-    inputs = packed(model, padded)
-    with token_loads_of(choosing) as packed_loads:
-        output = model(**inputs)
-    for row, (start, end) in enumerate(pairwise(inputs["cu_seq_lens_q"].tolist())):
-        mine = output.last_hidden_state[0, start:end]
-        assert torch.allclose(mine, expected.last_hidden_state[row, : end - start], atol=1e-5)
-    for mine, other in zip(packed_loads, padded_loads, strict=True):
         assert torch.allclose(mine, other, atol=1e-5)
 
 
@@ -245,73 +186,6 @@ def test_the_balance_loss_is_1_when_even_and_grows_when_not() -> None:
     one_sided[..., 0, :] = torch.tensor([10.0, 0, 0, 0, 0])
     one_sided[..., 1, :] = torch.tensor([5.0, 5, 0, 0, 0])
     assert float(token_balance_loss(one_sided)) == pytest.approx(5 / 2)
-
-
-@pytest.mark.parametrize("family", ["modernbert"], indirect=True)
-def test_gradient_checkpointing_gives_the_same_gradients_or_refuses(choosing: SentenceTransformer) -> None:
-    for module in choosing.modules():
-        if isinstance(module, nn.Dropout):
-            module.p = 0.0
-    choosing.train()
-    model = choosing[0].auto_model
-
-    def gradients() -> dict[str, Tensor]:
-        choosing.zero_grad(set_to_none=True)
-        with token_loads_of(choosing) as loads:
-            hidden = model(**features_of(choosing, PLAIN)).last_hidden_state
-        value = (hidden * torch.linspace(-1, 1, hidden.numel()).view_as(hidden)).sum()
-        (value + 10 * token_balance_loss(loads)).backward()
-        return {name: p.grad.clone() for name, p in choosing.named_parameters() if p.grad is not None}
-
-    plain = gradients()
-    model.gradient_checkpointing_enable({"use_reentrant": False})
-    recomputed = gradients()
-    assert recomputed.keys() == plain.keys()
-    for name, gradient in plain.items():
-        assert torch.allclose(recomputed[name], gradient, atol=1e-4, rtol=1e-4), name
-    model.gradient_checkpointing_enable({"use_reentrant": True})
-    with pytest.raises(UsageError, match="use_reentrant"):
-        gradients()
-
-
-@pytest.mark.parametrize("family", ["nomic_bert"], indirect=True)
-def test_a_fresh_process_gives_the_same_vectors(choosing: SentenceTransformer, tmp_path: Path) -> None:
-    save(choosing, tmp_path / "model")
-    code = f"""
-import sys, numpy, sentence_experts.register
-from sentence_transformers import SentenceTransformer
-stock = SentenceTransformer(sys.argv[1], device="cpu")
-numpy.save(sys.argv[2], stock.encode({PLAIN!r}))
-"""
-    done = run_fresh(code, tmp_path / "model", tmp_path / "vectors.npy")
-    assert done.returncode == 0, done.stderr
-    assert np.allclose(np.load(tmp_path / "vectors.npy"), choosing.encode(PLAIN), atol=1e-6)
-
-
-def test_routers_follow_the_seed_and_texts_their_routes(bases: dict[str, SentenceTransformer]) -> None:
-    def weights(seed: int) -> Tensor:
-        encoder = sentence_experts.extend(bases["bert"], NAMES, router="token", route="none", seed=seed)
-        return routers_of(encoder)[0].weight
-
-    assert torch.equal(weights(1), weights(1))
-    assert not torch.equal(weights(1), weights(2))
-    routed = sentence_experts.extend(bases["bert"], NAMES, router="token", route="prefix", top_k=3)
-    assert routed.routed_model.config.top_k == 3
-    with pytest.raises(RouteError, match="copd: "):
-        routed.encode("no route")
-
-
-def test_expert_ids_override_the_routers(choosing: SentenceTransformer) -> None:
-    model, features = choosing[0].auto_model, features_of(choosing, PLAIN)
-    ids = torch.tensor([2, 0, 1, 0, 2])
-    output = model(**features, expert_ids=ids)
-    for row in range(len(PLAIN)):
-        alone = {name: value[row : row + 1] for name, value in features.items()}
-        single = model(**alone, expert_ids=ids[row : row + 1])
-        assert torch.allclose(single.last_hidden_state[0], output.last_hidden_state[row], atol=1e-5)
-    through = choosing.encode(PLAIN, expert_ids=[2, 0, 1, 0, 2])
-    pooled = choosing({**features, "expert_ids": ids})["sentence_embedding"]
-    assert np.abs(through - pooled.detach().numpy()).max() < 2e-6
 
 
 def test_operations_that_need_one_expert_per_text_are_refused(bases: dict[str, SentenceTransformer]) -> None:
