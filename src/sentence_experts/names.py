@@ -7,6 +7,7 @@ white space at its ends.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -58,3 +59,27 @@ LABEL = NameRule(
     "one line without white space at its ends",
 )
 """Models, and the domains of tables, as their owners write them."""
+
+RESERVED = ("all", "auto", "none")  # as in `--route all`
+
+
+def check_route_names(names: Sequence[str], beside: Sequence[str] = ()) -> None:
+    """Check names of new routes; one that stays alone may be "all", the domain of pairs without domains.
+
+    Args:
+        names: those of the new routes.
+        beside: those of routes that are there already.
+
+    Raises:
+        ValueError: one is a word that means something else.
+
+    >>> check_route_names(["all"])
+    >>> check_route_names(["crops", "none"])
+    Traceback (most recent call last):
+    ValueError: route name 'none': all, auto and none mean other things where a route is named
+    """
+    reserved = [name for name in names if name in RESERVED]
+    if reserved and [*beside, *names] != ["all"]:
+        raise ValueError(
+            f"route name {reserved[0]!r}: all, auto and none mean other things where a route is named"
+        )

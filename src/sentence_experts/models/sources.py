@@ -210,7 +210,7 @@ def check_hub(source: str, **hub: Any) -> Path | None:
         The model's folder in the cache, if the hub does not answer or `local_files_only` is set.
     """
     from huggingface_hub import get_hf_file_metadata, hf_hub_url
-    from huggingface_hub.errors import EntryNotFoundError, RepositoryNotFoundError
+    from huggingface_hub.errors import EntryNotFoundError, HFValidationError, RepositoryNotFoundError
 
     revision, reason = hub.get("revision"), "`local_files_only`"
     # sentence-transformers looks for names without an organization in its own.
@@ -222,6 +222,8 @@ def check_hub(source: str, **hub: Any) -> Path | None:
                 hf_hub_url(name, file, revision=revision), token=hub.get("token"), timeout=HUB_SECONDS
             )
             return None
+        except HFValidationError as error:
+            raise InputError(f"{source}: no such folder, and no name of a hub model") from error
         except Exception as error:  # no network, no such model, a licence that was not accepted
             reason = type(error).__name__
             if not isinstance(error, EntryNotFoundError | RepositoryNotFoundError):
@@ -246,11 +248,15 @@ def hub_commit(source: str, revision: str | None = None, cache_folder: str | Non
 def cached_folder(source: str, revision: str | None = None, cache_folder: str | None = None) -> Path | None:
     """Return the folder of a hub model's commit in the local cache; None if it is not there."""
     from huggingface_hub import try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError
 
     if Path(source).exists() or source.count("/") > 1:
         return None
     for name in HUB_FILES:
-        file = try_to_load_from_cache(source, name, cache_dir=cache_folder, revision=revision)
+        try:
+            file = try_to_load_from_cache(source, name, cache_dir=cache_folder, revision=revision)
+        except HFValidationError:
+            return None
         if isinstance(file, str):
             return Path(file).parent
     return None

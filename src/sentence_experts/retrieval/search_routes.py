@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -17,6 +18,8 @@ PAIRS = (
     ("search_query", "search_document"),
     ("retrieval_query", "retrieval_document"),
 )
+# As people and programs write it; `float` also reads 1_0 and digits of other scripts.
+_NUMBER = re.compile(r"(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -70,8 +73,9 @@ def parse_weights(route: str | Mapping[str, float]) -> dict[str, float]:
     given: dict[str, float] = {}
     named = [each.rpartition("=")[::2] for each in route.split(",")] if isinstance(route, str) else route
     for name, text in named.items() if isinstance(named, Mapping) else named:
+        plain = not isinstance(text, str) or _NUMBER.fullmatch(text.strip())
         try:
-            weight = math.nan if isinstance(text, bool) else float(text)
+            weight = float(text) if plain and not isinstance(text, bool) else math.nan
         except (TypeError, ValueError):
             weight = math.nan
         if not (name := name.strip()) or name in given or not 0 <= weight < math.inf:

@@ -92,11 +92,11 @@ class ServedModel:
         known = self.known.prompts
         if requested in known:
             return requested
+        if "=" in requested and known:
+            return self._check_blend(requested, field)
         same = [name for name in known if _purpose(name) == _purpose(requested)]
         if len(same) == 1:
             return same[0]
-        if "=" in requested and known:
-            return self._check_blend(requested, field)
         if not known and field.startswith("input_type") and _plain(requested) in PURPOSES:
             return None
         try:

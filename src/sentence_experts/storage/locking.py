@@ -20,6 +20,7 @@ logger = logging.getLogger(__name__)
 
 _POLL_SECONDS = 0.1
 _MAX_COMMAND_LENGTH = 200
+_MAX_FOLDERS = 250  # in each other; those that are missing are made by recursion
 _NO_LOCKS = {errno.ENOSYS, errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL}
 
 
@@ -48,7 +49,7 @@ def locked(path: Path | str, purpose: str, *, wait: bool = False) -> Iterator[No
     Raises:
         InUseError: another process holds the lock, and `wait` is false. Names that process.
         InputError: the folder of `path` cannot be written to, or its disk is full.
-        UsageError: it has no name, or one that is not UTF-8.
+        UsageError: it has no name, one that is not UTF-8, or a path of too many folders.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -67,6 +68,10 @@ def locked(path: Path | str, purpose: str, *, wait: bool = False) -> Iterator[No
         os.fspath(path).encode()
     except UnicodeEncodeError as error:
         raise UsageError(f"{str(path)!a}: this name is not UTF-8: choose another one") from error
+    if len(path.parts) > _MAX_FOLDERS:
+        raise UsageError(
+            f"{str(path)[:60]}...: {len(path.parts):,} folders in each other: choose a shorter path"
+        )
     with explained(path):
         inside = path.is_dir() and not os.access(path.parent, os.W_OK)
         file = path / ".lock" if inside else hidden_beside(path, ".lock")

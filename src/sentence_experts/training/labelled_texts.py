@@ -16,6 +16,7 @@ from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.corpus.formats.mesh import MeshTree
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.evaluation.near_duplicates import near_duplicates, signatures
+from sentence_experts.names import check_route_names
 from sentence_experts.pairs.labels import LabelColumn, Labels, Rows, read_labels, split_groups
 from sentence_experts.tables import (
     BadRowError,
@@ -177,6 +178,10 @@ def _label_columns(config: FitConfig, cells: Mapping[str, list[Any]]) -> list[La
     twice = [route for route, count in Counter(each.route for each in columns).items() if count > 1]
     if twice:
         raise UsageError(f"`by`: two routes are named {twice[0]!r}; name one: ROUTE=COLUMN")
+    try:
+        check_route_names([each.route for each in columns])
+    except ValueError as error:
+        raise UsageError(f"`by`: {error}; give another one: ROUTE=COLUMN") from error
     return columns
 
 

@@ -193,8 +193,8 @@ def fit_heads(
         return unit(model.finish(pooled[rows]))
 
     rates = {route: _describe(head) for route, head in heads.items()}
-    owned, pairs = 4 * width * (width + 1), HEAD_BATCH * config.steps
-    return Candidate.measured(HEAD, model, vectors, base_vectors, data, rates, began, owned, pairs)
+    owned, seen = 4 * width * (width + 1), HEAD_BATCH * config.steps
+    return Candidate.measured(HEAD, model, vectors, base_vectors, data, rates, began, owned, seen)
 
 
 def _encode(encoder: BatchEncoder, texts: Sequence[str], route: str, cache: Path | None) -> Vectors:
@@ -250,8 +250,8 @@ def fit_trained(
 
     chosen = f"{run.kept_step} steps at {best_rate:g}" if run.kept_step else "not trained"
     owned = (sum(weight.numel() for weight in model.parameters()) - _size(base)) * 4 // len(routes)
-    rates, pairs = dict.fromkeys(routes, chosen), BATCH * config.steps // len(routes)
-    return Candidate.measured(kind, model, vectors, base_vectors, data, rates, began, owned, pairs)
+    rates, seen = dict.fromkeys(routes, chosen), BATCH * config.steps // len(routes)
+    return Candidate.measured(kind, model, vectors, base_vectors, data, rates, began, owned, seen)
 
 
 def _size(model: SentenceTransformer) -> int:

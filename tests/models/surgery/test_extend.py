@@ -58,6 +58,8 @@ def test_a_model_shows_its_experts_and_routes(
             "makes no routes",
         ),
         ({"experts": ["a,b"]}, "expert name"),
+        ({"experts": ["a", "all"]}, "route name 'all': all, auto and none mean other things"),
+        ({"routes": ["a", "none"], "kind": "head"}, "route name 'none'"),
         ({"expert": ["a"]}, "`expert`: no such setting; did you mean experts"),
     ],
 )
@@ -66,6 +68,16 @@ def test_wrong_arguments(
 ) -> None:
     with pytest.raises(UsageError, match=message):
         sentence_experts.extend(bases["bert"], **arguments)
+
+
+def test_a_reserved_name_is_for_the_one_route_of_pairs_without_domains(
+    bases: dict[str, SentenceTransformer],
+) -> None:
+    encoder = sentence_experts.extend(bases["bert"], ["all"])
+    assert encoder.experts == ("all",)
+    with pytest.raises(UsageError, match="route name 'auto'"):
+        sentence_experts.add_route(encoder, "auto")
+    assert [route.name for route in sentence_experts.add_route(encoder, "b").routes] == ["all", "b"]
 
 
 def test_a_base_that_has_experts(base: SentenceTransformer) -> None:

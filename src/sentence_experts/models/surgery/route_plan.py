@@ -25,6 +25,7 @@ from sentence_experts.models.routes.route_tokens import (
 )
 from sentence_experts.models.routes.routes import Route, is_domain_route
 from sentence_experts.models.surgery.extend_config import ADAPTER, BASE, EXPERT, HEAD, ExtendConfig
+from sentence_experts.names import check_route_names
 
 if TYPE_CHECKING:
     from sentence_experts.models.encoder import ExpertEncoder
@@ -124,6 +125,7 @@ class RoutePlan:
             known = ", ".join(dict.fromkeys([*self.experts, *self.names]))
             what = "a route" if route.name in self.names else "an expert"
             raise UsageError(f"there is {what} {route.name!r} already; there are {known}")
+        _refuse_reserved([route.name], self.names)
         experts = self.experts if route.expert in self.experts else (*self.experts, route.expert)
         instructed = [each for each in self.routes if each.instruction is not None]
         if route.instruction is None:
@@ -170,9 +172,15 @@ def plan_routes(names: Sequence[str], tasks: Any, config: ExtendConfig, layers: 
 
     `layers`: the paths of the linear layers in a block of the base, which adapters change.
     """
+    on_base = config.kind != EXPERT
+    plan = _plan_on_base(names, tasks, config, layers) if on_base else _plan_experts(names, tasks, config)
+    _refuse_reserved(plan.names)
+    return plan
+
+
+def _plan_experts(names: Sequence[str], tasks: Any, config: ExtendConfig) -> RoutePlan:
+    """Plan a model whose routes own experts, or share them."""
     kind, prefixes, share = ROUTE_KINDS[config.route], config.prefixes, config.share
-    if config.kind != EXPERT:
-        return _plan_on_base(names, tasks, config, layers)
     if tasks is not None and not kind.has_routes:
         raise UsageError("`tasks` makes a route of each instruction; leave out `route='none'`")
     for name, given, in_file in (("prefixes", prefixes, "instructions"), ("share", share, "experts")):
@@ -224,6 +232,13 @@ def _plan_on_base(names: Sequence[str], tasks: Any, config: ExtendConfig, layers
 def adapter_settings(rank: int | None, layers: Sequence[str]) -> dict[str, Any]:
     """Return the settings of an adapter of these layers."""
     return {"rank": rank or DEFAULT_RANK, "layers": list(layers)}
+
+
+def _refuse_reserved(names: Sequence[str], beside: Sequence[str] = ()) -> None:
+    try:
+        check_route_names(names, beside)
+    except ValueError as error:
+        raise UsageError(f"{error}; choose another one") from error
 
 
 def _refuse_twice(names: Sequence[str]) -> None:
