@@ -222,19 +222,3 @@ def test_what_cannot_go_into_a_folder_is_refused(model, partitions, tmp_path):
         with pytest.raises(UsageError, match=f"`{name}.*: only a folder holds"):
             encode(model, ["a text"], **settings)
     assert {file.name for file in tmp_path.iterdir()} == {"mine.txt"}
-
-
-def test_old_vectors_stay_until_the_new_ones_are_whole(model, partitions, tmp_path, monkeypatch):
-    out, more = tmp_path / "vectors", {"route": "neuro", **SETTINGS}
-    old = encode(model, partitions[0], out=out, **more).vectors()
-    with monkeypatch.context() as patch:
-        stop_at(patch, 1)
-        with pytest.raises(StoppedError):
-            encode(model, partitions[0], out=out, overwrite=True, normalize=True, **more)
-    assert np.array_equal(Encoded.open(out).vectors(), old)
-    written = stop_at(monkeypatch, -1)
-    new = encode(model, partitions[0], out=out, normalize=True, **more)  # continues
-    assert written == [1, 2, 3, 4, 5]
-    assert not np.array_equal(new.vectors(), old)
-    assert {file.name for file in out.iterdir()} == {"made_from.json", *(file.name for file in new.files)}
-    assert {file.name for file in tmp_path.iterdir()} == {"vectors"}

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,7 +14,6 @@ from sentence_transformers import SentenceTransformer
 from transformers import AutoConfig, AutoModel
 
 import sentence_experts
-from helpers.fresh_process import run_fresh
 from helpers.saved_weights import weights_of
 from sentence_experts.errors import InputError, RouteError, UsageError
 from sentence_experts.models.encoder import check_experts
@@ -25,12 +22,6 @@ from sentence_experts.models.surgery.grow import drop_route
 
 NAMES = ["copd", "cvd", "skin cancer"]
 ROUTED = ["[COPD]the heart", "[CVD]the heart", "[SKIN_CANCER]lungs", "[COPD]", "[CVD]x [COPD] y", "[COPD]air"]
-
-
-def run_python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=120, check=False
-    )
 
 
 @pytest.fixture
@@ -91,28 +82,6 @@ def test_a_smaller_model_leaves_no_expert_behind(mixed: SentenceTransformer, sav
     ]
     vectors = [model.encode("lungs", prompt_name="copd") for model in (smaller, sentence_experts.load(saved))]
     assert np.array_equal(*vectors)
-
-
-@pytest.mark.parametrize("package_first", [True, False])
-def test_fresh_process_gives_the_same_vectors(
-    bases: dict[str, SentenceTransformer], tmp_path: Path, package_first: bool
-) -> None:
-    encoders = {family: sentence_experts.extend(base, NAMES) for family, base in bases.items()}
-    for family, encoder in encoders.items():
-        save(encoder, tmp_path / family)
-    code = f"""
-import sys
-import sentence_experts.register
-from sentence_transformers import SentenceTransformer
-import numpy as np
-for folder in sys.argv[1:]:
-    np.save(folder + ".npy", SentenceTransformer(folder, device="cpu").encode({ROUTED!r}))
-"""
-    run = run_python if package_first else run_fresh
-    done = run(code, *(str(tmp_path / family) for family in encoders))
-    assert done.returncode == 0, done.stderr
-    for family, encoder in encoders.items():
-        assert np.allclose(np.load(tmp_path / f"{family}.npy"), encoder.encode(ROUTED), atol=1e-6)
 
 
 def test_worker_processes_give_the_same_vectors(

@@ -239,12 +239,3 @@ def test_the_average_of_adapters_is_the_mean_of_their_changes(
 def test_wrong_weights(mixed: ExpertEncoder, weights: dict[str, float], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         average_experts(mixed, weights)
-
-
-@pytest.mark.realdata
-def test_merge_of_minilm(minilm: str, scatter: Callable[..., ExpertEncoder], texts: list[str]) -> None:
-    base = SentenceTransformer(minilm, device="cpu")
-    encoder = scatter(sentence_experts.extend(base, ["copd", "cvd"], expert_norms=True))
-    dense = export_route(encoder, "cvd")
-    assert np.abs(dense.encode(texts) - encoder.encode(texts, prompt_name="cvd")).max() <= 1e-6
-    assert parameters(dense) == parameters(base)

@@ -153,24 +153,6 @@ def test_random_split_says_how_many_test_papers_were_seen(compiled: Compile) -> 
     assert pairs.manifest["test_papers_seen_in_training"] == len(seen) > 0
 
 
-def test_split_by_article_shares_no_article_that_cites_both(compiled: Compile, corpus: CorpusFolder) -> None:
-    connection = citations_of(corpus)
-    pairs = compiled(split="article", unit="title")
-    behind = []
-    for name in SPLITS:
-        connection.register("pairs", pairs.split(name))
-        rows = connection.execute(
-            "select distinct a.citing from pairs join c a on a.cited = anchor_id "
-            "join c b on b.cited = positive_id and a.citing = b.citing where label = 1"
-        ).fetchall()
-        behind.append({citing for (citing,) in rows})
-    assert all(behind)
-    assert not behind[0] & behind[1]
-    assert not behind[0] & behind[2]
-    assert not behind[1] & behind[2]
-    assert pairs.manifest["test_articles"] == len(behind[2])
-
-
 def test_known_links_are_all_links_of_the_training_papers(pairs: Pairs, corpus: CorpusFolder) -> None:
     settings, connection = pairs.manifest["settings"], citations_of(corpus)
     links = pairs.known_links()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from sentence_experts.errors import InputError
 from sentence_experts.pairs.config import DEFAULT_FRACTIONS
@@ -35,21 +33,6 @@ def graph(seed: int, works: int = 200, pairs: int = 600, copies: int = 0) -> tup
         PairArrays(ends[:, 0], ends[:, 1], rng.integers(1, 9, size=len(ends)), domain),
         WorkArrays(same_text, year, np.zeros(works, dtype=np.int64)),
     )
-
-
-@given(st.integers(0, 10**6), st.integers(2, 80), st.integers(1, 200), st.integers(0, 20))
-@settings(max_examples=50, deadline=None)
-def test_split_by_paper_never_puts_a_text_in_two_sets(seed: int, works: int, pairs: int, copies: int) -> None:
-    linked, known = graph(seed, works, pairs, min(copies, works // 2))
-    assigned = split_by_paper(linked, known, (0.6, 0.2, 0.2), np.random.default_rng(seed))
-    homes: dict[int, set[int]] = {}
-    for left, right, home in zip(linked.left, linked.right, assigned.pairs, strict=True):
-        for end in (left, right) if home != CROSSING else ():
-            homes.setdefault(known.same_text[end], set()).add(home)
-    assert all(len(home) == 1 for home in homes.values())
-    for text in np.unique(known.same_text):
-        home = [split for split in range(3) if assigned.pools[split][known.same_text == text].any()]
-        assert len(home) == 1
 
 
 def test_split_by_paper_keeps_more_pairs_than_a_random_split_of_papers() -> None:

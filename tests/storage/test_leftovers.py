@@ -166,19 +166,3 @@ def test_folder_that_was_being_filled_is_filled_again(
     write_model(tmp_path, 2, overwrite=number <= 2)
     found = {file.relative_to(tmp_path).as_posix() for file in tmp_path.rglob("*")}
     assert found == {"sub", "sub/a2", "sub/notes", RECORD}
-
-
-def test_file_stays_until_the_new_one_is_whole(tmp_path: Path) -> None:
-    def write(seed: int, text: Any, overwrite: bool = False) -> str:
-        with output(tmp_path / "v", "text", is_file=True, overwrite=overwrite) as place:
-            state = place.begin({"seed": seed})
-            if state != "finished":
-                with place.replacing() as file:
-                    file.write_text(text)
-        return state
-
-    write(1, "1")
-    with pytest.raises(TypeError):
-        write(2, None, overwrite=True)
-    assert (tmp_path / "v").read_text() == "1"
-    assert write(1, "1") == "finished"

@@ -185,11 +185,3 @@ def test_wrong_drops(mixed: ExpertEncoder) -> None:
         drop_route(mixed, "crops")
     with pytest.raises(UsageError, match="the only one"):
         drop_route(drop_route(drop_route(mixed, "copd"), "cvd"), "skin cancer")
-
-
-@pytest.mark.realdata
-def test_grow_minilm(minilm: str, scatter: Callable[..., ExpertEncoder], texts: list[str]) -> None:
-    base = SentenceTransformer(minilm, device="cpu")
-    before = scatter(sentence_experts.extend(base, ["copd", "cvd"]))
-    assert_other_routes_equal(before, add_route(before, "crops", seed_from="base", base=base), texts)
-    assert_other_routes_equal(before, drop_route(before, "copd"), texts)
