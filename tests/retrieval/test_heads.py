@@ -16,9 +16,11 @@ from sentence_experts.models.encoder import ExpertEncoder
 from sentence_experts.models.loading import load
 from sentence_experts.models.surgery.grow import with_heads
 from sentence_experts.retrieval import index as index_module
+from sentence_experts.retrieval import vectors as vectors_module
 from sentence_experts.retrieval.build import CorpusIndex, build_index
 from sentence_experts.retrieval.search import search
 from sentence_experts.retrieval.searcher import Searcher
+from sentence_experts.retrieval.vectors import scores_of
 
 WIDTH = 32
 NAMES = ("use", "works-with", "form")
@@ -85,6 +87,38 @@ def test_another_head_needs_no_encoding(
     assert {paper["route"] for paper in papers} <= {"form", "use"}
     sentence_experts.drop_route(grown, "use", out=tmp_path / "smaller")
     assert len(build_index(tmp_path / "smaller", corpus, route=["all"]).parts) == 1
+
+
+def test_a_blend_of_heads_encodes_a_query_once(
+    tmp_path: Path, heads: ExpertEncoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    searcher = Searcher(BatchEncoder(heads), write_corpus(tmp_path))
+    blend = searcher.blend({"use": 0.5, "works-with": 0.5})
+    texts = ["rice in the rain", "sleep"]
+    alone = [searcher.encode(texts, searcher.blend(route))[0] for route in NAMES[:2]]
+    for route in blend.routes:
+        searcher.vectors(route)
+    encode, calls = BatchEncoder.encode, []
+    monkeypatch.setattr(
+        BatchEncoder, "encode", lambda *given, **named: calls.append(given[1]) or encode(*given, **named)
+    )
+    for together, each in zip(searcher.encode(texts, blend), alone, strict=True):
+        assert together == pytest.approx(each, abs=1e-5)
+    assert calls == [texts]
+
+
+def test_routes_that_share_vectors_have_the_scores_of_each_alone(
+    tmp_path: Path, heads: ExpertEncoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    searcher = Searcher(BatchEncoder(heads), write_corpus(tmp_path))
+    routes = [searcher.blend(route) for route in NAMES[:2]]
+    queries = [searcher.encode(["rice"], route)[0][0] for route in routes]
+    vectors = [searcher.vectors(route.main) for route in routes]
+    for numbers in (1, 3 * 2 * WIDTH, 10**6):  # blocks of one text, of three, of all
+        monkeypatch.setattr(vectors_module, "_NUMBERS_PER_PRODUCT", numbers)
+        both = scores_of(vectors, queries)
+        for one, query, scores in zip(vectors, queries, both, strict=True):
+            assert scores == pytest.approx(one.scores(query), abs=1e-6)
 
 
 def test_heads_need_no_route_to_be_indexed(tmp_path: Path, model: Path, plain_model: Path) -> None:

@@ -18,6 +18,7 @@ from sentence_experts.errors import UsageError
 from sentence_experts.models.pooling import unit as unit_length
 from sentence_experts.retrieval.closeness import UNRELATED, Scale, describe_nearness
 from sentence_experts.retrieval.config import Filters
+from sentence_experts.retrieval.heads import shared_encoder
 from sentence_experts.retrieval.index import route_vectors
 from sentence_experts.retrieval.keywords import FUSED, KeywordIndex, fused, keyword_index
 from sentence_experts.retrieval.papers import Papers
@@ -137,11 +138,11 @@ class Comparison:
         else:
             known = np.unique(wanted[np.isin(wanted, self.vectors[0].papers)])
             of_known = self._cosines([each.only(known) for each in self.vectors])
-        everything = shares.sum(axis=0)
-        among = everything if passing is None else everything[passing[papers]]
+        scores = shares.sum(axis=0)
+        everything = np.sort(scores)
+        among = everything if passing is None else np.sort(scores[passing[papers]])
         total = self.vectors[0].papers
         count = len(total) if passing is None else int(passing[total].sum())
-        everything, among = np.sort(everything), np.sort(among)
         hits: list[Hit | None] = []
         for row, place in zip(wanted.tolist(), np.searchsorted(known, wanted).tolist(), strict=True):
             if place == len(known) or known[place] != row:
@@ -181,6 +182,7 @@ class Searcher:
         self.routes = list_search_routes(encoder.known_routes)
         self._vectors: dict[str | None, RouteVectors] = {}
         self._unrelated: dict[SearchRoute, NDArray[np.float32]] = {}
+        self._headless: dict[int, BatchEncoder | None] = {}  # by the id of the vectors that they make
 
     def blend(self, route: Route = None) -> Blend:
         """Return the route of this name, or the blend; None for the default route, or the only route."""
@@ -220,8 +222,26 @@ class Searcher:
         return keyword_index(self.corpus, self.unit)
 
     def encode(self, texts: Sequence[str], blend: Blend) -> list[Vectors]:
-        """Encode queries: for each route, vectors of length 1, (texts, dimensions)."""
-        return [self.encoder.encode(list(texts), each.query_route, normalize=True) for each in blend.routes]
+        """Encode queries: for each route, vectors of length 1, (texts, dimensions).
+
+        In a blend they are encoded once for all heads that share the papers' vectors.
+        """
+        shared: dict[int, Vectors] = {}
+        encoded = []
+        for route in blend.routes:
+            papers = self.vectors(route) if len(blend.routes) > 1 else None
+            if papers is None or papers.head is None or route.query_route != route.document_route:
+                encoded.append(self.encoder.encode(list(texts), route.query_route, normalize=True))
+                continue
+            base = id(papers.vectors)
+            if base not in self._headless:
+                self._headless[base] = shared_encoder(self.encoder, route.query_route)
+            if base not in shared:
+                headless = self._headless[base]
+                assert headless is not None  # the route owns a head
+                shared[base] = headless.encode(list(texts), route.query_route)
+            encoded.append(papers.head.vectors(shared[base]))
+        return encoded
 
     def mean_vectors(self, rows: Sequence[int], blend: Blend) -> list[Vectors]:
         """Return the mean of some papers' vectors, for each route (1, dimensions), as a query for others."""

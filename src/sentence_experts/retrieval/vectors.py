@@ -17,6 +17,7 @@ from sentence_experts.retrieval.approximate import SELECTIVE, LanceVectors
 from sentence_experts.retrieval.heads import Head
 
 _SAMPLE = 10_000  # vectors that percentiles are estimated from in a large corpus
+_NUMBERS_PER_PRODUCT = 400_000  # multiplications at once, where several queries meet the same vectors
 _PASSAGES = 8  # candidates for each paper wanted, where papers have several passages
 
 Rows = NDArray[np.int64]
@@ -153,7 +154,7 @@ def scores_of(several: Sequence[RouteVectors], queries: Sequence[Vectors]) -> ND
     scores: dict[int, NDArray[np.float32]] = {}
     for numbers in groups.values():
         projected = np.stack([several[number]._project(queries[number]) for number in numbers])
-        products = projected @ np.asarray(several[numbers[0]].vectors).T
+        products = _products(projected, np.asarray(several[numbers[0]].vectors))
         for number, of_route in zip(numbers, products, strict=True):
             route = several[number]
             cosines = route._cosines(of_route, queries[number])
@@ -161,6 +162,20 @@ def scores_of(several: Sequence[RouteVectors], queries: Sequence[Vectors]) -> ND
                 cosines = np.maximum.reduceat(cosines, route._starts)
             scores[number] = cosines
     return np.stack([scores[number] for number in range(len(several))])
+
+
+def _products(queries: Vectors, vectors: Vectors) -> NDArray[np.float32]:
+    """Multiply vectors, (texts, width), with queries, (queries, width), to (queries, texts)."""
+    products: NDArray[np.float32]
+    if len(queries) == 1:
+        products = queries @ vectors.T
+        return products
+    # BLAS copies large matrices first, which takes three times as long with few queries.
+    size = max(_NUMBERS_PER_PRODUCT // queries.size, 1)
+    products = np.empty((len(queries), len(vectors)), np.float32)
+    for start in range(0, len(vectors), size):
+        products[:, start : start + size] = (vectors[start : start + size] @ queries.T).T
+    return products
 
 
 def best_of(scores: NDArray[np.float32], top_k: int) -> Rows:
