@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import resource
 import shutil
 import statistics
@@ -29,7 +28,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from measuring import DATA, ELIFE, RESULTS, hardware, options
+from measuring import DATA, ELIFE, options, table, write
 
 PEER = """
 import sys
@@ -112,22 +111,29 @@ def measure_bodies(articles: Path, out: Path, rounds: int) -> dict[str, list[flo
     return seconds
 
 
-def write_bodies(articles: int, seconds: dict[str, list[float]], file: Path) -> None:
+def write_bodies(articles: int, seconds: dict[str, list[float]]) -> None:
     """Write the least time of each arm, as other programs on the machine only add to it."""
     least = {name: min(values) for name, values in seconds.items()}
     ratio, load = round(least["with bodies"] / least["without"], 2), round(os.getloadavg()[0], 1)
-    content = {"articles": articles, "cpu_seconds": seconds, "ratio": ratio, "load": load}
-    file.write_text(json.dumps(content, indent=1) + "\n")
-    file.with_suffix(".md").write_text(
-        "# What reading the bodies adds to an import\n\n"
-        f"{articles:,} JATS articles, one worker, {hardware()}, load {load}; the least CPU seconds of "
-        f"{len(seconds['without'])} alternating rounds. Made by `python benchmarks/corpus_import.py --bodies "
-        f"--limit {articles} --rounds {len(seconds['without'])}`.\n\n"
-        "| with bodies | without | ratio |\n|---:|---:|---:|\n"
-        f"| {least['with bodies']:.2f} | {least['without']:.2f} | {ratio:.2f} |\n"
+    content = {
+        "articles": articles,
+        "cpu_seconds": seconds,
+        "ratio": ratio,
+        "load": load,
+        "versions": VERSIONS,
+    }
+    rounds = len(seconds["without"])
+    cells = [f"{least['with bodies']:.2f}", f"{least['without']:.2f}", f"{ratio:.2f}"]
+    text = (
+        f"# What reading the bodies adds to an import\n\n{articles:,} JATS articles, one worker, load "
+        f"{load}; the least CPU seconds of {rounds} alternating rounds. Made by `python "
+        f"benchmarks/corpus_import.py --bodies --limit {articles} --rounds {rounds}`.\n\n"
+        + table(["with bodies", "without", "ratio"], [cells])
     )
+    write("corpus_import_bodies", content, text)
 
 
+VERSIONS = {name: version(name) for name in ("pubmed_parser", "lxml", "pyarrow", "duckdb")}
 PROGRAMS = ("pubmed_parser", "ours, files", "ours, files, one worker", "ours, archive")
 
 
@@ -138,7 +144,6 @@ def main() -> None:
         rounds=3,
         workers=2,
         limit=int,
-        results=RESULTS / "corpus_import.json",
         bodies=False,
     )
 
@@ -152,9 +157,7 @@ def main() -> None:
         count = len(list(articles.glob("*.xml")))
         out = Path(scratch) / "out"
         if given.bodies:
-            seconds_of = measure_bodies(articles, out, given.rounds)
-            write_bodies(count, seconds_of, given.results.with_name("corpus_import_bodies.json"))
-            return
+            return write_bodies(count, measure_bodies(articles, out, given.rounds))
         programs: dict[str, tuple[str, *tuple[Any, ...]]] = {
             "pubmed_parser": (PEER, articles),
             "ours, files": (OURS, articles, out, given.workers),
@@ -172,49 +175,27 @@ def main() -> None:
                 spent = f"{seconds:.2f} s, {used:.2f} s of CPU, {largest / 1e6:.0f} MB"
                 print(f"round {number + 1}: {name}: {spent}", flush=True)
 
-    medians = {name: statistics.median(values) for name, values in times.items()}
-    result = {
-        "articles": count,
-        "seconds": times,
-        "median_seconds": medians,
-        "median_cpu_seconds": {name: statistics.median(values) for name, values in cpu.items()},
-        "speed_up_on_files": round(medians["pubmed_parser"] / medians["ours, files"], 2),
-        "speed_up_on_archive": round(medians["pubmed_parser"] / medians["ours, archive"], 2),
-        "largest_resident_megabytes": {name: round(value / 1e6) for name, value in memory.items()},
-        "workers": given.workers,
-        "hardware": hardware(),
-        "load_before": round(load, 2),
-        "versions": {name: version(name) for name in ("pubmed_parser", "lxml", "pyarrow", "duckdb")}
-        | {"python": platform.python_version()},
-    }
-    print(json.dumps(result, indent=1))
-    given.results.parent.mkdir(parents=True, exist_ok=True)
-    given.results.write_text(json.dumps(result, indent=1) + "\n")
-    given.results.with_suffix(".md").write_text(as_markdown(result))
-
-
-def as_markdown(result: dict) -> str:
-    """The result as a small table."""
-    seconds, cpu = result["median_seconds"], result["median_cpu_seconds"]
-    rows = [
-        f"| {name} | {seconds[name]:.2f} | {cpu[name]:.2f} | {seconds['pubmed_parser'] / seconds[name]:.2f} "
-        f"| {megabytes} MB |"
-        for name, megabytes in result["largest_resident_megabytes"].items()
-    ]
-    return "\n".join(
-        [
-            f"# corpus import compared with pubmed_parser {result['versions']['pubmed_parser']}",
-            "",
-            f"{result['articles']:,} JATS articles, {result['workers']} workers, {result['hardware']}, load "
-            f"before: {result['load_before']:.1f}; medians of {len(result['seconds']['pubmed_parser'])} "
-            "alternating rounds. Made by `python benchmarks/corpus_import.py`.",
-            "",
-            "| | seconds | CPU seconds | speed-up | peak memory |",
-            "|---|---|---|---|---|",
-            *rows,
-            "",
-        ]
+    seconds, used_cpu = (
+        {name: statistics.median(own) for name, own in each.items()} for each in (times, cpu)
     )
+    result = {
+        "articles": count, "seconds": times, "cpu_seconds": cpu, "workers": given.workers,
+        "versions": VERSIONS,
+        "largest_resident_megabytes": {name: round(value / 1e6) for name, value in memory.items()},
+        "load_before": round(load, 2),
+    }  # fmt: skip
+    peer = seconds["pubmed_parser"]
+    rows = [
+        [name, f"{own:.2f}", f"{used_cpu[name]:.2f}", f"{peer / own:.2f}", f"{memory[name] / 1e6:.0f} MB"]
+        for name, own in seconds.items()
+    ]
+    head = ["", "seconds", "CPU seconds", "times as fast", "peak memory"]
+    text = (
+        f"# corpus import compared with pubmed_parser {VERSIONS['pubmed_parser']}\n\n{count:,} JATS "
+        f"articles, {given.workers} workers, load before: {load:.1f}; medians of {given.rounds} alternating "
+        f"rounds. Made by `python benchmarks/corpus_import.py`.\n\n{table(head, rows)}"
+    )
+    write("corpus_import", result, text)
 
 
 if __name__ == "__main__":

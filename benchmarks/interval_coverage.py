@@ -28,7 +28,7 @@ from itertools import combinations
 import numpy as np
 from scipy.stats import norm
 
-from measuring import RESULTS, options
+from measuring import RESULTS, options, table
 from sentence_experts.evaluation.statistics import Runs, ScoredPairs, estimate, holm, runs_of
 
 LEVEL = 0.05
@@ -273,27 +273,33 @@ def _names(ends: np.ndarray, domain: int = 0) -> list[list[str]]:
 
 def report(found: Mapping[str, Mapping[str, Mapping[str, float]]], made: str) -> str:
     """The tables in Markdown."""
-    lines = ["# Coverage of the intervals of pair metrics, and false positives", "", made, ""]
-    lines += ["## Share of 95% intervals that hold the true value", ""]
-    names = [" ".join(key) for key in METRICS]
-    lines += [f"| domains | {' | '.join(names)} |", "|---|" + "---:|" * len(names)]
-    lines += [_row(world, row, names) for world, row in found["coverage"].items()]
-    lines += [
-        "",
-        COVERAGE_NOTE,
-        "",
-        "## Share of worlds in which equal ways of training differ with p < 0.05",
-        "",
-    ]
-    names = ["f1_max", "roc_auc", "any of three"]
-    lines += [f"| SD between seeds | seeds | {' | '.join(names)} |", "|---:|---:|" + "---:|" * len(names)]
-    lines += [_row(name, row, names) for name, row in found["false_positives"].items()]
-    lines += ["", FAMILY_NOTE]
-    return "\n".join(lines) + "\n"
 
+    def figures(kind: str, heads: list[str], names: list[str]) -> str:
+        rows = [
+            [*key.split(" | "), *(f"{row[name]:.3f}" for name in names)] for key, row in found[kind].items()
+        ]
+        return table([*heads, *names], rows)
 
-def _row(head: str, values: Mapping[str, float], names: Sequence[str]) -> str:
-    return f"| {head} | {' | '.join(f'{values[name]:.3f}' for name in names)} |"
+    coverage = figures("coverage", ["domains"], [" ".join(key) for key in METRICS])
+    differing = figures(
+        "false_positives", ["SD between seeds", "seeds"], ["f1_max", "roc_auc", "any of three"]
+    )
+    return f"""# Coverage of the intervals of pair metrics, and false positives
+
+{made}
+
+## Share of 95% intervals that hold the true value
+
+{coverage}
+
+{COVERAGE_NOTE}
+
+## Share of worlds in which equal ways of training differ with p < 0.05
+
+{differing}
+
+{FAMILY_NOTE}
+"""
 
 
 def main() -> None:

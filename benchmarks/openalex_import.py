@@ -24,7 +24,6 @@ import itertools
 import json
 import os
 import random
-import resource
 import shutil
 import signal
 import subprocess
@@ -32,13 +31,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import orjson
 
 from corpus_import import cpu_seconds, tree_memory
-from measuring import RESULTS, hardware, options
+from measuring import options, table, write
 from sentence_experts.storage import sha256_file
 
 TABLES = ("papers.parquet", "citations.parquet", "manifest.json", "rejected.jsonl")
@@ -244,7 +244,7 @@ def main() -> None:
         memory="4GB",
         kills=0,
         scratch=Path,
-        results=RESULTS / "openalex_import.json",
+        results="openalex_import",
     )
     flags = ["--workers", str(given.workers), "--memory", given.memory]
     rows: list[dict[str, Any]] = []
@@ -271,39 +271,38 @@ def main() -> None:
             rows[-1]["kills"] = killed(snapshot, again, flags, given.kills, rows[-1]["seconds"])
             rows[-1]["same_bytes_after_kills"] = hashes(again) == hashes(out)
             print(json.dumps(rows[-1]), flush=True)
-    result = {
-        "flags": f"--works {' '.join(map(str, given.works))} --part {given.part}",
-        "rows": rows, "workers": given.workers, "memory": given.memory,
-        "hardware": hardware(),
-        "peak_child_megabytes": round(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1e3),
-    }  # fmt: skip
-    given.results.write_text(json.dumps(result, indent=1) + "\n")
-    given.results.with_suffix(".md").write_text(as_markdown(result))
-
-
-def as_markdown(result: dict[str, Any]) -> str:
-    """The result as a small table."""
-    lines = [
-        "# corpus import of a generated OpenAlex snapshot",
-        "",
-        f"{result['workers']} workers, memory limit {result['memory']}, {result['hardware']}, shared with "
-        "other jobs; memory is the largest sum over all processes, without pages of files. Made by "
-        f"`python benchmarks/openalex_import.py {result['flags']}`; the records are generated.",
-        "",
-        "| works | packed | references | seconds | CPU seconds | CPU µs per work | peak memory | load |",
-        "|---:|---:|---:|---:|---:|---:|---:|---:|",
+    command = f"--works {' '.join(map(str, given.works))} --part {given.part}"
+    head = [
+        "works",
+        "packed",
+        "references",
+        "seconds",
+        "CPU seconds",
+        "CPU µs per work",
+        "peak memory",
+        "load",
     ]
-    for row in result["rows"]:
-        lines.append(
-            f"| {row['works']:,} | {row['packed_megabytes']:,} MB | {row['references']:,} | {row['seconds']} "
-            f"| {row['cpu_seconds']} | {row['cpu_microseconds_per_work']} | {row['peak_megabytes']:,} MB "
-            f"| {row['load_before']} |"
-        )
-    for row in result["rows"]:
+    cells = [
+        [
+            f"{row['works']:,}", f"{row['packed_megabytes']:,} MB", f"{row['references']:,}",
+            str(row["seconds"]), str(row["cpu_seconds"]), str(row["cpu_microseconds_per_work"]),
+            f"{row['peak_megabytes']:,} MB",
+            str(row["load_before"]),
+        ]
+        for row in rows
+    ]  # fmt: skip
+    text = (
+        f"# corpus import of a generated OpenAlex snapshot\n\n{given.workers} workers, memory limit "
+        f"{given.memory}, shared with other jobs; memory is the largest sum over all processes, without "
+        f"pages of files. Made by `python benchmarks/openalex_import.py {command}`; the records are "
+        f"generated.\n\n{table(head, cells)}"
+    )
+    for row in rows:
         if "kills" in row:
             same = "the same bytes" if row["same_bytes_after_kills"] else "OTHER BYTES"
-            lines += ["", f"{row['works']:,} works, killed {row['kills']} times: {same}."]
-    return "\n".join([*lines, ""])
+            text += f"\n\n{row['works']:,} works, killed {row['kills']} times: {same}."
+    libraries = {name: version(name) for name in ("duckdb", "pyarrow")}
+    write(given.results, {"rows": rows, "flags": command, "versions": libraries}, text)
 
 
 if __name__ == "__main__":

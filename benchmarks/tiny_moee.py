@@ -16,7 +16,7 @@ from pathlib import Path
 
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, set_seed
 
-from measuring import DATA, HERE, RESULTS, cli, options
+from measuring import DATA, HERE, RESULTS, cli, options, table
 
 MODEL = HERE.parent / "tests" / "moee" / "tiny-olmoe"
 DATASETS = tuple(f"sts{year}" for year in range(12, 17))
@@ -29,16 +29,15 @@ def correlation_tables(found: dict) -> list[str]:
     lines = []
     for prompt in found["prompts"]:
         own = {(row["part"], row["dataset"]): row for row in found["correlations"] if row["prompt"] == prompt}
-        lines += [f"## Prompt {prompt}", "", f"| | {' | '.join(DATASETS)} | mean |", "|---|" + "---:|" * 6]
+        cells = []
         for part, name in PARTS.items():
             rows = [own[part, dataset] for dataset in DATASETS]
-            cells = [
+            figures = [
                 f"{100 * row['value']:.1f} ({100 * row['low']:.1f} to {100 * row['high']:.1f})"
                 for row in rows
             ]
-            mean = 100 * sum(row["value"] for row in rows) / len(rows)
-            lines.append(f"| {name} | {' | '.join(cells)} | {mean:.1f} |")
-        lines.append("")
+            cells.append([name, *figures, f"{100 * sum(row['value'] for row in rows) / len(rows):.1f}"])
+        lines += [f"## Prompt {prompt}", "", table(["", *DATASETS, "mean"], cells), ""]
     return lines
 
 
@@ -71,18 +70,13 @@ def way_tables(ways: dict[str, dict]) -> list[str]:
     """Markdown: the mean correlation of each part, for each way of standardizing."""
     lines = []
     for prompt in CONTROL_PROMPTS.split(","):
-        lines += [f"## Prompt {prompt}, mean of {len(DATASETS)}", "", f"| | {' | '.join(PARTS.values())} |"]
-        lines += ["|---|" + "---:|" * len(PARTS)]
+        cells = []
         for name, found in ways.items():
-            of_prompt = [row for row in found["correlations"] if row["prompt"] == prompt]
-            if not of_prompt:  # the default was analysed with the nine prompts alone
-                continue
-            means = [
-                100 * sum(row["value"] for row in of_prompt if row["part"] == part) / len(DATASETS)
-                for part in PARTS
-            ]
-            lines.append(f"| {name} | {' | '.join(f'{mean:.2f}' for mean in means)} |")
-        lines.append("")
+            rows = [row for row in found["correlations"] if row["prompt"] == prompt]
+            if rows:  # the default was analysed with the nine prompts alone
+                sums = [sum(row["value"] for row in rows if row["part"] == part) for part in PARTS]
+                cells.append([name, *(f"{100 * each / len(DATASETS):.2f}" for each in sums)])
+        lines += [f"## Prompt {prompt}, mean of {len(DATASETS)}", "", table(["", *PARTS.values()], cells), ""]
     return lines
 
 
@@ -90,16 +84,18 @@ def example_lines(found: dict) -> list[str]:
     """Markdown: the pairs of the first dataset that one part alone is right about (MoEE, section 4.5)."""
     lines = []
     for key, title in (("only_rw", "HS is wrong, RW is right"), ("only_hs", "RW is wrong, HS is right")):
+        cells = [
+            [
+                *(one[side].replace("|", "/") for side in ("first", "second")),
+                *(
+                    f"{one[name]:.{digits}f} ({one['ranks'][name]:.0%})"
+                    for name, digits in (("score", 2), ("hs", 4), ("rw", 4))
+                ),
+            ]
+            for one in found["cases"][DATASETS[0]][key]
+        ]
         lines += [f"## {title} ({DATASETS[0]}, prompt {found['prompts'][0]})", ""]
-        lines += ["| sentence 1 | sentence 2 | score | HS | RW |", "|---|---|---:|---:|---:|"]
-        for one in found["cases"][DATASETS[0]][key]:
-            numbers = " | ".join(
-                f"{one[name]:.{digits}f} ({one['ranks'][name]:.0%})"
-                for name, digits in (("score", 2), ("hs", 4), ("rw", 4))
-            )
-            texts = " | ".join(one[side].replace("|", "/") for side in ("first", "second"))
-            lines.append(f"| {texts} | {numbers} |")
-        lines.append("")
+        lines += [table(["sentence 1", "sentence 2", "score", "HS", "RW"], cells), ""]
     return lines
 
 

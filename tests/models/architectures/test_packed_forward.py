@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import copy
-import pickle
 import random
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
@@ -107,16 +105,6 @@ def test_a_stock_encoder_computes_no_padding(
     SentenceTransformer.encode(encoder, texts, batch_size=len(texts), prompt="")
     mask = features_of(encoder, texts)["attention_mask"]
     assert seen == [int(mask.sum()) if packed else mask.numel()]
-
-
-def test_a_packed_encoder_is_copied_and_sent_to_other_processes(base: SentenceTransformer) -> None:
-    encoder = use_packing(copy.deepcopy(base))
-    again = pickle.loads(pickle.dumps(encoder))
-    with torch.no_grad():
-        again[0].auto_model.get_input_embeddings().weight.zero_()
-    texts = random_texts(6)
-    assert not np.allclose(again.encode(texts[1:2]), encoder.encode(texts[1:2]))
-    assert np.allclose(encoder.encode(texts), base.encode(texts), atol=CLOSE)
 
 
 def test_gradients_are_the_same(mixed: SentenceTransformer) -> None:
