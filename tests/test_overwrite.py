@@ -67,6 +67,10 @@ VERBS = {
         "model",
         lambda read, out, **more: package.train(read, "pairs", out=out, max_steps=2, batch_size=4, **more),
     ),
+    "fit": Verb(
+        "labelled.jsonl",
+        lambda read, out, **more: package.fit("base", read, out=out, by=["topic"], steps=2, **more),
+    ),
     "tune": Verb(
         "model",
         lambda read, out, **more: package.tune(
@@ -110,6 +114,8 @@ def prepared(tmp_path_factory: pytest.TempPathFactory, minilm: str) -> Path:
     (folder / "rows.csv").write_text("anchor,positive\n" + "\n".join(f"q {n},a {n}" for n in range(20)))
     lines = [f'{{"text": "{text}", "label": "{number % 2}"}}\n' for number, text in enumerate(TEXTS * 4)]
     (folder / "rows.jsonl").write_text("".join(lines))
+    labelled = [f'{{"text": "{hex(n**5)} {n % 3}", "topic": "{n % 3}"}}\n' for n in range(90)]
+    (folder / "labelled.jsonl").write_text("".join(labelled))
     task = "tasks:\n  topic:\n    kind: classification\n    datasets:\n      rows: {file: rows.jsonl}\n"
     (folder / "tasks.yaml").write_text(task)
     return folder
