@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import fcntl
 import io
-import os
+import multiprocessing
+import multiprocessing.process
 import random
 import resource
 import shutil
 import signal
 import sys
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))  # for `helpers`
+FORK = multiprocessing.get_context("fork")
+Running = tuple[multiprocessing.process.BaseProcess, Connection]
 SECONDS = 240  # after which a command counts as hung
 
 
@@ -121,90 +123,61 @@ def prepare(world: Path, names: Iterable[str], seed: int = 0) -> None:
     task = "tasks:\n  topic:\n    kind: classification\n    datasets:\n      rows: {file: rows.jsonl}\n"
     write_text(world / "tasks.yaml", task)
     if any("base" in VERBS[name].reads for name in names):
-        in_child(lambda: make_tiny_encoder(world / "base", minilm_path()))
+        making = FORK.Process(target=make_tiny_encoder, args=(world / "base", minilm_path()))
+        making.start()  # so that this process stays without threads
+        making.join()
     for name in names:
         status, said = run(VERBS[name], world)
         if status:
             raise SystemExit(f"{name}: {said}")
 
 
-def start(verb: Verb, folder: Path, other: str = "", file_limit: int | None = None) -> tuple[int, int]:
-    """Begin a command in a forked process; its id, and the file that what it says goes to."""
-    words = [*verb.command.split(), *other.split()]
-    names = (*verb.reads, verb.makes, "corpus")
-    paths = {f"{{{name}}}": str(folder / name) for name in names}
-    arguments = [_filled(word, paths) for word in words]
-    said, end = os.pipe()  # a file would count under the limit
-    fcntl.fcntl(end, fcntl.F_SETPIPE_SZ, 1 << 20)
-    child = os.fork()
-    if child:
-        os.close(end)
-        return child, said
-    status = 70
-    try:
-        os.dup2(end, 1)
-        os.dup2(end, 2)
-        sys.stdout, sys.stderr = (
-            io.TextIOWrapper(os.fdopen(each, "wb", 0), write_through=True) for each in (1, 2)
-        )
-        if file_limit is not None:
-            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-            resource.setrlimit(resource.RLIMIT_FSIZE, (file_limit, file_limit))
-        status = _call(arguments)
-    finally:
-        os._exit(status)
+def start(verb: Verb, folder: Path, other: str = "", file_limit: int | None = None) -> Running:
+    """Begin a command in a forked process; the connection by which it says how it ended."""
+    arguments = [*verb.command.split(), *other.split()]
+    for name in (*verb.reads, verb.makes, "corpus"):
+        arguments = [word.replace(f"{{{name}}}", str(folder / name)) for word in arguments]
+    said, end = FORK.Pipe(duplex=False)
+    process = FORK.Process(target=_call, args=(arguments, file_limit, end))
+    process.start()
+    end.close()
+    return process, said
 
 
-def _filled(word: str, paths: dict[str, str]) -> str:
-    for name, path in paths.items():
-        word = word.replace(name, path)
-    return word
-
-
-def _call(arguments: list[str]) -> int:
+def _call(arguments: list[str], file_limit: int | None, end: Connection) -> None:
     from sentence_experts.cli import console
     from sentence_experts.cli.main import main
 
-    # The consoles were made for the streams of the parent.
-    console.results.file, console.notes.file = sys.stdout, sys.stderr
     sys.argv = ["sentence-experts", *arguments]
+    # The consoles were made for the streams of the parent; a file would count under the limit.
+    written = sys.stdout = sys.stderr = console.results.file = console.notes.file = io.StringIO()
+    if file_limit is not None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (file_limit, file_limit))
+    status: object = 0
     try:
         main(arguments)
     except SystemExit as stop:
-        return stop.code if isinstance(stop.code, int) else 1
-    return 0
+        status = stop.code or 0
+    end.send((status if isinstance(status, int) else 1, written.getvalue()))
 
 
-def finish(child: int, said: int, kill_after: float | None = None) -> tuple[int, str]:
+def finish(
+    process: multiprocessing.process.BaseProcess, said: Connection, kill_after: float = SECONDS
+) -> tuple[int, str]:
     """The status of a command (negative: the signal that ended it) and what it said."""
-    deadline = time.monotonic() + (SECONDS if kill_after is None else kill_after)
-    while True:
-        done, status = os.waitpid(child, os.WNOHANG)
-        if done:
-            break
-        if time.monotonic() >= deadline:
-            os.kill(child, signal.SIGKILL)
-            _, status = os.waitpid(child, 0)
-            break
-        time.sleep(0.002)
-    with os.fdopen(said, "rb") as file:
-        text = file.read().decode(errors="replace")
-    return os.waitstatus_to_exitcode(status), text
+    status, text = 0, ""
+    try:
+        if said.poll(kill_after):
+            status, text = said.recv()
+        else:
+            process.kill()
+    except EOFError:  # it died
+        pass
+    process.join()
+    return process.exitcode or status, text
 
 
-def run(verb: Verb, folder: Path, **options: object) -> tuple[int, str]:
+def run(verb: Verb, folder: Path, **options: Any) -> tuple[int, str]:
     """Run a command to its end."""
-    return finish(*start(verb, folder, **options))  # type: ignore[arg-type]
-
-
-def in_child(work: Callable[[], object]) -> None:
-    """Do something in a forked process, so that this one stays without threads."""
-    child = os.fork()
-    if not child:
-        try:
-            work()
-            os._exit(0)
-        finally:
-            os._exit(1)
-    if os.waitpid(child, 0)[1]:
-        raise SystemExit("the material could not be prepared")
+    return finish(*start(verb, folder, **options))
