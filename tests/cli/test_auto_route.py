@@ -11,29 +11,19 @@ import pytest
 
 import sentence_experts
 from helpers.command_line import run
-from helpers.samples import TOPICS, make_pairs_folder, make_tiny_encoder, write_corpus
-
-
-@pytest.fixture(scope="module")
-def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_pairs_folder(tmp_path_factory.mktemp("pairs"))
-
-
-@pytest.fixture(scope="module")
-def untaught(tmp_path_factory: pytest.TempPathFactory, minilm: str) -> Path:
-    return make_tiny_encoder(tmp_path_factory.mktemp("models") / "experts", minilm, tuple(TOPICS))
+from helpers.samples import TOPICS, write_corpus
 
 
 @pytest.fixture
-def model(untaught: Path, tmp_path: Path) -> Path:
-    sentence_experts.load(untaught, device="cpu").save(str(tmp_path / "model"), create_model_card=False)
+def model(experts_model: Path, tmp_path: Path) -> Path:
+    sentence_experts.load(experts_model, device="cpu").save(str(tmp_path / "model"), create_model_card=False)
     return tmp_path / "model"
 
 
 def test_auto_route_then_encode(
-    model: Path, pairs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    model: Path, pairs_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    status, out, error = run(capsys, "auto-route", model, "--pairs", pairs, "--confidence", "0.6")
+    status, out, error = run(capsys, "auto-route", model, "--pairs", pairs_folder, "--confidence", "0.6")
     assert status == 0, error
     for part in ("learned from", "right", "below 0.6", "Cost of wrong routes", "true routes", "crops"):
         assert part in out
@@ -55,7 +45,7 @@ def test_auto_route_then_encode(
     assert len(json.loads(out)[0]["papers"]) == 4
 
     options = ["--route-map", "*=auto", "--bootstrap", "0", "--out", tmp_path / "evaluation"]
-    status, out, error = run(capsys, "evaluate", model, "--pairs", pairs, *options)
+    status, out, error = run(capsys, "evaluate", model, "--pairs", pairs_folder, *options)
     assert status == 0, error
     written = json.loads((tmp_path / "evaluation" / "evaluation.json").read_text())
     assert written["models"][0]["settings"]["route_of_domain"] == {"crops": "auto", "neuro": "auto"}
@@ -79,20 +69,3 @@ def test_auto_route_from_texts(model: Path, tmp_path: Path, capsys: pytest.Captu
     assert (status, "--out" in error, "give --overwrite to start over" in error) == (2, False, True), error
     status, _, error = run(capsys, "auto-route", model, *texts, "--confidence", "0.9", "--overwrite")
     assert status == 0, error
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ([], "give --pairs"),
-        (["--confidence", "2"], "less than or equal to 1"),
-        (["--fallback", "x"], "'average' or 'error'"),
-    ],
-)
-def test_usage_errors(
-    model: Path, pairs: Path, capsys: pytest.CaptureFixture[str], options: list[str], message: str
-) -> None:
-    given = ["--pairs", pairs, *options] if options else []
-    status, _, error = run(capsys, "auto-route", model, *given)
-    assert (status, message in error) == (2, True), error
-    assert not (model / "auto_route").exists()

@@ -7,12 +7,6 @@ import pytest
 from sentence_transformers import SentenceTransformer
 
 from helpers.command_line import run
-from helpers.samples import make_tiny_encoder
-
-
-@pytest.fixture(scope="module")
-def experts_model(tmp_path_factory, minilm):
-    return make_tiny_encoder(tmp_path_factory.mktemp("models") / "experts", minilm, ("crops", "neuro"))
 
 
 @pytest.fixture
@@ -39,27 +33,6 @@ def test_encode_matches_sentence_transformers(minilm, texts, tmp_path, capsys):
     assert status == 0
     stock = SentenceTransformer(minilm, device="cpu").encode(["Rice in drought", "", "Wheat rust"])
     assert np.abs(np.load(out) - stock).max() < 1e-6
-
-
-@pytest.mark.parametrize(
-    ("options", "status", "message"),
-    [
-        ("--input TEXTS --out OUT", 1, "name the column with the texts (--column); columns are id, abstract"),
-        ("--input TEXTS --column title --out OUT", 1, "no column 'title'; columns are id, abstract"),
-        ("--input TEXTS --column abstract --out OUT", 1, "needs a route; its routes: crops, neuro"),
-        ("--input TEXTS --column abstract --route x --out OUT", 1, "no route 'x'; its routes: crops"),
-        ("--input no.txt --out OUT", 1, "no such file"),
-        ("--input TEXTS --column abstract --route crops --out v.txt", 2, "must end in"),
-        ("--input TEXTS --column abstract --engine spark[2] --out vectors", 2, "Spark does not encode"),
-        ("--out OUT", 2, "--input"),
-    ],
-)
-def test_errors_are_one_line(experts_model, texts, tmp_path, capsys, options, status, message):
-    paths = {"TEXTS": texts, "OUT": tmp_path / "v.npy", "vectors": tmp_path / "vectors"}
-    found = run(capsys, "encode", experts_model, *(paths.get(option, option) for option in options.split()))
-    assert found[:2] == (status, ""), found
-    assert message in found[2]
-    assert {file.name for file in tmp_path.iterdir()} == {"texts.csv"}
 
 
 def test_a_training_run_is_named_before_its_routes(experts_model, texts, tmp_path, capsys):

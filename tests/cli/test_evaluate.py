@@ -1,29 +1,12 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
 from helpers.command_line import run
-from helpers.samples import TOPICS, make_pairs_folder, make_tiny_encoder
 
 pytestmark = pytest.mark.usefixtures("undrawn")
-
-
-@pytest.fixture(scope="module")
-def pairs_folder(tmp_path_factory) -> Path:
-    return make_pairs_folder(tmp_path_factory.mktemp("pairs"))
-
-
-@pytest.fixture(scope="module")
-def plain_model(tmp_path_factory, minilm) -> Path:
-    return make_tiny_encoder(tmp_path_factory.mktemp("models") / "plain", minilm)
-
-
-@pytest.fixture(scope="module")
-def experts_model(tmp_path_factory, minilm) -> Path:
-    return make_tiny_encoder(tmp_path_factory.mktemp("models") / "experts", minilm, tuple(TOPICS))
 
 
 def test_evaluate_models_and_tfidf_on_pairs(pairs_folder, experts_model, plain_model, tmp_path, capsys):
@@ -60,30 +43,6 @@ def test_evaluate_models_and_tfidf_on_pairs(pairs_folder, experts_model, plain_m
     run(capsys, *arguments, again)
     for name in ("evaluation.json", "report.html", "scores.parquet"):
         assert (again / name).read_bytes() == (out_folder / name).read_bytes()
-
-
-def test_usage_errors(pairs_folder, experts_model, tmp_path, capsys):
-    base = ["evaluate", "--pairs", pairs_folder, "--out", tmp_path / "out"]
-    for arguments, status, message in (
-        ([], 2, "nothing to evaluate"),
-        (["--baseline", "tfidf", "--name", "x"], 2, "--name: 'x' is not of the form LABEL=MODEL"),
-        (["--baseline", "tfidf", "--name", "x=elsewhere"], 2, "no such model or baseline"),
-        (["--baseline", "tfidf", "--cluster", "all"], 2, "--cluster: Input should be 'paper' or"),
-        (["--baseline", "tfidf", "--baseline", "tfidf"], 2, "two models are called 'TF-IDF'"),
-        (["--baseline", "tfidf", "--route-map", "sky=x"], 2, "the domains are crops, neuro"),
-        (["--baseline", "tfidf", "--split", "dev"], 2, "--split: Input should be 'train',"),
-        (["./nowhere"], 1, "no such model folder"),
-        ([experts_model, "--route-map", "crops=maize"], 2, "no model has that route; routes: crops, neuro"),
-        ([experts_model, "--route-map", "x:crops=crops"], 2, "no such model; models: experts"),
-        ([experts_model, "--pooling", "experts=max"], 2, "--pooling: Input should be 'mean',"),
-        (["--baseline", "tfidf", "--pooling", "tfidf=last"], 2, "--pooling tfidf=last: no such model"),
-    ):
-        found, out, err = run(capsys, *base, *arguments)
-        assert (found, out) == (status, ""), err
-        assert message in err
-    assert not (tmp_path / "out" / "evaluation.json").exists()
-    found, _, err = run(capsys, "evaluate", "x", "--pairs", tmp_path, "--out", tmp_path / "out")
-    assert (found, str(tmp_path) in err) == (1, True)
 
 
 def test_seeds_pooling_and_route_map(pairs_folder, experts_model, plain_model, tmp_path, capsys):

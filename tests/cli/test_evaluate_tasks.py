@@ -61,20 +61,3 @@ def test_unavailable_hub_tasks_fail_at_the_end(folder, tmp_path, capsys):
     assert "STSBenchmark: left out, its data cannot be loaded" in err
     assert err.splitlines()[-1].startswith("error: 1 tasks were not measured")
     assert "Not measured, and not part of any average: STSBenchmark." in out
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ((), "give one of --pairs, --mteb, --tasks and --qrels (got none)"),
-        (("--pairs", "p", "--mteb", "STS12"), "(got --pairs and --mteb)"),
-        (("--mteb", "STS12", "--linked-only"), "--linked-only is for pairs, not for tasks"),
-        (("--mteb", "STS12", "--cluster", "article"), "--cluster is for pairs, not for tasks"),
-        (("--mteb", "STS12", "--baseline", "tfidf"), "--baseline: TF-IDF is for pairs, since it is fitted"),
-        (("--mteb", "STS12", "--route-map", "Sts=query"), "neither a task type nor a task"),
-    ],
-)
-def test_usage_errors_are_one_line(folder, tmp_path, capsys, arguments, message):
-    status, out, err = run(capsys, "evaluate", folder / "mote", "--out", tmp_path / "out", *arguments)
-    assert (status, out, err.count("\n")) == (2, "", 1)
-    assert message in err

@@ -93,26 +93,3 @@ def test_add_expert_from_task_file(tiny: str, tmp_path: Path, capsys: pytest.Cap
     assert "its routes: query, document, same" in " ".join(capsys.readouterr().err.split())
     assert grow("same", tmp_path / "none", "--prefix", "same: ") == 2
     assert "leave one out" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--experts", ","], "at least one"),
-        (["--experts", "a", "--layers", "x"], "alternate"),
-        (["--experts", "a", "--layers", "7"], "0 to 1"),
-        (["--experts", "a", "--prefixes", "a"], "ROUTE=INSTRUCTION"),
-        (["--experts", "a", "--route", "x"], "'token', 'prefix'"),
-        (["--experts", "a", "--route", "none"], "--router learned"),
-        (["--experts", "a", "--router", "learned", "--layers", "none"], "needs blocks with experts"),
-        (["--experts", "a", "--default-route", "b"], "not a route"),
-    ],
-)
-def test_usage_errors(
-    tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], message: str
-) -> None:
-    assert run(tiny, "--out", str(tmp_path / "model"), *options) == 2
-    error = capsys.readouterr().err
-    assert message in " ".join(error.split())
-    assert "Traceback" not in error
-    assert not (tmp_path / "model").exists()

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from helpers.command_line import run
 from helpers.samples import make_tiny_encoder
-from sentence_experts.cli.main import main
 
 ROUTES = ("crops", "neuro", "heart")
 
@@ -32,17 +32,10 @@ def texts(tmp_path):
     return file
 
 
-def run(capsys, *arguments):
-    with pytest.raises(SystemExit) as ended:
-        main(["similarity", *map(str, arguments)])
-    said = capsys.readouterr()
-    return ended.value.code, said.out, said.err
-
-
 def test_similarity_of_two_models(models, texts, tmp_path, capsys):
     out = tmp_path / "out"
     common = ["--texts", texts, "--column", "abstract", "--sample", 20, "--out", out, "--device", "cpu"]
-    status, shown, err = run(capsys, models[0], "--against", models[1], *common)
+    status, shown, err = run(capsys, "similarity", models[0], "--against", models[1], *common)
     assert status == 0, err
     assert "1 empty texts left out" in err
     assert all(pair in shown for pair in ("crops neuro", "heart neuro"))
@@ -64,24 +57,8 @@ def test_similarity_of_two_models(models, texts, tmp_path, capsys):
     assert list(found["pairs"][0]["models"]) == ["one", "two"]
     assert (out / "similarity.png").read_bytes()[:4] == b"\x89PNG"
     before = (out / "similarity.json").read_bytes()
-    assert run(capsys, models[0], "--against", models[1], *common)[0] == 0
+    assert run(capsys, "similarity", models[0], "--against", models[1], *common)[0] == 0
     assert (out / "similarity.json").read_bytes() == before
-    status, shown, _ = run(capsys, models[0], *common, "--routes", "heart,crops", "--overwrite")
+    status, shown, _ = run(capsys, "similarity", models[0], *common, "--routes", "heart,crops", "--overwrite")
     assert status == 0
     assert json.loads((out / "similarity.json").read_text())["pairs"][0]["routes"] == ["heart", "crops"]
-
-
-def test_errors_are_one_line(models, texts, minilm, tmp_path, capsys):
-    common = ["--texts", texts, "--column", "abstract", "--out", tmp_path / "out", "--device", "cpu"]
-    for arguments, status, message in (
-        ([models[0], *common, "--routes", "crops,x"], 1, "no route 'x'; its routes: crops, heart, neuro"),
-        ([models[0], "--against", minilm, *common], 1, "no route 'crops'; its routes: none"),
-        ([minilm, *common], 1, "two routes or more"),
-        ([models[0], "--texts", texts, "--out", texts, "--column", "abstract"], 2, "--out must be a folder"),
-        ([models[0], "--texts", texts, "--out", tmp_path / "out"], 1, "--column"),
-    ):
-        found, shown, err = run(capsys, *arguments)
-        assert (found, shown) == (status, ""), err
-        assert message in err
-        assert err.count("\n") == 1 or "left out" in err
-    assert not (tmp_path / "out").exists()

@@ -6,8 +6,6 @@ import random
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from sentence_experts.evaluation.metrics import METRIC_NAMES
 from sentence_experts.evaluation.results import PAIR_WEIGHTED_MEAN, POOLED
 from sentence_experts.report.html import html, markdown
@@ -16,13 +14,6 @@ from sentence_experts.reproduce.experiment import Compared, Experiment
 from sentence_experts.reproduce.run import plan_recipe
 
 Evaluations = dict[str, dict[str, Any]]
-
-
-@pytest.fixture(autouse=True)
-def _simulated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("SENTENCE_EXPERTS_DATA", raising=False)
-    (tmp_path / "here").mkdir()
-    monkeypatch.chdir(tmp_path / "here")
 
 
 def view(generator: random.Random) -> dict[str, Any]:

@@ -27,14 +27,6 @@ from sentence_experts.reproduce.run import plan_recipe, run_experiment
 MOE_ALL = RECIPES / "hallee2025" / "moe_all.yaml"
 
 
-@pytest.fixture(autouse=True)
-def _simulated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Plans are made where there are no real articles."""
-    monkeypatch.delenv("SENTENCE_EXPERTS_DATA", raising=False)
-    (tmp_path / "here").mkdir()
-    monkeypatch.chdir(tmp_path / "here")
-
-
 def plan(file: Path, out: Path, scale: str = "small") -> Experiment:
     return plan_recipe(file, out=out, scale=scale, corpus=out / "corpus" if scale == "full" else None)
 

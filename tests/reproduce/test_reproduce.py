@@ -17,13 +17,6 @@ pytestmark = pytest.mark.usefixtures("undrawn")
 MOE_ALL = RECIPES / "hallee2025" / "moe_all.yaml"
 
 
-@pytest.fixture(autouse=True)
-def _simulated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("SENTENCE_EXPERTS_DATA", raising=False)
-    (tmp_path / "here").mkdir()
-    monkeypatch.chdir(tmp_path / "here")
-
-
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory: pytest.TempPathFactory, minilm: str) -> Path:
     return make_tiny_encoder(tmp_path_factory.mktemp("base") / "tiny", minilm)

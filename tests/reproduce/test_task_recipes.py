@@ -31,13 +31,6 @@ SHIPPED = sorted(file for file in MOTE.glob("*.yaml") if file.stem not in PARTS)
 APPENDIX_A = ("batching", "temperature")
 
 
-@pytest.fixture(autouse=True)
-def _simulated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("SENTENCE_EXPERTS_DATA", raising=False)
-    (tmp_path / "here").mkdir()
-    monkeypatch.chdir(tmp_path / "here")
-
-
 def planned(file: Path, out: Path, scale: str = "small", seeds: int = 1) -> Experiment:
     return plan_recipe(file, out=out, scale=scale, seeds=seeds)
 

@@ -1,0 +1,224 @@
+"""Wrong arguments are one line; what can be known without a model shows before torch is imported."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from helpers.command_line import run
+from helpers.samples import make_pairs_folder, make_tiny_encoder, write_corpus
+
+# A command, EMPTY for an empty argument -> part of the message; MODEL has the routes crops and neuro,
+# PAIRS the domains. No torch is imported for these.
+EARLY = {
+    "encode nowhere/model/x --input texts.txt --out v.npy": "no such model folder",
+    "encode MODEL --input nowhere.txt --out v.npy": "no such file",
+    "encode MODEL --input texts.csv --column x --out v.npy": "no column 'x'",
+    "encode MODEL --input texts.txt --out v.npy": "needs a route",
+    "encode MODEL --input texts.txt --out v.npy --route x": "no route 'x'",
+    "encode MODEL --input EMPTY --out v.npy": "--input: empty",
+    "encode MODEL --input texts.txt --out v.npy --route crops --device meta": "computes nothing",
+    "encode MODEL --input texts.txt --out v.npy --route crops --revision x": "--revision has no effect here",
+    "encode MODEL --input texts.txt --out v.npy --route crops --max-resident-bytes 0": "--max-resident-bytes",
+    "corpus import EMPTY --out o": "an argument: empty",
+    "corpus import . --out .": ". is read: give another --out",
+    "train MODEL --pairs PAIRS --out o --seed 4294967296": "--seed",
+    "search MODEL --corpus nowhere rice --route crops": "holds no corpus",
+    "evaluate PLAIN ./nowhere --pairs PAIRS --out o": "no such model folder",
+    "evaluate MODEL --pairs nowhere --out o": "no pairs here",
+    "evaluate MODEL --pairs PAIRS --route-map crops=x --out o": "no model has that route",
+    "evaluate OTHER --pairs PAIRS --out o": "no route for domain",
+    "compare MODEL ./nowhere": "no such model folder",
+    "compare MODEL OTHER": "no route in common",
+    "compare MODEL MODEL --texts texts.csv --column x": "no column 'x'",
+    "similarity PLAIN --texts texts.txt --out o": "two routes or more",
+    "similarity MODEL --texts texts.txt --routes crops,x --out o": "no route 'x'",
+    "similarity MODEL --texts nowhere.txt --out o": "no such file",
+    "audit ./nowhere --pairs PAIRS --out o": "no such model folder",
+    "extend ./nowhere --experts a,b --out o": "no such model folder",
+    "extend a+/c --experts a,b --out o": "a+/c: no such folder, and no name of a hub model",
+    "extend PLAIN --out o": "name at least one route",
+    "extend PLAIN --domains nowhere --out o": "no pairs here",
+    "extend PLAIN --tasks nowhere --out o": "no such file or folder",
+    "add-route ./nowhere skin --out o": "no such model folder",
+    "drop-route ./nowhere skin --out o": "no such model folder",
+    "train ./nowhere --pairs PAIRS --out o": "no such model folder",
+    "train MODEL --pairs nowhere --out o": "no pairs here",
+    "train MODEL --pairs PAIRS --batch-size 1 --out o": "--batch-size",
+    "fit PLAIN nowhere.csv --by x --out o": "no such file",
+    "fit PLAIN texts.csv --by x --out o": "--by: no column 'x'; the columns are text",
+    "fit PLAIN texts.csv --out o": "--by: name at least one label column",
+    "fit PLAIN texts.csv --by text --text x --out o": "--text: no column 'x'",
+    "fit PLAIN texts.csv --by text --group x --out o": "--group: no column 'x'",
+    "fit PLAIN texts.csv --by none=text --by text --out o": "route name 'none': all, auto and none mean",
+    "fit PLAIN texts.csv --by=5=text --out o": "name it: ROUTE=text",
+    "tune MODEL --tasks nowhere --out o": "no pairs here",
+    "tune MODEL --pairs PAIRS --space nowhere.yaml --out o": "no such file",
+    "auto-route nowhere/a/model --pairs PAIRS": "no such model folder",
+    "export ./nowhere --average --out o": "no such model folder",
+    "export MODEL --route x --out o": "no route 'x'",
+    "moee make ./nowhere --out o": "no such model folder",
+    "moee encode ./nowhere --input texts.txt --out v.npy": "no such model folder",
+    "moee analyse ./nowhere --pairs texts.csv --out o": "lacks the columns",
+}
+# Command -> exit status, part of the message.
+WRONG = {
+    "auto-route MODEL": (2, "give --pairs"),
+    "auto-route MODEL --pairs PAIRS --confidence 2": (2, "less than or equal to 1"),
+    "auto-route MODEL --pairs PAIRS --fallback x": (2, "'average' or 'error'"),
+    "encode MODEL --input two.csv --out o.npy": (
+        1,
+        "the column with the texts (--column); columns are id",
+    ),
+    "encode MODEL --input two.csv --column title --out o.npy": (1, "no column 'title'; columns are id, text"),
+    "encode MODEL --input texts.txt --route x --out o.npy": (1, "no route 'x'; its routes: crops"),
+    "encode MODEL --input texts.txt --route crops --out o.txt": (2, "must end in"),
+    "encode MODEL --input texts.txt --engine spark[2] --out o": (2, "Spark does not encode"),
+    "encode MODEL --out o.npy": (2, "--input"),
+    "evaluate --pairs PAIRS --out o": (2, "nothing to evaluate"),
+    "evaluate --pairs PAIRS --out o --baseline tfidf --name x": (
+        2,
+        "'x' is not of the form LABEL=MODEL",
+    ),
+    "evaluate --pairs PAIRS --out o --baseline tfidf --name x=elsewhere": (2, "no such model or baseline"),
+    "evaluate --pairs PAIRS --out o --baseline tfidf --cluster all": (
+        2,
+        "--cluster: Input should be 'paper'",
+    ),
+    "evaluate --pairs PAIRS --out o --baseline tfidf --baseline tfidf": (2, "two models are called 'TF-IDF'"),
+    "evaluate --pairs PAIRS --out o --baseline tfidf --route-map sky=x": (2, "the domains are crops, neuro"),
+    "evaluate --pairs PAIRS --out o --baseline tfidf --split dev": (2, "--split: Input should be 'train',"),
+    "evaluate MODEL --pairs PAIRS --out o --route-map crops=maize": (
+        2,
+        "no model has that route; routes: c",
+    ),
+    "evaluate MODEL --pairs PAIRS --out o --route-map x:crops=crops": (2, "no such model; models: MODEL"),
+    "evaluate MODEL --pairs PAIRS --out o --pooling MODEL=max": (2, "--pooling: Input should be 'mean',"),
+    "evaluate --pairs PAIRS --out o --baseline tfidf --pooling tfidf=last": (2, "tfidf=last: no such model"),
+    "evaluate MODEL --out o": (2, "give one of --pairs, --mteb, --tasks and --qrels (got none)"),
+    "evaluate MODEL --out o --pairs p --mteb STS12": (2, "(got --pairs and --mteb)"),
+    "evaluate MODEL --out o --mteb STS12 --linked-only": (2, "--linked-only is for pairs, not for tasks"),
+    "evaluate MODEL --out o --mteb STS12 --cluster article": (2, "--cluster is for pairs, not for tasks"),
+    "evaluate MODEL --out o --mteb STS12 --baseline tfidf": (
+        2,
+        "--baseline: TF-IDF is for pairs, since",
+    ),
+    "evaluate MODEL --out o --mteb STS12 --route-map Sts=query": (2, "neither a task type nor a task"),
+    "extend PLAIN --out o --experts ,": (2, "at least one"),
+    "extend PLAIN --out o --experts a --layers x": (2, "alternate"),
+    "extend PLAIN --out o --experts a --layers 7": (2, "0 to 1"),
+    "extend PLAIN --out o --experts a --prefixes a": (2, "ROUTE=INSTRUCTION"),
+    "extend PLAIN --out o --experts a --route x": (2, "'token', 'prefix'"),
+    "extend PLAIN --out o --experts a --route none": (2, "--router learned"),
+    "extend PLAIN --out o --experts a --router learned --layers none": (2, "needs blocks with experts"),
+    "extend PLAIN --out o --experts a --default-route b": (2, "not a route"),
+    "add-route MODEL a --out o --seed-from b": (2, "choose average, base, or an expert"),
+    "add-route MODEL a --out o --seed-from base": (2, "give --base"),
+    "add-route MODEL crops --out o": (2, "a route 'crops' already"),
+    "drop-expert MODEL a --out o": (2, "no route or expert 'a'"),
+    "export MODEL --out o": (2, "give one of --route, --average and --all-routes"),
+    "export MODEL --out o --route crops --average": (2, "give one of"),
+    "export MODEL --out o --route crops --weights crops=1": (2, "for --average"),
+    "export MODEL --out o --average --weights crops": (2, "EXPERT=NUMBER"),
+    "export MODEL --out o --average --weights marine=1": (2, "not an expert"),
+    "export MODEL --out o --route marine": (1, "its routes: crops"),
+    "search MODEL --corpus CORPUS rice": (1, "needs a route; its routes: crops, neuro"),
+    "search MODEL --corpus CORPUS rice --route x": (1, "no route 'x'; its routes: crops, neuro"),
+    "search MODEL --corpus CORPUS rice --route crops --unit body": (
+        2,
+        "--unit: Input should be 'title+",
+    ),
+    "search MODEL --corpus CORPUS rice --route crops -k 0": (2, "-k"),
+    "search MODEL --corpus CORPUS EMPTY --route crops": (2, "empty"),
+    "search MODEL --corpus CORPUS": (2, "give QUERY or --like"),
+    "search MODEL --corpus CORPUS rice --like a --route crops": (2, "give QUERY or --like, not both"),
+    "search MODEL --corpus CORPUS --like 10.1/zzz --route crops": (1, "no paper with the id '10.1/zzz'"),
+    "search MODEL --corpus CORPUS rice --year 2020..2010 --route crops": (
+        2,
+        "'2020..2010': the first year",
+    ),
+    "search MODEL --corpus CORPUS rice --type poem --route crops": (1, "--type: no paper of"),
+    "search MODEL --corpus CORPUS rice --query-route x --route crops": (1, "no route 'x'"),
+    "search MODEL --corpus CORPUS rice --route crops=1,x=1": (2, "MODEL has no route 'x'; its routes: crops"),
+    "search MODEL --corpus CORPUS rice --route crops=0,neuro=0": (
+        2,
+        "neuro=0': the weights sum to 0",
+    ),
+    "search MODEL --corpus CORPUS rice --ris --csv --route crops": (2, "give one of --csv and --ris"),
+    "index build --corpus CORPUS": (2, "give a model, or --vectors, and not both"),
+    "similarity MODEL --against PLAIN --texts texts.txt --out o": (1, "no route 'crops'; its routes: none"),
+    "similarity MODEL --texts texts.txt --out texts.txt": (2, "--out must be a folder"),
+    "similarity MODEL --texts two.csv --out o": (1, "--column"),
+    "train m --out o": (2, "give --pairs, --tasks or both"),
+    "train m --out o --tasks t --batches domain": (2, "--batches: Input should be 'auto'"),
+    "train m --out o --tasks t --temperature 0": (2, "--temperature: Input should be greater than 0"),
+    "train m --out o --pairs p --warmup 0.2 --warmup-steps 3": (2, "--warmup and --warmup-steps"),
+    "train m --out o --pairs p --temperatures copd=0": (2, "--temperatures: give at least one route"),
+    "tune PLAIN --pairs PAIRS --out o --space bad.yaml": (1, "batch: no such setting"),
+    "tune PLAIN --pairs PAIRS --out o --space space.yaml --batch-size 6": (2, "nothing to search"),
+}
+CODE = """
+import io, json, sys
+from sentence_experts.cli import console
+from sentence_experts.cli.main import main
+for command in json.load(sys.stdin):
+    console.notes.file = said = io.StringIO()
+    try:
+        main(command)
+    except SystemExit as stop:
+        heavy = [name for name in ("torch", "transformers") if name in sys.modules]
+        print(json.dumps([stop.code, said.getvalue(), heavy]))
+    if heavy:
+        break
+"""
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory, minilm: str) -> Path:
+    folder = tmp_path_factory.mktemp("wrong")
+    (folder / "texts.txt").write_text("a text\nanother\n")
+    (folder / "texts.csv").write_text("text\na text\nanother\n")
+    (folder / "two.csv").write_text("id,text\n1,a text\n")
+    (folder / "space.yaml").write_text("batch_size: {type: int, low: 4, high: 8}")
+    (folder / "bad.yaml").write_text("batch: {type: int, low: 4, high: 8}")
+    write_corpus(folder / "CORPUS")
+    make_pairs_folder(folder / "PAIRS")
+    for name, experts in (("MODEL", ("crops", "neuro")), ("OTHER", ("roads", "ships")), ("PLAIN", ())):
+        make_tiny_encoder(folder / name, minilm, experts)
+    return folder
+
+
+def words_of(command: str) -> list[str]:
+    return ["" if word == "EMPTY" else word for word in command.split()]
+
+
+def test_wrong_arguments_show_before_torch_is_imported(place: Path) -> None:
+    commands = json.dumps([words_of(command) for command in EARLY])
+    done = subprocess.run(
+        [sys.executable, "-c", CODE], input=commands, capture_output=True, text=True, cwd=place, check=True
+    )
+    answers = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("[")]
+    for (command, message), (status, said, heavy) in zip(EARLY.items(), answers, strict=False):
+        assert message in said, command
+        assert status in (1, 2), command
+        assert not heavy, command
+    assert len(answers) == len(EARLY)
+
+
+@pytest.mark.parametrize("command", WRONG)
+def test_wrong_arguments_are_one_line_and_leave_nothing(
+    place: Path, command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(place)
+    before = sorted(place.rglob("*"))
+    status, message = WRONG[command]
+    found, said, error = run(capsys, *words_of(command))
+    assert (found, said) == (status, ""), error
+    assert message in error
+    assert error.count("\n") == 1
+    assert error.startswith("error: ")
+    assert sorted(place.rglob("*")) == before
