@@ -60,7 +60,7 @@ LABEL = NameRule(
 )
 """Models, and the domains of tables, as their owners write them."""
 
-RESERVED = ("all", "auto", "none")  # as in `--route all`
+RESERVED = ("all", "auto", "none")  # as in `route=all`
 
 
 def check_route_names(names: Sequence[str], beside: Sequence[str] = ()) -> None:
