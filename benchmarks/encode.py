@@ -35,7 +35,7 @@ def ways_to(
     texts: list[str], peer: Any, ours: Any, eight: Any, onnx: Callable[[], object]
 ) -> dict[str, Callable[[], object]]:
     """Each way of encoding the texts."""
-    from sentence_experts.encoding.parallel_cpu import ParallelCpuEncoder
+    from sentence_experts.models.batching import ParallelCpuEncoder
 
     cores = ParallelCpuEncoder(ours)
     ways: dict[str, Callable[[], object]] = {PEER: lambda: peer.encode(texts)}
@@ -106,7 +106,7 @@ def profile(model: Any, texts: list[str]) -> list[list[str]]:
     from torch.profiler import ProfilerActivity
     from torch.profiler import profile as profiler
 
-    from sentence_experts.encoding.batches import batches_of_tokens
+    from sentence_experts.models.batching import batches_of_tokens
 
     lengths = [len(ids) for ids in model.tokenizer(texts)["input_ids"]]
     batch = [texts[place] for place in next(iter(batches_of_tokens(lengths, PROFILED)))]

@@ -54,6 +54,10 @@ MODULES = {
 }  # the other verbs have a module of their name
 ALIASES = {"add-expert": "add-route", "drop-expert": "drop-route"}  # names of verbs before 0.3
 INTERRUPTED = 130
+# Libraries of extras that modules import at their top -> the extra that installs them.
+EXTRAS = dict.fromkeys(("scipy", "sklearn"), "evaluate") | dict.fromkeys(
+    ("torch", "transformers", "sentence_transformers", "datasets"), "models"
+)
 PRINTING = {"rich", "typer", "click", "cli"}  # modules that write to the terminal only
 
 
@@ -167,6 +171,8 @@ def _one_line(error: Exception) -> str:
         return full
     if isinstance(error, OSError) and error.filename and error.strerror:
         return f"{error.filename}: {error.strerror}"
+    if isinstance(error, ModuleNotFoundError) and (extra := EXTRAS.get((error.name or "").partition(".")[0])):
+        return f'this needs {error.name}, which is not installed: pip install "sentence-experts[{extra}]"'
     if isinstance(error, PermissionError):  # pyarrow's names the file in its message
         return message
     return f"{type(error).__name__}: {message} (unexpected; --debug shows the traceback)"

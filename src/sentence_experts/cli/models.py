@@ -188,10 +188,12 @@ def export(
 ) -> None:
     """Write a dense model of the base's family that loads without this package.
 
-    It has the base's tokenizer and number of parameters, and gives the route's vectors. With --all-routes one
-    ONNX graph of all routes, its experts' weights beside those that they share.
+    It has the base's tokenizer and number of parameters, and gives the route's vectors. With --format onnx a
+    graph of all routes, or of one: `encode`, `search`, `serve` and others take its folder, without torch.
 
     Example: sentence-experts export runs/experts/model --route copd --out copd-encoder
+
+    For ONNX Runtime: sentence-experts export runs/experts/model --format onnx --out graph
     """
     from sentence_experts.models.routes.known_routes import check_route
     from sentence_experts.models.sources import load_quietly
@@ -203,20 +205,18 @@ def export(
     from sentence_experts.models.export.export import export as export_model
 
     exported = export_model(model, out, config, overwrite)
-    if config.all_routes:
-        show(f"{out}: one graph of {len(exported.model.prompts)} routes, {exported.parameters:,} parameters")
+    if config.format == "onnx":
+        routes = len(exported.model.prompts)
+        of_routes = f" of {routes} route{'s' * (routes > 1)}" if routes else ""
+        show(f"{out}: a graph{of_routes}, {exported.parameters:,} parameters")
         show(f"  largest difference from torch {exported.onnx_difference:.1e}; README.md has a loader")
+        show(f"use it: sentence-experts encode|search|serve {out} ..., or sentence_experts.load('{out}')")
         return
     show(f"{out}: a {exported.model_type} of {exported.parameters:,} parameters")
     if exported.default_prompt is not None:
         show(f"  default prompt, in front of every text: {exported.default_prompt!r}")
     show("use it: from sentence_transformers import SentenceTransformer")
     show(f'        SentenceTransformer("{out}").encode(texts)')
-    if exported.onnx_difference is not None:
-        show(
-            f"{out / 'model.onnx'}: outputs sentence_embedding (finished vectors) and token_embeddings; "
-            f"largest difference from torch {exported.onnx_difference:.1e}"
-        )
 
 
 def publish(

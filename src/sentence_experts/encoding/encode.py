@@ -39,7 +39,7 @@ from sentence_experts.encoding.vector_files import (
 )
 from sentence_experts.engines import LOCAL, Engine
 from sentence_experts.errors import InputError, UsageError
-from sentence_experts.models.loading import LoadConfig, load
+from sentence_experts.models.loading import LoadConfig
 from sentence_experts.models.routes.known_routes import AUTO, KnownRoutes
 from sentence_experts.progress import progress
 from sentence_experts.storage import Output, check_apart, output
@@ -163,7 +163,7 @@ def _open_encoder(
         if (known := KnownRoutes.read(model)) is not None:
             _choose_columns(known, config.route, in_folder)
         cores = Engine.parse(config.engine).cores
-        model = BatchEncoder(load(model, load_config), config.batch_size, cores=cores)
+        model = BatchEncoder.open(model, load_config, config.batch_size, cores=cores)
     return model, _choose_columns(model.known_routes, config.route, in_folder)
 
 

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sentence_experts.encoding.chunks import Vectors
-from sentence_experts.encoding.parallel_cpu import BATCHING, ParallelCpuEncoder
 from sentence_experts.errors import InputError, UsageError
+from sentence_experts.models.batching import BATCHING, ParallelCpuEncoder, Runtime
 from sentence_experts.models.files.fingerprint import fingerprint_of
-from sentence_experts.models.loading import is_decoder
+from sentence_experts.models.loading import LoadConfig, is_decoder, load
+from sentence_experts.models.onnx_encoder import OnnxEncoder, open_minilm
 from sentence_experts.models.pooling import pooling_of
 from sentence_experts.models.routes.known_routes import KnownRoutes
-from sentence_experts.models.sources import name_of, notes_of
+from sentence_experts.models.sources import NAME, name_of, notes_of
+from sentence_experts.models.torch_runtime import TorchRuntime
 from sentence_experts.progress import Advance, unseen
 
 if TYPE_CHECKING:
@@ -29,7 +33,7 @@ class BatchEncoder:
     """Encodes many texts with one model, and names the model in results.
 
     Attributes:
-        model: any `SentenceTransformer`, as `sentence_experts.load` opens it.
+        model: any `SentenceTransformer`, or `OnnxEncoder`, as `sentence_experts.load` opens it.
         batch_size: number of texts per batch; by default, on a CPU, batches have a number of tokens and run
             side by side on all cores (`parallel_cpu`), elsewhere they have 32 texts.
         cores: number of batches side by side on a CPU; by default as torch has threads.
@@ -37,13 +41,13 @@ class BatchEncoder:
 
     def __init__(
         self,
-        model: SentenceTransformer,
+        model: SentenceTransformer | OnnxEncoder,
         batch_size: int | None = None,
         name: str | None = None,
         cores: int | None = None,
     ) -> None:
         """Prepare a model for many texts; `name` is by default the model's own (`fingerprint.name_of`)."""
-        self.model = model
+        self.model: Any = model
         self.cores = cores
         self.batch_size = batch_size
         self._name = name
@@ -63,12 +67,31 @@ class BatchEncoder:
         """A hash of everything in the model that decides a vector."""
         return fingerprint_of(self.model)
 
+    @classmethod
+    def open(
+        cls, source: Any, load_config: LoadConfig | None = None, batch_size: int | None = None, **options: Any
+    ) -> BatchEncoder:
+        """Open a model to encode with, as `load` does; "minilm" on ONNX Runtime where that fits the settings.
+
+        `options` are those of the class.
+        """
+        load_config = LoadConfig.of(load_config)
+        model = open_minilm(load_config) if takes_minilm(source, load_config) else load(source, load_config)
+        return cls(model, batch_size, **options)
+
+    @property
+    def config(self) -> Any:
+        """The config of the transformer; None without one."""
+        if isinstance(self.model, OnnxEncoder):
+            return self.model.config
+        from sentence_experts.compat.sentence_transformers import config_of
+
+        return config_of(self.model)
+
     @property
     def known_routes(self) -> KnownRoutes:
         """The routes that texts can name, and the default."""
-        from sentence_experts.compat.sentence_transformers import config_of
-
-        config = config_of(self.model)
+        config = self.config
         return KnownRoutes.of(
             self.name,
             self.model.prompts,
@@ -90,10 +113,7 @@ class BatchEncoder:
     @property
     def has_experts(self) -> bool:
         """Whether the model routes between experts (and so cannot encode without a route)."""
-        from sentence_experts.compat.sentence_transformers import config_of
-
-        config = config_of(self.model)
-        return bool(getattr(config, "experts", None) and getattr(config, "routes", None))
+        return bool(getattr(self.config, "experts", None) and getattr(self.config, "routes", None))
 
     @property
     def texts_at_once(self) -> int:
@@ -184,8 +204,10 @@ class BatchEncoder:
 
     @cached_property
     def _parallel_cpu(self) -> ParallelCpuEncoder | None:
-        takes = self.batch_size is None and ParallelCpuEncoder.takes(self.model)
-        return ParallelCpuEncoder(self.model, self.cores) if takes else None
+        if self.batch_size is not None and not isinstance(self.model, OnnxEncoder):
+            return None
+        runtime = runtime_of(self.model)
+        return None if runtime is None else ParallelCpuEncoder(runtime, self.cores)
 
     def log_low_confidence(self) -> None:
         """Log the number of texts since the last call without a confident automatic route."""
@@ -206,6 +228,8 @@ class BatchEncoder:
     @property
     def rounding_settings(self) -> dict[str, Any]:
         """Settings on which rounding depends: the same for all parts of one file."""
+        if isinstance(self.model, OnnxEncoder):
+            return {"batches": BATCHING, "device": "cpu", "runtime": "onnx"}
         from sentence_experts.models.architectures.packed_forward import is_packed
 
         return {
@@ -227,7 +251,27 @@ class BatchEncoder:
 
     @cached_property
     def _empty_has_no_token(self) -> bool:
-        return is_decoder(self.model) and not self.model.tokenizer("")["input_ids"]
+        decodes = isinstance(self.model, OnnxEncoder) or is_decoder(self.model)
+        return decodes and not self.model.tokenizer("")["input_ids"]
+
+
+def runtime_of(model: Any, device: str = "cpu") -> Runtime | None:
+    """Return what takes a model's batches; None where only the model's own `encode` does."""
+    if isinstance(model, OnnxEncoder):
+        return model
+    return TorchRuntime(model) if TorchRuntime.takes(model, device) else None
+
+
+def takes_minilm(source: Any, config: LoadConfig) -> bool:
+    """Return whether "minilm" is opened on ONNX Runtime: the same vectors, up to rounding, and no torch.
+
+    It is where ONNX Runtime is installed and the settings ask for nothing else, on a machine without a GPU.
+    """
+    if source != NAME or Path(NAME).exists() or find_spec("onnxruntime") is None:
+        return False
+    asked = config.model_fields_set - {"max_length", "trust_remote_code", "packed"}
+    on_cpu = config.device == "cpu" or (config.device is None and not Path("/dev/nvidia0").exists())
+    return on_cpu and asked <= {"device"}
 
 
 def cosines(first: Vectors, second: Vectors) -> NDArray[np.float64]:

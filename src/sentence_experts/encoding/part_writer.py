@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.engines import Engine, ray_cluster
 from sentence_experts.errors import InputError, SentenceExpertsError, brief
-from sentence_experts.models.loading import LoadConfig, load
+from sentence_experts.models.loading import LoadConfig
 from sentence_experts.progress import Advance, unseen
 from sentence_experts.storage import PartStore, explained
 from sentence_experts.tables import TextRow
@@ -148,7 +148,7 @@ class RayWorker:
         import torch
 
         torch.set_num_threads(1)
-        encoder = BatchEncoder(load(self.model, self.load_config), self.batch_size, cores=1)
+        encoder = BatchEncoder.open(self.model, self.load_config, self.batch_size, cores=1)
         for column, route in self.job.routes.items():
             if encoder.vector_settings(route) != self.job.settings[column]:
                 raise InputError(f"{self.model}: a worker found another model there than the one that began")

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from sentence_experts.encoding.chunks import Vectors
-from sentence_experts.errors import InputError, UsageError
+from sentence_experts.errors import InputError, UsageError, require
 from sentence_experts.storage import RECORD, check_file_unchanged, check_unchanged, checked_record, write_npy
 
 if TYPE_CHECKING:
@@ -203,10 +203,7 @@ def in_precision(vectors: Vectors, precision: str) -> NDArray[Any]:
 def _conversion(precision: str, ranges: Vectors | None) -> Callable[[Vectors], NDArray[Any]]:
     if precision in (FLOAT32, FLOAT16):
         return lambda vectors: vectors.astype(precision, copy=False)
-    from sentence_transformers.util import quantize_embeddings
-
-    # Typed for both tensors and arrays.
-    quantize: Callable[..., Any] = quantize_embeddings
+    quantize = require("sentence_transformers.util", "models").quantize_embeddings
     return lambda vectors: quantize(np.asarray(vectors), precision=precision, ranges=ranges)  # type: ignore[no-any-return]
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Normalize
 from torch import nn
 
 from sentence_experts.compat.sentence_transformers import takes_sentences, transformer_of
@@ -19,7 +20,7 @@ from sentence_experts.models.architectures.routed_model import RoutedModel
 from sentence_experts.models.card import usage_card
 from sentence_experts.models.layers.residency import CPU, DISK
 from sentence_experts.models.layers.weight_names import owner_of
-from sentence_experts.models.pooling import finish, pooled_model
+from sentence_experts.models.pooling import finish, place_of_pooling, pooled_model
 from sentence_experts.models.routes.kinds import router_kind
 from sentence_experts.models.routes.routes import Route, describe
 from sentence_experts.models.routes.sequence_router import RouterChoices, router_choices
@@ -113,6 +114,11 @@ class ExpertEncoder(SentenceTransformer):
         reads their tokens as one. `finish(x @ weight.T + bias)` gives the route's vectors from them.
         """
         return pooled_model(self.without_auto_routes())
+
+    @property
+    def scales_after_pooling(self) -> bool:
+        """Whether nothing comes after the pooling and the heads but a scaling to length 1."""
+        return all(isinstance(each, Normalize) for each in list(self)[place_of_pooling(self) + 1 :])
 
     def finish(self, pooled: NDArray[Any]) -> NDArray[np.float32]:
         """Return what the modules after the pooling (`Normalize`, say) make of vectors, (texts, width)."""

@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,6 +20,8 @@ from sentence_experts.errors import InputError, SentenceExpertsError, UsageError
 from sentence_experts.models.architectures.families import MODEL_TYPES
 from sentence_experts.models.routes.known_routes import AUTO_FOLDER, KnownRoutes
 from sentence_experts.models.sources import (
+    GRAPH_FILE,
+    NAME,
     OPENERS,
     ModelOrigin,
     check_hub,
@@ -130,6 +133,8 @@ def load(
         (384,)
     """
     chosen = LoadConfig.of(config, **settings)
+    if hasattr(source, "route_fingerprint"):  # an exported graph, opened already
+        return source  # type: ignore[return-value]
     if isinstance(source, str | Path):
         return _from_files(str(source), chosen)
     _check_in_memory(source, chosen)
@@ -151,6 +156,11 @@ def _from_files(source: str, config: LoadConfig) -> SentenceTransformer:
         check_unchanged(Path(place), but="model-expert-*" if config.partial else "")
     else:
         cached = check_hub(place, **config.hub)
+    is_graph = (Path(place) / GRAPH_FILE).is_file()
+    if is_graph or (source == NAME and find_spec("sentence_transformers") is None):
+        from sentence_experts.models import onnx_encoder  # needs no torch
+
+        return onnx_encoder.open_graph(place, config) if is_graph else onnx_encoder.open_minilm(config)  # type: ignore[return-value]
     load_quietly()
     opener = next((OPENERS[file] for file in OPENERS if (Path(place) / file).is_file()), _open)
     try:

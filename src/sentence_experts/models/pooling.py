@@ -21,6 +21,8 @@ POOLINGS = {"mean": "mean", "last": "lasttoken", "cls": "cls"}
 
 def pooling_of(model: SentenceTransformer) -> str | None:
     """Return the model's pooling (of `POOLINGS`, else sentence-transformers' name); None if it has none."""
+    if hasattr(model, "route_fingerprint"):  # a graph, which knows it by name
+        return model.pooling  # type: ignore[no-any-return]
     for module in model:
         mode = getattr(module, "pooling_mode", None)
         if isinstance(mode, str):

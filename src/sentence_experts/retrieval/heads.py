@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from sentence_experts.encoding.chunks import Vectors
 from sentence_experts.encoding.encoder import BatchEncoder
-from sentence_experts.models.pooling import place_of_pooling
 from sentence_experts.models.pooling import unit as unit_length
 from sentence_experts.storage import replacing, sha256_text, write_npy
 
@@ -89,15 +88,9 @@ def shared_encoder(encoder: BatchEncoder, route: str | None) -> BatchEncoder | N
 
     None too where modules after the pooling do more than scale vectors to length 1.
     """
-    from sentence_transformers.sentence_transformer.modules import Normalize
-
-    from sentence_experts.compat.sentence_transformers import config_of
-    from sentence_experts.models.encoder import ExpertEncoder
-
     model = encoder.model
-    owns_head = isinstance(model, ExpertEncoder) and route in getattr(config_of(model), "heads", ())
-    if not isinstance(model, ExpertEncoder) or not owns_head or model.truncate_dim is not None:
+    if route not in getattr(encoder.config, "heads", ()) or model.truncate_dim is not None:
         return None
-    if not all(isinstance(each, Normalize) for each in list(model)[place_of_pooling(model) + 1 :]):
+    if not model.scales_after_pooling:
         return None
     return BatchEncoder(model.without_heads(), encoder.batch_size, encoder.name, encoder.cores)

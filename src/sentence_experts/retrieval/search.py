@@ -12,7 +12,7 @@ from sentence_experts.corpus.corpus_folder import Corpus, open_corpus
 from sentence_experts.encoding.encode import Model
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import UsageError
-from sentence_experts.models.loading import LoadConfig, load
+from sentence_experts.models.loading import LoadConfig
 from sentence_experts.models.routes.known_routes import KnownRoutes
 from sentence_experts.retrieval.citation_export import short_authors, short_source
 from sentence_experts.retrieval.closeness import is_nothing_close
@@ -136,7 +136,7 @@ def search(
         if (known := KnownRoutes.read(model)) is not None:
             find_blend(known, *named)
         if not isinstance(model, BatchEncoder):
-            model = BatchEncoder(load(model, load_config), config.batch_size)
+            model = BatchEncoder.open(model, load_config, config.batch_size)
         searcher = Searcher(model, folder, config.texts_for({model.name: model.model}), papers)
         blend = find_blend(model.known_routes, *named)
         if config.like:

@@ -94,7 +94,7 @@ class Batcher:
     workers: int
     batch_tokens: int
     queue_tokens: int
-    initializer: Callable[[], None] = lambda: None
+    initializer: Callable[[], Any] = lambda: None
     on_batch: Callable[[int, int, int], None] = lambda texts, tokens, requests: None
     on_wait: Callable[[float], None] = lambda seconds: None
 

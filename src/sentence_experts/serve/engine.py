@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -61,17 +62,19 @@ class EmbeddingEngine:
 
     def __init__(self, models: Models, config: ServeConfig) -> None:
         """Prepare to serve models on the threads that the settings allow."""
-        import torch
-
         self.models, self.config = models, config
         self.metrics = Metrics()
         self.draining = False
         on_cpu = all(served.model.device.type == "cpu" for served in models)
+        runtimes = [served.runtime for served in models if served.runtime is not None]
+        cores = max((runtime.cores for runtime in runtimes), default=1)
+        self._threads = ExitStack()
+        begins = [self._threads.enter_context(runtime.one_core_each()) for runtime in runtimes]
         self.batcher = Batcher(
-            config.workers or (torch.get_num_threads() if on_cpu else 1),
+            config.workers or (cores if on_cpu else 1),
             config.batch_tokens or (CPU_TOKENS if on_cpu else DEVICE_TOKENS),
             config.queue_tokens,
-            initializer=lambda: torch.set_num_threads(1),
+            initializer=lambda: [begin() for begin in begins],
             on_batch=self.metrics.batch,
             on_wait=self.metrics.wait.observe,
         )
@@ -158,6 +161,7 @@ class EmbeddingEngine:
     def close(self) -> None:
         """End the threads."""
         self.batcher.close()
+        self._threads.close()
 
 
 def _shares(served: ServedModel, route: str | None) -> dict[str | None, float]:

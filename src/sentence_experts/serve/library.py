@@ -20,7 +20,6 @@ from sentence_experts.retrieval.searcher import Searcher
 from sentence_experts.retrieval.texts import PASSAGES
 from sentence_experts.serve.errors import RequestError
 from sentence_experts.serve.models import Models, ServedModel
-from sentence_experts.serve.text_encoders import takes_packed
 
 if TYPE_CHECKING:
     from sentence_experts.corpus.corpus_folder import CorpusFolder
@@ -87,10 +86,8 @@ class Library:
 
     def _open(self, served: ServedModel) -> Searcher:
         """Open a searcher with the vectors of all routes, by an encoder beside the server's batches."""
-        from sentence_experts.compat.sentence_transformers import sharing_all_but_tokenizer
-
         # Requests may use the model's tokenizer at the same time, which takes one call at a time.
-        model = sharing_all_but_tokenizer(served.model) if takes_packed(served.model) else served.model
+        model = served.model if served.runtime is None else served.beside()
         searcher = Searcher(BatchEncoder(model, name=served.name), self.corpus, self._unit, self.papers)
         if self.papers.count > LARGE:
             logger.info(

@@ -12,14 +12,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sentence_experts.encoding.encoder import BatchEncoder
+from sentence_experts.encoding.encoder import BatchEncoder, runtime_of
 from sentence_experts.errors import RouteError, SentenceExpertsError, UsageError, brief
-from sentence_experts.models.loading import LIMITS, LoadConfig, load
+from sentence_experts.models.loading import LIMITS, LoadConfig
+from sentence_experts.models.onnx_encoder import OnnxEncoder
 from sentence_experts.models.routes.known_routes import AUTO, KnownRoutes
 from sentence_experts.models.sources import name_of, source_name
+from sentence_experts.models.torch_runtime import TorchRuntime
 from sentence_experts.retrieval.search_routes import parse_weights
 from sentence_experts.serve.errors import RequestError
-from sentence_experts.serve.text_encoders import MixedEncoder, RouteEncoder, takes_packed
+from sentence_experts.serve.text_encoders import MixedEncoder, RouteEncoder
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -51,36 +53,45 @@ class ServedModel:
         created: when it was loaded, in seconds since 1970.
     """
 
-    def __init__(self, name: str, model: SentenceTransformer) -> None:
-        from sentence_experts.compat.sentence_transformers import sharing_all_but_tokenizer
-        from sentence_experts.compat.tokenizers import untruncated_copy
-        from sentence_experts.models.automatic import AutoRoutedEncoder
-
+    def __init__(self, name: str, model: SentenceTransformer | OnnxEncoder) -> None:
         self.name, self.model, self.created = name, model, int(time.time())
         self.encoder = BatchEncoder(model, name=name)
-        self.tokenizer = untruncated_copy(getattr(model, "tokenizer", None))
+        self.tokenizer = getattr(model, "tokenizer", None)
         self.classifier: Any = None
-        inner: SentenceTransformer = model
+        inner: Any = model
         self.averaged: MixedEncoder | None = None
-        if isinstance(model, AutoRoutedEncoder):
-            inner, self.classifier = model.without_auto_routes(), model.classifier
-            self.averaged = MixedEncoder(model.averaged)
-        if takes_packed(inner):
-            self.text_encoder: MixedEncoder | RouteEncoder = MixedEncoder(inner)
+        if not isinstance(model, OnnxEncoder):
+            from sentence_experts.compat.tokenizers import untruncated_copy
+            from sentence_experts.models.automatic import AutoRoutedEncoder
+
+            self.tokenizer = untruncated_copy(self.tokenizer)
+            if isinstance(model, AutoRoutedEncoder):
+                inner, self.classifier = model.without_auto_routes(), model.classifier
+                self.averaged = MixedEncoder(TorchRuntime(model.averaged), model.max_seq_length)
+        self.runtime = runtime_of(inner, inner.device.type)
+        self.text_encoder: MixedEncoder | RouteEncoder
+        if self.runtime is not None:
+            self.text_encoder = MixedEncoder(self.runtime, self.max_length)
         else:  # with a tokenizer that the search, which cuts passages by the model's, does not change
-            self.text_encoder = RouteEncoder(BatchEncoder(sharing_all_but_tokenizer(model), name=name))
+            self.text_encoder = RouteEncoder(BatchEncoder(self.beside(), name=name))
         self.dimension = self.encoder.dimension
         self.known = self.encoder.known_routes
 
     @cached_property
     def shorter(self) -> frozenset[int] | None:
         """The shorter vectors that the model was trained for (Matryoshka); None for any length."""
-        from sentence_experts.compat.sentence_transformers import config_of
-
-        config = config_of(self.model)
+        config = self.encoder.config
         if lengths := getattr(config, "matryoshka_dimensions", None):
             return frozenset(int(each) for each in lengths)
         return None if getattr(config, "is_matryoshka", False) else frozenset()
+
+    def beside(self) -> Any:
+        """Return the model with a tokenizer of another, for use beside the server's batches."""
+        if isinstance(self.model, OnnxEncoder):
+            return self.model
+        from sentence_experts.compat.sentence_transformers import sharing_all_but_tokenizer
+
+        return sharing_all_but_tokenizer(self.model)
 
     @property
     def max_length(self) -> int | None:
@@ -219,12 +230,12 @@ class Models:
         place, config = source.place, self._config
         source.loaded = _state_of(place)
         if not isinstance(place, str):
-            return ServedModel(name, load(place, config))
+            return ServedModel(name, BatchEncoder.open(place, config).model)
         if config.partial and (known := KnownRoutes.read(place)) is not None and not known.experts:
             given = config.model_dump(exclude_unset=True)
             config = LoadConfig.of({name: value for name, value in given.items() if name not in LIMITS})
-        model = load(place, config)
-        if Path(place).is_dir():
+        model = BatchEncoder.open(place, config).model
+        if Path(place).is_dir() and not isinstance(model, OnnxEncoder):
             for weight in (*model.parameters(), *model.buffers()):
                 # Not a mapping of the file any more, which may be overwritten in place.
                 weight.data = weight.data.clone()

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from threading import Lock
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from sentence_experts.encoding.encoder import BatchEncoder
-from sentence_experts.encoding.parallel_cpu import ParallelCpuEncoder
 from sentence_experts.errors import InputError
+from sentence_experts.models.batching import Runtime
 from sentence_experts.serve.batcher import QueuedText, Vector
-
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
 
 MAX_PER_TOKEN = 16  # longer texts are cut at this many characters per token of the maximum length
 
@@ -24,16 +21,12 @@ T = TypeVar("T")
 class MixedEncoder:
     """A model that takes tokenized texts of all routes and requests in one forward pass."""
 
-    def __init__(self, model: SentenceTransformer) -> None:
-        from sentence_experts.compat.sentence_transformers import sharing_all_but_tokenizer
-        from sentence_experts.models.architectures.packed_forward import is_packed
-
-        self._encoder = ParallelCpuEncoder(model, 1)
-        # A fast tokenizer takes one call at a time, so texts that take it long have another one.
-        self._for_long = ParallelCpuEncoder(sharing_all_but_tokenizer(model), 1)
-        self._longest = model.max_seq_length or 0
-        self.padded = model.device.type != "cpu" or not is_packed(model)
-        model.eval()
+    def __init__(self, runtime: Runtime, longest: int | None) -> None:
+        """`longest` is the number of tokens that the model reads of a text."""
+        self._runtime, self._longest = runtime, longest or 0
+        # A tokenizer may take one call at a time, so texts that take it long have another one.
+        self._for_long = runtime.with_own_tokenizer()
+        self.padded = runtime.padded
 
     def encode(self, texts: Sequence[QueuedText]) -> list[tuple[Vector, int]]:
         """Return the vector and number of tokens of each text, by as few forward passes as can be."""
@@ -43,10 +36,9 @@ class MixedEncoder:
             tokenized = self._tokenize([texts[number].text for number in numbers], prompt or "")
             for number, row, length in zip(numbers, *tokenized, strict=True):
                 rows[number], lengths[number] = row, length
-        settings = {id(features): _shared_settings(features) for features, _ in rows}
         vectors: list[Any] = [None] * len(texts)
-        for numbers in _grouped(rows, lambda row: settings[id(row[0])]).values():
-            encoded = self._encoder.encode_rows([rows[number] for number in numbers], normalize=False)
+        for numbers in _grouped(rows, self._runtime.batch_key).values():
+            encoded = self._runtime.encode_rows([rows[number] for number in numbers], normalize=False)
             if not np.isfinite(encoded).all():
                 raise InputError("the model gives numbers that are not finite for this text")
             for number, vector in zip(numbers, encoded, strict=True):
@@ -61,7 +53,7 @@ class MixedEncoder:
         """
         limit, longest = MAX_PER_TOKEN * self._longest, self._longest
         starts = [_beginning(text, limit) if longest else text for text in texts]
-        rows, lengths, _ = self._encoder.tokenize(starts, prompt)
+        rows, lengths, _ = self._runtime.tokenize(starts, prompt)
         for number, text in enumerate(texts):
             if len(starts[number]) < len(text) and lengths[number] < longest:
                 (rows[number],), (lengths[number],), _ = self._for_long.tokenize([text], prompt)
@@ -87,28 +79,12 @@ class RouteEncoder:
         return results
 
 
-def takes_packed(model: SentenceTransformer) -> bool:
-    """Return whether a `MixedEncoder` can serve a model."""
-    return ParallelCpuEncoder.takes(model, model.device.type)
-
-
 def _grouped(items: Sequence[T], key: Callable[[T], Any]) -> dict[Any, list[int]]:
     """Return the numbers of the items with each key."""
     groups: dict[Any, list[int]] = {}
     for number, item in enumerate(items):
         groups.setdefault(key(item), []).append(number)
     return groups
-
-
-def _shared_settings(features: dict[str, Any]) -> Hashable:
-    """Return what else decides the vectors of a forward pass, and must be the same for all its texts."""
-    import torch
-
-    return tuple(
-        (name, repr(value))
-        for name, value in features.items()
-        if not isinstance(value, torch.Tensor) or not value.dim()
-    )
 
 
 def _beginning(text: str, characters: int) -> str:

@@ -99,7 +99,7 @@ class RoutedBlock:
     def forward(self, hidden_states: Tensor, *args: Any, plan: Plan = NOTHING_ROUTED, **kwargs: Any) -> Any:
         """Run the block with the routes' adapters; also when it is computed again for its gradients."""
         slices = getattr(plan, "adapters", ())
-        if not slices:
+        if slices is None or (not isinstance(slices, Tensor) and not slices):
             return self.run(hidden_states, *args, plan=plan, **kwargs)
         with adapting(self.adapters, slices):
             return self.run(hidden_states, *args, plan=plan, **kwargs)

@@ -68,7 +68,8 @@ class RoutedModel:
     residency: Residency
     # Whether routes' heads map their states; without, heads do nothing.
     uses_heads: bool
-    # Whether a graph is recorded of the model, of fixed steps: texts without a known route get NaN.
+    # Whether a graph is recorded of the model, of fixed steps: texts without a known route get NaN, and heads
+    # come after the pooling (`map_pooled`).
     is_recorded: bool
 
     def __init__(self, config: Any, **options: Any) -> None:
@@ -230,18 +231,25 @@ class RoutedModel:
     def _run_recorded(self, inputs: dict[str, Tensor], kwargs: dict[str, Any], keys: Tensor) -> ModelOutput:
         """Run the base's forward with steps that do not depend on the batch."""
         base_forward: Callable[..., ModelOutput] = super().forward  # type: ignore[misc]
-        experts, _, heads = (
-            look_up(torch.tensor(numbers, device=keys.device), keys)
-            for numbers in zip(*self.owners, strict=True)
-        )
-        plan = RecordedDispatch(experts, len(self.config.experts))
+        experts, adapters, _ = self._look_up_owners(keys)
+        used = adapters if self.config.adapters else None
+        plan = RecordedDispatch(experts, len(self.config.experts), used)
         outputs = base_forward(**inputs, **{**kwargs, "plan": plan, "return_dict": True})
-        mapped = RecordedDispatch(heads, len(self.heads)).apply(
-            outputs["last_hidden_state"], lambda number, own: self.heads[number](own)
-        )
         unknown = (keys == UNKNOWN)[:, None, None]
-        outputs["last_hidden_state"] = mapped.masked_fill(unknown, float("nan"))
+        outputs["last_hidden_state"] = outputs["last_hidden_state"].masked_fill(unknown, float("nan"))
         return outputs
+
+    def _look_up_owners(self, keys: Tensor) -> list[Tensor]:
+        """Return the expert, the adapter and the head of each sequence, by steps that can be recorded."""
+        owners = zip(*self.owners, strict=True)
+        return [look_up(torch.tensor(numbers, device=keys.device), keys) for numbers in owners]
+
+    def map_pooled(self, pooled: Tensor, input_ids: Tensor, mask: Tensor) -> Tensor:
+        """Apply the heads to pooled vectors, (sequences, width), by steps that can be recorded."""
+        keys = self._read_routes({"input_ids": input_ids, "attention_mask": mask}, None, None)
+        assert keys is not None
+        dispatch = RecordedDispatch(self._look_up_owners(keys)[2], len(self.heads))
+        return dispatch.apply(pooled, lambda number, own, _: self.heads[number](own))
 
     def _map(self, outputs: ModelOutput, slices: ExpertSlices) -> None:
         """Apply the heads to the last hidden state, in place of it: each to its slice, none to -1's."""

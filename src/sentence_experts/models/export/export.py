@@ -1,4 +1,4 @@
-"""`export`: one route, or the mean of all experts, as a plain dense model; or a graph of all routes."""
+"""`export`: one route, or the mean of all experts, as a plain dense model; or an ONNX graph."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from sentence_experts.errors import UsageError
 from sentence_experts.models.dense import average_experts, export_route
 from sentence_experts.models.encoder import ExpertEncoder, check_experts
 from sentence_experts.models.export.export_config import ExportConfig
-from sentence_experts.models.export.onnx import write_onnx
-from sentence_experts.models.export.routed_onnx import write_routed_onnx
+from sentence_experts.models.export.onnx import write_graph
 from sentence_experts.models.files.fingerprint import fingerprint_of
 from sentence_experts.models.files.saving import model_output, write_model
 from sentence_experts.models.loading import load
@@ -25,12 +24,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Exported:
-    """The result of `export`: a dense model, or with `all_routes` an ONNX graph.
+    """The result of `export`: a dense model, or an ONNX graph.
 
     Attributes:
         out: its folder.
-        model: the dense model; of a graph of all routes, the model that it was made of.
-        onnx_difference: largest difference of the ONNX graph's vectors from torch's, if it was written.
+        model: the dense model; of a graph, the model that it was made of.
+        onnx_difference: largest difference of a graph's vectors from torch's; None for a dense model.
     """
 
     out: Path
@@ -95,11 +94,12 @@ def export(
 ) -> Exported | SentenceTransformer:
     """Make a dense model of the base's family that loads without this package.
 
-    It has the base's tokenizer and number of parameters, and gives the route's vectors. With `all_routes` it
-    is one ONNX graph instead, which reads each text's route from its tokens (`write_routed_onnx`).
+    It has the base's tokenizer and number of parameters, and gives the route's vectors. With `format="onnx"`
+    it is a graph instead, of one route or of all, which reads each text's route from its tokens
+    (`write_graph`). `load` opens its folder without torch, and all functions that only read a model take it.
 
     Args:
-        model: a model with experts: in memory, a folder or a hub id.
+        model: a model with experts, or for a graph any model: in memory, a folder or a hub id.
         out: the folder to write to; None to keep the model in memory.
         config: the settings; `settings` override its fields, by name.
         overwrite: start over, replacing another model in `out`.
@@ -119,33 +119,36 @@ def export(
     """
     config = ExportConfig.of(config, **settings)
     if out is None:
-        if config.onnx or config.all_routes:
-            name = "onnx" if config.onnx else "all_routes"
-            raise UsageError(f"`{name}` needs `out`, a folder to write to")
-        return _dense(check_experts(load(model, device="cpu", int8=False)), config)
+        if config.format == "onnx":
+            raise UsageError("`format=onnx` needs `out`, a folder to write to")
+        return _dense(load(model, device="cpu", int8=False), config)
     out = Path(out)
     check_apart(out, overwrite, model)
     with model_output(out, overwrite) as place:
-        encoder = check_experts(load(model, device="cpu", int8=False))
+        encoder = load(model, device="cpu", int8=False)
         made_from = {"model": fingerprint_of(encoder), "config": config.model_dump(mode="json")}
         finished = place.begin(made_from) == "finished"
-        if config.all_routes:
+        if config.format == "onnx":
+            whole = encoder if config.route is None and not config.average else _dense(encoder, config)
             if not finished:
                 with place.replacing() as folder:
-                    place.result = {"onnx_difference": write_routed_onnx(encoder, folder)}
-            return Exported(out, encoder, place.result["onnx_difference"])
+                    place.result = {"onnx_difference": write_graph(_routed(whole), folder)}
+            return Exported(out, whole, place.result["onnx_difference"])
         if finished:
-            return Exported(out, load(out, device="cpu"), place.result["onnx_difference"])
+            return Exported(out, load(out, device="cpu"))
         dense = _dense(encoder, config)
-        place.result = {"onnx_difference": None}
         with place.replacing() as folder:
             write_model(dense, folder)
-            if config.onnx:
-                place.result = {"onnx_difference": write_onnx(dense, folder)}
-    return Exported(out, dense, place.result["onnx_difference"])
+    return Exported(out, dense)
 
 
-def _dense(encoder: ExpertEncoder, config: ExportConfig) -> SentenceTransformer:
+def _routed(encoder: SentenceTransformer) -> SentenceTransformer:
+    """Return the model whose routes its texts name, without a classifier that chooses them."""
+    return encoder.without_auto_routes() if isinstance(encoder, ExpertEncoder) else encoder
+
+
+def _dense(model: SentenceTransformer, config: ExportConfig) -> SentenceTransformer:
+    encoder = check_experts(model)
     if config.route is None:
         return average_experts(encoder, config.weights)
     return export_route(encoder, config.route)

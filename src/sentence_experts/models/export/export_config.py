@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field, model_validator
 
 from sentence_experts.config import Column, Config
@@ -18,15 +20,17 @@ class ExportConfig(Config):
         None,
         description="EXPERT=NUMBER: weights of the mean, with `average`; experts without one are left out",
     )
-    all_routes: bool = Field(
-        False, description="Write one ONNX graph of all routes, which reads the route from the token ids"
+    format: Literal["torch", "onnx"] = Field(
+        "torch",
+        description="onnx: a graph for ONNX Runtime, checked against torch, that encodes, searches and "
+        "serves without torch; of all routes, unless one is named",
     )
-    onnx: bool = Field(False, description="Also write model.onnx, checked against the vectors of torch")
 
     @model_validator(mode="after")
     def _check_choice(self) -> ExportConfig:
-        if (self.route is not None) + self.average + self.all_routes != 1:
-            raise ValueError("give one of `route`, `average` and `all_routes`")
+        chosen = (self.route is not None) + self.average
+        if chosen > 1 or (not chosen and self.format == "torch"):
+            raise ValueError("give one of `route`, `average` and `format=onnx`")
         if self.weights is not None and not self.average:
             raise ValueError("`weights` is for `average`")
         return self

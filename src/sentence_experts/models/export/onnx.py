@@ -1,11 +1,15 @@
-"""A dense encoder as one ONNX graph: token ids in, the finished vector out, checked against torch."""
+"""A model as one ONNX graph: token ids in, finished vectors out, the route read from each text's tokens.
+
+A batch may mix routes. Shared weights are there once; each expert, adapter and head works on the texts that
+it picks. A text that begins with no route gets a vector of NaN.
+"""
 
 from __future__ import annotations
 
+import json
 import logging
 import warnings
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +18,27 @@ import torch
 from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 
-from sentence_experts.compat.sentence_transformers import transformer_of
-from sentence_experts.errors import InputError, SentenceExpertsError, require
+from sentence_experts.compat.sentence_transformers import config_of, transformer_of
+from sentence_experts.compat.tokenizers import backend_copy
+from sentence_experts.errors import InputError, SentenceExpertsError, UsageError, require
 from sentence_experts.models.architectures.routed_model import RoutedModel
-from sentence_experts.storage import replacing
+from sentence_experts.models.encoder import ExpertEncoder
+from sentence_experts.models.files.fingerprint import fingerprint_of
+from sentence_experts.models.onnx_encoder import (
+    HEADS_FILE,
+    INPUTS,
+    MODEL_FILE,
+    POOLED,
+    TOKENIZER_FILE,
+    VECTOR,
+    OnnxEncoder,
+)
+from sentence_experts.models.pooling import place_of_pooling, pooling_of
+from sentence_experts.models.routes.kinds import router_kind
+from sentence_experts.models.sources import GRAPH_FILE, GRAPH_VERSION, notes_of
+from sentence_experts.storage import write_json, write_text
 
-FILE = "model.onnx"
-TOKENS, VECTOR = "token_embeddings", "sentence_embedding"
-TOLERANCE = 1e-4
+TOLERANCE = 1e-5  # of the largest number in torch's vectors
 # What the graph is traced with, and batches of other sizes and lengths that it is checked with.
 TRACED = ["leaves", "The roots of a plant take up water from the soil."]
 CHECKED = (
@@ -35,62 +52,147 @@ class WholeEncoder(nn.Module):
     """All modules of an encoder (transformer, pooling, heads, normalisation) as one function of tensors.
 
     Attributes:
-        names: of the inputs, as the tokenizer names them.
+        inputs: the texts that it is traced with, as the tokenizer names the tensors.
+        outputs: names of what it gives.
     """
 
-    def __init__(self, encoder: SentenceTransformer, texts: list[str] = TRACED) -> None:
+    def __init__(self, encoder: SentenceTransformer, texts: Sequence[str]) -> None:
         super().__init__()
-        features = encoder.preprocess(texts)
-        self.encoder = encoder
-        self.names = list(tensors_in(features))
-        self.constants = {name: value for name, value in features.items() if name not in self.names}
+        features = encoder.preprocess(list(texts))
+        self.encoder, self.pooling = encoder, place_of_pooling(encoder)
+        self.outputs = [VECTOR, POOLED] if getattr(config_of(encoder), "heads", ()) else [VECTOR]
+        self.inputs = {name: value for name, value in features.items() if isinstance(value, Tensor)}
+        self.constants = {name: value for name, value in features.items() if name not in self.inputs}
 
-    def forward(self, *inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """(batch, length) inputs -> (batch, length, width) of tokens, (batch, dimensions) of texts."""
-        features = dict(zip(self.names, inputs, strict=True)) | self.constants
-        for module in self.encoder:
+    def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        """(batch, length) inputs -> vectors, (batch, dimensions), and those before heads if there are any."""
+        features = dict(zip(self.inputs, inputs, strict=True)) | self.constants
+        given = dict(features)
+        modules = list(self.encoder)
+        for module in modules[: self.pooling + 1]:
             features = module(features)
-        return features[TOKENS], features[VECTOR]
+        pooled = features[VECTOR]
+        if POOLED in self.outputs:
+            ids, mask = given["input_ids"], given["attention_mask"]
+            features[VECTOR] = transformer_of(self.encoder).map_pooled(pooled, ids, mask)
+        for module in modules[self.pooling + 1 :]:
+            features = module(features)
+        return (features[VECTOR], pooled)[: len(self.outputs)]
 
 
-def write_onnx(encoder: SentenceTransformer, folder: Path, tolerance: float = TOLERANCE) -> float:
-    """Write `folder/model.onnx`: inputs as the tokenizer names them, outputs `TOKENS` and `VECTOR`.
-
-    Batch and length are free. Pooling and the modules after it are inside the graph; the tokenizer and the
-    prompts are not.
+def write_graph(encoder: SentenceTransformer, folder: Path, tolerance: float = TOLERANCE) -> float:
+    """Write model.onnx, tokenizer.json, graph.json and README.md into a folder, and heads.npz for heads.
 
     Returns:
-        The largest difference of a number between the graph's vectors and torch's, over texts of several
-        lengths.
+        The largest difference of a number between the graph's vectors and those of `encode`, over all routes
+        and over mixed batches.
+
+    Raises:
+        UsageError: learned routers choose the experts, or only some of these are in memory.
+        InputError: the tokenizer pads on the left, or is not a fast one.
+        SentenceExpertsError: the graph's vectors are not those of torch.
     """
-    require_onnx()
-    if isinstance(transformer_of(encoder), RoutedModel):
-        raise InputError("a model with experts has no graph of one route; export one route, or the average")
-    device = encoder.device
+    for module in ("onnx", "onnxscript", "onnxruntime"):
+        require(module, "onnx")
+    routed = transformer_of(encoder)
+    if isinstance(routed, RoutedModel):
+        if router_kind(routed.config).is_learned or not routed.routes:
+            raise UsageError(
+                "`format=onnx` needs routes that choose the experts; export one route, or the average"
+            )
+        routed.check_whole("written as a graph")
+    if encoder.tokenizer.padding_side != "right":
+        raise InputError("the tokenizer pads on the left, which a graph does not")
     encoder = encoder.to("cpu").eval()
-    program = traced(WholeEncoder(encoder), tensors_in(encoder.preprocess(TRACED)))
-    with replacing(folder / FILE) as temporary:
-        program.save(str(temporary))
-        encode = partial(encoder.encode, prompt="", show_progress_bar=False)
-        difference = largest_difference(temporary, encoder.preprocess, encode)
-        check_difference(difference, tolerance)
-    encoder.to(device)
+    prompts = _prompts(encoder)
+    leads = list(prompts.values()) or [""]
+    routed_texts = _begun(leads, TRACED)
+    encoder.encode(routed_texts, prompt="")  # makes the tables that the graph holds
+    if isinstance(routed, RoutedModel):
+        routed.is_recorded = True
+    try:
+        module = WholeEncoder(encoder, routed_texts)
+        if strange := set(module.inputs) - set(INPUTS):
+            raise InputError(f"the model reads {', '.join(sorted(strange))}, which a graph does not")
+        program = _traced(module)
+    finally:
+        if isinstance(routed, RoutedModel):
+            routed.is_recorded = False
+    # Beside the graph, since a file of protobuf ends at 2 GB.
+    program.save(str(folder / MODEL_FILE), external_data=_size(encoder) > 1 << 30)
+    _write_tokenizer(encoder, folder / TOKENIZER_FILE)
+    if heads := encoder.head_routes if isinstance(encoder, ExpertEncoder) else {}:
+        named = {f"{n}.{part}": each for n, pair in enumerate(heads.values()) for part, each in _parts(pair)}
+        np.savez(folder / HEADS_FILE, allow_pickle=False, **named)
+    write_json(folder / GRAPH_FILE, _describe(encoder, prompts, bool(heads)))
+    write_text(folder / "README.md", _card(next(iter(prompts), None)))
+    orders = [*([lead] for lead in leads), leads, leads[::-1]]
+    return check_graph(encoder, folder, orders, tolerance)
+
+
+def _parts(head: tuple[Any, Any]) -> list[tuple[str, Any]]:
+    return list(zip(("weight", "bias"), head, strict=True))
+
+
+def _prompts(encoder: SentenceTransformer) -> dict[str, str]:
+    """Return what stands in front of each route's texts."""
+    if not isinstance(encoder, ExpertEncoder):
+        return {name: prompt for name, prompt in encoder.prompts.items() if prompt}
+    return {route.name: encoder.prompts.get(route.name) or route.text for route in encoder.routes}
+
+
+def _describe(encoder: SentenceTransformer, prompts: Mapping[str, str], has_heads: bool) -> dict[str, Any]:
+    """Return the content of graph.json."""
+    config = config_of(encoder)
+    names = ("model_type", "experts", "heads", "search_routes", "matryoshka_dimensions", "is_matryoshka")
+    facts = {name: getattr(config, name) for name in names if getattr(config, name, None)}
+    default = encoder.default_prompt_name
+    record = {
+        "format_version": GRAPH_VERSION,
+        "prompts": prompts,
+        "default_prompt_name": default if default in prompts else None,
+        "max_length": encoder.max_seq_length,
+        "dimension": encoder.get_embedding_dimension(),
+        "pooling": pooling_of(encoder),
+        "config": facts | ({"routes": list(prompts)} if facts.get("experts") else {}),
+        "notes": notes_of(encoder),
+        "fingerprints": {name or "": fingerprint_of(encoder, name) for name in (None, *prompts)},
+    }
+    if has_heads and isinstance(encoder, ExpertEncoder):
+        pooled = encoder.without_heads()
+        record["scales_after_pooling"] = encoder.scales_after_pooling
+        record["pooled_fingerprints"] = {
+            name or "": fingerprint_of(pooled, name) for name in (None, *prompts)
+        }
+    return record
+
+
+def check_graph(
+    encoder: SentenceTransformer, folder: Path, orders: Sequence[Sequence[str]], tolerance: float
+) -> float:
+    """Return the largest difference between a graph's vectors and torch's, with leads in several orders.
+
+    Raises:
+        SentenceExpertsError: it is larger than `tolerance` of torch's largest number.
+    """
+    graph = OnnxEncoder(folder)
+    difference = largest = 0.0
+    for leads in orders:
+        for texts in CHECKED:
+            routed = _begun(leads, texts)
+            rows, _, _ = graph.tokenize(routed, "")
+            expected = encoder.encode(routed, prompt="", show_progress_bar=False)
+            largest = max(largest, float(np.abs(expected).max()))
+            difference = max(difference, float(np.abs(graph.encode_rows(rows, False) - expected).max()))
+    if not difference <= tolerance * max(largest, 1.0):
+        raise SentenceExpertsError(
+            f"the ONNX graph's vectors differ from torch's by {difference:.1e}; it was not written"
+        )
     return difference
 
 
-def require_onnx() -> None:
-    """Raise a SentenceExpertsError where ONNX is not installed."""
-    for module in ("onnx", "onnxscript", "onnxruntime"):
-        require(module, "onnx")
-
-
-def tensors_in(features: Mapping[str, Any]) -> dict[str, Tensor]:
-    """Select the tensors of tokenized texts, without what is the same for all."""
-    return {name: value for name, value in features.items() if isinstance(value, Tensor)}
-
-
-def traced(module: nn.Module, inputs: Mapping[str, Tensor]) -> Any:
-    """Return the graph of a module that gives tokens and vectors; batch and length of the inputs are free."""
+def _traced(module: WholeEncoder) -> Any:
+    """Return the graph of a model; batch and length of the inputs are free."""
     free = {0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC}
     # Warns of torchvision, which no text needs.
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
@@ -98,37 +200,62 @@ def traced(module: nn.Module, inputs: Mapping[str, Tensor]) -> Any:
         warnings.simplefilter("ignore", FutureWarning)  # of torch, about itself
         return torch.onnx.export(
             module.eval(),
-            tuple(inputs.values()),
-            input_names=list(inputs),
-            output_names=[TOKENS, VECTOR],
-            dynamic_shapes=(tuple(free if value.dim() else None for value in inputs.values()),),
+            tuple(module.inputs.values()),
+            input_names=list(module.inputs),
+            output_names=module.outputs,
+            dynamic_shapes=(tuple(free for _ in module.inputs),),
             dynamo=True,
             verbose=False,
         )
 
 
-def largest_difference(
-    file: Path,
-    inputs_of: Callable[[list[str]], Mapping[str, Tensor]],
-    encode: Callable[[list[str]], Any],
-) -> float:
-    """Return the largest difference between a graph's vectors and those of `encode`, over several batches."""
-    from onnxruntime import InferenceSession
-
-    session = InferenceSession(str(file), providers=["CPUExecutionProvider"])
-    wanted = [each.name for each in session.get_inputs()]
-    differences = []
-    for texts in CHECKED:
-        inputs = inputs_of(list(texts))
-        (vectors,) = session.run([VECTOR], {name: inputs[name].numpy() for name in wanted})
-        differences.append(float(np.abs(vectors - encode(list(texts))).max()))
-    return max(differences)
+def _begun(leads: Sequence[str], texts: Sequence[str]) -> list[str]:
+    """Return the texts behind the routes' prompts, in turn."""
+    return [leads[number % len(leads)] + text for number, text in enumerate(texts)]
 
 
-def check_difference(difference: float, tolerance: float) -> None:
-    """Raise a SentenceExpertsError if a graph's vectors are not torch's."""
-    if not difference <= tolerance:
-        raise SentenceExpertsError(
-            f"the ONNX graph's vectors differ from torch's by {difference:.1e}, "
-            f"more than {tolerance:.0e}; it was not written"
-        )
+def _size(encoder: SentenceTransformer) -> int:
+    return sum(parameter.numel() * parameter.element_size() for parameter in encoder.parameters())
+
+
+def _write_tokenizer(encoder: SentenceTransformer, file: Path) -> None:
+    """Write the tokenizer, which truncates and pads as the model does."""
+    backend, padding = backend_copy(encoder.tokenizer), encoder.tokenizer.pad_token
+    if encoder.max_seq_length is not None:
+        backend.enable_truncation(encoder.max_seq_length)
+    if padding is not None:
+        backend.enable_padding(pad_id=encoder.tokenizer.pad_token_id, pad_token=padding)
+    write_text(file, backend.to_str())
+
+
+def _card(route: str | None) -> str:
+    given = "" if route is None else f", {json.dumps(route)}"
+    return f"""# A text encoder as one ONNX graph
+
+Needs onnxruntime, tokenizers and numpy. A text's route is what stands in front of it; a call may mix routes.
+
+```python
+import json
+from pathlib import Path
+
+import numpy as np
+from onnxruntime import InferenceSession
+from tokenizers import Tokenizer
+
+folder = Path(".")
+prompts = json.loads((folder / "{GRAPH_FILE}").read_text())["prompts"]
+tokenizer = Tokenizer.from_file(str(folder / "{TOKENIZER_FILE}"))
+session = InferenceSession(folder / "{MODEL_FILE}")
+columns = {{"input_ids": "ids", "attention_mask": "attention_mask", "token_type_ids": "type_ids"}}
+
+
+def encode(texts, route=None):
+    rows = tokenizer.encode_batch([prompts.get(route, "") + text for text in texts])
+    names = [each.name for each in session.get_inputs()]
+    inputs = {{name: np.array([getattr(row, columns[name]) for row in rows]) for name in names}}
+    return session.run(["{VECTOR}"], inputs)[0]
+
+
+vectors = encode(["a text", "another"]{given})
+```
+"""

@@ -67,6 +67,8 @@ def fingerprint_of(model: SentenceTransformer, route: str | None = None) -> str:
     """
     if (own := getattr(model, "fingerprint", None)) is not None:
         return str(own)
+    if (of_graph := getattr(model, "route_fingerprint", None)) is not None:
+        return str(of_graph(route))
     if (origin := origin_of(model)) is None:
         return weights_fingerprint(model)
     from sentence_experts.compat.sentence_transformers import transformer_of  # imports torch
@@ -207,7 +209,7 @@ def _weight_digests(
     """
     config = read_json(folder / "config.json")
     family = family_of(config["model_type"])
-    header, data = _tensors(file)
+    header, data = safetensors_of(file)
     digests = []
     for name in sorted(header):
         owner, (start, end) = owner_of(name), header[name]["data_offsets"]
@@ -229,7 +231,7 @@ def _weight_digests(
     return tuple(digests)
 
 
-def _tensors(file: Path) -> tuple[Mapping[str, Any], Any]:
+def safetensors_of(file: Path) -> tuple[Mapping[str, Any], Any]:
     """Return the header of a safetensors file, and its bytes, mapped into memory."""
     import numpy as np  # the command line starts without it
 

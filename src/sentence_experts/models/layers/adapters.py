@@ -44,6 +44,8 @@ class AdaptedLinear(nn.Linear):
     def forward(self, hidden: Tensor) -> Tensor:
         """(..., in) -> (..., out)."""
         output = super().forward(hidden)
+        if _active.current.numbers is not None:
+            return self._recorded(hidden, output, _active.current.numbers)
         rows, before = hidden.reshape(-1, hidden.shape[-1]), output.view(-1, output.shape[-1])
         parts, done = [], 0
         for adapter, start, end in _active.slices():
@@ -57,15 +59,28 @@ class AdaptedLinear(nn.Linear):
                 done = end
         return torch.cat([*parts, before[done:]]).view(output.shape) if parts else output
 
+    def _recorded(self, hidden: Tensor, output: Tensor, numbers: Tensor) -> Tensor:
+        """As `forward`, by steps that do not depend on the batch."""
+        for number, adapter in enumerate(_active.current.adapters):
+            if self.path in adapter:
+                own, chosen = adapter[self.path], torch.nonzero(numbers == number).squeeze(1)
+                low = nn.functional.linear(hidden.index_select(0, chosen), own.down)
+                output = output.index_add(0, chosen, nn.functional.linear(low, own.up))
+        return output
+
 
 @dataclass(frozen=True)
 class _Pass:
-    """The adapters of a block, the tokens of each in the batch, and the part of the batch worked on."""
+    """The adapters of a block, the tokens of each in the batch, and the part of the batch worked on.
+
+    In a recorded graph `numbers`, (sequences,), has the adapter of each sequence in place of the tokens.
+    """
 
     adapters: Sequence[Mapping[str, LowRank]] = ()
     slices: ExpertSlices = ()
     start: int = 0
     end: int | None = None
+    numbers: Tensor | None = None
 
 
 class _Active(local):
@@ -94,14 +109,22 @@ def _in_pass(current: _Pass) -> Iterator[None]:
         _active.current = before
 
 
-def adapting(adapters: Any, slices: ExpertSlices) -> AbstractContextManager[None]:
+def adapting(adapters: Any, slices: ExpertSlices | Tensor) -> AbstractContextManager[None]:
     """Let the linear layers use a block's adapters, each on its slice, while the block runs."""
+    if isinstance(slices, Tensor):
+        return _in_pass(_Pass(adapters, numbers=slices))
     return _in_pass(_Pass(adapters, slices))
 
 
 def adapting_part(start: int, end: int) -> AbstractContextManager[None]:
     """Say that the linear layers get the tokens from `start` to `end` alone."""
     return _in_pass(replace(_active.current, start=start, end=end))
+
+
+def adapting_rows(chosen: Tensor) -> AbstractContextManager[None]:
+    """Say that the linear layers get these sequences alone, in a recorded graph."""
+    current = _active.current
+    return _in_pass(replace(current, numbers=None if current.numbers is None else current.numbers[chosen]))
 
 
 def key_of(path: str) -> str:

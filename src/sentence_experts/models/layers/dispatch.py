@@ -62,20 +62,23 @@ class RecordedDispatch:
     Attributes:
         numbers: (sequences,) the expert of each, or the head.
         count: the number of experts.
+        adapters: (sequences,) the adapter of each; -1 for none.
     """
 
     numbers: Tensor
     count: int
+    adapters: Tensor | None = None
 
-    def apply(self, hidden: Tensor, function: Callable[[int, Tensor], Tensor]) -> Tensor:
-        """Return `hidden`, (sequences, length, width), with `function(number, sequences)` for those it names.
+    def apply(self, hidden: Tensor, function: Callable[[int, Tensor, Tensor], Tensor]) -> Tensor:
+        """Return `hidden`, (sequences, ...), with `function(number, sequences, places)` for those it names.
 
         Each number picks its sequences, so that none is computed twice; a number of no sequence gets none.
         """
         done = hidden
         for number in range(self.count):
             chosen = torch.nonzero(self.numbers == number).squeeze(1)
-            done = done.index_copy(0, chosen, function(number, hidden.index_select(0, chosen)))
+            own = function(number, hidden.index_select(0, chosen), chosen)
+            done = done.index_copy(0, chosen, own)
         return done
 
 

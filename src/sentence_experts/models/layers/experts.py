@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from sentence_experts.compat.torch import KeptOnCpu, hide
-from sentence_experts.models.layers.adapters import adapting_part
+from sentence_experts.models.layers.adapters import adapting_part, adapting_rows
 from sentence_experts.models.layers.dispatch import Dispatch, RecordedDispatch, TokenDispatch
 
 
@@ -57,7 +57,12 @@ class Experts(KeptOnCpu, nn.ModuleList):
             function: treats every token by itself.
         """
         if isinstance(plan, RecordedDispatch):
-            return plan.apply(hidden, lambda number, own: function(self.expert(number), own))
+
+            def recorded(number: int, own: Tensor, chosen: Tensor) -> Tensor:
+                with adapting_rows(chosen):
+                    return function(self.expert(number), own)
+
+            return plan.apply(hidden, recorded)
         if isinstance(plan, TokenDispatch):
             return self._mixed(hidden, plan, function)
         if plan.order is not None:

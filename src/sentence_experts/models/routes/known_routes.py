@@ -9,7 +9,7 @@ from typing import Any
 
 from sentence_experts.errors import InputError, RouteError
 from sentence_experts.models.routes.task_types import without_task_types
-from sentence_experts.models.sources import FORMAT_VERSION, OPENERS, model_folder, source_name
+from sentence_experts.models.sources import FORMAT_VERSION, GRAPH_FILE, OPENERS, model_folder, source_name
 from sentence_experts.storage import check_version, read_json
 
 SETTINGS = "config_sentence_transformers.json"
@@ -71,6 +71,8 @@ class KnownRoutes:
         if not isinstance(source, str | Path):
             return None
         folder = Path(model_folder(str(source)))
+        if (folder / GRAPH_FILE).is_file():
+            return cls.of_graph(source_name(str(source)), read_json(folder / GRAPH_FILE))
         if not folder.is_dir() or any((folder / file).is_file() for file in OPENERS):
             return None
         files = {name: folder / name for name in (SETTINGS, "config.json")}
@@ -96,6 +98,14 @@ class KnownRoutes:
     def share_vectors(self) -> bool:
         """Whether all routes are heads on one expert, so that one stored vector per text serves them."""
         return bool(self.prompts) and len(self.experts) == 1 and {*self.prompts} <= {*self.heads}
+
+    @classmethod
+    def of_graph(cls, model: str, record: Mapping[str, Any]) -> KnownRoutes:
+        """Collect the routes of an exported graph from its record."""
+        config, default = record.get("config") or {}, record.get("default_prompt_name")
+        prompts: Mapping[str, str] = record.get("prompts") or {}
+        ordered = {name: prompts[name] for name in (*config.get("routes", ()), *prompts) if name in prompts}
+        return cls.of(model, ordered, default, config.get("experts"), config.get("search_routes"))
 
     def choose(self, route: str | None) -> str | None:
         """Return the route that `route` means for this model: None only for a model without routes."""

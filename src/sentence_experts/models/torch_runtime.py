@@ -1,47 +1,43 @@
-"""Texts to vectors on every core of a CPU: batches with a number of tokens, each the work of one core.
-
-Two cores that work on a batch each get more done than two that share one, since they never wait for each
-other; and texts of about equal length beside each other leave little padding, or many equal lengths to a
-packed batch. `benchmarks/encode.py` measures both.
-"""
+"""A sentence-transformers model on torch, by the steps that batches of many texts are made of."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sentence_experts.encoding.batches import batches_of_tokens
-from sentence_experts.progress import Advance, unseen
-
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-# Tokens per batch. Fewer do not keep a matrix multiplication busy, more only wait in memory.
-MIN_TOKENS, MAX_TOKENS = 1024, 2048
-BATCHES = 24  # aimed at, so that cores end at about the same time
 TEXTS_AT_ONCE = 1024  # tokenized in one call
-BATCHING = f"{BATCHES} of {MIN_TOKENS} to {MAX_TOKENS} tokens"  # what decides how texts are cut into batches
 
 # Features of several texts, and the row of one of them.
 TokenizedText = tuple[dict[str, Any], int]
 
 
-class ParallelCpuEncoder:
-    """Encodes many texts with one model on several cores."""
+class TorchRuntime:
+    """Tokenizes texts and encodes batches of them; `OnnxEncoder` has the same methods.
 
-    def __init__(self, model: SentenceTransformer, workers: int | None = None) -> None:
-        """For a model that `takes` accepts; `workers` batches at a time, by default as torch has threads."""
-        import torch
+    Attributes:
+        tokens_per_batch: least and largest number. Fewer do not keep a matrix multiplication busy, more only
+            wait in memory.
+        padded: whether a batch computes its padding too.
+    """
+
+    tokens_per_batch = (1024, 2048)
+
+    def __init__(self, model: SentenceTransformer) -> None:
+        from sentence_experts.models.architectures.packed_forward import is_packed
 
         self.model = model
-        self.workers = workers or torch.get_num_threads()
+        self.padded = model.device.type != "cpu" or not is_packed(model)
         # A fast tokenizer refuses a call from one thread while another changes how it pads.
         self._tokenizer_lock = Lock()
+        model.eval()
 
     @staticmethod
     def takes(model: SentenceTransformer, device: str = "cpu") -> bool:
@@ -54,37 +50,23 @@ class ParallelCpuEncoder:
         on_device = model.device.type == device and getattr(model[0], "backend", None) == "torch"
         return ordinary and on_device and isinstance(model[0], Transformer) and model.tokenizer is not None
 
-    def encode(
-        self, texts: Sequence[str], prompt: str = "", normalize: bool = False, advance: Advance = unseen
-    ) -> NDArray[np.float32]:
-        """Return vectors of shape (texts, dimensions), in the order of the texts, at least one.
-
-        The batches follow from the texts alone, so the vectors are the same on any number of cores. `advance`
-        is called with the number of texts in each batch.
-        """
+    @property
+    def cores(self) -> int:
+        """The number of batches side by side: as torch has threads, one on another device than the CPU."""
         import torch
 
-        rows, lengths, experts = self.tokenize(texts, prompt)
-        budget = min(max(sum(lengths) // BATCHES, MIN_TOKENS), MAX_TOKENS)
-        batches = list(batches_of_tokens(lengths, budget, experts))
-        vectors: NDArray[np.float32] | None = None
-        self.model.eval()
+        return torch.get_num_threads() if self.model.device.type == "cpu" else 1
+
+    @contextmanager
+    def one_core_each(self) -> Iterator[Callable[[], None]]:
+        """Yield what each thread calls first, so that it works on one core."""
+        import torch
+
         threads = torch.get_num_threads()
-        pool = ThreadPoolExecutor(
-            min(self.workers, len(batches)), initializer=torch.set_num_threads, initargs=(1,)
-        )
         try:
-            encoded = pool.map(lambda batch: self.encode_rows([rows[n] for n in batch], normalize), batches)
-            for batch, part in zip(batches, encoded, strict=True):
-                if vectors is None:
-                    vectors = np.empty((len(texts), part.shape[1]), np.float32)
-                vectors[batch] = part
-                advance(len(batch))
+            yield lambda: torch.set_num_threads(1)
         finally:
-            pool.shutdown(cancel_futures=True)
             torch.set_num_threads(threads)
-        assert vectors is not None
-        return vectors
 
     def tokenize(
         self, texts: Sequence[str], prompt: str
@@ -147,3 +129,19 @@ class ParallelCpuEncoder:
                 output = torch.nn.functional.normalize(output, dim=1)
             vectors: NDArray[np.float32] = output.float().cpu().numpy()
             return vectors
+
+    def batch_key(self, row: TokenizedText) -> Hashable:
+        """Return what else decides the vectors of a batch, and must be the same for all its texts."""
+        import torch
+
+        return tuple(
+            (name, repr(value))
+            for name, value in row[0].items()
+            if not isinstance(value, torch.Tensor) or not value.dim()
+        )
+
+    def with_own_tokenizer(self) -> TorchRuntime:
+        """Return one of the same weights, which tokenizes beside this one."""
+        from sentence_experts.compat.sentence_transformers import sharing_all_but_tokenizer
+
+        return TorchRuntime(sharing_all_but_tokenizer(self.model))

@@ -1,0 +1,303 @@
+"""`OnnxEncoder`: a model that `export` wrote as an ONNX graph, on ONNX Runtime and without torch.
+
+The graph reads the route from a text's tokens, so that a batch may mix routes. Beside it, graph.json has what
+names the model: prompts, lengths, and the fingerprint of each route, under which vectors are stored; it is
+the one of the exported model, whose vectors the graph's are.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sentence_experts.errors import InputError, RouteError, UsageError, brief, require
+from sentence_experts.models.batching import ParallelCpuEncoder
+from sentence_experts.models.routes.known_routes import KnownRoutes
+from sentence_experts.models.sources import (
+    GRAPH_FILE,
+    GRAPH_VERSION,
+    NAME,
+    ModelOrigin,
+    minilm_path,
+    name_origin,
+    set_notes,
+    source_name,
+)
+from sentence_experts.storage import check_version, read_json
+
+if TYPE_CHECKING:
+    from sentence_experts.models.loading import LoadConfig
+
+MODEL_FILE, TOKENIZER_FILE, HEADS_FILE = "model.onnx", "tokenizer.json", "heads.npz"
+VECTOR, POOLED = "sentence_embedding", "pooled_embedding"  # outputs of the graph; the latter is before heads
+INPUTS = ("input_ids", "attention_mask", "token_type_ids")
+MINILM = Path(__file__).parent / "minilm"  # its graph without weights (`scripts/write_minilm_graph.py`)
+_WEIGHTS_FOLDER = "session.model_external_initializers_file_folder_path"
+_NEEDED = ("prompts", "max_length", "dimension", "fingerprints")
+_MOVED = frozenset({"max_length", "device", "dtype", "packed", "trust_remote_code"})  # settings of `load`
+
+
+class GraphTokenizer:
+    """The tokenizer of a graph, called as one of transformers is; it never changes, so threads may share it.
+
+    Attributes:
+        backend: reads texts whole.
+        cutting: cuts texts at the model's length.
+    """
+
+    is_fast = True
+
+    def __init__(self, file: Path, max_length: int | None) -> None:
+        require("tokenizers", "run")
+        from tokenizers import Tokenizer
+
+        try:
+            self.backend, self.cutting = Tokenizer.from_file(str(file)), Tokenizer.from_file(str(file))
+        except Exception as error:  # the library raises nothing more specific
+            raise InputError(f"{file}: no tokenizer ({brief(error)}); export the model again") from error
+        self.pad_token_id = (self.backend.padding or {}).get("pad_id", 0)
+        for each in (self.backend, self.cutting):
+            each.no_padding()
+            each.no_truncation()
+        if max_length is not None:
+            self.cutting.enable_truncation(max_length)
+
+    def __call__(
+        self, texts: str | Sequence[str], add_special_tokens: bool = True, **_: Any
+    ) -> dict[str, Any]:
+        """Tokenize a text, or several, without cutting them: `input_ids` and `offset_mapping`."""
+        several = [texts] if isinstance(texts, str) else list(texts)
+        rows = self.backend.encode_batch(several, add_special_tokens=add_special_tokens)
+        tokens: dict[str, Any] = {
+            "input_ids": [row.ids for row in rows],
+            "offset_mapping": [row.offsets for row in rows],
+        }
+        return {name: each[0] for name, each in tokens.items()} if isinstance(texts, str) else tokens
+
+    @property
+    def added_tokens_decoder(self) -> Mapping[int, Any]:
+        """The added tokens by their ids."""
+        added: Mapping[int, Any] = self.backend.get_added_tokens_decoder()
+        return added
+
+    def convert_ids_to_tokens(self, number: int) -> str | None:
+        """Return the token of an id."""
+        token: str | None = self.backend.id_to_token(number)
+        return token
+
+    def num_special_tokens_to_add(self) -> int:
+        """Return the number of tokens of an empty text."""
+        return int(self.backend.num_special_tokens_to_add(False))
+
+
+class OnnxEncoder:
+    """An exported model: `encode` as `ExpertEncoder.encode`, on ONNX Runtime.
+
+    Attributes:
+        prompts: route -> what stands in front of its texts.
+        default_prompt_name: the route of texts that have none.
+        max_seq_length: the number of tokens that are read of a text.
+        tokenizer: the tokenizer.
+        config: facts of the exported model: experts, heads, search_routes, model_type.
+        pooling: how token vectors became one.
+
+    Example:
+        >>> from sentence_experts import export, load
+        >>> folder = export("model", "graph", format="onnx").out
+        >>> load(folder).encode(["One text."], route="genomics").shape
+        (1, 32)
+    """
+
+    tokens_per_batch = (512, 512)
+    padded = True
+    truncate_dim = None
+    dtype = "torch.float32"  # of the arithmetic; vectors are stored under it
+    device = SimpleNamespace(type="cpu")
+
+    def __init__(self, folder: Path, max_length: int | None = None, weights: Path | None = None) -> None:
+        """Open the graph in a folder; its weights and tokenizer may be in another one."""
+        self.record = _read_record(folder / GRAPH_FILE)
+        read = [each for each in (self.record["max_length"], max_length) if each is not None]
+        self.max_seq_length = min(read, default=None)
+        self.tokenizer = GraphTokenizer((weights or folder) / TOKENIZER_FILE, self.max_seq_length)
+        if max_length is not None and max_length <= (own := self.tokenizer.num_special_tokens_to_add()):
+            raise UsageError(
+                f"`max_length={max_length}`: no room for text beside the {own} tokens of the model"
+            )
+        self.prompts = dict(KnownRoutes.of_graph("", self.record).prompts)
+        self.default_prompt_name: str | None = self.record.get("default_prompt_name")
+        self.config = SimpleNamespace(**self.record.get("config", {}))
+        self.pooling: str | None = self.record.get("pooling")
+        self._folder, self._output = folder, VECTOR
+        self._session = _open_session(folder / MODEL_FILE, weights)
+        self._inputs = [each.name for each in self._session.get_inputs()]
+        outputs = {each.name for each in self._session.get_outputs()}
+        if not set(self._inputs) <= set(INPUTS) or VECTOR not in outputs:
+            raise InputError(
+                f"{folder / MODEL_FILE}: a graph of {', '.join(self._inputs)} to "
+                f"{', '.join(sorted(outputs))}, not of {', '.join(INPUTS)} to {VECTOR}: export it again"
+            )
+
+    @property
+    def cores(self) -> int:
+        """The number of batches side by side: the cores that this process may use."""
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+    @contextmanager
+    def one_core_each(self) -> Iterator[Callable[[], None]]:
+        """Yield what a thread calls first: nothing, since a session computes in the thread that calls it."""
+        yield lambda: None
+
+    def get_embedding_dimension(self) -> int:
+        """Return the length of a vector."""
+        return int(self.record["dimension"])
+
+    def route_fingerprint(self, route: str | None = None) -> str:
+        """Return the hash of what decides the vectors of a route, or all: the one of the exported model."""
+        fingerprints = self.record["fingerprints" if self._output == VECTOR else "pooled_fingerprints"]
+        return str(fingerprints.get(route or "", fingerprints[""]))
+
+    @property
+    def scales_after_pooling(self) -> bool:
+        """Whether nothing comes after the pooling and the heads but a scaling to length 1."""
+        return bool(self.record.get("scales_after_pooling"))
+
+    @property
+    def head_routes(self) -> dict[str, tuple[NDArray[np.float32], NDArray[np.float32]]]:
+        """Route -> (weight, bias) of its head, as `ExpertEncoder.head_routes`."""
+        names = getattr(self.config, "heads", ())
+        with np.load(self._folder / HEADS_FILE) as heads:
+            return {name: (heads[f"{n}.weight"], heads[f"{n}.bias"]) for n, name in enumerate(names)}
+
+    def without_heads(self) -> OnnxEncoder:
+        """Return this model as it pools texts, before heads and the modules after the pooling."""
+        pooled = copy.copy(self)
+        pooled._output = POOLED
+        return pooled
+
+    def with_own_tokenizer(self) -> OnnxEncoder:
+        """Return this model: threads may share its tokenizer."""
+        return self
+
+    def encode(
+        self,
+        inputs: str | Sequence[str],
+        prompt_name: str | None = None,
+        prompt: str | None = None,
+        *,
+        route: str | None = None,
+        normalize_embeddings: bool = False,
+    ) -> NDArray[np.float32]:
+        """Encode texts as `ExpertEncoder.encode` does; a route is a prompt or the beginning of a text.
+
+        Args:
+            inputs: a text, or several.
+            prompt_name, route: the route's name.
+            prompt: what to put in front of the texts instead.
+            normalize_embeddings: scale vectors to length 1.
+
+        Returns:
+            (dimensions,) for one text, else (texts, dimensions).
+
+        Raises:
+            RouteError: the route is not known, or a text has none.
+        """
+        name = route if route is not None else prompt_name
+        if name is not None and name not in self.prompts:
+            known = ", ".join(self.prompts) or "none"
+            raise RouteError(f"no route is named {name!r}; known routes: {known}")
+        texts = [inputs] if isinstance(inputs, str) else list(inputs)
+        lead = prompt if prompt is not None else self.prompts.get(name or "", "")
+        if prompt is None and name is None and self.default_prompt_name is not None:
+            routes = tuple(self.prompts.values())
+            default = self.prompts[self.default_prompt_name]
+            texts = [text if text.startswith(routes) else default + text for text in texts]
+        if not texts:
+            return np.zeros((0, self.get_embedding_dimension()), np.float32)
+        vectors = ParallelCpuEncoder(self).encode(texts, lead, normalize_embeddings)
+        return vectors[0] if isinstance(inputs, str) else vectors
+
+    def tokenize(
+        self, texts: Sequence[str], prompt: str
+    ) -> tuple[list[NDArray[np.int64]], list[int], list[int] | None]:
+        """Return the token ids of each text behind the prompt, and their number; no expert to group by."""
+        encoded = self.tokenizer.cutting.encode_batch([prompt + text for text in texts])
+        rows = [np.array(each.ids, np.int64) for each in encoded]
+        return rows, [len(row) for row in rows], None
+
+    def encode_rows(self, rows: Sequence[NDArray[np.int64]], normalize: bool) -> NDArray[np.float32]:
+        """Return vectors of tokenized texts in one batch."""
+        width = max(map(len, rows))
+        values = {name: np.zeros((len(rows), width), np.int64) for name in INPUTS}
+        values["input_ids"] += self.tokenizer.pad_token_id
+        for number, row in enumerate(rows):
+            values["input_ids"][number, : len(row)] = row
+            values["attention_mask"][number, : len(row)] = 1
+        vectors: NDArray[np.float32]
+        (vectors,) = self._session.run([self._output], {name: values[name] for name in self._inputs})
+        if self.prompts and np.isnan(vectors).any():
+            routes = ", ".join(self.prompts)
+            raise RouteError(f"a text begins with no known route; known routes: {routes}")
+        if normalize:
+            vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+        return vectors
+
+    def batch_key(self, row: NDArray[np.int64]) -> Hashable:
+        """Return nothing: all texts may share a batch."""
+        return None
+
+
+def _read_record(file: Path) -> dict[str, Any]:
+    record: dict[str, Any] = read_json(file)
+    if not isinstance(record, dict) or not all(name in record for name in _NEEDED):
+        raise InputError(f"{file}: does not describe a graph; export the model again")
+    check_version(file, record.get("format_version"), GRAPH_VERSION)
+    return record
+
+
+def _open_session(file: Path, weights: Path | None = None) -> Any:
+    """Return a session that computes in the thread which calls it; several may at once."""
+    runtime: Any = require("onnxruntime", "run")
+    if not file.is_file():
+        raise InputError(f"{file}: no such file; export the model again")
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 3  # errors, which are raised too
+    graph: str | bytes = str(file)
+    if weights is not None:
+        options.add_session_config_entry(_WEIGHTS_FOLDER, str(weights))
+        graph = file.read_bytes()
+    try:
+        return runtime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # of many classes of the library
+        version = f"onnxruntime {runtime.__version__}"
+        raise InputError(f"{file}: {version} does not open it ({brief(error)})") from error
+
+
+def open_graph(place: str, config: LoadConfig) -> OnnxEncoder:
+    """Open the folder of a graph, as `load` does."""
+    config.refuse(sorted(config.model_fields_set - _MOVED), f"{place} is an ONNX graph, as it was exported")
+    if (config.device or "cpu") != "cpu" or (config.dtype or "float32") != "float32":
+        name = "device" if (config.device or "cpu") != "cpu" else "dtype"
+        raise UsageError(f"`{name}={getattr(config, name)}`: {place} is an ONNX graph, of float32 on the CPU")
+    return _named(OnnxEncoder(Path(place), config.max_length), place)
+
+
+def open_minilm(config: LoadConfig) -> OnnxEncoder:
+    """Open the packaged all-MiniLM-L6-v2 on ONNX Runtime, its weights as they are in the package."""
+    place = minilm_path()
+    return _named(OnnxEncoder(MINILM, config.max_length, Path(place)), place, NAME)
+
+
+def _named(encoder: OnnxEncoder, place: str, name: str = "") -> OnnxEncoder:
+    name_origin(encoder, ModelOrigin(name or source_name(place), place))
+    set_notes(encoder, encoder.record.get("notes", {}))
+    return encoder
