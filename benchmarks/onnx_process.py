@@ -1,7 +1,7 @@
 """all-MiniLM-L6-v2 under ONNX Runtime in a process of its own, so that its threads do not disturb others.
 
 sentence-transformers' ONNX back end needs optimum-onnx, and that transformers below 4.58. Here it is
-sentence-transformers' own `encode` (sorting, tokenizer, batches of 32) with the graph of `models.onnx` in
+sentence-transformers' own `encode` (sorting, tokenizer, batches of 32) with the graph of `export` in
 place of its modules. The process encodes the texts of a kind whenever it reads the kind's name.
 """
 
@@ -45,14 +45,15 @@ def serve(folder: Path, threads: int) -> None:
     from onnxruntime import InferenceSession, SessionOptions
     from sentence_transformers import SentenceTransformer
 
-    from sentence_experts.models.export.onnx import FILE, VECTOR, write_onnx
+    from sentence_experts.models.export.onnx import write_graph
+    from sentence_experts.models.onnx_encoder import MODEL_FILE, VECTOR
     from sentence_experts.models.sources import model_folder
 
     model = SentenceTransformer(model_folder("minilm"), device="cpu")
-    write_onnx(model, folder)
+    write_graph(model, folder)
     options = SessionOptions()
     options.intra_op_num_threads = threads
-    session = InferenceSession(str(folder / FILE), options, providers=["CPUExecutionProvider"])
+    session = InferenceSession(str(folder / MODEL_FILE), options, providers=["CPUExecutionProvider"])
     wanted = [each.name for each in session.get_inputs()]
 
     def forward(features: dict, **_: object) -> dict:

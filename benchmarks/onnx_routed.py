@@ -2,8 +2,8 @@
 
     OMP_NUM_THREADS=1 python benchmarks/onnx_routed.py [--routes 2 5 7] [--texts 64] [--rounds 5]
 
-all-MiniLM-L6-v2 with an expert per route, whose weights are moved apart at random. `export --all-routes`
-writes one graph, `export --route NAME --onnx` one for each route. Both run on ONNX Runtime with one thread,
+all-MiniLM-L6-v2 with an expert per route, whose weights are moved apart at random. `export --format onnx`
+writes one graph, with `--route NAME` one for each route. Both run on ONNX Runtime with one thread,
 on batches of 32 titles, or abstracts, of eLife of one route after another; the ways alternate, and a speed is
 the median of ratios of CPU time within a round. Memory is what a fresh process has more (RssAnon, and VmRSS
 with the pages of files) after it has opened its graphs and encoded one batch under each route.
@@ -48,9 +48,9 @@ def exported(folder: Path, routes: int) -> Any:
                 weight.add_(MOVED * torch.randn_like(weight))
     if (folder / MANY / names[-1]).exists():
         return model
-    sentence_experts.export(model, folder / ONE, all_routes=True)
+    sentence_experts.export(model, folder / ONE, format="onnx")
     for name in names:
-        sentence_experts.export(model, folder / MANY / name, route=name, onnx=True)
+        sentence_experts.export(model, folder / MANY / name, route=name, format="onnx")
     return model
 
 
@@ -63,7 +63,7 @@ def opened(way: str, folder: Path, routes: int) -> Callable[[list[str], int], An
     options.intra_op_num_threads = 1
     files = [folder / ONE] if way == ONE else [folder / MANY / f"domain{number}" for number in range(routes)]
     sessions = [InferenceSession(str(file / "model.onnx"), options) for file in files]
-    prompts = json.loads((folder / ONE / "routes.json").read_text(encoding="utf-8"))
+    prompts = json.loads((folder / ONE / "graph.json").read_text(encoding="utf-8"))["prompts"]
     # Both get the same tokens, except for the first, by which the graph of all routes knows the route.
     tokenizers = [Tokenizer.from_file(str(file / "tokenizer.json")) for file in files]
     for tokenizer in tokenizers:
@@ -73,7 +73,7 @@ def opened(way: str, folder: Path, routes: int) -> Callable[[list[str], int], An
 
     def encode(texts: list[str], route: int) -> Any:
         place = 0 if way == ONE else route
-        lead = prompts[f"domain{route}"]["prompt"] if way == ONE else ""
+        lead = prompts[f"domain{route}"] if way == ONE else ""
         rows = tokenizers[place].encode_batch([lead + text for text in texts])
         names = [each.name for each in sessions[place].get_inputs()]
         inputs = {name: np.array([getattr(row, columns[name]) for row in rows]) for name in names}

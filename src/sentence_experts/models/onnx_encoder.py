@@ -42,7 +42,7 @@ INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 MINILM = Path(__file__).parent / "minilm"  # its graph without weights (`scripts/write_minilm_graph.py`)
 _WEIGHTS_FOLDER = "session.model_external_initializers_file_folder_path"
 _NEEDED = ("prompts", "max_length", "dimension", "fingerprints")
-_MOVED = frozenset({"max_length", "device", "dtype", "packed", "trust_remote_code"})  # settings of `load`
+_FITTING = frozenset({"max_length", "device", "dtype", "packed", "trust_remote_code"})  # settings of `load`
 
 
 class GraphTokenizer:
@@ -284,17 +284,24 @@ def _open_session(file: Path, weights: Path | None = None) -> Any:
 
 def open_graph(place: str, config: LoadConfig) -> OnnxEncoder:
     """Open the folder of a graph, as `load` does."""
-    config.refuse(sorted(config.model_fields_set - _MOVED), f"{place} is an ONNX graph, as it was exported")
-    if (config.device or "cpu") != "cpu" or (config.dtype or "float32") != "float32":
-        name = "device" if (config.device or "cpu") != "cpu" else "dtype"
-        raise UsageError(f"`{name}={getattr(config, name)}`: {place} is an ONNX graph, of float32 on the CPU")
+    _check_settings(place, config)
     return _named(OnnxEncoder(Path(place), config.max_length), place)
 
 
 def open_minilm(config: LoadConfig) -> OnnxEncoder:
     """Open the packaged all-MiniLM-L6-v2 on ONNX Runtime, its weights as they are in the package."""
+    _check_settings(NAME, config)
     place = minilm_path()
     return _named(OnnxEncoder(MINILM, config.max_length, Path(place)), place, NAME)
+
+
+def _check_settings(name: str, config: LoadConfig) -> None:
+    """Refuse settings that a graph cannot follow."""
+    reason = f"{name} is an ONNX graph here, of float32 on the CPU, as it was exported"
+    config.refuse(sorted(config.model_fields_set - _FITTING), reason)
+    for setting, only in (("device", "cpu"), ("dtype", "float32")):
+        if (value := getattr(config, setting)) not in (None, only):
+            raise UsageError(f"`{setting}={value}` has no effect here: {reason}")
 
 
 def _named(encoder: OnnxEncoder, place: str, name: str = "") -> OnnxEncoder:

@@ -21,8 +21,9 @@ POOLINGS = {"mean": "mean", "last": "lasttoken", "cls": "cls"}
 
 def pooling_of(model: SentenceTransformer) -> str | None:
     """Return the model's pooling (of `POOLINGS`, else sentence-transformers' name); None if it has none."""
-    if hasattr(model, "route_fingerprint"):  # a graph, which knows it by name
-        return model.pooling  # type: ignore[no-any-return]
+    if hasattr(model, "route_fingerprint"):  # a graph, which knows its name
+        of_graph: Any = model
+        return str(of_graph.pooling)
     for module in model:
         mode = getattr(module, "pooling_mode", None)
         if isinstance(mode, str):

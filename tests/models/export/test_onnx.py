@@ -1,68 +1,218 @@
-"""Dense exports as ONNX graphs: the same vectors, for any batch and length."""
+"""Exported graphs: the vectors of torch under every route, by ONNX Runtime alone and by `load`."""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from sentence_transformers import SentenceTransformer
 
-import sentence_experts
-from sentence_experts.errors import InputError, SentenceExpertsError
-from sentence_experts.models.dense import export_route
+import sentence_experts as se
+from sentence_experts.encoding.encoder import BatchEncoder
+from sentence_experts.errors import InputError, RouteError, SentenceExpertsError, UsageError
 from sentence_experts.models.encoder import ExpertEncoder
-from sentence_experts.models.export.onnx import write_onnx
+from sentence_experts.models.export.onnx import write_graph
+from sentence_experts.models.loading import LoadConfig
+from sentence_experts.models.onnx_encoder import OnnxEncoder, open_minilm
 
-onnxruntime = pytest.importorskip("onnxruntime")
-NAMES = ["copd", "cvd"]
+onnx = pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+FILES = ["README.md", "graph.json", "model.onnx", "tokenizer.json"]
 
 
-def run_graph(file: Path, encoder: SentenceTransformer, texts: list[str]) -> np.ndarray:
-    session = onnxruntime.InferenceSession(str(file))
-    features = encoder.preprocess(texts)
-    inputs = {each.name: features[each.name].numpy() for each in session.get_inputs()}
-    tokens, vectors = session.run(["token_embeddings", "sentence_embedding"], inputs)
-    assert tokens.shape == (*features["input_ids"].shape, vectors.shape[1])
-    return vectors
+def loader_of(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[list[str], str], np.ndarray]:
+    """The function `encode` of the snippet in the folder's README, which it runs."""
+    snippet = re.search(r"```python\n(.*?)```", (folder / "README.md").read_text(), re.DOTALL)
+    assert snippet is not None
+    names: dict = {}
+    monkeypatch.chdir(folder)
+    exec(snippet[1], names)
+    assert len(names["vectors"]) == 2
+    loader: Callable[[list[str], str], np.ndarray] = names["encode"]
+    return loader
+
+
+def largest(one: np.ndarray, other: np.ndarray) -> float:
+    return float(np.abs(one - other).max() / np.abs(other).max())
+
+
+@pytest.fixture(scope="module")
+def all_kinds(bases: dict[str, SentenceTransformer]) -> ExpertEncoder:
+    """A model with two heads, an adapter and an expert, whose vectors all differ."""
+    generator = np.random.default_rng(0)
+    heads = {
+        name: (generator.normal(size=(32, 32)) / 5, generator.normal(size=32)) for name in ("use", "field")
+    }
+    model = se.with_heads(bases["bert"], heads)
+    model = se.add_route(se.add_route(model, "low", kind="adapter"), "copd")
+    draw = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if ".adapters." in name or ".experts.1." in name:
+                weight += torch.randn(weight.shape, generator=draw) * 0.1
+    return model
 
 
 @pytest.mark.parametrize(
-    "family", ["modernbert", *(pytest.param(name, marks=pytest.mark.slow) for name in ("bert", "nomic_bert"))]
+    "family", ["bert", *(pytest.param(name, marks=pytest.mark.slow) for name in ("modernbert", "nomic_bert"))]
 )
-def test_the_graph_gives_the_routes_vectors(
-    family: str, mixed: ExpertEncoder, texts: list[str], tmp_path: Path
+def test_each_route_has_its_vectors(
+    family: str, mixed: ExpertEncoder, texts: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    dense = export_route(mixed, "cvd")
-    difference = write_onnx(dense, tmp_path)
-    assert difference <= 1e-5
-    expected = mixed.encode(texts, prompt_name="cvd")
-    for batch in (slice(None), slice(1), slice(3, 5)):
-        vectors = run_graph(tmp_path / "model.onnx", dense, texts[batch])
-        assert np.abs(vectors - expected[batch]).max() <= 1e-5
-    assert [file.name for file in tmp_path.iterdir()] == ["model.onnx"]
+    assert write_graph(mixed, tmp_path) <= 1e-5
+    assert sorted(file.name for file in tmp_path.iterdir()) == FILES
+    encode, graph = loader_of(tmp_path, monkeypatch), OnnxEncoder(tmp_path)
+    for route in ("copd", "cvd", "skin cancer"):
+        expected = mixed.encode(texts, prompt_name=route)
+        assert largest(graph.encode(texts, route=route), expected) <= 1e-5
+        for batch in (slice(None), slice(1), slice(3, 5)):
+            assert largest(encode(texts[batch], route), expected[batch]) <= 1e-5
+    weights = onnx.load(str(tmp_path / "model.onnx")).graph.initializer
+    parameters = sum(parameter.numel() for parameter in mixed.parameters())
+    assert sum(int(np.prod(each.dims)) for each in weights) < 1.05 * parameters + 2000
 
 
-def test_a_graph_that_differs_is_not_written(bases: dict[str, SentenceTransformer], tmp_path: Path) -> None:
-    dense = export_route(sentence_experts.extend(bases["bert"], NAMES), "cvd")
+def test_heads_adapters_and_experts_in_one_batch(
+    all_kinds: ExpertEncoder, texts: list[str], tmp_path: Path
+) -> None:
+    folder = se.export(all_kinds, tmp_path / "graph", format="onnx").out
+    graph: OnnxEncoder = se.load(folder)
+    assert list(graph.prompts) == [route.name for route in all_kinds.routes]
+    leads = [route.text for route in all_kinds.routes]
+    routed = [leads[number % 4] + text for number, text in enumerate(texts)]
+    expected = all_kinds.encode(routed)
+    assert largest(graph.encode(routed), expected) <= 1e-5
+    assert largest(np.stack([graph.encode(text) for text in routed]), expected) <= 1e-5
+    plain = [text for text in texts if text.strip()]
+    for one, other in zip(leads, leads[1:], strict=False):  # the routes do differ
+        first, second = (graph.encode([lead + text for text in plain]) for lead in (one, other))
+        assert np.abs(first - second).max() > 1e-3
+    pooled, whole = graph.without_heads(), all_kinds.without_heads()
+    assert largest(pooled.encode(texts, route="use"), whole.encode(texts, prompt_name="use")) <= 1e-5
+    for name, pair in graph.head_routes.items():
+        for one, other in zip(pair, all_kinds.head_routes[name], strict=True):
+            assert np.array_equal(one, other)
+
+
+def test_a_graph_stands_for_its_model_in_stored_vectors(all_kinds: ExpertEncoder, tmp_path: Path) -> None:
+    all_kinds.save(str(tmp_path / "model"))
+    torch_model = BatchEncoder(se.load(tmp_path / "model", device="cpu"))
+    graph = BatchEncoder.open(se.export(tmp_path / "model", tmp_path / "graph", format="onnx").out)
+    for route in torch_model.routes:
+        assert graph.vector_settings(route) == torch_model.vector_settings(route)
+    assert graph.rounding_settings != torch_model.rounding_settings
+    assert graph.known_routes.prompts == torch_model.known_routes.prompts
+
+
+def test_routes_are_asked_for_and_checked(all_kinds: ExpertEncoder, tmp_path: Path) -> None:
+    graph = se.load(se.export(all_kinds, tmp_path / "graph", format="onnx").out)
+    with pytest.raises(RouteError, match="begins with no known route; known routes: use, field, low, copd"):
+        graph.encode(["no route here"])
+    with pytest.raises(RouteError, match="no route is named 'skin'"):
+        graph.encode("text", route="skin")
+    with pytest.raises(RouteError, match="needs a route"):
+        se.encode(tmp_path / "graph", ["text"])
+    assert se.encode(tmp_path / "graph", ["text", "", "more"], route="use", normalize=True).shape == (3, 32)
+
+
+def test_one_route_and_a_dense_model(
+    all_kinds: ExpertEncoder, bases: dict[str, SentenceTransformer], texts: list[str], tmp_path: Path
+) -> None:
+    one = se.load(se.export(all_kinds, tmp_path / "one", route="copd", format="onnx").out)
+    assert largest(one.encode(texts), all_kinds.encode(texts, prompt_name="copd")) <= 1e-5
+    base = bases["bert"]
+    dense = se.load(se.export(base, tmp_path / "dense", format="onnx").out, max_length=8)
+    short = se.load(base, max_length=8)
+    assert largest(dense.encode(texts), short.encode(texts)) <= 1e-5
+
+
+@pytest.mark.slow
+def test_instructions_may_share_an_expert(
+    bases: dict[str, SentenceTransformer],
+    scatter: Callable[..., ExpertEncoder],
+    texts: list[str],
+    tmp_path: Path,
+) -> None:
+    prefixes = {"query": "search query: ", "passage": "search document: ", "other": "classification: "}
+    model = se.extend(
+        bases["modernbert"], ["query", "other"], route="prefix", prefixes=prefixes, share={"passage": "query"}
+    )
+    assert write_graph(scatter(model), tmp_path) <= 1e-5
+    graph = OnnxEncoder(tmp_path)
+    for route in prefixes:
+        assert largest(graph.encode(texts, route=route), model.encode(texts, prompt_name=route)) <= 1e-5
+
+
+def test_what_has_no_graph_is_refused(bases: dict[str, SentenceTransformer], tmp_path: Path) -> None:
+    model = se.extend(bases["bert"], ["copd", "cvd"])
     with pytest.raises(SentenceExpertsError, match=r"differ from torch's by .* not written"):
-        write_onnx(dense, tmp_path, tolerance=1e-12)
-    assert not list(tmp_path.iterdir())
+        write_graph(model, tmp_path, tolerance=1e-12)
+    learned = se.extend(bases["bert"], ["copd", "cvd"], router="learned")
+    with pytest.raises(UsageError, match="needs routes that choose"):
+        write_graph(learned, tmp_path)
+    with pytest.raises(UsageError, match="`format=onnx` needs `out`"):
+        se.export(model, format="onnx")
 
 
-def test_a_model_with_experts_has_no_graph(bases: dict[str, SentenceTransformer], tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="export one route"):
-        write_onnx(sentence_experts.extend(bases["bert"], NAMES), tmp_path)
+@pytest.fixture(scope="module")
+def folder(bases: dict[str, SentenceTransformer], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return se.export(bases["bert"], tmp_path_factory.mktemp("graph") / "graph", format="onnx").out
+
+
+def changed(folder: Path, to: Path, **fields: object) -> Path:
+    """A copy of the graph's folder without its record, with other fields in graph.json; None leaves one out."""
+    to.mkdir()
+    for name in FILES:
+        (to / name).write_bytes((folder / name).read_bytes())
+    record = {**json.loads((to / "graph.json").read_text()), **fields}
+    (to / "graph.json").write_text(
+        json.dumps({name: each for name, each in record.items() if each is not None})
+    )
+    return to
+
+
+def test_damaged_folders_are_refused_in_a_line(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="newer"):
+        se.load(changed(folder, tmp_path / "newer", format_version=99))
+    with pytest.raises(InputError, match="does not describe a graph; export the model again"):
+        se.load(changed(folder, tmp_path / "less", fingerprints=None))
+    without = changed(folder, tmp_path / "without")
+    (without / "model.onnx").unlink()
+    with pytest.raises(InputError, match=r"model\.onnx: no such file"):
+        se.load(without)
+    cut = changed(folder, tmp_path / "cut")
+    (cut / "model.onnx").write_bytes((cut / "model.onnx").read_bytes()[:1000])
+    with pytest.raises(InputError, match=r"model\.onnx: onnxruntime .* does not open it"):
+        se.load(cut)
+    other = changed(folder, tmp_path / "other")
+    graph = onnx.load(str(other / "model.onnx"))
+    for node in graph.graph.node:
+        node.output[:] = ["other" if name == "sentence_embedding" else name for name in node.output]
+    graph.graph.output[0].name = "other"
+    onnx.save(graph, str(other / "model.onnx"))
+    with pytest.raises(InputError, match="to other, not of"):
+        se.load(other)
+
+
+def test_settings_that_a_graph_cannot_follow_are_refused(folder: Path) -> None:
+    for setting in ({"device": "cuda"}, {"dtype": "float16"}, {"pooling": "cls"}, {"routes": ["a"]}):
+        with pytest.raises(UsageError, match=f"`{next(iter(setting))}"):
+            se.load(folder, **setting)
+    with pytest.raises(UsageError, match="no room for text"):
+        se.load(folder, max_length=2)
 
 
 @pytest.mark.realdata
-def test_exported_minilm_gives_the_same_vectors(
-    minilm: str, scatter: Callable[..., ExpertEncoder], texts: list[str], tmp_path: Path
-) -> None:
+def test_minilm_needs_no_torch(minilm: str, texts: list[str]) -> None:
+    graph = open_minilm(LoadConfig())
     base = SentenceTransformer(minilm, device="cpu")
-    bert = base[0].auto_model
-    bert.encoder.layer, bert.config.num_hidden_layers = bert.encoder.layer[:2], 2
-    dense = export_route(scatter(sentence_experts.extend(base, NAMES)), "copd")
-    assert write_onnx(dense, tmp_path) <= 1e-5
-    assert np.abs(run_graph(tmp_path / "model.onnx", dense, texts) - dense.encode(texts)).max() <= 1e-5
+    assert largest(graph.encode(texts), base.encode(texts)) <= 1e-5
+    one, other = BatchEncoder.open("minilm"), BatchEncoder(se.load("minilm", device="cpu"))
+    assert one.model.__class__ is OnnxEncoder
+    assert one.vector_settings(None) == other.vector_settings(None)
+    assert (one.name, one.dimension, one.pooling) == (other.name, other.dimension, other.pooling)

@@ -92,8 +92,8 @@ def write_graph(encoder: SentenceTransformer, folder: Path, tolerance: float = T
         InputError: the tokenizer pads on the left, or is not a fast one.
         SentenceExpertsError: the graph's vectors are not those of torch.
     """
-    for module in ("onnx", "onnxscript", "onnxruntime"):
-        require(module, "onnx")
+    for library in ("onnx", "onnxscript", "onnxruntime"):
+        require(library, "onnx")
     routed = transformer_of(encoder)
     if isinstance(routed, RoutedModel):
         if router_kind(routed.config).is_learned or not routed.routes:
