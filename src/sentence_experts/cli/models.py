@@ -206,8 +206,7 @@ def export(
 
     exported = export_model(model, out, config, overwrite)
     if config.format == "onnx":
-        routes = len(exported.model.prompts)
-        of_routes = f" of {routes} route{'s' * (routes > 1)}" if routes else ""
+        of_routes = f" of the routes {', '.join(exported.routes)}" if exported.routes else ""
         show(f"{out}: a graph{of_routes}, {exported.parameters:,} parameters")
         show(f"  largest difference from torch {exported.onnx_difference:.1e}; README.md has a loader")
         show(f"use it: sentence-experts encode|search|serve {out} ..., or sentence_experts.load('{out}')")

@@ -28,7 +28,7 @@ def attention_of(config: Any) -> str | None:
     return chosen
 
 
-def set_attention(config: Any, name: str) -> None:
+def set_attention(config: Any, name: str | None) -> None:
     """Choose the attention of a model with this config, without the checks of `set_attn_implementation`.
 
     Inside a model's `__init__` the public method would choose for the blocks that are about to be replaced.

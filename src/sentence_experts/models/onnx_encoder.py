@@ -116,7 +116,7 @@ class OnnxEncoder:
         (1, 32)
     """
 
-    tokens_per_batch = (512, 512)
+    tokens_per_batch = (384, 512)  # larger batches leave the processor's cache
     padded = True
     truncate_dim = None
     dtype = "torch.float32"  # of the arithmetic; vectors are stored under it

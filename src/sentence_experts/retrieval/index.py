@@ -93,7 +93,8 @@ def route_vectors(
     # Without the name of the route and its head: all routes of this encoder share the vectors.
     settings = vector_settings(shared, route, unit) | {"route": None, "shared": True}
     vectors, folder = _read_or_build(shared, corpus, route, settings)
-    head = Head.open(*encoder.model.head_routes[route], vectors.vectors, folder)
+    weight, bias = encoder.model.head_routes[route]
+    head = Head.open(weight, bias, vectors.vectors, folder)
     return replace(vectors, head=head)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -89,7 +90,7 @@ def test_heads_adapters_and_experts_in_one_batch(
     assert largest(graph.encode(routed), expected) <= 1e-5
     assert largest(np.stack([graph.encode(text) for text in routed]), expected) <= 1e-5
     plain = [text for text in texts if text.strip()]
-    for one, other in zip(leads, leads[1:], strict=False):  # the routes do differ
+    for one, other in pairwise(leads):  # the routes do differ
         first, second = (graph.encode([lead + text for text in plain]) for lead in (one, other))
         assert np.abs(first - second).max() > 1e-3
     pooled, whole = graph.without_heads(), all_kinds.without_heads()
@@ -165,7 +166,7 @@ def folder(bases: dict[str, SentenceTransformer], tmp_path_factory: pytest.TempP
 
 
 def changed(folder: Path, to: Path, **fields: object) -> Path:
-    """A copy of the graph's folder without its record, with other fields in graph.json; None leaves one out."""
+    """A copy of the graph's folder without its record and with other fields; None leaves one out."""
     to.mkdir()
     for name in FILES:
         (to / name).write_bytes((folder / name).read_bytes())

@@ -11,7 +11,7 @@ from sentence_experts.errors import UsageError
 from sentence_experts.models.dense import average_experts, export_route
 from sentence_experts.models.encoder import ExpertEncoder, check_experts
 from sentence_experts.models.export.export_config import ExportConfig
-from sentence_experts.models.export.onnx import write_graph
+from sentence_experts.models.export.onnx import graph_prompts, write_graph
 from sentence_experts.models.files.fingerprint import fingerprint_of
 from sentence_experts.models.files.saving import model_output, write_model
 from sentence_experts.models.loading import load
@@ -30,11 +30,13 @@ class Exported:
         out: its folder.
         model: the dense model; of a graph, the model that it was made of.
         onnx_difference: largest difference of a graph's vectors from torch's; None for a dense model.
+        routes: the routes of a graph.
     """
 
     out: Path
     model: SentenceTransformer
     onnx_difference: float | None = None
+    routes: tuple[str, ...] = ()
 
     @property
     def parameters(self) -> int:
@@ -133,7 +135,7 @@ def export(
             if not finished:
                 with place.replacing() as folder:
                     place.result = {"onnx_difference": write_graph(_routed(whole), folder)}
-            return Exported(out, whole, place.result["onnx_difference"])
+            return Exported(out, whole, place.result["onnx_difference"], tuple(graph_prompts(whole)))
         if finished:
             return Exported(out, load(out, device="cpu"))
         dense = _dense(encoder, config)

