@@ -3,9 +3,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from helpers.small_articles import jats, ref, rejected
+from sentence_experts.corpus import corpus_source
 from sentence_experts.corpus.formats.articles import read_articles
 from sentence_experts.corpus.importing import import_corpus
 from sentence_experts.corpus.paper import Citation, Paper, RecordError
@@ -93,6 +95,22 @@ def test_keywords_and_mesh_apart() -> None:
     )
     paper = one(jats(meta=meta))
     assert (paper.mesh, paper.keywords) == (("Lung",), ("COPD",))
+
+
+def test_organisms_are_keywords_with_a_column_of_their_own(tmp_path: Path) -> None:
+    meta = (
+        '<kwd-group kwd-group-type="research-organism"><title>Research organism</title><kwd>Mouse</kwd>'
+        "<kwd>Human</kwd></kwd-group><kwd-group><kwd>memory</kwd></kwd-group>"
+    )
+    paper = one(jats(meta=meta))
+    assert (paper.organisms, paper.keywords) == (("Mouse", "Human"), ("Mouse", "Human", "memory"))
+    rows = [{"id": "1", "title": "Rice", "abstract": "", "organisms": "Rice; Mouse"}]
+    corpus = import_corpus(papers=rows, out=tmp_path / "corpus")
+    (row,) = pq.read_table(corpus.papers).to_pylist()
+    assert (row["organisms"], row["keywords"]) == (["Rice", "Mouse"], [])
+    pq.write_table(pq.read_table(corpus.papers).drop_columns(["organisms"]), tmp_path / "older.parquet")
+    (older,) = pq.read_table(tmp_path / "older.parquet").to_pylist()
+    assert corpus_source._paper(older, [], [], []).organisms == ()
 
 
 @pytest.mark.parametrize(

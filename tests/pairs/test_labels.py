@@ -59,6 +59,13 @@ def test_a_cell_holds_one_label_or_several(cells: list[Any], expected: list[set[
     assert sets_of(read(cells)) == expected
 
 
+def test_case_may_be_ignored() -> None:
+    cells = ["Mouse; rice", "mouse", "Mouse", "RICE", "rice"]
+    expected = [{"Mouse", "rice"}, {"Mouse"}, {"Mouse"}, {"rice"}, {"rice"}]
+    assert sets_of(read(cells, ignore_case=True)) == expected
+    assert len(read(cells).names) == 4
+
+
 def test_a_separator_of_the_users_own() -> None:
     assert sets_of(read(["a, b; c", "b; c"], separator=",")) == [{"a", "b; c"}, {"b; c"}]
 

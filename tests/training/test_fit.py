@@ -247,6 +247,21 @@ def test_known_links_of_many_texts_take_memory_for_each_text_alone() -> None:
     assert rows.labels.shape[1] == 2 * texts  # a label and a group each
 
 
+def test_labels_of_a_corpus_ignore_case() -> None:
+    rows = [
+        {
+            "id": n,
+            "title": f"{row['text']}",
+            "abstract": "",
+            "keywords": row["topic"].title() if n % 2 else row["topic"],
+        }
+        for n, row in enumerate(make_rows())
+    ]
+    for table, count in ((se.import_corpus(papers=rows), 4), (rows, 8)):
+        data = LabelledTexts.read(table, FitConfig(by=["keywords"]))
+        assert len(data.labels["keywords"].names) == count
+
+
 def test_auto_ends_with_a_verdict(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(route_candidates, "KINDS", ("head", "expert"))
     result = se.fit(tiny, make_rows(120), by=["topic", "method"], kind="auto", steps=2)

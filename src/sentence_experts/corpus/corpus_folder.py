@@ -54,15 +54,19 @@ def _schema(required: str, **columns: pa.DataType) -> pa.Schema:
 PAPERS_SCHEMA = _schema(
     "paper_id retracted", paper_id=_TEXT, pmid=_TEXT, pmcid=_TEXT, doi=_TEXT, openalex=_TEXT, title=_TEXT,
     abstract=_TEXT, authors=_TEXTS, year=_NUMBER, volume=_TEXT, issue=_TEXT, pages=_TEXT, article_type=_TEXT,
-    kind=_TEXT, subjects=_TEXTS, mesh=_TEXTS, keywords=_TEXTS, journal=_TEXT, licence=_TEXT, topic=_TEXT,
-    subfield=_TEXT, field=_TEXT, language=_TEXT, retracted=pa.bool_(), has_body=pa.bool_(),
+    kind=_TEXT, subjects=_TEXTS, mesh=_TEXTS, keywords=_TEXTS, organisms=_TEXTS, journal=_TEXT,
+    licence=_TEXT, topic=_TEXT, subfield=_TEXT, field=_TEXT, language=_TEXT, retracted=pa.bool_(),
+    has_body=pa.bool_(),
 )  # fmt: skip
 """One row per work, ordered by `paper_id`: `doi:10...` (lower case), else `pmid:123`, else `pmc:PMC123`, else
 `openalex:W123`, else the user's own id or `file:...`. `authors`
 are "Family, Given" or "Family, Given, Suffix", collective names as they are. `kind` is "article", "review" or
-one of `paper.NOTICE_KINDS`. `topic`, `subfield` and `field` are those of OpenAlex's primary topic. `has_body`
-tells whether its text came too."""
+one of `paper.NOTICE_KINDS`. `organisms` are those that JATS articles name, which are among the keywords too.
+`topic`, `subfield` and `field` are those of OpenAlex's primary topic. `has_body` tells whether its text came
+too."""
 
+LATER_COLUMNS = ("organisms",)
+"""Columns of papers that corpora of earlier versions lack."""
 LIST_COLUMNS = tuple(field.name for field in PAPERS_SCHEMA if pa.types.is_list(field.type))
 TEXT_COLUMNS = tuple(field.name for field in PAPERS_SCHEMA if pa.types.is_string(field.type))[5:]
 """The columns of papers that are lists, and those that are texts other than identifiers."""

@@ -107,7 +107,7 @@ def _paper(row: Row, references: list[Row], mentions: list[Row], bodies: list[Ro
     place_of = {reference["cited"]: place for place, reference in enumerate(references)}
     columns = ("doi", "pmid", "pmcid", "year", "retracted", "has_body", *TEXT_COLUMNS)
     values = {column: row[column] for column in columns}
-    values |= {column: tuple(row[column] or ()) for column in LIST_COLUMNS}
+    values |= {column: tuple(row.get(column) or ()) for column in LIST_COLUMNS}
     return Paper(
         **values,
         openalex=normalise_openalex(row["openalex"]),

@@ -101,6 +101,8 @@ class Paper:
     subjects: tuple[str, ...] = ()
     mesh: tuple[str, ...] = ()
     keywords: tuple[str, ...] = ()
+    organisms: tuple[str, ...] = ()
+    """The research organisms that a journal names; they are among the keywords too."""
     journal: str | None = None
     licence: str | None = None
     topic: str | None = None

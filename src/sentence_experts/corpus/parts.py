@@ -125,8 +125,8 @@ def _clean_place(text: str | None) -> str | None:
 
 _DASHES = re.compile(r"\s*[-‐‑–—−]+\s*")
 _CLEANERS_OF: dict[str, Callable[[Any], Any]] = {
-    "authors": clean_authors, "subjects": _clean_labels,
-    "keywords": _clean_labels, "volume": _clean_place, "issue": _clean_place, "pages": _clean_place,
+    "authors": clean_authors, "subjects": _clean_labels, "keywords": _clean_labels,
+    "organisms": _clean_labels, "volume": _clean_place, "issue": _clean_place, "pages": _clean_place,
 }  # fmt: skip
 _CLEANED = [(STATED_PAPERS.names[4:].index(name), clean) for name, clean in _CLEANERS_OF.items()]
 

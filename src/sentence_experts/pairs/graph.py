@@ -11,7 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from scipy.sparse import csr_array
 
-from sentence_experts.corpus.corpus_folder import CITATIONS_SCHEMA, PAPERS_SCHEMA, CorpusFolder
+from sentence_experts.corpus.corpus_folder import (
+    CITATIONS_SCHEMA,
+    LATER_COLUMNS,
+    PAPERS_SCHEMA,
+    CorpusFolder,
+)
 from sentence_experts.corpus.paper import NOTICE_KINDS
 from sentence_experts.pairs.config import LEVELS, PairsConfig
 from sentence_experts.pairs.dataset import LINKED_BY, PAIR_COLUMNS, WITHIN, WORKS_SCHEMA
@@ -90,7 +95,8 @@ class LinkGraph:
         self._engine, self._settings = engine, settings
         self._papers, self._references = engine.read(corpus.papers), engine.read(corpus.citations)
         for path, schema in ((corpus.papers, PAPERS_SCHEMA), (corpus.citations, CITATIONS_SCHEMA)):
-            check_columns(str(path), schema.names, pq.read_schema(path).names)
+            needed = [name for name in schema.names if name not in LATER_COLUMNS]
+            check_columns(str(path), needed, pq.read_schema(path).names)
         cited = identified(self._references)
         self._mentions: str | None = None
         if settings.needs_mentions or (settings.trained_levels and corpus.has_mentions):

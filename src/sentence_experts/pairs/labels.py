@@ -192,6 +192,7 @@ def read_labels(
     separator: str | None = None,
     bins: int = 5,
     tree: MeshTree | None = None,
+    ignore_case: bool = False,
 ) -> Labels:
     """Read the labels of a column.
 
@@ -201,6 +202,7 @@ def read_labels(
         separator: stands between labels in one cell; by default `;` and `|`.
         bins: number of bins of equal size for a column of more than 20 different numbers.
         tree: gives MeSH headings their tree numbers, for a branch of them.
+        ignore_case: labels that differ only in their case are one, in the most frequent spelling.
 
     Raises:
         InputError: no text has a label, all have the same, or no two texts share one; or numbers and texts
@@ -225,6 +227,8 @@ def read_labels(
         labels = [_below(column.branch, [str(value) for value in each]) for each in values]
     else:
         labels = _binned(values, bins) if kinds["numbers"] else _as_numbers(values, bins)
+    if ignore_case:
+        labels = _with_one_spelling(labels)
     names = sorted({label for each in labels for label in each})
     numbers = {name: number for number, name in enumerate(names)}
     sets = [sorted({numbers[label] for label in each}) for each in labels]
@@ -234,6 +238,12 @@ def read_labels(
     found = Labels(column.route, tuple(names), matrix)
     _check_usable(found, named, len(cells))
     return found
+
+
+def _with_one_spelling(labels: list[list[str]]) -> list[list[str]]:
+    times = Counter(label for each in labels for label in each)
+    spelled = {label.lower(): label for label in sorted(times, key=lambda label: (times[label], label))}
+    return [[spelled[label.lower()] for label in each] for each in labels]
 
 
 def _check_usable(labels: Labels, named: str, texts: int) -> None:

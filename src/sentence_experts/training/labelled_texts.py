@@ -73,9 +73,12 @@ class LabelledTexts:
                 logger.warning(
                     f"column {each.column!r} is text and label: its labels can be read in the texts"
                 )
+        is_corpus = _is_corpus(table)  # whose authors and journals write "Mouse" and "mouse"
         tree = MeshTree.read(config.mesh_descriptors) if config.mesh_descriptors else None
         labels = {
-            each.route: read_labels(cells[each.column], each, config.separator, config.bins, tree)
+            each.route: read_labels(
+                cells[each.column], each, config.separator, config.bins, tree, ignore_case=is_corpus
+            )
             for each in columns
         }
         written = np.array([bool(text) for text in texts])
@@ -121,11 +124,15 @@ def check_columns(table: Table, config: FitConfig) -> None:
     _label_columns(config, cells)
 
 
+def _is_corpus(table: Table) -> bool:
+    return isinstance(table, CorpusFolder) or (is_path(table) and Path(table).is_dir())
+
+
 def _read_cells(
     table: Table, config: FitConfig, limit: int | None = None
 ) -> tuple[dict[str, list[Any]], int]:
     """Return the columns of a table or its first rows, and the number of rows that could not be read."""
-    if isinstance(table, CorpusFolder) or (is_path(table) and Path(table).is_dir()):
+    if _is_corpus(table):
         table = (table if isinstance(table, CorpusFolder) else CorpusFolder.open(table)).papers
     names = read_columns(table)
     if not names:

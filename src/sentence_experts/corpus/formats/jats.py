@@ -126,6 +126,7 @@ def _read_front(article: Element, front: Element) -> Paper | None:
         subjects=_subjects(meta),
         mesh=_keywords(meta, mesh=True),
         keywords=_keywords(meta, mesh=False),
+        organisms=_organisms(meta),
         journal=first_text(front, *_JOURNALS),
         licence=licence_of(meta.findall("permissions") or meta.findall("license")),
         retracted=_says_it_is_retracted(kind, title, related),
@@ -274,6 +275,14 @@ def _keywords(meta: Element, *, mesh: bool) -> tuple[str, ...]:
         if "abbreviation" not in kind:
             keywords.extend(_keyword(node) for node in group.iter("kwd", "compound-kwd"))
     return unique(keywords)
+
+
+def _organisms(meta: Element) -> tuple[str, ...]:
+    """Return the keywords of groups such as `research-organism`."""
+    groups = (
+        group for group in meta.iterfind("kwd-group") if "organism" in group.get("kwd-group-type", "").lower()
+    )
+    return unique(_keyword(node) for group in groups for node in group.iter("kwd"))
 
 
 def _keyword(node: Element) -> str | None:
