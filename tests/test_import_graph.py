@@ -39,6 +39,7 @@ MODEL_PARTS = {
     "layers": ("layers",),
     "routes": ("routes",),
     "architectures": ("architectures",),
+    "runtimes": ("batching", "torch_runtime", "onnx_encoder"),
     "encoder": ("card", "encoder", "dense", "automatic"),
     "files": ("files", "loading"),
     "surgery": ("surgery",),
