@@ -28,8 +28,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sentence_experts.compat.imports import allow_deferred_imports
-
 WAYS = ("exact", "lancedb", "faiss flat", "faiss hnsw", "duckdb")
 SHARES = {"all": 1.0, "2%": 0.02, "0.1%": 0.001}
 TOP = 10
@@ -192,7 +190,6 @@ def opened(way: str, folder: Path) -> Search:
 
 def measure(way: str, folder: Path) -> dict[str, Any]:
     """Open a way in this process, and search."""
-    allow_deferred_imports()  # as the command line does
     before, started, used = _resident(), time.perf_counter(), time.process_time()
     search = opened(way, folder)
     found: dict[str, Any] = {"open_s": time.perf_counter() - started}

@@ -6,7 +6,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from helpers.fresh_process import run_fresh
 from helpers.ranking import nearest
 from sentence_experts.retrieval import approximate, vectors
 from sentence_experts.retrieval.approximate import LanceVectors
@@ -82,25 +81,3 @@ def test_a_table_that_cannot_be_made_or_read_leaves_search_exact(tmp_path, large
     (tmp_path / approximate.FOLDER).mkdir()  # of an interrupted copy
     assert LanceVectors.open(tmp_path, large.vectors) is None
     assert caplog.text.count("all papers are compared instead") == 2
-
-
-OPENED = """
-import sys
-import numpy as np
-from pathlib import Path
-from sentence_experts.compat.imports import allow_deferred_imports
-from sentence_experts.retrieval import approximate
-
-allow_deferred_imports()
-approximate.LARGE = 100
-vectors = np.eye(256, 16, dtype=np.float32) + np.linspace(0, 0.1, 256 * 16, dtype=np.float32).reshape(256, 16)
-vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-near = approximate.LanceVectors.open(Path(sys.argv[1]), vectors)
-assert 3 in near.candidates(vectors[3], 1)
-print("lance_namespace_urllib3_client.api.table_api" in sys.modules)
-"""
-
-
-def test_a_command_opens_the_table_without_clients_of_remote_services(tmp_path) -> None:
-    done = run_fresh(OPENED, tmp_path)
-    assert (done.returncode, done.stdout) == (0, "False\n"), done.stderr

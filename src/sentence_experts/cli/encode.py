@@ -41,12 +41,10 @@ def encode(
     Example: sentence-experts encode runs/experts/model papers/ --column text --id-column id --route all
     --engine ray --out vectors
     """
-    from sentence_experts.compat.imports import allow_deferred_imports
     from sentence_experts.encoding.encode import encode as encode_texts
     from sentence_experts.encoding.vector_files import is_folder
 
     texts = one_of(inputs=inputs, input=input and [input])
-    allow_deferred_imports()
     if len(texts) > 1 and not is_folder(out):
         raise UsageError(f"{out}: several inputs are encoded into a folder: give one as `out`")
     source = texts[0] if len(texts) == 1 else texts

@@ -41,10 +41,8 @@ def build(
 
     Example: sentence-experts index build runs/experts/model --corpus corpus --route all
     """
-    from sentence_experts.compat.imports import allow_deferred_imports
     from sentence_experts.retrieval.build import build_index
 
-    allow_deferred_imports()
     show_index(build_index(model, corpus, config, vectors=vectors, load_config=load_config))
 
 
@@ -89,7 +87,6 @@ def search(
 
     To a reference manager: sentence-experts search minilm --corpus corpus "sleep" --hybrid --ris > sleep.ris
     """
-    from sentence_experts.compat.imports import allow_deferred_imports
     from sentence_experts.corpus.corpus_folder import CorpusFolder
     from sentence_experts.corpus.formats.markup import without_controls
     from sentence_experts.retrieval.citation_export import export_papers
@@ -99,7 +96,6 @@ def search(
     forms = {"json": as_json, "csv": as_csv, "ris": as_ris, "bibtex": as_bibtex}
     if len(chosen := [form for form, given in forms.items() if given]) > 1:
         raise UsageError(f"give one of --{' and --'.join(chosen)}")
-    allow_deferred_imports()
     result = search_corpus(model, CorpusFolder.open(corpus), queries or None, config, load_config=load_config)
     if as_json:
         answers = [{"query": query, "papers": papers} for query, papers in result]
@@ -136,10 +132,8 @@ def serve(config: ServeConfig, load_config: LoadConfig, models: Models = None) -
 
     Example: sentence-experts serve demo=runs/experts/model minilm --port 8000
     """
-    from sentence_experts.compat.imports import allow_deferred_imports
     from sentence_experts.serve.run import serve as serve_models
 
-    allow_deferred_imports()
     if not models:
         raise UsageError("give at least one model to serve")
     serve_models(models, config, load_config=load_config)

@@ -7,14 +7,12 @@ import logging
 import os
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from sentence_experts.compat.imports import COMPILER, PACKAGES, deferred_imports
 from sentence_experts.config import Config, Device, Dtype, MaxLength, Revision, TrustRemoteCode, with_settings
 from sentence_experts.errors import InputError, SentenceExpertsError, UsageError, brief, require
 from sentence_experts.models.architectures.families import MODEL_TYPES
@@ -187,12 +185,9 @@ def _from_files(source: str, config: LoadConfig) -> SentenceTransformer:
     return model
 
 
-@deferred_imports(*PACKAGES)  # the libraries look into some of them while a model is loaded
 def _open(place: str, config: LoadConfig) -> SentenceTransformer:
     """Return the model of a folder or hub id, of the class that fits it."""
-    with deferred_imports(COMPILER):
-        require("sentence_transformers", "models")
-        import_module("sentence_experts.models.architectures.packed_forward")  # which decorates functions too
+    require("sentence_transformers", "models")
     from sentence_transformers import SentenceTransformer
     from transformers import PreTrainedConfig
 
@@ -215,8 +210,7 @@ def _open(place: str, config: LoadConfig) -> SentenceTransformer:
     files = shared_part(place, **config.hub) if in_part else nullcontext(place)
     kind: type[SentenceTransformer] = SentenceTransformer
     if has_experts:  # the classes of models with experts are imported for these alone
-        with deferred_imports(COMPILER):
-            kind = import_module("sentence_experts.models.encoder").ExpertEncoder
+        from sentence_experts.models.encoder import ExpertEncoder as kind
     with checked_weights(place) as loaded, LightMeta(), files as folder:
         model = kind(folder, device=config.device, **options, **config.hub)
         loaded += transformers_of(model)

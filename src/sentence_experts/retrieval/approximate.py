@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sentence_experts.compat.imports import deferred_imports
 from sentence_experts.encoding.chunks import Vectors
 from sentence_experts.errors import InputError, brief
 from sentence_experts.storage import locked, replacing_folder
@@ -53,6 +52,8 @@ class LanceVectors:
                 'pip install "sentence-experts[index]" (LanceDB) makes them faster'
             )
             return None
+        import lancedb
+
         place = folder / FOLDER
         try:
             if not place.is_dir():
@@ -60,7 +61,7 @@ class LanceVectors:
                     if not place.is_dir():
                         logger.info(f"{place}: indexing {len(vectors):,} vectors")
                         build(place, vectors)
-            return cls(_import_lancedb().connect(str(place)).open_table(TABLE), len(vectors))
+            return cls(lancedb.connect(str(place)).open_table(TABLE), len(vectors))
         except (OSError, RuntimeError, ValueError, InputError) as error:  # read-only, a full disk, damaged
             logger.warning(f"{place}: no index of LanceDB ({brief(error)}); all papers are compared instead")
             return None
@@ -81,6 +82,8 @@ class LanceVectors:
 
 def build(place: Path, vectors: Vectors) -> None:
     """Write the table of LanceDB with its index."""
+    import lancedb
+
     count, dimensions = vectors.shape
     kind = pa.list_(pa.float32(), dimensions)
     schema = pa.schema([pa.field("place", pa.int64()), pa.field("vector", kind)])
@@ -94,15 +97,8 @@ def build(place: Path, vectors: Vectors) -> None:
 
     with replacing_folder(place) as temporary:
         reader = pa.RecordBatchReader.from_batches(schema, batches())
-        table = _import_lancedb().connect(str(temporary)).create_table(TABLE, reader, schema=schema)
+        table = lancedb.connect(str(temporary)).create_table(TABLE, reader, schema=schema)
         table.create_index("vector", config=ivf(count, dimensions))
-
-
-def _import_lancedb() -> Any:
-    """Import LanceDB without its clients of remote services, nearly half of its time to import."""
-    with deferred_imports("lance_namespace_urllib3_client.api"):
-        import lancedb
-    return lancedb
 
 
 def ivf(count: int, dimensions: int) -> Any:
