@@ -210,7 +210,9 @@ def _open(place: str, config: LoadConfig) -> SentenceTransformer:
     files = shared_part(place, **config.hub) if in_part else nullcontext(place)
     kind: type[SentenceTransformer] = SentenceTransformer
     if has_experts:  # the classes of models with experts are imported for these alone
-        from sentence_experts.models.encoder import ExpertEncoder as kind
+        from sentence_experts.models.encoder import ExpertEncoder
+
+        kind = ExpertEncoder
     with checked_weights(place) as loaded, LightMeta(), files as folder:
         model = kind(folder, device=config.device, **options, **config.hub)
         loaded += transformers_of(model)
