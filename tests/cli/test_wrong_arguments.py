@@ -120,7 +120,7 @@ WRONG = {
     "add-route MODEL a --out o --seed-from base": (2, "give --base"),
     "add-route MODEL crops --out o": (2, "a route 'crops' already"),
     "drop-expert MODEL a --out o": (2, "no route or expert 'a'"),
-    "export MODEL --out o": (2, "give one of --route, --average and --all-routes"),
+    "export MODEL --out o": (2, "give one of --route, --average and --format onnx"),
     "export MODEL --out o --route crops --average": (2, "give one of"),
     "export MODEL --out o --route crops --weights crops=1": (2, "for --average"),
     "export MODEL --out o --average --weights crops": (2, "EXPERT=NUMBER"),
