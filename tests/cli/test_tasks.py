@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from helpers.samples import make_tiny_encoder
 from helpers.small_tasks import task_content, write_rows, write_task_file
 from sentence_experts.cli.main import main
 from sentence_experts.tasks.dataset import Tasks
@@ -51,22 +50,17 @@ def test_errors_are_one_line(task_file: Path, tmp_path: Path, capsys: pytest.Cap
     assert "\n" not in shown
 
 
-@pytest.fixture(scope="module")
-def tiny(minilm: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_tiny_encoder(tmp_path_factory.mktemp("tiny") / "base", minilm)
-
-
 def test_extend_from_task_file_and_folder(
-    task_file: Path, tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    task_file: Path, plain_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from sentence_experts.models.loading import load
 
     assert _run("tasks", task_file, "--out", tmp_path / "out", *SHARES) == 0
-    assert _run("extend", tiny, "--tasks", task_file, "--out", tmp_path / "a") == 0
+    assert _run("extend", plain_model, "--tasks", task_file, "--out", tmp_path / "a") == 0
     shown = capsys.readouterr().out
     assert "expert 1: clustering, which shares the expert of document" in shown
     no_norms = ("--no-expert-norms", "--layers", "alternate")
-    assert _run("extend", tiny, "--tasks", tmp_path / "out", "--out", tmp_path / "b", *no_norms) == 0
+    assert _run("extend", plain_model, "--tasks", tmp_path / "out", "--out", tmp_path / "b", *no_norms) == 0
     first, second = load(tmp_path / "a", device="cpu"), load(tmp_path / "b", device="cpu")
     assert first.experts == second.experts == ("query", "document", "classification")
     assert first.prompts["clustering"] == "clustering: "

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import sentence_experts
-from helpers.samples import TOPICS, make_pairs_folder, make_tiny_encoder
+from helpers.samples import TOPICS
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.evaluation.auto_route import cost_of_mistakes, labelled_texts, measure_choices
 from sentence_experts.evaluation.results import PAIR_WEIGHTED_MEAN, POOLED, view_of_domain
@@ -22,14 +22,13 @@ from sentence_experts.pairs.dataset import Pairs
 
 
 @pytest.fixture(scope="module")
-def pairs(tmp_path_factory: pytest.TempPathFactory) -> Pairs:
-    return Pairs.open(make_pairs_folder(tmp_path_factory.mktemp("pairs")))
+def pairs(pairs_folder: Path) -> Pairs:
+    return Pairs.open(pairs_folder)
 
 
 @pytest.fixture(scope="module")
-def encoder(tmp_path_factory: pytest.TempPathFactory, minilm: str) -> ExpertEncoder:
-    folder: Path = make_tiny_encoder(tmp_path_factory.mktemp("models") / "experts", minilm, tuple(TOPICS))
-    loaded = sentence_experts.load(folder, device="cpu")
+def encoder(experts_model: Path) -> ExpertEncoder:
+    loaded = sentence_experts.load(experts_model, device="cpu")
     torch.manual_seed(0)
     with torch.no_grad():
         for name, weight in loaded.named_parameters():

@@ -20,28 +20,23 @@ from sentence_experts.report.write import report_of
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory, minilm: str) -> Path:
-    return make_tiny_encoder(tmp_path_factory.mktemp("models") / "experts", minilm, tuple(TOPICS))
-
-
-@pytest.fixture(scope="module")
-def before(folder: Path) -> BatchEncoder:
-    return BatchEncoder(load(folder, device="cpu"))
+def before(experts_model: Path) -> BatchEncoder:
+    return BatchEncoder(load(experts_model, device="cpu"))
 
 
 def wrapped(model: sentence_experts.ExpertEncoder) -> BatchEncoder:
     return BatchEncoder(model, name="changed")
 
 
-def test_unchanged_routes_are_bit_equal(before: BatchEncoder, folder: Path) -> None:
-    grown = wrapped(add_route(sentence_experts.load(folder, device="cpu"), "marine"))
+def test_unchanged_routes_are_bit_equal(before: BatchEncoder, experts_model: Path) -> None:
+    grown = wrapped(add_route(sentence_experts.load(experts_model, device="cpu"), "marine"))
     changes = route_changes(before, grown)
     assert [(change.route, change.bit_equal) for change in changes] == [("crops", True), ("neuro", True)]
     assert all(change.largest_difference == 0 for change in changes)
 
 
-def test_changed_route_is_reported(before: BatchEncoder, folder: Path) -> None:
-    model = sentence_experts.load(folder, device="cpu")
+def test_changed_route_is_reported(before: BatchEncoder, experts_model: Path) -> None:
+    model = sentence_experts.load(experts_model, device="cpu")
     token = next(route.token_ids[0] for route in model.routes if route.name == "neuro")
     with torch.no_grad():
         model[0].auto_model.get_input_embeddings().weight[token] += 0.5
@@ -53,23 +48,25 @@ def test_changed_route_is_reported(before: BatchEncoder, folder: Path) -> None:
     assert neuro.smallest_cosine <= one.smallest_cosine < 1
 
 
-def test_metrics_of_a_removed_route_are_none(before: BatchEncoder, folder: Path, tmp_path: Path) -> None:
+def test_metrics_of_a_removed_route_are_none(
+    before: BatchEncoder, experts_model: Path, tmp_path: Path
+) -> None:
     table = checked_table(Pairs.open(make_pairs_folder(tmp_path / "pairs")).split("test"))
-    dropped = wrapped(drop_route(sentence_experts.load(folder, device="cpu"), "crops"))
+    dropped = wrapped(drop_route(sentence_experts.load(experts_model, device="cpu"), "crops"))
     first, second = measured_by_domain(before, table), measured_by_domain(dropped, table)
     assert second["crops"] is None
     assert first["crops"] is not None
     assert second["neuro"].figures == first["neuro"].figures
 
 
-def test_a_verdict_says_which_domains_became_worse(folder: Path, tmp_path: Path) -> None:
+def test_a_verdict_says_which_domains_became_worse(experts_model: Path, tmp_path: Path) -> None:
     pairs = make_pairs_folder(tmp_path / "pairs", pairs=60)
-    changed = sentence_experts.load(folder, device="cpu")
+    changed = sentence_experts.load(experts_model, device="cpu")
     with torch.no_grad():  # the first expert answers everything alike
         for name, weight in changed.named_parameters():
             if ".experts.0." in name:
                 weight.add_(torch.randn(weight.shape, generator=torch.Generator().manual_seed(0)))
-    found = compare(str(folder), changed, pairs=pairs)
+    found = compare(str(experts_model), changed, pairs=pairs)
     assert {each.view.domain for each in found.differences} == {"crops"}  # the other is unchanged
     assert all(each.interval.low <= each.value <= each.interval.high for each in found.differences)
     assert all(each.p_holm >= each.p_value for each in found.differences)
@@ -89,7 +86,7 @@ def test_a_base_is_compared_with_each_route_made_of_it(minilm: str, tmp_path: Pa
 
 
 def test_the_same_model_is_named_so_and_encoded_once(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    experts_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     encoded: list[int] = []
     encode = BatchEncoder.encode
@@ -100,8 +97,8 @@ def test_the_same_model_is_named_so_and_encoded_once(
             encoded.append(len(texts)) or encode(encoder, texts, *args, **kwargs)
         ),
     )
-    copy = shutil.copytree(folder, tmp_path / "copy")
-    comparison = compare(folder, copy, texts=["leaves"], pairs=make_pairs_folder(tmp_path / "pairs"))
+    copy = shutil.copytree(experts_model, tmp_path / "copy")
+    comparison = compare(experts_model, copy, texts=["leaves"], pairs=make_pairs_folder(tmp_path / "pairs"))
     assert encoded[:2] == [1, 1]  # once for each of two routes
     assert comparison.same
     assert not comparison.differences
@@ -110,5 +107,5 @@ def test_the_same_model_is_named_so_and_encoded_once(
     )
     note = "---\nsentence_experts:\n  untrained: true\n---\n# A model\n"
     (copy / "README.md").write_text(note)
-    later = report_of(compare(folder, copy, texts=["leaves"])).verdict
+    later = report_of(compare(experts_model, copy, texts=["leaves"])).verdict
     assert "The model after is UNTRAINED: identical to the base." in later.findings

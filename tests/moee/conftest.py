@@ -16,14 +16,6 @@ TEXTS = [
 ]
 
 
-@pytest.fixture(scope="session", autouse=True)
-def one_thread():
-    """Tiny models are slower with more threads."""
-    import torch
-
-    torch.set_num_threads(1)
-
-
 @pytest.fixture(scope="session")
 def texts() -> list[str]:
     return list(TEXTS)

@@ -8,18 +8,12 @@ from typing import Any
 
 import pytest
 
-from helpers.samples import make_tiny_encoder
 from helpers.shipped_recipes import copy_recipe
 from sentence_experts.cli.main import main
 from sentence_experts.recipes import RECIPES
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 MOE_ALL = RECIPES / "hallee2025" / "moe_all.yaml"
-
-
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory, minilm: str) -> Path:
-    return make_tiny_encoder(tmp_path_factory.mktemp("base") / "tiny", minilm)
 
 
 @pytest.fixture(scope="module")
@@ -35,10 +29,10 @@ def run(*arguments: str) -> int:
     return stop.value.code
 
 
-def recipe_for(tiny: Path, folder: Path, recipe: Path = MOE_ALL, **more: str) -> Path:
+def recipe_for(plain_model: Path, folder: Path, recipe: Path = MOE_ALL, **more: str) -> Path:
     """The shipped recipe on the tiny base in MiniLM's place, in two steps, on fewer pairs."""
     small = {
-        "small:\n": f"small:\n  base: {tiny}\n",
+        "small:\n": f"small:\n  base: {plain_model}\n",
         "max_steps: 60": "max_steps: 2",
         "eval_steps: 20": "eval_steps: 1",
         "{max_validation_per_domain: null": "{min_count: 3, max_validation_per_domain: 20",
@@ -56,9 +50,9 @@ def figures(report: Path) -> dict[tuple[str, str, str], dict[str, Any]]:
 
 
 def test_recipe_on_pairs_runs_and_resumes(
-    tmp_path: Path, tiny: Path, out: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, plain_model: Path, out: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    recipe = recipe_for(tiny, tmp_path)
+    recipe = recipe_for(plain_model, tmp_path)
     assert run(recipe, "--out", out) == 0, capsys.readouterr().err
     printed = capsys.readouterr().out
     paper = out / "small" / "hallee2025"
@@ -82,7 +76,7 @@ def test_recipe_on_pairs_runs_and_resumes(
     assert figures(report) == found
 
     # Another recipe of the paper takes the corpus and the pairs that are there.
-    assert run(recipe_for(tiny, tmp_path, MOE_ALL.with_name("tfidf.yaml")), "--out", out) == 0
+    assert run(recipe_for(plain_model, tmp_path, MOE_ALL.with_name("tfidf.yaml")), "--out", out) == 0
     assert (
         records.items() <= {file: file.stat().st_mtime_ns for file in paper.rglob("made_from.json")}.items()
     )
@@ -96,11 +90,11 @@ def test_recipe_on_pairs_runs_and_resumes(
 
 
 def test_preprint_recipe_trains_its_router_and_measures_two_sets(
-    tmp_path: Path, tiny: Path, out: Path
+    tmp_path: Path, plain_model: Path, out: Path
 ) -> None:
     # The rate climbs for some steps of one cycle, so there have to be more.
     warmup = {"max_steps: 60": "max_steps: 3", "warmup_steps: 6": "warmup_steps: 2"}
-    recipe = recipe_for(tiny, tmp_path, RECIPES / "hallee2024" / "mini_moe.yaml", **warmup)
+    recipe = recipe_for(plain_model, tmp_path, RECIPES / "hallee2024" / "mini_moe.yaml", **warmup)
     assert run(recipe, "--out", out) == 0
     paper = out / "small" / "hallee2024"
     config = json.loads((paper / "runs" / "Mini-MoE-seed0" / "run.json").read_text())["config"]

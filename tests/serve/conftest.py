@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 
 import sentence_experts
 from helpers.running_server import EXPERTS, RunningServer, running_server
-from helpers.samples import TOPICS, make_tiny_encoder
+from helpers.samples import TOPICS
 from helpers.searched_corpus import write_searched_corpus
 from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.models.automatic import fit_auto_routes
@@ -22,18 +22,8 @@ from sentence_experts.models.loading import load
 
 
 @pytest.fixture(scope="session")
-def plain_folder(tmp_path_factory: pytest.TempPathFactory, minilm: str) -> Path:
-    return make_tiny_encoder(tmp_path_factory.mktemp("models") / "plain", minilm)
-
-
-@pytest.fixture(scope="session")
-def experts_folder(tmp_path_factory: pytest.TempPathFactory, minilm: str) -> Path:
-    return make_tiny_encoder(tmp_path_factory.mktemp("models") / "experts", minilm, EXPERTS)
-
-
-@pytest.fixture(scope="session")
-def experts(experts_folder: Path) -> ExpertEncoder:
-    return load(experts_folder, device="cpu")
+def experts(experts_model: Path) -> ExpertEncoder:
+    return load(experts_model, device="cpu")
 
 
 @pytest.fixture(scope="session")
@@ -48,9 +38,9 @@ def auto_folder(tmp_path_factory: pytest.TempPathFactory, experts: ExpertEncoder
 
 
 @pytest.fixture(scope="session")
-def server(plain_folder: Path, experts_folder: Path, auto_folder: Path) -> Iterator[RunningServer]:
+def server(plain_model: Path, experts_model: Path, auto_folder: Path) -> Iterator[RunningServer]:
     """Serves "experts", "dense" and "auto"."""
-    with running_server(experts_folder, f"dense={plain_folder}", auto_folder) as running:
+    with running_server(experts_model, f"dense={plain_model}", auto_folder) as running:
         yield running
 
 
@@ -61,8 +51,8 @@ def client(server: RunningServer) -> Iterator[httpx.Client]:
 
 
 @pytest.fixture(scope="session")
-def plain(plain_folder: Path) -> SentenceTransformer:
-    return load(plain_folder, device="cpu")
+def plain(plain_model: Path) -> SentenceTransformer:
+    return load(plain_model, device="cpu")
 
 
 @pytest.fixture(scope="session")

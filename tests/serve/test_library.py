@@ -31,10 +31,10 @@ def client(search_client: TestClient) -> TestClient:
 
 
 def test_routes_are_those_whose_experts_were_loaded(
-    corpus: CorpusFolder, experts_folder: Path, experts: ExpertEncoder
+    corpus: CorpusFolder, experts_model: Path, experts: ExpertEncoder
 ) -> None:
     options = {"corpus": corpus.path, "watch": False, "load_config": LoadConfig(routes=["crops"])}
-    app = sentence_experts.create_app({"m": experts_folder}, **options)
+    app = sentence_experts.create_app({"m": experts_model}, **options)
     with TestClient(app, base_url="http://localhost") as client:
         assert [route["name"] for route in client.get("/search/corpus").json()["routes"]] == ["m:crops"]
         assert client.get("/info").json()["routes"] == ["crops"]
@@ -48,10 +48,10 @@ def test_routes_are_those_whose_experts_were_loaded(
 
 
 def test_searches_follow_a_model_that_is_replaced(
-    corpus: CorpusFolder, experts_folder: Path, tmp_path: Path, minilm: str
+    corpus: CorpusFolder, experts_model: Path, tmp_path: Path, minilm: str
 ) -> None:
     folder = tmp_path / "model"
-    shutil.copytree(experts_folder, folder)
+    shutil.copytree(experts_model, folder)
     app = sentence_experts.create_app({"m": folder}, corpus=corpus.path, watch=False)
     other = make_tiny_encoder(tmp_path / "other", minilm, EXPERTS, seed=1)
     (papers,) = sentence_experts.search(other, corpus, QUERY, route="crops", top_k=10).papers
@@ -128,17 +128,17 @@ def test_the_base_stands_beside_the_routes(tmp_path: Path, minilm: str) -> None:
 
 
 def test_a_head_that_is_added_is_searched_without_encoding(
-    tmp_path: Path, plain_folder: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, plain_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     corpus = write_searched_corpus(tmp_path / "papers", hostile=False)
     width = np.eye(32, dtype=np.float32)
     heads = {name: (width * sign, np.ones(32, np.float32)) for name, sign in (("use", 1), ("form", -1))}
-    with_heads(plain_folder, {"use": heads["use"]}).save(str(tmp_path / "m"))
+    with_heads(plain_model, {"use": heads["use"]}).save(str(tmp_path / "m"))
     app = sentence_experts.create_app(tmp_path / "m", corpus=corpus.path, watch=False)
     monkeypatch.setattr(index, "_build", lambda *given: pytest.fail("encoded again"))
     with TestClient(app, base_url="http://localhost") as client:
         before = ids(ask(client, query=QUERY, routes=["m:use"]))
-        with_heads(plain_folder, heads).save(str(tmp_path / "m"))
+        with_heads(plain_model, heads).save(str(tmp_path / "m"))
         assert client.portal is not None
         client.portal.call(app.state.engine.models.reload)
         deadline = time.monotonic() + 60

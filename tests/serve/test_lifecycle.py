@@ -32,9 +32,9 @@ def other_folder(tmp_path_factory: pytest.TempPathFactory, minilm: str) -> Path:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory, experts_folder: Path) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory, experts_model: Path) -> Path:
     """A copy, which tests replace."""
-    return Path(shutil.copytree(experts_folder, tmp_path_factory.mktemp("served") / "model"))
+    return Path(shutil.copytree(experts_model, tmp_path_factory.mktemp("served") / "model"))
 
 
 @pytest.fixture(scope="module")
@@ -94,9 +94,9 @@ class Traffic:
 
 @pytest.mark.parametrize("way", ["signal", "watch"])
 def test_a_replaced_model_takes_over_without_a_failed_request(
-    own: RunningServer, folder: Path, experts_folder: Path, other_folder: Path, way: str
+    own: RunningServer, folder: Path, experts_model: Path, other_folder: Path, way: str
 ) -> None:
-    before, after = (experts_folder, other_folder) if way == "signal" else (other_folder, experts_folder)
+    before, after = (experts_model, other_folder) if way == "signal" else (other_folder, experts_model)
     models: dict[str, ExpertEncoder] = {
         name: load(each, device="cpu") for name, each in (("0", before), ("1", after))
     }

@@ -30,10 +30,10 @@ OVERFLOW = "() => document.documentElement.scrollWidth - document.documentElemen
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory, experts_folder: Path) -> Iterator[RunningServer]:
+def served(tmp_path_factory: pytest.TempPathFactory, experts_model: Path) -> Iterator[RunningServer]:
     folder = tmp_path_factory.mktemp("page") / "papers"
     write_searched_corpus(folder)
-    with running_server(f"m={experts_folder}", "--corpus", folder) as running:
+    with running_server(f"m={experts_model}", "--corpus", folder) as running:
         yield running
 
 
@@ -138,16 +138,14 @@ def test_more_like_a_paper_and_its_details(chromium: Any, served: RunningServer)
         page.wait_for_selector("#intro:visible")
 
 
-def test_the_best_passage_of_a_full_text_is_shown(
-    chromium: Any, tmp_path: Path, experts_folder: Path
-) -> None:
+def test_the_best_passage_of_a_full_text_is_shown(chromium: Any, tmp_path: Path, experts_model: Path) -> None:
     sections = [
         f"Plot {n} was dry. {topic} stood in plot {n}." for n, topic in enumerate(TOPICS["crops"] * 40)
     ]
     papers = [{"id": "10.1000/a", "title": "Rice", "abstract": "Nothing.", "full_text": " ".join(sections)}]
     sentence_experts.import_corpus(out=tmp_path / "corpus", papers=papers)
     with (
-        running_server(f"m={experts_folder}", "--corpus", tmp_path / "corpus", "--passages") as running,
+        running_server(f"m={experts_model}", "--corpus", tmp_path / "corpus", "--passages") as running,
         opened(chromium, f"{running.url}/?q=wheat+rust+leaf") as page,
     ):
         page.wait_for_selector(".route[data-route='m:crops'] .best:visible")
@@ -263,10 +261,10 @@ def test_everything_by_keyboard(chromium: Any, served: RunningServer) -> None:
 
 
 @pytest.mark.slow  # a server of its own
-def test_the_page_asks_for_a_key(chromium: Any, tmp_path: Path, experts_folder: Path) -> None:
+def test_the_page_asks_for_a_key(chromium: Any, tmp_path: Path, experts_model: Path) -> None:
     (tmp_path / "keys").write_text("secret\n")
     write_searched_corpus(tmp_path / "papers", hostile=False)
-    arguments = (f"m={experts_folder}", "--corpus", tmp_path / "papers", "--api-key-file", tmp_path / "keys")
+    arguments = (f"m={experts_model}", "--corpus", tmp_path / "papers", "--api-key-file", tmp_path / "keys")
     with running_server(*arguments) as running, chromium.new_context() as within:
         within.set_default_timeout(SECONDS)
         page = within.new_page()

@@ -29,12 +29,12 @@ def is_open(connection: socket.socket) -> bool:
 
 
 @pytest.mark.parametrize("seconds", [0, pytest.param(HEADER_SECONDS + 10, marks=pytest.mark.slow)])
-def test_others_are_answered_and_the_server_rests(plain_folder: Path, seconds: float) -> None:
+def test_others_are_answered_and_the_server_rests(plain_model: Path, seconds: float) -> None:
     """With `seconds`, the clients go on for that long; those still open must then have been closed."""
     files, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (FILES, most))  # for the server, which inherits it
     try:
-        running = running_server(plain_folder)
+        running = running_server(plain_model)
         server = running.__enter__()
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (files, most))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from helpers.samples import TOPICS, make_pairs_folder, make_tiny_encoder
+from helpers.samples import make_pairs_folder
 from helpers.small_training_tasks import make_task_encoder, make_tasks_folder
 from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.tasks.dataset import Tasks
@@ -29,11 +29,6 @@ def last_step_is_best(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="session")
 def pairs(tmp_path_factory: pytest.TempPathFactory) -> Pairs:
     return Pairs.open(make_pairs_folder(tmp_path_factory.mktemp("pairs"), pairs=32))
-
-
-@pytest.fixture(scope="session")
-def tiny_experts(tmp_path_factory: pytest.TempPathFactory, minilm: str) -> Path:
-    return make_tiny_encoder(tmp_path_factory.mktemp("tiny") / "experts", minilm, experts=tuple(TOPICS))
 
 
 @pytest.fixture(scope="session")

@@ -30,8 +30,8 @@ SHORT = {"batch_size": 6, "max_steps": 8, "eval_steps": 8, "learning_rate": 1e-3
 
 
 @pytest.fixture
-def plain(tiny_experts: Path) -> SentenceTransformer:
-    return SentenceTransformer(str(tiny_experts.with_name(f"{tiny_experts.name}-plain")), device="cpu")
+def plain(experts_model: Path) -> SentenceTransformer:
+    return SentenceTransformer(str(experts_model.with_name(f"{experts_model.name}-plain")), device="cpu")
 
 
 def frame(count: int = 40) -> pd.DataFrame:
@@ -63,9 +63,9 @@ def test_domains_and_tasks_train_one_model(plain: SentenceTransformer, pairs: Pa
 
 
 def test_trained_model_in_memory_is_the_one_in_the_folder(
-    tiny_experts: Path, pairs: Pairs, tmp_path: Path
+    experts_model: Path, pairs: Pairs, tmp_path: Path
 ) -> None:
-    model = sentence_experts.load(tiny_experts, device="cpu")
+    model = sentence_experts.load(experts_model, device="cpu")
     result = train(model, pairs, out=tmp_path / "run", **SHORT)
     saved = weights_of(tmp_path / "run" / "model")
     inside = model[0].auto_model.state_dict()
@@ -77,14 +77,14 @@ def test_trained_model_in_memory_is_the_one_in_the_folder(
     assert {name.rpartition("/f1_max")[0] for name in shown if name.endswith("f1_max")} == set(TOPICS)
     assert not any(name.endswith("threshold") for name in shown)  # those are in the history
     # A finished run gives its model again, in place.
-    other = sentence_experts.load(tiny_experts, device="cpu")
+    other = sentence_experts.load(experts_model, device="cpu")
     again = train(other, pairs, out=tmp_path / "run", **SHORT)
     assert again.model is other
     assert all(torch.equal(other.state_dict()[name], value) for name, value in model.state_dict().items())
 
 
-def test_model_in_memory_can_be_trained_again_in_another_way(tiny_experts: Path, pairs: Pairs) -> None:
-    model = sentence_experts.load(tiny_experts, device="cpu")
+def test_model_in_memory_can_be_trained_again_in_another_way(experts_model: Path, pairs: Pairs) -> None:
+    model = sentence_experts.load(experts_model, device="cpu")
     train(model, pairs, only_expert="neuro", max_length=16, **SHORT)
     assert all(weight.requires_grad for weight in model.parameters())
     assert model.max_seq_length != 16
@@ -96,7 +96,7 @@ def test_model_in_memory_can_be_trained_again_in_another_way(tiny_experts: Path,
 
 
 @pytest.mark.parametrize("form", ["pandas", "arrow", "dataset", "dataset dict"])
-def test_tables_in_memory_train_a_model(tiny_experts: Path, form: str) -> None:
+def test_tables_in_memory_train_a_model(experts_model: Path, form: str) -> None:
     table = frame()
     data = {
         "pandas": lambda: table,
@@ -106,7 +106,7 @@ def test_tables_in_memory_train_a_model(tiny_experts: Path, form: str) -> None:
             train=Dataset.from_pandas(table[:32]), validation=Dataset.from_pandas(table[32:])
         ),
     }[form]()
-    result = train(tiny_experts, data, **{**SHORT, "max_steps": 2, "eval_steps": 2})
+    result = train(experts_model, data, **{**SHORT, "max_steps": 2, "eval_steps": 2})
     assert set(result.history[0]) == {"step", "eval_validation_mean"} | {
         f"eval_validation_{route}/ndcg_at_10" for route in TOPICS
     }
@@ -131,7 +131,7 @@ def test_labelled_tables_with_validation_are_linked_pairs(pairs: Pairs) -> None:
     assert [route.name for route in objective.routes] == pairs.domains
 
 
-def test_data_that_cannot_be_used_is_named(pairs: Pairs, tiny_experts: Path) -> None:
+def test_data_that_cannot_be_used_is_named(pairs: Pairs, experts_model: Path) -> None:
     with pytest.raises(InputError, match="column 'positive' is missing"):
         open_data(frame().drop(columns="positive"))
     with pytest.raises(InputError, match="cannot read a table from"):
@@ -141,7 +141,7 @@ def test_data_that_cannot_be_used_is_named(pairs: Pairs, tiny_experts: Path) -> 
     with pytest.raises(UsageError, match="no training data"):
         open_data([])
     with pytest.raises(RouteError, match=r"domain .all., that of pairs without a column"):
-        train(tiny_experts, frame().drop(columns="route"), **SHORT)
+        train(experts_model, frame().drop(columns="route"), **SHORT)
 
 
 def test_learned_router_trains_on_tasks(tasks: Tasks, minilm: str, tmp_path: Path) -> None:
@@ -160,13 +160,13 @@ def test_table_files_and_lists_of_dicts_are_pairs(plain: SentenceTransformer, tm
     assert sentence_experts.extend(plain, domains=tmp_path / "pairs.csv").experts == tuple(TOPICS)
 
 
-def test_negatives_of_a_table_are_trained_on(tiny_experts: Path) -> None:
+def test_negatives_of_a_table_are_trained_on(experts_model: Path) -> None:
     table = frame()
     table["negative"] = [table["anchor"][1], *(f"unlike {row}" for row in range(1, len(table)))]
     table["split"] = ["train"] * (len(table) - 8) + ["validation"] * 8
     objectives = open_data(table)
     config = TrainConfig()
-    training = TrainingSet.of(objectives, trained_routes(objectives, config, load(tiny_experts)), config)
+    training = TrainingSet.of(objectives, trained_routes(objectives, config, load(experts_model)), config)
     (negatives,) = training.negatives
     row = next(row for row, text in enumerate(negatives.to_pylist()) if not str(text).count("unlike"))
     other = next(

@@ -11,7 +11,6 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 import sentence_experts as se
-from helpers.samples import make_tiny_encoder
 from sentence_experts.pairs.labels import LabelColumn, read_labels
 from sentence_experts.training import route_candidates
 from sentence_experts.training.fit_config import FitConfig
@@ -96,15 +95,17 @@ def test_the_name_of_a_route_that_is_there_is_refused(fitted: se.FitResult) -> N
         se.fit(fitted.model, make_rows(), by=["topic"], steps=10)
 
 
-def test_the_length_of_texts_is_kept_and_the_base_stays(tiny: Path) -> None:
-    base = se.load(tiny)
+def test_the_length_of_texts_is_kept_and_the_base_stays(plain_model: Path) -> None:
+    base = se.load(plain_model)
     longest = base.max_seq_length
     result = se.fit(base, make_rows(120), by=["topic"], steps=2, max_length=12)
     assert (result.model.max_seq_length, base.max_seq_length) == (12, longest)
 
 
-def test_a_column_that_is_text_and_label_is_named(tiny: Path, caplog: pytest.LogCaptureFixture) -> None:
-    se.fit(tiny, make_rows(60), by=["topic"], text=["text", "topic"], steps=2)
+def test_a_column_that_is_text_and_label_is_named(
+    plain_model: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    se.fit(plain_model, make_rows(60), by=["topic"], text=["text", "topic"], steps=2)
     assert "column 'topic' is text and label" in caplog.text
 
 
@@ -184,14 +185,9 @@ def test_debian_packages(real_data: Path, minilm: str, tmp_path: Path) -> None:
     assert (frame["ndcg"] - frame["base_ndcg"]).mean() >= 0.05
 
 
-@pytest.fixture(scope="module")
-def tiny(minilm: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_tiny_encoder(tmp_path_factory.mktemp("tiny") / "base", minilm)
-
-
-def test_experts_are_trained_on_pairs_that_share_a_label(tiny: Path) -> None:
+def test_experts_are_trained_on_pairs_that_share_a_label(plain_model: Path) -> None:
     """A few steps: the pairs and the choice are tested, not the gain."""
-    base = se.load(tiny)
+    base = se.load(plain_model)
     longest = base.max_seq_length
     result = se.fit(base, make_rows(120), by=["topic", "method"], kind="expert", steps=2, max_length=12)
     assert (result.model.max_seq_length, base.max_seq_length) == (12, longest)
@@ -262,9 +258,9 @@ def test_labels_of_a_corpus_ignore_case() -> None:
         assert len(data.labels["keywords"].names) == count
 
 
-def test_auto_ends_with_a_verdict(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_ends_with_a_verdict(plain_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(route_candidates, "KINDS", ("head", "expert"))
-    result = se.fit(tiny, make_rows(120), by=["topic", "method"], kind="auto", steps=2)
+    result = se.fit(plain_model, make_rows(120), by=["topic", "method"], kind="auto", steps=2)
     assert [each["kind"] for each in result.tried] == ["head", "expert"]
     kept = "heads" if "experts are not better than heads" in result.verdict else "experts"
     seen = "with up to 16 training pairs per route and rate against 128"
@@ -274,18 +270,18 @@ def test_auto_ends_with_a_verdict(tiny: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_an_interrupted_fit_continues_with_its_vectors(
-    tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    plain_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from sentence_experts.encoding.encoder import BatchEncoder
 
     options: dict[str, Any] = {"by": ["topic", "method"], "steps": 5}
-    whole = se.fit(tiny, make_rows(), out=tmp_path / "whole", **options)
+    whole = se.fit(plain_model, make_rows(), out=tmp_path / "whole", **options)
     with monkeypatch.context() as patched:
         patched.setattr(route_candidates, "train_head", _interrupt)
         with pytest.raises(KeyboardInterrupt):
-            se.fit(tiny, make_rows(), out=tmp_path / "model", **options)
+            se.fit(plain_model, make_rows(), out=tmp_path / "model", **options)
     monkeypatch.setattr(BatchEncoder, "encode", lambda *given, **named: pytest.fail("encoded again"))
-    again = se.fit(tiny, make_rows(), out=tmp_path / "model", **options)
+    again = se.fit(plain_model, make_rows(), out=tmp_path / "model", **options)
     assert again.rows() == whole.rows()
     assert {file.name for file in tmp_path.iterdir()} == {"whole", "model"}
 

@@ -38,11 +38,11 @@ def falling(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("falling")
 @pytest.mark.parametrize("settings", [{}, {"loss": "learned_temperature"}, {"lora_rank": 2}])
 def test_a_run_that_only_loses_gives_back_the_model_it_began_with(
-    pairs: Pairs, tiny_experts: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, settings: dict
+    pairs: Pairs, experts_model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, settings: dict
 ) -> None:
-    before = load(tiny_experts, device="cpu").encode(["rice"], prompt_name="crops")
+    before = load(experts_model, device="cpu").encode(["rice"], prompt_name="crops")
     with caplog.at_level(logging.WARNING):
-        result = train(str(tiny_experts), pairs, TrainConfig.of(SHORT, **settings), tmp_path / "run")
+        result = train(str(experts_model), pairs, TrainConfig.of(SHORT, **settings), tmp_path / "run")
     assert (result.validation, result.start, result.kept_step, result.steps) == (0.9, 0.9, 0, 6)
     assert "UNTRAINED: identical to the base: no step was better than the model before" in caplog.text
     assert "UNTRAINED: identical to the base" in repr(result)
@@ -52,14 +52,14 @@ def test_a_run_that_only_loses_gives_back_the_model_it_began_with(
         assert np.abs(model.encode(["rice"], prompt_name="crops") - before).max() < 1e-6
     assert "**UNTRAINED: identical to the base.**" in (tmp_path / "run/model/README.md").read_text()
     if not settings:
-        assert folder_fingerprint(tmp_path / "run" / "model") == folder_fingerprint(tiny_experts)
+        assert folder_fingerprint(tmp_path / "run" / "model") == folder_fingerprint(experts_model)
     assert notes_of(result.model) == notes_of(tmp_path / "run" / "model") == {"untrained": True}
-    again = train(str(tiny_experts), pairs, TrainConfig.of(SHORT, **settings), tmp_path / "run")
+    again = train(str(experts_model), pairs, TrainConfig.of(SHORT, **settings), tmp_path / "run")
     assert (again.kept_step, again.start, again.history) == (0, 0.9, result.history)
 
 
-def test_the_gain_is_that_over_the_model_before(pairs: Pairs, tiny_experts: Path) -> None:
-    result = train(str(tiny_experts), pairs, SHORT)
+def test_the_gain_is_that_over_the_model_before(pairs: Pairs, experts_model: Path) -> None:
+    result = train(str(experts_model), pairs, SHORT)
     assert result.start == result.history[0]["eval_validation_mean"]
     assert result.validation is not None
     assert result.validation >= result.start
@@ -69,7 +69,7 @@ def test_the_gain_is_that_over_the_model_before(pairs: Pairs, tiny_experts: Path
 
 @pytest.mark.usefixtures("falling")
 def test_a_run_killed_after_its_last_step_trains_no_further(
-    pairs: Pairs, tiny_experts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    pairs: Pairs, experts_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def stop(*args: object) -> None:
         raise KeyboardInterrupt
@@ -78,13 +78,13 @@ def test_a_run_killed_after_its_last_step_trains_no_further(
     with monkeypatch.context() as patch:
         patch.setattr(run_module, "take_best", stop)
         with pytest.raises(KeyboardInterrupt):
-            train(str(tiny_experts), pairs, SHORT, out)
-    assert train(str(tiny_experts), pairs, SHORT, out).steps == 6
+            train(str(experts_model), pairs, SHORT, out)
+    assert train(str(experts_model), pairs, SHORT, out).steps == 6
 
 
 @pytest.mark.usefixtures("falling")
 def test_the_last_step_is_kept_with_that_setting(
-    pairs: Pairs, tiny_experts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    pairs: Pairs, experts_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def stop(*args: object) -> None:
         raise KeyboardInterrupt
@@ -93,22 +93,22 @@ def test_the_last_step_is_kept_with_that_setting(
     with monkeypatch.context() as patch:
         patch.setattr(run_module, "take_best", stop)
         with pytest.raises(KeyboardInterrupt):  # after the last step, of which there is a checkpoint
-            train(str(tiny_experts), pairs, last, tmp_path / "run")
-    result = train(str(tiny_experts), pairs, last, tmp_path / "run")
+            train(str(experts_model), pairs, last, tmp_path / "run")
+    result = train(str(experts_model), pairs, last, tmp_path / "run")
     assert (result.kept_step, result.steps, len(result.history)) == (12, 12, 7)
     assert result.validation == result.history[-1]["eval_validation_mean"]
     assert f"{result.start - result.validation:.4f} below the 0.9000 before training" in result.summary
     assert "The last step was kept: step 12 of 12" in (tmp_path / "run/model/README.md").read_text()
-    whole = train(str(tiny_experts), pairs, last).model.state_dict()
+    whole = train(str(experts_model), pairs, last).model.state_dict()
     kept = load(tmp_path / "run" / "model", device="cpu").state_dict()
     assert all(torch.equal(weight, whole[name].cpu()) for name, weight in kept.items())
 
 
-def test_the_last_step_needs_no_validation_pairs(pairs: Pairs, tiny_experts: Path) -> None:
+def test_the_last_step_needs_no_validation_pairs(pairs: Pairs, experts_model: Path) -> None:
     only = Pairs.from_tables(train=pairs.split("train"))
     with pytest.raises(InputError, match=r"no validation pairs to choose the best step by: .*`keep=last`"):
-        train(str(tiny_experts), only, SHORT, max_steps=2)
-    result = train(str(tiny_experts), only, SHORT, max_steps=2, keep="last", patience=5)
+        train(str(experts_model), only, SHORT, max_steps=2)
+    result = train(str(experts_model), only, SHORT, max_steps=2, keep="last", patience=5)
     assert (result.kept_step, result.summary) == (2, "step 2 of 2, not validated")
 
 
@@ -123,25 +123,25 @@ def one_kind(tmp_path: Path, domains: list[str]) -> Pairs:
 
 
 def test_a_validation_of_one_kind_of_pairs_keeps_the_last_step(
-    tiny_experts: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    experts_model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     pairs = one_kind(tmp_path, ["crops", "neuro"])
     with caplog.at_level(logging.WARNING):
-        result = train(str(tiny_experts), pairs, SHORT, tmp_path / "run")
+        result = train(str(experts_model), pairs, SHORT, tmp_path / "run")
     assert (result.validation, result.kept_step, result.steps) == (None, 12, 12)
     assert "the validation pairs of crops, neuro are all linked or all unlinked" in caplog.text
     assert "the last one is kept" in caplog.text
     trained = load(tmp_path / "run" / "model", device="cpu").state_dict()
     assert any(
-        not torch.equal(weight, trained[name]) for name, weight in load(tiny_experts).state_dict().items()
+        not torch.equal(weight, trained[name]) for name, weight in load(experts_model).state_dict().items()
     )
 
 
 def test_a_domain_of_one_kind_of_pairs_is_named(
-    tiny_experts: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    experts_model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
-        result = train(str(tiny_experts), one_kind(tmp_path, ["neuro"]), SHORT)
+        result = train(str(experts_model), one_kind(tmp_path, ["neuro"]), SHORT)
     assert "the validation pairs of neuro are all linked or all unlinked" in caplog.text
     assert all(
         entry["eval_validation_mean"] == entry["eval_validation_crops/roc_auc"] for entry in result.history
@@ -150,22 +150,22 @@ def test_a_domain_of_one_kind_of_pairs_is_named(
 
 @pytest.mark.parametrize("keep", [False, True])
 def test_checkpoints_of_a_finished_run_stay_only_with_that_setting(
-    pairs: Pairs, tiny_experts: Path, tmp_path: Path, keep: bool
+    pairs: Pairs, experts_model: Path, tmp_path: Path, keep: bool
 ) -> None:
     config = TrainConfig.of(SHORT, max_steps=2, keep_checkpoints=keep)
-    train(str(tiny_experts), pairs, config, tmp_path / "run")
+    train(str(experts_model), pairs, config, tmp_path / "run")
     assert bool(list(tmp_path.glob("run/**/optimizer.pt"))) is keep
     other = TrainConfig.of(config, keep_checkpoints=not keep)
-    assert train(str(tiny_experts), pairs, other, tmp_path / "run").steps == 2
+    assert train(str(experts_model), pairs, other, tmp_path / "run").steps == 2
     assert bool(list(tmp_path.glob("run/**/optimizer.pt"))) is keep  # nor does another call remove them
 
 
-def test_domains_named_as_figures_lose_nothing(pairs: Pairs, tiny_experts: Path, tmp_path: Path) -> None:
+def test_domains_named_as_figures_lose_nothing(pairs: Pairs, experts_model: Path, tmp_path: Path) -> None:
     names = {"crops": "router", "neuro": "mean"}
     table = pairs.split("validation")
     renamed = pa.array([names[domain] for domain in table["domain"].to_pylist()])
     other = table.set_column(table.schema.get_field_index("domain"), "domain", renamed)
-    plain = tiny_experts.with_name(f"{tiny_experts.name}-plain")
+    plain = experts_model.with_name(f"{experts_model.name}-plain")
     encoder = BatchEncoder(load(plain, device="cpu"), 8, "the model")
     one, two = (PairValidation(each).measure(encoder)[0] for each in (table, other))
     expected = {
@@ -176,15 +176,15 @@ def test_domains_named_as_figures_lose_nothing(pairs: Pairs, tiny_experts: Path,
     assert len(two) == len(one)
 
 
-def test_a_model_notes_the_text_it_was_trained_on(pairs: Pairs, tiny_experts: Path, tmp_path: Path) -> None:
+def test_a_model_notes_the_text_it_was_trained_on(pairs: Pairs, experts_model: Path, tmp_path: Path) -> None:
     of_titles = Pairs.in_memory(
         {name: pairs.split(name) for name in SPLITS},
         pairs.known_links(),
         {"settings": {"unit": "title", "relation": "co-citation", "split": "paper"}},
     )
-    result = train(str(tiny_experts), of_titles, SHORT, tmp_path / "run", keep="last", patience=5)
+    result = train(str(experts_model), of_titles, SHORT, tmp_path / "run", keep="last", patience=5)
     copy = load(tmp_path / "run" / "model", device="cpu")
     copy.save(str(tmp_path / "copy"))
     for model in (result.model, tmp_path / "run" / "model", copy, tmp_path / "copy"):
         assert notes_of(model) == {"unit": "title"}
-    assert notes_of(tiny_experts) == {}
+    assert notes_of(experts_model) == {}

@@ -37,9 +37,9 @@ def made(folder: Pairs, model: SentenceTransformer) -> TrainingSet:
 
 
 def test_negatives_are_the_nearest_texts_that_are_not_linked(
-    folder: Pairs, tiny_experts: Path, tmp_path: Path
+    folder: Pairs, experts_model: Path, tmp_path: Path
 ) -> None:
-    model = SentenceTransformer(str(tiny_experts), device="cpu")
+    model = SentenceTransformer(str(experts_model), device="cpu")
     training = made(folder, model)
     mined = with_hard_negatives(training, model, 2, tmp_path / "mined.parquet")
     rows = mined.dataset()
@@ -61,8 +61,8 @@ def test_negatives_are_the_nearest_texts_that_are_not_linked(
             assert [row["negative_1"], row["negative_2"]] == [texts[paper] for paper in nearest]
 
 
-def test_mined_negatives_are_kept_in_a_file(folder: Pairs, tiny_experts: Path, tmp_path: Path) -> None:
-    model = SentenceTransformer(str(tiny_experts), device="cpu")
+def test_mined_negatives_are_kept_in_a_file(folder: Pairs, experts_model: Path, tmp_path: Path) -> None:
+    model = SentenceTransformer(str(experts_model), device="cpu")
     training = made(folder, model)
     file = tmp_path / "mined.parquet"
     first = with_hard_negatives(training, model, 1, file)
@@ -75,8 +75,8 @@ def test_mined_negatives_are_kept_in_a_file(folder: Pairs, tiny_experts: Path, t
     assert (first.numbers != other.numbers).any()
 
 
-def test_too_few_texts_are_named(folder: Pairs, tiny_experts: Path, tmp_path: Path) -> None:
-    model = SentenceTransformer(str(tiny_experts), device="cpu")
+def test_too_few_texts_are_named(folder: Pairs, experts_model: Path, tmp_path: Path) -> None:
+    model = SentenceTransformer(str(experts_model), device="cpu")
     with pytest.raises(InputError, match="`hard_negatives=40`: crops has"):
         with_hard_negatives(made(folder, model), model, 40, tmp_path / "mined.parquet")
     assert not (tmp_path / "mined.parquet").exists()

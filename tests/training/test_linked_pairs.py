@@ -25,8 +25,8 @@ def made(pairs: Pairs, model: Path, **settings: object) -> TrainingSet:
     return TrainingSet.of(data, routes, config)
 
 
-def test_each_text_stands_behind_the_route_of_its_domain(pairs: Pairs, tiny_experts: Path) -> None:
-    data = made(pairs, tiny_experts)
+def test_each_text_stands_behind_the_route_of_its_domain(pairs: Pairs, experts_model: Path) -> None:
+    data = made(pairs, experts_model)
     assert [route.name for route in data.routes] == pairs.domains
     assert [route.experts for route in data.routes] == [(0, 0), (1, 1)]
     train = pairs.split("train").to_pylist()
@@ -44,9 +44,9 @@ def test_each_text_stands_behind_the_route_of_its_domain(pairs: Pairs, tiny_expe
 
 
 def test_mixed_batches_are_of_all_pairs_and_homogeneous_ones_of_a_domain(
-    pairs: Pairs, tiny_experts: Path
+    pairs: Pairs, experts_model: Path
 ) -> None:
-    mixed, apart = (made(pairs, tiny_experts, batches=kind) for kind in ("mixed", "homogeneous"))
+    mixed, apart = (made(pairs, experts_model, batches=kind) for kind in ("mixed", "homogeneous"))
     assert [name for name, _ in mixed.pools] == ["all mixed routes together"]
     assert [name for name, _ in apart.pools] == ["domain crops", "domain neuro"]
     with pytest.raises(InputError, match="domain crops: 32 training pairs do not fill one batch of 40"):
@@ -54,24 +54,24 @@ def test_mixed_batches_are_of_all_pairs_and_homogeneous_ones_of_a_domain(
 
 
 def test_batches_suit_what_chooses_the_expert(
-    pairs: Pairs, tiny_experts: Path, minilm: str, tmp_path: Path
+    pairs: Pairs, experts_model: Path, minilm: str, tmp_path: Path
 ) -> None:
     def pools(model: Path, **settings: object) -> list[str]:
         return [name for name, _ in made(pairs, model, batch_size=4, **settings).pools]
 
     apart, mixed = ["domain crops", "domain neuro"], ["all mixed routes together"]
-    assert pools(tiny_experts) == apart
+    assert pools(experts_model) == apart
     dense = make_tiny_encoder(tmp_path / "dense", minilm)
     assert pools(dense) == mixed
     for router in ("learned", "token"):
         extend(dense, experts=list(TOPICS), router=router, out=tmp_path / router)
         assert pools(tmp_path / router) == mixed
         assert pools(tmp_path / router, batches="homogeneous") == apart
-    assert pools(tiny_experts, only_expert="neuro") == ["all mixed routes together"]
+    assert pools(experts_model, only_expert="neuro") == ["all mixed routes together"]
 
 
 def test_domains_too_small_for_a_batch_share_mixed_ones(
-    tiny_experts: Path, tmp_path: Path, minilm: str, caplog: pytest.LogCaptureFixture
+    experts_model: Path, tmp_path: Path, minilm: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
     domains = ("crops", "neuro", "rocks")
@@ -99,37 +99,37 @@ def test_domains_too_small_for_a_batch_share_mixed_ones(
         batches_of((3, 20, 9), batches="homogeneous")
 
 
-def test_a_domain_whose_pairs_share_one_text_is_too_small(tiny_experts: Path) -> None:
+def test_a_domain_whose_pairs_share_one_text_is_too_small(experts_model: Path) -> None:
     rows = [{"anchor": "the same", "positive": f"crop {n}", "domain": "crops"} for n in range(20)]
     rows += [{"anchor": f"cell {n}", "positive": f"axon {n}", "domain": "neuro"} for n in range(20)]
-    training = made(Pairs.of(rows), tiny_experts, batch_size=4)
+    training = made(Pairs.of(rows), experts_model, batch_size=4)
     assert [route.batches for route in training.routes] == ["mixed", "mixed"]
 
 
-def test_missing_routes_and_domains_are_named(pairs: Pairs, tiny_experts: Path) -> None:
+def test_missing_routes_and_domains_are_named(pairs: Pairs, experts_model: Path) -> None:
     train = pairs.split("train")
     place = train.column_names.index("domain")
     rocks = Pairs.of(train.set_column(place, "domain", [["rocks"] * train.num_rows]))
     with pytest.raises(RouteError, match=r"rocks.*crops, neuro"):
-        made(rocks, tiny_experts)
-    assert [route.name for route in made(pairs, tiny_experts, routes="neuro").routes] == ["neuro"]
+        made(rocks, experts_model)
+    assert [route.name for route in made(pairs, experts_model, routes="neuro").routes] == ["neuro"]
     for settings in ({"routes": ["neuro", "rocks"]}, {"temperatures": {"rocks": 0.1}}):
         with pytest.raises(UsageError, match=r"no domain or task rocks .*crops, neuro"):
-            made(pairs, tiny_experts, **settings)
+            made(pairs, experts_model, **settings)
 
 
-def test_temperatures_per_route_override_the_common_one(pairs: Pairs, tiny_experts: Path) -> None:
+def test_temperatures_per_route_override_the_common_one(pairs: Pairs, experts_model: Path) -> None:
     def temperatures(**settings: object) -> list[float]:
-        return [route.temperature for route in made(pairs, tiny_experts, **settings).routes]
+        return [route.temperature for route in made(pairs, experts_model, **settings).routes]
 
     assert temperatures() == [0.05, 0.05]
     assert temperatures(temperature=0.1, temperatures={"neuro": 0.2}) == [0.1, 0.2]
     assert temperatures(curriculum="static") == [0.03, 0.03]
 
 
-def test_a_fraction_of_each_domain_is_sampled(pairs: Pairs, tiny_experts: Path) -> None:
+def test_a_fraction_of_each_domain_is_sampled(pairs: Pairs, experts_model: Path) -> None:
     whole, part, same, other = (
-        made(pairs, tiny_experts, **settings)
+        made(pairs, experts_model, **settings)
         for settings in ({}, {"fraction": 0.25}, {"fraction": 0.25}, {"fraction": 0.25, "seed": 1})
     )
     assert [int((part.places[:, 0] == route).sum()) for route in (0, 1)] == [8, 8]
@@ -138,8 +138,8 @@ def test_a_fraction_of_each_domain_is_sampled(pairs: Pairs, tiny_experts: Path) 
     assert anchors[1] == anchors[2] != anchors[3]
 
 
-def test_about_half_of_the_pairs_are_swapped_and_nothing_is_lost(pairs: Pairs, tiny_experts: Path) -> None:
-    data = made(pairs, tiny_experts)
+def test_about_half_of_the_pairs_are_swapped_and_nothing_is_lost(pairs: Pairs, experts_model: Path) -> None:
+    data = made(pairs, experts_model)
     rows = list(data.dataset())
     size = len(data)
 

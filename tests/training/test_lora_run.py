@@ -28,16 +28,16 @@ SHORT = TrainConfig(
 
 
 @pytest.fixture(scope="module")
-def finished(pairs: Pairs, tiny_experts: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def finished(pairs: Pairs, experts_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("lora") / "run"
-    train(str(tiny_experts), pairs, SHORT, out)
+    train(str(experts_model), pairs, SHORT, out)
     return out
 
 
 def test_checkpoints_hold_adapter_and_experts_and_the_base_unmoved(
-    finished: Path, tiny_experts: Path
+    finished: Path, experts_model: Path
 ) -> None:
-    before = weights_of(tiny_experts)
+    before = weights_of(experts_model)
     after = weights_of(finished / "checkpoints" / "checkpoint-12")
     frozen = {name.replace(".base_layer.", "."): name for name in after if ".base_layer." in name}
     assert len(frozen) == 2 * 4 * 2  # blocks, projections, weight and bias
@@ -48,10 +48,10 @@ def test_checkpoints_hold_adapter_and_experts_and_the_base_unmoved(
 
 
 def test_the_adapter_on_the_base_is_the_attention_of_the_merged_model(
-    finished: Path, tiny_experts: Path
+    finished: Path, experts_model: Path
 ) -> None:
     merged = weights_of(finished / "model")
-    adapted = load(tiny_experts, device="cpu")
+    adapted = load(experts_model, device="cpu")
     model = PeftModel.from_pretrained(adapted[0].auto_model, str(finished / "adapter"))
     expected = model.merge_and_unload().state_dict()
     assert merged.keys() == expected.keys()

@@ -44,15 +44,15 @@ def still(model: SentenceTransformer) -> SentenceTransformer:
 
 
 @pytest.fixture
-def model(tiny_experts: Path) -> SentenceTransformer:
-    return still(SentenceTransformer(str(tiny_experts), device="cpu"))
+def model(experts_model: Path) -> SentenceTransformer:
+    return still(SentenceTransformer(str(experts_model), device="cpu"))
 
 
 @pytest.fixture(scope="module")
-def router_folder(minilm: str, tiny_experts: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def router_folder(minilm: str, experts_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The tiny encoder with routers in place of routes."""
     folder = tmp_path_factory.mktemp("router") / "learned"
-    plain = tiny_experts.with_name(f"{tiny_experts.name}-plain")
+    plain = experts_model.with_name(f"{experts_model.name}-plain")
     encoder = sentence_experts.extend(str(plain), ["crops", "neuro"], router="learned", route="none")
     generator = torch.Generator().manual_seed(4)
     with torch.no_grad():
@@ -253,8 +253,8 @@ def test_linked_mined_negatives_are_left_out_too(model: SentenceTransformer) -> 
     assert value == pytest.approx(expected, rel=1e-4)
 
 
-def test_dropout_is_the_same_in_both_passes_of_gradient_caching(tiny_experts: Path) -> None:
-    model = SentenceTransformer(str(tiny_experts), device="cpu").train()
+def test_dropout_is_the_same_in_both_passes_of_gradient_caching(experts_model: Path) -> None:
+    model = SentenceTransformer(str(experts_model), device="cpu").train()
     columns = features(model, TEXTS, OTHERS)
     torch.manual_seed(5)
     plain, gradients = loss_and_gradients(made(model, "in_batch_negatives"), columns)

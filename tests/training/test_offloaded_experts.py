@@ -63,11 +63,11 @@ def copied(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("copied")
 @pytest.mark.parametrize("way", WAYS)
-def test_the_trained_model_is_the_same(way: str, tiny_experts: Path, pairs: Pairs, tmp_path: Path) -> None:
+def test_the_trained_model_is_the_same(way: str, experts_model: Path, pairs: Pairs, tmp_path: Path) -> None:
     for name, offload in (("plain", False), ("offloaded", True)):
-        train(tiny_experts, pairs, SHORT, tmp_path / name, offload_experts=offload, **WAYS[way])
+        train(experts_model, pairs, SHORT, tmp_path / name, offload_experts=offload, **WAYS[way])
     plain, offloaded = (weights_of(tmp_path / name / "model") for name in ("plain", "offloaded"))
-    before = weights_of(tiny_experts)
+    before = weights_of(experts_model)
     assert plain.keys() == offloaded.keys()
     for name, weight in plain.items():
         assert torch.equal(weight, offloaded[name]), name
@@ -118,8 +118,8 @@ def test_gradients_come_back_to_the_called_experts_alone() -> None:
     assert [gradient is None for gradient in found[1]] == [False, False, True, True, False, False]
 
 
-def test_the_model_can_be_used_as_before_afterwards(tiny_experts: Path, pairs: Pairs) -> None:
-    model = load(tiny_experts)
+def test_the_model_can_be_used_as_before_afterwards(experts_model: Path, pairs: Pairs) -> None:
+    model = load(experts_model)
     train(model, pairs, SHORT, offload_experts=True)
     assert {weight.device.type for weight in model.parameters()} == {"cpu"}
     model.to("meta")
@@ -127,29 +127,29 @@ def test_the_model_can_be_used_as_before_afterwards(tiny_experts: Path, pairs: P
 
 
 def test_without_a_gpu_it_says_that_nothing_changes(
-    tiny_experts: Path, pairs: Pairs, caplog: pytest.LogCaptureFixture
+    experts_model: Path, pairs: Pairs, caplog: pytest.LogCaptureFixture
 ) -> None:
     if torch.accelerator.is_available():
         pytest.skip("there is a GPU")
     with caplog.at_level(logging.INFO):
-        train(tiny_experts, pairs, SHORT, offload_experts=True)
+        train(experts_model, pairs, SHORT, offload_experts=True)
     assert "no GPU here" in caplog.text
 
 
 def test_what_cannot_be_offloaded(
-    minilm: str, tiny_experts: Path, pairs: Pairs, monkeypatch: pytest.MonkeyPatch
+    minilm: str, experts_model: Path, pairs: Pairs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plain = tiny_experts.with_name(f"{tiny_experts.name}-plain")
+    plain = experts_model.with_name(f"{experts_model.name}-plain")
     with pytest.raises(UsageError, match="`offload_experts`: the model has no experts in its blocks"):
         train(str(plain), pairs, SHORT, offload_experts=True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     with pytest.raises(UsageError, match="only for one process on one GPU"):
-        train(tiny_experts, pairs, SHORT, offload_experts=True)
+        train(experts_model, pairs, SHORT, offload_experts=True)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 def test_on_a_gpu_the_experts_stay_on_the_cpu(
-    tiny_experts: Path, pairs: Pairs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    experts_model: Path, pairs: Pairs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: set[tuple[bool, str]] = set()
     stepped = trainer.RunCallback.on_step_end
@@ -162,11 +162,11 @@ def test_on_a_gpu_the_experts_stay_on_the_cpu(
                     seen.add((EXPERTS in name, tensor.device.type))
         stepped(callback, *args, **kwargs)
 
-    train(tiny_experts, pairs, SHORT, tmp_path / "plain")
+    train(experts_model, pairs, SHORT, tmp_path / "plain")
     monkeypatch.setattr(trainer.RunCallback, "on_step_end", note)
-    train(tiny_experts, pairs, SHORT, tmp_path / "offloaded", offload_experts=True)
+    train(experts_model, pairs, SHORT, tmp_path / "offloaded", offload_experts=True)
     assert seen == {(True, "cpu"), (False, "cuda")}
-    before = weights_of(tiny_experts)
+    before = weights_of(experts_model)
     plain, offloaded = (weights_of(tmp_path / name / "model") for name in ("plain", "offloaded"))
     moved = max(float((plain[name] - before[name]).abs().max()) for name in plain)
     apart = max(float((plain[name] - offloaded[name]).abs().max()) for name in plain)

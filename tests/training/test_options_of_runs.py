@@ -36,9 +36,9 @@ PREPRINT = SHORT.model_copy(
 
 
 @pytest.fixture(scope="module")
-def router_model(tiny_experts: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def router_model(experts_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("router") / "learned"
-    plain = tiny_experts.with_name(f"{tiny_experts.name}-plain")
+    plain = experts_model.with_name(f"{experts_model.name}-plain")
     encoder = sentence_experts.extend(str(plain), ["crops", "neuro"], route="none", router="learned")
     encoder.save(str(folder), create_model_card=False)
     return folder
@@ -139,35 +139,35 @@ def test_one_cycle_peaks_after_the_warmup() -> None:
     assert rates[-1] < 1e-7
 
 
-def test_one_cycle_needs_steps_to_climb(pairs: Pairs, tiny_experts: Path, tmp_path: Path) -> None:
+def test_one_cycle_needs_steps_to_climb(pairs: Pairs, experts_model: Path, tmp_path: Path) -> None:
     config = SHORT.model_copy(update={"scheduler": "one_cycle", "warmup_steps": 9})
     with pytest.raises(UsageError, match="`warmup_steps`"):
-        train(str(tiny_experts), pairs, config, tmp_path / "run")
+        train(str(experts_model), pairs, config, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
-def test_warmup_steps_are_counted(pairs: Pairs, tiny_experts: Path, tmp_path: Path) -> None:
+def test_warmup_steps_are_counted(pairs: Pairs, experts_model: Path, tmp_path: Path) -> None:
     update = {"scheduler": "constant_with_warmup", "warmup_steps": 6, "max_steps": 3}
     config = SHORT.model_copy(update=update)
-    train(str(tiny_experts), pairs, config, tmp_path / "run")
+    train(str(experts_model), pairs, config, tmp_path / "run")
     optimizer = torch.load(tmp_path / "run/checkpoints/checkpoint-3/optimizer.pt", weights_only=True)
     assert optimizer["param_groups"][0]["lr"] == pytest.approx(config.learning_rate / 2)
 
 
-def test_known_positives_are_masked_by_default(pairs: Pairs, tiny_experts: Path, tmp_path: Path) -> None:
+def test_known_positives_are_masked_by_default(pairs: Pairs, experts_model: Path, tmp_path: Path) -> None:
     # Of 32 pairs among 24 papers many are linked across a batch, so the mask changes the model.
     for name, mask in (("masked", True), ("plain", False)):
-        train(str(tiny_experts), pairs, SHORT.model_copy(update={"mask_known": mask}), tmp_path / name)
+        train(str(experts_model), pairs, SHORT.model_copy(update={"mask_known": mask}), tmp_path / name)
     one, other = weights(tmp_path / "masked"), weights(tmp_path / "plain")
     assert not all(torch.allclose(one[name], other[name], atol=1e-6) for name in one)
 
 
 @pytest.mark.parametrize("update", [{"loss": "argmax_target"}, {"hard_negatives": 2}])
 def test_other_losses_lower_themselves(
-    pairs: Pairs, tiny_experts: Path, tmp_path: Path, update: dict
+    pairs: Pairs, experts_model: Path, tmp_path: Path, update: dict
 ) -> None:
     config = SHORT.model_copy(update={**update, "max_steps": 40, "eval_steps": 20})
-    losses = train(str(tiny_experts), pairs, config, tmp_path / "run").losses
+    losses = train(str(experts_model), pairs, config, tmp_path / "run").losses
     assert losses[-1][1] < losses[0][1]
     card = (tmp_path / "run" / "model" / "README.md").read_text()
     assert ("most similar pair" in card) == ("loss" in update)

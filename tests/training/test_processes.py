@@ -125,11 +125,11 @@ def two(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def still_experts(tiny_experts: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def still_experts(experts_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model with learned sequence routers and without dropout, which would differ between processes."""
     import sentence_experts
 
-    plain = SentenceTransformer(str(tiny_experts.with_name(f"{tiny_experts.name}-plain")), device="cpu")
+    plain = SentenceTransformer(str(experts_model.with_name(f"{experts_model.name}-plain")), device="cpu")
     config = plain[0].auto_model.config
     config.hidden_dropout_prob = config.attention_probs_dropout_prob = 0.0
     folder = tmp_path_factory.mktemp("still") / "model"
@@ -212,7 +212,7 @@ def test_only_the_first_process_logs_and_writes(together: Together) -> None:
 
 @pytest.mark.slow
 def test_two_killed_processes_resume_to_the_same_weights(
-    pairs: Pairs, tiny_experts: Path, tmp_path: Path
+    pairs: Pairs, experts_model: Path, tmp_path: Path
 ) -> None:
     """The model has dropout, so each process's random state counts."""
     settings = {**OF_PAIRS, "balance_loss": None, "max_steps": 12, "eval_steps": 3}
@@ -221,7 +221,7 @@ def test_two_killed_processes_resume_to_the_same_weights(
         {
             "out": tmp_path,
             "models": {},
-            "runs": [{"model": tiny_experts, "data": pairs.path, "out": out, "settings": settings}],
+            "runs": [{"model": experts_model, "data": pairs.path, "out": out, "settings": settings}],
         }
         for out in (killed, whole)
     ]
@@ -249,7 +249,7 @@ def test_two_killed_processes_resume_to_the_same_weights(
     one, other = weights_of(killed / "model"), weights_of(whole / "model")
     assert one.keys() == other.keys()
     assert all(torch.equal(one[name], other[name]) for name in one)
-    assert any(not torch.equal(weight, one[name]) for name, weight in weights_of(tiny_experts).items())
+    assert any(not torch.equal(weight, one[name]) for name, weight in weights_of(experts_model).items())
 
 
 @pytest.mark.slow

@@ -29,9 +29,9 @@ SHORT = TrainConfig(batch_size=8, max_steps=12, eval_steps=4, learning_rate=1e-3
 
 
 @pytest.fixture(scope="module")
-def finished(pairs: Pairs, tiny_experts: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def finished(pairs: Pairs, experts_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("run") / "run"
-    train(str(tiny_experts), pairs, SHORT, out)
+    train(str(experts_model), pairs, SHORT, out)
     return out
 
 
@@ -56,13 +56,13 @@ def _train_in_child(model: str, pairs: Path, out: Path) -> None:
 
 
 def test_killed_run_resumes_to_the_same_bytes(
-    finished: Path, pairs: Pairs, tiny_experts: Path, tmp_path: Path
+    finished: Path, pairs: Pairs, experts_model: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "killed"
-    run_until_killed(_train_in_child, (str(tiny_experts), pairs.path, out), out, "checkpoints/checkpoint-*")
+    run_until_killed(_train_in_child, (str(experts_model), pairs.path, out), out, "checkpoints/checkpoint-*")
     with pytest.raises(UsageError, match=r"begun with another seed \(0\)"):
-        train(str(tiny_experts), pairs, SHORT.model_copy(update={"seed": 9}), out)
-    train(str(tiny_experts), pairs, SHORT, out)
+        train(str(experts_model), pairs, SHORT.model_copy(update={"seed": 9}), out)
+    train(str(experts_model), pairs, SHORT, out)
     for file in sorted((finished / "model").glob("*.safetensors")):
         assert (out / "model" / file.name).read_bytes() == file.read_bytes(), file.name
     one, other = (json.loads((run / "run.json").read_text()) for run in (finished, out))
@@ -71,11 +71,11 @@ def test_killed_run_resumes_to_the_same_bytes(
 
 
 def test_gradient_caching_trains_the_same_model(
-    finished: Path, pairs: Pairs, tiny_experts: Path, tmp_path: Path
+    finished: Path, pairs: Pairs, experts_model: Path, tmp_path: Path
 ) -> None:
     # Dropout would differ between the two ways; the tiny encoder's is switched off for both.
     still = tmp_path / "still"
-    shutil.copytree(tiny_experts, still)
+    shutil.copytree(experts_model, still)
     config = json.loads((still / "config.json").read_text())
     config |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     (still / "config.json").write_text(json.dumps(config))
@@ -88,7 +88,7 @@ def test_gradient_caching_trains_the_same_model(
 @pytest.mark.parametrize(("batches", "most"), [("mixed", 2), ("homogeneous", 1)])
 def test_batches_are_of_one_domain_when_set_so(
     pairs: Pairs,
-    tiny_experts: Path,
+    experts_model: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     batches: str,
@@ -103,15 +103,15 @@ def test_batches_are_of_one_domain_when_set_so(
 
     monkeypatch.setattr("sentence_experts.training.run.PairCollator", Watching)
     config = SHORT.model_copy(update={"batches": batches, "max_steps": 8})
-    train(str(tiny_experts), pairs, config, tmp_path / "run")
+    train(str(experts_model), pairs, config, tmp_path / "run")
     assert max(len(domains) for domains in seen) == most
     assert set.union(*seen) == {"[CROPS", "[NEURO"}
 
 
 def test_trained_model_has_no_automatic_routes(
-    pairs: Pairs, tiny_experts: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    pairs: Pairs, experts_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    model = shutil.copytree(tiny_experts, tmp_path / "model")
+    model = shutil.copytree(experts_model, tmp_path / "model")
     RouteClassifier(("crops", "neuro"), np.zeros((2, 32)), np.zeros(2)).write(model / AUTO_FOLDER)
     train(str(model), pairs, SHORT.model_copy(update={"max_steps": 2}), tmp_path / "run")
     assert "the trained model has no automatic routes" in capsys.readouterr().err
@@ -119,9 +119,9 @@ def test_trained_model_has_no_automatic_routes(
     assert not [folder for folder in (tmp_path / "run").rglob("*") if has_auto_route(folder)]
 
 
-def test_a_model_of_bad_numbers_is_not_trained(pairs: Pairs, tiny_experts: Path, tmp_path: Path) -> None:
+def test_a_model_of_bad_numbers_is_not_trained(pairs: Pairs, experts_model: Path, tmp_path: Path) -> None:
     broken = tmp_path / "broken"
-    shutil.copytree(tiny_experts, broken)
+    shutil.copytree(experts_model, broken)
     model = SentenceTransformer(str(broken))
     with torch.no_grad():
         next(model[0].auto_model.parameters())[:] = float("nan")
@@ -130,52 +130,54 @@ def test_a_model_of_bad_numbers_is_not_trained(pairs: Pairs, tiny_experts: Path,
         train(str(broken), pairs, SHORT, tmp_path / "run")
 
 
-def test_update_to_non_finite_weights_stops_the_run(pairs: Pairs, tiny_experts: Path, tmp_path: Path) -> None:
+def test_update_to_non_finite_weights_stops_the_run(
+    pairs: Pairs, experts_model: Path, tmp_path: Path
+) -> None:
     config = SHORT.model_copy(update={"learning_rate": 1e38, "max_steps": 1, "warmup": 0.0})
     with pytest.raises(BadNumbersError, match=r"after step 1 .*`learning_rate`"):
-        train(str(tiny_experts), pairs, config, tmp_path / "run")
+        train(str(experts_model), pairs, config, tmp_path / "run")
 
 
-def test_tensorboard_logs_go_into_the_run(pairs: Pairs, tiny_experts: Path, tmp_path: Path) -> None:
-    train(str(tiny_experts), pairs, SHORT.model_copy(update={"tensorboard": True}), tmp_path / "run")
+def test_tensorboard_logs_go_into_the_run(pairs: Pairs, experts_model: Path, tmp_path: Path) -> None:
+    train(str(experts_model), pairs, SHORT.model_copy(update={"tensorboard": True}), tmp_path / "run")
     (events,) = (tmp_path / "run" / "logs").glob("events.*")
     assert b"eval/validation_f1_max" in events.read_bytes()
 
 
-def test_a_logger_that_is_not_installed_is_named(pairs: Pairs, tiny_experts: Path, tmp_path: Path) -> None:
+def test_a_logger_that_is_not_installed_is_named(pairs: Pairs, experts_model: Path, tmp_path: Path) -> None:
     if find_spec("wandb") is not None:
         pytest.skip("wandb is installed")
     with pytest.raises(SentenceExpertsError, match=r"sentence-experts\[wandb\]"):
-        train(str(tiny_experts), pairs, SHORT.model_copy(update={"wandb": True}), tmp_path / "run")
+        train(str(experts_model), pairs, SHORT.model_copy(update={"wandb": True}), tmp_path / "run")
 
 
 def test_run_without_checkpoint_can_be_started_again(
-    pairs: Pairs, tiny_experts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    pairs: Pairs, experts_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(UsageError, match="bf16"):
-        train(str(tiny_experts), pairs, SHORT.model_copy(update={"bf16": True}), tmp_path / "run")
+        train(str(experts_model), pairs, SHORT.model_copy(update={"bf16": True}), tmp_path / "run")
     assert not (tmp_path / "run").exists()
     # As a run leaves it that was killed in its first steps, with other settings.
     with output(tmp_path / "run", "training run", names=["checkpoints"], grows=True) as place:
         place.begin({"model": "another"})
     (tmp_path / "run" / "checkpoints").mkdir(parents=True)
     short = SHORT.model_copy(update={"max_steps": 2})
-    assert train(str(tiny_experts), pairs, short, tmp_path / "run").steps == 2
+    assert train(str(experts_model), pairs, short, tmp_path / "run").steps == 2
 
 
 def test_other_folders_and_missing_models_are_refused(
-    pairs: Pairs, tiny_experts: Path, tmp_path: Path
+    pairs: Pairs, experts_model: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("do not touch")
     with pytest.raises(UsageError, match=r"holds other files \(thesis\.txt\)"):
-        train(str(tiny_experts), pairs, SHORT, tmp_path / "mine")
+        train(str(experts_model), pairs, SHORT, tmp_path / "mine")
     with pytest.raises(InputError, match="no such model folder"):
         train(str(tmp_path / "nowhere"), pairs, SHORT, tmp_path / "run")
     assert not (tmp_path / "run").exists()
     with pytest.raises(InputError, match="do not fill one batch"):
-        train(str(tiny_experts), pairs, SHORT.model_copy(update={"batch_size": 500}), tmp_path / "run")
+        train(str(experts_model), pairs, SHORT.model_copy(update={"batch_size": 500}), tmp_path / "run")
 
 
 def test_the_card_names_routes_data_and_figures(finished: Path) -> None:
@@ -190,9 +192,9 @@ def test_the_card_names_routes_data_and_figures(finished: Path) -> None:
         assert expected in card
 
 
-def test_measuring_does_not_change_what_is_trained(pairs: Pairs, tiny_experts: Path) -> None:
+def test_measuring_does_not_change_what_is_trained(pairs: Pairs, experts_model: Path) -> None:
     settings = SHORT.model_copy(update={"keep": "last", "max_steps": 6})
     often, once = (
-        train(str(tiny_experts), pairs, settings, eval_steps=steps).model.state_dict() for steps in (1, 6)
+        train(str(experts_model), pairs, settings, eval_steps=steps).model.state_dict() for steps in (1, 6)
     )
     assert all(torch.equal(often[name], once[name]) for name in once)

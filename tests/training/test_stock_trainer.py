@@ -17,9 +17,9 @@ from sentence_experts.evaluation.metrics import pair_metrics
 from sentence_experts.training.validation import PairValidation, Validator
 
 
-def test_keys_and_values_are_those_the_trainer_needs(pairs, tiny_experts):
+def test_keys_and_values_are_those_the_trainer_needs(pairs, experts_model):
     table = pairs.split("validation")
-    model = SentenceTransformer(str(tiny_experts), device="cpu")
+    model = SentenceTransformer(str(experts_model), device="cpu")
     evaluator = Validator([PairValidation(table)])
     found = evaluator(model)
     assert evaluator.primary_metric == "validation_mean"
@@ -34,16 +34,16 @@ def test_keys_and_values_are_those_the_trainer_needs(pairs, tiny_experts):
     assert all(isinstance(value, float) for value in found.values())
 
 
-def test_a_model_without_a_domains_route_is_an_error(pairs, tiny_experts):
+def test_a_model_without_a_domains_route_is_an_error(pairs, experts_model):
     table = pairs.split("validation")
-    model = SentenceTransformer(str(tiny_experts), device="cpu")
+    model = SentenceTransformer(str(experts_model), device="cpu")
     table = table.set_column(table.column_names.index("domain"), "domain", [["astronomy"] * table.num_rows])
     with pytest.raises(RouteError, match="astronomy"):
         Validator([PairValidation(table)])(model)
 
 
-def test_the_trainer_chooses_its_best_model_and_stops_by_it(pairs, tiny_experts, tmp_path):
-    model = SentenceTransformer(str(tiny_experts), device="cpu")
+def test_the_trainer_chooses_its_best_model_and_stops_by_it(pairs, experts_model, tmp_path):
+    model = SentenceTransformer(str(experts_model), device="cpu")
     routed = [
         {side: model.prompts[pair["domain"]] + pair[side] for side in ("anchor", "positive")}
         for pair in pairs.split("train").to_pylist()

@@ -24,8 +24,8 @@ EMBEDDINGS = "embeddings.word_embeddings.weight"
 
 
 @pytest.fixture(scope="module")
-def plain(tiny_experts: Path) -> str:
-    return str(tiny_experts.with_name(f"{tiny_experts.name}-plain"))
+def plain(experts_model: Path) -> str:
+    return str(experts_model.with_name(f"{experts_model.name}-plain"))
 
 
 def extended(plain: str, folder: Path, **options) -> Path:

@@ -25,9 +25,9 @@ SPACE: dict[str, Any] = {
 
 
 @pytest.fixture(scope="module")
-def result(pairs: Pairs, tiny_experts: Path, tmp_path_factory: pytest.TempPathFactory) -> TuneResult:
+def result(pairs: Pairs, experts_model: Path, tmp_path_factory: pytest.TempPathFactory) -> TuneResult:
     out = tmp_path_factory.mktemp("search") / "whole"
-    return tune(tiny_experts, pairs, out=out, space=SPACE, trials=3, **SHARED)
+    return tune(experts_model, pairs, out=out, space=SPACE, trials=3, **SHARED)
 
 
 def test_every_trial_is_a_run_with_the_settings_it_drew(result: TuneResult) -> None:
@@ -50,8 +50,8 @@ def test_best_settings_are_a_config_for_train(result: TuneResult) -> None:
     assert TrainConfig.read(result.out / "best.yaml") == expected == result.config
 
 
-def test_seed_decides_the_sample(result: TuneResult, pairs: Pairs, tiny_experts: Path) -> None:
-    other = tune(tiny_experts, pairs, space=SPACE, trials=1, search_seed=1, **SHARED)
+def test_seed_decides_the_sample(result: TuneResult, pairs: Pairs, experts_model: Path) -> None:
+    other = tune(experts_model, pairs, space=SPACE, trials=1, search_seed=1, **SHARED)
     assert other.trials[0].settings != result.trials[0].settings
     assert other.out is None
 
@@ -69,35 +69,35 @@ def _search_in_child(model: Path, pairs: Path, out: Path) -> None:
 
 
 def test_killed_search_continues_as_if_nothing_had_happened(
-    result: TuneResult, pairs: Pairs, tiny_experts: Path, tmp_path: Path
+    result: TuneResult, pairs: Pairs, experts_model: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "killed"
     # The second trial has a checkpoint, and neither a result nor a record.
     checkpoint = "trials/001/checkpoints/checkpoint-2"
-    run_until_killed(_search_in_child, (tiny_experts, pairs.path, out), out, checkpoint)
+    run_until_killed(_search_in_child, (experts_model, pairs.path, out), out, checkpoint)
     first = (out / "trials" / "000" / "run.json").stat().st_mtime_ns
     with pytest.raises(UsageError, match=r"begun with another search_seed"):
-        tune(tiny_experts, pairs, out=out, space=SPACE, trials=3, **{**SHARED, "search_seed": 8})
-    again = tune(tiny_experts, pairs, out=out, space=SPACE, trials=3, **SHARED)
+        tune(experts_model, pairs, out=out, space=SPACE, trials=3, **{**SHARED, "search_seed": 8})
+    again = tune(experts_model, pairs, out=out, space=SPACE, trials=3, **SHARED)
     assert (out / "trials" / "000" / "run.json").stat().st_mtime_ns == first, "a finished trial is kept"
     assert again.trials == result.trials
     assert (out / "best.yaml").read_text() == (result.out / "best.yaml").read_text()
 
 
-def test_trials_can_be_added(result: TuneResult, pairs: Pairs, tiny_experts: Path) -> None:
-    more = tune(tiny_experts, pairs, out=result.out, space=SPACE, trials=4, **SHARED)
+def test_trials_can_be_added(result: TuneResult, pairs: Pairs, experts_model: Path) -> None:
+    more = tune(experts_model, pairs, out=result.out, space=SPACE, trials=4, **SHARED)
     assert more.trials[:3] == result.trials
     assert len(more.trials) == 4
 
 
 def test_failed_trial_is_recorded_and_the_search_continues(
-    pairs: Pairs, tiny_experts: Path, tmp_path: Path
+    pairs: Pairs, experts_model: Path, tmp_path: Path
 ) -> None:
     shared = {**SHARED, "batch_size": 8}
     del shared["learning_rate"]
     rates: dict[str, Any] = {"learning_rate": {"type": "categorical", "choices": [1e-3, 1e38]}}
     settings = {**shared, "space": rates, "trials": 3, "search_seed": 2, "out": tmp_path / "wild"}
-    found = tune(tiny_experts, pairs, **settings)
+    found = tune(experts_model, pairs, **settings)
     assert {trial.settings["learning_rate"]: trial.best is None for trial in found.trials} == {
         1e-3: False,
         1e38: True,
@@ -105,38 +105,38 @@ def test_failed_trial_is_recorded_and_the_search_continues(
     failed = next(trial for trial in found.trials if trial.best is None)
     assert "learning_rate" in (failed.failure or "")
     assert found.config.learning_rate == 1e-3
-    assert tune(tiny_experts, pairs, **settings).trials == found.trials
+    assert tune(experts_model, pairs, **settings).trials == found.trials
     hopeless: dict[str, Any] = {"learning_rate": {"type": "categorical", "choices": [1e38]}}
     with pytest.raises(SentenceExpertsError, match="all 1 trials failed"):
-        tune(tiny_experts, pairs, space=hopeless, trials=1, **shared)
+        tune(experts_model, pairs, space=hopeless, trials=1, **shared)
 
 
-def test_settings_that_no_draw_can_mend_are_named(pairs: Pairs, tiny_experts: Path) -> None:
+def test_settings_that_no_draw_can_mend_are_named(pairs: Pairs, experts_model: Path) -> None:
     sizes: dict[str, Any] = {"batch_size": {"type": "int", "low": 400, "high": 500}}
     for more, message in (({}, r"batch of 4.*raise `fraction`"), ({"routes": "crop"}, "crop")):
         with pytest.raises(SentenceExpertsError, match=f"all 1 trials failed, the last with: .*{message}"):
-            tune(tiny_experts, pairs, space=sizes, trials=1, **SHARED, **more)
+            tune(experts_model, pairs, space=sizes, trials=1, **SHARED, **more)
 
 
 def test_another_search_or_folder_is_refused(
-    result: TuneResult, pairs: Pairs, tiny_experts: Path, tmp_path: Path
+    result: TuneResult, pairs: Pairs, experts_model: Path, tmp_path: Path
 ) -> None:
     for change in ({"search_seed": 9}, {"fraction": 0.6}, {"space": {"warmup": SPACE["warmup"]}}):
         settings = {**SHARED, "space": SPACE, "out": result.out, **change}
         with pytest.raises(UsageError, match="another"):
-            tune(tiny_experts, pairs, **settings)
+            tune(experts_model, pairs, **settings)
     (tmp_path / "thesis.txt").write_text("do not touch")
     with pytest.raises(UsageError, match=r"holds other files \(thesis\.txt\)"):
-        tune(tiny_experts, pairs, out=tmp_path, space=SPACE, **SHARED)
+        tune(experts_model, pairs, out=tmp_path, space=SPACE, **SHARED)
     with pytest.raises(UsageError, match="`sampler`"):
-        tune(tiny_experts, pairs, out=tmp_path / "new", space=SPACE, sampler="grid", **SHARED)
+        tune(experts_model, pairs, out=tmp_path / "new", space=SPACE, sampler="grid", **SHARED)
     assert not (tmp_path / "new").exists()
 
 
 def test_model_in_memory_is_copied_for_each_trial(
-    result: TuneResult, pairs: Pairs, tiny_experts: Path
+    result: TuneResult, pairs: Pairs, experts_model: Path
 ) -> None:
-    model = load(tiny_experts)
+    model = load(experts_model)
     before = {name: value.clone() for name, value in model.state_dict().items()}
     found = tune(model, pairs, space=SPACE, trials=2, **SHARED)
     assert [trial.best for trial in found.trials] == [trial.best for trial in result.trials[:2]]

@@ -62,8 +62,8 @@ def test_a_vector_does_not_depend_on_its_batch(encoder):
     np.testing.assert_allclose(together, alone, atol=1e-6)
 
 
-def test_dense_model_gets_no_instruction(dense_model):
-    model = SentenceTransformer(str(dense_model), device="cpu")
+def test_dense_model_gets_no_instruction(plain_model):
+    model = SentenceTransformer(str(plain_model), device="cpu")
     found = encode(TaskEncoder(BatchEncoder(model)), "SciFact", role="query")
     np.testing.assert_allclose(found, model.encode(TEXTS), atol=1e-6)
 
@@ -72,15 +72,15 @@ def revision(model: TaskEncoder) -> str:
     return str(model.mteb_model_meta.revision)
 
 
-def test_model_revision_changes_with_everything_that_affects_scores(encoder, task_model, dense_model):
+def test_model_revision_changes_with_everything_that_affects_scores(encoder, task_model, plain_model):
     base = revision(TaskEncoder(encoder))
     assert revision(TaskEncoder(BatchEncoder(load(task_model, device="cpu"), batch_size=3))) == base
     assert revision(TaskEncoder(encoder, TaskRoutes.of(encoder, {"STS": "query"}))) != base
-    assert revision(TaskEncoder(BatchEncoder(load(dense_model, device="cpu")))) != base
+    assert revision(TaskEncoder(BatchEncoder(load(plain_model, device="cpu")))) != base
     shorter = BatchEncoder(load(task_model, device="cpu"))
     shorter.model.max_seq_length = 8
     assert revision(TaskEncoder(shorter)) != base
-    loaded = SentenceTransformer(str(dense_model), device="cpu")
+    loaded = SentenceTransformer(str(plain_model), device="cpu")
     before = revision(TaskEncoder(BatchEncoder(loaded)))
     next(loaded.parameters()).data[0, 0] += 1
     assert revision(TaskEncoder(BatchEncoder(loaded))) != before

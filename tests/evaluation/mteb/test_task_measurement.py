@@ -63,13 +63,13 @@ def test_finished_evaluation_is_read_back(task_model, tasks_folder, tmp_path, mo
 
 
 def test_changed_model_routes_or_data_are_measured_again(
-    task_model, dense_model, tasks_folder, tmp_path, capsys
+    task_model, plain_model, tasks_folder, tmp_path, capsys
 ):
     model = tmp_path.with_name(f"{tmp_path.name}-model")
     shutil.copytree(task_model, model)
     first = measured(model, tasks_folder, tmp_path)
     shutil.rmtree(model)
-    make_task_model(model, dense_model, seed=7)
+    make_task_model(model, plain_model, seed=7)
     other = measured(model, tasks_folder, tmp_path)
     assert other.models[0].average != first.models[0].average
     mapped = measured(model, tasks_folder, tmp_path, route_map={"STS": "query"})
@@ -107,9 +107,9 @@ def test_task_without_data_is_left_out(task_model, tmp_path, capsys):
     assert json.loads((tmp_path / "tasks.json").read_text())["missing"].keys() == set(names)
 
 
-def test_seeds_are_joined_and_models_compared(task_model, dense_model, tasks_folder, tmp_path):
-    second = make_task_model(tmp_path / "second", dense_model, seed=1)
-    models = {"EM": dense_model, "MoTE": [task_model, second]}
+def test_seeds_are_joined_and_models_compared(task_model, plain_model, tasks_folder, tmp_path):
+    second = make_task_model(tmp_path / "second", plain_model, seed=1)
+    models = {"EM": plain_model, "MoTE": [task_model, second]}
     found = measured(models, tasks_folder, tmp_path / "out")
     em, mote = found.models
     assert (em.label, len(em.runs), mote.label, len(mote.runs)) == ("EM", 1, "MoTE", 2)
@@ -120,8 +120,8 @@ def test_seeds_are_joined_and_models_compared(task_model, dense_model, tasks_fol
     assert [(gap.first, gap.second) for gap in found.differences] == [("EM", "MoTE")]
 
 
-def test_baselines_are_measured_on_tasks_too(task_model, dense_model, tasks_folder, tmp_path):
-    found = evaluate({"MoTE": task_model}, tasks_folder, baseline={"EM": dense_model}, cache=tmp_path)
+def test_baselines_are_measured_on_tasks_too(task_model, plain_model, tasks_folder, tmp_path):
+    found = evaluate({"MoTE": task_model}, tasks_folder, baseline={"EM": plain_model}, cache=tmp_path)
     assert {model.label: model.trained for model in found.models} == {"MoTE": True, "EM": False}
     assert [(gap.first, gap.second) for gap in found.differences] == [("MoTE", "EM")]
 
