@@ -71,7 +71,8 @@ def tiny_model(folder: Path) -> Path:
     from helpers.samples import make_tiny_encoder
     from sentence_experts.models.sources import minilm_path
 
-    return make_tiny_encoder(folder, minilm_path())
+    made: Path = make_tiny_encoder(folder, minilm_path())
+    return made
 
 
 def start(model: str | Path, texts: Path, out: Path, **settings: object) -> subprocess.Popen[bytes]:

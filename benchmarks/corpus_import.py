@@ -175,19 +175,17 @@ def main() -> None:
                 spent = f"{seconds:.2f} s, {used:.2f} s of CPU, {largest / 1e6:.0f} MB"
                 print(f"round {number + 1}: {name}: {spent}", flush=True)
 
-    seconds, used_cpu = (
-        {name: statistics.median(own) for name, own in each.items()} for each in (times, cpu)
-    )
+    median, used_cpu = ({name: statistics.median(own) for name, own in each.items()} for each in (times, cpu))
     result = {
         "articles": count, "seconds": times, "cpu_seconds": cpu, "workers": given.workers,
         "versions": VERSIONS,
         "largest_resident_megabytes": {name: round(value / 1e6) for name, value in memory.items()},
         "load_before": round(load, 2),
     }  # fmt: skip
-    peer = seconds["pubmed_parser"]
+    peer = median["pubmed_parser"]
     rows = [
         [name, f"{own:.2f}", f"{used_cpu[name]:.2f}", f"{peer / own:.2f}", f"{memory[name] / 1e6:.0f} MB"]
-        for name, own in seconds.items()
+        for name, own in median.items()
     ]
     head = ["", "seconds", "CPU seconds", "times as fast", "peak memory"]
     text = (

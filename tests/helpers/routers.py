@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
@@ -27,7 +29,7 @@ def spread_routers(encoder: SentenceTransformer, texts: list[str]) -> SentenceTr
 
     Its rows separate the texts' own states, block by block, since each block's choice changes the next state.
     """
-    model = encoder[0].auto_model
+    model: Any = encoder[0].auto_model
     features = features_of(encoder, texts)
     routers = [module for module in model.modules() if isinstance(module, SequenceRouter)]
     for block, router in enumerate(routers):

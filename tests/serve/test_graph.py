@@ -20,12 +20,12 @@ TEXTS = ["rice in drought", "memory replay " * 200, "", "a gene"]
 
 
 @pytest.fixture(scope="module")
-def model(plain_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> ExpertEncoder:
+def model(plain_model: Path, tmp_path_factory: pytest.TempPathFactory) -> ExpertEncoder:
     """A tiny model with two heads, read from its folder."""
     dice = np.random.default_rng(0)
     heads = {name: (dice.normal(size=(32, 32)), dice.normal(size=32)) for name in ("use", "field")}
     folder = tmp_path_factory.mktemp("heads") / "model"
-    se.with_heads(plain_folder, heads).save(str(folder))
+    se.with_heads(plain_model, heads).save(str(folder))
     return se.load(folder, device="cpu")
 
 
