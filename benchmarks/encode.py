@@ -5,26 +5,26 @@
 all-MiniLM-L6-v2 on titles, abstracts and a half-half mix of real articles. The ways alternate; a ratio is the
 median over rounds of seconds by `encode` of sentence-transformers (batches of 32) over seconds by the way.
 Share of the peak: floating-point operations of the model's own matrix multiplications, without padding, over
-those that the machine does in plain multiplications of an MLP's shape at the same moment. ONNX Runtime takes
-its turns in a process of its own (`onnx_process`). What 8 bits cost in cosine, STS and F1max, and a profile
-of one core's work, end the table.
+those that the machine does in plain multiplications of an MLP's shape at the same moment. Graphs are those of
+`export --format onnx`. The cost of 8 bits in cosine, STS and F1max, and a profile of one core's work, end the
+table.
 """
 
 from __future__ import annotations
 
 import argparse
 import statistics
+import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from measuring import DATA, elife_texts, gemm_flops, in_turn, options, ratio, table, versions, write
-from onnx_process import onnx_process
 
 PEER = "sentence-transformers, batches of 32"
 BATCH_SIZES = (16,)
-ONNX = "ONNX Runtime, batches of 32"
 OURS = "sentence-experts encode"
 PROFILED = 2048  # tokens
 CALIBRATED = 128  # titles, and as many abstracts, behind those that are encoded
@@ -32,19 +32,20 @@ ALIKE = 0.8  # of the highest score
 
 
 def ways_to(
-    texts: list[str], peer: Any, ours: Any, eight: Any, onnx: Callable[[], object]
+    texts: list[str], peer: Any, ours: Any, graph: Any, eight: Any
 ) -> dict[str, Callable[[], object]]:
     """Each way of encoding the texts."""
     from sentence_experts.models.batching import ParallelCpuEncoder
+    from sentence_experts.models.torch_runtime import TorchRuntime
 
-    cores = ParallelCpuEncoder(ours)
+    cores = ParallelCpuEncoder(TorchRuntime(ours))
     ways: dict[str, Callable[[], object]] = {PEER: lambda: peer.encode(texts)}
     for size in BATCH_SIZES:
         ways[f"sentence-transformers, batches of {size}"] = partial(peer.encode, texts, batch_size=size)
-    ways[ONNX] = onnx
     ways["packed, in sentence-transformers' encode"] = lambda: ours.encode(texts)
     ways[OURS] = lambda: cores.encode(texts)
-    ways["sentence-experts encode, 8 bits"] = lambda: ParallelCpuEncoder(eight).encode(texts)
+    ways["sentence-experts encode, a graph"] = lambda: graph.encode(texts)
+    ways["sentence-experts encode, a graph in 8 bits"] = lambda: eight.encode(texts)
     return ways
 
 
@@ -161,31 +162,33 @@ def as_text(
 def main() -> None:
     """Measure, and write the tables."""
     given = options(__doc__, texts=1000, rounds=5)
-    import torch
     from sentence_transformers import SentenceTransformer
 
+    import sentence_experts as se
     from sentence_experts.models.architectures.packed_forward import use_packing
-    from sentence_experts.models.layers import int8
     from sentence_experts.models.sources import model_folder
 
     folder = model_folder("minilm")
     peer = SentenceTransformer(folder, device="cpu")
-    ours, eight = (SentenceTransformer(folder, device="cpu") for _ in range(2))
-    for each in (ours, eight):
-        use_packing(each)
+    ours = use_packing(SentenceTransformer(folder, device="cpu"))
     titles, abstracts = elife_texts(given.texts + 2 * CALIBRATED)
     after = slice(given.texts, given.texts + CALIBRATED)
     held = titles[-CALIBRATED:] + abstracts[-CALIBRATED:]
-    int8.apply(eight, int8.calibrate(eight, titles[after] + abstracts[after]))
+    with tempfile.TemporaryDirectory() as place:
+        texts = [text for pair in zip(titles[after], abstracts[after], strict=True) for text in pair]
+        options_of = {"whole": {}, "eight": {"int8": texts}}
+        graph, eight = (
+            se.load(se.export("minilm", Path(place) / name, format="onnx", **more).out)
+            for name, more in options_of.items()
+        )
     titles, abstracts = titles[: given.texts], abstracts[: given.texts]
     half = given.texts // 2
     kinds = {"titles": titles, "abstracts": abstracts, "mix": titles[:half] + abstracts[:half]}
     found = {}
-    with onnx_process(kinds, torch.get_num_threads()) as onnx:
-        for kind, texts in kinds.items():
-            ways = ways_to(texts, peer, ours, eight, partial(onnx, kind))
-            found[kind] = compared(ways, given.rounds, work_of(peer, texts))
-            print(kind, found[kind]["ratio"], flush=True)
+    for kind, texts in kinds.items():
+        ways = ways_to(texts, peer, ours, graph, eight)
+        found[kind] = compared(ways, given.rounds, work_of(peer, texts))
+        print(kind, found[kind]["ratio"], flush=True)
     spent, cost = profile(ours, abstracts[:40]), cost_of_8_bits(peer, eight, held)
     result = {**vars(given), "kinds": found, "profile": spent, "cost_of_8_bits": cost}
     result["versions"] = versions("onnxruntime")

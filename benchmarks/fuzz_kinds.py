@@ -416,7 +416,7 @@ def _models() -> list[Path]:
 def _read_model(path: Path) -> None:
     from sentence_experts.models.loading import load
 
-    load(path, device="cpu", int8=False)
+    load(path, device="cpu")
 
 
 def _break_one_of(folders: Callable[[], list[Path]], random: Random, folder: Path) -> tuple[Path]:

@@ -62,7 +62,9 @@ VERBS = {
         "model", lambda read, out, **more: package.drop_route(read, "genomics", out=out, **more)
     ),
     "export": Verb("model", lambda read, out, **more: package.export(read, out, route="genomics", **more)),
-    "quantize": Verb("model", lambda read, out, **more: package.quantize(read, TEXTS, out, **more)),
+    "export_graph": Verb(
+        "model", lambda read, out, **more: package.export(read, out, format="onnx", int8=TEXTS, **more)
+    ),
     "train": Verb(
         "model",
         lambda read, out, **more: package.train(read, "pairs", out=out, max_steps=2, batch_size=4, **more),
@@ -102,7 +104,7 @@ VERBS = {
     ),
     "publish": Verb("model", lambda read, out, **more: package.publish(read, "me/name", out=out, **more)),
 }  # fmt: skip
-SLOW = {"train", "tune", "auto_route", "analyse", "quantize"}  # seconds each
+SLOW = {"train", "tune", "auto_route", "analyse", "export_graph"}  # seconds each
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,6 @@ from .evaluation.similarity import similarity
 from .hub.publish import publish
 from .models.encoder import ExpertEncoder
 from .models.export.export import export
-from .models.export.quantize import quantize
 from .models.loading import load
 from .models.surgery.extend import extend
 from .models.surgery.grow import add_route, drop_route, with_heads
@@ -85,7 +84,6 @@ __all__ = [
     "load",
     "make_embedder",
     "publish",
-    "quantize",
     "reproduce_recipe",
     "search",
     "serve",

@@ -41,7 +41,6 @@ def ways(bases: dict[str, SentenceTransformer]) -> dict[str, Save]:
     automatic = fit_auto_routes(tokens, ["heart", "lungs"] * 4, ["cvd", "copd"] * 4)
     bare = sentence_experts.extend(base, ["copd", "cvd"])
     bare.prompts = {}
-    texts = [f"text {number}" for number in range(64)]
     return {
         "domain tokens": by_method(tokens),
         "instructions": by_method(prefixes),
@@ -54,14 +53,12 @@ def ways(bases: dict[str, SentenceTransformer]) -> dict[str, Save]:
         "a route": lambda folder: sentence_experts.export(tokens, folder, route="cvd"),
         "an instruction": lambda folder: sentence_experts.export(prefixes, folder, route="passage"),
         "average": lambda folder: sentence_experts.export(prefixes, folder, average=True),
-        "8 bits": lambda folder: sentence_experts.quantize(tokens, texts, folder),
-        "8 bits, dense": lambda folder: sentence_experts.quantize(base, texts, folder),
     }
 
 
 WAYS = (
     *("domain tokens", "instructions", "no prompts", "dense control", "learned", "per token", "automatic"),
-    *("saved by the package", "a route", "an instruction", "average", "8 bits", "8 bits, dense"),
+    *("saved by the package", "a route", "an instruction", "average"),
 )
 
 

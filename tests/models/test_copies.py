@@ -20,7 +20,6 @@ from sentence_experts.models.automatic import fit_auto_routes
 from sentence_experts.models.encoder import ExpertEncoder
 from sentence_experts.models.files.fingerprint import fingerprint_of
 from sentence_experts.models.files.saving import save
-from sentence_experts.models.layers import int8
 from sentence_experts.models.sources import name_of
 
 NAMES = ["a", "b", "c"]
@@ -34,7 +33,6 @@ KINDS: dict[str, dict[str, Any]] = {
     "limited": {"max_resident_experts": 2},
     "learned": {},
     "auto": {},
-    "int8": {},
 }
 
 
@@ -52,13 +50,10 @@ def folders(
     words = [f"{word} {number}" for word in ("heart", "lungs", "blood") for number in range(9)]
     routes = [name for name in NAMES for _ in range(9)]
     save(fit_auto_routes(sentence_experts.load(place), words, routes), place.with_name("auto"))
-    quantized = place.with_name("int8")
-    save(sentence_experts.load(place), quantized)
-    int8.write(int8.calibrate(sentence_experts.load(place, device="cpu"), TEXTS * 12), quantized)
     return {
         "dense": base_folders["bert"],
         "experts": place,
-        **{name: place.with_name(name) for name in ("learned", "auto", "int8")},
+        **{name: place.with_name(name) for name in ("learned", "auto")},
     }
 
 

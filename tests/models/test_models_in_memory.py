@@ -15,7 +15,6 @@ from sentence_experts.errors import UsageError
 from sentence_experts.models.architectures.packed_forward import is_packed
 from sentence_experts.models.dense import average_experts, export_route
 from sentence_experts.models.export.export import export
-from sentence_experts.models.export.quantize import quantize
 from sentence_experts.models.loading import load
 from sentence_experts.models.pooling import pooling_of
 from sentence_experts.models.sources import name_of
@@ -83,7 +82,7 @@ def test_a_view_shares_the_weights(model: SentenceTransformer) -> None:
 
 def test_settings_that_change_nothing_give_the_model_itself(model: SentenceTransformer) -> None:
     before = state(model)
-    assert load(model, device="cpu", dtype="float32", pooling="mean", packed=True, int8=False) is model
+    assert load(model, device="cpu", dtype="float32", pooling="mean", packed=True) is model
     assert state(model) == before
     assert load(model) is model
 
@@ -96,7 +95,6 @@ def test_settings_that_change_nothing_give_the_model_itself(model: SentenceTrans
         {"cache_folder": "here"},
         {"local_files_only": True},
         {"trust_remote_code": True},
-        {"int8": True},
     ],
 )
 def test_settings_without_effect_on_a_model_in_memory_are_refused(
@@ -112,13 +110,13 @@ def test_what_is_no_model_is_refused(source: Any) -> None:
         load(source)
 
 
-def test_export_and_quantize_leave_the_model_as_it_was(base_folders: dict[str, Path], tmp_path: Path) -> None:
+def test_export_leaves_the_model_as_it_was(base_folders: dict[str, Path], tmp_path: Path) -> None:
     encoder = extend(base_folders["bert"], experts=["a", "b"])
     encoder.to(torch.bfloat16)
     before = state(encoder)
     export(encoder, tmp_path / "dense", route="a")
     assert state(encoder) == before
-    quantize(encoder, TEXTS * 40, tmp_path / "eight")
+    export(encoder, tmp_path / "graph", format="onnx", int8=TEXTS * 40)
     assert state(encoder) == before
 
 
@@ -140,8 +138,8 @@ def test_without_a_folder_the_exported_model_stays_in_memory(
         assert type(dense) is SentenceTransformer
         written = export(experts, tmp_path / next(iter(settings)), **settings)
         np.testing.assert_array_equal(dense.encode(TEXTS), written.model.encode(TEXTS))
-    with pytest.raises(UsageError, match="`onnx` needs `out`"):
-        export(experts, route="cvd", onnx=True)
+    with pytest.raises(UsageError, match="`format=onnx` needs `out`"):
+        export(experts, route="cvd", format="onnx")
 
 
 @pytest.mark.parametrize("length", [1, 2])

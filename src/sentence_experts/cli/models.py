@@ -184,6 +184,10 @@ def export(
     model: Model,
     out: Annotated[Path, typer.Option(help="Folder to write the dense model to")],
     config: ExportConfig,
+    int8: Annotated[
+        Path | None,
+        typer.Option(help="With --format onnx, a file of texts like those to encode: compute in 8 bits"),
+    ] = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Write a dense model of the base's family that loads without this package.
@@ -199,16 +203,20 @@ def export(
     from sentence_experts.models.sources import load_quietly
 
     check_source(model)
+    check_there(int8)
     if config.route is not None:
         check_route(model, config.route, or_expert=True)
     load_quietly()
     from sentence_experts.models.export.export import export as export_model
 
-    exported = export_model(model, out, config, overwrite)
+    exported = export_model(model, out, config, overwrite, int8=int8)
     if config.format == "onnx":
         of_routes = f" of the routes {', '.join(exported.routes)}" if exported.routes else ""
         show(f"{out}: a graph{of_routes}, {exported.parameters:,} parameters")
         show(f"  largest difference from torch {exported.onnx_difference:.1e}; README.md has a loader")
+        if exported.int8 is not None:
+            mean, least = exported.int8["mean_cosine"], exported.int8["min_cosine"]
+            show(f"  in 8 bits: cosine to full precision {mean:.4f} on average, at least {least:.4f}")
         show(f"use it: sentence-experts encode|search|serve {out} ..., or sentence_experts.load('{out}')")
         return
     show(f"{out}: a {exported.model_type} of {exported.parameters:,} parameters")

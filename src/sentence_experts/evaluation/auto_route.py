@@ -114,7 +114,7 @@ def auto_route(
         weights = {file.name: sha256_file(file) for file in sorted(folder.glob("*.safetensors"))}
         dumped = chosen.model_dump(mode="json", exclude={"device"})
         if place.begin({"weights": weights, "config": dumped}, inputs) == "finished":
-            there = load(folder, device=chosen.device, int8=False)
+            there = load(folder, device=chosen.device)
             assert isinstance(there, AutoRoutedEncoder)
             return AutoRouteResult(there, sum(there.classifier.trained_on.values()), [], None)
         result = _learned(folder, opened, texts, chosen)
@@ -128,7 +128,7 @@ def _learned(
     model: SentenceTransformer | str | Path, pairs: Pairs | None, texts: Table | None, config: AutoRouteConfig
 ) -> AutoRouteResult:
     known, unseen = _known_and_unseen(pairs, texts, config)
-    encoder = check_experts(load(model, device=config.device, int8=False))
+    encoder = check_experts(load(model, device=config.device))
     learned, routes = ([one[place] for one in known] for place in (0, 1))
     fitted = fit_auto_routes(encoder, learned, routes, config.confidence, config.fallback)
     cost = None if pairs is None else cost_of_mistakes(fitted, pairs.split(config.split))

@@ -128,7 +128,7 @@ def publish(
     given = data if isinstance(data, list | tuple) else [data]
     sources = [open_dataset(each, None) for each in given]
     results = None if evaluation is None else _results(model, evaluation, config)
-    encoder = load(model, device="cpu", int8=False)
+    encoder = load(model, device="cpu")
     check_experts(encoder)
     with ExitStack() as stack:
         folder = Path(out) if out is not None else Path(stack.enter_context(temporary_folder())) / "model"

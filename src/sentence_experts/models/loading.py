@@ -54,11 +54,6 @@ class LoadConfig(Config):
     pooling: Literal["mean", "last", "cls"] | None = Field(
         None, description="Pooling of the token vectors, instead of the model's own"
     )
-    int8: bool = Field(
-        True,
-        description="Compute in 8 bits if the model has been quantized and runs on a CPU; not with "
-        "`dtype=float32`",
-    )
     packed: bool = Field(True, description="Leave out the padding on a CPU; the vectors stay the same")
     routes: list[str] | None = Field(
         None, description="Load only the experts of these routes; the other experts' files are not read"
@@ -174,14 +169,10 @@ def _from_files(source: str, config: LoadConfig) -> SentenceTransformer:
         raise InputError(f"{source}: this model cannot be loaded{where}: {brief(error)}") from error
     if not is_folder:
         commit = hub_commit(place, config.revision, config.cache_folder)
-    set_origin(model, origin := ModelOrigin(name, place, commit))
+    set_origin(model, ModelOrigin(name, place, commit))
     set_notes(model, notes_of(place))
     if opener is _open:
-        from sentence_experts.models.layers import int8
-
         model = _with_settings(model, config, {*config.model_fields_set, "packed"}, in_place=True)
-        if config.int8 and config.dtype != "float32" and int8.apply_saved(model, Path(place)):
-            origin.arithmetic = int8.ARITHMETIC
     return model
 
 
@@ -283,14 +274,9 @@ def _check_in_memory(model: SentenceTransformer, config: LoadConfig) -> None:
     require("sentence_transformers", "models")
     from sentence_transformers import SentenceTransformer
 
-    from sentence_experts.models.layers.int8 import Int8Linear
-
     if not isinstance(model, SentenceTransformer):
         raise UsageError(f"a model is a path, a hub id or a SentenceTransformer, not {type(model).__name__}")
     config.refuse((*HUB, "trust_remote_code"), "the model is in memory already")
-    is_int8 = any(isinstance(module, Int8Linear) for module in model.modules())
-    if "int8" in config.model_fields_set and config.int8 != is_int8:
-        raise UsageError(f"`int8={config.int8}`: a model in memory stays as it is; give its folder")
 
 
 def _with_settings(

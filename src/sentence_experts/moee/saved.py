@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from sentence_experts.moee.embedder import MoeEmbedder
     from sentence_experts.moee.moee_config import MoeeConfig
 
-# The settings of `load` that an embedder follows. It never computes in 8 bits or without padding, so that
-# `int8` and `packed` fit it either way.
-FITTING = {"device", "dtype", "max_length", "int8", "packed", "trust_remote_code"}
+# The settings of `load` that an embedder follows. It never computes without padding, so that `packed`
+# fits it either way.
+FITTING = {"device", "dtype", "max_length", "packed", "trust_remote_code"}
 # The settings of `MoeEmbedder` that a saved embedder takes in place of its own.
 CHANGEABLE = {"parts", "alpha", "device"}
 

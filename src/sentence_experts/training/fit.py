@@ -229,7 +229,7 @@ class _Fit:
         if not self.routes:
             raise InputError("no route has enough pairs of alike texts to learn from")
         self.name = str(base) if isinstance(base, str | Path) and not Path(base).exists() else None
-        self.base = base if isinstance(base, SentenceTransformer) else load(base, int8=False)
+        self.base = base if isinstance(base, SentenceTransformer) else load(base)
         there = [route.name for route in self.base.routes] if isinstance(self.base, ExpertEncoder) else []
         if taken := sorted({*there} & {*self.data.labels}):
             raise UsageError(

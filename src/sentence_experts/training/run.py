@@ -138,7 +138,7 @@ class Run:
         if isinstance(source, SentenceTransformer):
             model = source
         else:
-            model = load(source, int8=False, device="cpu" if config.offload_experts else None)
+            model = load(source, device="cpu" if config.offload_experts else None)
         self.fingerprint = fingerprint_of(model)
         if isinstance(model, AutoRoutedEncoder):
             # They were fitted to the experts as they are before this run.
@@ -279,7 +279,7 @@ class Run:
         model.max_seq_length = config.max_length or model.max_seq_length
 
     def _load_finished(self, folder: Path) -> None:
-        best = load(folder, int8=False, device="cpu")
+        best = load(folder, device="cpu")
         if self.config.lora_rank is not None:
             merge_lora(self.model)
         self.model.load_state_dict(best.state_dict())

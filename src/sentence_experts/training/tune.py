@@ -118,7 +118,7 @@ def tune(
         names = (BEST, STUDY, TRIALS)
         place = stack.enter_context(output(folder, "search", names=names, grows=True, overwrite=overwrite))
         objectives = open_data(data)
-        loaded = model if isinstance(model, SentenceTransformer) else load(model, int8=False, device="cpu")
+        loaded = model if isinstance(model, SentenceTransformer) else load(model, device="cpu")
         place.begin({
             "model": fingerprint_of(loaded),
             "data": [objective.fingerprint() for objective in objectives],

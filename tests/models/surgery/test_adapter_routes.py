@@ -18,7 +18,6 @@ from sentence_experts.models.architectures.families import FAMILIES
 from sentence_experts.models.architectures.packed_forward import use_packing
 from sentence_experts.models.dense import export_route
 from sentence_experts.models.encoder import ExpertEncoder
-from sentence_experts.models.export.quantize import quantize
 from sentence_experts.models.files.fingerprint import fingerprint_of
 from sentence_experts.models.files.saving import save
 from sentence_experts.models.surgery.grow import add_route, drop_route
@@ -141,8 +140,9 @@ def test_adapters_that_cannot_be_read(base: SentenceTransformer, tmp_path: Path)
 @ONE_FAMILY
 def test_what_adapters_do_not_do(base: SentenceTransformer, tmp_path: Path, mixed: ExpertEncoder) -> None:
     save(sentence_experts.extend(base, routes=["use"], kind="adapter"), tmp_path / "model")
+    texts = [f"heart {number}" for number in range(60)]
     with pytest.raises(UsageError, match="do not compute in 8 bits"):
-        quantize(tmp_path / "model", [f"[USE]heart {number}" for number in range(60)], tmp_path / "small")
+        sentence_experts.export(tmp_path / "model", tmp_path / "small", format="onnx", int8=texts)
     with pytest.raises(UsageError, match="`rank` is for `kind='adapter'`"):
         sentence_experts.extend(base, routes=["use"], kind="head", rank=2)
     with pytest.raises(UsageError, match="for the adapter to sit on"):

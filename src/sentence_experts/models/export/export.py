@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
@@ -12,10 +13,12 @@ from sentence_experts.models.dense import average_experts, export_route
 from sentence_experts.models.encoder import ExpertEncoder, check_experts
 from sentence_experts.models.export.export_config import ExportConfig
 from sentence_experts.models.export.onnx import graph_prompts, write_graph
+from sentence_experts.models.export.onnx_int8 import compute_in_int8
 from sentence_experts.models.files.fingerprint import fingerprint_of
 from sentence_experts.models.files.saving import model_output, write_model
 from sentence_experts.models.loading import load
 from sentence_experts.storage import check_apart
+from sentence_experts.tables import Table, TextTable, is_path
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,12 +34,15 @@ class Exported:
         model: the dense model; of a graph, the model that it was made of.
         onnx_difference: largest difference of a graph's vectors from torch's; None for a dense model.
         routes: the routes of a graph.
+        int8: of a graph in 8 bits, the number of `texts` that were not calibrated on, and the `mean_cosine`
+            and `min_cosine` of their vectors with those of full precision.
     """
 
     out: Path
     model: SentenceTransformer
     onnx_difference: float | None = None
     routes: tuple[str, ...] = ()
+    int8: Mapping[str, Any] | None = None
 
     @property
     def parameters(self) -> int:
@@ -59,11 +65,11 @@ class Exported:
         return f"Exported({self.out}: {self.model_type}, {self.parameters:,} parameters)"
 
     def to_pandas(self) -> pd.DataFrame:
-        """One row: out, model_type, parameters, onnx_difference."""
+        """One row: out, model_type, parameters, onnx_difference, and the figures of 8 bits."""
         import pandas as pd
 
         names = ("out", "model_type", "parameters", "onnx_difference")
-        return pd.DataFrame([{name: getattr(self, name) for name in names}])
+        return pd.DataFrame([{name: getattr(self, name) for name in names} | dict(self.int8 or {})])
 
 
 @overload
@@ -82,6 +88,8 @@ def export(
     out: Path | str,
     config: ExportConfig | None = None,
     overwrite: bool = False,
+    *,
+    int8: Table | None = None,
     **settings: Any,
 ) -> Exported: ...
 
@@ -92,6 +100,8 @@ def export(
     out: Path | str | None = None,
     config: ExportConfig | None = None,
     overwrite: bool = False,
+    *,
+    int8: Table | None = None,
     **settings: Any,
 ) -> Exported | SentenceTransformer:
     """Make a dense model of the base's family that loads without this package.
@@ -105,12 +115,15 @@ def export(
         out: the folder to write to; None to keep the model in memory.
         config: the settings; `settings` override its fields, by name.
         overwrite: start over, replacing another model in `out`.
+        int8: texts like those to encode, as a list, a file or a table: a graph is calibrated on them, and
+            computes in 8 bits; 500 are enough.
 
     Returns:
         What was written; without `out` the dense model itself.
 
     Raises:
-        UsageError: the settings do not fit, or `out` holds something else.
+        UsageError: the settings do not fit, too few texts for 8 bits, or `out` holds something else.
+        InputError: the texts cannot be read.
         RouteError: the model has no such route.
 
     Example:
@@ -120,22 +133,30 @@ def export(
         (1, 32)
     """
     config = ExportConfig.of(config, **settings)
+    if int8 is not None and config.format != "onnx":
+        raise UsageError("`int8` is for `format=onnx`")
     if out is None:
         if config.format == "onnx":
             raise UsageError("`format=onnx` needs `out`, a folder to write to")
-        return _dense(load(model, device="cpu", int8=False), config)
-    out = Path(out)
-    check_apart(out, overwrite, model)
+        return _dense(load(model, device="cpu"), config)
+    out, texts = Path(out), None if int8 is None else TextTable(int8, config.column)
+    check_apart(out, overwrite, model, int8 if is_path(int8) else None)
     with model_output(out, overwrite) as place:
-        encoder = load(model, device="cpu", int8=False)
+        if texts is not None:
+            texts.check()
+        encoder = load(model, device="cpu", **({"dtype": "float32"} if config.format == "onnx" else {}))
         made_from = {"model": fingerprint_of(encoder), "config": config.model_dump(mode="json")}
-        finished = place.begin(made_from) == "finished"
+        inputs = {} if texts is None else {"texts": texts.fingerprint}
+        finished = place.begin(made_from, inputs) == "finished"
         if config.format == "onnx":
             whole = encoder if config.route is None and not config.average else _dense(encoder, config)
             if not finished:
                 with place.replacing() as folder:
-                    place.result = {"onnx_difference": write_graph(_routed(whole), folder)}
-            return Exported(out, whole, place.result["onnx_difference"], tuple(graph_prompts(whole)))
+                    place.result = {"onnx_difference": write_graph(_routed(whole), folder), "int8": None}
+                    if texts is not None:
+                        place.result["int8"] = compute_in_int8(folder, _routed(whole), texts.texts())
+            made = place.result
+            return Exported(out, whole, made["onnx_difference"], tuple(graph_prompts(whole)), made["int8"])
         if finished:
             return Exported(out, load(out, device="cpu"))
         dense = _dense(encoder, config)

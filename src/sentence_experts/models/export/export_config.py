@@ -1,4 +1,4 @@
-"""Settings of `export` and `quantize`."""
+"""Settings of `export`."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ class ExportConfig(Config):
         description="onnx: a graph for ONNX Runtime, checked against torch, that encodes, searches and "
         "serves without torch; of all routes, unless one is named",
     )
+    column: Column = None
 
     @model_validator(mode="after")
     def _check_choice(self) -> ExportConfig:
@@ -34,9 +35,3 @@ class ExportConfig(Config):
         if self.weights is not None and not self.average:
             raise ValueError("`weights` is for `average`")
         return self
-
-
-class QuantizeConfig(Config):
-    """Settings of `quantize`."""
-
-    column: Column = None

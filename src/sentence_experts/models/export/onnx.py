@@ -104,6 +104,7 @@ def write_graph(encoder: SentenceTransformer, folder: Path, tolerance: float = T
         routed.check_whole("written as a graph")
     if encoder.tokenizer.padding_side != "right":
         raise InputError("the tokenizer pads on the left, which a graph does not")
+    trains = encoder.training
     encoder = encoder.to("cpu").eval()
     prompts = graph_prompts(encoder)
     leads = list(prompts.values()) or [""]
@@ -131,7 +132,9 @@ def write_graph(encoder: SentenceTransformer, folder: Path, tolerance: float = T
     write_json(folder / GRAPH_FILE, _describe(encoder, prompts, bool(heads)))
     write_text(folder / "README.md", _card(next(iter(prompts), None)))
     orders = [*([lead] for lead in leads), leads, leads[::-1]]
-    return check_graph(encoder, folder, orders, tolerance)
+    difference = check_graph(encoder, folder, orders, tolerance)
+    encoder.train(trains)
+    return difference
 
 
 def _parts(head: tuple[Any, Any]) -> list[tuple[str, Any]]:

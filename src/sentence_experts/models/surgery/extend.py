@@ -118,7 +118,7 @@ def _extended(
     device: str | None,
     name: str | None,
 ) -> ExpertEncoder:
-    encoder = base if isinstance(base, SentenceTransformer) else load(base, device="cpu", int8=False)
+    encoder = base if isinstance(base, SentenceTransformer) else load(base, device="cpu")
     dense = _dense_model(encoder)
     plan = plan_routes(names, tasks, config, [*adaptable_layers(dense)])
     if config.default_route is not None and config.default_route not in plan.names:

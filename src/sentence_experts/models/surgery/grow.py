@@ -177,7 +177,7 @@ def with_heads(model: Source, heads: Mapping[str, tuple[ArrayLike, ArrayLike]]) 
             of another kind.
         InputError: the model's pooling does not commute with a linear map.
     """
-    opened = load(model, device="cpu", int8=False) if isinstance(model, str | Path) else model
+    opened = load(model, device="cpu") if isinstance(model, str | Path) else model
     if not isinstance(opened, ExpertEncoder):
         encoder = extend(model, routes=list(heads), kind=HEAD)
     else:
@@ -335,7 +335,7 @@ def _device(model: Source) -> str:
 
 def _opened(model: Source) -> ExpertEncoder:
     """Return the model, if experts can be added to it and dropped."""
-    loaded = load(model, device="cpu", int8=False) if isinstance(model, str | Path) else model
+    loaded = load(model, device="cpu") if isinstance(model, str | Path) else model
     encoder = check_experts(loaded)
     if encoder is not loaded:
         logger.info("the new model has no automatic routes; `auto_route` adds them")
@@ -366,7 +366,7 @@ def _seeded(encoder: ExpertEncoder, seed_from: str, base: Source | None) -> Expe
 
 
 def _base_weights(encoder: ExpertEncoder, base: Source) -> dict[str, Tensor]:
-    loaded = base if isinstance(base, SentenceTransformer) else load(base, device="cpu", int8=False)
+    loaded = base if isinstance(base, SentenceTransformer) else load(base, device="cpu")
     model = transformer_of(loaded)
     routed: Any = encoder.routed_model
     weights: dict[str, Tensor] = model.state_dict()

@@ -42,7 +42,7 @@ def stored(
         return make(model)
     check_apart(out, overwrite, model, [value for value, _ in read.values()])
     with model_output(out, overwrite) as place:
-        opened = model if isinstance(model, SentenceTransformer) else load(model, device="cpu", int8=False)
+        opened = model if isinstance(model, SentenceTransformer) else load(model, device="cpu")
         inputs = {
             name: partial(_fingerprint, value, part)
             for name, (value, part) in read.items()
