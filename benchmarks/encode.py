@@ -176,11 +176,8 @@ def main() -> None:
     held = titles[-CALIBRATED:] + abstracts[-CALIBRATED:]
     with tempfile.TemporaryDirectory() as place:
         texts = [text for pair in zip(titles[after], abstracts[after], strict=True) for text in pair]
-        options_of = {"whole": {}, "eight": {"int8": texts}}
-        graph, eight = (
-            se.load(se.export("minilm", Path(place) / name, format="onnx", **more).out)
-            for name, more in options_of.items()
-        )
+        graph = se.load(se.export("minilm", Path(place) / "graph", format="onnx").out)
+        eight = se.load(se.export("minilm", Path(place) / "eight", format="onnx", int8=texts).out)
     titles, abstracts = titles[: given.texts], abstracts[: given.texts]
     half = given.texts // 2
     kinds = {"titles": titles, "abstracts": abstracts, "mix": titles[:half] + abstracts[:half]}

@@ -144,7 +144,7 @@ def export(
     with model_output(out, overwrite) as place:
         if texts is not None:
             texts.check()
-        encoder = load(model, device="cpu", **({"dtype": "float32"} if config.format == "onnx" else {}))
+        encoder = load(model, device="cpu", dtype="float32" if config.format == "onnx" else None)
         made_from = {"model": fingerprint_of(encoder), "config": config.model_dump(mode="json")}
         inputs = {} if texts is None else {"texts": texts.fingerprint}
         finished = place.begin(made_from, inputs) == "finished"
