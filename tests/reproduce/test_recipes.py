@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from inspect import signature
 from pathlib import Path
 
@@ -149,34 +148,6 @@ def test_an_evaluation_with_other_settings_is_replaced(monkeypatch: pytest.Monke
     monkeypatch.setattr("sentence_experts.write_report", lambda *_: None)
     Step("evaluate", {"models": {}, "data": "d", "out": "o"}).run()
     assert replaced == [{"out": "o"}]
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ("runs:", "rums:", r"moe_all\.yaml: rums: no such setting; did you mean runs"),
-        ("base:", "bass:", r"moe_all\.yaml: runs\.0\.bass: "),
-        (
-            "pooling: mean",
-            "pooling: max",
-            r"protocol\.yaml: extend: `pooling`: .*'mean', 'cls' or",
-        ),
-        ("batch_size:", "batchsize:", r"protocol\.yaml: train: `batchsize`: no such setting"),
-        ("loss: argmax_target", "loss: argmax", r"protocol\.yaml: train: `loss`: .*got 'argmax'"),
-        ("split: random", "split: randomly", r"protocol\.yaml: compile_pairs: `split`: .*got 'randomly'"),
-        ("cvd: neuroscience", "cvs: neuroscience", r"small\.domains: 'cvs' is none of"),
-        ("protocol: protocol.yaml", "protocol: protocols.yaml", r"protocols\.yaml: .*no such file"),
-        ("kind: pairs", "kind: pears", r"protocol\.yaml: kind: .*'pears'"),
-        ("published: published.yaml", "published: numbers.yaml", r"numbers\.yaml: .*no such file"),
-    ],
-)
-def test_faulty_recipe_is_named_by_file_and_key(tmp_path: Path, old: str, new: str, message: str) -> None:
-    read_recipe(copy_recipe(MOE_ALL, tmp_path))
-    recipe = copy_recipe(MOE_ALL, tmp_path, **{old: new})
-    with pytest.raises(InputError) as caught:
-        plan(recipe, tmp_path)
-    assert re.search(message, str(caught.value))
-    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

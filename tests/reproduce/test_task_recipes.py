@@ -15,7 +15,6 @@ import yaml
 from helpers.samples import make_tiny_encoder
 from sentence_experts.cli import main as command_line
 from sentence_experts.corpus.simulate import simulate_corpus
-from sentence_experts.errors import InputError
 from sentence_experts.recipes import RECIPES
 from sentence_experts.reproduce.comparison import ReproductionResult, compare, orders
 from sentence_experts.reproduce.experiment import CALLS, Compared, Experiment
@@ -217,46 +216,6 @@ def test_full_scale_differs_in_the_data_alone(tmp_path: Path) -> None:
     assert figure(comparison, "Table 2", "MoTE", "retrieval").differs == ("data",)
     assert [line.partition(":")[0] for line in comparison.differences] == ["data", "datasets measured"]
     assert experiment.steps[-1].given["data"] == "mteb-en-56"
-
-
-@pytest.mark.parametrize(
-    ("file", "old", "new", "message"),
-    [
-        ("ea", "average_of: EOB", "average_of: EB", r"ea\.yaml: runs\.EA\.average_of: 'EB' is none of"),
-        ("ea", "average_of: EOB", "base: x\n    average_of: EOB", r"give one of base and average_of"),
-        ("ea", "Table 7: EA", "Table 7: AE", r"runs\.EA\.columns: 'AE' is none of EA, IEM, MoTE"),
-        ("em", "tables: [Table 2", "tables: [Table 9", r"em\.yaml: tables: 'Table 9' is none of"),
-        ("tlr", "router: token", "router: tokens", r"protocol\.yaml: extend: `router`: .*got 'tokens'"),
-        (
-            "static",
-            "curriculum: static",
-            "curriculum: fixed",
-            r"protocol\.yaml: train: `curriculum`: .*got 'fixed'",
-        ),
-        (
-            "protocol",
-            "batch_size: 6144",
-            "batchsize: 1",
-            r"protocol\.yaml: train: `batchsize`: no such setting",
-        ),
-        ("protocol", "max_train: 600", "max_trian: 600", r"protocol\.yaml: compile_tasks: `max_trian`"),
-        ("protocol", "simulated: simulated", "simulated: no", r"no_tasks\.yaml: no such file"),
-        ("tasks", "kind: pairs", "kind: pears", r"tasks\.yaml: .*no kind 'pears'"),
-    ],
-)
-def test_a_faulty_recipe_is_named_by_file_and_key(
-    tmp_path: Path, file: str, old: str, new: str, message: str
-) -> None:
-    folder = shutil.copytree(MOTE, tmp_path / "mote")
-    changed = folder / f"{file}.yaml"
-    text = changed.read_text()
-    assert old in text
-    changed.write_text(text.replace(old, new))
-    recipe = changed if file not in PARTS else folder / "em.yaml"
-    with pytest.raises(InputError) as caught:
-        planned(recipe, tmp_path)
-    assert re.search(message, str(caught.value))
-    assert "\n" not in str(caught.value)
 
 
 def reproduce(*arguments: str | Path) -> int:

@@ -55,8 +55,3 @@ class EncodeConfig(Config):
         if Engine.parse(name).kind == SPARK:
             raise ValueError("Spark does not encode: give local[CORES], ray[CORES] or ray://HOST:PORT")
         return name
-
-    @property
-    def only_route(self) -> str | None:
-        """The route, where there is at most one."""
-        return self.route[0] if self.route else None
