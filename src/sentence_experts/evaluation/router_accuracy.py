@@ -11,6 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sentence_experts.evaluation.pairs import texts_by_domain
+from sentence_experts.models.onnx_encoder import OnnxEncoder
 from sentence_experts.storage import sha256_text
 
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ def router_accuracy(
         routes: domain -> the route with which its texts are encoded; None for no prompt.
         max_texts: maximum number of texts per domain, always the same ones; None for all.
     """
+    if isinstance(encoder.model, OnnxEncoder):  # which has no learned routers
+        return None
     from sentence_experts.compat.sentence_transformers import config_of
     from sentence_experts.models.routes.kinds import router_kind_of
     from sentence_experts.models.routes.sequence_router import router_choices  # imports torch

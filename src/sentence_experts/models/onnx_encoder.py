@@ -98,6 +98,10 @@ class GraphTokenizer:
         return int(self.backend.num_special_tokens_to_add(False))
 
 
+class _NotInGraphError(UsageError, AttributeError):
+    """A function that changes or trains a model was given a graph."""
+
+
 class OnnxEncoder:
     """An exported model: `encode` as `ExpertEncoder.encode`, on ONNX Runtime.
 
@@ -145,6 +149,16 @@ class OnnxEncoder:
                 f"{folder / MODEL_FILE}: a graph of {', '.join(self._inputs)} to "
                 f"{', '.join(sorted(outputs))}, not of {', '.join(INPUTS)} to {VECTOR}: export it again"
             )
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise _NotInGraphError(
+            f"{self._folder} is an ONNX graph, which only encodes: give the model that it was exported from"
+        )
+
+    def __getitem__(self, place: int) -> Any:
+        return self.modules  # the error above
 
     @property
     def cores(self) -> int:

@@ -208,6 +208,18 @@ def test_settings_that_a_graph_cannot_follow_are_refused(folder: Path) -> None:
         se.load(folder, max_length=2)
 
 
+def test_what_changes_a_model_refuses_a_graph(folder: Path, tmp_path: Path) -> None:
+    for change in (
+        lambda: se.extend(str(folder), ["a"]),
+        lambda: se.add_route(str(folder), "a"),
+        lambda: se.export(folder, tmp_path / "out", route="a"),
+        lambda: se.export(folder, tmp_path / "out", format="onnx"),
+        lambda: se.with_heads(str(folder), {"a": (np.eye(32), np.zeros(32))}),
+    ):
+        with pytest.raises(UsageError, match="is an ONNX graph, which only encodes"):
+            change()
+
+
 @pytest.mark.realdata
 def test_minilm_needs_no_torch(minilm: str, texts: list[str]) -> None:
     graph = open_minilm(LoadConfig())
