@@ -19,8 +19,8 @@ from .hub.publish import publish
 from .models.encoder import ExpertEncoder
 from .models.export.export import export
 from .models.loading import load
+from .models.surgery.add_drop_routes import add_route, drop_route, with_heads
 from .models.surgery.extend import extend
-from .models.surgery.grow import add_route, drop_route, with_heads
 from .moee.embedder import MoeEmbedder
 from .pairs.compile import compile_pairs
 from .pairs.dataset import Pairs

@@ -14,7 +14,7 @@ from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.evaluation.compare import compare, measured_by_domain, route_changes
 from sentence_experts.evaluation.pairs import checked_table
 from sentence_experts.models.loading import load
-from sentence_experts.models.surgery.grow import add_route, drop_route
+from sentence_experts.models.surgery.add_drop_routes import add_route, drop_route
 from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.report.write import report_of
 

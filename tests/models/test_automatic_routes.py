@@ -25,7 +25,7 @@ from sentence_experts.models.routes.route_classifier import (
     fit_classifier,
     has_auto_route,
 )
-from sentence_experts.models.surgery.grow import add_route
+from sentence_experts.models.surgery.add_drop_routes import add_route
 from sentence_experts.storage import RECORD
 
 LUNGS, HEART, SKIN = "lungs air flow pulmonary", "heart blood vessels pumps", "skin light slowly grows"

@@ -18,7 +18,7 @@ from helpers.saved_weights import weights_of
 from sentence_experts.errors import InputError, RouteError, UsageError
 from sentence_experts.models.encoder import check_experts
 from sentence_experts.models.files.saving import save
-from sentence_experts.models.surgery.grow import drop_route
+from sentence_experts.models.surgery.add_drop_routes import drop_route
 
 NAMES = ["copd", "cvd", "skin cancer"]
 ROUTED = ["[COPD]the heart", "[CVD]the heart", "[SKIN_CANCER]lungs", "[COPD]", "[CVD]x [COPD] y", "[COPD]air"]

@@ -18,8 +18,8 @@ from sentence_experts.models.export.export import export
 from sentence_experts.models.loading import load
 from sentence_experts.models.pooling import pooling_of
 from sentence_experts.models.sources import name_of
+from sentence_experts.models.surgery.add_drop_routes import add_route, drop_route
 from sentence_experts.models.surgery.extend import extend
-from sentence_experts.models.surgery.grow import add_route, drop_route
 
 TEXTS = ["Rice needs water to grow.", "A heart beats."]
 

@@ -14,7 +14,7 @@ from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import RouteError
 from sentence_experts.models.encoder import ExpertEncoder
 from sentence_experts.models.loading import load
-from sentence_experts.models.surgery.grow import with_heads
+from sentence_experts.models.surgery.add_drop_routes import with_heads
 from sentence_experts.retrieval import index as index_module
 from sentence_experts.retrieval import vectors as vectors_module
 from sentence_experts.retrieval.build import CorpusIndex, build_index

@@ -20,7 +20,7 @@ from helpers.searched_corpus import QUERY, ask, ids, write_searched_corpus
 from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.models.encoder import ExpertEncoder
 from sentence_experts.models.loading import LoadConfig
-from sentence_experts.models.surgery.grow import with_heads
+from sentence_experts.models.surgery.add_drop_routes import with_heads
 from sentence_experts.retrieval import index
 from sentence_experts.serve.models import ServedModel
 

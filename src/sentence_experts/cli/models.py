@@ -101,7 +101,7 @@ def add_route(
     """
     check_source(model, base)
     check_there(tasks, adapter)
-    from sentence_experts.models.surgery.grow import add_route as add
+    from sentence_experts.models.surgery.add_drop_routes import add_route as add
 
     made = add(model, name, config, tasks=tasks, base=base, adapter=adapter, out=out, overwrite=overwrite)
     _show_routes(made, out)
@@ -120,7 +120,7 @@ def drop_route(
     Example: sentence-experts drop-route runs/experts/model skin --out without-skin
     """
     check_source(model)
-    from sentence_experts.models.surgery.grow import drop_route as drop
+    from sentence_experts.models.surgery.add_drop_routes import drop_route as drop
 
     _show_routes(drop(model, name, out=out, overwrite=overwrite), out)
 

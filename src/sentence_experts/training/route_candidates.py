@@ -20,8 +20,8 @@ from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.evaluation.label_similarity import Floats, Vectors, mean_over_groups, more_like_this
 from sentence_experts.models.encoder import ExpertEncoder
 from sentence_experts.models.pooling import pooled_model, unit
+from sentence_experts.models.surgery.add_drop_routes import with_heads
 from sentence_experts.models.surgery.extend import extend
-from sentence_experts.models.surgery.grow import with_heads
 from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.pairs.labels import Labels, Rows
 from sentence_experts.pairs.user_tables import LINKS_SCHEMA, PAIRS_SCHEMA

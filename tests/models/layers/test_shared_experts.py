@@ -17,7 +17,7 @@ from sentence_experts.models.dense import average_experts, export_route
 from sentence_experts.models.encoder import ExpertEncoder
 from sentence_experts.models.files.saving import save
 from sentence_experts.models.loading import load
-from sentence_experts.models.surgery.grow import add_route, drop_route
+from sentence_experts.models.surgery.add_drop_routes import add_route, drop_route
 
 PREFIXES = {
     "query": "search query: ",

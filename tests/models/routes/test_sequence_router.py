@@ -142,7 +142,7 @@ def test_switch_is_saved_and_its_vectors_are_no_dense_models(
     switching: SentenceTransformer, tmp_path: Path
 ) -> None:
     from sentence_experts.models.dense import average_experts, export_route
-    from sentence_experts.models.surgery.grow import add_route
+    from sentence_experts.models.surgery.add_drop_routes import add_route
 
     save(switching, tmp_path / "model")
     loaded = sentence_experts.load(tmp_path / "model", device="cpu")

@@ -20,7 +20,7 @@ from sentence_experts.models.dense import export_route
 from sentence_experts.models.encoder import ExpertEncoder
 from sentence_experts.models.files.fingerprint import fingerprint_of
 from sentence_experts.models.files.saving import save
-from sentence_experts.models.surgery.grow import add_route, drop_route
+from sentence_experts.models.surgery.add_drop_routes import add_route, drop_route
 
 ONE_FAMILY = pytest.mark.parametrize("family", ["bert"])
 

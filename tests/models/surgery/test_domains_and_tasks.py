@@ -14,7 +14,7 @@ import sentence_experts
 from helpers.odd_texts import TEXTS
 from sentence_experts.errors import RouteError, UsageError
 from sentence_experts.models.dense import average_experts, export_route
-from sentence_experts.models.surgery.grow import add_route, drop_route
+from sentence_experts.models.surgery.add_drop_routes import add_route, drop_route
 
 TASKS = """
 tasks:

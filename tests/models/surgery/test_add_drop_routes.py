@@ -15,7 +15,7 @@ from sentence_experts.errors import InputError, RouteError, UsageError
 from sentence_experts.models.dense import export_route
 from sentence_experts.models.encoder import ExpertEncoder
 from sentence_experts.models.files.saving import save
-from sentence_experts.models.surgery.grow import add_route, drop_route
+from sentence_experts.models.surgery.add_drop_routes import add_route, drop_route
 
 NAMES = ["copd", "cvd", "skin cancer"]
 
