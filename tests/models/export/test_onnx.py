@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
 import re
 from collections.abc import Callable
 from itertools import pairwise
@@ -20,6 +22,8 @@ from sentence_experts.models.encoder import ExpertEncoder
 from sentence_experts.models.export.onnx import write_graph
 from sentence_experts.models.loading import LoadConfig
 from sentence_experts.models.onnx_encoder import OnnxEncoder, open_minilm
+from sentence_experts.models.routes.known_routes import KnownRoutes
+from sentence_experts.models.sources import notes_of, set_notes
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
@@ -180,7 +184,7 @@ def changed(folder: Path, to: Path, **fields: object) -> Path:
 def test_damaged_folders_are_refused_in_a_line(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="newer"):
         se.load(changed(folder, tmp_path / "newer", format_version=99))
-    with pytest.raises(InputError, match="does not describe a graph; export the model again"):
+    with pytest.raises(InputError, match="`fingerprints` is None; export the model again"):
         se.load(changed(folder, tmp_path / "less", fingerprints=None))
     without = changed(folder, tmp_path / "without")
     (without / "model.onnx").unlink()
@@ -206,6 +210,72 @@ def test_settings_that_a_graph_cannot_follow_are_refused(folder: Path) -> None:
             se.load(folder, **setting)
     with pytest.raises(UsageError, match="no room for text"):
         se.load(folder, max_length=2)
+
+
+def test_texts_are_cut_on_the_side_that_the_model_cuts(
+    bases: dict[str, SentenceTransformer], tmp_path: Path
+) -> None:
+    base = copy.deepcopy(bases["bert"])
+    base.tokenizer.truncation_side = "left"
+    graph = se.load(se.export(base, tmp_path / "graph", format="onnx").out)
+    long = "heart " * 40 + "lungs"
+    assert largest(graph.encode(long), base.encode(long)) <= 1e-5
+    assert largest(graph.encode(long), graph.encode("heart " * 41)) > 1e-3
+
+
+def test_the_default_route_is_for_texts_without_one(
+    all_kinds: ExpertEncoder, bases: dict[str, SentenceTransformer], texts: list[str], tmp_path: Path
+) -> None:
+    model = copy.deepcopy(all_kinds)
+    model.default_prompt_name = "field"
+    graph = se.load(se.export(model, tmp_path / "graph", format="onnx").out)
+    some = [*texts, "[USE]heart", "[use] heart", "[COPD] lungs"]
+    assert largest(graph.encode(some), model.encode(some)) <= 1e-5
+    dense = copy.deepcopy(bases["bert"])
+    dense.prompts = {"query": "query: ", "Retrieval-query": "query: "}
+    dense.default_prompt_name = "Retrieval-query"
+    plain = se.load(se.export(dense, tmp_path / "dense", format="onnx").out)
+    assert largest(plain.encode(["query: x", "y"]), dense.encode(["query: x", "y"])) <= 1e-5
+
+
+def test_a_model_changed_in_memory_is_another(
+    all_kinds: ExpertEncoder, base_folders: dict[str, Path], tmp_path: Path
+) -> None:
+    model = se.load(base_folders["bert"], device="cpu")
+    first = se.load(se.export(model, tmp_path / "graph", format="onnx").out)
+    model.prompts = {"query": "other: "}
+    with pytest.raises(UsageError, match="another"):
+        se.export(model, tmp_path / "graph", format="onnx")
+    second = se.load(se.export(model, tmp_path / "graph", format="onnx", overwrite=True).out)
+    assert first.route_fingerprint() != second.route_fingerprint()
+
+
+def test_an_open_graph_follows_settings_and_can_be_copied(folder: Path, texts: list[str]) -> None:
+    graph = se.load(folder)
+    assert se.load(graph) is graph
+    with pytest.raises(UsageError, match="`device=cuda` has no effect here"):
+        se.load(graph, device="cuda")
+    short = se.load(graph, max_length=8)
+    assert largest(short.encode(texts), se.load(folder, max_length=8).encode(texts)) <= 1e-6
+    for twin in (copy.deepcopy(short), pickle.loads(pickle.dumps(short))):
+        assert largest(twin.encode(texts), short.encode(texts)) <= 1e-6
+    with pytest.raises(UsageError, match="`batch_size` has no effect here"):
+        se.encode(folder, ["a"], batch_size=3)
+    with pytest.raises(UsageError, match="encodes texts, not tuple"):
+        graph.encode([("a", "b")])
+
+
+def test_facts_of_a_graph_are_read_from_its_folder(all_kinds: ExpertEncoder, tmp_path: Path) -> None:
+    model = copy.deepcopy(all_kinds)
+    set_notes(model, {"unit": "title", "untrained": True})
+    graph = se.export(model, tmp_path / "graph", format="onnx").out
+    assert notes_of(str(graph)) == {"unit": "title", "untrained": True}
+    known = KnownRoutes.read(graph)
+    assert known is not None
+    assert (known.heads, list(known.prompts)) == (("use", "field"), ["use", "field", "low", "copd"])
+    (graph / "heads.npz").write_bytes(b"no")
+    with pytest.raises(InputError, match=r"changed|not the heads of use, field"):
+        se.load(graph)
 
 
 def test_what_changes_a_model_refuses_a_graph(folder: Path, tmp_path: Path) -> None:

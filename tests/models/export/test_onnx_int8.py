@@ -59,7 +59,7 @@ def test_a_text_has_one_vector_in_any_batch(eight: Path) -> None:
 
 def test_bad_calls(model: Path, tmp_path: Path) -> None:
     new = tmp_path / "new"
-    with pytest.raises(UsageError, match="at least 32 are needed"):
+    with pytest.raises(UsageError, match="2 texts to calibrate on; at least 43 are needed"):
         export(model, new, format="onnx", int8=["one", "two"])
     with pytest.raises(InputError, match="no such file"):
         export(model, new, format="onnx", int8=tmp_path / "none.txt")

@@ -12,8 +12,8 @@ from sentence_experts.errors import UsageError
 from sentence_experts.models.dense import average_experts, export_route
 from sentence_experts.models.encoder import ExpertEncoder, check_experts
 from sentence_experts.models.export.export_config import ExportConfig
-from sentence_experts.models.export.onnx import graph_prompts, write_graph
-from sentence_experts.models.export.onnx_int8 import compute_in_int8
+from sentence_experts.models.export.onnx import described, graph_prompts, write_graph
+from sentence_experts.models.export.onnx_int8 import compute_in_int8, usable_texts
 from sentence_experts.models.files.fingerprint import fingerprint_of
 from sentence_experts.models.files.saving import model_output, write_model
 from sentence_experts.models.loading import load
@@ -142,10 +142,11 @@ def export(
     out, texts = Path(out), None if int8 is None else TextTable(int8, config.column)
     check_apart(out, overwrite, model, int8 if is_path(int8) else None)
     with model_output(out, overwrite) as place:
-        if texts is not None:
-            texts.check()
+        read = [] if texts is None else usable_texts(texts.texts())
         encoder = load(model, device="cpu", dtype="float32" if config.format == "onnx" else None)
         made_from = {"model": fingerprint_of(encoder), "config": config.model_dump(mode="json")}
+        if config.format == "onnx":
+            made_from |= described(encoder)
         inputs = {} if texts is None else {"texts": texts.fingerprint}
         finished = place.begin(made_from, inputs) == "finished"
         if config.format == "onnx":
@@ -154,7 +155,7 @@ def export(
                 with place.replacing() as folder:
                     place.result = {"onnx_difference": write_graph(_routed(whole), folder), "int8": None}
                     if texts is not None:
-                        place.result["int8"] = compute_in_int8(folder, _routed(whole), texts.texts())
+                        place.result["int8"] = compute_in_int8(folder, _routed(whole), read)
             made = place.result
             return Exported(out, whole, made["onnx_difference"], tuple(graph_prompts(whole)), made["int8"])
         if finished:

@@ -36,8 +36,9 @@ from sentence_experts.models.onnx_encoder import (
 )
 from sentence_experts.models.pooling import place_of_pooling, pooling_of
 from sentence_experts.models.routes.kinds import router_kind
-from sentence_experts.models.sources import GRAPH_FILE, GRAPH_VERSION, notes_of
-from sentence_experts.storage import write_json, write_text
+from sentence_experts.models.routes.known_routes import KnownRoutes
+from sentence_experts.models.sources import GRAPH_FILE, GRAPH_VERSION, notes_of, origin_of
+from sentence_experts.storage import sha256_text, write_json, write_text
 
 TOLERANCE = 1e-5  # of the largest number in torch's vectors
 # What the graph is traced with, and batches of other sizes and lengths that it is checked with.
@@ -46,6 +47,7 @@ CHECKED = (
     ["leaves"],
     ["", "x", "Pressure in the left ventricle rises (see figure 2); then it falls."],
     [f"word {'and another ' * count}" for count in range(0, 80, 16)],
+    ["short", " ".join(f"word{number}" for number in range(400))],  # cut, by most models
 )
 
 
@@ -102,8 +104,10 @@ def write_graph(encoder: SentenceTransformer, folder: Path, tolerance: float = T
                 "`format=onnx` needs routes that choose the experts; export one route, or the average"
             )
         routed.check_whole("written as a graph")
-    if encoder.tokenizer.padding_side != "right":
-        raise InputError("the tokenizer pads on the left, which a graph does not")
+    if getattr(encoder.tokenizer, "padding_side", None) != "right":
+        raise InputError("a graph needs a transformer whose tokenizer pads on the right")
+    if encoder.truncate_dim is not None:
+        raise UsageError("the model cuts its vectors (`truncate_dim`), which a graph does not")
     trains = encoder.training
     encoder = encoder.to("cpu").eval()
     prompts = graph_prompts(encoder)
@@ -148,30 +152,51 @@ def graph_prompts(encoder: SentenceTransformer) -> dict[str, str]:
     return {route.name: encoder.prompts.get(route.name) or route.text for route in encoder.routes}
 
 
+def described(encoder: SentenceTransformer) -> dict[str, Any]:
+    """Return what decides a graph, and may differ from the files of a model that was changed in memory."""
+    return {
+        "max_length": encoder.max_seq_length,
+        "pooling": pooling_of(encoder),
+        "prompts": dict(encoder.prompts),
+        "default_prompt_name": encoder.default_prompt_name,
+    }
+
+
 def _describe(encoder: SentenceTransformer, prompts: Mapping[str, str], has_heads: bool) -> dict[str, Any]:
     """Return the content of graph.json."""
     config = config_of(encoder)
     names = ("model_type", "experts", "heads", "search_routes", "matryoshka_dimensions", "is_matryoshka")
     facts = {name: getattr(config, name) for name in names if getattr(config, name, None)}
-    default = encoder.default_prompt_name
+    named = encoder.prompts.get(encoder.default_prompt_name or "")
+    default = next((name for name, prompt in prompts.items() if prompt == named), None)
+    tokens = [list(route.token_ids) for route in encoder.routes] if isinstance(encoder, ExpertEncoder) else []
     record = {
         "format_version": GRAPH_VERSION,
         "prompts": prompts,
-        "default_prompt_name": default if default in prompts else None,
+        "default_prompt_name": default,
+        "route_tokens": tokens,
         "max_length": encoder.max_seq_length,
         "dimension": encoder.get_embedding_dimension(),
         "pooling": pooling_of(encoder),
         "config": facts | ({"routes": list(prompts)} if facts.get("experts") else {}),
         "notes": notes_of(encoder),
-        "fingerprints": {name or "": fingerprint_of(encoder, name) for name in (None, *prompts)},
+        "fingerprints": _fingerprints(encoder, prompts),
     }
     if has_heads and isinstance(encoder, ExpertEncoder):
         pooled = encoder.without_heads()
         record["scales_after_pooling"] = encoder.scales_after_pooling
-        record["pooled_fingerprints"] = {
-            name or "": fingerprint_of(pooled, name) for name in (None, *prompts)
-        }
+        record["pooled_fingerprints"] = _fingerprints(pooled, prompts)
     return record
+
+
+def _fingerprints(encoder: SentenceTransformer, prompts: Mapping[str, str]) -> dict[str, str]:
+    """Return the hash of what decides the vectors of each route, and under "" of all."""
+    found = {name or "": fingerprint_of(encoder, name) for name in (None, *prompts)}
+    origin = origin_of(encoder)
+    saved = None if origin is None else KnownRoutes.read(origin.place)
+    if saved is not None and dict(saved.prompts) != dict(prompts):  # changed in memory: of other vectors
+        found = {name: sha256_text(each, *prompts, *prompts.values()) for name, each in found.items()}
+    return found
 
 
 def check_graph(
@@ -230,7 +255,7 @@ def _write_tokenizer(encoder: SentenceTransformer, file: Path) -> None:
     """Write the tokenizer, which truncates and pads as the model does."""
     backend, padding = backend_copy(encoder.tokenizer), encoder.tokenizer.pad_token
     if encoder.max_seq_length is not None:
-        backend.enable_truncation(encoder.max_seq_length)
+        backend.enable_truncation(encoder.max_seq_length, direction=encoder.tokenizer.truncation_side)
     if padding is not None:
         backend.enable_padding(pad_id=encoder.tokenizer.pad_token_id, pad_token=padding)
     write_text(file, backend.to_str())

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 
-from sentence_experts.errors import UsageError
+from sentence_experts.errors import SentenceExpertsError, UsageError
 from sentence_experts.models.layers.adapters import AdaptedLinear
 from sentence_experts.models.layers.weight_names import is_router
 from sentence_experts.models.onnx_encoder import MODEL_FILE, OnnxEncoder
@@ -175,13 +175,26 @@ def smoothing(largest: Tensor, weight: Tensor) -> Tensor:
     return (largest.clamp(min=1e-5) ** SMOOTHING / weights ** (1 - SMOOTHING)).clamp(min=1e-4)
 
 
+def usable_texts(texts: Sequence[str]) -> list[str]:
+    """Return the texts that are calibrated on and compared: not the empty ones, and not all of very many.
+
+    Raises:
+        UsageError: there are too few.
+    """
+    read = [text for text in texts if text.strip()][:MAX_TEXTS]
+    least = MIN_TEXTS * CHECKED_EVERY // (CHECKED_EVERY - 1) + 1
+    if len(read) < least:
+        raise UsageError(f"`int8`: {len(read)} texts to calibrate on; at least {least} are needed")
+    return read
+
+
 def compute_in_int8(folder: Path, encoder: SentenceTransformer, texts: Sequence[str]) -> dict[str, Any]:
     """Make the graph in a folder compute in 8 bits, calibrated on three quarters of the texts.
 
     Args:
         folder: as `write_graph` wrote it.
         encoder: the model that it was made of.
-        texts: like those that it will encode; of each route, the same ones.
+        texts: like those that it will encode (`usable_texts`); of each route, the same ones.
 
     Returns:
         `texts`, the number of the others, and the `mean_cosine` and `min_cosine` of their vectors with those
@@ -190,13 +203,13 @@ def compute_in_int8(folder: Path, encoder: SentenceTransformer, texts: Sequence[
     Raises:
         UsageError: as `calibrate`.
     """
-    read = [text for text in texts if text.strip()][:MAX_TEXTS]
-    compared = read[::CHECKED_EVERY]
-    others = [text for number, text in enumerate(read) if number % CHECKED_EVERY]
+    compared = texts[::CHECKED_EVERY]
+    others = [text for number, text in enumerate(texts) if number % CHECKED_EVERY]
     record = read_json(folder / GRAPH_FILE)
     leads = list(record["prompts"].values()) or [""]
     layers = calibrate(encoder, [lead + text for lead in leads for text in others])
-    quantize_graph(folder / MODEL_FILE, encoder, layers)
+    if (made := quantize_graph(folder / MODEL_FILE, encoder, layers)) < len(layers):
+        raise SentenceExpertsError(f"8 bits: only {made} of {len(layers)} layers were found in the graph")
     content = sha256_text(*(each.digest() for _, each in sorted(layers.items())))
     for name in {"fingerprints", "pooled_fingerprints"} & set(record):
         record[name] = {route: sha256_text(each, ARITHMETIC, content) for route, each in record[name].items()}
@@ -257,5 +270,8 @@ def quantize_graph(file: Path, encoder: SentenceTransformer, layers: Mapping[str
         graph.ClearField(field)
         getattr(graph, field).extend(values)
     model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
-    onnx.save(model, str(file))
+    data = file.with_name(f"{file.name}.data")  # of a graph too large for one file
+    is_large = data.exists()
+    data.unlink(missing_ok=True)
+    onnx.save(model, str(file), save_as_external_data=is_large, location=data.name)
     return len(made)

@@ -9,7 +9,14 @@ from typing import Any
 
 from sentence_experts.errors import InputError, RouteError
 from sentence_experts.models.routes.task_types import without_task_types
-from sentence_experts.models.sources import FORMAT_VERSION, GRAPH_FILE, OPENERS, model_folder, source_name
+from sentence_experts.models.sources import (
+    FORMAT_VERSION,
+    GRAPH_FILE,
+    OPENERS,
+    model_folder,
+    read_graph,
+    source_name,
+)
 from sentence_experts.storage import check_version, read_json
 
 SETTINGS = "config_sentence_transformers.json"
@@ -72,7 +79,7 @@ class KnownRoutes:
             return None
         folder = Path(model_folder(str(source)))
         if (folder / GRAPH_FILE).is_file():
-            return cls.of_graph(source_name(str(source)), read_json(folder / GRAPH_FILE))
+            return cls.of_graph(source_name(str(source)), read_graph(folder / GRAPH_FILE))
         if not folder.is_dir() or any((folder / file).is_file() for file in OPENERS):
             return None
         files = {name: folder / name for name in (SETTINGS, "config.json")}
@@ -105,7 +112,8 @@ class KnownRoutes:
         config, default = record.get("config") or {}, record.get("default_prompt_name")
         prompts: Mapping[str, str] = record.get("prompts") or {}
         ordered = {name: prompts[name] for name in (*config.get("routes", ()), *prompts) if name in prompts}
-        return cls.of(model, ordered, default, config.get("experts"), config.get("search_routes"))
+        experts, search_routes = config.get("experts"), config.get("search_routes")
+        return cls.of(model, ordered, default, experts, search_routes, heads=config.get("heads"))
 
     def choose(self, route: str | None) -> str | None:
         """Return the route that `route` means for this model: None only for a model without routes."""
