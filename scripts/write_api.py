@@ -23,7 +23,7 @@ PARTS = {
     "Evaluation": ("evaluation",),
     "Search": ("retrieval",),
     "Server": ("serve",),
-    "Reports, publishing, published experiments": ("report", "hub", "reproduce"),
+    "Reports, published experiments": ("report", "reproduce"),
     "Errors": ("errors",),
 }
 SECTION = re.compile(r"(Args|Returns|Yields|Raises|Attributes|Examples?):$")

@@ -28,7 +28,6 @@ PACKAGES = (
     "evaluation",
     "training",
     "report",
-    "hub",
     "reproduce",
     "demo",
     "cli",

@@ -102,7 +102,6 @@ VERBS = {
             read, "sts.csv", out=out, prompts=["none"], clusters=2, bootstrap=0, **more
         ),
     ),
-    "publish": Verb("model", lambda read, out, **more: package.publish(read, "me/name", out=out, **more)),
 }  # fmt: skip
 SLOW = {"train", "tune", "auto_route", "analyse", "export_graph"}  # seconds each
 
@@ -189,7 +188,6 @@ def test_input_in_the_output_is_refused_first(
         lambda: package.compile_pairs("out", out="out", overwrite=True),
         lambda: package.extend("out", ["a"], out="out", overwrite=True),
         lambda: package.export("out", "out", overwrite=True, route="a"),
-        lambda: package.publish("out", "me/name", out="out", overwrite=True),
         lambda: package.encode("model", "out/papers.parquet", out="out", overwrite=True, column="title"),
     ):
         with pytest.raises(UsageError, match="which `overwrite` would replace"):

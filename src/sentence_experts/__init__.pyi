@@ -15,7 +15,6 @@ from .evaluation.moee.embedders import evaluate_parts, make_embedder
 from .evaluation.scores import evaluate_scores
 from .evaluation.search_quality import evaluate_search
 from .evaluation.similarity import similarity
-from .hub.publish import publish
 from .models.encoder import ExpertEncoder
 from .models.export.export import export
 from .models.loading import load
@@ -83,7 +82,6 @@ __all__ = [
     "import_pairs",
     "load",
     "make_embedder",
-    "publish",
     "reproduce_recipe",
     "search",
     "serve",

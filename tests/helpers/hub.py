@@ -1,8 +1,7 @@
-"""A stand-in for the Hugging Face hub on this machine: one repository, and what it was asked."""
+"""A stand-in for the Hugging Face hub on this machine: one repository that can be read."""
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
 import threading
@@ -16,16 +15,12 @@ from typing import Any
 import pytest
 
 COMMIT = "0" * 40
-LFS = (".safetensors",)
 
 
 class Hub(SimpleHTTPRequestHandler):
-    """What the hub's client asks for one model: reads it from a folder, and writes commits to it."""
+    """Answers the hub's client about one model, whose files are in a folder; notes the files it fetches."""
 
-    server: ThreadingHTTPServer
     fetched: list[str]
-    posted: list[tuple[str, Any]]
-    uploaded: dict[str, bytes]
 
     def do_GET(self, body: bool = True) -> None:
         path = self.path.partition("?")[0]
@@ -48,59 +43,6 @@ class Hub(SimpleHTTPRequestHandler):
     def do_HEAD(self) -> None:
         self.do_GET(body=False)
 
-    def do_PUT(self) -> None:
-        self.uploaded[self.path.removeprefix("/lfs/")] = self._read()
-        self._send(b"")
-
-    def do_POST(self) -> None:
-        path, content = self.path.partition("?")[0], self._read()
-        if "/commit/" in path:
-            self._send(json.dumps(self._commit([json.loads(line) for line in content.splitlines()])).encode())
-            return
-        given = json.loads(content or b"{}")
-        self.posted.append((path, given))
-        if path.endswith("/repos/create"):
-            answer: Any = {"url": f"{self._address()}/me/model", "name": "me/model"}
-        elif "/preupload/" in path:
-            files = [
-                {
-                    "path": each["path"],
-                    "uploadMode": "lfs" if each["path"].endswith(LFS) else "regular",
-                    "shouldIgnore": False,
-                }
-                for each in given["files"]
-            ]
-            answer = {"files": files}
-        elif path.endswith("/objects/batch"):
-            href = f"{self._address()}/lfs/"
-            answer = {
-                "transfer": "basic",
-                "objects": [
-                    {**each, "actions": {"upload": {"href": href + each["oid"], "header": {}}}}
-                    for each in given["objects"]
-                ],
-            }
-        else:
-            answer = {}
-        self._send(json.dumps(answer).encode())
-
-    def _commit(self, lines: list[dict[str, Any]]) -> dict[str, Any]:
-        """Write the files of a commit, each checked against its hash."""
-        self.posted.append(("commit", [(line["key"], line["value"].get("path")) for line in lines]))
-        for line in lines:
-            value = line["value"]
-            if line["key"] not in ("file", "lfsFile"):
-                continue
-            if line["key"] == "file":
-                content = base64.b64decode(value["content"])
-            else:
-                content = self.uploaded[value["oid"]]
-                assert hashlib.sha256(content).hexdigest() == value["oid"]
-            file = Path(self.directory) / value["path"]
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_bytes(content)
-        return {"commitUrl": f"{self._address()}/me/model/commit/{COMMIT}", "commitOid": COMMIT}
-
     def _tree(self) -> list[dict[str, Any]]:
         files = [file for file in sorted(Path(self.directory).rglob("*")) if file.is_file()]
         return [
@@ -112,19 +54,6 @@ class Hub(SimpleHTTPRequestHandler):
             }
             for file in files
         ]
-
-    def _address(self) -> str:
-        return f"http://127.0.0.1:{self.server.server_port}"
-
-    def _read(self) -> bytes:
-        if self.headers.get("Transfer-Encoding") != "chunked":
-            return self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        content = b""
-        while size := int(self.rfile.readline(), 16):
-            content += self.rfile.read(size)
-            self.rfile.readline()
-        self.rfile.readline()
-        return content
 
     def _send(self, content: bytes, body: bool = True) -> None:
         self.send_response(200)
@@ -145,7 +74,7 @@ def running_hub(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[
     """A hub whose repository is a folder, and which the hub's client asks; its class has what was asked."""
     from huggingface_hub import HfApi, constants, hf_api
 
-    handler = type("RunningHub", (Hub,), {"fetched": [], "posted": [], "uploaded": {}})
+    handler = type("RunningHub", (Hub,), {"fetched": []})
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(handler, directory=str(folder)))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     endpoint = f"http://127.0.0.1:{server.server_port}"

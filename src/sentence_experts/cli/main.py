@@ -42,12 +42,11 @@ VERBS = {
     "serve": "Serve models over HTTP",
     "moee": "Embeddings from mixture-of-experts language models",
     "export": "Write a dense model that loads without this package",
-    "publish": "Put a model on the Hugging Face hub, after a dry run",
     "reproduce": "Run a published experiment and compare the figures",
     "demo": "Show all steps from articles to search, and routes taught from labels",
 }
 MODULES = {
-    **dict.fromkeys(("extend", "add-route", "drop-route", "auto-route", "export", "publish"), "models"),
+    **dict.fromkeys(("extend", "add-route", "drop-route", "auto-route", "export"), "models"),
     **dict.fromkeys(("evaluate", "compare", "audit", "similarity"), "evaluation"),
     **dict.fromkeys(("train", "fit", "tune"), "training"),
     **dict.fromkeys(("index", "search", "serve"), "search"),

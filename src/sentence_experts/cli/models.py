@@ -1,4 +1,4 @@
-"""`sentence-experts extend|add-route|drop-route|auto-route|export|publish`: make and change models."""
+"""`sentence-experts extend|add-route|drop-route|auto-route|export`: make and change models."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from pydantic import Field
 from sentence_experts.cli.console import results, show
 from sentence_experts.cli.options import Model, ModelOut, Overwrite, check_there
 from sentence_experts.errors import UsageError
-from sentence_experts.hub.config import PublishConfig
 from sentence_experts.models.export.export_config import ExportConfig
 from sentence_experts.models.routes.auto_route_config import AutoRouteConfig
 from sentence_experts.models.sources import check_source
@@ -224,49 +223,3 @@ def export(
         show(f"  default prompt, in front of every text: {exported.default_prompt!r}")
     show("use it: from sentence_transformers import SentenceTransformer")
     show(f'        SentenceTransformer("{out}").encode(texts)')
-
-
-def publish(
-    model: Model,
-    repo: Annotated[str, typer.Option(help="Id of the repository, such as me/name")],
-    config: PublishConfig,
-    evaluation: Annotated[
-        Path | None, typer.Option(help="Folder that `evaluate` wrote for pairs; the card shows its figures")
-    ] = None,
-    data: Annotated[
-        list[str], Field(description="Folders of the pairs and tasks that the model was trained on")
-    ] = [],  # noqa: B006
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Folder to assemble the repository in, to look at it before the upload"),
-    ] = None,
-    upload: Annotated[
-        bool, typer.Option("--upload", help="Upload the files; without, they are only shown")
-    ] = False,
-    overwrite: Overwrite = False,
-) -> None:
-    """Put a model on the Hugging Face hub: shows card, files, sizes and checksums; --upload uploads them.
-
-    The repository holds one file per expert, so that `load(..., routes=[...])` fetches only what it needs,
-    and a card with routes, base, data, results and limits. The access token is the hub's own (`hf auth
-    login`, or HF_TOKEN).
-
-    Example: sentence-experts publish runs/experts/model --repo me/name --dense all --evaluation results
-    """
-    check_source(model)
-    check_there(evaluation, *map(Path, data))
-    from sentence_experts.models.sources import load_quietly
-
-    load_quietly()
-    from sentence_experts.hub.publish import publish as publish_model
-
-    done = publish_model(
-        model, repo, config, evaluation=evaluation, data=data, out=out, upload=upload, overwrite=overwrite
-    )
-    show(done.card)
-    width = max(len(f"{file.size:,}") for file in done.files)
-    for file in done.files:
-        show(f"{file.sha256}  {f'{file.size:,}':>{width}}  {file.path}")
-    where = "" if out is None else f", in {out}"
-    show(f"{repo}: {len(done.files)} files, {done.size:,} bytes{where}")
-    show(f"uploaded: {done.commit}" if done.commit else "nothing was uploaded; --upload does")

@@ -21,15 +21,14 @@ METADATA = {
     "tags": ["sentence-transformers", "sentence-experts"],
 }
 
-PLACE = "path/to/this/folder"  # which `publish` replaces
-STOCK = f"""from sentence_transformers import SentenceTransformer
+STOCK = """from sentence_transformers import SentenceTransformer
 
-model = SentenceTransformer("{PLACE}")"""
+model = SentenceTransformer("path/to/this/folder")"""
 REGISTERED = f"""import sentence_experts.register  # makes the model type known
 {STOCK}"""
-OWN = f"""import sentence_experts
+OWN = """import sentence_experts
 
-model = sentence_experts.load("{PLACE}")"""
+model = sentence_experts.load("path/to/this/folder")"""
 
 
 def usage_card(model: SentenceTransformer, title: str | None = None) -> str:

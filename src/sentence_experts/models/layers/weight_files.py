@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 SHARED, PART = "model-shared.safetensors", "model-{}-{:03d}.safetensors"
 EXPERT_FILES, PART_FILES = "model-expert-*.safetensors", "model-*-[0-9][0-9][0-9].safetensors"
-DENSE_MODELS = "route"  # the folder of a published model's dense models, one per route
 REMEDY = "copy or download the model again, or save it once more"
 MAX_NAMED = 3
 
@@ -214,7 +213,7 @@ def _fetched(source: str, cache_folder: str | None = None, **options: Any) -> Pa
     """Return a hub model's files without its experts' files."""
     from huggingface_hub import snapshot_download
 
-    patterns = [EXPERT_FILES, f"{DENSE_MODELS}/*", "*.bin", "onnx/*", "openvino/*"]
+    patterns = [EXPERT_FILES, "*.bin", "onnx/*", "openvino/*"]
     return Path(snapshot_download(source, cache_dir=cache_folder, ignore_patterns=patterns, **options))
 
 

@@ -1,1 +1,0 @@
-"""Models as repositories of the Hugging Face hub."""
