@@ -8,12 +8,9 @@ from .encoding.encode import encode
 from .errors import InputError, RouteError, SentenceExpertsError, UsageError
 from .evaluation.audit import audit
 from .evaluation.auto_route import auto_route
-from .evaluation.compare import compare
 from .evaluation.evaluate import evaluate
 from .evaluation.moee.analysis import analyse
 from .evaluation.moee.embedders import evaluate_parts, make_embedder
-from .evaluation.scores import evaluate_scores
-from .evaluation.search_quality import evaluate_search
 from .evaluation.similarity import similarity
 from .models.encoder import ExpertEncoder
 from .models.export.export import export
@@ -61,7 +58,6 @@ __all__ = [
     "audit",
     "auto_route",
     "build_index",
-    "compare",
     "compile_pairs",
     "compile_tasks",
     "count_links",
@@ -71,8 +67,6 @@ __all__ = [
     "estimate_fetch",
     "evaluate",
     "evaluate_parts",
-    "evaluate_scores",
-    "evaluate_search",
     "export",
     "export_index",
     "extend",

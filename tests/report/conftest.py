@@ -9,7 +9,6 @@ import pyarrow as pa
 import pytest
 
 from sentence_experts.evaluation.audit import Audit, audit
-from sentence_experts.evaluation.compare import Comparison, RouteChange
 from sentence_experts.evaluation.moee.analysis import Analysis, analyse_states
 from sentence_experts.evaluation.moee.rated_pairs import RatedPairs
 from sentence_experts.evaluation.pair_evaluation import evaluate_scorers
@@ -99,14 +98,3 @@ def audited() -> Audit:
         for number in range(30)
     ]
     return audit((), pa.Table.from_pylist(rows), bootstrap=20)
-
-
-@pytest.fixture(scope="session")
-def comparison(several: PairEvaluation) -> Comparison:
-    """Of a model with a route of a long name, measured on the pairs of the evaluation."""
-    changes = [RouteChange(DOMAINS[0], True, 0.0, 1.0), RouteChange("neuro" * 12, False, 0.0123, 0.4)]
-    metrics = {name: several.models[0].domains[name].metrics for name in DOMAINS}
-    return Comparison(
-        tuple(changes), ("only-before" * 6,), (), 9, {name: (each, None) for name, each in metrics.items()},
-        pairs="pairs <of a long name>", simulated=True,
-    )  # fmt: skip

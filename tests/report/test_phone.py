@@ -10,7 +10,6 @@ import pytest
 from helpers.browser import browser, needs_browser, runs_off
 from sentence_experts import write_report
 from sentence_experts.evaluation.audit import Audit
-from sentence_experts.evaluation.compare import Comparison
 from sentence_experts.evaluation.moee.analysis import Analysis
 from sentence_experts.evaluation.results import PairEvaluation
 
@@ -18,12 +17,10 @@ WIDTH = 360  # of a phone, in CSS pixels
 
 
 @pytest.fixture(scope="module")
-def pages(
-    several: PairEvaluation, analysis: Analysis, audited: Audit, comparison: Comparison, tmp_path_factory
-) -> dict[str, Path]:
+def pages(several: PairEvaluation, analysis: Analysis, audited: Audit, tmp_path_factory) -> dict[str, Path]:
     """The page of each kind of result."""
     folder = tmp_path_factory.mktemp("pages")
-    results = {"evaluation": several, "analysis": analysis, "audit": audited, "comparison": comparison}
+    results = {"evaluation": several, "analysis": analysis, "audit": audited}
     return {name: write_report(result, folder / name) for name, result in results.items()}
 
 
@@ -36,7 +33,7 @@ def test_pages_begin_with_their_verdict(pages: dict[str, Path]):
 
 @pytest.mark.slow
 @needs_browser
-@pytest.mark.parametrize("name", ["evaluation", "analysis", "audit", "comparison"])
+@pytest.mark.parametrize("name", ["evaluation", "analysis", "audit"])
 def test_a_phone_shows_the_whole_page(pages: dict[str, Path], name: str):
     with browser() as running:
         page = running.new_page(viewport={"width": WIDTH, "height": 800}, is_mobile=True)

@@ -10,27 +10,17 @@ import pytest
 from sentence_experts import write_report
 from sentence_experts.errors import UsageError
 from sentence_experts.evaluation.audit import Audit
-from sentence_experts.evaluation.compare import Comparison
 from sentence_experts.evaluation.moee.analysis import Analysis
 from sentence_experts.evaluation.similarity import Similarity
 
 
-def test_reports_have_their_names(
-    analysis: Analysis, audited: Audit, comparison: Comparison, tmp_path: Path
-) -> None:
+def test_reports_have_their_names(analysis: Analysis, audited: Audit, tmp_path: Path) -> None:
     page = write_report(analysis, tmp_path / "out")
     assert page == tmp_path / "out" / "analysis.html"
     assert "olmoe" in page.read_text()
     page = write_report(audited, tmp_path / "audit")
     assert page == tmp_path / "audit" / "report.html"
     assert "memory of training, with and without leaked test pairs" in page.read_text()
-    page = write_report(comparison, tmp_path / "comparison")
-    assert page == tmp_path / "comparison" / "report.html"
-    text = page.read_text()
-    assert "crops &amp; &lt;soil&gt;" in text
-    assert "pairs &lt;of a long name&gt;" in text
-    assert "SIMULATED" in text
-    assert "1.23e-02" in text
 
 
 def test_figure_of_similarity(tmp_path: Path) -> None:

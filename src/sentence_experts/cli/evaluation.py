@@ -1,4 +1,4 @@
-"""`sentence-experts evaluate|compare|audit|similarity`: measure models, and what changed or leaked."""
+"""`sentence-experts evaluate|audit|similarity`: measure models, and what leaked from training."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import Field
 from sentence_experts.cli.console import show, show_report
 from sentence_experts.cli.options import Input, Model, Models, MtebNames, Overwrite, TasksFolder, one_of
 from sentence_experts.errors import SentenceExpertsError, UsageError
-from sentence_experts.evaluation.config import AuditConfig, CompareConfig, EvaluateConfig, SimilarityConfig
+from sentence_experts.evaluation.config import AuditConfig, EvaluateConfig, SimilarityConfig
 
 if TYPE_CHECKING:
     from sentence_experts.evaluation.results import Evaluation
@@ -42,20 +42,8 @@ def evaluate(
         Field(description="LABEL=MODEL: a run of the model LABEL; repeat it for each training seed"),
     ] = None,
     overwrite: Overwrite = False,
-    qrels: Annotated[
-        Path | None,
-        typer.Option(help="File of queries and the papers judged for them, in TREC's or BEIR's layout"),
-    ] = None,
-    queries: Annotated[
-        Path | None,
-        typer.Option(help="With --qrels: the queries' texts. Default: queries.jsonl or .tsv beside it"),
-    ] = None,
-    corpus: Annotated[Path | None, typer.Option(help="With --qrels: the corpus that is searched")] = None,
-    passages: Annotated[
-        bool, typer.Option("--passages", help="With --qrels: search passages of full texts")
-    ] = False,
 ) -> None:
-    """Measure models on pairs of papers (--pairs), MTEB (--mteb), your tasks (--tasks) or search (--qrels).
+    """Measure models on pairs of papers (--pairs), on MTEB (--mteb) or on your own tasks (--tasks).
 
     Pairs: how well models tell linked pairs of papers from unlinked ones. Each text is encoded with the route
     of its domain if the model has routes; the score of a pair is the cosine. The results cover all pairs, the
@@ -69,29 +57,14 @@ def evaluate(
 
     On tasks: sentence-experts evaluate runs/mote --mteb STSBenchmark,Banking77Classification --out runs/mteb
 
-    On search: sentence-experts evaluate runs/mote --qrels qrels.tsv --corpus corpus --out results
-
     With seeds: sentence-experts evaluate --seeds MoE=runs/1 --seeds MoE=runs/2 --pairs pairs --out results
     """
+    from sentence_experts.evaluation.evaluate import evaluate as evaluate_models
     from sentence_experts.evaluation.models import named_models
 
-    data = one_of(pairs=pairs, mteb=mteb, tasks=tasks, qrels=qrels)
+    data = one_of(pairs=pairs, mteb=mteb, tasks=tasks)
     named, others = named_models(models or [], baseline or [], name, seeds)
-    if qrels is None:
-        from sentence_experts.evaluation.evaluate import evaluate as evaluate_models
-
-        show_evaluation(evaluate_models(named, data, config, out, overwrite, baseline=others), out)
-        return
-    from sentence_experts.evaluation.search_quality import evaluate_search
-    from sentence_experts.retrieval.texts import PASSAGES
-
-    if corpus is None:
-        raise UsageError("`qrels` needs the corpus that is searched: give `corpus`")
-    unit = PASSAGES if passages else None
-    models_of_all = {**named, **others}
-    show_report(
-        evaluate_search(models_of_all, qrels, corpus, queries, out, config, unit=unit, seed=config.seed), out
-    )
+    show_evaluation(evaluate_models(named, data, config, out, overwrite, baseline=others), out)
 
 
 def show_evaluation(evaluation: Evaluation, out: Path) -> None:
@@ -106,25 +79,6 @@ def show_evaluation(evaluation: Evaluation, out: Path) -> None:
             f"{len(evaluation.missing)} tasks were not measured because their data could not be loaded: "
             f"{', '.join(evaluation.missing)}; the same command tries them again and keeps the others"
         )
-
-
-def compare(
-    before: Annotated[str, typer.Argument(metavar="BEFORE", help="Model folder or hub id")],
-    after: Annotated[str, typer.Argument(metavar="AFTER", help="The same model after a change")],
-    config: CompareConfig,
-    pairs: Annotated[Path | None, typer.Option(help="Pairs folder: also compare the metrics on it")] = None,
-    texts: Annotated[
-        Path | None, typer.Option(help="File of texts to compare vectors of, instead of a few built-in ones")
-    ] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder for report.html")] = None,
-) -> None:
-    """Show for each route whether its vectors changed, and with --pairs what that did to its metrics.
-
-    Example: sentence-experts compare my-model my-model-with-crops --pairs my-pairs
-    """
-    from sentence_experts.evaluation.compare import compare as compare_models
-
-    show_report(compare_models(before, after, config, pairs=pairs, texts=texts), out)
 
 
 def audit(

@@ -33,7 +33,6 @@ VERBS = {
     "train": "Train a model on pairs, tasks or both",
     "tune": "Search for training settings",
     "evaluate": "Measure models on labelled pairs, on MTEB or on your own tasks",
-    "compare": "Show what a change of a model did to its routes",
     "similarity": "Measure how similar the vectors of a text are under different routes",
     "auto-route": "Teach a model to choose the routes of texts",
     "encode": "Encode the texts of one file or many",
@@ -47,7 +46,7 @@ VERBS = {
 }
 MODULES = {
     **dict.fromkeys(("extend", "add-route", "drop-route", "auto-route", "export"), "models"),
-    **dict.fromkeys(("evaluate", "compare", "audit", "similarity"), "evaluation"),
+    **dict.fromkeys(("evaluate", "audit", "similarity"), "evaluation"),
     **dict.fromkeys(("train", "fit", "tune"), "training"),
     **dict.fromkeys(("index", "search", "serve"), "search"),
 }  # the other verbs have a module of their name

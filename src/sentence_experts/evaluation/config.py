@@ -97,13 +97,6 @@ class SimilarityConfig(EncodingOptions):
     seed: Seed = 0
 
 
-class CompareConfig(EncodingOptions):
-    """Settings of `compare`."""
-
-    split: Literal["train", "validation", "test"] = Field(default="test", description="Split of the pairs")
-    column: Column = None
-
-
 class RatedColumns(Config):
     """The columns of a table of rated pairs (`RatedPairs`)."""
 

@@ -1,4 +1,4 @@
-"""The reports of an audit, of two versions of a model, and of routes."""
+"""The reports of an audit, and of automatic routes."""
 
 from __future__ import annotations
 
@@ -6,22 +6,12 @@ from collections.abc import Iterator, Mapping
 
 from sentence_experts.evaluation.audit import CLEANED, LEAKS, WITHOUT, Audit
 from sentence_experts.evaluation.auto_route import AutoRouteResult
-from sentence_experts.evaluation.compare import MARGIN, Comparison
 from sentence_experts.evaluation.results import PAIR_WEIGHTED_MEAN, POOLED, PairMetrics
 from sentence_experts.evaluation.scorers import MEMORY_LABEL, TFIDF_LABEL
-from sentence_experts.models.sources import UNTRAINED
 from sentence_experts.report.content import Item, Report, Table
 from sentence_experts.report.pairs import METRICS, pair_figures, text_free_table, told_without_texts
 from sentence_experts.report.tables import change, metric_cell, number
-from sentence_experts.report.verdict import (
-    REAL_ARTICLES,
-    SIMULATED,
-    Verdict,
-    is_significant,
-    listed,
-    standing,
-    with_sign,
-)
+from sentence_experts.report.verdict import REAL_ARTICLES, SIMULATED, Verdict
 
 ALL_PAIRS = next(iter(WITHOUT))
 TOLERATED = 0.05  # share of test pairs that leak
@@ -113,63 +103,6 @@ def _change_without_leaks(model: str, sets: Mapping[str, PairMetrics | None]) ->
     sure = sure if interval is not None else "with unknown certainty"
     both = f"{pair_figures(before)}, and {pair_figures(after)} {CLEANED}"
     return f"{model}: ROC-AUC {both}: {clean - value:+.3f}, {sure}.", fell
-
-
-def comparison_report(comparison: Comparison) -> Report:
-    """Return the change of each route's vectors, and of the metrics on each domain's pairs."""
-    vectors = []
-    for each in comparison.changes:
-        changed = ("changed", f"{each.largest_difference:.2e}", f"{each.smallest_cosine:.6f}")
-        vectors.append([each.name, *(("bit-equal", "0", "1") if each.bit_equal else changed)])
-    headings = ("route", "vectors", "largest difference", "smallest cosine")
-    main: list[Item] = [
-        "The same texts, encoded by both versions of a model with each route that both have.",
-        Table(f"Vectors of {comparison.texts:,} texts", headings, vectors),
-    ]
-    if comparison.metrics:
-        rows = []
-        for domain, both in comparison.metrics.items():
-            row = [domain]
-            for metric in METRICS:
-                first, second = ((metrics or {}).get(metric) for metrics in both)
-                row += [number(first, ".4f"), number(second, ".4f"), change(first, second)]
-            rows.append(row)
-        names = [name for metric in METRICS.values() for name in (f"{metric} before", "after", "change")]
-        main.append(Table("Metrics on the pairs", ("domain", *names), rows))
-    title = "A model before and after a change" + (f", on {comparison.pairs}" if comparison.pairs else "")
-    return Report(title, _comparison_verdict(comparison), main)
-
-
-def _comparison_verdict(comparison: Comparison) -> Verdict:
-    """Judge by the routes whose vectors changed, and on pairs by the domains whose figures did."""
-    changes, domains = comparison.changes, list(comparison.metrics)
-    changed = [each.name for each in changes if each.is_changed]
-    rounded = [each.name for each in changes if not each.bit_equal and not each.is_changed]
-    compared = (
-        f"{SIMULATED if comparison.simulated else ''}Compared the model before and after by "
-        f"{len(changes)} routes on {comparison.texts:,} texts"
-        f"{f' and on the pairs of {listed(domains)} ({comparison.pairs})' if domains else ''}."
-    )
-    findings = ["Before and after are the same model (one fingerprint)."] if comparison.same else []
-    findings += [f"The model {when} is {UNTRAINED}." for when in comparison.untrained]
-    findings.append(f"{sum(each.bit_equal for each in changes)} of {len(changes)} routes are bit-equal.")
-    findings += [f"Equal but for rounding: {listed(rounded)}."] if rounded else []
-    findings += [f"Changed: {listed(changed)}."] if changed else []
-    for gap in comparison.differences:
-        order = [gap.first, gap.second] if (gap.value or 0.0) >= 0 else [gap.second, gap.first]
-        findings.append(f"{gap.view.domain}: {' '.join(standing(order, [gap], with_sign, f'{MARGIN:g}'))}")
-    for when, names in (("before", comparison.only_before), ("after", comparison.only_after)):
-        findings += [f"Routes only {when}: {listed(names)}."] if names else []
-    advice = [REAL_ARTICLES] if comparison.simulated else []
-    if changed and not comparison.metrics:
-        advice.append("See with `pairs` whether the change of these routes helps or harms.")
-    if any(
-        (gap.value or 0) > 0 and is_significant(gap) and not gap.equivalent for gap in comparison.differences
-    ):
-        advice.append("A domain became worse: keep the model before, or train that expert again.")
-    if not changed:
-        advice.append("Nothing changed for the routes that both have: the model after can take its place.")
-    return Verdict(compared, findings, advice or ["Measure the model after with `evaluate`."])
 
 
 def auto_route_tables(result: AutoRouteResult, confidence: float, split: str) -> Iterator[Table]:

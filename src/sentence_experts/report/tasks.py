@@ -1,9 +1,8 @@
-"""The reports of an evaluation on tasks, in the shape of the papers' tables, and of one of search."""
+"""The report of an evaluation on tasks, in the shape of the papers' tables."""
 
 from __future__ import annotations
 
 from sentence_experts.evaluation.mteb.results import Score, TaskEvaluation
-from sentence_experts.evaluation.search_quality import BM25, NDCG, RECALL, SearchEvaluation, with_interval
 from sentence_experts.evaluation.statistics import MIN_DATASETS
 from sentence_experts.report.content import Report, Table
 from sentence_experts.report.tables import EQUIVALENT, p_value
@@ -128,20 +127,3 @@ def tasks_verdict(evaluation: TaskEvaluation) -> Verdict:
         )
     compared = f"{names_of_measured(values)} on {len(evaluation.tasks)} tasks ({kinds}; {data})."
     return Verdict(compared, findings, advice)
-
-
-def search_report(evaluation: SearchEvaluation) -> Report:
-    """Return the report: one row for each route of each model, alone and hybrid, BM25 first."""
-    rows = [
-        [
-            each.name,
-            with_interval(each.ndcg, each.ndcg_interval),
-            with_interval(each.recall, each.recall_interval),
-            "" if each.model == BM25 else with_interval(each.gain, each.gain_interval, "+"),
-        ]
-        for each in evaluation.metrics
-    ]
-    title = f"{evaluation.queries:,} queries, 95% intervals over queries"
-    table = Table(title, ("search", NDCG, RECALL, f"{NDCG} above {BM25}"), rows)
-    first, *others = evaluation.verdict()
-    return Report("Search quality", Verdict(first, others, ()), [table])

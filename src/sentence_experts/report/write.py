@@ -1,4 +1,4 @@
-"""Write the report that people read: a page, Markdown (tasks, search) or a figure (routes)."""
+"""Write the report that people read: a page, Markdown (tasks) or a figure (routes)."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ _REPORTS = {
     "PairEvaluation": ("report.html", "pairs", "pairs_report"),
     "TaskEvaluation": ("tasks.md", "tasks", "tasks_report"),
     "Audit": ("report.html", "models", "audit_report"),
-    "Comparison": ("report.html", "models", "comparison_report"),
-    "SearchEvaluation": ("search.md", "tasks", "search_report"),
     "Analysis": ("analysis.html", "moee", "analysis_report"),
     "Similarity": ("similarity.png", "figures", "similarity_figure"),
 }
@@ -48,9 +46,8 @@ def _made(result: Result) -> tuple[str, Any]:
 def write_report(result: Result, out: Path | str) -> Path:
     """Write the report of a result to a folder; its path is returned.
 
-    That is report.html of an evaluation on pairs, of an audit or of a comparison, tasks.md of an evaluation
-    on tasks, search.md of one of search, analysis.html of an analysis, and similarity.png of the similarity
-    of routes.
+    That is report.html of an evaluation on pairs or of an audit, tasks.md of an evaluation on tasks,
+    analysis.html of an analysis, and similarity.png of the similarity of routes.
 
     Raises:
         UsageError: there is no report of this kind of result.
