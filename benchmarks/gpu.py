@@ -221,22 +221,14 @@ def nothing(model: Any, number: int) -> None:
 def training_rows(folders: Mapping[int, str], meter: Meter, sizes: Sizes) -> list[dict[str, Any]]:
     """A training step of one route's pairs, and of mixed routes, beside the dense model.
 
-    Experts are on the device too, or in the CPU's memory (`offload_experts`).
     """
     import torch
 
-    from sentence_experts.models.layers.experts import keep_experts_on_cpu
-
     pairs = [generated_texts(folders[0], sizes.batch_size, words) for words in (18, 19)]
     rows = []
-    models = [
-        (experts, offloaded) for experts in folders for offloaded in (False, True) if experts or not offloaded
-    ]
-    for experts, offloaded in models:
+    for experts in folders:
         since = meter.allocated()
-        model = opened(folders[experts], "cpu")
-        keep_experts_on_cpu(model, offloaded)
-        model.to(meter.device)
+        model = opened(folders[experts], meter.device)
         routes = [route.text for route in model.routes] if experts else [""]
         batches = {"one route": routes[:1], "all routes": routes} if experts else {DENSE: routes}
         optimizer = torch.optim.AdamW(model.parameters(), lr=2e-5, fused=True)  # as `train` has it
@@ -247,7 +239,7 @@ def training_rows(folders: Mapping[int, str], meter: Meter, sizes: Sizes) -> lis
             step = step_of(model, (anchors, positives), optimizer)
             for dtype in ("float32", "bfloat16"):
                 way = partial(in_precision, meter.device, dtype, step)
-                row = {"experts": experts, "offloaded": offloaded, "batch": batch, "dtype": dtype}
+                row = {"experts": experts, "batch": batch, "dtype": dtype}
                 seconds = meter.seconds({"step": way}, sizes.rounds)["step"]
                 row |= {
                     "pairs_per_second": sizes.batch_size / seconds,

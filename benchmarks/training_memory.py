@@ -1,14 +1,12 @@
-"""What training with experts holds in memory, and what is left of it on a GPU with `offload_experts`.
+"""Memory that training with experts takes.
 
     python benchmarks/training_memory.py [--experts 5 20 64] [--batch-size 64]
 
 all-MiniLM-L6-v2 takes one real training step of each route (AdamW, titles); then the tensors are counted:
 weights, gradients of the last step, the optimizer's moments, and what the forward pass of the last step keeps
-for the backward pass. With `offload_experts` a GPU holds those of the shared weights, and of the experts only
-copies of those that the batch calls: one for the anchors and one for the positives. Their gradients go back
-one by one. The sums are above what is there at any one time, since gradients come while what was kept goes.
-Counted on the CPU, in packed batches; a GPU pads, and its allocator adds its own share (`benchmarks/gpu.py`
-measures it).
+for the backward pass. The sums are above what is there at any one time, since gradients come while what was
+kept goes. Counted on the CPU, in packed batches; a GPU pads, and its allocator adds its own share
+(`benchmarks/gpu.py` measures it).
 """
 
 from __future__ import annotations
@@ -19,7 +17,6 @@ from typing import Any
 from measuring import elife_texts, options, table, write
 
 MEGABYTE = 1e6
-COLUMNS = 2  # of texts: anchors and positives, each encoded by itself
 
 
 def size(tensors: Iterable[Any]) -> float:
@@ -87,11 +84,9 @@ class Training:
         self._optimizer.step()
         return kept.megabytes
 
-    def held(self, by_experts: bool) -> dict[str, float]:
-        """Megabytes of the experts, or of all other weights."""
-        from sentence_experts.models.layers.weight_names import EXPERTS
-
-        weights = [one for name, one in self.model.named_parameters() if (EXPERTS in name) == by_experts]
+    def held(self) -> dict[str, float]:
+        """Megabytes of the weights and what belongs to them."""
+        weights = list(self.model.parameters())
         state = self._optimizer.state
         return {
             "weights": size(weights),
@@ -110,9 +105,7 @@ def measure(experts: int, titles: Sequence[str]) -> list[dict[str, Any]]:
         if not experts and batch == "all routes":
             continue
         kept = training.step(leads, titles)
-        shared, own = training.held(False), training.held(True)
-        parts = {name: shared[name] + own[name] for name in shared}
-        copies = COLUMNS * own["gradients"]  # of the called experts, which are those with a gradient
+        parts = training.held()
         rows.append(
             {
                 "experts": experts,
@@ -120,8 +113,6 @@ def measure(experts: int, titles: Sequence[str]) -> list[dict[str, Any]]:
                 **parts,
                 "kept": kept,
                 "together": sum(parts.values()) + kept,
-                "on_gpu": sum(shared.values()) + copies + kept,
-                "on_cpu": sum(own.values()),
             }
         )
     return rows
@@ -134,16 +125,13 @@ def main() -> None:
     rows = [row for experts in (0, *given.experts) for row in measure(experts, titles)]
     dense = rows[0]["together"]
     header = ["", "batch of", "weights", "gradients", "moments", "kept for backward"]
-    header += ["sum, all on the GPU", "of dense", "sum, experts offloaded", "of dense", "then on the CPU"]
+    header += ["sum", "of dense"]
     cells = [
         [
             f"{row['experts']} experts" if row["experts"] else "dense",
             row["batch"],
             *(f"{row[name]:,.0f}" for name in ("weights", "gradients", "moments", "kept", "together")),
             f"{row['together'] / dense:.2f}",
-            f"{row['on_gpu']:,.0f}",
-            f"{row['on_gpu'] / dense:.2f}",
-            f"{row['on_cpu']:,.0f}",
         ]
         for row in rows
     ]

@@ -21,7 +21,7 @@ def test_every_table_is_measured(minilm: str, tmp_path: Path, monkeypatch: pytes
         "encode": 2 * len({(row["model"], row["way"]) for row in found["encode"]}),
         "mixed": 4,
         "paging": 3,
-        "training": 10,
+        "training": 6,
     }
     encoded = {(row["model"], row["way"], row["texts"]): row for row in found["encode"]}
     assert {model for model, _, _ in encoded} == {gpu.DENSE, "experts"}

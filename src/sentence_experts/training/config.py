@@ -184,11 +184,6 @@ class TrainConfig(Config):
     )
     bf16: bool = Field(False, description="Compute in bfloat16; needs a GPU that supports it")
     gradient_checkpointing: bool = Field(False, description="Use less memory and more computation")
-    offload_experts: bool = Field(
-        False,
-        description="Keep the experts, with their gradients and optimizer state, in the CPU's memory; those "
-        "that a batch calls are copied to the GPU",
-    )
     tensorboard: bool = Field(False, description="Log to TensorBoard, in the folder `logs` of the run")
     wandb: bool = Field(False, description="Log to Weights & Biases")
     keep_checkpoints: bool = Field(

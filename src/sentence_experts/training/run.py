@@ -10,7 +10,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import torch
 from sentence_transformers import SentenceTransformer
 from transformers import PrinterCallback, ProgressCallback, TrainerState, set_seed
 from transformers.integrations import TensorBoardCallback, WandbCallback  # type: ignore[attr-defined]
@@ -21,7 +20,6 @@ from sentence_experts.config import with_settings
 from sentence_experts.errors import UsageError
 from sentence_experts.models.automatic import AutoRoutedEncoder
 from sentence_experts.models.files.fingerprint import fingerprint_of
-from sentence_experts.models.layers.experts import keep_experts_on_cpu
 from sentence_experts.models.loading import load
 from sentence_experts.models.sources import RUN_FILE, notes_of, set_notes
 from sentence_experts.models.surgery.lora import add_lora, merge_lora, save_adapter
@@ -135,10 +133,7 @@ class Run:
         """Load the model, and check what can be wrong with the settings before anything is written."""
         processes.log_in_first_only()
         set_seed(config.seed)
-        if isinstance(source, SentenceTransformer):
-            model = source
-        else:
-            model = load(source, device="cpu" if config.offload_experts else None)
+        model = source if isinstance(source, SentenceTransformer) else load(source)
         self.fingerprint = fingerprint_of(model)
         if isinstance(model, AutoRoutedEncoder):
             # They were fitted to the experts as they are before this run.
@@ -153,15 +148,9 @@ class Run:
         self.max_length, self.limits = model.max_seq_length, tokenizer_limits(model)
 
     def restore(self) -> None:
-        """Leave the model as it was but for what it learned.
-
-        With `offload_experts` all of it is in the CPU's memory then: the GPU's may be too small.
-        """
+        """Leave the model as it was but for what it learned."""
         self.trainable.restore()
         self.model.max_seq_length = self.max_length
-        if self.config.offload_experts:
-            keep_experts_on_cpu(self.model, False)
-            self.model.to("cpu")
 
     def run(self, place: Output) -> dict[str, Any]:
         """Train until the model is the one to keep; return what run.json holds.
@@ -195,7 +184,7 @@ class Run:
             self._remove_checkpoints(place)  # of a run that was killed before it did
             return result
         _log_unmeasured(validator)
-        self._prepare_model(arguments.device)
+        self._prepare_model()
         if config.hard_negatives:
             training = with_hard_negatives(training, model, config.hard_negatives, out / HARD_NEGATIVES)
         trainer = Trainer(
@@ -244,7 +233,7 @@ class Run:
     def _begin(self, place: Output) -> tuple[Path, str | None, bool]:
         """Return the folder, the checkpoint to continue from, and whether the run is finished."""
         identity = self.identity()
-        no_matter = {"tensorboard", "wandb", "keep_checkpoints", "offload_experts"}
+        no_matter = {"tensorboard", "wandb", "keep_checkpoints"}
         config = {name: value for name, value in identity["config"].items() if name not in no_matter}
         state = place.begin({**identity, "config": config})
         if state == "finished":
@@ -257,18 +246,9 @@ class Run:
             folder = place.path / CHECKPOINTS
             processes.once(lambda: shutil.rmtree(folder, ignore_errors=True))
 
-    def _prepare_model(self, device: torch.device) -> None:
-        """Give the model the prompts and the maximum length that it is trained with.
-
-        If its experts are to stay on the CPU, all else moves to the device, since hard negatives may be mined
-        before the trainer moves it.
-        """
+    def _prepare_model(self) -> None:
+        """Give the model the prompts and the maximum length that it is trained with."""
         model, config = self.model, self.config
-        if config.offload_experts:
-            if device.type == "cpu":
-                logger.info("no GPU here: `offload_experts` changes nothing")
-            keep_experts_on_cpu(model)
-            model.to(device)
         for route in self.routes:
             # A model without routes is used as it was trained.
             for name, prompt in route.instructions.items() if any(route.prompts) else ():

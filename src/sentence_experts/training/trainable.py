@@ -16,7 +16,6 @@ from sentence_experts.models.architectures.routed_model import RoutedModel
 from sentence_experts.models.layers.weight_names import ADAPTERS, EXPERTS, HEADS, ROUTERS, expert_prefix
 from sentence_experts.models.routes.kinds import router_kind_of
 from sentence_experts.models.routes.routes import is_domain_route
-from sentence_experts.training import processes
 from sentence_experts.training.config import TrainConfig
 from sentence_experts.training.losses import RouterLoss, sequence_router_loss, token_router_loss
 from sentence_experts.training.routes import routed_model
@@ -49,7 +48,6 @@ def check_settings(model: SentenceTransformer, config: TrainConfig) -> None:
     weights = [name for name, _ in model.named_parameters()]
     has_experts = any(EXPERTS in name for name in weights)
     has_routers = any(ROUTERS in name for name in weights)
-    several = processes.count() > 1 or torch.cuda.device_count() > 1
     computes_bf16 = torch.cuda.is_available() and torch.cuda.is_bf16_supported()
     refused = (
         ("router_loss", not reads_texts, "the model has no learned router of whole texts"),
@@ -57,12 +55,6 @@ def check_settings(model: SentenceTransformer, config: TrainConfig) -> None:
         ("balance_loss", not learned, "the model has no learned router"),
         ("router_learning_rate", not has_routers, "the model has no learned router"),
         ("expert_learning_rate", not has_experts, "the model has no experts in its blocks"),
-        ("offload_experts", not has_experts, "the model has no experts in its blocks"),
-        (
-            "offload_experts",
-            several,
-            "only for one process on one GPU, such as with `CUDA_VISIBLE_DEVICES=0`",
-        ),
         ("only_expert", learned, "a learned router may send any text or token to the expert that changes"),
         ("bf16", not computes_bf16, "there is no GPU here that computes in bfloat16; leave it out"),
     )

@@ -122,7 +122,7 @@ def tune(
         place.begin({
             "model": fingerprint_of(loaded),
             "data": [objective.fingerprint() for objective in objectives],
-            "config": chosen.model_dump(mode="json", exclude={"trials", "offload_experts"}),
+            "config": chosen.model_dump(mode="json", exclude={"trials"}),
             "space": {name: str(distribution) for name, distribution in searched.items()},
         })  # fmt: skip
         given = chosen.model_fields_set & TrainConfig.model_fields.keys() | {"fraction"}
