@@ -219,9 +219,7 @@ def nothing(model: Any, number: int) -> None:
 
 
 def training_rows(folders: Mapping[int, str], meter: Meter, sizes: Sizes) -> list[dict[str, Any]]:
-    """A training step of one route's pairs, and of mixed routes, beside the dense model.
-
-    """
+    """A training step of one route's pairs, and of mixed routes, beside the dense model."""
     import torch
 
     pairs = [generated_texts(folders[0], sizes.batch_size, words) for words in (18, 19)]
