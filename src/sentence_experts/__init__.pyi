@@ -25,7 +25,6 @@ from .pairs.suggesting import count_links, suggest_domains
 from .report.write import write_report
 from .reproduce.run import reproduce_recipe
 from .retrieval.build import build_index
-from .retrieval.lance_table import export_index
 from .retrieval.search import search
 from .serve.run import create_app, serve
 from .tasks.compile import compile_tasks
@@ -68,7 +67,6 @@ __all__ = [
     "evaluate",
     "evaluate_parts",
     "export",
-    "export_index",
     "extend",
     "fetch_corpus",
     "fit",

@@ -139,13 +139,3 @@ def test_lengths_that_do_not_fit_are_computed_again(tmp_path: Path, heads: Exper
     for content in (b"", np.load(file)[:2], np.load(file) * 1.5):
         file.write_bytes(content) if isinstance(content, bytes) else np.save(file, content)
         assert Searcher(BatchEncoder(heads), corpus).search("rice", "use", 9) == before
-
-
-def test_vectors_of_a_head_that_were_encoded_elsewhere_are_taken(
-    tmp_path: Path, model: Path, heads: ExpertEncoder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    corpus = write_corpus(tmp_path / "corpus")
-    sentence_experts.encode(heads, corpus.papers, out=tmp_path / "v.npy", column="title", route=["use"])
-    build_index(None, corpus, vectors=tmp_path / "v.npy")
-    monkeypatch.setattr(index_module, "_build", lambda *given: pytest.fail("encoded again"))
-    assert search(heads, corpus, "rice", route="use", unit="title", sentences=False).papers[0]

@@ -159,20 +159,9 @@ def test_the_best_passage_of_a_full_text_is_shown(chromium: Any, tmp_path: Path,
         assert abstract == "Nothing."
 
 
-def test_map_and_citations(chromium: Any, served: RunningServer) -> None:
+def test_citations(chromium: Any, served: RunningServer) -> None:
     with opened(chromium, f"{served.url}/?q=sleep+memory&top=40") as page:
         page.wait_for_selector(DONE)
-        page.click("#tab-map")
-        points = page.locator(".point")
-        papers = re.search(r"(\d+) papers under", page.inner_text("#status"))
-        assert papers
-        assert points.count() == int(papers[1])
-        page.check("#map input >> nth=1", force=True)
-        points.first.focus()
-        assert page.inner_text(".beside h2")
-        page.keyboard.press("Enter")
-        page.wait_for_selector("#paper[open]")
-        page.keyboard.press("Escape")
         page.click("#tab-citations")
         assert page.locator(".cited > li").count() > 0
         assert page.url.endswith("view=citations")
@@ -257,7 +246,7 @@ def test_everything_by_keyboard(chromium: Any, served: RunningServer) -> None:
         assert focused().get_attribute("id") == "query"
         page.locator("#tab-lists").focus()
         page.keyboard.press("ArrowRight")
-        page.wait_for_selector("#map:visible")
+        page.wait_for_selector("#citations:visible")
 
 
 @pytest.mark.slow  # a server of its own
@@ -288,7 +277,7 @@ def test_no_width_or_theme_hides_anything(
     size = {"width": width, "height": 800}
     with opened(chromium, f"{served.url}/?q=rice+drought", viewport=size, color_scheme=theme) as page:
         page.wait_for_selector(DONE)
-        for view in ("lists", "map", "citations"):
+        for view in ("lists", "citations"):
             page.click(f"#tab-{view}")
             assert page.evaluate(OVERFLOW) <= 0
             assert not runs_off(page), view
@@ -319,7 +308,7 @@ def test_axe_finds_nothing(chromium: Any, served: RunningServer, axe: Path, them
         page.wait_for_selector(".best:visible")
         page.add_script_tag(path=str(axe))
         found = []
-        for press in ("#tab-lists", "#tab-map", "#tab-citations", "#open-kept", "#open-help", "#open-curl"):
+        for press in ("#tab-lists", "#tab-citations", "#open-kept", "#open-help", "#open-curl"):
             page.click(press)
             answer = page.evaluate("() => axe.run(document, {resultTypes: ['violations']})")
             found += [(press, each["id"], each["nodes"][0]["html"]) for each in answer["violations"]]

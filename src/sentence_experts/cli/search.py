@@ -20,19 +20,10 @@ if TYPE_CHECKING:
 
 
 def build(
+    model: Model,
     corpus: Annotated[Path, typer.Option(help=CORPUS)],
     config: IndexConfig,
     load_config: LoadConfig,
-    model: Annotated[
-        str | None,
-        typer.Argument(metavar="MODEL", help="Model folder, hub id, or 'minilm'; or give --vectors"),
-    ] = None,
-    vectors: Annotated[
-        Path | None,
-        typer.Option(
-            help="File or folder of vectors that `encode` wrote of CORPUS/papers.parquet, instead of a model"
-        ),
-    ] = None,
 ) -> None:
     """Encode the papers of a corpus, so that `search` finds their vectors.
 
@@ -43,7 +34,7 @@ def build(
     """
     from sentence_experts.retrieval.build import build_index
 
-    show_index(build_index(model, corpus, config, vectors=vectors, load_config=load_config))
+    show_index(build_index(model, corpus, config, load_config=load_config))
 
 
 def show_index(index: CorpusIndex) -> None:

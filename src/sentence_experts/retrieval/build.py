@@ -11,15 +11,13 @@ from sentence_experts.config import with_settings
 from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.encoding.encode import Model
 from sentence_experts.encoding.encoder import BatchEncoder
-from sentence_experts.encoding.vector_files import FLOAT16, FLOAT32, NPY, Encoded
-from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.loading import LoadConfig
 from sentence_experts.models.routes.known_routes import KnownRoutes, check_route
 from sentence_experts.retrieval.config import IndexConfig
-from sentence_experts.retrieval.index import FOLDER, is_current, read_index, route_vectors, store_vectors
+from sentence_experts.retrieval.index import FOLDER, is_current, read_index, route_vectors
 from sentence_experts.retrieval.search_routes import find_search_route, list_search_routes
-from sentence_experts.retrieval.texts import PASSAGES, UNITS, texts_fingerprint
-from sentence_experts.storage import RECORD, temporary_folder
+from sentence_experts.retrieval.texts import PASSAGES
+from sentence_experts.storage import RECORD
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -95,11 +93,10 @@ def _described(folder: Path, corpus: CorpusFolder) -> dict[str, Any]:
 
 @with_settings(IndexConfig)
 def build_index(
-    model: Model | None,
+    model: Model,
     corpus: CorpusFolder | Path | str,
     config: IndexConfig | None = None,
     *,
-    vectors: Path | str | None = None,
     load_config: LoadConfig | None = None,
     **settings: Any,
 ) -> CorpusIndex:
@@ -110,17 +107,14 @@ def build_index(
     where it stopped. When the corpus has changed, only texts that it did not have before are encoded.
 
     Args:
-        model: a model in memory, or the path or name of one; None with `vectors`.
+        model: a model in memory, or the path or name of one.
         corpus: a corpus or its folder.
         config: settings; those given by name come before it.
-        vectors: vectors of `CORPUS/papers.parquet` that `encode` wrote, instead of a model: a file, or a
-            folder, which has those of several routes.
         load_config: how to open a model that is given by its path or name; see `load`.
 
     Raises:
-        UsageError: a bad setting, or both or neither of `model` and `vectors`.
-        InputError: the corpus cannot be read or written to, no paper has the text, or the vectors are not of
-            this corpus.
+        UsageError: a bad setting.
+        InputError: the corpus cannot be read or written to, or no paper has the text.
         RouteError: the model needs a route, or does not know one of these.
 
     Example:
@@ -128,14 +122,7 @@ def build_index(
         [120]
     """
     config = IndexConfig.of(config, **settings)
-    if (model is None) == (vectors is None):
-        raise UsageError("give a model, or `vectors`, and not both")
     opened = corpus if isinstance(corpus, CorpusFolder) else CorpusFolder.open(corpus)
-    if model is None:
-        if given := {"route", "unit", "passages", "batch_size"} & config.model_fields_set:
-            raise UsageError(f"`{min(given)}` has no effect here: `vectors` are made already")
-        _take_vectors(Path(str(vectors)), opened)
-        return CorpusIndex.open(opened)
     if not isinstance(model, BatchEncoder):
         known = KnownRoutes.read(model)
         for route in _routes(known, config) if known is not None else ():
@@ -157,28 +144,3 @@ def _routes(known: KnownRoutes, config: IndexConfig) -> Iterator[str | None]:
         yield from (known.choose(route) for route in config.route)
     else:
         yield find_search_route(known).document_route
-
-
-def _take_vectors(path: Path, corpus: CorpusFolder) -> None:
-    """Store the vectors in a file or folder that `encode` wrote of the corpus's own table of papers."""
-    encoded = Encoded.open(path)
-    encoded.check_unchanged()
-    made = encoded.settings
-    _check_made_from(path, made["column"], made["input"], corpus)
-    if made["precision"] not in (FLOAT32, FLOAT16):
-        raise InputError(f"{path}: vectors of {made['precision']}; an index takes float32 and float16")
-    for column in encoded.routes:
-        with temporary_folder() as home:  # on a disk: vectors of many papers do not fit into memory
-            vectors = encoded.vectors(column, Path(home) / f"vectors{NPY}")
-            store_vectors(corpus, {**made["columns"][column], "unit": made["column"]}, encoded.model, vectors)
-
-
-def _check_made_from(path: Path, column: str | None, inputs: list[Any], corpus: CorpusFolder) -> None:
-    """Refuse vectors of other texts than those of a corpus."""
-    if column not in UNITS:
-        raise InputError(
-            f"{path}: not vectors of a corpus: make them with `encode` from {corpus.papers}, of its column "
-            "title or abstract"
-        )
-    if inputs != [texts_fingerprint(corpus, column)]:
-        raise InputError(f"{path}: vectors of other texts than those of {corpus.papers}")

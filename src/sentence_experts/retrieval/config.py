@@ -105,8 +105,6 @@ class SearchConfig(PaperTexts):
         description="Route for papers and queries, or several with their weights: use=0.7,works-with=0.3. "
         "Default: the model's default route, or its routes for queries and documents if it has them",
     )
-    query_route: str | None = Field(None, description="Route for queries, if it is another one")
-    document_route: str | None = Field(None, description="Route for papers, if it is another one")
     top_k: int = Field(10, ge=1, description="Maximum number of papers per query")
     like: list[str] | None = Field(
         None, description="Papers of the corpus, by DOI, PMID, PMCID or id: find papers like them"

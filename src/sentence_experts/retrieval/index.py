@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,9 +24,7 @@ from numpy.typing import NDArray
 from sentence_experts.encoding.chunks import Vectors, encode_chunks
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import InputError, UsageError
-from sentence_experts.models.pooling import unit as unit_length
 from sentence_experts.progress import progress
-from sentence_experts.retrieval.approximate import LanceVectors
 from sentence_experts.retrieval.heads import Head, shared_encoder
 from sentence_experts.retrieval.texts import (
     PASSAGES,
@@ -87,8 +85,7 @@ def route_vectors(
     route = encoder.chosen_route(route)
     settings = vector_settings(encoder, route, unit)
     shared = shared_encoder(encoder, route)
-    # Vectors of a route with a head may have been encoded elsewhere (`store_vectors`).
-    if shared is None or (index_folder(corpus, settings) / RECORD).exists():
+    if shared is None:
         return _read_or_build(encoder, corpus, route, settings)[0]
     # Without the name of the route and its head: all routes of this encoder share the vectors.
     settings = vector_settings(shared, route, unit) | {"route": None, "shared": True}
@@ -148,7 +145,7 @@ def _open(folder: Path, corpus: CorpusFolder) -> RouteVectors | None:
         return None
     vectors = np.load(folder / VECTORS, mmap_mode="r")
     spans = np.load(folder / SPANS, mmap_mode="r") if SPANS in record["files"] else None
-    return RouteVectors(vectors, np.load(folder / ROWS), LanceVectors.open(folder, vectors), spans)
+    return RouteVectors(vectors, np.load(folder / ROWS), spans)
 
 
 class _Plan:
@@ -211,65 +208,28 @@ def _build(
     elif reused := sum(place < plan.older for place in plan.places):
         logger.info(f"{reused:,} of {len(plan.rows):,} texts were encoded before")
     arrays = [np.load(file, mmap_mode="r") for file in [*([folder / VECTORS] if old else []), *files]]
-    starts = np.cumsum([0, *map(len, arrays)])
-
-    def gather(wanted: NDArray[np.int64]) -> Vectors:
-        """Return the vectors at some places of the arrays, one behind the other."""
-        block = np.empty((len(wanted), arrays[0].shape[1]), np.float32)
-        numbers = np.searchsorted(starts, wanted, side="right") - 1
-        for number in np.unique(numbers):
-            block[numbers == number] = arrays[number][wanted[numbers == number] - starts[number]]
-        return block
-
-    _store(folder, corpus, settings, {"source": source, "model": encoder.name}, plan, gather, plan.places)
-    parts.remove()
-
-
-def store_vectors(
-    corpus: CorpusFolder, settings: Mapping[str, Any], model: str, vectors: NDArray[Any]
-) -> None:
-    """Store vectors of all rows of papers.parquet, (papers, dimensions), that were encoded elsewhere."""
-    folder, unit = index_folder(corpus, settings), settings["unit"]
-    count = pq.read_metadata(corpus.papers).num_rows
-    if len(vectors) != count:
-        raise InputError(f"{len(vectors):,} vectors for the {count:,} papers of {corpus.papers}")
-    plan = _Plan((row, text, None) for row, text in texts_of(corpus, unit))
-    for _ in plan.missing():
-        pass
-
-    def gather(rows: NDArray[np.int64]) -> Vectors:
-        block: Vectors = unit_length(np.asarray(vectors[rows], np.float32))
-        if not np.isfinite(block).all():
-            raise InputError("some of the vectors hold numbers that are not finite")
-        return block
-
-    result = {"source": texts_fingerprint(corpus, unit), "model": model}
-    with locked(folder, "store vectors", wait=True):
-        _store(folder, corpus, dict(settings), result, plan, gather, plan.rows)
-
-
-def _store(
-    folder: Path,
-    corpus: CorpusFolder,
-    settings: dict[str, Any],
-    result: dict[str, Any],
-    plan: _Plan,
-    gather: Any,
-    places: list[int],
-) -> None:
-    """Write the vectors that `gather` gives for some places, what is known of their texts, and a record."""
-    if not places:
-        raise InputError(f"{corpus.papers}: no paper has a {' or '.join(UNITS[settings['unit']])}")
-    shape = (len(places), gather(np.array(places[:1])).shape[1])
+    if not plan.places:
+        raise InputError(f"{corpus.papers}: no paper has a {' or '.join(UNITS[unit])}")
     with replacing_folder(folder) as temporary:
-        target = np.lib.format.open_memmap(temporary / VECTORS, "w+", np.float32, shape)
-        for start in range(0, len(places), _COPIED):
-            target[start : start + _COPIED] = gather(np.array(places[start : start + _COPIED]))
-        target.flush()
+        _gather(temporary / VECTORS, arrays, np.array(plan.places))
         write_npy(temporary / ROWS, np.array(plan.rows, dtype=np.int64))
         write_npy(temporary / TEXTS, np.frombuffer(b"".join(plan.digests), np.uint8).reshape(-1, _DIGEST))
         if plan.spans:
             write_npy(temporary / SPANS, np.array(plan.spans, np.int64))
-        files = hashes_of(temporary, (VECTORS, ROWS, TEXTS, SPANS))
-        result |= {"texts": shape[0], "dimensions": shape[1], "seen": _sizes_and_times(temporary, files)}
-        write_json(temporary / RECORD, record_of(_WHAT, settings, result, files))
+        written = hashes_of(temporary, (VECTORS, ROWS, TEXTS, SPANS))
+        result = {"source": source, "model": encoder.name, "texts": len(plan.places)}
+        result |= {"dimensions": arrays[0].shape[1], "seen": _sizes_and_times(temporary, written)}
+        write_json(temporary / RECORD, record_of(_WHAT, settings, result, written))
+    parts.remove()
+
+
+def _gather(file: Path, arrays: Sequence[Vectors], places: NDArray[np.int64]) -> None:
+    """Write the vectors at some places of the arrays, one behind the other, to one file."""
+    starts = np.cumsum([0, *map(len, arrays)])
+    target = np.lib.format.open_memmap(file, "w+", np.float32, (len(places), arrays[0].shape[1]))
+    for start in range(0, len(places), _COPIED):
+        wanted, block = places[start : start + _COPIED], target[start : start + _COPIED]
+        numbers = np.searchsorted(starts, wanted, side="right") - 1
+        for number in np.unique(numbers):
+            block[numbers == number] = arrays[number][wanted[numbers == number] - starts[number]]
+    target.flush()

@@ -132,13 +132,12 @@ def search(
         papers = Papers(folder, config.domains)
         papers.places(filters)
         liked = papers.find(config.like or ())
-        named = (config.route, config.query_route, config.document_route)
         if (known := KnownRoutes.read(model)) is not None:
-            find_blend(known, *named)
+            find_blend(known, config.route)
         if not isinstance(model, BatchEncoder):
             model = BatchEncoder.open(model, load_config, config.batch_size)
         searcher = Searcher(model, folder, config.texts_for({model.name: model.model}), papers)
-        blend = find_blend(model.known_routes, *named)
+        blend = find_blend(model.known_routes, config.route)
         if config.like:
             texts, vectors = [f"like {', '.join(config.like)}"], searcher.mean_vectors(liked, blend)
         else:

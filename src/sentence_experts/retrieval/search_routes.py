@@ -109,24 +109,16 @@ def list_search_routes(known: KnownRoutes) -> tuple[SearchRoute, ...]:
     )
 
 
-def find_blend(
-    known: KnownRoutes,
-    route: str | Mapping[str, float] | None = None,
-    query_route: str | None = None,
-    document_route: str | None = None,
-) -> Blend:
-    """Find the search routes that these settings name; `route` may name several with their weights.
+def find_blend(known: KnownRoutes, route: str | Mapping[str, float] | None = None) -> Blend:
+    """Find the search route of this name, or those of a blend, such as "use=0.7,works-with=0.3".
 
     Raises:
-        UsageError: weights that are negative or sum to 0, an unknown route among several, or several routes
-            beside the other two settings.
+        UsageError: weights that are negative or sum to 0, or an unknown route among several.
         RouteError: the model needs a route, or does not know the one.
     """
     is_blend = isinstance(route, Mapping) or (route and "=" in route and route not in known.prompts)
     if route is None or (isinstance(route, str) and not is_blend):
-        return Blend((find_search_route(known, route, query_route, document_route),))
-    if query_route is not None or document_route is not None:
-        raise UsageError("`query_route` and `document_route` go with one route, not with several")
+        return Blend((find_search_route(known, route),))
     weights: dict[SearchRoute, float] = {}
     for name, weight in parse_weights(route).items():
         try:
@@ -137,36 +129,22 @@ def find_blend(
     return Blend(tuple(weights), tuple(weights.values()))
 
 
-def find_search_route(
-    known: KnownRoutes,
-    route: str | None = None,
-    query_route: str | None = None,
-    document_route: str | None = None,
-) -> SearchRoute:
-    """Find the search route that these settings name.
+def find_search_route(known: KnownRoutes, route: str | None = None) -> SearchRoute:
+    """Find the search route of this name; a route of a pair means the pair.
 
-    `route` is for both sides; a route of a pair means the pair. With none given it is the model's default
-    route, or the only search route that there is, or the only pair.
+    With none given it is the model's default route, or the only search route, or the only pair.
     """
     pairs = _pairs(known)
-    documents = {document: query for query, document in pairs.items()}
-    given = [each for each in (route, query_route, document_route) if each is not None]
-    for each in given:
-        known.choose(each)
-    if not given and known.default is None:
+    queries = {document: query for query, document in pairs.items()}
+    if route is None and known.default is None:
         routes = list_search_routes(known)
         if len(routes) == 1:
             return routes[0]
-        if len(documents) == 1:
-            route = next(iter(documents))
-    if document_route is None:
-        chosen = route if route is not None else query_route
-        document_route = pairs.get(chosen or "", chosen) or known.choose(None)
-    if query_route is None:
-        query_route = documents.get(document_route or "", document_route)
-        if route is not None and route not in (*pairs, *documents):
-            query_route = route
-    return SearchRoute(document_route or "", document_route, query_route)
+        if len(pairs) == 1:
+            route = next(iter(pairs))
+    chosen = known.choose(route)
+    document = chosen if route is None else pairs.get(route, chosen)
+    return SearchRoute(document or "", document, queries.get(document or "", document))
 
 
 def _pairs(known: KnownRoutes) -> dict[str, str]:

@@ -43,7 +43,7 @@ class Hit:
         score: the cosine; of a blend, the weighted sum of cosines.
         row: its row in papers.parquet.
         percentile: the share of the corpus's papers with a lower score, from 0 to 100. Unlike cosines,
-            percentiles of two models or routes can be compared. Estimated above 200,000 papers.
+            percentiles of two models or routes can be compared.
         nearness: how many standard deviations the score lies above that of unrelated texts. Unlike cosines,
             it can be compared between models and routes.
         route: the route of a blend that contributed most to the score.
@@ -95,32 +95,16 @@ class Comparison:
         number = self.blend.routes.index(self.blend.main)
         return self.queries[number], self.vectors[number]
 
-    def _cosines(self, vectors: Sequence[RouteVectors]) -> NDArray[np.float32]:
-        """Compute each route's share of the scores of some papers, (routes, papers)."""
-        shares: NDArray[np.float32] = scores_of(vectors, self.queries)
+    @cached_property
+    def _shares(self) -> NDArray[np.float32]:
+        """Each route's share of the scores of all papers, (routes, papers)."""
+        shares: NDArray[np.float32] = scores_of(self.vectors, self.queries)
         shares *= np.array(self.blend.weights, np.float32)[:, None]
         return shares
 
-    @cached_property
-    def _all(self) -> tuple[Rows, NDArray[np.float32]]:
-        """All papers and each route's share of their scores; in a large corpus, those of a sample."""
-        is_large = self.vectors[0].near is not None
-        vectors = [each.sample if is_large else each for each in self.vectors]
-        return vectors[0].papers, self._cosines(vectors)
-
     def nearest(self, top_k: int, passing: Passing | None = None) -> Rows:
         """Return the nearest papers, best first; equal scores stand in the order of the corpus."""
-        parts = zip(self.vectors, self.queries, strict=True)
-        several = [of.candidates(query, top_k, passing) for of, query in parts]
-        chosen = [each for each in several if each is not None]
-        if len(chosen) == len(several):
-            some = np.unique(np.concatenate(chosen))
-            papers, shares = some, self._cosines([each.only(some) for each in self.vectors])
-        elif self.vectors[0].near is None:
-            papers, shares = self._all
-        else:  # a filter left fewer candidates than are wanted
-            papers, shares = self.vectors[0].papers, self._cosines(self.vectors)
-        scores = shares.sum(axis=0)
+        papers, scores = self.vectors[0].papers, self._shares.sum(axis=0)
         if passing is not None:
             scores[~passing[papers]] = -np.inf
         return papers[best_of(scores, top_k)]
@@ -128,33 +112,23 @@ class Comparison:
     def hits(self, rows: Sequence[int] | Rows, passing: Passing | None = None) -> list[Hit | None]:
         """Return where given papers stand; None for one without text.
 
-        Ranks are among the papers that pass a filter, percentiles among all; both are estimated from 10,000
-        papers in a large corpus.
+        Ranks are among the papers that pass a filter, percentiles among all.
         """
-        papers, shares = self._all
-        wanted = np.asarray(rows, np.int64)
-        if self.vectors[0].near is None:
-            known, of_known = papers, shares
-        else:
-            known = np.unique(wanted[np.isin(wanted, self.vectors[0].papers)])
-            of_known = self._cosines([each.only(known) for each in self.vectors])
-        scores = shares.sum(axis=0)
+        papers, scores = self.vectors[0].papers, self._shares.sum(axis=0)
         everything = np.sort(scores)
         among = everything if passing is None else np.sort(scores[passing[papers]])
-        total = self.vectors[0].papers
-        count = len(total) if passing is None else int(passing[total].sum())
+        wanted = np.asarray(rows, np.int64)
         hits: list[Hit | None] = []
-        for row, place in zip(wanted.tolist(), np.searchsorted(known, wanted).tolist(), strict=True):
-            if place == len(known) or known[place] != row:
+        for row, place in zip(wanted.tolist(), np.searchsorted(papers, wanted).tolist(), strict=True):
+            if place == len(papers) or papers[place] != row:
                 hits.append(None)
                 continue
-            score = float(of_known[:, place].sum())
-            better = len(among) - np.searchsorted(among, score + _ROUNDING, side="right")
-            percentile = np.searchsorted(everything, score - _ROUNDING) / len(everything) * 100
-            rank = 1 + round(better * count / max(len(among), 1))
-            best = self.blend.routes[int(of_known[:, place].argmax())].name
+            score = float(scores[place])
+            rank = 1 + len(among) - int(np.searchsorted(among, score + _ROUNDING, side="right"))
+            percentile = float(np.searchsorted(everything, score - _ROUNDING) / len(everything) * 100)
+            best = self.blend.routes[int(self._shares[:, place].argmax())].name
             by = best if len(self.queries) > 1 else None
-            hits.append(Hit(rank, score, row, float(percentile), self.scale.nearness(score), by))
+            hits.append(Hit(rank, score, row, percentile, self.scale.nearness(score), by))
         return hits
 
 
@@ -197,8 +171,6 @@ class Searcher:
         name = route.document_route
         if name not in self._vectors:
             vectors = route_vectors(self.encoder, self.corpus, name, self.unit)
-            if vectors.near is not None:
-                vectors.sample  # noqa: B018  # read now: threads search afterwards
             for other in self._vectors.values():  # of a route with a head too: only the head is its own
                 if other.head and vectors.head and other.vectors.filename == vectors.vectors.filename:  # type: ignore
                     vectors = replace(other, head=vectors.head)

@@ -13,12 +13,9 @@ from numpy.typing import NDArray
 from sentence_experts.encoding.chunks import Vectors
 from sentence_experts.errors import UsageError
 from sentence_experts.models.pooling import unit as unit_length
-from sentence_experts.retrieval.approximate import SELECTIVE, LanceVectors
 from sentence_experts.retrieval.heads import Head
 
-_SAMPLE = 10_000  # vectors that percentiles are estimated from in a large corpus
 _NUMBERS_PER_PRODUCT = 400_000  # multiplications at once, where several queries meet the same vectors
-_PASSAGES = 8  # candidates for each paper wanted, where papers have several passages
 
 Rows = NDArray[np.int64]
 Passing = NDArray[np.bool_]  # (papers of the corpus,): whether each may be found
@@ -32,14 +29,12 @@ class RouteVectors:
         vectors: (texts, dimensions), of length 1, mapped into memory; with a `head`, those that it maps, of
             any length.
         rows: (texts,), ascending: the row of each in papers.parquet.
-        near: finds neighbours approximately, in a large corpus.
         spans: (texts, 2) where each passage begins and ends in its paper's text; None without passages.
         head: of the route, if it owns one.
     """
 
     vectors: Vectors
     rows: Rows
-    near: LanceVectors | None = None
     spans: NDArray[np.int64] | None = None
     head: Head | None = None
 
@@ -84,37 +79,6 @@ class RouteVectors:
         if self.head is None:
             return products
         return self.head.only(texts).cosines(products, unit_length(query[None])[0])
-
-    def candidates(self, query: Vectors, top_k: int, passing: Passing | None = None) -> Rows | None:
-        """Return papers among which the nearest to a query of shape (dimensions,) are; None for all."""
-        if self.near is None:
-            return None
-        allowed = np.ones(len(self.rows), bool) if passing is None else passing[self.rows]
-        count = int(allowed.sum())
-        if count <= SELECTIVE:
-            return np.unique(self.rows[allowed])
-        wanted = top_k * (1 if self.spans is None else _PASSAGES)
-        if passing is not None:
-            wanted = round(2 * wanted * len(self.rows) / count) + 10
-        places = self.near.candidates(unit_length(self._project(query)[None])[0], wanted)
-        rows = np.unique(self.rows[places[allowed[places]]])
-        return rows if len(rows) >= top_k else None
-
-    def only(self, papers: Rows) -> RouteVectors:
-        """Return the vectors of some papers, by ascending rows, in memory."""
-        first, last = (np.searchsorted(self.rows, papers, side) for side in ("left", "right"))
-        counts = last - first
-        places = np.repeat(last - np.cumsum(counts), counts) + np.arange(counts.sum())
-        spans = None if self.spans is None else self.spans[places]
-        head = None if self.head is None else self.head.only(places)
-        return RouteVectors(self.vectors[places], self.rows[places], None, spans, head)
-
-    @cached_property
-    def sample(self) -> RouteVectors:
-        """Papers evenly spread over the corpus, in memory: at most 10,000 vectors, or 100 papers."""
-        count = len(self.papers)
-        papers = min(count, max(_SAMPLE * count // len(self.rows), 100))
-        return self.only(self.papers[np.linspace(0, count - 1, papers).astype(np.int64)])
 
     def _bounds(self, rows: Any) -> zip[tuple[int, int]]:
         """Return where the vectors of some papers begin and end."""

@@ -19,12 +19,12 @@ from sentence_experts.retrieval.citation_export import export_papers, short_auth
 from sentence_experts.retrieval.closeness import is_nothing_close
 from sentence_experts.retrieval.config import Filters, Notices
 from sentence_experts.retrieval.searcher import Comparison, Hit, sentence_spans
+from sentence_experts.serve.common_terms import common_terms, stems
 from sentence_experts.serve.engine import EmbeddingEngine
 from sentence_experts.serve.errors import RequestError
 from sentence_experts.serve.http import Schema, answered, body_of, json_answer, read
 from sentence_experts.serve.library import CorpusView, Library
 from sentence_experts.serve.models import ServedModel
-from sentence_experts.serve.side_by_side import common_terms, planes, stems
 
 NEAR = 200  # papers per route whose years are counted
 # Of a text that is shown; hostile records hold megabytes.
@@ -297,9 +297,6 @@ def _describe(
     ]
     place = {row: number for number, row in enumerate(rows)}
     found = Counter(hit.row for each in results for hit in each.hits)
-    maps = planes(
-        [(vectors.of_rows(rows), query) for query, vectors in (each.compared.main for each in results)]
-    )
     routes = [
         {
             "name": result.view.name,
@@ -308,9 +305,8 @@ def _describe(
                 hit.to_json() | {"paper": place[hit.row], "only": len(results) > 1 and found[hit.row] == 1}
                 for hit in result.hits
             ],
-            "map": {"papers": points[:-1], "query": points[-1]},
         }
-        for result, points in zip(results, maps, strict=True)
+        for result in results
     ]
     return {
         "query": body.query,

@@ -3,7 +3,7 @@
 import {count, fill, find, make, number, title} from "./dom.js";
 import {keep, kept, onKept, openKept} from "./kept.js";
 import {arrange, showLists, showSentence} from "./lists.js";
-import {paperDetails, showCitations, showMap} from "./views.js";
+import {paperDetails, showCitations} from "./views.js";
 import {drawYears, onYears} from "./years.js";
 import {keyed, Refused, send} from "./server.js";
 import * as asked from "./state.js";
@@ -129,7 +129,6 @@ function show(milliseconds) {
   document.title = `${answer.query ?? answer.like.map(title).join(", ")} – ${about.corpus}`;
   drawYears(answer.years, about.values.year, state.year);
   const columns = showLists(find("lists"), answer, page, state.top < asked.MOST, state.apart);
-  showMap(find("map"), answer, page);
   showCitations(find("citations"), answer, page);
   selectView();
   const lone = answer.routes.reduce((sum, route) => sum + route.hits.filter(hit => hit.only).length, 0);
@@ -184,7 +183,6 @@ function selectView() {
     find(name).hidden = !selected;
   }
   arrange(find("lists"));
-  find("map").label?.();
 }
 
 function openView(name) {
@@ -325,7 +323,7 @@ function listen() {
     find("kept-count").textContent = kept().length;
   });
   addEventListener("keydown", onKey);
-  addEventListener("resize", () => { arrange(find("lists")); find("map").label?.(); });
+  addEventListener("resize", () => { arrange(find("lists")); });
   addEventListener("popstate", () => {
     find("paper").close();
     state = asked.read(location.search);

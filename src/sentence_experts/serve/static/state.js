@@ -4,7 +4,7 @@ export const FILTERS = ["type", "journal", "domain", "keyword", "mesh"];
 const ONE = ["year", ...FILTERS];
 const FIELDS = {type: "types", journal: "journals", domain: "domains", keyword: "keywords", mesh: "mesh"};
 export const TOP = 10, MOST = 100;
-export const VIEWS = ["lists", "map", "citations"];
+export const VIEWS = ["lists", "citations"];
 
 export function empty() {
   return {query: "", like: [], routes: [], year: "", type: "", journal: "", domain: "", keyword: "", mesh: "", notices: false, apart: false, hybrid: false, top: TOP, view: "lists"};
