@@ -397,10 +397,9 @@ def _read_index(path: Path) -> None:
 
 @cache
 def _models() -> list[Path]:
-    """Small models: one for each way to choose an expert, and one with automatic routes."""
+    """Small models: one for each way to choose an expert."""
     import sentence_experts
     from helpers.samples import make_tiny_encoder
-    from sentence_experts.models.automatic import fit_auto_routes
     from sentence_experts.models.sources import minilm_path
 
     base = Path(tempfile.mkdtemp(prefix="fuzz-models-"))
@@ -408,9 +407,7 @@ def _models() -> list[Path]:
     for router in ("route", "learned", "token"):
         sentence_experts.extend(plain, ["a", "b"], router=router, out=base / router)
     sentence_experts.extend(plain, ["a", "b"], route="prefix", out=base / "prefix")
-    token = sentence_experts.extend(plain, ["a", "b"])
-    fit_auto_routes(token, ["rice", "wheat", "heart", "lung"], ["a", "a", "b", "b"]).save(str(base / "auto"))
-    return [base / name for name in ("route", "learned", "token", "prefix", "auto")]
+    return [base / name for name in ("route", "learned", "token", "prefix")]
 
 
 def _read_model(path: Path) -> None:

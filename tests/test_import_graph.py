@@ -39,7 +39,7 @@ MODEL_PARTS = {
     "routes": ("routes",),
     "architectures": ("architectures",),
     "runtimes": ("batching", "torch_runtime", "onnx_encoder"),
-    "encoder": ("card", "encoder", "dense", "automatic"),
+    "encoder": ("card", "encoder", "dense"),
     "files": ("files", "loading"),
     "surgery": ("surgery",),
     "export": ("export",),

@@ -35,10 +35,6 @@ def _evaluate(model: str, out: str, **more: Any) -> Any:
     return package.evaluate({"m": model}, "pairs", out=out, baseline="tfidf", bootstrap=0, **more)
 
 
-def _auto_route(model: str, out: str, **more: Any) -> Any:
-    return package.auto_route("out", model, save=True, **more)  # `out` is a model's folder
-
-
 VERBS = {
     "import_corpus": Verb(
         "articles", lambda read, out, **more: package.import_corpus([read], out, workers=1, **more)
@@ -94,7 +90,6 @@ VERBS = {
             "model", read, out=out, route="genomics", column="text", **more
         ),
     ),
-    "auto_route": Verb("pairs", _auto_route, "out/auto_route"),
     "make_embedder": Verb("language-model", package.make_embedder),
     "analyse": Verb(
         "language-model",
@@ -103,7 +98,7 @@ VERBS = {
         ),
     ),
 }  # fmt: skip
-SLOW = {"train", "tune", "auto_route", "analyse", "export_graph"}  # seconds each
+SLOW = {"train", "tune", "analyse", "export_graph"}  # seconds each
 
 
 @pytest.fixture(scope="module")
@@ -130,8 +125,6 @@ def verb(
     shutil.copytree(prepared, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     verb = VERBS[request.param]
-    if verb.call is _auto_route:
-        shutil.copytree("model", "out")
     verb.call(verb.reads, verb.out)
     return verb
 
@@ -213,8 +206,6 @@ def test_old_result_outlasts_kills_and_full_disks(
     shutil.copytree(prepared, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     verb, dice = VERBS[name], random.Random(name)
-    if verb.call is _auto_route:
-        shutil.copytree("model", "out")
     verb.call(verb.reads, verb.out)
     before = state(verb.out)
     for limit, at_the_end in ((0, False), (3000, False), (None, True), (None, False), (None, False)):

@@ -7,7 +7,6 @@ from .corpus.importing import add_to_corpus, import_corpus
 from .encoding.encode import encode
 from .errors import InputError, RouteError, SentenceExpertsError, UsageError
 from .evaluation.audit import audit
-from .evaluation.auto_route import auto_route
 from .evaluation.evaluate import evaluate
 from .evaluation.moee.analysis import analyse
 from .evaluation.moee.embedders import evaluate_parts, make_embedder
@@ -55,7 +54,6 @@ __all__ = [
     "add_to_corpus",
     "analyse",
     "audit",
-    "auto_route",
     "build_index",
     "compile_pairs",
     "compile_tasks",

@@ -55,7 +55,6 @@ EARLY = {
     "fit PLAIN texts.csv --by=5=text --out o": "name it: ROUTE=text",
     "tune MODEL --tasks nowhere --out o": "no pairs here",
     "tune MODEL --pairs PAIRS --space nowhere.yaml --out o": "no such file",
-    "auto-route nowhere/a/model --pairs PAIRS": "no such model folder",
     "export ./nowhere --average --out o": "no such model folder",
     "export MODEL --route x --out o": "no route 'x'",
     "moee make ./nowhere --out o": "no such model folder",
@@ -64,9 +63,6 @@ EARLY = {
 }
 # Command -> exit status, part of the message.
 WRONG = {
-    "auto-route MODEL": (2, "give --pairs"),
-    "auto-route MODEL --pairs PAIRS --confidence 2": (2, "less than or equal to 1"),
-    "auto-route MODEL --pairs PAIRS --fallback x": (2, "'average' or 'error'"),
     "encode MODEL --input two.csv --out o.npy": (
         1,
         "the column with the texts (--column); columns are id",

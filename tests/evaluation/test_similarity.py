@@ -119,7 +119,7 @@ def test_texts_are_sampled_and_the_others_counted():
 
 
 def test_routes_with_one_prompt_count_once():
-    prompts = {"query": "[A]", "document": "[A]", "a": "[A]", "b": "[B]", "auto": "(chosen)"}
+    prompts = {"query": "[A]", "document": "[A]", "a": "[A]", "b": "[B]"}
     known = KnownRoutes("known", prompts, None, ())
     assert comparable_routes(known) == ["a", "b"]
     assert comparable_routes(known, ["b", "query"]) == ["b", "query"]
@@ -128,7 +128,7 @@ def test_routes_with_one_prompt_count_once():
     with pytest.raises(RouteError, match="two routes or more"):
         comparable_routes(known, ["a"])
     with pytest.raises(RouteError, match="two routes or more"):
-        comparable_routes(KnownRoutes("known", {"auto": "x"}, None, ()))
+        comparable_routes(KnownRoutes("known", {}, None, ()))
 
 
 def test_similarity_figure_is_reproducible():

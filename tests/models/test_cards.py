@@ -11,7 +11,6 @@ from sentence_transformers import SentenceTransformer
 
 import sentence_experts
 from helpers.small_language_models import make_language_model
-from sentence_experts.models.automatic import fit_auto_routes
 from sentence_experts.models.files.saving import save
 
 Save = Callable[[Path], None]
@@ -38,7 +37,6 @@ def ways(bases: dict[str, SentenceTransformer]) -> dict[str, Save]:
     base = bases["bert"]
     tokens = sentence_experts.extend(base, ["copd", "cvd"])
     prefixes = sentence_experts.extend(base, ["query", "passage"], route="prefix")
-    automatic = fit_auto_routes(tokens, ["heart", "lungs"] * 4, ["cvd", "copd"] * 4)
     bare = sentence_experts.extend(base, ["copd", "cvd"])
     bare.prompts = {}
     return {
@@ -48,8 +46,7 @@ def ways(bases: dict[str, SentenceTransformer]) -> dict[str, Save]:
         "dense control": by_method(sentence_experts.extend(base, ["copd", "cvd"], layers="none")),
         "learned": by_method(sentence_experts.extend(base, ["a", "b"], route="none", router="learned")),
         "per token": by_method(sentence_experts.extend(base, ["a", "b"], route="none", router="token")),
-        "automatic": by_method(automatic),
-        "saved by the package": lambda folder: save(automatic, folder),
+        "saved by the package": lambda folder: save(tokens, folder),
         "a route": lambda folder: sentence_experts.export(tokens, folder, route="cvd"),
         "an instruction": lambda folder: sentence_experts.export(prefixes, folder, route="passage"),
         "average": lambda folder: sentence_experts.export(prefixes, folder, average=True),
@@ -57,7 +54,7 @@ def ways(bases: dict[str, SentenceTransformer]) -> dict[str, Save]:
 
 
 WAYS = (
-    *("domain tokens", "instructions", "no prompts", "dense control", "learned", "per token", "automatic"),
+    *("domain tokens", "instructions", "no prompts", "dense control", "learned", "per token"),
     *("saved by the package", "a route", "an instruction", "average"),
 )
 
@@ -68,11 +65,6 @@ def test_the_snippet_of_a_saved_model_runs(ways: dict[str, Save], tmp_path: Path
     vectors = run_snippet(tmp_path / "model")
     assert vectors.shape == (2, 32)
     assert np.isfinite(vectors).all()
-
-
-def test_automatic_routes_are_what_their_card_shows(ways: dict[str, Save], tmp_path: Path) -> None:
-    ways["automatic"](tmp_path / "model")
-    assert 'prompt_name="auto"' in (tmp_path / "model" / "README.md").read_text()
 
 
 def test_the_snippet_of_an_embedder_runs(tmp_path: Path) -> None:

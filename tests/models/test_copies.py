@@ -16,7 +16,6 @@ from sentence_transformers import SentenceTransformer
 
 import sentence_experts
 from sentence_experts.encoding.encoder import BatchEncoder
-from sentence_experts.models.automatic import fit_auto_routes
 from sentence_experts.models.encoder import ExpertEncoder
 from sentence_experts.models.files.fingerprint import fingerprint_of
 from sentence_experts.models.files.saving import save
@@ -32,7 +31,6 @@ KINDS: dict[str, dict[str, Any]] = {
     "one route": {"routes": ["a", "b", "c"]},
     "limited": {"max_resident_experts": 2},
     "learned": {},
-    "auto": {},
 }
 
 
@@ -47,14 +45,7 @@ def folders(
     save(scatter(sentence_experts.extend(bases["bert"], NAMES)), place)
     learned = scatter(sentence_experts.extend(bases["bert"], NAMES, router="learned"))
     save(learned, place.with_name("learned"))
-    words = [f"{word} {number}" for word in ("heart", "lungs", "blood") for number in range(9)]
-    routes = [name for name in NAMES for _ in range(9)]
-    save(fit_auto_routes(sentence_experts.load(place), words, routes), place.with_name("auto"))
-    return {
-        "dense": base_folders["bert"],
-        "experts": place,
-        **{name: place.with_name(name) for name in ("learned", "auto")},
-    }
+    return {"dense": base_folders["bert"], "experts": place, "learned": place.with_name("learned")}
 
 
 @pytest.fixture(params=KINDS)

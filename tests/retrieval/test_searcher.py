@@ -159,9 +159,7 @@ def test_queries_and_documents_have_a_route_of_both_routes():
     assert find_search_route(tasks, "clustering").query_route == "clustering"
     with pytest.raises(RouteError, match="no route 'x'"):
         find_search_route(tasks, "x")
-    domains = known(
-        "a", a="[A]", b="[B]", auto="[AUTO]", query="[A]", document="[A]"
-    )  # as a default route is saved
+    domains = known("a", a="[A]", b="[B]", query="[A]", document="[A]")  # as a default route is saved
     assert [route.name for route in list_search_routes(domains)] == ["a", "b"]
     assert find_search_route(domains) == SearchRoute("a", "a", "a")
     with pytest.raises(RouteError, match="needs a route"):

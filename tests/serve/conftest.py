@@ -11,13 +11,10 @@ from sentence_transformers import SentenceTransformer
 from starlette.testclient import TestClient
 
 import sentence_experts
-from helpers.running_server import EXPERTS, RunningServer, running_server
-from helpers.samples import TOPICS
+from helpers.running_server import RunningServer, running_server
 from helpers.searched_corpus import write_searched_corpus
 from sentence_experts.corpus.corpus_folder import CorpusFolder
-from sentence_experts.models.automatic import fit_auto_routes
 from sentence_experts.models.encoder import ExpertEncoder
-from sentence_experts.models.files.saving import save
 from sentence_experts.models.loading import load
 
 
@@ -27,20 +24,9 @@ def experts(experts_model: Path) -> ExpertEncoder:
 
 
 @pytest.fixture(scope="session")
-def auto_folder(tmp_path_factory: pytest.TempPathFactory, experts: ExpertEncoder) -> Path:
-    """The experts with automatic routes, some of whose texts are below the confidence."""
-    texts = {name: [word for topic in TOPICS[name] for word in topic.split()] for name in EXPERTS}
-    labelled = [(text, name) for name in EXPERTS for text in texts[name]]
-    model = fit_auto_routes(experts, *map(list, zip(*labelled, strict=True)), confidence=0.6)
-    folder = tmp_path_factory.mktemp("models") / "auto"
-    save(model, folder)
-    return folder
-
-
-@pytest.fixture(scope="session")
-def server(plain_model: Path, experts_model: Path, auto_folder: Path) -> Iterator[RunningServer]:
-    """Serves "experts", "dense" and "auto"."""
-    with running_server(experts_model, f"dense={plain_model}", auto_folder) as running:
+def server(plain_model: Path, experts_model: Path) -> Iterator[RunningServer]:
+    """Serves "experts" and "dense"."""
+    with running_server(experts_model, f"dense={plain_model}") as running:
         yield running
 
 

@@ -6,7 +6,6 @@ import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,6 @@ import sentence_experts
 from sentence_experts.cli.console import show_logs
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.encoder import ExpertEncoder
-from sentence_experts.models.loading import load
 from sentence_experts.serve.guard import HEADERS
 
 PATH = "/v1/embeddings"
@@ -281,22 +279,3 @@ def test_models_of_any_kind_share_a_server(plain: SentenceTransformer) -> None:
             np.testing.assert_allclose(
                 [item["embedding"] for item in found], model.encode(["a", "b c"]), atol=1e-6
             )
-
-
-@pytest.mark.parametrize(
-    ("path", "field", "place"),
-    [
-        ("/v1/embeddings", "input", "input.1"),
-        ("/embed", "inputs", "inputs.1"),
-    ],
-)
-def test_a_text_without_a_clear_route_is_named_by_its_place(
-    auto_folder: Path, path: str, field: str, place: str
-) -> None:
-    model = load(auto_folder, device="cpu")
-    model.classifier = replace(model.classifier, confidence=1.0, fallback="error")
-    with client_of({"m": model}) as client:
-        request = {field: ["rice", "of the a"], "route": ["crops", None]}
-        answer = client.post(path, json=request)
-        assert answer.status_code == 422
-        assert f"{place}: no route reaches the confidence of 1" in answer.text

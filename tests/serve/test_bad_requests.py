@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from helpers.running_server import EXPERTS, RunningServer
 from sentence_experts.models.encoder import ExpertEncoder
-from sentence_experts.models.loading import load
 
 PATH = "/v1/embeddings"
 GOOD: dict[str, Any] = {"model": "experts:crops", "input": "a text"}
@@ -116,26 +115,6 @@ def test_any_text_has_the_vector_that_encode_gives(
     data = client.post(PATH, json=request).json()["data"]
     for (text, route), item in zip(inputs, data, strict=True):
         np.testing.assert_allclose(item["embedding"], experts.encode(text, prompt_name=route), atol=1e-6)
-
-
-def test_texts_can_choose_their_routes(client: httpx.Client, auto_folder: Any) -> None:
-    model = load(auto_folder, device="cpu")
-    inputs = ["rice", "cortex", "wheat leaf", "of the a", "in", "memory of rice", ""]
-    answer = client.post(PATH, json={"model": "auto", "input": inputs}).json()
-    np.testing.assert_allclose(
-        [item["embedding"] for item in answer["data"]], model.encode(inputs, prompt_name="auto"), atol=1e-6
-    )
-    names, probabilities = model.choose_route(inputs)
-    chosen = [
-        name if share >= 0.6 else None for name, share in zip(names, probabilities.max(axis=1), strict=True)
-    ]
-    assert [item["route"] for item in answer["data"]] == chosen
-    np.testing.assert_allclose(
-        [item["confidence"] for item in answer["data"]], probabilities.max(axis=1), atol=1e-3
-    )
-    assert {None} < set(chosen), "texts of both kinds, so that the test says something"
-    named = client.post(PATH, json={"model": "auto:crops", "input": "rice"}).json()
-    assert named["data"][0].keys() == {"object", "index", "embedding"}
 
 
 def test_a_body_without_a_length_is_limited_too(client: httpx.Client) -> None:

@@ -36,7 +36,7 @@ def test_vectors_of_a_route_in_the_models_name(
 
 
 def test_models_are_listed(client: openai.OpenAI) -> None:
-    assert [model.id for model in client.models.list()] == ["experts", "dense", "auto"]
+    assert [model.id for model in client.models.list()] == ["experts", "dense"]
     assert client.models.retrieve("experts").model_extra["routes"] == list(EXPERTS)
 
 

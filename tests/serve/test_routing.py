@@ -12,10 +12,10 @@ from sentence_experts.serve.models import ServedModel
 from sentence_experts.serve.routing import find_model, find_routes
 
 
-def model(*routes: str, default: str | None = None, classifier: Any = None) -> Any:
+def model(*routes: str, default: str | None = None) -> Any:
     known = KnownRoutes("m", {name: f"[{name}]" for name in routes}, default, ())
     served = object.__new__(ServedModel)
-    served.__dict__.update(name="m", known=known, classifier=classifier)
+    served.__dict__.update(name="m", known=known)
     return served
 
 
@@ -56,11 +56,8 @@ def test_missing_unknown_and_contradicting_routes_are_refused_with_their_place()
     assert "its routes: none" in refusal(model(), None, {"route": "crops"}, 1).message
 
 
-def test_the_default_route_or_the_text_itself_decides_where_nothing_is_named() -> None:
+def test_the_default_route_decides_where_nothing_is_named() -> None:
     assert find_routes(model("a", "b", default="b"), None, {"route": ["a", None]}, 2) == ["a", "b"]
-    assert find_routes(model("a", "auto", classifier=object()), None, {}, 1) == ["auto"]
-    assert find_routes(model("a", "auto", default="a", classifier=object()), None, {}, 1) == ["a"]
-    assert "needs a route" in refusal(model("a", "auto"), None, {}, 1).message  # a route of that name
     assert find_routes(model(), None, {}, 2) == [None, None]
 
 

@@ -7,7 +7,6 @@ import shutil
 from importlib.util import find_spec
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
@@ -15,8 +14,6 @@ from sentence_transformers import SentenceTransformer
 from helpers.killed_run import run_until_killed
 from helpers.saved_weights import weights_of
 from sentence_experts.errors import InputError, SentenceExpertsError, UsageError
-from sentence_experts.models.routes.known_routes import AUTO_FOLDER
-from sentence_experts.models.routes.route_classifier import RouteClassifier, has_auto_route
 from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.storage import output
 from sentence_experts.training.config import TrainConfig
@@ -106,17 +103,6 @@ def test_batches_are_of_one_domain_when_set_so(
     train(str(experts_model), pairs, config, tmp_path / "run")
     assert max(len(domains) for domains in seen) == most
     assert set.union(*seen) == {"[CROPS", "[NEURO"}
-
-
-def test_trained_model_has_no_automatic_routes(
-    pairs: Pairs, experts_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    model = shutil.copytree(experts_model, tmp_path / "model")
-    RouteClassifier(("crops", "neuro"), np.zeros((2, 32)), np.zeros(2)).write(model / AUTO_FOLDER)
-    train(str(model), pairs, SHORT.model_copy(update={"max_steps": 2}), tmp_path / "run")
-    assert "the trained model has no automatic routes" in capsys.readouterr().err
-    assert has_auto_route(model)
-    assert not [folder for folder in (tmp_path / "run").rglob("*") if has_auto_route(folder)]
 
 
 def test_a_model_of_bad_numbers_is_not_trained(pairs: Pairs, experts_model: Path, tmp_path: Path) -> None:

@@ -31,7 +31,6 @@ VERBS = {
     "build_index": "index build",
     "extend": "extend",
     "add_route": "add-route",
-    "auto_route": "auto-route",
 }
 
 # Parameters of the running verb; messages show them as flags. Empty while none runs.
@@ -106,8 +105,6 @@ def name_flags(message: str, known: Iterable[Any] = parameters) -> str:
     `` `top_k` `` becomes `--top-k`, `` `top_k=5` `` `--top-k 5`, and `` `packed=False` `` `--no-packed`.
     """
     by_name = {each.name: each for each in known}
-    if by_name and "out" not in by_name:  # such as `auto-route`, which writes into a model's folder
-        message = message.replace("give another `out`, or `overwrite`", "give `overwrite`")
 
     def flag(match: re.Match[str]) -> str:
         name, value = match["name"], match["value"] and match["value"].strip("'")

@@ -34,7 +34,6 @@ VERBS = {
     "tune": "Search for training settings",
     "evaluate": "Measure models on labelled pairs, on MTEB or on your own tasks",
     "similarity": "Measure how similar the vectors of a text are under different routes",
-    "auto-route": "Teach a model to choose the routes of texts",
     "encode": "Encode the texts of one file or many",
     "index": "Encode a corpus for search",
     "search": "Find the papers of a corpus that are nearest to a text",
@@ -45,7 +44,7 @@ VERBS = {
     "demo": "Show all steps from articles to search, and routes taught from labels",
 }
 MODULES = {
-    **dict.fromkeys(("extend", "add-route", "drop-route", "auto-route", "export"), "models"),
+    **dict.fromkeys(("extend", "add-route", "drop-route", "export"), "models"),
     **dict.fromkeys(("evaluate", "audit", "similarity"), "evaluation"),
     **dict.fromkeys(("train", "fit", "tune"), "training"),
     **dict.fromkeys(("index", "search", "serve"), "search"),

@@ -1,4 +1,4 @@
-"""`sentence-experts extend|add-route|drop-route|auto-route|export`: make and change models."""
+"""`sentence-experts extend|add-route|drop-route|export`: make and change models."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from pydantic import Field
 
-from sentence_experts.cli.console import results, show
+from sentence_experts.cli.console import show
 from sentence_experts.cli.options import Model, ModelOut, Overwrite, check_there
 from sentence_experts.errors import UsageError
 from sentence_experts.models.export.export_config import ExportConfig
-from sentence_experts.models.routes.auto_route_config import AutoRouteConfig
 from sentence_experts.models.sources import check_source
 from sentence_experts.models.surgery.extend_config import AddRouteConfig, ExtendConfig
 
@@ -146,37 +145,6 @@ def _show_routes(encoder: ExpertEncoder, out: Path) -> None:
     prompt = f', prompt_name="{encoder.routes[0].name}"' if encoder.routes else ""
     show("use it: import sentence_experts.register; from sentence_transformers import SentenceTransformer")
     show(f'        SentenceTransformer("{out}").encode(texts{prompt})')
-
-
-def auto_route(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Folder of a model with experts")],
-    config: AutoRouteConfig,
-    pairs: Annotated[
-        Path | None,
-        typer.Option(help="Pairs folder; the routes are learned from its training texts and their domains"),
-    ] = None,
-    texts: Annotated[
-        Path | None, typer.Option(help="File of texts and routes to learn from, instead of pairs")
-    ] = None,
-    overwrite: Overwrite = False,
-) -> None:
-    """Teach a model to choose routes; then `--route auto` and prompt_name="auto" encode any text.
-
-    The classifier is stored in the model's folder. Shows how often texts that were not learned from get the
-    route of their domain, and what the mistakes cost: F1max with the true routes and with automatic ones.
-
-    Example: sentence-experts auto-route runs/experts/model --pairs my-pairs
-    """
-    check_source(model)
-    check_there(pairs, texts)
-    from sentence_experts.evaluation.auto_route import auto_route as teach
-    from sentence_experts.report.models import auto_route_tables
-    from sentence_experts.report.tables import for_terminal
-
-    result = teach(model, pairs, config, texts=texts, save=True, overwrite=overwrite)
-    show(f"{model}: automatic routes, learned from {result.learned:,} texts")
-    for table in auto_route_tables(result, config.confidence, config.split):
-        results.print(for_terminal(table))
 
 
 def export(

@@ -40,7 +40,7 @@ from sentence_experts.encoding.vector_files import (
 from sentence_experts.engines import LOCAL, Engine
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.loading import LoadConfig
-from sentence_experts.models.routes.known_routes import AUTO, KnownRoutes
+from sentence_experts.models.routes.known_routes import KnownRoutes
 from sentence_experts.progress import progress
 from sentence_experts.storage import Output, check_apart, output
 from sentence_experts.tables import Table, TextTable, is_path
@@ -172,7 +172,7 @@ def _choose_columns(known: KnownRoutes, names: Sequence[str] | None, in_folder: 
     if not in_folder:
         return {VECTOR: known.choose(names[0] if names else None)}
     if names == [ALL_ROUTES] and ALL_ROUTES not in known.prompts and known.prompts:
-        routes: list[str | None] = [name for name in known.prompts if name != AUTO]
+        routes: list[str | None] = list(known.prompts)
     else:
         routes = [known.choose(name) for name in dict.fromkeys(names)] if names else [known.choose(None)]
     return {f"{VECTOR}_{route}" if route in (ROW, ID) else route or VECTOR: route for route in routes}
@@ -190,7 +190,6 @@ def _encode_in_memory(
             encoder.check_empty(source.name, texts, done)
             parts.append(encoder.encode(texts, routes[VECTOR], config.normalize, advance))
             done += len(texts)
-    encoder.log_low_confidence()
     vectors = np.concatenate(parts) if parts else np.zeros((0, encoder.dimension), np.float32)
     return in_precision(vectors, config.precision)
 
@@ -233,7 +232,6 @@ def _encode_to_disk(
         chunks = chunks_of(tables, config.shard_size if in_folder else config.chunk_size)
         if engine.kind == LOCAL:
             counts = write_parts(chunks, parts, PartWriter(job, encoder, advance).write, advance)
-            encoder.log_low_confidence()
         else:
             del encoder  # its memory belongs to the workers
             where = str(Path(folder_or_name).absolute() if Path(folder_or_name).exists() else folder_or_name)

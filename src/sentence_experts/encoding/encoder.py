@@ -109,10 +109,7 @@ class BatchEncoder:
 
     @property
     def routes(self) -> Mapping[str, str]:
-        """Route name -> prompt text; empty prompts are left out.
-
-        "auto" is among them if the model chooses routes by itself (`AutoRoutedEncoder`).
-        """
+        """Route name -> prompt text; empty prompts are left out."""
         return self.known_routes.prompts
 
     @property
@@ -213,12 +210,6 @@ class BatchEncoder:
             return None
         runtime = runtime_of(self.model)
         return None if runtime is None else ParallelCpuEncoder(runtime, self.cores)
-
-    def log_low_confidence(self) -> None:
-        """Log the number of texts since the last call without a confident automatic route."""
-        log = getattr(self.model, "log_low_confidence", None)
-        if log is not None:
-            log()
 
     def vector_settings(self, route: str | None) -> dict[str, Any]:
         """Return what decides the vectors of a route up to rounding: the key of stored vectors."""

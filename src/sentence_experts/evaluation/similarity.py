@@ -27,7 +27,7 @@ from sentence_experts.evaluation.config import SimilarityConfig
 from sentence_experts.evaluation.models import Model, ModelRun, identity_of, label_of
 from sentence_experts.evaluation.results import StoredResult, measured_once
 from sentence_experts.evaluation.statistics import holm
-from sentence_experts.models.routes.known_routes import AUTO, KnownRoutes
+from sentence_experts.models.routes.known_routes import KnownRoutes
 from sentence_experts.models.sources import check_source
 from sentence_experts.storage import check_apart, read_json, write_json, write_parquet
 from sentence_experts.tables import Table, TextTable, is_path
@@ -222,7 +222,7 @@ def comparable_routes(model: KnownRoutes, wanted: Sequence[str] | None = None) -
     Raises:
         RouteError: one is unknown, or there are fewer than two.
     """
-    known = {name: prompt for name, prompt in model.prompts.items() if name != AUTO}
+    known = model.prompts
     if unknown := [name for name in wanted or () if name not in known]:
         raise RouteError(
             f"{model.model} has no route {unknown[0]!r}; its routes: {', '.join(known) or 'none'}"

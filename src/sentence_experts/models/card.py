@@ -12,7 +12,6 @@ from sentence_transformers import SentenceTransformer
 from sentence_experts.compat.sentence_transformers import config_of
 from sentence_experts.models.architectures.families import MODEL_TYPES
 from sentence_experts.models.routes.kinds import route_kind, router_kind
-from sentence_experts.models.routes.known_routes import AUTO
 from sentence_experts.models.sources import NOTED, notes_of
 
 METADATA = {
@@ -36,11 +35,11 @@ def usage_card(model: SentenceTransformer, title: str | None = None) -> str:
     prompts = {name: prompt for name, prompt in model.prompts.items() if prompt}
     config = config_of(model)
     has_experts = getattr(config, "model_type", None) in MODEL_TYPES
-    opening = OWN if AUTO in prompts else REGISTERED if has_experts else STOCK
+    opening = REGISTERED if has_experts else STOCK
     texts, use = ["a text", "another"], ""
     routes = [route["text"] for route in getattr(config, "routes", ())]
     named = [name for name in prompts if not routes or prompts[name].startswith(tuple(routes))]
-    if name := AUTO if AUTO in prompts else next(iter(named), None):
+    if name := next(iter(named), None):
         use = f", prompt_name={json.dumps(name, ensure_ascii=False)}"
     elif routes:
         texts = [routes[0] + text for text in texts]

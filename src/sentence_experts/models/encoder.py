@@ -113,7 +113,7 @@ class ExpertEncoder(SentenceTransformer):
         route's head maps: the same for all heads that sit on the same expert or on the base, since the model
         reads their tokens as one. `finish(x @ weight.T + bias)` gives the route's vectors from them.
         """
-        return pooled_model(self.without_auto_routes())
+        return pooled_model(self)
 
     @property
     def scales_after_pooling(self) -> bool:
@@ -260,10 +260,6 @@ class ExpertEncoder(SentenceTransformer):
         no_prompt = {"prompt": "", "prompt_name": None} if self.routes else {}
         return super().encode(inputs, *args, **kwargs | no_prompt)
 
-    def without_auto_routes(self) -> ExpertEncoder:
-        """Return the model itself; of an `AutoRoutedEncoder`, the model that it wraps."""
-        return self
-
     def router_choices(
         self, texts: Sequence[str], prompt_name: str | None = None, batch_size: int = 32
     ) -> RouterChoices:
@@ -284,8 +280,7 @@ class ExpertEncoder(SentenceTransformer):
 
     def _check_prompt_name(self, name: str | None) -> None:
         if name is not None and name not in self.prompts:
-            auto = "" if name != "auto" else " (`auto_route` teaches a model to choose routes)"
-            raise RouteError(f"no route is named {name!r}{auto}; {describe(self.routes)}")
+            raise RouteError(f"no route is named {name!r}; {describe(self.routes)}")
 
     def preprocess(self, inputs: Any, prompt: str | None = None, **kwargs: Any) -> dict[str, Any]:
         """`SentenceTransformer.preprocess`, with the experts of texts that `expert_ids` were given for."""
@@ -334,9 +329,9 @@ class ExpertEncoder(SentenceTransformer):
 
 
 def check_experts(model: SentenceTransformer) -> ExpertEncoder:
-    """Return the model itself, without automatic routes; raise an InputError if it has no experts."""
+    """Return the model itself; raise an InputError if it has no experts."""
     if isinstance(model, ExpertEncoder):
-        return model.without_auto_routes()
+        return model
     model_type = getattr(getattr(model[0], "config", None), "model_type", None)
     raise InputError(
         f"{name_of(model)}: a model of type {model_type!r} has no experts; `extend` gives it some"

@@ -16,7 +16,7 @@ from pydantic import Field
 from sentence_experts.config import Config, Device, Dtype, MaxLength, Revision, TrustRemoteCode, with_settings
 from sentence_experts.errors import InputError, SentenceExpertsError, UsageError, brief, require
 from sentence_experts.models.architectures.families import MODEL_TYPES
-from sentence_experts.models.routes.known_routes import AUTO_FOLDER, KnownRoutes
+from sentence_experts.models.routes.known_routes import KnownRoutes
 from sentence_experts.models.sources import (
     GRAPH_FILE,
     NAME,
@@ -246,28 +246,15 @@ def _pad_on_the_right(model: SentenceTransformer) -> None:
 
 
 def _with_experts(model: ExpertEncoder, place: str, config: LoadConfig) -> ExpertEncoder:
-    """Return a model with experts that knows their files, and chooses routes if it was saved so."""
-    from sentence_experts.models.automatic import AutoRoutedEncoder
-    from sentence_experts.models.layers.weight_files import INDEX, WEIGHTS, WeightFiles, named
-    from sentence_experts.models.routes.route_classifier import AGAIN, RouteClassifier, has_auto_route
+    """Return a model with experts that knows their files."""
+    from sentence_experts.models.layers.weight_files import INDEX, WEIGHTS, WeightFiles
 
     folder, residency = Path(place), model.routed_model.residency
     if config.partial or (folder / WEIGHTS).is_file() or (folder / INDEX).is_file():
         residency.files = WeightFiles.find(place, **config.hub)
     if config.partial:
         residency.check_files()
-    if not has_auto_route(folder):
-        return model
-    classifier, width = RouteClassifier.read(folder), model.get_embedding_dimension()
-    unknown_routes = set(classifier.routes) - {route.name for route in model.routes}
-    if unknown_routes or classifier.weights.shape[1] != width:
-        other = (
-            f"it chooses {named(unknown_routes)}"
-            if unknown_routes
-            else f"its vectors are not of length {width}"
-        )
-        raise InputError(f"{folder / AUTO_FOLDER}: automatic routes of another model: {other}; {AGAIN}")
-    return AutoRoutedEncoder(model, classifier)
+    return model
 
 
 def _check_in_memory(model: SentenceTransformer, config: LoadConfig) -> None:
@@ -292,8 +279,7 @@ def _with_settings(
         raise UsageError(f"`{name}` has no effect here: this model has no experts")
     changes = _changes(model, config, given)
     if changes and not in_place:
-        automatic = has_experts and model.without_auto_routes() is not model  # type: ignore[operator]
-        shares = changes.keys() <= {"pooling", "max_length"} and not automatic
+        shares = changes.keys() <= {"pooling", "max_length"}
         model = sharing_all_but_tokenizer(model) if shares else copy.deepcopy(model)
     for change in changes.values():
         change(model)

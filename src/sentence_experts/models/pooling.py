@@ -67,7 +67,7 @@ def pooled_model(model: M) -> M:
         transformer.uses_heads = False
     pooled = sharing_transformer(model, transformer)
     del pooled[place_of_pooling(model) + 1 :]
-    vars(pooled)["fingerprint_parts"] = (*getattr(model, "fingerprint_parts", ()), BEFORE_HEADS)
+    vars(pooled)["fingerprint_parts"] = (BEFORE_HEADS,)
     if (origin := origin_of(model)) is not None:
         set_origin(pooled, replace(origin, arithmetic=f"{origin.arithmetic} {BEFORE_HEADS}".strip()))
     return pooled

@@ -203,11 +203,6 @@ def name_origin(model: Any, origin: ModelOrigin) -> None:
     setattr(model, _ORIGIN, origin)
 
 
-def forget_origin(model: SentenceTransformer) -> None:
-    """Note that a model differs from its files."""
-    model.__dict__.pop(_ORIGIN, None)
-
-
 def _changes(model: SentenceTransformer) -> dict[str, int]:
     from sentence_experts.compat.torch import changes_of
 

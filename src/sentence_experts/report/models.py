@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from sentence_experts.evaluation.audit import CLEANED, LEAKS, WITHOUT, Audit
-from sentence_experts.evaluation.auto_route import AutoRouteResult
-from sentence_experts.evaluation.results import PAIR_WEIGHTED_MEAN, POOLED, PairMetrics
+from sentence_experts.evaluation.results import PairMetrics
 from sentence_experts.evaluation.scorers import MEMORY_LABEL, TFIDF_LABEL
 from sentence_experts.report.content import Item, Report, Table
 from sentence_experts.report.pairs import METRICS, pair_figures, text_free_table, told_without_texts
@@ -103,25 +102,3 @@ def _change_without_leaks(model: str, sets: Mapping[str, PairMetrics | None]) ->
     sure = sure if interval is not None else "with unknown certainty"
     both = f"{pair_figures(before)}, and {pair_figures(after)} {CLEANED}"
     return f"{model}: ROC-AUC {both}: {clean - value:+.3f}, {sure}.", fell
-
-
-def auto_route_tables(result: AutoRouteResult, confidence: float, split: str) -> Iterator[Table]:
-    """Return how often automatic routes were right about texts not learned from, and what mistakes cost."""
-    if result.choices:
-        routes = sorted(result.choices[-1]["chosen"])
-        rows = []
-        for row in result.choices:
-            chosen = [f"{row['chosen'][route]:,}" if row["domain"] else "" for route in routes]
-            measures = ("accuracy", "below_confidence", "accuracy_above_confidence")
-            shares = [number(row[measure], ".1%") for measure in measures]
-            rows.append([row["domain"] or "all", f"{row['texts']:,}", *chosen, *shares])
-        headings = ("domain", "texts", *routes, "right", f"below {confidence:g}", "right above")
-        yield Table("Routes chosen for texts that were not learned from", headings, rows)
-    if result.cost is not None:
-        averages = {POOLED: "all, pooled", PAIR_WEIGHTED_MEAN: "mean of the domains"}
-        rows = [
-            [view.domain or averages[view], number(true, ".4f"), number(auto, ".4f"), change(true, auto)]
-            for view, (true, auto) in result.cost.items()
-        ]
-        title = f"Cost of wrong routes: F1max on the {split} pairs"
-        yield Table(title, ("pairs", "true routes", "automatic", "difference"), rows)

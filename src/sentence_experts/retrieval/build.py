@@ -131,7 +131,6 @@ def build_index(
     unit = config.texts_for({model.name: model.model})
     for route in _routes(model.known_routes, config):
         route_vectors(model, opened, route, unit)
-    model.log_low_confidence()
     return CorpusIndex.open(opened)
 
 

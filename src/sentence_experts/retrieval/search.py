@@ -146,7 +146,6 @@ def search(
         for text, compared in zip(texts, searcher.compare(vectors, blend), strict=True):
             hits = searcher.find(compared, config.top_k, passing, text if config.hybrid else None)
             results.append(_described(searcher, hits, compared, config.sentences))
-    model.log_low_confidence()
     return SearchResult(texts, results, papers.hidden(filters))
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sentence_experts.errors import RouteError, UsageError
-from sentence_experts.models.routes.known_routes import AUTO, KnownRoutes
+from sentence_experts.models.routes.known_routes import KnownRoutes
 from sentence_experts.models.routes.task_types import DOCUMENT, QUERY
 
 # Routes of queries and of documents, as models name them whose task file is not known.
@@ -104,8 +104,7 @@ def list_search_routes(known: KnownRoutes) -> tuple[SearchRoute, ...]:
     return tuple(
         SearchRoute(name, name, paired.get(name, name))
         for name, prompt in prompts.items()
-        if name not in (*pairs, AUTO)
-        and (name in paired or name not in (QUERY, DOCUMENT) or prompt not in own)
+        if name not in pairs and (name in paired or name not in (QUERY, DOCUMENT) or prompt not in own)
     )
 
 

@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 
 from sentence_experts.errors import SentenceExpertsError
 from sentence_experts.models.pooling import unit
-from sentence_experts.models.routes.known_routes import AUTO
 from sentence_experts.retrieval.search_routes import parse_weights
-from sentence_experts.serve.batcher import Batcher, QueuedText, TextEncoder, Vector
+from sentence_experts.serve.batcher import Batcher, QueuedText, Vector
 from sentence_experts.serve.config import ServeConfig
 from sentence_experts.serve.errors import RequestError
 from sentence_experts.serve.metrics import Metrics
@@ -36,16 +35,13 @@ class Embedded:
         served: the model that gave it.
         vectors: one of float32 per text.
         tokens: number of tokens of each text.
-        routes: the route of each text; None where the model has none, or the average of all experts took the
-            place of a route.
-        confidences: the probability of each route that the text decided; None where the request named it.
+        routes: the route of each text; None where the model has none.
     """
 
     served: ServedModel
     vectors: list[Any]
     tokens: list[int]
     routes: list[str | None]
-    confidences: list[float | None]
 
     def finished(self, dimensions: int | None, normalize: bool) -> NDArray[np.float32]:
         """Return (texts, dimensions), cut to a length; scaled to length 1 if they are cut or should be."""
@@ -83,17 +79,14 @@ class EmbeddingEngine:
     async def embed(
         self, served: ServedModel, texts: Sequence[str], routes: Sequence[str | None], field: str = "input"
     ) -> Embedded:
-        """Encode texts, each by its route (AUTO: by the route that the text decides).
-
-        `field` is where the request has them, for messages.
-        """
+        """Encode texts, each by its route; `field` is where the request has them, for messages."""
         for number, text in enumerate(() if served.encoder.takes_empty else texts):
             if not text.strip():
                 raise RequestError(
                     422, "is empty, and this model cannot encode empty texts", f"{field}.{number}"
                 )
         try:
-            embedded = await self._embed(served, texts, routes, field)
+            embedded = await self._embed(served, texts, routes)
         except SentenceExpertsError as error:
             newer = await self.models.replaced(served)
             if newer is None:
@@ -102,61 +95,35 @@ class EmbeddingEngine:
             # Its folder was replaced, and an expert that waited there is gone.
             for route in {*routes} - {None}:
                 newer.find_route(str(route), "route")
-            embedded = await self._embed(newer, texts, routes, field)
+            embedded = await self._embed(newer, texts, routes)
         known = served.known.prompts  # clients choose the names of blends, and figures are per name
         names = [each if each is None or each in known else "blend" for each in embedded.routes]
         self.metrics.count_texts(served.name, names, embedded.tokens)
         return embedded
 
     async def _embed(
-        self, served: ServedModel, texts: Sequence[str], routes: Sequence[str | None], field: str
+        self, served: ServedModel, texts: Sequence[str], routes: Sequence[str | None]
     ) -> Embedded:
-        count = len(texts)
-        embedded = Embedded(served, [None] * count, [0] * count, list(routes), [None] * count)
-        if automatic := [number for number, route in enumerate(routes) if route == AUTO]:
-            await self._choose(texts, automatic, embedded, field)
-        rest = [number for number, vector in enumerate(embedded.vectors) if vector is None]
-        shares = [_shares(served, embedded.routes[number]) for number in rest]
-        wanted = [
-            (texts[n], served.prompt(route)) for n, of in zip(rest, shares, strict=True) for route in of
-        ]
-        results = iter(await self._encode(served, served.text_encoder, wanted))
-        for number, weights in zip(rest, shares, strict=True):
-            vectors, tokens = zip(*islice(results, len(weights)), strict=True)
-            embedded.tokens[number] = sum(tokens)
-            blended = embedded.routes[number] not in weights
-            embedded.vectors[number] = _blend(vectors, list(weights.values())) if blended else vectors[0]
-        return embedded
-
-    async def _encode(
-        self, served: ServedModel, encoder: TextEncoder, texts: Sequence[tuple[str, str | None]]
-    ) -> list[tuple[Vector, int]]:
-        """Encode texts with their prompts: vectors and numbers of tokens."""
+        embedded = Embedded(served, [], [], list(routes))
+        shares = [_shares(served, route) for route in routes]
         longest = served.max_length or 1 << 20
         queued = [
-            QueuedText(encoder, text, prompt, min(len(text) // CHARACTERS_PER_TOKEN + 3, longest))
-            for text, prompt in texts
+            QueuedText(
+                served.text_encoder,
+                text,
+                served.prompt(route),
+                min(len(text) // CHARACTERS_PER_TOKEN + 3, longest),
+            )
+            for text, weights in zip(texts, shares, strict=True)
+            for route in weights
         ]
-        return await self.batcher.encode(queued)
-
-    async def _choose(
-        self, texts: Sequence[str], numbers: Sequence[int], embedded: Embedded, field: str
-    ) -> None:
-        """Choose routes for the texts with these numbers, as `AutoRoutedEncoder` does."""
-        served = embedded.served
-        assert served.averaged is not None
-        results = await self._encode(served, served.averaged, [(texts[number], "") for number in numbers])
-        probabilities = served.classifier.probabilities(np.stack([vector for vector, _ in results]))
-        for number, result, row in zip(numbers, results, probabilities, strict=True):
-            best = int(row.argmax())
-            embedded.confidences[number] = float(row[best])
-            embedded.routes[number] = served.classifier.routes[best]
-            if row[best] >= served.classifier.confidence:
-                continue
-            if served.classifier.fallback == "error":
-                raise RequestError(422, _unsure(served, row), f"{field}.{number}")
-            embedded.routes[number] = None
-            embedded.vectors[number], embedded.tokens[number] = result
+        results = iter(await self.batcher.encode(queued))
+        for route, weights in zip(routes, shares, strict=True):
+            vectors, tokens = zip(*islice(results, len(weights)), strict=True)
+            embedded.tokens.append(sum(tokens))
+            blended = route not in weights
+            embedded.vectors.append(_blend(vectors, list(weights.values())) if blended else vectors[0])
+        return embedded
 
     def close(self) -> None:
         """End the threads."""
@@ -180,10 +147,3 @@ def _blend(vectors: Sequence[Vector], weights: Sequence[float]) -> Vector:
     mixed: Vector = np.array([weights], np.float32) @ unit(np.stack(vectors))
     blended: Vector = unit(mixed)[0]
     return blended
-
-
-def _unsure(served: ServedModel, row: NDArray[np.float64]) -> str:
-    ranked = sorted(zip(row, served.classifier.routes, strict=True), reverse=True)
-    shares = ", ".join(f"{name} {share:.2f}" for share, name in ranked)
-    wanted = f"the confidence of {served.classifier.confidence:g}"
-    return f"no route reaches {wanted} ({shares}): name its route"

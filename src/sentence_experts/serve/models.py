@@ -16,9 +16,8 @@ from sentence_experts.encoding.encoder import BatchEncoder, runtime_of
 from sentence_experts.errors import RouteError, SentenceExpertsError, UsageError, brief
 from sentence_experts.models.loading import LIMITS, LoadConfig
 from sentence_experts.models.onnx_encoder import OnnxEncoder
-from sentence_experts.models.routes.known_routes import AUTO, KnownRoutes
+from sentence_experts.models.routes.known_routes import KnownRoutes
 from sentence_experts.models.sources import name_of, source_name
-from sentence_experts.models.torch_runtime import TorchRuntime
 from sentence_experts.retrieval.search_routes import parse_weights
 from sentence_experts.serve.errors import RequestError
 from sentence_experts.serve.text_encoders import MixedEncoder, RouteEncoder
@@ -57,18 +56,11 @@ class ServedModel:
         self.name, self.model, self.created = name, model, int(time.time())
         self.encoder = BatchEncoder(model, name=name)
         self.tokenizer = getattr(model, "tokenizer", None)
-        self.classifier: Any = None
-        inner: Any = model
-        self.averaged: MixedEncoder | None = None
         if not isinstance(model, OnnxEncoder):
             from sentence_experts.compat.tokenizers import untruncated_copy
-            from sentence_experts.models.automatic import AutoRoutedEncoder
 
             self.tokenizer = untruncated_copy(self.tokenizer)
-            if isinstance(model, AutoRoutedEncoder):
-                inner, self.classifier = model.without_auto_routes(), model.classifier
-                self.averaged = MixedEncoder(TorchRuntime(model.averaged), model.max_seq_length)
-        self.runtime = runtime_of(inner, inner.device.type)
+        self.runtime = runtime_of(model, model.device.type)
         self.text_encoder: MixedEncoder | RouteEncoder
         if self.runtime is not None:
             self.text_encoder = MixedEncoder(self.runtime, self.max_length)
@@ -119,16 +111,14 @@ class ServedModel:
         """Return a blend of routes, such as "use=0.7,works-with=0.3", if the model has all of them."""
         try:
             for name in parse_weights(requested):
-                self.known.choose(None if name == AUTO else name)
+                self.known.choose(name)
         except (UsageError, RouteError) as error:
             raise RequestError(422, str(error).removeprefix("`route`: "), field) from None
         return requested
 
     def default_route(self, field: str) -> str | None:
-        """Return the route of texts for which the request names none; AUTO where the text decides."""
+        """Return the route of texts for which the request names none."""
         known = self.known
-        if known.default is None and AUTO in known.prompts and self.classifier is not None:
-            return AUTO
         try:
             return known.choose(None)
         except RouteError as error:

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Request, Response
 from numpy.typing import NDArray
 from pydantic import Field
 
-from sentence_experts.serve.engine import Embedded, EmbeddingEngine
+from sentence_experts.serve.engine import EmbeddingEngine
 from sentence_experts.serve.http import (
     Dimensions,
     ModelName,
@@ -56,7 +56,7 @@ async def embeddings(request: Request) -> Response:
     normalize = engine.config.normalize if body.normalize is None else body.normalize
     vectors = embedded.finished(body.dimensions, normalize)
     as_base64 = body.encoding_format == "base64"
-    data = [_item(number, vector, embedded, as_base64) for number, vector in enumerate(vectors)]
+    data = [_item(number, vector, as_base64) for number, vector in enumerate(vectors)]
     total = sum(embedded.tokens)
     usage = {"prompt_tokens": total, "total_tokens": total}
     name = body.model or served[0].name
@@ -64,12 +64,9 @@ async def embeddings(request: Request) -> Response:
     return await json_answer(content, 0 if as_base64 else vectors.size)
 
 
-def _item(number: int, vector: NDArray[np.float32], embedded: Embedded, as_base64: bool) -> dict[str, Any]:
+def _item(number: int, vector: NDArray[np.float32], as_base64: bool) -> dict[str, Any]:
     values = base64.b64encode(vector.astype("<f4").tobytes()).decode() if as_base64 else vector.tolist()
-    item = {"object": "embedding", "index": number, "embedding": values}
-    if (confidence := embedded.confidences[number]) is not None:
-        item |= {"route": embedded.routes[number], "confidence": round(confidence, 4)}
-    return item
+    return {"object": "embedding", "index": number, "embedding": values}
 
 
 @router.get("/v1/models")

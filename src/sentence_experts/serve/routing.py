@@ -117,7 +117,7 @@ def find_model(models: Models, requested: str | None) -> tuple[ServedModel, str 
 def find_routes(
     served: ServedModel, in_name: str | None, fields: Mapping[str, RouteField], count: int
 ) -> list[str | None]:
-    """Return the route of each of `count` texts; None for a model without, AUTO where the text decides.
+    """Return the route of each of `count` texts; None for a model without routes.
 
     `in_name` is the route in the model's name, `fields` the request's other fields that can name one.
     """

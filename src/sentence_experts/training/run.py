@@ -18,7 +18,6 @@ from sentence_experts.compat.messages import hide_messages
 from sentence_experts.compat.sentence_transformers import set_tokenizer_limits, tokenizer_limits
 from sentence_experts.config import with_settings
 from sentence_experts.errors import UsageError
-from sentence_experts.models.automatic import AutoRoutedEncoder
 from sentence_experts.models.files.fingerprint import fingerprint_of
 from sentence_experts.models.loading import load
 from sentence_experts.models.sources import RUN_FILE, notes_of, set_notes
@@ -135,10 +134,6 @@ class Run:
         set_seed(config.seed)
         model = source if isinstance(source, SentenceTransformer) else load(source)
         self.fingerprint = fingerprint_of(model)
-        if isinstance(model, AutoRoutedEncoder):
-            # They were fitted to the experts as they are before this run.
-            logger.info("the trained model has no automatic routes; `auto_route` adds them again")
-            model = model.without_auto_routes()
         self.model, self.objectives, self.config = model, objectives, config
         check_settings(model, config)
         self.routes = trained_routes(objectives, config, model)

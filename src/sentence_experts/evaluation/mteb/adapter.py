@@ -67,7 +67,6 @@ class TaskEncoder(AbsEncoder):
         rows = {text: row for row, text in enumerate(dict.fromkeys(texts))}
         with progress(what, len(rows)) as advance:
             vectors = encode_in_parts(self.encoder, list(rows), route, advance)
-        self.encoder.log_low_confidence()
         return vectors[[rows[text] for text in texts]]
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, overload
 from sentence_experts.config import with_settings
 from sentence_experts.errors import UsageError
 from sentence_experts.models.dense import average_experts, export_route
-from sentence_experts.models.encoder import ExpertEncoder, check_experts
+from sentence_experts.models.encoder import check_experts
 from sentence_experts.models.export.export_config import ExportConfig
 from sentence_experts.models.export.onnx import described, graph_prompts, write_graph
 from sentence_experts.models.export.onnx_int8 import compute_in_int8, usable_texts
@@ -153,9 +153,9 @@ def export(
             whole = encoder if config.route is None and not config.average else _dense(encoder, config)
             if not finished:
                 with place.replacing() as folder:
-                    place.result = {"onnx_difference": write_graph(_routed(whole), folder), "int8": None}
+                    place.result = {"onnx_difference": write_graph(whole, folder), "int8": None}
                     if texts is not None:
-                        place.result["int8"] = compute_in_int8(folder, _routed(whole), read)
+                        place.result["int8"] = compute_in_int8(folder, whole, read)
             made = place.result
             return Exported(out, whole, made["onnx_difference"], tuple(graph_prompts(whole)), made["int8"])
         if finished:
@@ -164,11 +164,6 @@ def export(
         with place.replacing() as folder:
             write_model(dense, folder)
     return Exported(out, dense)
-
-
-def _routed(encoder: SentenceTransformer) -> SentenceTransformer:
-    """Return the model whose routes its texts name, without a classifier that chooses them."""
-    return encoder.without_auto_routes() if isinstance(encoder, ExpertEncoder) else encoder
 
 
 def _dense(model: SentenceTransformer, config: ExportConfig) -> SentenceTransformer:

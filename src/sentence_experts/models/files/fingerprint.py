@@ -20,7 +20,7 @@ from sentence_experts.errors import InputError
 from sentence_experts.models.architectures.families import MODEL_TYPES, MODELING, family_of
 from sentence_experts.models.layers.weight_files import INDEX, WEIGHTS
 from sentence_experts.models.layers.weight_names import base_name, owner_of
-from sentence_experts.models.routes.known_routes import AUTO, AUTO_FOLDER, SETTINGS
+from sentence_experts.models.routes.known_routes import SETTINGS
 from sentence_experts.models.sources import origin_of
 from sentence_experts.storage import (
     RECORD,
@@ -109,7 +109,7 @@ def folder_fingerprint(folder: Path, route: str | None = None, heads: bool = Tru
     """
     config, prompt = ({}, "") if route is None else _routing(folder, route)
     chosen = [each for each in config.get("routes", ()) if prompt.startswith(each["text"])]
-    if route == AUTO or not chosen or config.get("base_vocab_size") is None:
+    if not chosen or config.get("base_vocab_size") is None:
         return sha256_text(*(part for file in _files(folder) for part in _name_and_hash(folder, file)))
     route_fields = max(chosen, key=lambda each: len(each["text"]))
     lead = route_fields.get("lead")
@@ -169,7 +169,7 @@ def _other_files(folder: Path) -> Iterator[str]:
     special = {"config.json", SETTINGS, TOKENIZER, INDEX, f"{MODELING}.py"}
     for file in _files(folder):
         is_weights = len(file.parts) == 1 and file.suffix == ".safetensors"
-        if not is_weights and file.as_posix() not in special and AUTO_FOLDER not in file.parts:
+        if not is_weights and file.as_posix() not in special:
             yield from _name_and_hash(folder, file)
 
 

@@ -20,9 +20,6 @@ from sentence_experts.models.sources import (
 from sentence_experts.storage import check_version, read_json
 
 SETTINGS = "config_sentence_transformers.json"
-# The route that a classifier beside the model chooses for each text, and the folder of that classifier.
-AUTO, AUTO_FOLDER = "auto", "auto_route"
-AUTO_PROMPT = "[AUTO]"  # in front of a text whose route is to be chosen; no route begins like it
 
 
 @dataclass(frozen=True)
@@ -95,8 +92,6 @@ class KnownRoutes:
         for prompt, text in {**(prompts or {}), "default_prompt_name": default}.items():
             if not isinstance(text, str | None):
                 raise InputError(f"{files[SETTINGS]}: {prompt!r} is {text!r}, not a text")
-        if (folder / AUTO_FOLDER).is_dir():
-            prompts = {**(prompts or {}), AUTO: AUTO_PROMPT}
         name, search_routes = source_name(str(source)), config.get("search_routes")
         heads = config.get("heads")
         return cls.of(name, prompts, default, config.get("experts"), search_routes, heads=heads)

@@ -335,10 +335,7 @@ def _device(model: Source) -> str:
 
 def _opened(model: Source) -> ExpertEncoder:
     """Return the model, if experts can be added to it and dropped."""
-    loaded = load(model, device="cpu") if isinstance(model, str | Path) else model
-    encoder = check_experts(loaded)
-    if encoder is not loaded:
-        logger.info("the new model has no automatic routes; `auto_route` adds them")
+    encoder = check_experts(load(model, device="cpu") if isinstance(model, str | Path) else model)
     kind = router_kind(encoder.routed_model.config)
     kind.refuse_per_token("another number of experts changes the vectors of every route")
     kind.refuse_scaled(encoder.routed_model.config, "another number of experts changes every probability")
