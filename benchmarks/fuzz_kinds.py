@@ -20,9 +20,9 @@ import pyarrow.parquet as pq
 
 from fuzz_mutations import CONTAINERS, ODD, XML, break_bytes, break_json
 from measuring import DATA
+from sentence_experts.corpus.config import Services
 from sentence_experts.corpus.sources.client import Client, FailedError
 from sentence_experts.corpus.sources.journal import MEMORY, Journal, open_journal
-from sentence_experts.corpus.sources.services import Services
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))  # for `helpers`
 ARTICLES = DATA / "formats"
@@ -259,7 +259,7 @@ class _Client(Client):
     """Gives one body to every request of one kind, and whole ones to the others."""
 
     def __init__(self, services: Services, journal: Journal, body: bytes, ending: str) -> None:
-        super().__init__(services, journal, "a@b.org", attempts=1)
+        super().__init__(services, journal, "a@b.org")
         self._body, self._ending = body, ending
 
     def _once(self, service: Any, path: str, sent: Any, parse: Any) -> Any:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from sentence_experts.cli.main import main
+from sentence_experts.corpus.sources import client
 
 # Port 9 (discard) is closed here: nobody answers.
 NOBODY = "services:\n" + "".join(
@@ -72,7 +73,8 @@ def test_bad_values_are_refused(fetch: Fetch, tmp_path: Path, plan: Path) -> Non
 def test_fetch_without_network_is_one_error(
     fetch: Fetch, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, plan: Path
 ) -> None:
-    mine = ("--config", plan, "--out", tmp_path / "c", "--attempts", "2")
+    monkeypatch.setattr(client, "ATTEMPTS", 2)
+    mine = ("--config", plan, "--out", tmp_path / "c")
     monkeypatch.setenv("NCBI_EMAIL", "a@b.org")
     said = fetch(1, *mine)
     assert "cannot reach 127.0.0.1:9" in said

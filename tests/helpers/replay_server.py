@@ -44,7 +44,6 @@ class Replay:
     Attributes:
         queries: a query as it is sent -> the ids that it finds, with their dates (YYYY/MM/DD).
         articles: PMCID -> article.
-        links: PMID -> its `cited_by` and `references`, for a table of citations.
         openalex: a filter -> OpenAlex works.
         recorded: (utility, a parameter's value) -> a recorded answer.
         fault: number of the request, path -> one of FAULTS, or None.
@@ -53,7 +52,6 @@ class Replay:
 
     queries: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
     articles: dict[str, Article] = field(default_factory=dict)
-    links: dict[str, dict[str, list[int]]] = field(default_factory=dict)
     openalex: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     recorded: dict[tuple[str, str], Path] = field(default_factory=dict)
     fault: Callable[[int, str], str | None] = lambda number, path: None
@@ -100,13 +98,6 @@ class Replay:
             f"<QueryKey>{key}</QueryKey><WebEnv>MCID_</WebEnv><IdList>{page}</IdList>"
             f"<TranslationSet/><QueryTranslation>{escape(term)}</QueryTranslation></eSearchResult>"
         ).encode()
-
-    def _esummary(self, params: Params) -> bytes:
-        found = "".join(
-            f'<DocSum><Id>{one}</Id><Item Name="Title" Type="String">Title of {one}</Item></DocSum>'
-            for one in params["id"][0].split(",")
-        )
-        return f"<eSummaryResult>{found}</eSummaryResult>".encode()
 
     # ---- PMC -------------------------------------------------------------------------------------
 
@@ -170,7 +161,7 @@ class Replay:
 def stored(journal: Journal, prefix: str = "") -> dict[str, bytes | None]:
     """The answers in a journal whose keys begin with a prefix, by key."""
     keys = [key for (key,) in journal._database.execute("SELECT key FROM answers ORDER BY key")]
-    return {key: journal.body(key) for key in keys if key.startswith(prefix)}
+    return {key: journal.get(key) for key in keys if key.startswith(prefix)}
 
 
 @contextmanager

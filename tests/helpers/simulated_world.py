@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import re
 from pathlib import Path
 
@@ -13,13 +12,12 @@ DOMAINS = {"neuro": "Neuroscience", "cells": "Cell biology"}
 
 
 def fill(world: Replay, folder: Path, articles: int = 90) -> None:
-    """Put simulated articles into the bucket, their queries, and who cites them into `links`.
+    """Put simulated articles into the bucket, and their queries.
 
     `neuro` and `cells` share two articles. Of the next of `neuro`, one has two versions, one is retracted,
     one forbids commercial use, one has XML that is not well-formed, and one is not in the bucket any more.
     """
     simulate_corpus(folder, articles=articles, seed=1)
-    rng = random.Random(0)
     of_domain: dict[str, list[str]] = {name: [] for name in DOMAINS}
     for number, file in enumerate(sorted(folder.rglob("*.xml")), start=101):
         text = file.read_text()
@@ -37,12 +35,6 @@ def fill(world: Replay, folder: Path, articles: int = 90) -> None:
     for name, pmcids in of_domain.items():
         dated = [(pmcid[3:], f"20{10 + i % 10}/03/0{1 + i % 9}") for i, pmcid in enumerate(pmcids)]
         world.queries[f"({DOMAINS[name]}[MeSH]) AND open access[filter]"] = dated
-        pmids = [world.articles[pmcid].pmid or "" for pmcid in pmcids]
-        for one in pmids:
-            world.links.setdefault(one, {"cited_by": [], "references": []})
-        for citing in range(8 * len(pmids)):
-            for one in rng.sample(pmids, 5):
-                world.links[one]["cited_by"].append(900_000 + len(pmids) * 1_000 + citing)
     made_odd = [world.articles[pmcid] for pmcid in of_domain["neuro"][2:8]]
     newer = made_odd[0].xml[0].replace(b"</article-title>", b" (second version)</article-title>", 1)
     made_odd[0].xml.append(newer)
@@ -50,10 +42,3 @@ def fill(world: Replay, folder: Path, articles: int = 90) -> None:
     made_odd[2].metadata = {"license_code": "CC BY-NC"}
     made_odd[3].xml[0] = made_odd[3].xml[0][:400] + b"<p>"
     del world.articles[made_odd[4].pmcid]
-
-
-def write_citation_table(world: Replay, path: Path) -> Path:
-    """Write who cites the articles as the NIH's table of citations, with one citation between others."""
-    rows = {(citing, int(cited)) for cited, links in world.links.items() for citing in links["cited_by"]}
-    path.write_text("citing,referenced\n" + "".join(f"{a},{b}\n" for a, b in [*sorted(rows), (1, 2)]))
-    return path

@@ -15,7 +15,6 @@ from sentence_experts.pairs.config import SuggestDomainsConfig
 
 if TYPE_CHECKING:
     from sentence_experts.corpus.corpus_folder import CorpusFolder
-    from sentence_experts.corpus.fetching import FetchEstimate
 
 Out = Annotated[Path, typer.Option(metavar="CORPUS", help="Folder to write the corpus to")]
 _SHOWN_VALUES = 5
@@ -111,7 +110,7 @@ def fetch(
     config: FetchConfig,
     out: Out,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only estimate the number of articles, requests and minutes")
+        bool, typer.Option("--dry-run", help="Only count the articles that the queries find")
     ] = False,
     overwrite: Overwrite = False,
 ) -> None:
@@ -133,7 +132,7 @@ def fetch(
     from sentence_experts.corpus.fetching import estimate_fetch, fetch_corpus
 
     if dry_run:
-        _show_estimate(estimate_fetch(config))
+        show(estimate_fetch(config).to_pandas().to_string(index=False))
     else:
         _show_corpus(fetch_corpus(config, out, overwrite))
 
@@ -246,14 +245,6 @@ def _show_links(corpus: CorpusFolder) -> None:
     )
     title = "What links papers (`pairs compile --relation --unit`)"
     show_table(title, ("relation", "unit", "linked pairs", "papers in them"), rows, left=2)
-
-
-def _show_estimate(estimate: FetchEstimate) -> None:
-    show(estimate.to_pandas().to_string(index=False))
-    for name, titles in estimate.examples.items():
-        for title in titles:
-            show(f"{name}: {title}")
-    show(f"about {estimate.requests:,} requests, {max(estimate.minutes, 1):,.0f} minutes")
 
 
 corpus = group("Import or fetch articles and their citations.", import_, fetch, show_, suggest_domains)

@@ -17,14 +17,12 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from sentence_experts.corpus.building import JOURNAL, Sources, build_corpus
-from sentence_experts.corpus.config import FetchConfig, ImportConfig
+from sentence_experts.corpus.config import ImportConfig
 from sentence_experts.corpus.corpus_folder import PAPERS, CorpusFolder
-from sentence_experts.corpus.fetched_tables import FetchedPapers
-from sentence_experts.corpus.fetching import open_client, openalex_key
+from sentence_experts.corpus.fetching import FetchedPapers, open_client, openalex_key
 from sentence_experts.corpus.paper import Rejection
-from sentence_experts.corpus.sources.client import Client, FailedError
+from sentence_experts.corpus.sources.client import Client, FailedError, Names
 from sentence_experts.corpus.sources.openalex import OpenAlexSource
-from sentence_experts.corpus.sources.services import Names
 from sentence_experts.progress import progress
 from sentence_experts.storage import Output, sha256_text
 from sentence_experts.storage.output import State
@@ -44,14 +42,11 @@ def build_completed(place: Output, state: State, read: Sources, config: ImportCo
         UsageError: OpenAlex needs a key, and there is none.
         UnreachableError: no connection; the corpus is there without the abstracts.
     """
-    fetch_config = FetchConfig.of(
-        source="openalex", services=config.services, keep_retracted=True,
-        api_key=openalex_key(config.api_key), email=config.email or os.environ.get("NCBI_EMAIL"),
-    )  # fmt: skip
-    with open_client(fetch_config, place.final / JOURNAL) as client:
+    email, key = config.email or os.environ.get("NCBI_EMAIL"), openalex_key(config.api_key)
+    with open_client(config.services, place.final / JOURNAL, email, key) as client:
         journal = client.journal
         key = f"lacking/{sha256_text(read.request())[:16]}"
-        listed = journal.body(key)  # by a run before
+        listed = journal.get(key)  # by a run before
         if listed is None:
             if state != "finished":
                 build_corpus(place, read, config.workers, memory=config.memory)
@@ -123,7 +118,8 @@ def _find(source: OpenAlexSource, client: Client, lacking: list[Names]) -> list[
                 found.update(source.find(f"{kind}:{'|'.join(batch)}"))
             except FailedError as error:
                 more = f" and {len(batch) - 1} more" if len(batch) > 1 else ""
-                client.set_record_aside("openalex", f"{kind} {batch[0]}{more}", "not-fetched", error)
+                named = f"{kind} {batch[0]}{more}"
+                client.set_aside.append(Rejection("openalex", None, named, "not-fetched", str(error)))
             advance()
     return sorted(found)
 

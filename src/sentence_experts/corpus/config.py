@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from sentence_experts.config import Config, KeepRetracted, Memory
-from sentence_experts.corpus.sources.services import Services
 from sentence_experts.names import DOMAIN
 from sentence_experts.recipes import find_plan
 
@@ -29,6 +29,34 @@ Workers = Annotated[
         description="Number of processes that parse articles; the result is the same. Default: one per core",
     ),
 ]
+
+
+class Service(BaseModel):
+    """One service: its base address (no slash at the end), and the maximum number of requests per second and
+    under way."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    url: str
+    per_second: float = Field(gt=0)
+    at_once: int = Field(default=1, ge=1)
+
+    @property
+    def host(self) -> str:
+        """Its host, with the port if the address has one."""
+        return urlsplit(self.url).netloc
+
+
+class Services(BaseModel):
+    """Every service; a mirror or proxy can replace one by name."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    entrez: Service = Service(url="https://eutils.ncbi.nlm.nih.gov/entrez/eutils", per_second=3)
+    # A bucket of the AWS Open Data programme, read anonymously; no limit is published.
+    pmc_bucket: Service = Service(url="https://pmc-oa-opendata.s3.amazonaws.com", per_second=30, at_once=8)
+    # The service allows 100 a second.
+    openalex: Service = Service(url="https://api.openalex.org", per_second=10)
 
 
 ServiceAddresses = Annotated[
@@ -123,7 +151,7 @@ class ImportConfig(Config):
 
 
 class FetchConfig(Config):
-    """Settings of `fetch_corpus`: what to fetch, and how often to retry."""
+    """Settings of `fetch_corpus`."""
 
     domains: dict[str, str] = Field(
         {},
@@ -134,11 +162,6 @@ class FetchConfig(Config):
         description="Where articles come from: pmc (whole open-access articles of PubMed Central), openalex "
         "(works of any field with their references; queries are filters of its API, such as "
         "primary_topic.field.id:17)",
-    )
-    citation_table: Path | None = Field(
-        None,
-        description="An unpacked open_citation_collection.csv of the NIH (iCite): who cites the papers and "
-        "whom they cite, besides their own reference lists",
     )
     licences: Literal["any", "commercial", "noncommercial"] = Field(
         "any", description="Keep only articles whose PMC licence allows this use"
@@ -156,11 +179,6 @@ class FetchConfig(Config):
     services: ServiceAddresses = Services()
     email: Email = None
     api_key: ApiKey = None
-    attempts: int = Field(6, ge=1, le=20, description="Maximum number of attempts per request")
-    first_wait: float = Field(
-        1.0, gt=0, description="Seconds before the second attempt, doubled before each further one"
-    )
-    timeout: float = Field(60.0, gt=0, description="Seconds without a byte after which an attempt fails")
     workers: Workers = None
 
     @field_validator("domains")
@@ -174,7 +192,7 @@ class FetchConfig(Config):
 
     @model_validator(mode="after")
     def _check_source(self) -> FetchConfig:
-        only_pmc = {"citation_table": None, "licences": "any", "full_text": False}
+        only_pmc = {"licences": "any", "full_text": False}
         for name, default in only_pmc.items():
             if self.source != "pmc" and getattr(self, name) != default:
                 raise ValueError(f"`{name}` needs `source=pmc`")
@@ -187,5 +205,4 @@ class FetchConfig(Config):
 
     def identity(self) -> dict[str, Any]:
         """Return the settings that shape the corpus, for its manifest."""
-        others = ("services", "published", "email", "api_key", "attempts", "first_wait", "timeout")
-        return self.model_dump(mode="json", exclude={*others, "workers"})
+        return self.model_dump(mode="json", exclude={"services", "published", "email", "api_key", "workers"})

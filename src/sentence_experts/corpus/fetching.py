@@ -11,49 +11,56 @@ import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import duckdb
+import pyarrow as pa
+
 from sentence_experts.config import with_settings
-from sentence_experts.corpus.building import JOURNAL, Sources, TableSource, build_corpus, corpus_output
-from sentence_experts.corpus.config import FetchConfig
-from sentence_experts.corpus.corpus_folder import CorpusFolder, corpus_in_memory
-from sentence_experts.corpus.fetched_tables import CitationTable, Fetched, FetchedPapers
+from sentence_experts.corpus.building import JOURNAL, Sources, build_corpus, corpus_output
+from sentence_experts.corpus.config import FetchConfig, Services
+from sentence_experts.corpus.corpus_folder import (
+    DOMAINS,
+    DOMAINS_SCHEMA,
+    PAPERS,
+    PROVENANCE,
+    PROVENANCE_SCHEMA,
+    CorpusFolder,
+    corpus_in_memory,
+)
 from sentence_experts.corpus.formats.archives import Document, Source
-from sentence_experts.corpus.sources.client import Client
+from sentence_experts.corpus.paper import Rejection
+from sentence_experts.corpus.parts import CorpusPart, missing_groups, table_of
+from sentence_experts.corpus.sources.client import Client, Names
 from sentence_experts.corpus.sources.journal import MEMORY, open_journal
 from sentence_experts.corpus.sources.openalex import OpenAlexSource
 from sentence_experts.corpus.sources.pmc import PmcSource
-from sentence_experts.corpus.sources.services import RecordSource
-from sentence_experts.corpus.workers import number_of_workers
-from sentence_experts.errors import InputError, UsageError
+from sentence_experts.errors import UsageError
 from sentence_experts.progress import progress
-from sentence_experts.storage import check_apart
+from sentence_experts.storage import PartStore, write_stream
 
 if TYPE_CHECKING:
     import pandas as pd
 
 logger = logging.getLogger(__name__)
 
+_PAPERS_PER_PART = 20_000
+_NAMED = pa.schema([("domain", pa.string()), ("name", pa.string())])
+
 
 @dataclass(frozen=True)
 class FetchEstimate:
-    """The size and duration of a fetch.
+    """The size of a fetch.
 
     Attributes:
         articles: domain -> number of articles that its query finds.
-        examples: domain -> the titles of a few of them.
         to_fetch: domain -> number of articles that would be fetched.
-        requests: maximum number of requests.
-        minutes: duration at the rates that the services allow.
     """
 
     articles: dict[str, int]
-    examples: dict[str, list[str]]
     to_fetch: dict[str, int]
-    requests: int
-    minutes: float
 
     def to_pandas(self) -> pd.DataFrame:
         """One row per domain."""
@@ -65,7 +72,7 @@ class FetchEstimate:
 
 @with_settings(FetchConfig)
 def estimate_fetch(config: FetchConfig | None = None, **settings: Any) -> FetchEstimate:
-    """Count what a fetch would find; only counts are requested, and nothing is stored.
+    """Count what a fetch would find; nothing else is requested, and nothing is stored.
 
     Args:
         config: settings; those given by name come before it.
@@ -78,14 +85,12 @@ def estimate_fetch(config: FetchConfig | None = None, **settings: Any) -> FetchE
         >>> estimate_fetch(domains={"copd": "copd[title]"}).articles  # doctest: +SKIP
         {'copd': 2345}
     """
-    config = _with_client(FetchConfig.of(config, **settings))
-    with open_client(config, MEMORY) as client:
-        source = _record_source(client, config)
+    config = _complete(FetchConfig.of(config, **settings))
+    with open_client(config.services, MEMORY, config.email, config.api_key) as client:
+        source = _source(client, config)
         articles = {name: source.count(query) for name, query in config.domains.items()}
-        examples = {name: source.examples(query) for name, query in config.domains.items()}
-        limited = {name: min(count, config.max_articles or count) for name, count in articles.items()}
-        count, seconds = source.cost(sum(limited.values()))
-        return FetchEstimate(articles, examples, limited, count, seconds / 60)
+    limited = {name: min(count, config.max_articles or count) for name, count in articles.items()}
+    return FetchEstimate(articles, limited)
 
 
 @with_settings(FetchConfig)
@@ -113,18 +118,13 @@ def fetch_corpus(
     Example:
         >>> fetch_corpus(out="fetched", domains={"copd": "copd[title]"}, max_articles=100)  # doctest: +SKIP
     """
-    config = _with_client(FetchConfig.of(config, **settings))
-    if config.citation_table is not None and not config.citation_table.is_file():
-        raise InputError(
-            f"{config.citation_table}: no such file; unpack open_citation_collection.zip of an iCite snapshot"
-        )
+    config = _complete(FetchConfig.of(config, **settings))
     if out is None:
         return corpus_in_memory(lambda folder: _fetch_to(folder, config, False))
-    check_apart(out, overwrite, config.citation_table)
     return _fetch_to(Path(out), config, overwrite)
 
 
-def _with_client(config: FetchConfig) -> FetchConfig:
+def _complete(config: FetchConfig) -> FetchConfig:
     """Return the settings, with the address and key of the environment if they have none."""
     if not config.domains:
         raise UsageError("`domains`: give at least one NAME=QUERY")
@@ -152,63 +152,51 @@ def openalex_key(given: str | None) -> str:
     )
 
 
-def _fetch_to(out: Path, config: FetchConfig, overwrite: bool) -> CorpusFolder:
-    with corpus_output(out, overwrite) as place:
-        state = place.begin({"fetch": config.identity()})
-        with open_client(config, out / JOURNAL) as client:
-            source = _record_source(client, config)
-            sampled = _find(config, source)
-            ids = sorted({one for found in sampled.values() for one in found})
-            with progress("articles", len(ids)) as advance:
-                source.fetch(ids, advance)
-            if client.set_aside:
-                logger.info(
-                    f"{len(client.set_aside)} answers or records were missing or unusable, after "
-                    f"{config.attempts} attempts each; they are listed in rejected.jsonl, and the next "
-                    "call requests them again"
-                )
-            fetched = Fetched.of(config, sampled, source.records(ids), client.set_aside)
-            read = _sources(config, source, ids, fetched)
-            if state == "finished":
-                if place.result["request"] == read.request():
-                    return CorpusFolder.open(out)
-                place.reopen()  # what failed before was there this time
-            return build_corpus(place, read, config.workers, fetched)
+@contextmanager
+def open_client(
+    services: Services, journal: Path, email: str | None, api_key: str | None
+) -> Iterator[Client]:
+    """Open services whose answers are kept in a journal."""
+    with open_journal(journal) as answers, Client(services, answers, email or "", api_key) as client:
+        yield client
 
 
-def _record_source(client: Client, config: FetchConfig) -> RecordSource:
+def _source(client: Client, config: FetchConfig) -> OpenAlexSource | PmcSource:
     if config.source == "openalex":
         return OpenAlexSource(client, config.keep_retracted)
     return PmcSource(client, config.licences, config.keep_retracted)
 
 
-def _find(config: FetchConfig, source: RecordSource) -> dict[str, list[str]]:
-    """Return the ids that the query of each domain finds, or the sample of them."""
-    sampled = {}
-    for name, query in config.domains.items():
-        ids = source.find(query)
-        sampled[name] = sample(ids, config.max_articles)
-        of_all = f" of {len(ids):,}" if len(ids) > len(sampled[name]) else ""
-        logger.info(f"{name}: {len(sampled[name]):,}{of_all} articles")
-    return sampled
-
-
-def _sources(config: FetchConfig, source: RecordSource, ids: list[str], fetched: Fetched) -> Sources:
-    """Return the articles in the journal, and the citations of a table, as sources of a corpus."""
-    if isinstance(source, OpenAlexSource):
-        return Sources.of([], [FetchedPapers(source, ids)])
-
-    def documents() -> Iterator[Document]:
-        for record in source.records(ids):
-            if record.body is not None:
-                name = f"{record.id}.{record.version}.xml"
-                yield Document(name, len(record.body), data=record.body)
-
-    extras: list[TableSource] = []
-    if config.citation_table is not None:
-        pmids = sorted({names["pmid"] for names in fetched.names.values() if "pmid" in names}, key=int)
-        extras.append(CitationTable(config.citation_table, pmids, number_of_workers(config.workers)))
-    return Sources.of([Source(config.source, "fetched", Path(), documents)], extras, config.full_text)
+def _fetch_to(out: Path, config: FetchConfig, overwrite: bool) -> CorpusFolder:
+    with corpus_output(out, overwrite) as place:
+        state = place.begin({"fetch": config.identity()})
+        with open_client(config.services, out / JOURNAL, config.email, config.api_key) as client:
+            source = _source(client, config)
+            fetched = Fetched(config, {})
+            for name, query in config.domains.items():
+                found = source.find(query)
+                chosen = fetched.ids_by_domain[name] = sample(found, config.max_articles)
+                of_all = f" of {len(found):,}" if len(found) > len(chosen) else ""
+                logger.info(f"{name}: {len(chosen):,}{of_all} articles")
+            ids = sorted({one for found in fetched.ids_by_domain.values() for one in found})
+            with progress("articles", len(ids)) as advance:
+                source.fetch(ids, advance)
+            if client.set_aside:
+                logger.info(
+                    f"{len(client.set_aside)} answers or records were missing or unusable; they are listed "
+                    "in rejected.jsonl, and the next call requests them again"
+                )
+            fetched.left_out += dict.fromkeys(client.set_aside)
+            if isinstance(source, OpenAlexSource):
+                read = Sources.of([], [FetchedPapers(source, ids)])
+            else:
+                read = Sources.of([fetched.documents(source, ids)], [], config.full_text)
+            fetched.describe(source, ids)
+            if state == "finished":
+                if place.result["request"] == read.request():
+                    return CorpusFolder.open(out)
+                place.reopen()  # what failed before was there this time
+            return build_corpus(place, read, config.workers, fetched)
 
 
 def sample(ids: list[str], maximum: int | None) -> list[str]:
@@ -220,12 +208,117 @@ def sample(ids: list[str], maximum: int | None) -> list[str]:
     return sorted(by_hash[:maximum])
 
 
-@contextmanager
-def open_client(config: FetchConfig, journal: Path) -> Iterator[Client]:
-    """Open the services of some settings, answered from a journal where possible."""
-    patience: dict[str, Any] = {name: getattr(config, name) for name in ("attempts", "first_wait", "timeout")}
-    with (
-        open_journal(journal) as answers,
-        Client(config.services, answers, config.email or "", config.api_key, **patience) as client,
-    ):
-        yield client
+@dataclass
+class Fetched:
+    """The additional tables of a fetched corpus (a `building.Fetch`).
+
+    Attributes:
+        config: the settings of the fetch.
+        ids_by_domain: domain -> the ids that its query found, or the sample of them.
+        names: id -> names, of the papers that are kept.
+        provenance: record, address, version, licence code and SHA-256 of each of them.
+        left_out: what could not be fetched, was not there, or was left out on purpose.
+    """
+
+    config: FetchConfig
+    ids_by_domain: dict[str, list[str]]
+    names: dict[str, Names] = field(default_factory=dict)
+    provenance: list[tuple[str | None, ...]] = field(default_factory=list)
+    left_out: list[Rejection] = field(default_factory=list)
+
+    def documents(self, source: PmcSource, ids: list[str]) -> Source:
+        """Return the articles in the journal as a source of documents."""
+
+        def documents() -> Iterator[Document]:
+            for record in source.records(ids):
+                if record.body is not None:
+                    name = f"{record.id}.{record.version}.xml"
+                    yield Document(name, len(record.body), data=record.body)
+
+        return Source(self.config.source, "fetched", Path(), documents)
+
+    def describe(self, source: OpenAlexSource | PmcSource, ids: list[str]) -> None:
+        """Note the names and the provenance of the records, and why others are left out."""
+        for record in source.records(ids):
+            if record.body is None:
+                self.left_out.append(Rejection(self.config.source, None, record.id, *record.reason))
+                continue
+            self.names[record.id] = record.names
+            digest = hashlib.sha256(record.body).hexdigest()
+            row = (record.id, record.address, record.version, record.licence, digest)
+            self.provenance.append(row)
+
+    def rejections(self) -> list[Rejection]:
+        """Return what is left out."""
+        return self.left_out
+
+    def finish(self, out: Path) -> tuple[list[str], dict[str, Any]]:
+        """Write the tables of domains and of provenance; return their names and a part of the manifest."""
+        with_abstract = self._write_domains(out)
+        provenance = table_of(self.provenance, PROVENANCE_SCHEMA)
+        write_stream(out / PROVENANCE, provenance.to_batches(8192), PROVENANCE_SCHEMA)
+        domains = {
+            name: {
+                "query": query,
+                "found": len(self.ids_by_domain[name]),
+                "kept": sum(one in self.names for one in self.ids_by_domain[name]),
+                "with_abstract": with_abstract.get(name, 0),
+                "published": self.config.published.get(name),
+            }
+            for name, query in self.config.domains.items()
+        }
+        return [DOMAINS, PROVENANCE], {"fetch": {"plan": self.config.identity(), "domains": domains}}
+
+    def _write_domains(self, out: Path) -> dict[str, int]:
+        """Write each paper with the domains whose queries found it, matched by any of its names; return the
+        number of papers with an abstract per domain."""
+        rows = [
+            (domain, f"{kind}:{name}")
+            for domain, ids in self.ids_by_domain.items()
+            for one in ids
+            for kind, name in self.names.get(one, {}).items()
+        ]
+        names = ", ".join(f"'{kind}:' || {kind}" for kind in ("pmid", "pmcid", "doi", "openalex"))
+        with duckdb.connect() as database:
+            database.register("named", table_of(rows, _NAMED))
+            database.execute(
+                f"""CREATE TABLE found AS
+                SELECT DISTINCT paper_id, domain, abstract IS NOT NULL AS has_abstract
+                FROM (SELECT paper_id, abstract, unnest([{names}]) AS name FROM read_parquet(?))
+                JOIN named USING (name)""",
+                [str(out / PAPERS)],
+            )
+            ordered = database.sql("SELECT paper_id, domain FROM found ORDER BY ALL")
+            write_stream(out / DOMAINS, ordered.to_arrow_reader(8192), DOMAINS_SCHEMA)
+            counts = "SELECT domain, count(*) FROM found WHERE has_abstract GROUP BY ALL"
+            return dict(database.sql(counts).fetchall())
+
+
+@dataclass(frozen=True)
+class FetchedPapers:
+    """Papers of OpenAlex; unless they are `whole`, they only complete those of other sources."""
+
+    source: OpenAlexSource
+    ids: list[str]
+    whole: bool = True
+
+    def described(self) -> list[dict[str, Any]]:
+        """Describe the one source, hashed over its records."""
+        digest, count = hashlib.sha256(), 0
+        for one, paper in self.source.papers(self.ids):
+            digest.update(f"{one}\0{paper}\0".encode())
+            count += 1
+        kind = "fetched" if self.whole else "completing"
+        return [{"name": "records", "kind": kind, "size": count, "sha256": digest.hexdigest()}]
+
+    def parse(self, parts: PartStore, first_source: int) -> None:
+        """Write the papers as parts."""
+        papers = self.source.papers(self.ids)
+        for number, group in missing_groups(parts, first_source, papers, _PAPERS_PER_PART):
+            part = CorpusPart(first_source, number)
+            for one, paper in group:
+                if self.whole:
+                    part.add(paper, one)
+                else:  # lists of references stay as the other sources have them
+                    part.add(replace(paper, citations=(), cites_openalex=()), None)
+            part.write(parts)

@@ -244,21 +244,6 @@ def _write(parts: PartStore, key: str, suffix: str | None, table: pa.Table) -> N
         pq.write_table(table, temporary, compression="lz4", use_dictionary=_REPEATED)
 
 
-def write_links(parts: PartStore, source: int, number: int, links: pa.Table) -> None:
-    """Write a part of citations alone, without a loop over rows: columns `citing` (`pmid:...`) and `cited`
-    (a PMID)."""
-    rows = links.num_rows
-    citing = links["citing"].combine_chunks()
-    columns = {
-        "source": np.full(rows, source, np.int32), "part": np.full(rows, number, np.int32),
-        "position": np.arange(rows, dtype=np.int32), "citing": citing, "citing_key": citing,
-        "pmid": links["cited"].combine_chunks(), "retracts": np.zeros(rows, bool),
-    }  # fmt: skip
-    key = part_key(source, number)
-    _write(parts, key, REFERENCES, _references(columns, rows))
-    _write(parts, key, None, table_of([], STATED_PAPERS))
-
-
 def write_rejections(path: Path, rejections: Iterable[Rejection]) -> None:
     """Write one JSON object per line: source, member, record, reason, detail."""
     lines = []

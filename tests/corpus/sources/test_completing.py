@@ -14,7 +14,6 @@ from helpers.replay_server import Replay, serving
 from helpers.small_articles import papers, rejected
 from sentence_experts.corpus.formats.records import parsed, read_raw
 from sentence_experts.corpus.importing import add_to_corpus, import_corpus
-from sentence_experts.corpus.sources.client import Client
 from sentence_experts.errors import UsageError
 from sentence_experts.storage import sha256_file
 
@@ -89,11 +88,9 @@ def test_what_lacks_an_abstract_is_completed_by_identifier(
 
 
 def test_what_failed_is_requested_again_and_the_bytes_are_the_same(
-    world: Replay, library: list[Path], settings: dict[str, Any], tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+    world: Replay, library: list[Path], settings: dict[str, Any], tmp_path: Path
+) -> None:
     whole = import_corpus(library, tmp_path / "whole", **settings)
-    monkeypatch.setattr(Client, "_wait", lambda self, state: 0.0)
     before = len(world.asked)
     world.fault = lambda number, path: "503" if number >= before + 2 else None
     broken = import_corpus(library, tmp_path / "out", **settings)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from lxml import etree
 
 from helpers.replay_server import Replay, stored
 from sentence_experts.corpus.sources import pmc
@@ -52,13 +51,6 @@ def test_recorded_searches_are_understood(world: Replay, connect, real_data: Pat
         source.count("abcXYZ")
     with pytest.raises(FailedError, match="Invalid db name specified: nothing"):
         source.count("broken")
-    ids = ",".join(node.text for node in etree.parse(folder / "esearch1.xml").iterfind("IdList/Id"))
-    world.recorded["esummary", ids] = folder / "esummary1.xml"
-    titles = source.examples("biopython")
-    assert titles[0] == "Zirconium granuloma following treatment of rhus dermatitis."
-    world.recorded["esummary", ids] = folder / "esummary8.xml"
-    with pytest.raises(FailedError, match="Neither query_key nor id specified"):
-        source.examples("biopython")
 
 
 def test_api_key_goes_only_to_its_service(world: Replay, connect) -> None:

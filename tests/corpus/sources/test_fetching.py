@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import duckdb
 import pyarrow.parquet as pq
 import pytest
 
 from helpers.replay_server import FAULTS, Replay, serving
-from helpers.simulated_world import DOMAINS, fill, write_citation_table
+from helpers.simulated_world import DOMAINS, fill
 from sentence_experts.corpus.config import FetchConfig
 from sentence_experts.corpus.corpus_folder import CorpusFolder
-from sentence_experts.corpus.fetched_tables import CitationTable
 from sentence_experts.corpus.fetching import estimate_fetch, fetch_corpus, sample
-from sentence_experts.errors import InputError, UsageError
+from sentence_experts.errors import UsageError
 from sentence_experts.pairs.domains import DomainRules
 from sentence_experts.recipes import RECIPES
 
-Served = tuple[Replay, str, Path]
-PATIENCE = {"email": "a@b.org", "first_wait": 0.01, "timeout": 0.5}
+Served = tuple[Replay, str]
+EMAIL = {"email": "a@b.org"}
 TABLES = ("papers.parquet", "citations.parquet", "domains.parquet", "provenance.parquet")
 
 
@@ -30,9 +28,8 @@ TABLES = ("papers.parquet", "citations.parquet", "domains.parquet", "provenance.
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     folder, world = tmp_path_factory.mktemp("simulated"), Replay()
     fill(world, folder / "articles")
-    write_citation_table(world, folder / "citations.csv")
     with serving(world) as base:
-        yield world, base, folder / "citations.csv"
+        yield world, base
 
 
 @pytest.fixture
@@ -45,12 +42,12 @@ def world(served: Served) -> Iterator[Replay]:
 def plan_of(served: Served, *names: str, **more: object) -> FetchConfig:
     queries = {name: f"{DOMAINS[name]}[MeSH]" for name in names or DOMAINS}
     services = served[0].services(served[1])
-    return FetchConfig(domains=queries, services=services, **{"citation_table": served[2], **more})
+    return FetchConfig(domains=queries, services=services, **more)
 
 
 @pytest.fixture(scope="module")
 def both(served: Served, tmp_path_factory: pytest.TempPathFactory) -> CorpusFolder:
-    return fetch_corpus(plan_of(served), tmp_path_factory.mktemp("both") / "corpus", **PATIENCE, workers=1)
+    return fetch_corpus(plan_of(served), tmp_path_factory.mktemp("both") / "corpus", **EMAIL, workers=1)
 
 
 def rejected(corpus: CorpusFolder) -> dict[str, list[str]]:
@@ -75,12 +72,6 @@ def test_articles_citations_and_domains_are_there(both: CorpusFolder) -> None:
     for paper in papers:
         subject = next(name for name, title in DOMAINS.items() if title in paper["subjects"])
         assert subject in of_paper[paper["paper_id"]]
-    citations = pq.read_table(both.citations).to_pylist()
-    from_table = [row for row in citations if row["citing"].startswith("pmid:9")]
-    assert len(from_table) > 500
-    # PMIDs are resolved to the papers; that of the malformed article has no paper to be resolved to.
-    (unread,) = {row["cited"] for row in from_table} - set(of_paper)
-    assert unread.startswith("pmid:")
 
 
 def test_every_record_has_its_provenance(both: CorpusFolder) -> None:
@@ -104,7 +95,7 @@ def test_licence_filter_leaves_out_and_names(served, world: Replay, tmp_path: Pa
     corpus = fetch_corpus(
         plan_of(served, "neuro", licences="commercial", keep_retracted=True),
         tmp_path / "c",
-        **PATIENCE,
+        **EMAIL,
         workers=1,
     )
     found = rejected(corpus)
@@ -115,36 +106,37 @@ def test_licence_filter_leaves_out_and_names(served, world: Replay, tmp_path: Pa
 
 def test_second_fetch_requests_nothing(both: CorpusFolder, served, world: Replay) -> None:
     before = [(both.path / name).stat().st_mtime_ns for name in TABLES]
-    fetch_corpus(plan_of(served), both.path, **PATIENCE, workers=1)
+    fetch_corpus(plan_of(served), both.path, **EMAIL, workers=1)
     assert world.asked == []
     assert [(both.path / name).stat().st_mtime_ns for name in TABLES] == before
 
 
 def test_transient_faults_do_not_change_result(
-    both: CorpusFolder, served, world: Replay, tmp_path: Path
+    both: CorpusFolder, served, world: Replay, tmp_path: Path, attempts: Callable[[int], None]
 ) -> None:
     dice = random.Random(0)
     # Not silence: it costs its timeout each time.
     some = [fault for fault in FAULTS if fault != "silence"]
     world.fault = lambda number, path: dice.choice(some) if dice.random() < 0.15 else None
-    patience = {"email": "a@b.org", "attempts": 15, "first_wait": 0.001, "timeout": 0.5}
-    corpus = fetch_corpus(plan_of(served), tmp_path / "c", **patience, workers=1)
+    attempts(15)
+    corpus = fetch_corpus(plan_of(served), tmp_path / "c", **EMAIL, workers=1)
     for name in (*TABLES, "rejected.jsonl", "manifest.json"):
         assert (corpus.path / name).read_bytes() == (both.path / name).read_bytes(), name
 
 
 def test_what_fails_is_set_aside_and_fetched_by_the_next_run(
-    both: CorpusFolder, served, world: Replay, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+    both: CorpusFolder, served, world: Replay, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    attempts: Callable[[int], None],
+) -> None:  # fmt: skip
     lost = pq.read_table(both.papers)["pmcid"].to_pylist()[3]
     world.fault = lambda number, path: "503" if f"{lost}.1" in path else None
-    patience = {"email": "a@b.org", "attempts": 2, "first_wait": 0.01}
-    corpus = fetch_corpus(plan_of(served), tmp_path / "c", **patience, workers=1)
+    attempts(2)
+    corpus = fetch_corpus(plan_of(served), tmp_path / "c", **EMAIL, workers=1)
     assert rejected(corpus)["not-fetched"] == [lost]
     assert "1 answers or records were missing or unusable" in capsys.readouterr().err
     world.fault = lambda number, path: None
     world.asked.clear()
-    again = fetch_corpus(plan_of(served), tmp_path / "c", **patience, workers=1)
+    again = fetch_corpus(plan_of(served), tmp_path / "c", **EMAIL, workers=1)
     # Its listing, its metadata, its text.
     assert len(world.asked) == 3
     assert "not-fetched" not in rejected(again)
@@ -154,11 +146,11 @@ def test_what_fails_is_set_aside_and_fetched_by_the_next_run(
 
 def test_another_domain_costs_only_what_is_new(served, world: Replay, tmp_path: Path) -> None:
     out = tmp_path / "c"
-    fetch_corpus(plan_of(served, "neuro"), out, **PATIENCE, workers=1)
+    fetch_corpus(plan_of(served, "neuro"), out, **EMAIL, workers=1)
     with pytest.raises(UsageError, match=r"other domains\.cells"):
-        fetch_corpus(plan_of(served), out, **PATIENCE, workers=1)
+        fetch_corpus(plan_of(served), out, **EMAIL, workers=1)
     world.asked.clear()
-    corpus = fetch_corpus(plan_of(served), out, **PATIENCE, workers=1, overwrite=True)
+    corpus = fetch_corpus(plan_of(served), out, **EMAIL, workers=1, overwrite=True)
     texts = [path for path, _ in world.asked if path.endswith(".xml")]
     assert len(texts) == 15, "two of the seventeen were there"
     assert set(corpus.manifest["fetch"]["domains"]) == set(DOMAINS)
@@ -166,27 +158,23 @@ def test_another_domain_costs_only_what_is_new(served, world: Replay, tmp_path: 
 
 def test_full_texts_are_kept_on_request_and_cost_no_request(served, world: Replay, tmp_path: Path) -> None:
     out = tmp_path / "c"
-    assert fetch_corpus(plan_of(served, "neuro"), out, **PATIENCE, workers=1).bodies is None
+    assert fetch_corpus(plan_of(served, "neuro"), out, **EMAIL, workers=1).bodies is None
     world.asked.clear()
-    corpus = fetch_corpus(
-        plan_of(served, "neuro", full_text=True), out, **PATIENCE, workers=1, overwrite=True
-    )
+    corpus = fetch_corpus(plan_of(served, "neuro", full_text=True), out, **EMAIL, workers=1, overwrite=True)
     assert not world.asked
     papers = set(pq.read_table(corpus.papers)["paper_id"].to_pylist())
     texts = pq.read_table(corpus.bodies)
     assert papers == set(texts["paper_id"].to_pylist())
     assert all(texts["text"].to_pylist())
     with pytest.raises(UsageError, match="full_text"):
-        plan_of(served, source="openalex", citation_table=None, full_text=True)
+        plan_of(served, source="openalex", full_text=True)
 
 
 def test_estimate_counts_and_stores_nothing(served, world: Replay) -> None:
-    found = estimate_fetch(plan_of(served, max_articles=16), **PATIENCE)
+    found = estimate_fetch(plan_of(served, max_articles=16), **EMAIL)
     assert found.articles == {"neuro": 15, "cells": 17}
     assert found.to_fetch == {"neuro": 15, "cells": 16}
-    assert found.requests == 3 * 31
-    assert found.examples["neuro"] == ["Title of 101", "Title of 102", "Title of 103"]
-    assert len(world.asked) == 3 * 2, "a count, a few ids and their titles, for each domain"
+    assert len(world.asked) == 2, "a count for each domain"
 
 
 def test_sample_of_articles_is_reproducible(served, tmp_path: Path) -> None:
@@ -194,30 +182,8 @@ def test_sample_of_articles_is_reproducible(served, tmp_path: Path) -> None:
     few, more = sample(ids, 50), sample(ids, 400)
     assert set(few) < set(more)
     assert few != sorted(ids)[:50]
-    corpus = fetch_corpus(plan_of(served, "cells", max_articles=5), tmp_path / "c", **PATIENCE, workers=1)
+    corpus = fetch_corpus(plan_of(served, "cells", max_articles=5), tmp_path / "c", **EMAIL, workers=1)
     assert corpus.manifest["fetch"]["domains"]["cells"]["found"] == 5
-
-
-@pytest.mark.parametrize("kind", ["csv", "csv.gz", "parquet"])
-def test_the_links_of_papers_are_read_from_a_table(tmp_path: Path, kind: str) -> None:
-    rng = random.Random(0)
-    graph = sorted({(rng.randrange(1, 2_400), rng.randrange(1, 1_200)) for _ in range(6_000)})
-    plain = tmp_path / "open_citation_collection.csv"
-    plain.write_text("citing,referenced\n" + "".join(f"{a},{b}\n" for a, b in graph))
-    table = tmp_path / f"links.{kind}"
-    duckdb.sql(f"COPY (FROM read_csv('{plain}')) TO '{table}'")
-    found = CitationTable(table, [str(n) for n in range(1, 400)], 1).links().read_all()
-    pairs = list(zip(*(found[name].to_pylist() for name in ("citing", "cited")), strict=True))
-    wanted = {(f"pmid:{a}", str(b)) for a, b in graph if a < 400 or b < 400}
-    assert pairs == sorted(wanted)
-
-
-def test_a_file_that_is_no_table_of_citations_is_named(served, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no such file"):
-        fetch_corpus(plan_of(served, citation_table=tmp_path / "none.csv"), tmp_path / "c", **PATIENCE)
-    (tmp_path / "bad.csv").write_text("a,b\nx,y\n")
-    with pytest.raises(InputError, match=r"bad\.csv: not a table of citing,referenced"):
-        CitationTable(tmp_path / "bad.csv", ["1"], 1).links()
 
 
 @pytest.mark.parametrize("paper", ["hallee2024", "hallee2025"])

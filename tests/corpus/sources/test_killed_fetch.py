@@ -19,7 +19,7 @@ import pytest
 import yaml
 
 from helpers.replay_server import Replay, serving
-from helpers.simulated_world import DOMAINS, fill, write_citation_table
+from helpers.simulated_world import DOMAINS, fill
 
 FILES = (
     "papers.parquet", "citations.parquet", "domains.parquet", "provenance.parquet", "rejected.jsonl",
@@ -36,9 +36,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Replay, P
     with serving(world) as base:
         plan = folder / "plan.yaml"
         queries = {name: f"{title}[MeSH]" for name, title in DOMAINS.items()}
-        table = str(write_citation_table(world, folder / "citations.csv"))
         services = world.services(base)
-        plan.write_text(yaml.safe_dump({"domains": queries, "services": services, "citation_table": table}))
+        plan.write_text(yaml.safe_dump({"domains": queries, "services": services}))
         assert start(plan, folder / "whole").wait() == 0
         yield world, plan, folder / "whole"
 

@@ -5,7 +5,7 @@ Works are of our own making, after the recorded answers that the last test reads
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from sentence_experts.corpus.sources.client import FailedError
 from sentence_experts.errors import UsageError
 from sentence_experts.storage import sha256_file
 
-PATIENCE: dict[str, Any] = {"first_wait": 0.01, "timeout": 0.5, "workers": 1, "api_key": "secret"}
+KEY: dict[str, Any] = {"workers": 1, "api_key": "secret"}
 FILES = ("papers.parquet", "citations.parquet", "domains.parquet", "provenance.parquet", "manifest.json")
 
 
@@ -37,11 +37,11 @@ def work(number: int, *cites: int) -> dict[str, Any]:
 @pytest.fixture
 def settings(world: Replay) -> Iterator[dict[str, Any]]:
     with serving(world) as base:
-        yield {"source": "openalex", "services": world.services(base), **PATIENCE}
+        yield {"source": "openalex", "services": world.services(base), **KEY}
 
 
 def test_every_page_is_read_and_a_broken_fetch_continues(
-    world: Replay, settings: dict[str, Any], tmp_path: Path
+    world: Replay, settings: dict[str, Any], tmp_path: Path, attempts: Callable[[int], None]
 ) -> None:
     world.openalex["type:article,is_retracted:false"] = [work(n, n + 1) for n in range(1, 8)]
     world.openalex["type:book,is_retracted:false"] = [work(7), work(8, 1), {"id": "W", "title": "odd"}]
@@ -49,8 +49,9 @@ def test_every_page_is_read_and_a_broken_fetch_continues(
     whole = fetch_corpus(out=tmp_path / "whole", domains=domains, **settings)
     world.asked.clear()
     world.fault = lambda number, path: "503" if number >= 2 else None
+    attempts(1)
     with pytest.raises(FailedError):
-        fetch_corpus(out=tmp_path / "out", domains=domains, attempts=1, **settings)
+        fetch_corpus(out=tmp_path / "out", domains=domains, **settings)
     world.fault = lambda number, path: None
     fetched = fetch_corpus(out=tmp_path / "out", domains=domains, **settings)
     marks = [params["cursor"][0] for _, params in world.asked if "article" in params["filter"][0]]
@@ -67,8 +68,7 @@ def test_every_page_is_read_and_a_broken_fetch_continues(
 def test_a_fetch_is_estimated(world: Replay, settings: dict[str, Any]) -> None:
     world.openalex["type:article,is_retracted:false"] = [work(n) for n in range(1, 8)]
     estimate = estimate_fetch(domains={"a": "type:article"}, **settings)
-    assert (estimate.articles, estimate.requests) == ({"a": 7}, 1)
-    assert estimate.examples == {"a": ["Work 1", "Work 2", "Work 3"]}
+    assert estimate.articles == {"a": 7}
     with pytest.raises(UsageError, match="no work matches"):
         estimate_fetch(domains={"a": "type:nothing"}, **settings)
 

@@ -6,7 +6,6 @@ import sqlite3
 import zlib
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 
 from sentence_experts.errors import InputError, SentenceExpertsError
@@ -15,45 +14,26 @@ from sentence_experts.storage import locked
 MEMORY = Path(":memory:")
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """The answer of a service to one request; without a body if it has no such thing, as the note says."""
-
-    body: bytes | None
-    note: str = ""
-
-
 class Journal:
     """The answers so far, by request; used by one process at a time."""
 
     def __init__(self, database: sqlite3.Connection) -> None:
         # One process at a time (`locked`): no shared memory beside the file.
-        database.execute("PRAGMA locking_mode = EXCLUSIVE")
-        database.execute("PRAGMA journal_mode = WAL")
-        database.execute("PRAGMA synchronous = NORMAL")
-        database.execute(
-            "CREATE TABLE IF NOT EXISTS answers (key TEXT PRIMARY KEY, body BLOB, note TEXT NOT NULL)"
-        )
+        for setting in ("locking_mode = EXCLUSIVE", "journal_mode = WAL", "synchronous = NORMAL"):
+            database.execute(f"PRAGMA {setting}")
+        database.execute("CREATE TABLE IF NOT EXISTS answers (key TEXT PRIMARY KEY, body BLOB NOT NULL)")
         self._database = database
 
-    def get(self, key: str) -> Answer | None:
-        """Return the stored answer to a request."""
-        row = self._database.execute("SELECT body, note FROM answers WHERE key = ?", (key,)).fetchone()
-        if row is None:
-            return None
-        body, note = row
-        return Answer(None if body is None else zlib.decompress(body), note)
+    def get(self, key: str) -> bytes | None:
+        """Return the stored answer to a request; None if there is none."""
+        row = self._database.execute("SELECT body FROM answers WHERE key = ?", (key,)).fetchone()
+        return None if row is None else zlib.decompress(row[0])
 
-    def body(self, key: str) -> bytes | None:
-        """Return the body of a stored answer; None without an answer or body."""
-        answer = self.get(key)
-        return None if answer is None else answer.body
-
-    def put(self, key: str, body: bytes | None, note: str = "") -> None:
+    def put(self, key: str, body: bytes) -> None:
         """Store an answer; it is on disk when this returns."""
-        packed = None if body is None else zlib.compress(body, 6)
         with self._database:
-            self._database.execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?)", (key, packed, note))
+            row = (key, zlib.compress(body, 6))
+            self._database.execute("INSERT OR REPLACE INTO answers VALUES (?, ?)", row)
 
 
 @contextmanager

@@ -7,13 +7,12 @@ Bookshelf, NBK25499).
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator
 
+from lxml import etree
 from pydantic import BaseModel, ConfigDict
-from typing_extensions import override
 
 from sentence_experts.corpus.formats.markup import Element
 from sentence_experts.corpus.identifiers import normalise_pmid
@@ -24,25 +23,18 @@ from sentence_experts.corpus.sources.client import (
     Client,
     FailedError,
     Parse,
-    rooted,
-    shaped,
-)
-from sentence_experts.corpus.sources.services import (
-    ENTREZ_WITH_KEY,
-    SECONDS_PER_REQUEST,
     Record,
-    RecordSource,
+    shaped,
 )
 from sentence_experts.errors import UsageError
 from sentence_experts.progress import Advance
 from sentence_experts.storage import sha256_text
 
 _PAGE = 5_000
-_EXAMPLES = 3
+_PER_SECOND_WITH_KEY = 10.0  # instead of 3 (E-utilities documentation, "API Keys")
 _ID = re.compile(r"[1-9][0-9]{0,14}")
 _COUNT = re.compile(r"[0-9]{1,15}")
 _VERSION = re.compile(r"\.([0-9]{1,6})/")
-_MD5 = re.compile(r"[?&]md5=([0-9a-fA-F]{32})(?:&|$)")
 _S3 = "{http://s3.amazonaws.com/doc/2006-03-01/}"
 
 LICENCES: dict[str, Callable[[str], bool]] = {
@@ -55,7 +47,8 @@ LICENCES: dict[str, Callable[[str], bool]] = {
 
 
 class Version(BaseModel):
-    """The newest version of an article in the bucket: its name (`PMC{id}.{version}`), and its metadata."""
+    """The newest version of an article in the bucket: its name (`PMC{id}.{version}`), and its metadata; no
+    name if the bucket does not have the article."""
 
     model_config = ConfigDict(coerce_numbers_to_str=True)
 
@@ -63,7 +56,6 @@ class Version(BaseModel):
     license_code: str | None = None
     is_retracted: bool | None = None
     pmid: str | None = None
-    xml_url: str | None = None
 
     @property
     def licence(self) -> str:
@@ -76,41 +68,32 @@ class Version(BaseModel):
         return f"/{self.name}/{self.name}.xml"
 
 
-class PmcSource(RecordSource):
+class PmcSource:
     """Whole open-access articles. Ids are PMCIDs.
 
-    The journal has `esearch/pmc/QUERY` (ids), `pmc/PMCID` (newest version), and `jats/PMCID` (its XML).
+    The journal has `esearch/pmc/QUERY` (ids), `pmc/PMCID` (newest version), and `jats/PMCID` (its XML; empty
+    if there is none).
     """
 
     def __init__(self, client: Client, licences: str = "any", keep_retracted: bool = False) -> None:
         self._client, self._journal = client, client.journal
         self._bucket, entrez = client.services.pmc_bucket, client.services.entrez
-        fastest = max(entrez.per_second, ENTREZ_WITH_KEY if client.api_key else 0)
+        fastest = max(entrez.per_second, _PER_SECOND_WITH_KEY if client.api_key else 0)
         self._entrez = entrez.model_copy(update={"per_second": fastest})
         self._licences, self._keeps_retracted = licences, keep_retracted
 
-    @override
     def count(self, query: str) -> int:
-        """Return the number of articles.
+        """Return the number of articles that a query finds now; nothing is stored.
 
         Raises:
             UsageError: Entrez does not know a phrase of the query, or finds nothing.
         """
         return _count_of(self._search(query))
 
-    @override
-    def examples(self, query: str) -> list[str]:
-        root = self._ask("esearch", term=_open_access(query), retmax=_EXAMPLES)
-        ids = [str(node.text) for node in root.iterfind("IdList/Id")]
-        found = self._ask("esummary", id=",".join(ids)) if ids else root
-        titles = (node.findtext("Item[@Name='Title']") for node in found.iterfind("DocSum"))
-        return [title for title in titles if title]
-
-    @override
     def find(self, query: str) -> list[str]:
         """Return every id, in the order of the ids' numbers. Raises as `count` does."""
         key = f"esearch/pmc/{sha256_text(_open_access(query))[:16]}"
-        body = self._journal.body(key)
+        body = self._journal.get(key)
         if body is None:
             body = json.dumps(sorted(set(self._all_ids(query)), key=int)).encode()
             self._journal.put(key, body)
@@ -123,8 +106,7 @@ class PmcSource(RecordSource):
         where = {"term": f"#{search.findtext('QueryKey')}", "WebEnv": search.findtext("WebEnv") or ""}
         ids: list[str] = []
         while len(ids) < count:
-            wanted = min(_PAGE, count - len(ids))
-            root = self._ask("esearch", retstart=len(ids), retmax=wanted, usehistory="y", **where)
+            root = self._esearch(retstart=len(ids), retmax=min(_PAGE, count - len(ids)), **where)
             page = [node.text or "" for node in root.iterfind("IdList/Id")]
             if not page:
                 raise FailedError(f"esearch says {count:,} records and gives {len(ids):,}: {query!r}")
@@ -132,9 +114,10 @@ class PmcSource(RecordSource):
         return ids
 
     def _search(self, query: str) -> Element:
-        """The answer of esearch; phrases that Entrez does not know, and would leave out, are refused."""
+        """Return the answer of esearch; phrases that Entrez does not know, and would leave out, are
+        refused."""
         query = _open_access(query)
-        root = self._ask("esearch", term=query, usehistory="y", retmax=0)
+        root = self._esearch(term=query, retmax=0)
         tags = ("PhraseNotFound", "FieldNotFound", "QuotedPhraseNotFound")
         unknown = [str(node.text) for tag in tags for node in root.iter(tag) if node.text]
         if unknown:
@@ -146,83 +129,37 @@ class PmcSource(RecordSource):
             raise UsageError(f"pmc: no record matches {query!r}")
         return root
 
-    def _ask(self, utility: str, **params: str | int) -> Element:
-        """Return the root of the answer of a utility.
+    def _esearch(self, **params: str | int) -> Element:
+        """Return the root of an answer of esearch.
 
         Raises:
             FailedError: the answer names an error.
         """
-        who = {"db": "pmc", "tool": TOOL, "email": self._client.email}
+        who = {"db": "pmc", "usehistory": "y", "tool": TOOL, "email": self._client.email}
         if self._client.api_key:
             who["api_key"] = self._client.api_key
-        parse = _search_result if utility == "esearch" else rooted("eSummaryResult")
-        root = self._client.get(self._entrez, f"/{utility}.fcgi", {**who, **params}, parse, form=True)
+        root = self._client.get(self._entrez, "/esearch.fcgi", {**who, **params}, _search_result, form=True)
         errors = [" ".join(str(node.text).split()) for node in root.iter("ERROR") if node.text]
         if errors:
-            raise FailedError(f"{utility}: {'; '.join(errors)}")
+            raise FailedError(f"esearch: {'; '.join(errors)}")
         return root
 
-    @override
-    def cost(self, articles: int) -> tuple[int, float]:
-        requests = 3 * articles  # listing, metadata, text
-        per_second = min(self._bucket.per_second, self._bucket.at_once / SECONDS_PER_REQUEST)
-        return requests, requests / per_second
-
-    @override
     def fetch(self, ids: list[str], advance: Advance) -> None:
         """Fetch the newest version of each article, and its XML if it is to be kept."""
         missing = []
         for pmcid in ids:
             version = self.version(pmcid)
-            wanted = version is not None and self._reason(version) is None
-            if self._journal.get(f"pmc/{pmcid}") and (not wanted or self._journal.get(f"jats/{pmcid}")):
+            if version and (self._reason(version) or self._journal.get(f"jats/{pmcid}") is not None):
                 advance()
             else:
                 missing.append(pmcid)
-        self._client.at_once("pmc", missing, self._ask_article, self._keep, self._bucket.at_once, advance)
+        self._client.fetch("pmc", missing, self._request, self._bucket.at_once, advance)
 
-    @override
-    def records(self, ids: list[str]) -> Iterator[Record]:
-        for pmcid in ids:
-            version, answer = self.version(pmcid), self._journal.get(f"pmc/{pmcid}")
-            reason = version and self._reason(version)
-            if version and not reason:
-                answer = self._journal.get(f"jats/{pmcid}")
-            if reason or (answer and answer.body is None):
-                yield Record(pmcid, reason=reason or ("absent", answer.note if answer else ""))
-            elif version and answer:
-                pmid = normalise_pmid(version.pmid)
-                names = {"pmcid": pmcid, **({"pmid": pmid} if pmid else {})}
-                number, licence = version.name.rpartition(".")[2], version.licence or None
-                yield Record(pmcid, names, self._bucket.url + version.path, answer.body, number, licence)
+    def _request(self, pmcid: str) -> dict[str, bytes]:
+        """Return the newest version, and its XML if it is to be kept, for the journal; runs in a thread.
 
-    def version(self, pmcid: str) -> Version | None:
-        """Return the version in the journal; None if there is none, or it was not requested."""
-        body = self._journal.body(f"pmc/{pmcid}")
-        return None if body is None else Version.model_validate_json(body)
-
-    def _reason(self, version: Version) -> tuple[str, str] | None:
-        """Return the reason and detail of leaving a version out; None if it is kept."""
-        if not LICENCES[self._licences](version.licence):
-            return "licence", f"{version.licence or 'no licence'} does not allow {self._licences} use"
-        if version.is_retracted and not self._keeps_retracted:
-            return "retracted", "the bucket marks it as retracted"
-        return None
-
-    def _keep(self, pmcid: str, got: tuple[Version | None, bytes | None]) -> None:
-        version, text = got
-        if version is None:
-            self._journal.put(f"pmc/{pmcid}", None, "not in the open-access bucket")
-            return
-        # The text first: if the version is known, the text is there if it was wanted.
-        if text is not None:
-            self._journal.put(f"jats/{pmcid}", text)
-        elif self._reason(version) is None:
-            self._journal.put(f"jats/{pmcid}", None, f"{version.name} has no XML in the bucket")
-        self._journal.put(f"pmc/{pmcid}", version.model_dump_json().encode())
-
-    def _ask_article(self, pmcid: str) -> tuple[Version | None, bytes | None]:
-        """Return the newest version, and its XML if it is to be kept and there; runs in a thread."""
+        The XML comes first: if the version is in the journal, the text is there if it was wanted.
+        """
         get, bucket = self._client.get, self._bucket
         # The dot: without it PMC12 would list PMC123 too.
         params: dict[str, str | int] = {"list-type": 2, "prefix": f"{pmcid}.", "delimiter": "/"}
@@ -230,18 +167,48 @@ class PmcSource(RecordSource):
         prefixes = [node.text or "" for node in root.iter(f"{_S3}Prefix", "Prefix")]
         matches = (_VERSION.fullmatch(prefix, len(pmcid)) for prefix in prefixes)
         numbers = [int(match[1]) for match in matches if match]
-        if not numbers:
-            return None, None
-        name = f"{pmcid}.{max(numbers)}"
-        version = None
+        version, found = Version(), {}
         try:
-            version = get(bucket, f"/metadata/{name}.json", {}, shaped(Version))
-            version.name = name
-            if self._reason(version) is None:
-                return version, get(bucket, version.path, {}, _text_of(version))
+            if numbers:
+                name = f"{pmcid}.{max(numbers)}"
+                version = get(bucket, f"/metadata/{name}.json", {}, shaped(Version))
+                version.name = name
+                if self._reason(version) is None:
+                    found[f"jats/{pmcid}"] = b""
+                    found[f"jats/{pmcid}"] = get(bucket, version.path, {}, _whole_xml)
         except AbsentError:
             pass
-        return version, None
+        return {**found, f"pmc/{pmcid}": version.model_dump_json().encode()}
+
+    def records(self, ids: list[str]) -> Iterator[Record]:
+        """Yield what the journal has of the articles."""
+        for pmcid in ids:
+            if (version := self.version(pmcid)) is None:
+                continue
+            if reason := self._reason(version):
+                yield Record(pmcid, reason=reason)
+            elif body := self._journal.get(f"jats/{pmcid}"):
+                pmid = normalise_pmid(version.pmid)
+                names = {"pmcid": pmcid, **({"pmid": pmid} if pmid else {})}
+                number, licence = version.name.rpartition(".")[2], version.licence or None
+                yield Record(pmcid, names, self._bucket.url + version.path, body, number, licence)
+            elif body is not None:
+                yield Record(pmcid, reason=("absent", f"{version.name} has no XML in the bucket"))
+
+    def version(self, pmcid: str) -> Version | None:
+        """Return the version in the journal; None if it was not requested."""
+        body = self._journal.get(f"pmc/{pmcid}")
+        return None if body is None else Version.model_validate_json(body)
+
+    def _reason(self, version: Version) -> tuple[str, str] | None:
+        """Return the reason and detail of leaving a version out; None if it is kept."""
+        if not version.name:
+            return "absent", "not in the open-access bucket"
+        if not LICENCES[self._licences](version.licence):
+            return "licence", f"{version.licence or 'no licence'} does not allow {self._licences} use"
+        if version.is_retracted and not self._keeps_retracted:
+            return "retracted", "the bucket marks it as retracted"
+        return None
 
 
 def _open_access(query: str) -> str:
@@ -250,6 +217,23 @@ def _open_access(query: str) -> str:
 
 def _count_of(search: Element) -> int:
     return int(search.findtext("Count") or "")
+
+
+def rooted(tag: str) -> Parse[Element]:
+    """Return a parser of XML bodies with such a root element, or that name an error; nothing outside a body
+    is read."""
+
+    def parse(body: bytes) -> Element:
+        parser = etree.XMLParser(resolve_entities=False, no_network=True, huge_tree=True)
+        try:
+            root: Element = etree.fromstring(body, parser)
+        except etree.XMLSyntaxError as error:
+            raise ValueError(f"broken XML ({' '.join(str(error.msg).split())})") from error
+        if etree.QName(root).localname != tag and root.find(".//ERROR") is None:
+            raise ValueError(f"<{root.tag}> instead of <{tag}>: {' '.join(root.itertext())[:SHOWN]}")
+        return root
+
+    return parse
 
 
 def _search_result(body: bytes) -> Element:
@@ -263,19 +247,11 @@ def _search_result(body: bytes) -> Element:
     return root
 
 
-def _text_of(version: Version) -> Parse[bytes]:
-    """Return a parser of an article's body, which must look like whole XML, and have the MD5 in its metadata,
-    if any. It is not parsed yet."""
-    stated = _MD5.search(version.xml_url or "")
-
-    def parse(body: bytes) -> bytes:
-        start = body[:1000].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
-        if not start.startswith(b"<") or start.startswith(b"<!doctype html") or b"<html" in start:
-            raise ValueError("not XML")
-        if not body.rstrip(b" \t\r\n\0").endswith(b">"):
-            raise ValueError("truncated XML")
-        if stated and hashlib.md5(body, usedforsecurity=False).hexdigest() != stated[1].lower():
-            raise ValueError("not of the MD5 checksum in its metadata")
-        return body
-
-    return parse
+def _whole_xml(body: bytes) -> bytes:
+    """Return an article's body, which must look like whole XML; it is not parsed yet."""
+    start = body[:1000].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
+    if not start.startswith(b"<") or start.startswith(b"<!doctype html") or b"<html" in start:
+        raise ValueError("not XML")
+    if not body.rstrip(b" \t\r\n\0").endswith(b">"):
+        raise ValueError("truncated XML")
+    return body
