@@ -7,18 +7,13 @@ from pathlib import Path
 import pytest
 
 from helpers.bibliographic import unpack_samples
-from sentence_experts.corpus.formats import bibtex, exports
+from sentence_experts.corpus.formats.exports import EXPORTS
 from sentence_experts.corpus.importing import import_corpus
 from sentence_experts.corpus.paper import Paper, RecordError
-from sentence_experts.corpus.record_files import FORMATS, format_of
+from sentence_experts.corpus.record_files import format_of
 
 pytestmark = pytest.mark.realdata
 
-TO_PAPER = {
-    "ris": exports.ris_to_paper, "nbib": exports.nbib_to_paper,
-    "pubmed-csv": exports.pubmed_to_paper, "zotero-csv": exports.zotero_to_paper,
-    "bibtex": bibtex.to_paper,
-}  # fmt: skip
 # The separate parser looked at fewer fields, and took whatever stands in `doi` for a DOI.
 OTHERWISE = {
     "asreview_pubmed_endnote.txt": {"with_pmid": 6},  # its numbers of NLM
@@ -33,15 +28,15 @@ OF_WEB_OF_SCIENCE = "rispy_example_wos.ris"  # in another format than its name s
 
 def _papers(path: Path) -> tuple[int, list[Paper]]:
     format = format_of(path)
-    records = list(FORMATS[format].records(path))
+    records = list(EXPORTS[format].records(path))
     assert not any(isinstance(record, RecordError) for record in records), path.name
     papers = []
     for record in records:
         try:
-            paper = TO_PAPER[format](record)  # type: ignore[operator]
+            paper = EXPORTS[format].to_paper(record)  # type: ignore[arg-type]
         except RecordError:  # neither title nor abstract
             continue
-        papers.append(paper)
+        papers += [paper] if isinstance(paper, Paper) else []
     return len(records), papers
 
 

@@ -7,7 +7,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -16,8 +15,7 @@ from helpers.openalex_works import work, write_records
 from helpers.small_articles import links, papers, rejected
 from sentence_experts.corpus import record_files
 from sentence_experts.corpus.corpus_folder import CorpusFolder
-from sentence_experts.corpus.formats.openalex import RemovedWorks
-from sentence_experts.corpus.formats.records import RecordFilter
+from sentence_experts.corpus.formats.openalex import RecordFilter
 from sentence_experts.corpus.importing import import_corpus
 from sentence_experts.corpus.parts import open_parts
 from sentence_experts.corpus.record_files import RecordFile
@@ -92,7 +90,7 @@ def test_a_snapshot_is_read_like_its_parquet(tmp_path: Path) -> None:
     ]
 
 
-def test_the_latest_record_of_a_work_counts_and_deleted_works_are_left_out(tmp_path: Path) -> None:
+def test_the_latest_record_of_a_work_counts(tmp_path: Path) -> None:
     folder = tmp_path / "works"
     write_records(folder / "updated_date=2026-01-09" / "part_000.gz", [
         work(1, (2,), title="New", updated_date="2026-01-09"), work(3), work(4, is_xpac=True),
@@ -100,43 +98,12 @@ def test_the_latest_record_of_a_work_counts_and_deleted_works_are_left_out(tmp_p
     write_records(folder / "updated_date=2025-12-31" / "part_000.gz", [
         work(1, (3,), title="Old", updated_date="2025-12-31"), work(2),
     ])  # fmt: skip
-    packed = gzip.compress(b"work_id,deleted_date\nhttps://openalex.org/W2,2026-01-01\nW77,2026-01-01\n")
-    (folder / "deleted_ids.csv.gz").write_bytes(packed)
-    corpus = import_corpus([folder], workers=1)
-    assert {paper["title"] for paper in papers(corpus)} == {"New", "Work 3"}
-    assert links(corpus) == [("doi:10.1000/w1", "openalex:W2")]
-    assert corpus.manifest["counts"]["rejected"] == {"deleted": 1, "replaced": 1, "xpac": 1}
+    (folder / "deleted_ids.csv.gz").write_bytes(gzip.compress(b"work_id,deleted_date\nW2,2026-01-01\n"))
+    corpus = import_corpus([folder], workers=1, format="openalex")
+    assert {paper["title"] for paper in papers(corpus)} == {"New", "Work 2", "Work 3"}
+    assert links(corpus) == [("doi:10.1000/w1", "doi:10.1000/w2")]
+    assert corpus.manifest["counts"]["rejected"] == {"replaced": 1, "xpac": 1}
     assert 4 in numbers(import_corpus([folder], workers=1, xpac=True))
-
-
-def test_a_merged_work_is_left_out_and_what_cites_it_cites_its_successor(tmp_path: Path) -> None:
-    write_records(tmp_path / "works" / "updated_date=2026-01-09" / "part_000.gz", [
-        work(1, (2, 5, 9)), work(2), work(4), work(5, (1, 6, 8)), work(6), work(7, (2, 3)),
-    ])  # fmt: skip
-    merged = tmp_path / "merged_ids" / "works" / "2026-01-08.csv.gz"
-    merged.parent.mkdir(parents=True)
-    # 2 -> 3 -> 4 is a chain, 6 -> 5 makes a citation of itself, 8 <-> 9 is a circle.
-    rows = [(2, 3), (3, 4), (6, 5), (8, 9), (9, 8)]
-    lines = "".join(f"2026-01-08,W{one},https://openalex.org/W{into}\n" for one, into in rows)
-    merged.write_bytes(gzip.compress(f"merge_date,id,merge_into_id\n{lines}".encode()))
-    authors = tmp_path / "merged_ids" / "authors" / "2026-01-08.csv.gz"
-    authors.parent.mkdir()
-    authors.write_bytes(gzip.compress(b"merge_date,id,merge_into_id\n2026-01-08,A1,A7\n"))
-    corpus = import_corpus([tmp_path], workers=1)
-    assert numbers(corpus) == {1, 4, 5, 7}
-    assert corpus.manifest["counts"]["rejected"] == {"merged": 2}
-    assert set(links(corpus)) == {
-        ("doi:10.1000/w1", "doi:10.1000/w4"),
-        ("doi:10.1000/w1", "doi:10.1000/w5"),
-        ("doi:10.1000/w1", "openalex:W9"),
-        ("doi:10.1000/w5", "doi:10.1000/w1"),
-        ("doi:10.1000/w5", "openalex:W8"),
-        ("doi:10.1000/w7", "doi:10.1000/w4"),
-    }
-    apart = import_corpus([tmp_path / "works", tmp_path / "merged_ids" / "works"], workers=1)
-    assert apart.fingerprint() == corpus.fingerprint()
-    with pytest.raises(UsageError, match="only lists of deleted and merged works"):
-        import_corpus([tmp_path / "merged_ids"], format="openalex")
 
 
 @pytest.mark.parametrize(
@@ -204,8 +171,7 @@ def test_no_value_of_a_field_stops_the_import(tmp_path: Path) -> None:
         for key in inside if isinstance(inside, dict) else ():
             changed = [inside | {key: other} for other in ODD]
             odd += [RECORD | {name: [one] if isinstance(value, list) else one} for one in changed]
-    file, gone = RecordFile("odd", tmp_path, "openalex"), RemovedWorks(np.empty((2, 0), np.int64))
-    part = record_files._part(0, 0, file, 0, odd, RecordFilter(), gone)
+    part = record_files._part(0, 0, RecordFile("odd", tmp_path, "openalex"), 0, odd, RecordFilter())
     kept = part.write(open_parts(tmp_path / "parts"))
     assert kept + sum(one.records for one in part.rejections if one.reason != "unreadable-doi") == len(odd)
     assert kept > len(odd) / 2

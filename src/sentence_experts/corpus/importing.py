@@ -25,7 +25,7 @@ from sentence_experts.corpus.config import ImportConfig
 from sentence_experts.corpus.corpus_folder import MANIFEST, PAPERS, REJECTED, CorpusFolder, corpus_in_memory
 from sentence_experts.corpus.corpus_source import CorpusSource
 from sentence_experts.corpus.formats.archives import find_sources, kind_of
-from sentence_experts.corpus.formats.records import RecordFilter
+from sentence_experts.corpus.formats.openalex import RecordFilter
 from sentence_experts.corpus.identifiers import normalise_openalex, parse_identifier
 from sentence_experts.corpus.record_files import (
     FORMATS,
@@ -148,20 +148,14 @@ def _record_files(paths: list[Path], config: ImportConfig) -> RecordFiles:
     for path in paths:
         if not path.exists():
             raise InputError(f"{path}: no such file or folder")
-    listings = [find_record_files(path, config.format) for path in paths]
+    files = [file for path in paths for file in find_record_files(path, config.format)]
+    if len({file.name for file in files}) < len(files):  # of several folders
+        files = [replace(file, name=file.path.as_posix()) for file in files]
     chosen = RecordFilter(
         config.topic, config.field, config.type, config.years, config.language,
         None if config.ids is None else _read_ids(config.ids), config.xpac,
     )  # fmt: skip
-    files = [file for files, _ in listings for file in files]
-    if len({file.name for file in files}) < len(files):  # of several folders
-        files = [replace(file, name=file.path.as_posix()) for file in files]
-    lists = [path for _, paths in listings for path in paths]
-    if not files:
-        raise UsageError(
-            f"{paths[0]}: only lists of deleted and merged works; give the works that they are about too"
-        )
-    return RecordFiles(files, lists, chosen, number_of_workers(config.workers))
+    return RecordFiles(files, chosen, number_of_workers(config.workers))
 
 
 def _read_ids(path: Path) -> frozenset[str]:

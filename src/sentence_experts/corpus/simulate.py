@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import escape
 
@@ -71,16 +70,16 @@ TOPICS: dict[str, tuple[str, ...]] = {
     ),
 }  # fmt: skip
 _VERBS = [
-    "shapes", "limits", "drives", "predicts", "precedes", "restores", "weakens", "amplifies",
-    "delays", "requires",
+    "shapes", "limits", "drives", "predicts", "precedes", "restores",
+    "weakens", "amplifies", "delays", "requires",
 ]  # fmt: skip
 _MEASURES = [
-    "imaging", "sequencing", "recordings", "modelling", "screening", "titration", "mutants",
-    "tracing", "simulation", "profiling",
+    "imaging", "sequencing", "recordings", "modelling", "screening", "titration",
+    "mutants", "tracing", "simulation", "profiling",
 ]  # fmt: skip
 _QUALITIES = [
-    "early", "late", "transient", "robust", "graded", "sparse", "coordinated", "local", "global",
-    "variable",
+    "early", "late", "transient", "robust", "graded", "sparse",
+    "coordinated", "local", "global", "variable",
 ]  # fmt: skip
 _FRAMES = (
     "How {a} and {b} interact is poorly understood.",
@@ -92,23 +91,10 @@ _FRAMES = (
     "Across conditions, {a} {v} {d} whenever {b} was {q}.",
     "These simulated results link {a} to {c} through {b}.",
 )
-_FIRST_YEAR, _YEARS = 2005, 8
 _OUTSIDE_WORKS = 110  # per topic; each is cited by few articles, as most works are
 _METHODS = 6  # cited by all fields, as methods papers are
 
-
-@dataclass(frozen=True)
-class _Article:
-    number: int
-    field: str
-    topic: int
-    year: int
-    title: str
-    abstract: str
-
-    @property
-    def doi(self) -> str:
-        return f"{SIMULATED_DOI}{self.number:05d}"
+_Work = tuple[str, str, int]  # DOI, title, year
 
 
 def simulate_corpus(out: Path | str, seed: int = 0, articles: int = 1440) -> Path:
@@ -121,31 +107,29 @@ def simulate_corpus(out: Path | str, seed: int = 0, articles: int = 1440) -> Pat
     Raises:
         UsageError: fewer than one article per topic.
     """
-    topics = sum(len(words) for words in TOPICS.values())
-    if articles < topics:
+    topics = [(field, words.split()) for field, several in TOPICS.items() for words in several]
+    if articles < len(topics):
         raise UsageError(
-            f"a simulated corpus needs at least {topics} articles, one per topic, got {articles}"
+            f"a simulated corpus needs at least {len(topics)} articles, one per topic, got {articles}"
         )
-    out = Path(out)
     dice = random.Random(f"simulated corpus {seed}")
-    written = list(_articles(dice, articles))
-    by_topic: dict[tuple[str, int], list[_Article]] = {}
-    for article in written:
-        by_topic.setdefault((article.field, article.topic), []).append(article)
-    for article in written:
-        references = _references(dice, article, by_topic)
-        write_text(out / f"simulated-{article.number:05d}.xml", _jats(dice, article, references))
-    return out
+    works: list[_Work] = []
+    abstracts = []
+    for number in range(articles):
+        words = _spoken(topics[number % len(topics)][1])
+        year = 2005 + dice.randrange(8)
+        works.append((f"{SIMULATED_DOI}{number + 1:05d}", _title(dice, words), year))
+        abstracts.append(" ".join(_sentences(dice, words)))
+    for number, (work, abstract) in enumerate(zip(works, abstracts, strict=True)):
+        topic = number % len(topics)
+        references = _references(dice, topics, topic, work, works)
+        article = _jats(dice, *topics[topic], work, abstract, references)
+        write_text(Path(out) / f"simulated-{number + 1:05d}.xml", article)
+    return Path(out)
 
 
-def _articles(dice: random.Random, count: int) -> Iterator[_Article]:
-    places = [(field, topic) for field, topics in TOPICS.items() for topic in range(len(topics))]
-    for number in range(count):
-        field, topic = places[number % len(places)]
-        words = [word.replace("-", " ") for word in TOPICS[field][topic].split()]
-        year = _FIRST_YEAR + dice.randrange(_YEARS)
-        title = _title(dice, words)
-        yield _Article(number + 1, field, topic, year, title, " ".join(_sentences(dice, words)))
+def _spoken(words: list[str]) -> list[str]:
+    return [word.replace("-", " ") for word in words]
 
 
 def _title(dice: random.Random, words: list[str]) -> str:
@@ -162,51 +146,51 @@ def _sentences(dice: random.Random, words: list[str]) -> Iterator[str]:
 
 
 def _references(
-    dice: random.Random, article: _Article, by_topic: dict[tuple[str, int], list[_Article]]
-) -> list[tuple[str, str, int]]:
-    """Return (DOI, title, year) of what an article cites."""
-    own = [other for other in by_topic[article.field, article.topic] if other is not article]
-    elsewhere = [other for (field, topic), group in by_topic.items() for other in group
-                 if field == article.field and topic != article.topic]  # fmt: skip
-    cited = dice.sample(own, min(17, len(own))) + dice.sample(elsewhere, min(1, len(elsewhere)))
-    references = [(other.doi, other.title, other.year) for other in cited]
-    field = list(TOPICS).index(article.field)
-    for work in dice.sample(range(_OUTSIDE_WORKS), 11):
+    dice: random.Random, topics: list[tuple[str, list[str]]], topic: int, article: _Work, works: list[_Work]
+) -> list[_Work]:
+    """Return the works that an article of a topic cites."""
+    count, (field, words) = len(topics), topics[topic]
+    own = [work for work in works[topic::count] if work is not article]
+    others = [other for other in range(count) if other != topic and topics[other][0] == field]
+    elsewhere = [work for other in others for work in works[other::count]]
+    references = dice.sample(own, min(17, len(own))) + dice.sample(elsewhere, min(1, len(elsewhere)))
+    place = [name for name, _ in topics[:topic]].count(field)
+    for outside in dice.sample(range(_OUTSIDE_WORKS), 11):
         # Every outside work has its own title, the same wherever it is cited.
-        name = f"{field}-{article.topic}-{work}"
-        title_dice = random.Random(f"simulated work {name}")
-        words = [word.replace("-", " ") for word in TOPICS[article.field][article.topic].split()]
-        references.append((f"{SIMULATED_DOI}outside.{name}", _title(title_dice, words), 1985 + work % 20))
+        name = f"{list(TOPICS).index(field)}-{place}-{outside}"
+        title = _title(random.Random(f"simulated work {name}"), _spoken(words))
+        references.append((f"{SIMULATED_DOI}outside.{name}", title, 1985 + outside % 20))
     for method in dice.sample(range(_METHODS), dice.randrange(1, 3)):
-        references.append(
-            (f"{SIMULATED_DOI}method.{method}", f"Simulated method {method + 1} for all fields", 1998)
-        )
+        title = f"Simulated method {method + 1} for all fields"
+        references.append((f"{SIMULATED_DOI}method.{method}", title, 1998))
     dice.shuffle(references)
     return references
 
 
-def _jats(dice: random.Random, article: _Article, references: list[tuple[str, str, int]]) -> str:
+def _jats(
+    dice: random.Random, field: str, words: list[str], work: _Work, abstract: str, references: list[_Work]
+) -> str:
     listed = "\n".join(
         f'<ref id="r{number}"><element-citation publication-type="journal"><year>{year}</year>'
         f"<article-title>{escape(title)}</article-title><source>{JOURNAL}</source>"
         f'<pub-id pub-id-type="doi">{doi}</pub-id></element-citation></ref>'
         for number, (doi, title, year) in enumerate(references, start=1)
     )
-    words = TOPICS[article.field][article.topic].split()
-    keywords = "".join(f"<kwd>{word.replace('-', ' ')}</kwd>" for word in dice.sample(words, 3))
+    keywords = "".join(f"<kwd>{word}</kwd>" for word in _spoken(dice.sample(words, 3)))
+    doi, title, year = work
     return f"""<?xml version="1.0" encoding="UTF-8"?>
 <!-- Simulated article: generated by sentence-experts, no real work is described. -->
 <article article-type="research-article" xml:lang="en"><front>
 <journal-meta><journal-title-group><journal-title>{JOURNAL}</journal-title></journal-title-group></journal-meta>
-<article-meta><article-id pub-id-type="doi">{article.doi}</article-id>
+<article-meta><article-id pub-id-type="doi">{doi}</article-id>
 <article-categories>
 <subj-group subj-group-type="display-channel"><subject>Simulated article</subject></subj-group>
-<subj-group subj-group-type="heading"><subject>{article.field}</subject></subj-group></article-categories>
-<title-group><article-title>{escape(article.title)}</article-title></title-group>
-<pub-date date-type="pub"><year>{article.year}</year></pub-date>
+<subj-group subj-group-type="heading"><subject>{field}</subject></subj-group></article-categories>
+<title-group><article-title>{escape(title)}</article-title></title-group>
+<pub-date date-type="pub"><year>{year}</year></pub-date>
 <permissions><license><ali:license_ref xmlns:ali="http://www.niso.org/schemas/ali/1.0/">\
 http://creativecommons.org/publicdomain/zero/1.0/</ali:license_ref></license></permissions>
-<abstract><p>{escape(article.abstract)}</p></abstract>
+<abstract><p>{escape(abstract)}</p></abstract>
 <kwd-group kwd-group-type="author-keywords">{keywords}</kwd-group></article-meta></front>
 <body><sec><title>Simulated</title><p>This article is simulated.</p></sec></body>
 <back><ref-list>

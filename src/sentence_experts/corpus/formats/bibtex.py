@@ -1,7 +1,7 @@
-"""Parse BibTeX and BibLaTeX into papers.
+"""Read entries of BibTeX and BibLaTeX.
 
-Entries are read as BibTeX does: braces count even if escaped, `#` joins, macros of `@string` hold for what
-follows. An entry that is not closed is set aside, and reading continues with the next line that begins one.
+As in BibTeX, braces count even if escaped, `#` joins, macros of `@string` hold for what follows. An entry
+that is not closed is set aside, and reading continues with the next line that begins one.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 from sentence_experts.corpus.formats.authors import invert_name
-from sentence_experts.corpus.formats.exports import exported_paper, read_export
 from sentence_experts.corpus.formats.markup import tex_to_text
-from sentence_experts.corpus.paper import Paper, RecordError
+from sentence_experts.corpus.paper import RecordError
+
+Fields = dict[str, list[str]]
 
 _ENTRY = re.compile(r"@[ \t]*([A-Za-z]+)\s*([{(])")
 _NEXT = re.compile(r"^[ \t]*@[ \t]*[A-Za-z]+\s*[{(]", re.MULTILINE)
@@ -28,14 +28,6 @@ _BRACES = re.compile(r'[{}()"]')
 _CLOSE = {"{": "}", "(": ")"}
 _MAX_DEPTH = 200
 _MAX_UNCLOSED = 50  # each is looked for to the end of the file
-_TYPES = {
-    "article": "research-article", "inproceedings": "proceedings-article",
-    "conference": "proceedings-article", "incollection": "book-chapter", "inbook": "book-chapter",
-    "book": "book", "phdthesis": "dissertation", "mastersthesis": "dissertation", "thesis": "dissertation",
-    "techreport": "report", "report": "report", "dataset": "dataset", "software": "software",
-    "online": "web-page", "misc": "other", "unpublished": "unpublished", "proceedings": "proceedings",
-    "patent": "patent",
-}  # fmt: skip
 _ACCENTS = {
     "'": "\u0301", "`": "\u0300", "^": "\u0302", '"': "\u0308", "~": "\u0303", "=": "\u0304", ".": "\u0307",
     "c": "\u0327", "v": "\u030c", "u": "\u0306", "H": "\u030b", "k": "\u0328", "r": "\u030a", "d": "\u0323",
@@ -61,7 +53,12 @@ _COMMAND = re.compile(r"\\([A-Za-z]+)\*?[ \t]*(?:\{\})?")
 _ESCAPED = re.compile(r"\\([&%$#_{} -])")
 _QUOTES = (("---", "—"), ("--", "–"), ("``", "“"), ("''", "”"))
 _PLACES = {"{": "\ue000", "}": "\ue001", "~": "\ue002"}
-TYPE = "entrytype"
+KIND = "entrytype"
+_TEXTS = frozenset({
+    "title", "subtitle", "abstract", "keywords", "keyword", "volume", "number", "issue", "pages", "eid",
+    "articleno", "article-number", "type", "journal", "journaltitle", "booktitle",
+})  # fmt: skip
+_INHERITED = ("year", "date", "journal", "booktitle")  # from the entry that `crossref` names
 
 
 class _BrokenError(Exception):
@@ -77,11 +74,26 @@ def is_bibtex(text: str) -> bool:
     return bool(_BEGINS.search(text))
 
 
-def read_bibtex(path: Path) -> Iterator[dict[str, str] | RecordError]:
-    """Read entries as mappings from field (in lower case) to its value, and the type as `entrytype`."""
-    text = read_export(path)
+def read_bibtex(text: str) -> Iterator[Fields | RecordError]:
+    """Read entries as mappings from field (in lower case) to plain texts, with the type as `entrytype`."""
+    entries = list(_entries(text))
+    known = {entry["key"].lower(): entry for entry in entries if isinstance(entry, dict) and "key" in entry}
+    for entry in entries:
+        if isinstance(entry, RecordError):
+            yield entry
+            continue
+        if parent := known.get(entry.get("crossref", "").strip().lower()):
+            parent = parent | {"booktitle": parent.get("title", "")}
+            entry = {name: parent[name] for name in _INHERITED if name in parent} | entry
+        plain = {
+            name: [latex_to_text(value) if name in _TEXTS else without_braces(value)]
+            for name, value in entry.items()
+        }
+        yield plain | {"author": _names(entry.get("author", ""))}
+
+
+def _entries(text: str) -> Iterator[dict[str, str] | RecordError]:
     macros: dict[str, str] = {}
-    entries: list[dict[str, str] | RecordError] = []
     place = unclosed = 0
     while match := _ENTRY.search(text, place):
         before = text[text.rfind("\n", 0, match.start()) + 1 : match.start()]
@@ -96,30 +108,18 @@ def read_bibtex(path: Path) -> Iterator[dict[str, str] | RecordError]:
             fields, place = _entry(text, match.end(), close, kind, macros)
         except _BrokenError as error:
             line = text.count("\n", 0, match.start()) + 1
-            entries.append(RecordError("broken-entry", f"line {line}: {error}"))
+            yield RecordError("broken-entry", f"line {line}: {error}")
             unclosed += isinstance(error, _UnclosedError)
             if unclosed > _MAX_UNCLOSED:
-                entries.append(RecordError("broken-file", f"line {line}: too many entries are not closed"))
-                break
+                yield RecordError("broken-file", f"line {line}: too many entries are not closed")
+                return
             following = _NEXT.search(text, match.end())
             place = following.start() if following else len(text)
             continue
         if kind == "string":
             macros |= fields
         else:
-            entries.append({TYPE: kind, **fields})
-    yield from _with_parents(entries)
-
-
-def _with_parents(entries: list[dict[str, str] | RecordError]) -> Iterator[dict[str, str] | RecordError]:
-    """Complete entries with the year and venue of the entry that their `crossref` names."""
-    known = {entry["key"].lower(): entry for entry in entries if isinstance(entry, dict) and "key" in entry}
-    for entry in entries:
-        if isinstance(entry, dict) and (parent := known.get(entry.get("crossref", "").strip().lower())):
-            parent = parent | {"booktitle": parent.get("title", "")}
-            inherited = ("year", "date", "journal", "booktitle")
-            entry = {name: parent[name] for name in inherited if name in parent} | entry
-        yield entry
+            yield {KIND: kind, **fields}
 
 
 def _entry(
@@ -173,33 +173,6 @@ def _closing(text: str, place: int, sign: str) -> int:
     raise _UnclosedError("it is not closed")
 
 
-def to_paper(entry: Mapping[str, str]) -> Paper:
-    """Convert an entry into a paper."""
-    kind = entry.get(TYPE, "")
-    title = ": ".join(filter(None, (_text(entry, "title"), _text(entry, "subtitle"))))
-    words = _text(entry, "keywords", "keyword") or ""
-    plain = {name: without_braces(value) for name, value in entry.items()}
-    is_pubmed = plain.get("eprinttype", plain.get("archiveprefix", "")).lower() in ("pubmed", "pmid")
-    return exported_paper(
-        title=title,
-        abstract=_text(entry, "abstract"),
-        doi=plain.get("doi") or None,
-        pmid=plain.get("pmid") or (plain.get("eprint") if is_pubmed else None),
-        pmcid=plain.get("pmcid") or plain.get("pmc"),
-        addresses=[plain.get(name) for name in ("url", "ee", "link", "note", "extra")],
-        authors=_names(entry.get("author", "")),
-        year=plain.get("year") or plain.get("date"),
-        volume=_text(entry, "volume"),
-        issue=_text(entry, "number", "issue"),
-        pages=_text(entry, "pages", "eid", "articleno", "article-number"),
-        article_type=_TYPES.get(kind, kind),
-        work_types=[_text(entry, "type")],
-        journal=_text(entry, "journal", "journaltitle", "booktitle"),
-        keywords=re.split(r"[;\n]" if ";" in words else r"[,\n]", words),
-        language=plain.get("language") or plain.get("langid"),
-    )
-
-
 def _names(value: str) -> list[str]:
     """Return the names of a field: "Knuth, Donald E. and {Made-up Group} and others"."""
     names: list[list[str]] = [[]]
@@ -231,10 +204,6 @@ def _name(words: list[str]) -> str:
         return latex_to_text(words[0]) if is_group else invert_name(list(map(latex_to_text, words)))
     family, *middle, given = (latex_to_text(" ".join(part)) for part in parts)
     return ", ".join([family, given, *middle])
-
-
-def _text(entry: Mapping[str, str], *names: str) -> str | None:
-    return next((latex_to_text(entry[name]) for name in names if entry.get(name)), None)
 
 
 def latex_to_text(text: str) -> str:

@@ -1,27 +1,25 @@
-"""Parse works of OpenAlex, from its snapshot or its API, into papers.
+"""Works of OpenAlex, from its snapshot or its API: read files of JSON or Parquet, choose works, make papers.
 
 The abstract comes as an inverted index: a JSON string in old snapshots, a structure elsewhere. Identifiers
-come as addresses, as numbers, or bare. Sources: "Work object" in OpenAlex's documentation; the lists of works
-that no longer exist in its snapshot: `deleted_ids.csv` (a column `work_id` or `id`), and files in
-`merged_ids/works` (columns `merge_date`, `id`, `merge_into_id`).
+come as addresses, as numbers, or bare. Source: "Work object" in OpenAlex's documentation.
 """
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-import numpy as np
+import orjson
+import pyarrow.parquet as pq
 
+from sentence_experts.corpus.formats.archives import MAX_DOCUMENT_BYTES, open_unpacked
 from sentence_experts.corpus.formats.authors import invert_name
 from sentence_experts.corpus.formats.licences import licence_from_text
 from sentence_experts.corpus.formats.markup import unique, without_tags
-from sentence_experts.corpus.formats.records import RecordFilter, iso_day
 from sentence_experts.corpus.formats.references import page_range, year_in
 from sentence_experts.corpus.identifiers import (
     Identifiers,
@@ -32,24 +30,153 @@ from sentence_experts.corpus.identifiers import (
     normalise_pmid,
 )
 from sentence_experts.corpus.paper import Paper, RecordError
-from sentence_experts.errors import InputError
 
 FIELDS = (
     "id", "doi", "ids", "title", "display_name", "publication_year", "publication_date", "type", "language",
     "primary_location", "primary_topic", "mesh", "keywords", "is_retracted", "is_xpac", "referenced_works",
-    "abstract_inverted_index", "updated_date", "authorships.author.display_name", "biblio",
+    "abstract_inverted_index", "updated_date", "biblio",
 )  # fmt: skip
-"""The fields that are read of a work."""
+"""The fields that are read of a work, besides the names of its authors."""
 _ARTICLE_TYPES = {
     "article": "research-article",
     "journal-article": "research-article",
     "review": "review-article",
 }
-_DELETED = ("deleted_ids.csv", "deleted_ids.csv.gz")
-_MERGED_FOLDER = "merged_ids"
-_NUMBER = "try_cast(regexp_extract({}, '[Ww]?([0-9]+)$', 1) AS BIGINT)"
 _NUMBER_OF_WORK = re.compile(r"(?:.*W)?0*([1-9]\d{0,14})", re.ASCII)
+_DAY = re.compile(r"(\d{4})-(\d{2})-(\d{2})")
+_BYTE_ORDER_MARK, _BLANK = b"\xef\xbb\xbf", b" \t\r\n\xef\xbb\xbf"
+_AUTHOR = ".author.display_name"
+
+Raw = bytes | dict[str, Any]
+
+
+def read_works(path: Path) -> Iterator[Raw | RecordError]:
+    """Read the records of a file, in order: lines that are not parsed yet (`parsed`), or objects."""
+    if not is_parquet(path):
+        with open_unpacked(path) as stream:
+            yield from _read_json(stream)
+        return
+    with pq.ParquetFile(path) as file:
+        paths = [file.schema.column(place).path for place in range(len(file.schema))]
+        read = [each for each in paths if each.partition(".")[0] in FIELDS or each.endswith(_AUTHOR)]
+        for batch in file.iter_batches(2_000, columns=read):
+            yield from batch.to_pylist()
+
+
+def is_parquet(path: Path) -> bool:
+    """Return whether a file is Parquet, by its first bytes."""
+    with open(path, "rb") as file:
+        return file.read(4) == b"PAR1"
+
+
+def parsed(raw: Raw) -> dict[str, Any]:
+    """Parse the object of a record.
+
+    Raises:
+        RecordError: not a JSON object.
+    """
+    value = raw if isinstance(raw, dict) else _parse(raw)
+    if not isinstance(value, dict):
+        raise RecordError("not-a-record", f"a {type(value).__name__} instead of an object")
+    return value
+
+
+def _parse(text: bytes) -> Any:
+    try:
+        return orjson.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise RecordError("not-json", str(error)[:200]) from error
+
+
+def _read_json(stream: IO[bytes]) -> Iterator[Raw | RecordError]:
+    """Read JSON lines; of a document that spans lines or holds several records, those records."""
+    lines = (line for line in iter(lambda: _limited(stream.readline), b"") if line.strip(_BLANK))
+    first = next(lines, b"").removeprefix(_BYTE_ORDER_MARK)
+    if not first:
+        return
+    try:
+        yield from _records_in(_parse(first))
+    except RecordError:
+        if not first.lstrip().startswith((b"{", b"[")) or first.rstrip().endswith(b"}"):
+            yield first
+        else:
+            yield from _records_in(_parse(first + _limited(stream.read)))
+    yield from lines
+
+
+def _limited(read: Callable[[int], bytes]) -> bytes:
+    data = read(MAX_DOCUMENT_BYTES)
+    if len(data) == MAX_DOCUMENT_BYTES:
+        raise RecordError("too-large", f"a line or document of over {MAX_DOCUMENT_BYTES:,} bytes")
+    return data
+
+
+def _records_in(value: Any) -> list[Raw | RecordError]:
+    """Return the objects in a list or in an answer of the API; the null of an unknown id is not a record."""
+    if isinstance(value, dict) and isinstance(value.get("results"), list):
+        value = value["results"]
+    records = value if isinstance(value, list) else [value]
+    return [each if isinstance(each, dict) else orjson.dumps(each) for each in records if each is not None]
+
+
+@dataclass(frozen=True)
+class RecordFilter:
+    """The records to keep; an empty tuple keeps all.
+
+    Attributes:
+        topics: names (any case, `*` for any text) or ids of topics.
+        fields: the same of fields or subfields.
+        types: types of works.
+        years: first and last year.
+        languages: such as `en`.
+        names: identifiers of single works, as papers are named after them.
+        xpac: keep OpenAlex's extension pack too.
+    """
+
+    topics: tuple[str, ...] = ()
+    fields: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()
+    years: tuple[int, int] | None = None
+    languages: tuple[str, ...] = ()
+    names: frozenset[str] | None = None
+    xpac: bool = False
+
+    def admits(
+        self, *, year: int | None, language: str | None, names: Iterable[str], types: Iterable[str | None],
+        fields: Iterable[str | None], topics: Iterable[str | None] = (),
+    ) -> bool:  # fmt: skip
+        """Return whether a record is kept, given its values; topics and fields by name and id."""
+        return (
+            (self.names is None or any(name in self.names for name in names))
+            and (self.years is None or (year is not None and self.years[0] <= year <= self.years[1]))
+            and (not self.languages or language in self.languages)
+            and all(
+                any(map(_pattern(patterns).fullmatch, filter(None, values)))
+                for patterns, values in ((self.types, types), (self.topics, topics), (self.fields, fields))
+                if patterns
+            )
+        )
+
+
 _ALL = RecordFilter()
+
+
+@lru_cache(maxsize=16)
+def _pattern(patterns: tuple[str, ...]) -> re.Pattern[str]:
+    """Return an expression for a value that is one of the patterns, in any case; `*` stands for any text."""
+    each = (".*".join(map(re.escape, pattern.split("*"))) for pattern in patterns)
+    return re.compile("|".join(each), re.DOTALL | re.IGNORECASE)
+
+
+def iso_day(value: Any) -> int | None:
+    """Return the day that a text such as `2023-05-16T10:00` begins with, as the number YYYYMMDD.
+
+    >>> iso_day("updated_date=2023-05-16/part_000.gz")
+    20230516
+    """
+    text = value.isoformat() if hasattr(value, "isoformat") else value  # a date of Parquet
+    match = _DAY.search(text) if isinstance(text, str) else None
+    return int("".join(match.groups())) if match else None
 
 
 def is_work(record: Mapping[str, Any]) -> bool:
@@ -133,7 +260,7 @@ def abstract_of(index: Any) -> str | None:
     """
     if isinstance(index, str | bytes):
         try:
-            index = json.loads(index)
+            index = orjson.loads(index)
         except (ValueError, RecursionError):
             return None
     if isinstance(index, list):  # a map of Parquet
@@ -199,81 +326,3 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 def _mappings(value: Any) -> Iterator[Mapping[str, Any]]:
     """Return the objects in a list; none in anything else."""
     return (each for each in value if isinstance(each, dict)) if isinstance(value, list) else iter(())
-
-
-def list_kind(path: Path) -> str | None:
-    """Return `deleted` or `merged` for a file that is such a list, by its name and folder."""
-    if path.name in _DELETED:
-        return "deleted"
-    is_table = path.name.endswith((".csv", ".csv.gz"))
-    return "merged" if is_table and _MERGED_FOLDER in path.parts[-3:-1] else None
-
-
-@dataclass(frozen=True)
-class RemovedWorks:
-    """Works that no longer exist, by their numbers.
-
-    Attributes:
-        table: number of each work (ascending), and of the one that it was merged into or 0; shape (2, works).
-    """
-
-    table: np.ndarray
-
-    def reason(self, number: int) -> str | None:
-        """Return `deleted` or `merged` for a work that no longer exists."""
-        numbers, successors = self.table
-        place = int(np.searchsorted(numbers, number))
-        if place == len(numbers) or numbers[place] != number:
-            return None
-        return "merged" if successors[place] else "deleted"
-
-    def renumbered(self, cited: tuple[int, ...], own: int | None) -> tuple[int, ...]:
-        """Replace the numbers of merged works among cited ones; each occurs once, the citing work never."""
-        numbers, successors = self.table
-        if not cited or not len(numbers):
-            return cited
-        places = np.minimum(np.searchsorted(numbers, cited), len(numbers) - 1)
-        merged = (numbers[places] == cited) & (successors[places] > 0)
-        now = np.where(merged, successors[places], cited).tolist()
-        return tuple(dict.fromkeys(number for number in now if number != own))
-
-
-# Chains of mergers are followed to their end; a circle has none, and its works stay.
-_REMOVED = """
-    WITH RECURSIVE chain AS (
-        SELECT id, successor, 1 AS steps FROM merged
-        UNION ALL SELECT chain.id, merged.successor, steps + 1
-        FROM chain JOIN merged ON chain.successor = merged.id WHERE steps < 20
-    ), ended AS (
-        SELECT id, arg_max(successor, steps) AS successor FROM chain GROUP BY id HAVING max(steps) < 20
-    ) FROM ended UNION ALL SELECT id, 0 FROM deleted ANTI JOIN ended USING (id) ORDER BY ALL
-"""
-
-
-def read_removed(lists: list[Path]) -> np.ndarray:
-    """Read the lists into a table for `RemovedWorks`; a merged work is followed to the end of its chain.
-
-    Raises:
-        InputError: a list lacks its columns.
-    """
-    import duckdb
-
-    with duckdb.connect() as database:
-        for kind, columns in (("deleted", ("work_id|id",)), ("merged", ("id", "merge_into_id"))):
-            files = [str(path) for path in lists if list_kind(path) == kind]
-            numbers = (_NUMBER.format(f"columns('^({column})$')") for column in columns)
-            names = ("id", "successor")[: len(columns)]
-            read = ", ".join(f"{number} AS {name}" for number, name in zip(numbers, names, strict=True))
-            table = "read_csv($1, header = true, all_varchar = true, union_by_name = true)"
-            query = f"SELECT DISTINCT ON (id) * FROM (SELECT {read} FROM {table}) WHERE id > 0 ORDER BY ALL"
-            try:
-                if files:
-                    database.execute(f"CREATE TABLE {kind} AS {query}", [files])
-                else:
-                    database.execute(f"CREATE TABLE {kind} (id BIGINT, successor BIGINT)")
-            except duckdb.Error as error:
-                named = " and ".join(column.partition("|")[0] for column in columns)
-                reason = str(error).splitlines()[0]
-                raise InputError(f"{files[0]}: not a list of works with {named}: {reason}") from error
-        removed = database.sql(_REMOVED).fetchnumpy()
-    return np.stack([np.asarray(column, np.int64) for column in removed.values()])
