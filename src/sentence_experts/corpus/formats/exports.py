@@ -147,10 +147,10 @@ def _paper(stated: dict[str, Any]) -> Paper:
     `addresses` and notes are searched for identifiers that have no field of their own. A paper without any
     identifier is known by a hash of its texts.
     """
-    texts = {name: without_tags(stated.get(name)) for name in _TEXTS}
+    texts: dict[str, Any] = {name: without_tags(stated.get(name)) for name in _TEXTS}
     if not texts["title"] and not texts["abstract"]:
         raise RecordError("no-text", "neither title nor abstract")
-    identifiers = {kind: normalise(stated.get(kind)) for kind, normalise in _NORMALISE.items()}
+    identifiers: dict[str, Any] = {kind: read(stated.get(kind)) for kind, read in _NORMALISE.items()}
     for address in filter(None, stated.get("addresses", ())):
         for kind, value in _identifiers_in(address):
             identifiers[kind] = identifiers[kind] or value
