@@ -15,9 +15,8 @@ from sentence_experts.models.files.fingerprint import folder_fingerprint
 from sentence_experts.models.loading import load
 from sentence_experts.retrieval import index as index_module
 from sentence_experts.retrieval.build import CorpusIndex, build_index
-from sentence_experts.retrieval.config import SearchConfig
 from sentence_experts.retrieval.index import route_vectors
-from sentence_experts.retrieval.search import search
+from sentence_experts.retrieval.search import SearchConfig, search
 from sentence_experts.storage import update_json
 
 

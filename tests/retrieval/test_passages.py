@@ -13,10 +13,9 @@ from sentence_experts.corpus.importing import import_corpus
 from sentence_experts.errors import UsageError
 from sentence_experts.retrieval import texts as texts_module
 from sentence_experts.retrieval.build import build_index
-from sentence_experts.retrieval.config import PaperTexts
 from sentence_experts.retrieval.index import route_vectors
 from sentence_experts.retrieval.search import search
-from sentence_experts.retrieval.texts import PASSAGES, texts_of, window_size, windows
+from sentence_experts.retrieval.texts import PASSAGES, PaperTexts, texts_of, window_size, windows
 from sentence_experts.retrieval.vectors import RouteVectors
 
 WORDS = ["rice", "root", "soil", "rain", "leaf", "rust", "grain", "yield", "field", "maize", "sleep", "axon"]

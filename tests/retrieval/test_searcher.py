@@ -16,8 +16,7 @@ from sentence_experts.models.loading import load
 from sentence_experts.models.pooling import unit
 from sentence_experts.models.routes.known_routes import KnownRoutes
 from sentence_experts.retrieval.closeness import UNRELATED, Scale, is_nothing_close
-from sentence_experts.retrieval.config import Filters
-from sentence_experts.retrieval.papers import Papers
+from sentence_experts.retrieval.papers import Filters, Papers
 from sentence_experts.retrieval.search_routes import (
     SearchRoute,
     find_blend,

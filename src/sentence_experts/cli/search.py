@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -12,11 +12,11 @@ from sentence_experts.cli.console import note, results, show
 from sentence_experts.cli.options import CORPUS, Model, Models, group
 from sentence_experts.errors import UsageError
 from sentence_experts.models.loading import LoadConfig
-from sentence_experts.retrieval.config import Filters, IndexConfig, SearchConfig
+from sentence_experts.retrieval.build import CorpusIndex, IndexConfig, build_index
+from sentence_experts.retrieval.papers import Filters
+from sentence_experts.retrieval.search import SearchConfig, lines_of
+from sentence_experts.retrieval.search import search as search_corpus
 from sentence_experts.serve.config import ServeConfig
-
-if TYPE_CHECKING:
-    from sentence_experts.retrieval.build import CorpusIndex
 
 
 def build(
@@ -32,8 +32,6 @@ def build(
 
     Example: sentence-experts index build runs/experts/model --corpus corpus --route all
     """
-    from sentence_experts.retrieval.build import build_index
-
     show_index(build_index(model, corpus, config, load_config=load_config))
 
 
@@ -81,8 +79,6 @@ def search(
     from sentence_experts.corpus.corpus_folder import CorpusFolder
     from sentence_experts.corpus.formats.markup import without_controls
     from sentence_experts.retrieval.citation_export import export_papers
-    from sentence_experts.retrieval.search import lines_of
-    from sentence_experts.retrieval.search import search as search_corpus
 
     forms = {"json": as_json, "csv": as_csv, "ris": as_ris, "bibtex": as_bibtex}
     if len(chosen := [form for form, given in forms.items() if given]) > 1:

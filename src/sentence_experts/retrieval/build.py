@@ -7,22 +7,34 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sentence_experts.config import with_settings
+from pydantic import Field
+
+from sentence_experts.config import BatchSize, with_settings
 from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.encoding.encode import Model
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.models.loading import LoadConfig
 from sentence_experts.models.routes.known_routes import KnownRoutes, check_route
-from sentence_experts.retrieval.config import IndexConfig
 from sentence_experts.retrieval.index import FOLDER, is_current, read_index, route_vectors
 from sentence_experts.retrieval.search_routes import find_search_route, list_search_routes
-from sentence_experts.retrieval.texts import PASSAGES
+from sentence_experts.retrieval.texts import PASSAGES, PaperTexts
 from sentence_experts.storage import RECORD
 
 if TYPE_CHECKING:
     import pandas as pd
 
 ALL = "all"
+
+
+class IndexConfig(PaperTexts):
+    """Settings of `build_index`."""
+
+    route: list[str] | None = Field(
+        None,
+        description="Routes to encode with, or all. Default: all if they are heads, which share their "
+        "vectors, else the one that `search` takes by default",
+    )
+    batch_size: BatchSize = None
 
 
 @dataclass(frozen=True)

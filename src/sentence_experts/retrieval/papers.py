@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from threading import RLock
@@ -26,7 +26,6 @@ from sentence_experts.corpus.identifiers import (
 from sentence_experts.corpus.paper import NOTICE_KINDS
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.retrieval.citation_export import paper_url
-from sentence_experts.retrieval.config import Filters
 from sentence_experts.retrieval.texts import joined, sections_of
 
 if TYPE_CHECKING:
@@ -46,6 +45,54 @@ _ID_COLUMNS = ("paper_id", "paper_id", "doi", "pmid", "pmcid", "openalex")
 _LINKS = 1 << 20  # citations read at once; the ids of all papers are hashed for each
 _NAMED = 8  # of the values that a message names
 _GROUPS, _FILTERS = 8, 64  # in memory: row groups of 16,384 papers, and filters' results
+
+
+_YEARS = re.compile(r"(\d{1,4})?(\.\.)?(\d{1,4})?")
+
+
+@dataclass(frozen=True)
+class Filters:
+    """Conditions that papers must meet to be found; an empty condition admits all papers.
+
+    Attributes:
+        years: first and last year; None for an open end.
+        type, journal, domain, keyword, mesh: at least one of these values each, upper or lower case; `*`
+            stands for any text. Domains are those that a corpus was fetched by, else its subjects.
+        notices: whether corrections, editorials and other notices (`NOTICE_KINDS`) are found too.
+    """
+
+    years: tuple[int | None, int | None] = (None, None)
+    type: tuple[str, ...] = ()
+    journal: tuple[str, ...] = ()
+    domain: tuple[str, ...] = ()
+    keyword: tuple[str, ...] = ()
+    mesh: tuple[str, ...] = ()
+    notices: bool = True
+
+    @classmethod
+    def of(
+        cls, year: str | int | None = None, notices: bool = True, **values: Sequence[str] | None
+    ) -> Filters:
+        """Return filters as people write them; `year` is "2015", "2015..2020", "2015.." or "..2020".
+
+        >>> Filters.of("2015..").years
+        (2015, None)
+        """
+        given = {name: tuple(each or ()) for name, each in values.items()}
+        return cls(_years(year), **given, notices=notices)
+
+
+def _years(year: str | int | None) -> tuple[int | None, int | None]:
+    if year is None:
+        return None, None
+    text = str(year).strip()
+    match = _YEARS.fullmatch(text)
+    if match is None or not (match[1] or match[3]) or (match[3] and not match[2]):
+        raise UsageError(f"`year`: {text!r} is not of the form 2015, 2015..2020, 2015.. or ..2020")
+    first, last = (int(each) if each else None for each in (match[1], match[3] if match[2] else match[1]))
+    if first is not None and last is not None and first > last:
+        raise UsageError(f"`year`: {text!r}: the first year must come before the last")
+    return first, last
 
 
 class Papers:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
-from sentence_experts.config import with_settings
+from pydantic import Field
+
+from sentence_experts.config import BatchSize, with_settings
 from sentence_experts.corpus.corpus_folder import Corpus, open_corpus
 from sentence_experts.encoding.encode import Model
 from sentence_experts.encoding.encoder import BatchEncoder
@@ -16,14 +19,59 @@ from sentence_experts.models.loading import LoadConfig
 from sentence_experts.models.routes.known_routes import KnownRoutes
 from sentence_experts.retrieval.citation_export import short_authors, short_source
 from sentence_experts.retrieval.closeness import is_nothing_close
-from sentence_experts.retrieval.config import SearchConfig
-from sentence_experts.retrieval.papers import Papers
+from sentence_experts.retrieval.papers import Filters, Papers
 from sentence_experts.retrieval.search_routes import find_blend
 from sentence_experts.retrieval.searcher import Comparison, Hit, Searcher
+from sentence_experts.retrieval.texts import PaperTexts
 from sentence_experts.tables import Table, TextTable
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+Notices = Annotated[
+    bool, Field(description="Find corrections, retractions, editorials and other notices too")
+]
+
+
+class SearchConfig(PaperTexts):
+    """Settings of `search`."""
+
+    route: str | dict[str, float] | None = Field(
+        None,
+        description="Route for papers and queries, or several with their weights: use=0.7,works-with=0.3. "
+        "Default: the model's default route, or its routes for queries and documents if it has them",
+    )
+    top_k: int = Field(10, ge=1, description="Maximum number of papers per query")
+    like: list[str] | None = Field(
+        None, description="Papers of the corpus, by DOI, PMID, PMCID or id: find papers like them"
+    )
+    hybrid: bool = Field(
+        False, description="Order by the ranks of both the cosine and the words of the query (BM25)"
+    )
+    year: str | None = Field(None, description="Only papers of 2015, 2015..2020, 2015.. or ..2020")
+    type: list[str] | None = Field(None, description="Only papers of these types; `*` stands for any text")
+    journal: list[str] | None = Field(None, description="Only papers of these journals, in the same way")
+    domain: list[str] | None = Field(
+        None, description="Only papers of these domains: those of `domains`, or that the corpus was fetched "
+        "by, or else its subjects"
+    )  # fmt: skip
+    keyword: list[str] | None = Field(None, description="Only papers with one of these keywords")
+    mesh: list[str] | None = Field(None, description="Only papers with one of these MeSH headings")
+    notices: Notices = False
+    domains: Path | dict[str, Any] | None = Field(
+        None, description="YAML rules that sort papers into domains, like those that pairs are compiled by"
+    )
+    sentences: bool = Field(
+        True, description="Find the sentence of each abstract, or passage, that is nearest to the query"
+    )
+    batch_size: BatchSize = None
+
+    @property
+    def filters(self) -> Filters:
+        """The papers to look at."""
+        names = ("year", "notices", "type", "journal", "domain", "keyword", "mesh")
+        return Filters.of(**{name: getattr(self, name) for name in names})
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,10 @@ from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import UsageError
 from sentence_experts.models.pooling import unit as unit_length
 from sentence_experts.retrieval.closeness import UNRELATED, Scale, describe_nearness
-from sentence_experts.retrieval.config import Filters
 from sentence_experts.retrieval.heads import shared_encoder
 from sentence_experts.retrieval.index import route_vectors
 from sentence_experts.retrieval.keywords import FUSED, KeywordIndex, fused, keyword_index
-from sentence_experts.retrieval.papers import Papers
+from sentence_experts.retrieval.papers import Filters, Papers
 from sentence_experts.retrieval.search_routes import Blend, SearchRoute, find_blend, list_search_routes
 from sentence_experts.retrieval.texts import trimmed
 from sentence_experts.retrieval.vectors import Passing, RouteVectors, Rows, best_of, scores_of

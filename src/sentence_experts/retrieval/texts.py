@@ -7,9 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
+from pydantic import Field, model_validator
+
+from sentence_experts.config import Config
 from sentence_experts.errors import InputError, UsageError
+from sentence_experts.models.sources import notes_of, warn_of_notes
 from sentence_experts.storage import sha256_text, sha256_unchanging
 
 if TYPE_CHECKING:
@@ -31,6 +35,35 @@ _TEXTS_AT_ONCE = 64
 # (title of the section, text) in reading order.
 Sections = Iterable[tuple[str | None, str]]
 Span = tuple[int, int]
+
+
+class PaperTexts(Config):
+    """Which text of a paper is searched."""
+
+    unit: Literal["title+abstract", "abstract", "title"] | None = Field(
+        None, description="Text of a paper. Default: the one that the model was trained on, or title+abstract"
+    )
+    passages: bool = Field(
+        False,
+        description="Search title, abstract and full text, if the corpus has it, in overlapping passages as "
+        "long as the model reads; a paper counts by its best one",
+    )
+
+    @model_validator(mode="after")
+    def _check_unit(self) -> PaperTexts:
+        if self.passages and self.unit is not None:
+            raise ValueError("`passages` are of title, abstract and full text: leave out `unit`")
+        return self
+
+    def texts_for(self, models: Mapping[str, Any]) -> str:
+        """Choose the unit, or "passages", for models by name; warn of those trained on another text."""
+        notes = {name: notes_of(model) for name, model in models.items()}
+        units = {each["unit"] for each in notes.values() if "unit" in each}
+        trained = units.pop() if len(units) == 1 else "title+abstract"
+        unit = PASSAGES if self.passages else self.unit or trained
+        for name, each in notes.items():
+            warn_of_notes(name, each, unit)
+        return unit
 
 
 def joined(fields: Mapping[str, Any], unit: str, sections: Sections = ()) -> str:

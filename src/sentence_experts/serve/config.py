@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from sentence_experts.retrieval.config import PaperTexts
+from sentence_experts.retrieval.texts import PaperTexts
 
 
 class ServeConfig(PaperTexts):

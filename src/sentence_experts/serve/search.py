@@ -17,7 +17,8 @@ from pydantic import Field
 
 from sentence_experts.retrieval.citation_export import export_papers, short_authors
 from sentence_experts.retrieval.closeness import is_nothing_close
-from sentence_experts.retrieval.config import Filters, Notices
+from sentence_experts.retrieval.papers import Filters
+from sentence_experts.retrieval.search import Notices
 from sentence_experts.retrieval.searcher import Comparison, Hit, sentence_spans
 from sentence_experts.serve.common_terms import common_terms, stems
 from sentence_experts.serve.engine import EmbeddingEngine
