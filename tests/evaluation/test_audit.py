@@ -62,7 +62,7 @@ def audited(table_file: Path) -> Audit:
 
 
 def test_memory_baseline_falls_without_leaked_pairs(audited: Audit) -> None:
-    memory = {each.test_set: each for each in audited.measurements if each.model == "memory of training"}
+    memory = {each.test_set: each for each in audited.figures if each.model == "memory of training"}
     assert list(memory) == list(WITHOUT)
     auc = [memory[name].figures.metrics["roc_auc"] for name in WITHOUT]
     # The diagonals of a circle are above all pairs of two circles; all fresh pairs are tied.
@@ -74,7 +74,7 @@ def test_memory_baseline_falls_without_leaked_pairs(audited: Audit) -> None:
 
 def test_the_verdict_names_the_leaks_and_what_is_memory(audited: Audit) -> None:
     verdict = report_of(audited).verdict
-    leaked = int(audited.leaks.leaked().sum()) / audited.pairs["test"]
+    leaked = audited.leaked_pairs.num_rows / audited.pairs["test"]
     assert f"{audited.pairs['test']:,} test pairs" in verdict.compared
     assert "(pairs.parquet)" in verdict.compared
     assert verdict.findings[0].startswith(f"{leaked:.1%} of the test pairs leak")

@@ -144,7 +144,7 @@ def separated(pairs: int = 300, gap: float = 0.5) -> pa.Table:
 def test_difference_of_a_better_model_is_positive_and_of_equal_models_zero():
     scorers = [*GIVEN["given"], shifted("same", 0.0), shifted("noisy", 1.0)]
     found = evaluate_scorers({each.label: [each] for each in scorers}, separated(), bootstrap=200)
-    gaps = {(gap.first, gap.second, gap.view, gap.metric): gap for gap in found.differences}
+    gaps = {(gap.first, gap.second, gap.group, gap.metric): gap for gap in found.differences}
     assert len(gaps) == 3 * 3 * 2  # pairs of models, views, metrics
     above = gaps["given", "noisy", POOLED, "f1_max"]
     figures = [found.models[place].pooled.metrics["f1_max"] for place in (0, 2)]
@@ -185,7 +185,7 @@ def test_the_table_that_is_printed_hides_nothing():
     assert "..." not in printed
     assert len(printed.splitlines()) == 1 + 2 * 6
     assert frame["domain"].tolist() == 2 * ["(pooled)", "(mean)", *sorted(domains)]
-    gap = next(each for each in found.differences if each.view == POOLED and each.metric == "roc_auc")
+    gap = next(each for each in found.differences if each.group == POOLED and each.metric == "roc_auc")
     second = frame[frame["model"] == "TF-IDF"].iloc[0]
     gains = [second[name] for name in ("gain", "low", "high")]
     assert gains == pytest.approx([-gap.value, -gap.interval.high, -gap.interval.low], abs=6e-4)
@@ -255,7 +255,7 @@ def test_runs_are_compared_by_intervals():
     gaps = {
         (each.first, each.second): each
         for each in found.differences
-        if (each.view, each.metric) == (view_of_domain("d"), "roc_auc")
+        if (each.group, each.metric) == (view_of_domain("d"), "roc_auc")
     }
     assert gaps["one", "other"].p_holm > 0.05
     assert gaps["one", "other"].equivalent

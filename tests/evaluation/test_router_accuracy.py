@@ -16,7 +16,7 @@ from sentence_experts.evaluation.router_accuracy import distinct_texts, router_a
 from sentence_experts.models.loading import load
 from sentence_experts.models.routes.sequence_router import SequenceRouter
 from sentence_experts.pairs.dataset import Pairs
-from sentence_experts.report.html import html
+from sentence_experts.report.content import html
 from sentence_experts.report.write import report_of
 from sentence_experts.training.validation import PairValidation, Validator
 

@@ -11,8 +11,7 @@ import pytest
 from sentence_experts.evaluation.audit import audit
 from sentence_experts.evaluation.evaluate import evaluate
 from sentence_experts.evaluation.pair_evaluation import measure_text_free
-from sentence_experts.evaluation.results import suspicion
-from sentence_experts.evaluation.text_free import EACH_TEXT, FREQUENCY, TIMES_CITED
+from sentence_experts.evaluation.text_free import EACH_TEXT, FREQUENCY, TIMES_CITED, suspicion
 from sentence_experts.pairs.compile import compile_pairs
 
 WORDS = np.array([f"word{n:02d}" for n in range(60)])

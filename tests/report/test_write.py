@@ -25,7 +25,7 @@ def test_reports_have_their_names(analysis: Analysis, audited: Audit, tmp_path: 
 
 def test_figure_of_similarity(tmp_path: Path) -> None:
     cosines = {"model": {("a", "b"): np.linspace(0.2, 0.9, 8)}}
-    figure = write_report(Similarity(cosines, {}, {"used": 8}, {}), tmp_path)
+    figure = write_report(Similarity.of(cosines, {"used": 8}, {"model": {}}), tmp_path)
     assert figure == tmp_path / "similarity.png"
     assert figure.read_bytes().startswith(b"\x89PNG")
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from sentence_experts.evaluation.metrics import METRIC_NAMES
 from sentence_experts.evaluation.results import PAIR_WEIGHTED_MEAN, POOLED
-from sentence_experts.report.html import html, markdown
+from sentence_experts.report.content import html, markdown
 from sentence_experts.reproduce.comparison import ReproductionResult, compare, differences
 from sentence_experts.reproduce.experiment import Compared, Experiment
 from sentence_experts.reproduce.run import plan_recipe

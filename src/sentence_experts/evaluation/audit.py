@@ -3,33 +3,24 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
-from pydantic import TypeAdapter
 
 from sentence_experts.config import with_settings
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.evaluation.config import AuditConfig
-from sentence_experts.evaluation.models import TFIDF, ModelRun, Models, identity_of, model_runs
+from sentence_experts.evaluation.models import ModelRun, Models, identity_of, model_runs
 from sentence_experts.evaluation.near_duplicates import near_duplicates, signatures
 from sentence_experts.evaluation.pair_evaluation import measure, measure_text_free
 from sentence_experts.evaluation.pairs import PAIR_COLUMNS, Score, domains_of, score_pairs, texts_by_domain
-from sentence_experts.evaluation.results import (
-    POOLED,
-    ModelResult,
-    PairMetrics,
-    StoredResult,
-    measured_once,
-    suspicion,
-)
+from sentence_experts.evaluation.results import POOLED, ModelResult, PairMetrics, StoredResult, measured_once
 from sentence_experts.evaluation.scorers import (
     MEMORY_LABEL,
     TFIDF_LABEL,
@@ -38,17 +29,17 @@ from sentence_experts.evaluation.scorers import (
     routes_by_domain,
     tfidf_scorer,
 )
+from sentence_experts.evaluation.text_free import suspicion
 from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.pairs.splits import SPLITS, fold_texts
-from sentence_experts.storage import check_apart, read_json, write_json, write_parquet
+from sentence_experts.storage import check_apart
 
 if TYPE_CHECKING:
     import pandas as pd
 
 logger = logging.getLogger(__name__)
 
-MEMORY = "memory"
-BASELINES = (TFIDF, MEMORY)
+BASELINES = ("tfidf", "memory")
 ENDS, IDS, KEYS = ["anchor", "positive"], ["anchor_id", "positive_id"], ["by_id", "by_text"]
 # Kinds of leaks of a test pair, in the order of the report.
 LEAKS = {
@@ -82,34 +73,6 @@ class Overlap:
 
 
 @dataclass(frozen=True)
-class Leaks:
-    """The leaks between splits.
-
-    Attributes:
-        overlaps: of every two splits.
-        masks: kind (`LEAKS`) -> whether each test pair has it, shape (test pairs,).
-        contradictions: number of pairs of the whole dataset that are both linked and not linked.
-    """
-
-    overlaps: tuple[Overlap, ...]
-    masks: Mapping[str, Mask]
-    contradictions: int
-
-    def counts(self) -> dict[str, int]:
-        """Return kind -> number of test pairs."""
-        return {kind: int(mask.sum()) for kind, mask in self.masks.items()}
-
-    def left(self, kinds: tuple[str, ...]) -> Mask:
-        """Return the test pairs that have none of these leaks."""
-        none = np.zeros_like(self.masks["shared_paper"])
-        return np.asarray(~np.any([none, *(self.masks[kind] for kind in kinds)], axis=0))
-
-    def leaked(self) -> Mask:
-        """Return the test pairs that have any leak."""
-        return np.asarray(np.any(list(self.masks.values()), axis=0))
-
-
-@dataclass(frozen=True)
 class Measurement:
     """A model on the test pairs without some kinds of leaks.
 
@@ -130,86 +93,45 @@ class Audit(StoredResult):
     """The result of an audit.
 
     Attributes:
+        name, simulated: of the pairs, and whether their texts are simulated.
         pairs: split -> number of pairs.
-        leaks: what the splits share.
-        measurements: of each model on each set of test pairs.
+        between_splits: what every two splits share.
+        leaked_test_pairs: kind (`LEAKS`) -> number of test pairs.
+        contradicted_pairs: number of pairs of the whole dataset that are both linked and not linked.
+        test_articles_seen_in_training, test_articles: of the articles whose citations made the test pairs,
+            the number that made training pairs too, and of all; None if the dataset does not record it.
+        figures: of each model on each set of test pairs.
+        text_free: what separates the test pairs' classes without comparing texts.
         leaked_pairs: the test pairs with any leak, with their `row` among the test pairs and a column
             per kind of leak.
-        citing: of the articles whose citations made the test pairs, the number that made training pairs too,
-            and the number of all; None if the dataset does not record it.
-        text_free: what separates the test pairs' classes without comparing texts.
-        name, simulated: of the pairs, and whether their texts are simulated.
     """
 
     FILES = ("audit.json", "leaked_pairs.parquet")
     NAMES = (*FILES, "report.html")
+    name: str
+    simulated: bool
     pairs: Mapping[str, int]
-    leaks: Leaks
-    measurements: tuple[Measurement, ...]
+    between_splits: tuple[Overlap, ...]
+    leaked_test_pairs: Mapping[str, int]
+    contradicted_pairs: int
+    test_articles_seen_in_training: int | None
+    test_articles: int | None
+    figures: tuple[Measurement, ...]
+    text_free: tuple[ModelResult, ...]
     leaked_pairs: pa.Table
-    citing: tuple[int, int] | None
-    text_free: tuple[ModelResult, ...] = ()
-    name: str = "pairs"
-    simulated: bool = False
-
-    def by_model(self) -> dict[str, dict[str, Measurement]]:
-        """Return label of the model -> name of the set of test pairs -> what was measured."""
-        found: dict[str, dict[str, Measurement]] = {}
-        for each in self.measurements:
-            found.setdefault(each.model, {})[each.test_set] = each
-        return found
 
     def rows(self) -> list[dict[str, Any]]:
         """Return a row per model and set of test pairs: numbers of pairs, and the metrics."""
         return [
             {"model": each.model, "test_set": each.test_set, "left": each.left}
             | ({"measured": each.figures.pairs, **each.figures.metrics} if each.figures else {})
-            for each in self.measurements
+            for each in self.figures
         ]
 
     def main_rows(self) -> list[dict[str, Any]]:
         """Return the same with two metrics only."""
         shown = ("model", "test_set", "left", "measured", "f1_max", "roc_auc")
         return [{name: row.get(name) for name in shown} for row in self.rows()]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain values, ready for `storage.write_json`."""
-        return {
-            "name": self.name,
-            "simulated": self.simulated,
-            "pairs": dict(self.pairs),
-            "between_splits": [asdict(overlap) for overlap in self.leaks.overlaps],
-            "leaked_test_pairs": self.leaks.counts(),
-            "contradicted_pairs": self.leaks.contradictions,
-            "test_articles_seen_in_training": self.citing and self.citing[0],
-            "test_articles": self.citing and self.citing[1],
-            "figures": [asdict(each) for each in self.measurements],
-            "text_free": [asdict(each) for each in self.text_free],
-        }
-
-    def save(self, out: Path) -> None:
-        """Write `audit.json` and `leaked_pairs.parquet` to a folder."""
-        write_json(out / self.FILES[0], self.to_json(), sort=False)
-        write_parquet(out / self.FILES[1], self.leaked_pairs)
-
-    @classmethod
-    def _read(cls, out: Path) -> Self:
-        content, leaked = read_json(out / cls.FILES[0]), pq.read_table(out / cls.FILES[1])
-        masks = {kind: np.zeros(content["pairs"]["test"], dtype=bool) for kind in LEAKS}
-        for kind, mask in masks.items():
-            mask[leaked["row"].to_numpy()] = leaked[kind].to_numpy()
-        overlaps = tuple(Overlap(**each) for each in content["between_splits"])
-        seen, articles = content["test_articles_seen_in_training"], content["test_articles"]
-        return cls(
-            content["pairs"],
-            Leaks(overlaps, masks, content["contradicted_pairs"]),
-            TypeAdapter(tuple[Measurement, ...]).validate_python(content["figures"]),
-            leaked,
-            None if seen is None else (seen, articles),
-            TypeAdapter(tuple[ModelResult, ...]).validate_python(content["text_free"]),
-            content["name"],
-            content["simulated"],
-        )
 
 
 @with_settings(AuditConfig)
@@ -260,39 +182,40 @@ def _audited(pairs: Pairs, runs: Sequence[ModelRun], chosen: AuditConfig) -> Aud
     for split in ("train", "test"):
         if split not in sets:
             raise InputError(f"an audit compares training with test pairs; there are no {split} pairs")
-    test = sets["test"]
-    leaks = find_leaks(sets, chosen.threshold, None if pairs.path is None else pairs.known_links())
-    scores = _scores(runs, chosen, sets["train"], test)
-    measurements = [
-        each
-        for label, score in scores.items()
-        for each in _measured(label, score_pairs(score, test), test, leaks, chosen)
-    ]
+    train, test = sets["train"], sets["test"]
+    known_links = None if pairs.path is None else pairs.known_links()
+    overlaps, masks, contradictions = find_leaks(sets, chosen.threshold, known_links)
     leaked = test.append_column("row", pa.array(range(test.num_rows), pa.int64()))
-    for kind, mask in leaks.masks.items():
+    for kind, mask in masks.items():
         leaked = leaked.append_column(kind, pa.array(mask))
-    seen = pairs.manifest.get("test_articles_seen_in_training")
     return Audit(
-        {split: table.num_rows for split, table in sets.items()},
-        leaks,
-        tuple(measurements),
-        leaked.filter(pa.array(leaks.leaked())),
-        None if seen is None else (seen, pairs.manifest["test_articles"]),
-        measure_text_free(test, pairs.works(), chosen.bootstrap, chosen.seed),
-        pairs.name,
-        pairs.are_simulated,
+        name=pairs.name,
+        simulated=pairs.are_simulated,
+        pairs={split: table.num_rows for split, table in sets.items()},
+        between_splits=overlaps,
+        leaked_test_pairs={kind: int(mask.sum()) for kind, mask in masks.items()},
+        contradicted_pairs=contradictions,
+        test_articles_seen_in_training=pairs.manifest.get("test_articles_seen_in_training"),
+        test_articles=pairs.manifest.get("test_articles"),
+        figures=tuple(_measured(_scores(runs, chosen, train, test), test, masks, chosen)),
+        text_free=measure_text_free(test, pairs.works(), chosen.bootstrap, chosen.seed),
+        leaked_pairs=leaked.filter(pa.array(np.any(list(masks.values()), axis=0))),
     )
 
 
 def find_leaks(
     sets: Mapping[str, pa.Table], threshold: float = 0.7, known_links: pa.Table | None = None
-) -> Leaks:
+) -> tuple[tuple[Overlap, ...], dict[str, Mask], int]:
     """Compare the splits of a dataset.
 
     Args:
         sets: split -> pairs; at least `train` and `test`.
         threshold: similarity from which two texts count as near-duplicates.
         known_links: columns `left_id`, `right_id`: links of training papers, sampled as pairs or not.
+
+    Returns:
+        What every two splits share; kind (`LEAKS`) -> whether each test pair has it, shape (test pairs,);
+        the number of pairs of the whole dataset that are both linked and not linked.
     """
     import pandas as pd
 
@@ -322,7 +245,7 @@ def find_leaks(
     }
     both = everything[KEYS].isin(set(everything[everything.label == 1][KEYS].to_numpy().ravel())).any(axis=1)
     contradictions = everything[(everything.label == 0) & both].by_id.nunique()
-    return Leaks(tuple(overlaps), {kind: mask.to_numpy(bool) for kind, mask in masks.items()}, contradictions)
+    return tuple(overlaps), {kind: mask.to_numpy(bool) for kind, mask in masks.items()}, contradictions
 
 
 def _folded(table: pa.Table) -> pd.DataFrame:
@@ -365,9 +288,9 @@ def _scores(
     if unknown := [name for name in config.baseline if name not in BASELINES]:
         raise UsageError(f"`baseline` {unknown[0]!r}: choose from {', '.join(BASELINES)}")
     scores: dict[str, Score] = {}
-    if TFIDF in config.baseline:
+    if "tfidf" in config.baseline:
         scores[TFIDF_LABEL] = tfidf_scorer(texts_by_domain(train)).score
-    if MEMORY in config.baseline:
+    if "memory" in config.baseline:
         scores[MEMORY_LABEL] = memory_score(train)
     for run in runs:
         encoder = run.open(config)
@@ -377,16 +300,16 @@ def _scores(
 
 
 def _measured(
-    label: str, scores: NDArray[np.float64], test: pa.Table, leaks: Leaks, config: AuditConfig
-) -> list[Measurement]:
+    models: Mapping[str, Score], test: pa.Table, masks: Mapping[str, Mask], config: AuditConfig
+) -> Iterator[Measurement]:
     labels, domains = test["label"].to_numpy(), np.array(test["domain"].to_pylist(), dtype=object)
-    measurements = []
-    for name, kinds in WITHOUT.items():
-        left = leaks.left(kinds)
-        chosen = balanced(left, labels, domains, config.seed)
-        figures = None
-        if chosen.any():
-            part = test.filter(pa.array(chosen))
-            figures = measure(part, scores[chosen], config.bootstrap, config.seed).figures[POOLED]
-        measurements.append(Measurement(label, name, int(left.sum()), figures))
-    return measurements
+    for label, score in models.items():
+        scores = score_pairs(score, test)
+        for name, kinds in WITHOUT.items():
+            left = ~np.any([np.zeros(test.num_rows, dtype=bool), *(masks[kind] for kind in kinds)], axis=0)
+            chosen = balanced(left, labels, domains, config.seed)
+            figures = None
+            if chosen.any():
+                part = test.filter(pa.array(chosen))
+                figures = measure(part, scores[chosen], config.bootstrap, config.seed).figures[POOLED]
+            yield Measurement(label, name, int(left.sum()), figures)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from importlib import metadata
 from itertools import combinations
 from pathlib import Path
@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic_core import to_jsonable_python
 
 from sentence_experts.errors import InputError
 from sentence_experts.evaluation.router_accuracy import RouterAccuracy
 from sentence_experts.evaluation.statistics import Interval, Runs, estimate, holm
-from sentence_experts.evaluation.text_free import EACH_TEXT, OF_THE_MAKING, SUSPICIOUS
 from sentence_experts.storage import output, read_json, write_json, write_parquet
 
 if TYPE_CHECKING:
@@ -45,10 +45,6 @@ def view_of_domain(name: str) -> View:
 
 # Two ways to average over domains. The 2025 paper's Table 3 mixes them.
 POOLED, PAIR_WEIGHTED_MEAN = View("pooled"), View("pair_weighted_mean")
-VIEWS = {
-    POOLED: "All pairs together, one threshold for all domains",
-    PAIR_WEIGHTED_MEAN: "Mean of the domains' metrics, weighted by their pairs; a threshold per domain",
-}
 LIBRARIES = ("sentence-experts", "sentence-transformers", "transformers", "torch", "scikit-learn", "numpy")
 # Fewer training runs do not support a claim that one way of training is better than another.
 SEEDS_NEEDED = 3
@@ -76,21 +72,30 @@ class Result(ABC):
 
 
 class StoredResult(Result):
-    """A result that is kept in a folder and read back.
+    """A dataclass that is kept in a folder and read back.
 
     Attributes:
         NAMES: the files in the folder, reports included.
-        FILES: those of the result itself.
+        FILES: the JSON file, then the Parquet file of each field that is a table, named after it.
         missing: what could not be measured this time -> why.
     """
 
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(arbitrary_types_allowed=True)
     NAMES: ClassVar[Sequence[str]]
     FILES: ClassVar[Sequence[str]]
     missing: Mapping[str, str] = MappingProxyType({})
 
-    @abstractmethod
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values, ready for `storage.write_json`; tables are left out."""
+        values = {name: value for name, value in vars(self).items() if not isinstance(value, pa.Table)}
+        plain: dict[str, Any] = to_jsonable_python(values)
+        return plain
+
     def save(self, out: Path) -> None:
-        """Write the results to a folder."""
+        """Write `FILES` to a folder."""
+        write_json(out / self.FILES[0], self.to_json(), sort=False)
+        for name in self.FILES[1:]:
+            write_parquet(out / name, getattr(self, Path(name).stem))
 
     @classmethod
     def read(cls, out: Path) -> Self:
@@ -106,8 +111,9 @@ class StoredResult(Result):
             raise InputError(message) from error
 
     @classmethod
-    @abstractmethod
-    def _read(cls, out: Path) -> Self: ...
+    def _read(cls, out: Path) -> Self:
+        tables = {Path(name).stem: pq.read_table(out / name) for name in cls.FILES[1:]}
+        return TypeAdapter(cls).validate_python(read_json(out / cls.FILES[0]) | tables)
 
 
 R = TypeVar("R", bound=StoredResult)
@@ -148,10 +154,6 @@ class Evaluation(StoredResult):
 
     NAMES = ("evaluation.json", "scores.parquet", "tasks.json", "report.html", "tasks.md")
     settings: Mapping[str, Any]
-
-    @abstractmethod
-    def to_json(self) -> dict[str, Any]:
-        """Return plain values, ready for `storage.write_json`."""
 
 
 @dataclass(frozen=True)
@@ -204,36 +206,12 @@ class ModelResult:
         return max(1, len(self.runs))
 
 
-def suspicion(text_free: Sequence[ModelResult]) -> str | None:
-    """Return a warning about pairs whose class can be told by how they were made, if there is any.
-
-    That is a ROC-AUC whose interval lies above 0.55. Counts may separate the classes in reverse, so below
-    0.45 counts for them too. A score learned from the texts cannot: below 0.5 it was learned from too few.
-    """
-    telling = []
-    for model in text_free:
-        interval = model.pooled.intervals.get("roc_auc")
-        if model.label not in OF_THE_MAKING or interval is None:
-            continue
-        low, high = sorted((interval.low, interval.high))
-        if reverse := high < 0.5 and model.label != EACH_TEXT:
-            low, high = 1 - high, 1 - low
-        if low > SUSPICIOUS:
-            telling.append(f"{model.label} ({low:.3f} to {high:.3f}{', reversed' * reverse})")
-    if not telling:
-        return None
-    return (
-        "the classes of these pairs can be told apart without comparing texts: ROC-AUC by "
-        f"{', '.join(telling)}. Figures on them say little about texts; compile pairs with "
-        "`negatives=matched`"
-    )
-
-
 @dataclass(frozen=True)
 class Difference:
     """A metric of `first` minus that of `second`, on the same pairs, with a paired interval.
 
     Attributes:
+        view, domain: those of `group`, the `View`.
         p_value: of the interval's test that there is no difference; it covers papers (tasks: datasets) and
             seeds.
         p_holm: corrected for all pairs of models of the view.
@@ -242,13 +220,19 @@ class Difference:
 
     first: str
     second: str
-    view: View
+    view: str
     metric: str
     value: float | None
     interval: Interval | None = None
     p_value: float | None = None
     p_holm: float | None = None
     equivalent: bool = False
+    domain: str | None = None
+
+    @property
+    def group(self) -> View:
+        """The pairs or tasks that were measured."""
+        return View(self.view, self.domain)
 
     def turned(self) -> Difference:
         """Return the same difference, the other way round."""
@@ -256,21 +240,11 @@ class Difference:
         value = None if self.value is None else -self.value
         return replace(self, first=self.second, second=self.first, value=value, interval=ends)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain values, those of the view beside the others."""
-        return {**asdict(self), "view": self.view.kind, "domain": self.view.domain}
-
-
-def differences_from_json(rows: Sequence[Mapping[str, Any]]) -> tuple[Difference, ...]:
-    """Return the differences of which `Difference.to_json` gave the rows."""
-    found = [{**row, "view": View(row["view"], row["domain"])} for row in rows]
-    return TypeAdapter(tuple[Difference, ...]).validate_python(found)
-
 
 def differences_of(
     values: Mapping[str, float | None], runs: Mapping[str, Runs], view: View, metric: str, margin: float
 ) -> list[Difference]:
-    """Return each model minus each later one, with interval, p-value and equivalence.
+    """Return each model minus each later one, with interval, equivalence, and p-value corrected by Holm.
 
     Args:
         values: label -> the metric of the model; None if it is undefined.
@@ -281,7 +255,7 @@ def differences_of(
     found = []
     for (first, one), (second, other) in combinations(values.items(), 2):
         value = None if one is None or other is None else one - other
-        difference = Difference(first, second, view, metric, value)
+        difference = Difference(first, second, view.kind, metric, value, domain=view.domain)
         known = value is not None and first in runs
         if known and (estimated := estimate(*runs[first].minus(runs[second]))) is not None:
             bounds = estimated.interval()
@@ -292,13 +266,8 @@ def differences_of(
                 equivalent=-margin < bounds.low and bounds.high < margin,
             )
         found.append(difference)
-    return corrected(found)
-
-
-def corrected(differences: Sequence[Difference]) -> list[Difference]:
-    """Return the differences with their p-values corrected for their number (Holm)."""
-    p_values = iter(holm([each.p_value for each in differences if each.p_value is not None]))
-    return [each if each.p_value is None else replace(each, p_holm=next(p_values)) for each in differences]
+    p_values = iter(holm([each.p_value for each in found if each.p_value is not None]))
+    return [each if each.p_value is None else replace(each, p_holm=next(p_values)) for each in found]
 
 
 @dataclass(frozen=True, repr=False)
@@ -343,7 +312,7 @@ class PairEvaluation(Evaluation):
         """
         names = {POOLED: "(pooled)", PAIR_WEIGHTED_MEAN: "(mean)"}
         gaps = {  # `Difference` has the first model minus the other
-            (gap.second, gap.view): gap.turned()
+            (gap.second, gap.group): gap.turned()
             for gap in self.differences
             if (gap.first, gap.metric) == (self.models[0].label, "roc_auc")
         }
@@ -360,34 +329,6 @@ class PairEvaluation(Evaluation):
                 rounded = {name: None if each is None else round(each, 3) for name, each in figures.items()}
                 rows.append({"model": model.label, "domain": names.get(view, view.domain), **rounded})
         return rows
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain values, ready for `storage.write_json`."""
-        return {
-            "settings": dict(self.settings),
-            "views": {view.kind: text for view, text in VIEWS.items()},
-            "models": [asdict(model) for model in self.models],
-            "differences": [each.to_json() for each in self.differences],
-            "routers": {label: asdict(accuracy) for label, accuracy in self.routers.items()},
-            "text_free": [asdict(each) for each in self.text_free],
-        }
-
-    def save(self, out: Path) -> None:
-        """Write `evaluation.json` and `scores.parquet` to a folder."""
-        write_json(out / "evaluation.json", self.to_json(), sort=False)
-        write_parquet(out / "scores.parquet", self.scores)
-
-    @classmethod
-    def _read(cls, out: Path) -> Self:
-        content = read_json(out / "evaluation.json")
-        return cls(
-            content["settings"],
-            TypeAdapter(tuple[ModelResult, ...]).validate_python(content["models"]),
-            pq.read_table(out / "scores.parquet"),
-            differences_from_json(content["differences"]),
-            TypeAdapter(dict[str, RouterAccuracy]).validate_python(content["routers"]),
-            TypeAdapter(tuple[ModelResult, ...]).validate_python(content["text_free"]),
-        )
 
 
 def _ends(prefix: str, interval: Interval | None) -> dict[str, float | None]:

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from scipy.stats import ttest_ind
 
@@ -29,33 +28,16 @@ from sentence_experts.evaluation.results import StoredResult, measured_once
 from sentence_experts.evaluation.statistics import holm
 from sentence_experts.models.routes.known_routes import KnownRoutes
 from sentence_experts.models.sources import check_source
-from sentence_experts.storage import check_apart, read_json, write_json, write_parquet
+from sentence_experts.storage import check_apart
 from sentence_experts.tables import Table, TextTable, is_path
 
 logger = logging.getLogger(__name__)
 
-Pair = tuple[str, str]
-Cosines = Mapping[Pair, NDArray[np.float64]]  # two routes -> (texts,)
+Cosines = Mapping[tuple[str, str], NDArray[np.float64]]  # two routes -> (texts,)
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 # Below this a standard deviation is rounding, as between experts that are still copies of each other.
 NO_SPREAD = 1e-6
-
-
-@dataclass(frozen=True)
-class Welch:
-    """A one-sided Welch test.
-
-    Attributes:
-        difference: the first mean minus the second.
-        p_value: the probability of a difference this far below 0, or farther, if the means are equal; None if
-            neither side varies.
-        p_holm: the same, corrected for the number of pairs of routes.
-    """
-
-    difference: float
-    p_value: float | None
-    p_holm: float | None = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -63,18 +45,42 @@ class Similarity(StoredResult):
     """How similar the vectors of a text are under different routes, for one model or two.
 
     Attributes:
-        cosines: model label -> pair of routes -> cosine of each text, shape (texts,).
-        tests: pair of routes -> whether the first model's mean is lower; empty for one model.
         texts: number of texts read and used, and set aside by reason.
-        settings: model label -> what identifies the model.
+        models: label -> what identifies the model.
+        pairs: for each pair of routes `routes` (their names), `models` (label -> mean, standard deviation and
+            quantiles of the cosines) and, for two models, `welch_less` (`welch_less`).
+        cosines: a row per model and pair of routes, with the cosine of each text: columns model, route, other
+            and cosines.
     """
 
     FILES = ("similarity.json", "cosines.parquet")
     NAMES = (*FILES, "similarity.png")
-    cosines: Mapping[str, Cosines]
-    tests: Mapping[Pair, Welch]
     texts: Mapping[str, Any]
-    settings: Mapping[str, Mapping[str, Any]]
+    models: Mapping[str, Mapping[str, Any]]
+    pairs: tuple[Mapping[str, Any], ...]
+    cosines: pa.Table
+
+    @classmethod
+    def of(
+        cls, cosines: Mapping[str, Cosines], texts: Mapping[str, Any], models: Mapping[str, Any]
+    ) -> Similarity:
+        """Summarise the cosines of one model or two, label -> cosines, and test their differences."""
+        first, *others = cosines.values()
+        tests = welch_by_pair(first, others[0]) if others else {}
+        pairs = tuple(
+            {
+                "routes": list(pair),
+                "models": {label: described(each[pair]) for label, each in cosines.items()},
+            }
+            | ({"welch_less": tests[pair]} if tests else {})
+            for pair in first
+        )
+        rows = [
+            {"model": label, "route": route, "other": other, "cosines": values.tolist()}
+            for label, by_pair in cosines.items()
+            for (route, other), values in by_pair.items()
+        ]
+        return cls(texts, models, pairs, pa.Table.from_pylist(rows))
 
     def rows(self) -> list[dict[str, Any]]:
         """Return a row per model and pair of routes: mean, deviation and quantiles of the cosines.
@@ -82,48 +88,13 @@ class Similarity(StoredResult):
         Of two models, the rows of the first have the test of their difference too.
         """
         rows = []
-        for label, by_pair in self.cosines.items():
-            for pair, values in by_pair.items():
-                summary = described(values)
+        for place, label in enumerate(self.models):
+            for pair in self.pairs:
+                summary = dict(pair["models"][label])
                 quantiles = {f"q{share}": value for share, value in summary.pop("quantiles").items()}
-                row = {"route": pair[0], "other": pair[1], "model": label, **summary, **quantiles}
-                if self.tests:
-                    first = label == next(iter(self.cosines))
-                    row |= asdict(self.tests[pair]) if first else {}
-                rows.append(row)
+                row = {**dict(zip(("route", "other"), pair["routes"], strict=True)), "model": label}
+                rows.append(row | summary | quantiles | (pair.get("welch_less", {}) if place == 0 else {}))
         return rows
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain values, ready for `storage.write_json`."""
-        pairs: list[dict[str, Any]] = []
-        for pair in next(iter(self.cosines.values())):
-            models = {label: described(each[pair]) for label, each in self.cosines.items()}
-            test = {"welch_less": asdict(self.tests[pair])} if pair in self.tests else {}
-            pairs.append({"routes": list(pair), "models": models, **test})
-        return {"texts": dict(self.texts), "models": dict(self.settings), "pairs": pairs}
-
-    def save(self, out: Path) -> None:
-        """Write `similarity.json`, and the cosine of each text in `cosines.parquet`, to a folder."""
-        write_json(out / self.FILES[0], self.to_json(), sort=False)
-        rows = [
-            {"model": label, "route": route, "other": other, "cosines": values.tolist()}
-            for label, by_pair in self.cosines.items()
-            for (route, other), values in by_pair.items()
-        ]
-        write_parquet(out / self.FILES[1], pa.Table.from_pylist(rows))
-
-    @classmethod
-    def _read(cls, out: Path) -> Self:
-        content = read_json(out / cls.FILES[0])
-        cosines: dict[str, dict[Pair, NDArray[np.float64]]] = {}
-        for row in pq.read_table(out / cls.FILES[1]).to_pylist():
-            cosines.setdefault(row["model"], {})[row["route"], row["other"]] = np.array(row["cosines"])
-        tests = {
-            tuple(each["routes"]): Welch(**each["welch_less"])
-            for each in content["pairs"]
-            if "welch_less" in each
-        }
-        return cls(cosines, tests, content["texts"], content["models"])
 
 
 @with_settings(SimilarityConfig)
@@ -193,8 +164,7 @@ def _measured(runs: Sequence[ModelRun], texts: Table, chosen: SimilarityConfig) 
     found = {label: inter_route_cosines(encoder, used, routes) for label, encoder in by_label.items()}
     noted: dict[str, Any] = {"file": Path(texts).name} if is_path(texts) else {}
     noted |= {"read": len(every), "used": len(used), "seed": chosen.seed, **aside}
-    tests = welch_by_pair(*found.values()) if len(found) == 2 else {}
-    return Similarity(found, tests, noted, {label: each.settings() for label, each in by_label.items()})
+    return Similarity.of(found, noted, {label: each.settings() for label, each in by_label.items()})
 
 
 def chosen_texts(
@@ -241,7 +211,7 @@ def comparable_routes(model: KnownRoutes, wanted: Sequence[str] | None = None) -
 
 def inter_route_cosines(
     encoder: BatchEncoder, texts: Sequence[str], routes: Sequence[str]
-) -> dict[Pair, NDArray[np.float64]]:
+) -> dict[tuple[str, str], NDArray[np.float64]]:
     """Return the cosine of each text's vectors under each pair of routes, in the routes' order.
 
     Raises:
@@ -250,36 +220,34 @@ def inter_route_cosines(
     for route in routes:
         encoder.chosen_route(route)
     vectors = {route: encoder.encode(texts, route) for route in routes}
-    return {
-        (first, second): cosines(vectors[first], vectors[second]) for first, second in combinations(routes, 2)
-    }
+    return {pair: cosines(*(vectors[route] for route in pair)) for pair in combinations(routes, 2)}
 
 
 def described(values: NDArray[np.float64]) -> dict[str, Any]:
     """Return mean, sample standard deviation and quantiles of the cosines of one pair of routes."""
-    quantiles = np.quantile(values, QUANTILES)
+    quantiles = zip(QUANTILES, np.quantile(values, QUANTILES), strict=True)
     return {
         "mean": float(values.mean()),
         "sd": float(values.std(ddof=1)),
-        "quantiles": {f"{share:g}": float(value) for share, value in zip(QUANTILES, quantiles, strict=True)},
+        "quantiles": {f"{share:g}": float(value) for share, value in quantiles},
     }
 
 
-def welch_less(first: NDArray[np.float64], second: NDArray[np.float64]) -> Welch:
+def welch_less(first: NDArray[np.float64], second: NDArray[np.float64]) -> dict[str, float | None]:
     """Test whether the first mean is below the second (MoTE, equation 1): unequal variances, one-sided.
 
-    As in the paper, the two samples are treated as independent, although the texts are the same.
+    As in the paper, the two samples are treated as independent, although the texts are the same. Returns
+    `difference`, the first mean minus the second, and `p_value`, None if neither side varies.
     """
-    difference = float(first.mean() - second.mean())
-    if max(first.std(ddof=1), second.std(ddof=1)) < NO_SPREAD:
-        return Welch(difference, None)
-    test = ttest_ind(first, second, equal_var=False, alternative="less")
-    return Welch(difference, float(test.pvalue))
+    p_value = None
+    if max(first.std(ddof=1), second.std(ddof=1)) >= NO_SPREAD:
+        p_value = float(ttest_ind(first, second, equal_var=False, alternative="less").pvalue)
+    return {"difference": float(first.mean() - second.mean()), "p_value": p_value}
 
 
-def welch_by_pair(cosines: Cosines, others: Cosines) -> dict[Pair, Welch]:
-    """Return `welch_less` for each pair of routes, corrected for their number (Holm)."""
+def welch_by_pair(cosines: Cosines, others: Cosines) -> dict[tuple[str, str], dict[str, float | None]]:
+    """Return `welch_less` of each pair of routes, with `p_holm`, corrected for their number (Holm)."""
     tests = {pair: welch_less(values, others[pair]) for pair, values in cosines.items()}
-    known = {pair: test.p_value for pair, test in tests.items() if test.p_value is not None}
+    known = {pair: test["p_value"] for pair, test in tests.items() if test["p_value"] is not None}
     corrected = dict(zip(known, holm(list(known.values())), strict=True))
-    return {pair: replace(test, p_holm=corrected.get(pair)) for pair, test in tests.items()}
+    return {pair: {**test, "p_holm": corrected.get(pair)} for pair, test in tests.items()}

@@ -6,6 +6,9 @@ differ in something else than in whether their works belong together, often thro
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
@@ -13,6 +16,9 @@ from numpy.typing import NDArray
 from sentence_experts.evaluation.pairs import domains_of, rows_of
 from sentence_experts.pairs.splits import fold_texts
 from sentence_experts.progress import announced
+
+if TYPE_CHECKING:
+    from sentence_experts.evaluation.results import ModelResult
 
 Floats = NDArray[np.float64]
 
@@ -106,3 +112,28 @@ def _both_ends(table: pa.Table, column: str) -> pa.Array:
     """Return a column of both ends, one after the other: shape (2 * pairs,)."""
     sides = (table[column.format(end)] for end in ("anchor", "positive"))
     return pa.chunked_array([chunk for side in sides for chunk in side.chunks], pa.string()).combine_chunks()
+
+
+def suspicion(text_free: Sequence[ModelResult]) -> str | None:
+    """Return a warning about pairs whose class can be told by how they were made, if there is any.
+
+    That is a ROC-AUC whose interval lies above 0.55. Counts may separate the classes in reverse, so below
+    0.45 counts for them too. A score learned from the texts cannot: below 0.5 it was learned from too few.
+    """
+    telling = []
+    for model in text_free:
+        interval = model.pooled.intervals.get("roc_auc")
+        if model.label not in OF_THE_MAKING or interval is None:
+            continue
+        low, high = sorted((interval.low, interval.high))
+        if reverse := high < 0.5 and model.label != EACH_TEXT:
+            low, high = 1 - high, 1 - low
+        if low > SUSPICIOUS:
+            telling.append(f"{model.label} ({low:.3f} to {high:.3f}{', reversed' * reverse})")
+    if not telling:
+        return None
+    return (
+        "the classes of these pairs can be told apart without comparing texts: ROC-AUC by "
+        f"{', '.join(telling)}. Figures on them say little about texts; compile pairs with "
+        "`negatives=matched`"
+    )

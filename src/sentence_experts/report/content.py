@@ -1,11 +1,32 @@
-"""The content of a report: a verdict, tables, figures and text, to be shown as a page or on a terminal."""
+"""Reports: a verdict, tables, figures and text, to be shown as a page, as Markdown or on a terminal.
+
+A page is one file without scripts, and loads nothing from elsewhere.
+"""
 
 from __future__ import annotations
 
+import base64
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from sentence_experts.report.verdict import Verdict
+from sentence_experts.errors import require
+
+MAX_ADVICE = 3
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Sentences: what was compared, what was found, how certain that is, and what to try next."""
+
+    compared: str
+    findings: Sequence[str]
+    advice: Sequence[str]
+
+    def lines(self) -> list[str]:
+        """Return one line per sentence."""
+        return [self.compared, *self.findings, *(f"Next: {each}" for each in self.advice[:MAX_ADVICE])]
 
 
 @dataclass(frozen=True)
@@ -44,7 +65,7 @@ class Report:
         main: shown at once.
         details: heading -> what a reader may open.
         notes: sentences for the end of the tables.
-        preformatted: heading -> text to show as it is, such as settings.
+        settings: plain values, shown as JSON.
     """
 
     title: str
@@ -52,9 +73,36 @@ class Report:
     main: Sequence[Item]
     details: Mapping[str, Sequence[Item]] = field(default_factory=dict)
     notes: Sequence[str] = ()
-    preformatted: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
     def tables(self) -> Iterator[Table]:
         """Return the tables, those of the details last."""
         for items in (self.main, *self.details.values()):
             yield from (item for item in items if isinstance(item, Table))
+
+
+def html(report: Report) -> str:
+    """Return a report as a page: the verdict, the main tables and figures, then the closed details."""
+    return _rendered(report, "report.html")
+
+
+def markdown(report: Report) -> str:
+    """Return the verdict, the tables and the notes of a report as Markdown."""
+    return _rendered(report, "report.md")
+
+
+def _rendered(report: Report, template: str) -> str:
+    jinja2 = require("jinja2", "report")
+    templates = jinja2.Environment(
+        loader=jinja2.PackageLoader("sentence_experts.report"),
+        autoescape=lambda name: name.endswith(".html"),
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    templates.tests["table"] = lambda item: isinstance(item, Table)
+    templates.tests["figure"] = lambda item: isinstance(item, Figure)
+    templates.filters["base64"] = lambda text: base64.b64encode(text.encode()).decode()
+    templates.filters["json"] = lambda values: json.dumps(values, indent=1, ensure_ascii=False)
+    page: str = templates.get_template(template).render(report=report)
+    return page

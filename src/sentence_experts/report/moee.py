@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from sentence_experts.evaluation.moee.analysis import Analysis
-from sentence_experts.evaluation.results import Difference, View
+from sentence_experts.evaluation.results import Difference
 from sentence_experts.evaluation.statistics import Interval
 from sentence_experts.moee.vectors import PARTS
-from sentence_experts.report.content import Figure, Item, Report, Table
-from sentence_experts.report.figures import complementarity_bars, prompt_matrix, stability
+from sentence_experts.report.content import Figure, Item, Report, Table, Verdict
+from sentence_experts.report.figures import matrix
 from sentence_experts.report.tables import number
-from sentence_experts.report.verdict import Verdict, names_of_measured, points, standing
+from sentence_experts.report.verdict import names_of_measured, points, standing
 
 PART_NAMES = {"hs": "HS", "rw": "RW", "concat": "MoEE (concat)", "sum": "MoEE (sum)"}
 AGREEMENT = {"ami": "AMI", "nmi": "NMI", "jaccard": "Jaccard", "exact_match": "Exact matching"}
@@ -22,6 +23,12 @@ AGREEMENT = {"ami": "AMI", "nmi": "NMI", "jaccard": "Jaccard", "exact_match": "E
 PUBLISHED_AGREEMENT = {"ami": 0.29, "nmi": 0.29, "jaccard": 0.06, "exact_match": 0.4554}
 PUBLISHED_MEANS = {"hs_hs": 0.52, "rw_rw": 0.63, "hs_rw": 0.51}
 MEANS = {"hs_hs": "HS with HS", "rw_rw": "RW with RW", "hs_rw": "HS with RW"}
+SHARES = {
+    "both_right": "both right",
+    "only_hidden": "only HS right",
+    "only_routing": "only RW right",
+    "both_wrong": "both wrong",
+}
 CASES = {"only_rw": "HS is wrong, RW is right", "only_hs": "RW is wrong, HS is right"}
 
 
@@ -35,7 +42,7 @@ def analysis_report(analysis: Analysis) -> Report:
         first,
         _complementarity(figures["complementarity"]),
     ]
-    details: dict[str, list[Item]] = {"Influence of the prompt": _stability(figures)}
+    details: dict[str, list[Item]] = {"Influence of the prompt": [_stability(figures)]}
     if others:
         details["Correlation with human scores under the other prompts"] = list(others)
     details["Agreement between parts and prompts"] = [_between_prompts(figures["between_prompts"])]
@@ -43,8 +50,7 @@ def analysis_report(analysis: Analysis) -> Report:
         details[f"Pairs of {name} that one part alone is right about"] = _cases(cases)
     details["Clusters by HS and by RW"] = [_clusters(figures["clusters"])]
     title = f"Routing weights and hidden states of {settings.get('model', 'a language model')}"
-    shown = json.dumps(settings, indent=1, ensure_ascii=False)
-    return Report(title, analysis_verdict(figures, settings), main, details, preformatted={"Settings": shown})
+    return Report(title, analysis_verdict(figures, settings), main, details, settings=settings)
 
 
 def _correlations(analysis: Mapping[str, Any], prompt: str) -> Table:
@@ -61,15 +67,17 @@ def _correlations(analysis: Mapping[str, Any], prompt: str) -> Table:
     return Table(title, ("Vector", *datasets, "Mean"), rows)
 
 
-def _stability(analysis: Mapping[str, Any]) -> list[Item]:
-    rows, prompts, datasets = analysis["stability"], len(analysis["prompts"]), analysis["datasets"]
+def _stability(analysis: Mapping[str, Any]) -> Item:
+    prompts, datasets = len(analysis["prompts"]), analysis["datasets"]
     if prompts < 2:
-        return ["There is only one prompt: nothing to compare."]
-    own = {(row["part"], row["dataset"]): f"{row['mean']:.3f}\n{row['variance']:.5f}" for row in rows}
+        return "There is only one prompt: nothing to compare."
+    own = {
+        (row["part"], row["dataset"]): f"{row['mean']:.3f}\n{row['variance']:.5f}"
+        for row in analysis["stability"]
+    }
     cells = [[PART_NAMES[part], *(own[part, dataset] for dataset in datasets)] for part in PARTS]
-    words = "Mean and spread over prompts, see the table."
-    drawing = Figure(partial(stability, rows, prompts), words, "MoEE, figure 5.")
-    return [drawing, Table("Mean, and variance below it", ("Vector", *datasets), cells)]
+    title = f"Mean over {prompts} prompts, and variance below it (MoEE, figure 5)"
+    return Table(title, ("Vector", *datasets), cells)
 
 
 def _between_prompts(own: Mapping[str, Any]) -> Figure:
@@ -77,23 +85,27 @@ def _between_prompts(own: Mapping[str, Any]) -> Figure:
         f"{name} {number(own['means'][key], '.2f')} (published {PUBLISHED_MEANS[key]:.2f})"
         for key, name in MEANS.items()
     )
+    values = np.array(own["matrix"])
+    texts = np.vectorize("{:.2f}".format, otypes=[object])(values)
     return Figure(
-        partial(prompt_matrix, own["sides"], own["matrix"]),
+        partial(matrix, own["sides"], values, texts, "Blues", (0, 1.6)),
         f"Matrix of correlations. Means: {listed}.",
         f"Spearman's correlation between the cosines of the pairs of {own['dataset']} (MoEE, figure 4). "
         f"Means: {listed}; published for DeepSeekMoE-16B on STS12.",
     )
 
 
-def _complementarity(own: Mapping[str, Any]) -> Figure:
-    alone = "; ".join(f"{name} {shares['one_alone']:.0%}" for name, shares in own["datasets"].items())
-    return Figure(
-        partial(complementarity_bars, own["datasets"]),
-        f"Shares of pairs where one part alone is right: {alone}.",
-        f"One part alone is right: {alone} (MoEE, figure 2). A part is wrong about a pair if its rank by "
-        f"cosine differs from that by human scores by more than {own['failed_above']:.0%} of the ranks; the "
-        "paper does not state its criterion.",
+def _complementarity(own: Mapping[str, Any]) -> Table:
+    rows = [
+        [name, *(f"{shares[key]:.0%}" for key in SHARES), f"{shares['one_alone']:.0%}"]
+        for name, shares in own["datasets"].items()
+    ]
+    title = (
+        "Shares of the pairs that each part is right about (MoEE, figure 2). A part is wrong about a pair if "
+        f"its rank by cosine differs from that by human scores by more than {own['failed_above']:.0%} of the "
+        "ranks; the paper does not state its criterion"
     )
+    return Table(title, ("Dataset", *SHARES.values(), "one alone"), rows)
 
 
 def _cases(cases: Mapping[str, Any]) -> list[Item]:
@@ -141,7 +153,7 @@ def analysis_verdict(analysis: Mapping[str, Any], settings: Mapping[str, Any]) -
     )
     gaps = [
         Difference(
-            PART_NAMES[each["first"]], PART_NAMES[each["second"]], View("average"), "spearman", each["value"],
+            PART_NAMES[each["first"]], PART_NAMES[each["second"]], "average", "spearman", each["value"],
             Interval(each["low"], each["high"]), p_holm=each["p_holm"],
         )
         for each in analysis["differences"]

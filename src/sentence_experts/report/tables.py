@@ -30,11 +30,6 @@ def number(value: float | None, form: str = ".3f") -> str:
     return UNDEFINED if value is None else format(value, form)
 
 
-def change(before: float | None, after: float | None, form: str = "+.4f") -> str:
-    """Return `+0.0123`, or a dash if one of the two is undefined."""
-    return number(None if before is None or after is None else after - before, form)
-
-
 def bounds(interval: Interval | None) -> str:
     """Return `.790-.835`, or nothing without an interval."""
     ends = (interval.low, interval.high) if interval else ()

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from sentence_experts.evaluation.mteb.results import Score, TaskEvaluation
 from sentence_experts.evaluation.statistics import MIN_DATASETS
-from sentence_experts.report.content import Report, Table
+from sentence_experts.report.content import Report, Table, Verdict
 from sentence_experts.report.tables import EQUIVALENT, p_value
 from sentence_experts.report.verdict import (
     SIGNIFICANT,
-    Verdict,
     model_advice,
     names_of_measured,
     points,
@@ -31,22 +30,17 @@ def tasks_report(evaluation: TaskEvaluation) -> Report:
     """Return the report: scores by type and by task, then the differences of the averages."""
     tables, models = [], evaluation.models
     if tasks := evaluation.tasks:
+        metrics = {task.name: METRICS.get(task.metric, task.metric) for task in tasks}
         rows = []
         for kind, count in evaluation.types.items():
-            metrics = dict.fromkeys(
-                METRICS.get(task.metric, task.metric) for task in tasks if task.kind == kind
-            )
+            named = dict.fromkeys(metrics[task.name] for task in tasks if task.kind == kind)
             scores = [shown(model.types[kind]) for model in models]
-            rows.append([f"{kind} ({count})", ", ".join(metrics), *scores])
+            rows.append([f"{kind} ({count})", ", ".join(named), *scores])
         average = [shown(model.average) for model in models]
         rows.append([f"Average over datasets ({len(tasks)})", "", *average])
         by_task = [
-            [
-                task.name,
-                METRICS.get(task.metric, task.metric),
-                *(shown(model.tasks[task.name]) for model in models),
-            ]
-            for task in tasks
+            [name, metric, *(shown(model.tasks[name]) for model in models)]
+            for name, metric in metrics.items()
         ]
         labels = [
             f"{model.label} ({len(model.runs)} seeds)" if len(model.runs) > 1 else model.label

@@ -1,31 +1,16 @@
-"""The verdict of a report: what was compared, which model is ahead, how certain that is, what to try next."""
+"""Sentences of verdicts: which model is ahead, how certain that is, what to try next."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from sentence_experts.evaluation.results import SEEDS_NEEDED, Difference
 
 SIGNIFICANT = 0.05
 MAX_NAMED = 4  # models in one sentence
-MAX_ADVICE = 3
 SEEDS_ADVISED = SEEDS_NEEDED + 2
 SIMULATED = "SIMULATED TEXTS, which show that everything works, and nothing about science: "
 REAL_ARTICLES = "Run the same on real articles: the texts here are SIMULATED."
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """Sentences: what was compared, what was found, how certain that is, and what to try next."""
-
-    compared: str
-    findings: Sequence[str]
-    advice: Sequence[str]
-
-    def lines(self) -> list[str]:
-        """Return one line per sentence."""
-        return [self.compared, *self.findings, *(f"Next: {each}" for each in self.advice[:MAX_ADVICE])]
 
 
 def is_significant(gap: Difference) -> bool:

@@ -9,37 +9,30 @@ from typing import Any
 from sentence_experts.errors import UsageError
 from sentence_experts.evaluation.results import Result
 from sentence_experts.progress import announced
-from sentence_experts.report.content import Report
-from sentence_experts.report.html import html, markdown
+from sentence_experts.report.content import Report, html, markdown
 from sentence_experts.storage import replacing
 
 # Class of the result -> file, and the module and function that make the report, imported when needed.
 _REPORTS = {
     "PairEvaluation": ("report.html", "pairs", "pairs_report"),
     "TaskEvaluation": ("tasks.md", "tasks", "tasks_report"),
-    "Audit": ("report.html", "models", "audit_report"),
+    "Audit": ("report.html", "audit", "audit_report"),
     "Analysis": ("analysis.html", "moee", "analysis_report"),
     "Similarity": ("similarity.png", "figures", "similarity_figure"),
 }
 
 
-def report_of(result: Result) -> Report:
-    """Return the report of a result.
+def report_of(result: Result) -> Any:
+    """Return the `Report` of a result, or the figure of similarity.
 
     Raises:
         UsageError: there is no report of this kind of result.
     """
-    report: Report = _made(result)[1]
-    return report
-
-
-def _made(result: Result) -> tuple[str, Any]:
-    """Return the name of the file, and the report or figure."""
     name = type(result).__name__
     if name not in _REPORTS:
         raise UsageError(f"no report is made of a {name}; only of {', '.join(_REPORTS)}")
-    file, module, function = _REPORTS[name]
-    return file, getattr(import_module(f"sentence_experts.report.{module}"), function)(result)
+    _, module, function = _REPORTS[name]
+    return getattr(import_module(f"sentence_experts.report.{module}"), function)(result)
 
 
 @announced("writing the report")
@@ -57,10 +50,10 @@ def write_report(result: Result, out: Path | str) -> Path:
         >>> write_report(evaluate("model", "pairs", bootstrap=0), "results").name
         'report.html'
     """
-    name, made = _made(result)
+    made = report_of(result)
+    path = Path(out) / _REPORTS[type(result).__name__][0]
     if isinstance(made, Report):
-        made = (markdown if name.endswith(".md") else html)(made).encode()
-    path = Path(out) / name
+        made = (markdown if path.suffix == ".md" else html)(made).encode()
     with replacing(path) as temporary:
         temporary.write_bytes(made)
     return path

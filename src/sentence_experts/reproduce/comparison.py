@@ -7,8 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from sentence_experts.evaluation.results import Result
-from sentence_experts.report.content import Report, Table
-from sentence_experts.report.verdict import Verdict
+from sentence_experts.report.content import Report, Table, Verdict
 from sentence_experts.reproduce.experiment import Compared, Experiment, changed_settings
 
 DIFFERS = "differs"

@@ -7,7 +7,7 @@ from typing import Any
 
 from sentence_experts.config import with_settings
 from sentence_experts.recipes import find_recipe
-from sentence_experts.report.html import html, markdown
+from sentence_experts.report.content import html, markdown
 from sentence_experts.reproduce.comparison import ReproductionResult, compare
 from sentence_experts.reproduce.experiment import Experiment
 from sentence_experts.reproduce.kinds import KINDS

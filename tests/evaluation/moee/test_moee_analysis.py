@@ -11,7 +11,7 @@ from sentence_experts.errors import UsageError
 from sentence_experts.evaluation.moee.analysis import Analysis, analyse_states
 from sentence_experts.evaluation.moee.rated_pairs import RatedPairs
 from sentence_experts.moee.vectors import States
-from sentence_experts.report.html import html
+from sentence_experts.report.content import html
 from sentence_experts.report.write import report_of
 
 PAIRS = 80

@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import t
 
 from sentence_experts.evaluation.mteb.results import MeasuredTask, Run, join_runs
-from sentence_experts.report.html import markdown
+from sentence_experts.report.content import markdown
 from sentence_experts.report.write import report_of
 
 TASKS = [MeasuredTask(f"sts{n}", "STS", "cosine_spearman", "r") for n in range(4)]

@@ -13,12 +13,10 @@ equally many; their intervals cover the seeds, and the choice of datasets if the
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
-from typing import Any, Self
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
-from pydantic import TypeAdapter
 from scipy.stats import t
 
 from sentence_experts.evaluation.results import (
@@ -26,11 +24,9 @@ from sentence_experts.evaluation.results import (
     Difference,
     Evaluation,
     View,
-    differences_from_json,
     differences_of,
 )
 from sentence_experts.evaluation.statistics import Runs, runs_of_datasets
-from sentence_experts.storage import read_json, write_json
 
 # In the order of the papers' tables; other types follow.
 TYPES = (
@@ -117,10 +113,6 @@ class TaskEvaluation(Evaluation):
         kinds = [task.kind for task in self.tasks]
         return {kind: kinds.count(kind) for kind in dict.fromkeys(kinds)}
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain values, ready for `storage.write_json`."""
-        return asdict(self) | {"differences": [each.to_json() for each in self.differences]}
-
     def rows(self) -> list[dict[str, Any]]:
         """Return a row per model and task: its score, and its spread and interval over seeds, if any."""
         return [
@@ -131,16 +123,6 @@ class TaskEvaluation(Evaluation):
             for task in self.tasks
             for score in (model.tasks[task.name],)
         ]
-
-    def save(self, out: Path) -> None:
-        """Write `tasks.json` to a folder."""
-        write_json(out / "tasks.json", self.to_json(), sort=False)
-
-    @classmethod
-    def _read(cls, out: Path) -> Self:
-        content = read_json(out / "tasks.json")
-        content["differences"] = differences_from_json(content["differences"])
-        return TypeAdapter(cls).validate_python(content)
 
 
 def join_runs(

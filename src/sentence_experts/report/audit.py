@@ -1,16 +1,15 @@
-"""The reports of an audit, and of automatic routes."""
+"""The report of an audit."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sentence_experts.evaluation.audit import CLEANED, LEAKS, WITHOUT, Audit
-from sentence_experts.evaluation.results import PairMetrics
+from sentence_experts.evaluation.audit import CLEANED, LEAKS, WITHOUT, Audit, Measurement
 from sentence_experts.evaluation.scorers import MEMORY_LABEL, TFIDF_LABEL
-from sentence_experts.report.content import Item, Report, Table
+from sentence_experts.report.content import Item, Report, Table, Verdict
 from sentence_experts.report.pairs import METRICS, pair_figures, text_free_table, told_without_texts
-from sentence_experts.report.tables import change, metric_cell, number
-from sentence_experts.report.verdict import REAL_ARTICLES, SIMULATED, Verdict
+from sentence_experts.report.tables import metric_cell, number
+from sentence_experts.report.verdict import REAL_ARTICLES, SIMULATED
 
 ALL_PAIRS = next(iter(WITHOUT))
 TOLERATED = 0.05  # share of test pairs that leak
@@ -18,12 +17,14 @@ TOLERATED = 0.05  # share of test pairs that leak
 
 def audit_report(audit: Audit) -> Report:
     """Return what the splits share, which test pairs leak, and the metrics with and without these pairs."""
-    pairs, counts = audit.pairs["test"], audit.leaks.counts()
+    pairs = audit.pairs["test"]
     overlaps = [
         [f"{each.first}, {each.second}", *(f"{n:,}" for n in (each.papers, each.texts, each.near_duplicates))]
-        for each in audit.leaks.overlaps
+        for each in audit.between_splits
     ]
-    leaks = [[LEAKS[kind], f"{count:,}", f"{count / pairs:.1%}"] for kind, count in counts.items()]
+    leaks = [
+        [LEAKS[kind], f"{count:,}", f"{count / pairs:.1%}"] for kind, count in audit.leaked_test_pairs.items()
+    ]
     main: list[Item] = [
         "What training and test pairs share, and how metrics change without the test pairs that leak. The "
         "pairs left are balanced as all test pairs are; below a value is its 95% interval.",
@@ -33,29 +34,33 @@ def audit_report(audit: Audit) -> Report:
         ),
     ]
     headings = [heading for name in METRICS.values() for heading in (name, "change")]
-    for model, sets in audit.by_model().items():
+    models: dict[str, dict[str, Measurement]] = {}
+    for one in audit.figures:
+        models.setdefault(one.model, {})[one.test_set] = one
+    for model, sets in models.items():
         first, rows = sets[ALL_PAIRS].figures, []
         for name, each in sets.items():
             row = [name, f"{each.left:,}", f"{each.figures.pairs if each.figures else 0:,}"]
             for metric in METRICS:
-                before, after = (one.metrics[metric] if one else None for one in (first, each.figures))
+                before, after = (of.metrics[metric] if of else None for of in (first, each.figures))
                 row.append(metric_cell(each.figures, metric) if each.figures else number(None))
-                row.append("" if each.figures is first else change(before, after, "+.3f"))
+                change = None if before is None or after is None else after - before
+                row.append("" if each.figures is first else number(change, "+.3f"))
             rows.append(row)
         title = f"{model}, with and without leaked test pairs"
         main.append(Table(title, ("test pairs", "left", "used", *headings), rows))
     if audit.text_free:
         main.append(text_free_table(audit.text_free))
-    notes = [f"pairs that are labelled both linked and unlinked: {audit.leaks.contradictions:,}"]
-    if audit.citing is not None:
-        seen, articles = audit.citing
-        notes.append(f"articles that link test pairs and also training pairs: {seen:,} of {articles:,}")
-    return Report(f"Audit of {audit.name}", _audit_verdict(audit), main, notes=notes)
+    notes = [f"pairs that are labelled both linked and unlinked: {audit.contradicted_pairs:,}"]
+    if audit.test_articles is not None:
+        seen = f"{audit.test_articles_seen_in_training or 0:,} of {audit.test_articles:,}"
+        notes.append(f"articles that link test pairs and also training pairs: {seen}")
+    return Report(f"Audit of {audit.name}", _verdict(audit, models), main, notes=notes)
 
 
-def _audit_verdict(audit: Audit) -> Verdict:
+def _verdict(audit: Audit, models: Mapping[str, Mapping[str, Measurement]]) -> Verdict:
     """Judge by the share of test pairs that leak, and what figures lose without them."""
-    pairs, leaked, counts = audit.pairs["test"], int(audit.leaks.leaked().sum()), audit.leaks.counts()
+    pairs, leaked, counts = audit.pairs["test"], audit.leaked_pairs.num_rows, audit.leaked_test_pairs
     compared = (
         f"{SIMULATED if audit.simulated else ''}Audited {pairs:,} test pairs against "
         f"{audit.pairs['train']:,} training pairs ({audit.name})."
@@ -68,9 +73,9 @@ def _audit_verdict(audit: Audit) -> Verdict:
             f"{LEAKS[worst]} ({counts[worst]:,} pairs)."
         ]
     findings += told_without_texts(audit.text_free)
-    models, falls = audit.by_model(), False
+    falls = False
     for model, sets in models.items():
-        text, fell = _change_without_leaks(model, {name: each.figures for name, each in sets.items()})
+        text, fell = _change_without_leaks(model, sets)
         findings += [text] if text else []
         falls = falls or fell
     advice = [REAL_ARTICLES] if audit.simulated else []
@@ -85,9 +90,9 @@ def _audit_verdict(audit: Audit) -> Verdict:
     return Verdict(compared, findings, advice or ["Nothing to mend here; next, `evaluate`."])
 
 
-def _change_without_leaks(model: str, sets: Mapping[str, PairMetrics | None]) -> tuple[str | None, bool]:
+def _change_without_leaks(model: str, sets: Mapping[str, Measurement]) -> tuple[str | None, bool]:
     """Return a model's ROC-AUC with and without leaks, and whether it falls by more than chance explains."""
-    before, after = sets[ALL_PAIRS], sets[CLEANED]
+    before, after = sets[ALL_PAIRS].figures, sets[CLEANED].figures
     value = before.metrics["roc_auc"] if before else None
     if before is None or value is None:
         return None, False
