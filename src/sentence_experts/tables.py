@@ -1,9 +1,9 @@
 """Tables of any common kind, row by row: files, data frames, Arrow tables, datasets.
 
 Files are Parquet, CSV, TSV or JSON lines, or plain text with one text per line, each also .gz or .xz. Text
-files are UTF-8, or UTF-16 or UTF-32 with a byte order mark. A row that cannot be read comes as a
-`BadRowError` in its place, so that callers can name it and continue, or stop; a file that breaks off or is in
-another encoding is refused. A missing cell (None, NaN) is None. Lists, objects and bytes are no texts.
+files are UTF-8, or UTF-16 with a byte order mark. A row that cannot be read comes as a `BadRowError` in its
+place, so that callers can name it and continue, or stop; a file that breaks off or is in another encoding is
+refused. A missing cell (None, NaN) is None. Lists, objects and bytes are no texts.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import hashlib
 import io
 import itertools
 import json
-import logging
 import lzma
 import re
 import zlib
@@ -24,7 +23,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from os.path import exists, isfile
 from pathlib import Path
-from typing import IO, Any, Final, TypeVar
+from typing import IO, Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -32,29 +31,20 @@ import pyarrow.parquet as pq
 from sentence_experts.errors import InputError
 from sentence_experts.storage import sha256_file
 
-logger = logging.getLogger(__name__)
-
 # A path, a pandas or polars data frame, a `datasets.Dataset`, anything that Arrow reads, a mapping of
 # columns, a list of dicts, or a list of texts.
 Table = Any
 Row = dict[str, Any]
-Columns = TypeVar("Columns", pa.Table, pa.RecordBatch)
 
 TEXT: Final = "text"  # the only column of plain text
 _FORMATS: Final = {
     ".parquet": "parquet", ".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".jsonl": "json", ".ndjson": "json",
     ".json": "json", ".txt": "lines",
 }  # fmt: skip
-_MARKS: Final = (  # UTF-32 first: its mark begins with that of UTF-16
-    (codecs.BOM_UTF32_LE, "utf-32"), (codecs.BOM_UTF32_BE, "utf-32"), (codecs.BOM_UTF16_LE, "utf-16"),
-    (codecs.BOM_UTF16_BE, "utf-16"), (b"", "utf-8-sig"),
-)  # fmt: skip
 _MAX_LINE: Final = 1 << 26
 """Maximum number of characters per line and per field of a text file."""
 _ROWS_PER_BATCH: Final = 2048
 _ROWS_WITH_COLUMNS: Final = 100  # of JSON lines, whose columns are those of the first rows
-_IDS_COMPARED: Final = 2_000_000
-"""Maximum number of ids that are kept in memory to find those that two rows have."""
 # What pandas makes of the integers in a column that also has empty cells.
 _WHOLE_AS_FLOAT: Final = re.compile(r"(-?\d+)\.0", re.ASCII)
 
@@ -83,8 +73,7 @@ def check_columns(where: str, wanted: Iterable[str], columns: Iterable[str]) -> 
         InputError: some are missing.
     """
     columns = list(columns)
-    missing = [name for name in wanted if name not in columns]
-    if missing:
+    if missing := [name for name in wanted if name not in columns]:
         raise InputError(
             f"{where} lacks the column{'s' * (len(missing) > 1)} {', '.join(missing)}; "
             f"it has: {', '.join(columns) or 'none'}"
@@ -97,21 +86,8 @@ def read_columns(source: Table) -> list[str]:
     Raises:
         InputError: the file is missing, of an unknown kind, or no table, or two columns have one name.
     """
-    if not is_path(source):
-        return [TEXT] if _is_texts(source) else list(to_arrow(source).column_names)
-    with opened(source) as (file, kind):
-        if kind == "lines":
-            return [TEXT]
-        if kind == "parquet":
-            names = [str(name) for name in parquet_file(source, file).schema_arrow.names]
-            _check_unlike(names, str(source))
-            return names
-        if kind == "json":
-            rows = list(itertools.islice(_json_rows(source, file), _ROWS_WITH_COLUMNS))
-            if rows and not any(isinstance(row, dict) for row in rows):
-                raise InputError(f"{source}: row 1: {rows[0]}")
-            return list(dict.fromkeys(name for row in rows if isinstance(row, dict) for name in row))
-        return _header(source, _csv_reader(source, file, kind))
+    with _reading(source, None) as (columns, _):
+        return columns
 
 
 def read_rows(source: Table, columns: Sequence[str] | None = None) -> Iterator[Row | BadRowError]:
@@ -126,25 +102,41 @@ def read_rows(source: Table, columns: Sequence[str] | None = None) -> Iterator[R
     Raises:
         InputError: the file is missing, of an unknown kind, or no table; it breaks off, or is not UTF-8.
     """
-    wanted = None if columns is None else list(columns)
-    if _is_texts(source):  # without Arrow, which imports pandas to look at a list
-        yield from ({TEXT: text} for text in source)
+    with _reading(source, None if columns is None else list(columns)) as (_, rows):
+        yield from rows
+
+
+@contextmanager
+def _reading(
+    source: Table, wanted: list[str] | None
+) -> Iterator[tuple[list[str], Iterable[Row | BadRowError]]]:
+    """Open a table; gives the names of its columns, and its rows."""
+    if isinstance(source, list | tuple) and source and all(isinstance(text, str) for text in source):
+        # Without Arrow, which imports pandas to look at a list.
+        yield [TEXT], ({TEXT: text} for text in source)
     elif not is_path(source):
         table = to_arrow(source)
-        for batch in (table if wanted is None else table.select(wanted)).to_batches(_ROWS_PER_BATCH):
-            yield from batch.to_pylist()
+        batches = (table if wanted is None else table.select(wanted)).to_batches(_ROWS_PER_BATCH)
+        yield table.column_names, (row for batch in batches for row in batch.to_pylist())
     else:
         with opened(source) as (file, kind):
             if kind == "parquet":
-                for batch in parquet_file(source, file).iter_batches(_ROWS_PER_BATCH, columns=wanted):
-                    yield from with_texts_for_bytes(batch, str(source)).to_pylist()
+                parquet = parquet_file(source, file)
+                names = _unlike(parquet.schema_arrow.names, source)
+                read = parquet.iter_batches(_ROWS_PER_BATCH, columns=wanted)
+                yield names, (row for batch in read for row in batch.to_pylist())
             elif kind == "json":
-                yield from _json_rows(source, file)
+                rows = _json_rows(_lines(source, file, "\n"))
+                first = list(itertools.islice(rows, _ROWS_WITH_COLUMNS))
+                objects = [row for row in first if isinstance(row, dict)]
+                if first and not objects:
+                    raise InputError(f"{source}: row 1: {first[0]}")
+                yield list(dict.fromkeys(itertools.chain(*objects))), itertools.chain(first, rows)
             elif kind == "lines":
-                for number, line in enumerate(_lines(source, file, "\n"), start=1):
-                    yield _checked({TEXT: line.removesuffix("\n").removesuffix("\r")}, source, number)
+                lines = (line.removesuffix("\n").removesuffix("\r") for line in _lines(source, file, "\n"))
+                yield [TEXT], ({TEXT: line} for line in lines)
             else:
-                yield from _delimited_rows(source, file, kind)
+                yield _delimited(source, _lines(source, file, ""), "," if kind == "csv" else "\t")
 
 
 def read_table(source: Table, columns: Sequence[str]) -> pa.Table:
@@ -169,77 +161,44 @@ def read_table(source: Table, columns: Sequence[str]) -> pa.Table:
 
 
 def to_arrow(data: Table) -> pa.Table:
-    """Return a table in memory as an Arrow table, with texts where it has bytes.
+    """Return a table in memory as an Arrow table.
 
     Raises:
-        InputError: it is none, two columns have one name, or bytes are not UTF-8.
+        InputError: it is none.
 
     >>> to_arrow([{"id": 1, "title": "Rice"}, {"id": 2, "title": "Sleep"}]).column_names
     ['id', 'title']
     """
+    library = type(data).__module__.partition(".")[0]
     try:
-        table = _to_arrow(data)
+        if hasattr(data, "to_frame"):  # a series of pandas or polars: one column
+            data = data.to_frame(data.name or TEXT)
+        if library == "numpy":
+            data = data.tolist()
+        if library == "pandas":
+            return pa.Table.from_pandas(data, preserve_index=False)
+        if library == "datasets":
+            return pa.table(data.with_format("arrow")[:])
+        if isinstance(data, Mapping) or hasattr(data, "__arrow_c_stream__"):
+            return pa.table(data)
+        if isinstance(data, Sequence) and not isinstance(data, str | bytes):
+            texts = isinstance(next(iter(data), ""), str)
+            for number, item in enumerate(data, start=1):
+                if not isinstance(item, str if texts else Mapping):
+                    what = "a text" if texts else "a text or a row (a dict)"
+                    raise InputError(f"item {number} of the list is {item!r}, not {what}")
+            return pa.table({TEXT: pa.array(data, pa.string())}) if texts else pa.Table.from_pylist(data)
     except (pa.ArrowException, TypeError, AttributeError, ValueError, OverflowError) as error:
         reason = " ".join(str(error).split())
         raise InputError(f"the {type(data).__name__} cannot be read as a table: {reason}") from error
-    if table is None:
-        raise InputError(
-            f"cannot read a table from {type(data).__name__}: give a path, a data frame or a list"
-        )
-    return with_texts_for_bytes(table, name_of_table(data))
+    raise InputError(f"cannot read a table from {type(data).__name__}: give a path, a data frame or a list")
 
 
-def _to_arrow(data: Table) -> pa.Table | None:
-    if isinstance(data, pa.Table):
-        return data
-    library = type(data).__module__.partition(".")[0]
-    if hasattr(data, "to_frame"):  # a series of pandas or polars: one column
-        data = data.to_frame(data.name or TEXT)
-    if library == "numpy":
-        data = data.tolist()
-    if library == "pandas":
-        return pa.Table.from_pandas(data, preserve_index=False)
-    if library == "datasets":
-        return pa.table(data.with_format("arrow")[:])
-    if isinstance(data, Mapping) or hasattr(data, "__arrow_c_stream__"):
-        return pa.table(data)
-    if isinstance(data, Sequence) and not isinstance(data, str | bytes):
-        texts = isinstance(next(iter(data), ""), str)
-        for number, item in enumerate(data, start=1):
-            if not isinstance(item, str if texts else Mapping):
-                what = "a text" if texts else "a text or a row (a dict)"
-                raise InputError(f"item {number} of the list is {item!r}, not {what}")
-        return pa.table({TEXT: pa.array(data, pa.string())}) if texts else pa.Table.from_pylist(data)
-    return None
-
-
-def _is_texts(data: Table) -> bool:
-    return isinstance(data, list | tuple) and bool(data) and all(isinstance(text, str) for text in data)
-
-
-def with_texts_for_bytes(table: Columns, where: str) -> Columns:
-    """Return a table, or a batch of its rows, with texts where it has bytes, as some writers of Parquet do.
-
-    Raises:
-        InputError: bytes that are not UTF-8, or two columns of one name; `where` names the table.
-    """
-    _check_unlike(table.schema.names, where)
-    for number, field in enumerate(table.schema):
-        if str(field.type) in ("binary", "large_binary", "binary_view"):
-            try:
-                table = table.set_column(number, field.name, table.column(number).cast(pa.string()))
-            except pa.ArrowException as error:
-                raise InputError(
-                    f"{where}: column {field.name!r} holds bytes that are not UTF-8; store texts as strings"
-                ) from error
-    return table
-
-
-def _check_unlike(names: Sequence[str], where: str) -> None:
-    """Refuse two columns of one name."""
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
+def _unlike(names: Sequence[str], where: Path | str) -> list[str]:
+    """Return the names of columns, if no two are the same."""
+    if twice := next((name for place, name in enumerate(names) if name in names[:place]), None):
         raise InputError(f"{where}: two columns are called {twice!r}; rename or remove one")
+    return list(names)
 
 
 def fingerprint(source: Table) -> tuple[int, str]:
@@ -271,17 +230,15 @@ def format_of(path: Path | str) -> str | None:
 @contextmanager
 def opened(path: Path | str) -> Iterator[tuple[IO[bytes], str]]:
     """Open a file, unpacked, with its format; what goes wrong while it is read becomes an InputError."""
-    kind = format_of(path)
-    if kind is None and not isfile(path):
-        raise InputError(f"{str(path)[:200]}: no such file (texts in memory are given as a list: [text])")
-    if kind is None:
+    if not isfile(path):
+        why = "a folder, pipe or device, not a file" if exists(path) else "no such file"
+        raise InputError(f"{str(path)[:200]}: {why} (texts in memory are given as a list: [text])")
+    if (kind := format_of(path)) is None:
         raise InputError(
             f"{path}: cannot tell its format; a table must end in {', '.join(_FORMATS)}, each also with .gz "
             "or .xz"
         )
     try:
-        if exists(path) and not isfile(path):
-            raise InputError(f"{path}: a folder, pipe or device, not a file")
         with open(path, "rb") as plain:
             start, name = plain.read(6), str(path).lower()
             plain.seek(0)
@@ -291,8 +248,6 @@ def opened(path: Path | str) -> Iterator[tuple[IO[bytes], str]]:
                 yield lzma.LZMAFile(plain), kind  # type: ignore[misc]  # noqa: SIM115
             else:
                 yield plain, kind
-    except FileNotFoundError as error:
-        raise InputError(f"{path}: no such file") from error
     except (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError) as error:
         raise InputError(f"{path}: truncated or damaged ({error}); copy or download it again") from error
     except UnicodeDecodeError as error:
@@ -308,113 +263,79 @@ def parquet_file(path: Path | str, file: IO[bytes]) -> pq.ParquetFile:
     Raises:
         InputError: it is none.
     """
+    is_packed = isinstance(file, gzip.GzipFile | lzma.LZMAFile)
     try:
-        return pq.ParquetFile(
-            io.BytesIO(file.read()) if isinstance(file, gzip.GzipFile | lzma.LZMAFile) else file
-        )
+        return pq.ParquetFile(io.BytesIO(file.read()) if is_packed else file)
     except pa.ArrowException as error:
         raise InputError(f"{path} is not a Parquet file: {' '.join(str(error).split())}") from error
 
 
 def _lines(path: Path | str, file: IO[bytes], newline: str) -> Iterator[str]:
-    """Yield the lines of a text file; in UTF-8, bytes that are not text become lone surrogates."""
-    head = file.read(4)
+    """Yield the lines of a text file.
+
+    Raises:
+        InputError: a line is very long, or in another encoding.
+    """
+    wide = file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
     file.seek(0)
-    encoding = next(encoding for mark, encoding in _MARKS if head.startswith(mark))
-    errors = "surrogateescape" if encoding == "utf-8-sig" else "strict"
+    # In UTF-8, bytes that are not text become lone surrogates, so that the message can name the line.
+    encoding, errors = ("utf-16", "strict") if wide else ("utf-8-sig", "surrogateescape")
     text = io.TextIOWrapper(file, encoding=encoding, errors=errors, newline=newline)
-    number = 0
-    while line := text.readline(_MAX_LINE + 1):
-        number += 1
+    for number, line in enumerate(iter(lambda: text.readline(_MAX_LINE + 1), ""), start=1):
         if len(line) > _MAX_LINE:
             raise InputError(f"{path}: line {number} has more than {_MAX_LINE:,} characters")
+        if letter := _broken_letter(line):
+            raise InputError(
+                f"{path}: line {number}: the byte 0x{ord(letter) - 0xDC00:02x} is not UTF-8 (the file may be "
+                "Latin-1 or Windows-1252): save the file as UTF-8"
+            )
         yield line
 
 
-def _checked(row: Row, path: Path | str, number: int) -> Row | BadRowError:
-    """Return a row whose bytes were text."""
-    for name, value in row.items():
-        if value and "\0" in value:
-            return BadRowError(f"column {name} holds a zero byte")
-        _check_encoding(value or "", f"{path}: row {number}, column {name}")
-    return row
-
-
-def _check_encoding(text: str, where: str) -> None:
-    """Refuse a file with bytes that were not text: it is in another encoding."""
-    if letter := _broken_letter(text):
-        raise InputError(
-            f"{where}: the byte 0x{ord(letter) - 0xDC00:02x} is not UTF-8 (the file may be Latin-1 or "
-            "Windows-1252): save the file as UTF-8"
-        )
-
-
-def _json_rows(path: Path | str, file: IO[bytes]) -> Iterator[Row | BadRowError]:
-    """Yield the rows of JSON lines."""
-    lines = (line for line in _lines(path, file, "\n") if line.strip())
-    for number, line in enumerate(lines, start=1):
-        _check_encoding(line, f"{path}: row {number}")
+def _json_rows(lines: Iterator[str]) -> Iterator[Row | BadRowError]:
+    for line in filter(str.strip, lines):
         try:
-            value = json.loads(line, object_pairs_hook=_unlike_keys)
-        except RecursionError:
-            yield BadRowError("not JSON that can be read: nested too deep")
-        except ValueError as error:  # not JSON, or a number of 5,000 digits
-            yield BadRowError(f"not JSON: {str(error).partition('; use sys.')[0]}")
-        except BadRowError as error:
-            yield error
+            value = json.loads(line)
+        except (ValueError, RecursionError) as error:  # also of a number of 5,000 digits
+            yield BadRowError(f"not JSON: {error}")
         else:
             yield value if isinstance(value, dict) else BadRowError("not a JSON object")
 
 
-def _unlike_keys(pairs: list[tuple[str, Any]]) -> Row:
-    values = dict(pairs)
-    if len(values) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise BadRowError(f"the key {twice!r} occurs twice")
-    return values
-
-
-def _csv_reader(path: Path | str, file: IO[bytes], kind: str) -> Iterator[list[str]]:
+def _delimited(
+    path: Path | str, lines: Iterator[str], delimiter: str
+) -> tuple[list[str], Iterator[Row | BadRowError]]:
+    """Return the header of CSV or TSV, and its rows."""
     csv.field_size_limit(_MAX_LINE)
     # Strict: otherwise a quote that is never closed swallows the rows after it.
-    return csv.reader(_lines(path, file, ""), delimiter="," if kind == "csv" else "\t", strict=True)
-
-
-def _header(path: Path | str, reader: Iterator[list[str]]) -> list[str]:
+    reader = csv.reader(lines, delimiter=delimiter, strict=True)
     try:
-        header = next(reader, [])
+        header = _unlike(next(reader, []), path)
     except csv.Error as error:
         raise InputError(f"{path}: the header cannot be read: {error}") from error
-    for name in header:
-        _check_encoding(name, f"{path}: header")
-        if "\0" in name:
-            raise InputError(f"{path}: zero bytes in the header (UTF-16 without a mark?): save it as UTF-8")
-    _check_unlike(header, str(path))
-    return header
+    if "\0" in "".join(header):
+        raise InputError(f"{path}: zero bytes in the header (UTF-16 without a mark?): save it as UTF-8")
 
+    def rows() -> Iterator[Row | BadRowError]:
+        number = 0
+        while True:
+            try:
+                values = next(reader, None)
+            except csv.Error as error:
+                number += 1
+                if "unexpected end" in str(error):
+                    raise InputError(f"{path}: row {number}: a quote is opened and never closed") from error
+                yield BadRowError(f"{error} (a quote inside a text is written twice, and the text in quotes)")
+                continue
+            if values is None:
+                return
+            number += bool(values)
+            if values and len(values) != len(header):
+                yield BadRowError(f"{len(values)} fields where the header has {len(header)}")
+            elif values:
+                yield dict(zip(header, (value or None for value in values), strict=True))
 
-def _delimited_rows(path: Path | str, file: IO[bytes], kind: str) -> Iterator[Row | BadRowError]:
-    """Yield the rows of CSV or TSV; an empty cell is None, an empty line no row."""
-    reader = _csv_reader(path, file, kind)
-    header = _header(path, reader)
-    number = 0
-    while True:
-        try:
-            values = next(reader)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            number += 1
-            if "unexpected end" in str(error):
-                raise InputError(f"{path}: row {number}: a quote is opened and never closed") from error
-            yield BadRowError(f"{error} (a quote inside a text is written twice, and the text in quotes)")
-            continue
-        number += bool(values)
-        if values and len(values) != len(header):
-            yield BadRowError(f"{len(values)} fields where the header has {len(header)}")
-        elif values:
-            yield _checked(dict(zip(header, (value or None for value in values), strict=True)), path, number)
+    return header, rows()
 
 
 # ---- cells ---------------------------------------------------------------------------------------
@@ -443,12 +364,11 @@ def as_text(value: Any) -> str | None:
 
 def _broken_letter(text: str) -> str | None:
     """Return the first half of a surrogate pair, which no file can hold; None if there is none."""
-    if text.isascii():
-        return None
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError as error:
-        return text[error.start]
+    if not text.isascii():
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError as error:
+            return text[error.start]
     return None
 
 
@@ -495,8 +415,7 @@ def texts(column: pa.ChunkedArray, what: str) -> pa.ChunkedArray:
 # ---- texts ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class TextRow:
+class TextRow(NamedTuple):
     """A text, and its identifier where there is an id column."""
 
     text: str
@@ -523,15 +442,13 @@ class TextTable:
         return name_of_table(self.source)
 
     def rows(self) -> Iterator[TextRow]:
-        """Yield the texts in order; a missing one is empty. Rows of one id are counted in a warning.
+        """Yield the texts in order; a missing one is empty.
 
         Raises:
             InputError: no such file, a column is missing (lists the columns), or a row cannot be read (names
                 it).
         """
         chosen = self.columns()
-        seen: set[str] = set()
-        again: list[str] = []
         for number, row in enumerate(read_rows(self.source, chosen or None), start=1):
             try:
                 if isinstance(row, BadRowError):
@@ -541,24 +458,10 @@ class TextTable:
             except BadRowError as error:
                 raise InputError(f"{self.name}: row {number}: {error}") from error
             yield TextRow(text, identifier)
-            if identifier is not None and len(seen) < _IDS_COMPARED:
-                again += [f"row {number} ({identifier!r})"] if identifier in seen else []
-                seen.add(identifier)
-        if again:
-            logger.warning(
-                f"{self.name}: {len(again):,} row{'s have the ids' if len(again) > 1 else ' has the id'} of "
-                f"earlier rows, the first is {again[0]}"
-            )
 
     def texts(self) -> list[str]:
         """Return all texts."""
         return [row.text for row in self.rows()]
-
-    def chunks(self, size: int) -> Iterator[list[TextRow]]:
-        """Yield the texts, `size` at a time."""
-        rows = self.rows()
-        while chunk := list(itertools.islice(rows, size)):
-            yield chunk
 
     def check(self) -> None:
         """Read the first row, so that a wrong file or column is known before a model is loaded.

@@ -185,7 +185,7 @@ def _encode_in_memory(
     parts: list[NDArray[np.float32]] = []
     done = 0
     with progress(f"encoding {Path(source.name).name}") as advance:
-        for rows in source.chunks(config.chunk_size):
+        for rows in chunks_of([source], config.chunk_size):
             texts = [row.text for row in rows]
             encoder.check_empty(source.name, texts, done)
             parts.append(encoder.encode(texts, routes[VECTOR], config.normalize, advance))
