@@ -15,8 +15,7 @@ from sentence_experts.demo.main_job import DemoConfig, run_main_job, searches
 from sentence_experts.demo.package_lists import labelled_programs, read_packages
 from sentence_experts.demo.route_job import LabelledRows, describe_change, nearest_texts, run_route_job
 from sentence_experts.errors import InputError
-from sentence_experts.pairs.domain_papers import unmatched_rules
-from sentence_experts.pairs.domains import DomainRules
+from sentence_experts.pairs.domains import DomainRules, unmatched_rules
 from sentence_experts.report.write import report_of
 from sentence_experts.reproduce.material import Material, data_folder
 

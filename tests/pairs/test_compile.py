@@ -28,7 +28,6 @@ VARIANTS = [
     {"split": "article", "unit": "title"},
     {"negatives": "cited", "negatives_min_cited": 1},
     {"negatives": "random"},
-    {"negatives": "hard"},
 ]
 WITHOUT_SHARED_PAPERS = [*VARIANTS[:4], VARIANTS[6]]
 LINKED = {

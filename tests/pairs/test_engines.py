@@ -97,10 +97,11 @@ def test_long_lists_link_nothing_and_are_counted(compiled: Compile, corpus: Corp
         select count(distinct citing), count(*) from c"""
     ).fetchall()[0]
     with link_graph(corpus, PairsConfig(unit="abstract", max_references=longest)) as graph:
-        assert graph.long_lists == {"papers": behind[0], "citations": behind[1]}
-        capped, left_out = graph.pairs.count.sum(), graph.long_lists
+        left_out = graph.counts["left_out_by_max_references"]
+        assert left_out == {"papers": behind[0], "citations": behind[1]}
+        capped = graph.pairs.count.sum()
     with link_graph(corpus, PairsConfig(unit="abstract")) as graph:
-        assert graph.long_lists is None
+        assert graph.counts["left_out_by_max_references"] is None
         assert capped < graph.pairs.count.sum()
     pairs: Pairs = compiled(unit="abstract", max_references=longest)
     assert pairs.manifest["left_out_by_max_references"] == left_out

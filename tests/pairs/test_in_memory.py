@@ -96,15 +96,7 @@ def test_split_column_and_saving(tmp_path: Path) -> None:
         pairs.save(tmp_path)
 
 
-def test_pairs_are_compiled_once(
-    corpus: CorpusFolder, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level("INFO")
-
-    def linked() -> set[frozenset[str]]:
-        rows = [row for name in SPLITS for row in Pairs.open(tmp_path / "p").split(name).to_pylist()]
-        return {frozenset((row["anchor_id"], row["positive_id"])) for row in rows if row["label"]}
-
+def test_pairs_are_compiled_once(corpus: CorpusFolder, tmp_path: Path) -> None:
     def compiled(**settings: Any) -> tuple[str, int]:
         made = compile_pairs(corpus, out=tmp_path / "p", domains=rules, **SMALL | settings)
         return made.fingerprint(), (tmp_path / "p" / "test.parquet").stat().st_mtime_ns
@@ -119,14 +111,7 @@ def test_pairs_are_compiled_once(
     rules.write_text(f"{RULES.read_text()}\n# changed")
     with pytest.raises(UsageError, match="other domains"):
         compiled()
-    before = linked()
     assert compiled(seed=1, overwrite=True) != first
-    after = linked()
-    assert before - after, "the check below must see a difference"
-    assert (
-        f"in place of {len(before)} linked pairs: {len(after)}, of which {len(after - before)} are new; "
-        f"{len(before - after)} are gone"
-    ) in caplog.text
     assert (tmp_path / "p" / "notes.txt").read_text() == "mine"
     (tmp_path / "p" / "test.parquet").write_bytes(b"")
     with pytest.raises(InputError, match=r"test\.parquet has changed"):
@@ -136,7 +121,7 @@ def test_pairs_are_compiled_once(
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"anchor": ["a"]}, "'positive' is missing"),
+        ({"anchor": ["a"]}, "lacks the column positive"),
         ({"anchor": ["a"], "positive": [None]}, "'positive' has rows without"),
         ({"anchor": ["a"], "positive": ["b"], "label": [2]}, "label is 1"),
         ({"anchor": [], "positive": []}, "no pairs"),

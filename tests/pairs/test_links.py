@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from helpers.sql import columns, run_query
-from sentence_experts.pairs.graph import TextLinks
-from sentence_experts.pairs.links import RELATIONS, linking, references_of_few
+from sentence_experts.pairs.graph import find_links
+from sentence_experts.pairs.links import RELATIONS, linked_members, linking, references_of_few
 
 Citations = set[tuple[int, int]]
 
@@ -25,7 +25,7 @@ def counted(relation: str, citations: Citations, works: list[int], rare: int) ->
         if relation == "coupling":
             few = references_of_few(table, members, rare)
             table = f"(SELECT * FROM {table} SEMI JOIN ({few}) AS few USING (cited))"
-        return RELATIONS[relation](table, members)
+        return linked_members(relation, table, members)
 
     members = columns(("paper_id", "domain_number", "member"), [(work, 0, work) for work in works])
     rows = run_query(query, columns(("citing", "cited"), sorted(citations)), members)
@@ -74,7 +74,11 @@ def test_members_of_two_domains_are_linked_within_each_alone() -> None:
     rows = [(1, 0, 0), (2, 0, 1), (2, 1, 2), (3, 1, 3)]
     members = columns(("paper_id", "domain_number", "member"), rows)
     cited = [(9, 1), (9, 2), (9, 3), (9, 3), (8, 1), (8, 2), (7, 1), (7, 3)]
-    found = run_query(RELATIONS["co-citation"], columns(("citing", "cited"), cited), members)
+    found = run_query(
+        lambda table, works: linked_members("co-citation", table, works),
+        columns(("citing", "cited"), cited),
+        members,
+    )
     assert {(row["one"], row["other"]): row["count"] for row in found} == {(0, 1): 2, (2, 3): 1}
 
 
@@ -90,7 +94,7 @@ def test_text_links_finds_every_relation_and_nothing_else(
     # Links through papers that are not asked for count.
     asked = np.arange(5, 40)
     candidates = np.array(list(combinations(asked.tolist(), 2)))
-    mask = TextLinks(asked, *np.array(sorted(citations)).T).linked(candidates[:, 0], candidates[:, 1])
+    mask = find_links(asked, *np.array(sorted(citations)).T)(*candidates.T)
     expected = {pair for pair in linked if min(pair) >= 5}
     assert {tuple(pair) for pair in candidates[mask].tolist()} == expected
     assert 0 < len(expected) < len(candidates)

@@ -154,7 +154,7 @@ def test_training_pairs_are_of_the_nearest_level_with_enough(
     every = compile_pairs(mentioned, **LOOSE)  # no level has enough
     counts = Counter(every.split("train")["within"].to_pylist())
     enough = counts["bracket"] + 1
-    monkeypatch.setattr("sentence_experts.pairs.sets.ENOUGH_TO_TRAIN", enough)
+    monkeypatch.setattr("sentence_experts.pairs.compile.ENOUGH_TO_TRAIN", enough)
     near = compile_pairs(mentioned, **LOOSE)
     expected = {level: counts[level] for level in ("sentence", "bracket")}
     assert Counter(near.split("train")["within"].to_pylist()) == expected

@@ -42,7 +42,7 @@ def options_in(message: str) -> list[dict[str, Any]]:
 
 
 def test_one_article_is_too_few() -> None:
-    for settings in ({}, {"split": "random"}, {"negatives": "hard"}, {"negatives": "cited"}):
+    for settings in ({}, {"split": "random"}, {"negatives": "cited"}):
         message = message_of(lists_of(30), unit="title", **settings)
         assert "No other split or negatives would work: add articles" in message
 

@@ -64,7 +64,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         environment.setenv("JDK_JAVA_OPTIONS", JAVA)
         with open_engine(PairsConfig.of(**SPARK), folder / "pairs") as engine:
             for key, value in FOR_SMALL_TABLES.items():
-                engine._session.conf.set(f"spark.sql.{key}", value)
+                engine._spark.conf.set(f"spark.sql.{key}", value)
             yield
 
 
@@ -110,7 +110,7 @@ LOOSE = {"max_eval_per_domain": 3, "fractions": (0.4, 0.3, 0.3)}
     [
         {"unit": "title", "split": "article", "max_references": 6},
         pytest.param(
-            {"unit": "abstract", "relation": "coupling", "split": "random", "negatives": "hard"},
+            {"unit": "abstract", "relation": "coupling", "split": "random", "negatives": "random"},
             marks=pytest.mark.slow,
         ),
         pytest.param(

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 from sentence_experts.errors import InputError
+from sentence_experts.pairs.compile import SPLIT_METHODS
 from sentence_experts.pairs.config import DEFAULT_FRACTIONS
-from sentence_experts.pairs.sets import draw_per_domain
 from sentence_experts.pairs.splits import (
     CROSSING,
-    SPLIT_METHODS,
     TEST,
     VALIDATION,
     PairArrays,
     WorkArrays,
+    draw_per_domain,
     seen_in_training,
     split_by_paper,
     split_by_year,

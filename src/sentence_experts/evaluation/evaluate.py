@@ -157,7 +157,7 @@ def _evaluate_pairs(
             "pairs_settings": pairs.settings,
             "simulated": pairs.are_simulated,
             "split": config.split,
-            "split_sha256": pairs.file_hash(f"{config.split}.parquet"),
+            "split_sha256": pairs.hashes().get(f"{config.split}.parquet"),
             "route_map": config.route_map,
             "linked_only": config.linked_only,
             "versions": library_versions(),

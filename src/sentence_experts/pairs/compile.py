@@ -1,4 +1,4 @@
-"""Compile pairs of a corpus: link the works, sort them into domains, split, add negatives."""
+"""Compile pairs of a corpus: link the works, sort them into domains, split, sample, add negatives."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -16,22 +16,36 @@ import yaml
 from sentence_experts.config import with_settings
 from sentence_experts.corpus.corpus_folder import CorpusFolder, open_corpus
 from sentence_experts.errors import InputError
-from sentence_experts.pairs.card import describe_near, describe_shortfall
-from sentence_experts.pairs.config import AUTO_UNIT, LEVELS, PairsConfig
+from sentence_experts.pairs.card import describe_shortfall
+from sentence_experts.pairs.config import (
+    AUTO_LEVEL,
+    AUTO_UNIT,
+    DEFAULT_FRACTIONS,
+    ENOUGH_TO_TRAIN,
+    LEVELS,
+    Level,
+    PairsConfig,
+)
 from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.pairs.graph import LinkGraph, NothingLinkedError
 from sentence_experts.pairs.links import RELATIONS
-from sentence_experts.pairs.sets import Sets, make_sets
+from sentence_experts.pairs.negatives import DrawnNegatives, draw_negatives
 from sentence_experts.pairs.splits import (
+    CROSSING,
     SPLITS,
     TEST,
     TRAIN,
     VALIDATION,
     PairArrays,
+    TooFewPairsError,
+    draw_per_domain,
     seen_in_training,
+    split_by_article,
+    split_by_pair,
+    split_by_paper,
+    split_by_year,
 )
 from sentence_experts.pairs.sql_engine import SqlEngine, open_engine
-from sentence_experts.pairs.user_tables import links_of
 from sentence_experts.progress import progress
 from sentence_experts.storage import check_apart, sha256_text
 
@@ -40,6 +54,8 @@ logger = logging.getLogger(__name__)
 # Linked pairs of abstracts that are enough: three sets of a few hundred pairs each, and some to train on.
 ENOUGH_PAIRS = 1_000
 AUTO_UNITS = ("abstract", "title")  # in the order of preference
+MAX_TRIED = 100_000  # pairs on which other settings are tried out
+SPLIT_METHODS = {"paper": split_by_paper, "random": split_by_pair, "year": split_by_year}
 _SHARED_OUT = {"paper": "papers", "article": "citing articles"}
 
 
@@ -77,41 +93,35 @@ def compile_pairs(
     config = PairsConfig.of(config, **settings)
     if out is None:
         with open_corpus(corpus) as folder:
-            return _compiled_from(folder, config, None)
+            return _compile(folder, config, None)
     check_apart(out, overwrite, corpus, config.domains)
     with Pairs.output(out, overwrite) as place, open_corpus(corpus) as folder:
         rules = lambda: sha256_text(_rules_text(config.domains) or "")  # noqa: E731
         inputs = {"corpus": folder.fingerprint, "domains": rules}
-        before = _linked_in(Path(out)) if overwrite and Path(out).is_dir() else None
         if place.begin({"config": config.stored()}, inputs) != "finished":
-            _compiled_from(folder, config, Path(out)).save_to(place)
-            if before is not None and (after := _linked_in(Path(out))) is not None:
-                common = len(before & after)
-                logger.info(
-                    f"in place of {len(before):,} linked pairs: {len(after):,}, of which "
-                    f"{len(after) - common:,} are new; {len(before) - common:,} are gone"
-                )
+            _compile(folder, config, Path(out)).save_to(place)
     return Pairs.open(out)
 
 
-def _compiled_from(corpus: CorpusFolder, config: PairsConfig, out: Path | None) -> Pairs:
+def _compile(corpus: CorpusFolder, config: PairsConfig, out: Path | None) -> Pairs:
     rng = np.random.default_rng(config.seed)
     with open_engine(config, beside=out) as engine, progress("compile pairs", 2) as advance:
         advance(0, "linking works")
-        graph, settings, why = _linked_works(corpus, config, engine)
-        logger.info(f"{settings.relation} links {_describe_linked(graph.pairs)}")
+        graph, settings, why = _link_works(corpus, config, engine)
+        pairs = graph.pairs
+        domains = ", ".join(f"{name} {count:,}" for name, count in sorted(Counter(pairs.domain).items()))
+        works = len(np.union1d(pairs.left, pairs.right))
+        logger.info(f"{settings.relation} links {len(pairs):,} pairs of {works:,} papers: {domains}")
         advance(1, "splitting and drawing negatives")
         sets = make_sets(graph, settings, rng)
         uneven = _describe_uneven(sets, settings)
-        for warning in (uneven, describe_shortfall(sets.negatives.shortfall)):
+        for warning in (uneven, describe_shortfall(sets.drawn.shortfall)):
             if warning:
                 logger.warning(warning)
-        if near := describe_near(sets.negatives.near):
-            logger.info(near)
         trained = sets.sampled[TRAIN]
         known_links = graph.known_links(np.union1d(trained.left, trained.right))
-        leaks = _leaks(graph, sets.negatives.splits, settings)
-        tables, works = _tables(graph, sets, settings, rng)
+        leaks = _count_leaks(graph, sets.drawn.splits, settings)
+        tables, works_table = _make_tables(graph, sets.drawn, settings, rng)
         advance(1)
     counts = corpus.manifest["counts"]
     manifest = {
@@ -125,64 +135,11 @@ def _compiled_from(corpus: CorpusFolder, config: PairsConfig, out: Path | None) 
         "settings": settings.stored() | {"fractions": list(settings.shares)},
         "uneven_split": uneven,
         "known_links": known_links.num_rows,
-        **_counts(graph, sets),
+        **graph.counts,
+        **_count_sets(sets),
         **leaks,
     }
-    return Pairs.in_memory(tables, known_links, manifest, works)
-
-
-def _tables(
-    graph: LinkGraph, sets: Sets, settings: PairsConfig, rng: np.random.Generator
-) -> tuple[dict[str, pa.Table], pa.Table]:
-    """The table of each split, and that of the works of validation and test."""
-    drawn = sets.negatives
-    tables, works = {}, np.empty(0, dtype=np.int64)
-    for number, name in enumerate(SPLITS):
-        pairs = drawn.splits[number]
-        if number == TRAIN:
-            if settings.frequency == "duplication":  # source: Hallee et al. 2024 (preprint), 3.1
-                pairs = pairs.take(np.repeat(np.arange(len(pairs)), pairs.count))
-            tables[name] = graph.pair_table(pairs, np.ones(len(pairs), dtype=np.int64), rng)
-        else:
-            pairs, labels = _with_negatives(pairs, drawn.negatives[number])
-            tables[name] = graph.pair_table(pairs, labels, rng)
-            works = np.union1d(works, np.union1d(pairs.left, pairs.right))
-    return tables, graph.works_table(works)
-
-
-def _counts(graph: LinkGraph, sets: Sets) -> dict[str, Any]:
-    """How many papers and pairs there are, and how many were left out and why."""
-    drawn = sets.negatives
-    # Split -> level -> the number of positives with that closest level.
-    levels = {
-        name: {level: int((split.level == number).sum()) for number, level in enumerate(LEVELS)}
-        for name, split in zip(SPLITS, drawn.splits, strict=True)
-        if split.level is not None
-    }
-    return {
-        "papers": graph.domain_counts,
-        "retracted": graph.retracted,
-        "notices": graph.notices,
-        "link_counts": graph.link_counts,
-        "left_out_by_max_references": graph.long_lists,
-        "pairs_of_one_text_left_out": graph.same_text_pairs,
-        "pairs_between_splits_left_out": sets.crossing,
-        "pairs_before_drawing": dict(zip(SPLITS, sets.before, strict=True)),
-        "closest_levels": levels or None,
-        "trained_within": sets.trained_within if levels else None,
-        "positives_without_negative": {
-            SPLITS[split]: len(sets.sampled[split]) - len(drawn.splits[split]) for split in (VALIDATION, TEST)
-        },
-        "not_matched": drawn.shortfall,
-        "near_negatives": drawn.near,
-    }
-
-
-def _describe_linked(pairs: PairArrays) -> str:
-    """The number of linked pairs, of their works, and of the pairs of each domain."""
-    listed = [f"{name} {count:,}" for name, count in sorted(Counter(pairs.domain.tolist()).items())]
-    works = len(np.union1d(pairs.left, pairs.right))
-    return f"{len(pairs):,} pairs of {works:,} papers: {', '.join(listed)}"
+    return Pairs.in_memory(tables, known_links, manifest, works_table)
 
 
 def _rules_text(rules: Path | Mapping[str, Any] | None) -> str | None:
@@ -196,28 +153,132 @@ def _rules_text(rules: Path | Mapping[str, Any] | None) -> str | None:
         raise InputError(f"{rules}: cannot be read: {reason}") from error
 
 
-def _describe_uneven(sets: Sets, settings: PairsConfig) -> str | None:
-    """Describe how the sets' shares of pairs are far from `fractions`, which are of papers or articles.
+def _make_tables(
+    graph: LinkGraph, drawn: DrawnNegatives, settings: PairsConfig, rng: np.random.Generator
+) -> tuple[dict[str, pa.Table], pa.Table]:
+    """The table of each split, and that of the works of validation and test."""
+    tables, works = {}, np.empty(0, dtype=np.int64)
+    for number, name in enumerate(SPLITS):
+        pairs, negatives = drawn.splits[number], drawn.negatives[number]
+        if number == TRAIN and settings.frequency == "duplication":  # source: Hallee et al. 2024, 3.1
+            pairs = pairs.take(np.repeat(np.arange(len(pairs)), pairs.count))
+        labels = np.repeat(np.array([1, 0], dtype=np.int64), [len(pairs), len(negatives)])
+        columns = [
+            np.concatenate([getattr(pairs, column), getattr(negatives, column)])
+            for column in ("left", "right", "count", "domain")
+        ]
+        if pairs.level is not None:
+            columns.append(np.concatenate([pairs.level, np.full(len(negatives), -1)]))
+        pairs = PairArrays(*columns)
+        tables[name] = graph.pair_table(pairs, labels, rng)
+        if number != TRAIN:
+            works = np.union1d(works, np.union1d(pairs.left, pairs.right))
+    return tables, graph.works_table(works)
 
-    Shares of pairs follow them only roughly: one long reference list can link more pairs than all others.
+
+# ---- train, validation and test ------------------------------------------------------------------
+
+
+class Sets(NamedTuple):
+    """The three sets.
+
+    Attributes:
+        before: the number of pairs of each set before sampling.
+        crossing: the number of pairs that are left out, being between two sets.
+        sampled: the linked pairs of each set.
+        drawn: the negatives, with the pairs that have one.
+        trained_within: how near training pairs are, as `keep_nearest` counts them.
     """
-    if settings.split not in _SHARED_OUT:
-        return None
-    pairs, fractions = sets.before, settings.shares
-    shares = [count / sum(pairs) for count in pairs]
-    if all(want / 2 <= share <= want * 2 for share, want in zip(shares, fractions, strict=True)):
-        return None
-    what = _SHARED_OUT[settings.split]
-    got, wanted = (", ".join(f"{share:.0%}" for share in each) for each in (shares, fractions))
-    return (
-        f"train, validation and test have {', '.join(f'{count:,}' for count in pairs)} pairs ({got}) where "
-        f"`fractions` asks for {wanted}: they are shares of {what}, and few {what} can make most of the "
-        f"pairs ({sets.crossing:,} more pairs are between two sets and left out). Long reference lists weigh "
-        "less with `max_references`; other `fractions`, another `seed` or more papers help too"
+
+    before: list[int]
+    crossing: int
+    sampled: list[PairArrays]
+    drawn: DrawnNegatives
+    trained_within: dict[str, dict[str, Any]]
+
+
+def make_sets(graph: LinkGraph, settings: PairsConfig, rng: np.random.Generator) -> Sets:
+    """Split the linked pairs, sample them and draw negatives.
+
+    Raises:
+        TooFewPairsError: a set gets no pairs or no negatives; names the settings that would work.
+    """
+    try:
+        return _try_sets(graph, settings, rng)
+    except TooFewPairsError as error:
+        raise TooFewPairsError(f"{error}. {_describe_feasible(graph, settings)}") from error
+
+
+def _try_sets(graph: LinkGraph, settings: PairsConfig, rng: np.random.Generator) -> Sets:
+    pairs = graph.pairs
+    if settings.split == "article":
+        citing = graph.citing_articles(pairs)
+        assignment = split_by_article(pairs, graph.works, citing, settings.shares, rng)
+    else:
+        assignment = SPLIT_METHODS[settings.split](pairs, graph.works, settings.shares, rng)
+    splits = [pairs.take(assignment.pairs == split) for split in range(len(SPLITS))]
+    before = [len(split) for split in splits]
+    enough = min(ENOUGH_TO_TRAIN, settings.max_train_per_domain or ENOUGH_TO_TRAIN)
+    near, trained_within = keep_nearest(
+        splits[TRAIN], settings.trained_levels, enough if settings.train_within == AUTO_LEVEL else 1
     )
+    by_count = settings.frequency in ("sampling", "proximity")
+    for number, name in enumerate(SPLITS):
+        maximum, among = settings.max_per_domain(name), near if number == TRAIN else None
+        splits[number] = draw_per_domain(splits[number], maximum, by_count and number == TRAIN, rng, among)
+    if empty := [name for name, split in zip(SPLITS, splits, strict=True) if len(split) == 0]:
+        raise TooFewPairsError(
+            f"the {empty[0]} split got none of the {len(pairs):,} pairs with `split={settings.split}`"
+        )
+    drawn = draw_negatives(graph, splits, assignment, settings.negatives, settings.negatives_min_cited, rng)
+    return Sets(before, int((assignment.pairs == CROSSING).sum()), splits, drawn, trained_within)
 
 
-def _leaks(graph: LinkGraph, splits: list[PairArrays], settings: PairsConfig) -> dict[str, int | None]:
+def keep_nearest(
+    pairs: PairArrays, levels: Sequence[Level], enough: int
+) -> tuple[np.ndarray, dict[str, dict[str, Any]]]:
+    """The pairs of each domain at the first of `levels` that has enough of them, else all: a mask.
+
+    Returns:
+        The mask, and domain -> the level ("" for all), the number of its pairs, and `of` how many.
+    """
+    chosen, counts = np.ones(len(pairs), dtype=bool), {}
+    closest = np.zeros(len(pairs), dtype=np.int64) if pairs.level is None else pairs.level
+    for domain in np.unique(pairs.domain):
+        rows = pairs.domain == domain
+        counts[str(domain)] = {"level": "", "pairs": int(rows.sum()), "of": int(rows.sum())}
+        for level in levels:
+            near = rows & (closest >= LEVELS.index(level))
+            if near.sum() >= enough:
+                chosen &= near | ~rows
+                counts[str(domain)] |= {"level": level, "pairs": int(near.sum())}
+                break
+    return chosen, counts
+
+
+def _count_sets(sets: Sets) -> dict[str, Any]:
+    """How many pairs were left out and why, and how near linked pairs are."""
+    named = list(zip(SPLITS, sets.drawn.splits, strict=True))
+    # Split -> level -> the number of positives with that closest level.
+    levels = {
+        name: {level: int((split.level == number).sum()) for number, level in enumerate(LEVELS)}
+        for name, split in named
+        if split.level is not None
+    }
+    return {
+        "pairs_between_splits_left_out": sets.crossing,
+        "pairs_before_drawing": dict(zip(SPLITS, sets.before, strict=True)),
+        "closest_levels": levels or None,
+        "trained_within": sets.trained_within if levels else None,
+        "positives_without_negative": {
+            SPLITS[split]: len(sets.sampled[split]) - len(sets.drawn.splits[split])
+            for split in (VALIDATION, TEST)
+        },
+        "not_matched": sets.drawn.shortfall,
+    }
+
+
+def _count_leaks(graph: LinkGraph, splits: list[PairArrays], settings: PairsConfig) -> dict[str, int | None]:
     """Count papers of test pairs, and articles behind them, that are in training too, after sampling.
 
     Only co-citation has articles behind its pairs; None otherwise.
@@ -235,34 +296,56 @@ def _leaks(graph: LinkGraph, splits: list[PairArrays], settings: PairsConfig) ->
     }
 
 
-def _with_negatives(positives: PairArrays, negatives: PairArrays) -> tuple[PairArrays, np.ndarray]:
-    """All pairs, and their labels."""
-    left, right, count, domain = (
-        np.concatenate([getattr(positives, column), getattr(negatives, column)])
-        for column in ("left", "right", "count", "domain")
-    )
-    level = None
-    if positives.level is not None:
-        unlinked = np.full(len(negatives), -1)
-        level = np.concatenate([positives.level, unlinked if negatives.level is None else negatives.level])
-    labels = np.repeat(np.array([1, 0], dtype=np.int64), [len(positives), len(negatives)])
-    return PairArrays(left, right, count, domain, level), labels
+def _describe_uneven(sets: Sets, settings: PairsConfig) -> str | None:
+    """Describe how the sets' shares of pairs are far from `fractions`, which are of papers or articles.
 
-
-def _linked_in(folder: Path) -> set[tuple[str, str]] | None:
-    """The ids of the linked pairs in a folder; None if there are no pairs that can be read."""
-    try:
-        tables = Pairs.open(folder)
-        ends = pa.concat_tables(links_of(tables.split(name)) for name in SPLITS).columns
-    except InputError:
+    Shares of pairs follow them only roughly: one long reference list can link more pairs than all others.
+    """
+    what, fractions = _SHARED_OUT.get(settings.split), settings.shares
+    shares = [count / sum(sets.before) for count in sets.before]
+    even = all(want / 2 <= share <= want * 2 for share, want in zip(shares, fractions, strict=True))
+    if what is None or even:
         return None
-    return set(zip(*(column.to_pylist() for column in ends), strict=True))
+    got, wanted = (", ".join(f"{share:.0%}" for share in each) for each in (shares, fractions))
+    return (
+        f"train, validation and test have {', '.join(f'{count:,}' for count in sets.before)} pairs ({got}) "
+        f"where `fractions` asks for {wanted}: they are shares of {what}, and few {what} can make most of "
+        f"the pairs ({sets.crossing:,} more pairs are between two sets and left out). Long reference lists "
+        "weigh less with `max_references`; other `fractions`, another `seed` or more papers help too"
+    )
+
+
+def _describe_feasible(graph: LinkGraph, settings: PairsConfig) -> str:
+    """The other settings of the split and the negatives that give all sets, with the sizes of these."""
+    if len(graph.pairs) > MAX_TRIED:
+        return "Try another `split`, other `fractions` or `negatives=matched`, or add articles"
+    even = list(DEFAULT_FRACTIONS["paper"])
+    changes: list[dict[str, Any]] = [{"negatives": "matched"}] if settings.negatives == "cited" else []
+    for split, usual in DEFAULT_FRACTIONS.items():
+        if split != "article" or settings.relation == "co-citation":
+            changes += [{"split": split}] if split != settings.split else []
+            changes += [{"split": split, "fractions": even}] if (settings.fractions or usual) != even else []
+    works = []
+    for change in changes:
+        with suppress(TooFewPairsError):
+            other = settings.model_copy(update=change)
+            sets = _try_sets(graph, other, np.random.default_rng(settings.seed))
+            values = {
+                name: ",".join(map(str, value)) if isinstance(value, list) else value
+                for name, value in change.items()
+            }
+            named = " ".join(f"`{name}={value}`" for name, value in values.items())
+            sizes = ", ".join(f"{len(split):,}" for split in sets.drawn.splits)
+            works.append(f"{named} ({sizes} pairs)")
+    if not works:
+        return "No other split or negatives would work: add articles, or use fewer domains"
+    return f"These would work: {', or '.join(works)}"
 
 
 # ---- the text that pairs are made of -------------------------------------------------------------
 
 
-def _linked_works(
+def _link_works(
     corpus: CorpusFolder, settings: PairsConfig, engine: SqlEngine
 ) -> tuple[LinkGraph, PairsConfig, str | None]:
     """The linked works of a corpus, the settings with a unit, and why it is that one, if it was chosen.
@@ -273,26 +356,25 @@ def _linked_works(
     Raises:
         NothingLinkedError: nothing is linked; names the other relations and units that link something.
     """
+    is_open = settings.unit == AUTO_UNIT
     message, graphs = "", {}
-    units = AUTO_UNITS if settings.unit == AUTO_UNIT else (settings.unit,)
-    for unit in units:
+    for unit in AUTO_UNITS if is_open else (settings.unit,):
         try:
-            graph = LinkGraph(corpus, settings.model_copy(update={"unit": unit}), engine)
+            graphs[unit] = LinkGraph(corpus, settings.model_copy(update={"unit": unit}), engine)
         except NothingLinkedError as error:
             message = str(error)
-            continue
-        if settings.unit != AUTO_UNIT:
-            return graph, settings, None
-        graphs[unit] = graph
-        if len(graph.pairs) >= ENOUGH_PAIRS:
-            break
+        else:
+            if len(graphs[unit].pairs) >= ENOUGH_PAIRS:
+                break
     if not graphs:
-        if settings.unit == AUTO_UNIT:
+        if is_open:
             message = (
                 f"no two abstracts and no two titles of one domain are linked by {settings.relation}"
                 f"{settings.at_least}; check `domains` and `min_count`, or add articles"
             )
-        raise NothingLinkedError(message + _describe_others(units, corpus, settings, engine))
+        raise NothingLinkedError(message + _describe_others(corpus, settings, engine))
+    if not is_open:
+        return graphs[settings.unit], settings, None
     abstracts, titles = (len(graphs[unit].pairs) if unit in graphs else 0 for unit in AUTO_UNITS)
     chosen = "abstract" if abstracts >= ENOUGH_PAIRS or 2 * abstracts >= titles else "title"
     why = f"pairs are of {chosen}s: linked pairs of abstracts {abstracts:,}"
@@ -302,16 +384,12 @@ def _linked_works(
     return graphs[chosen], settings.model_copy(update={"unit": chosen}), why
 
 
-def _describe_others(
-    tried: Sequence[str], corpus: CorpusFolder, settings: PairsConfig, engine: SqlEngine
-) -> str:
+def _describe_others(corpus: CorpusFolder, settings: PairsConfig, engine: SqlEngine) -> str:
     """The other relations and units that link something, and the number of pairs that they link."""
     works = []
     fixed = settings.by_proximity or settings.split == "article"  # which need co-citation
     for relation in (settings.relation,) if fixed else RELATIONS:
         for unit in AUTO_UNITS:
-            if relation == settings.relation and unit in tried:
-                continue
             other = settings.model_copy(update={"relation": relation, "unit": unit})
             with suppress(NothingLinkedError):
                 pairs = len(LinkGraph(corpus, other, engine).pairs)

@@ -1,9 +1,7 @@
-"""The settings of `compile_pairs` (what makes a pair, how pairs are split and sampled, on which engine),
-of `import_pairs` and `suggest_domains`."""
+"""The settings of `compile_pairs`, `import_pairs` and `suggest_domains`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -31,7 +29,7 @@ DEFAULT_FRACTIONS = {
 }
 
 
-def check_shares(value: Any, example: str) -> list[float] | None:
+def check_shares(value: Any, example: str = "0.6,0.2,0.2") -> list[float] | None:
     """Three shares of train, validation and test, given as a list or as "0.6,0.2,0.2".
 
     Raises:
@@ -39,14 +37,13 @@ def check_shares(value: Any, example: str) -> list[float] | None:
     """
     if value is None:
         return None
-    message = f"give three shares that add up to 1, such as {example}"
     try:
         shares = [float(part) for part in (value.split(",") if isinstance(value, str) else value)]
+        if len(shares) == 3 and min(shares) >= 0 < shares[0] and abs(sum(shares) - 1) < 1e-6:
+            return shares
     except (TypeError, ValueError):
-        raise ValueError(message) from None
-    if len(shares) != 3 or min(shares) < 0 or shares[0] == 0 or abs(sum(shares) - 1) > 1e-6:
-        raise ValueError(message)
-    return shares
+        pass
+    raise ValueError(f"give three shares that add up to 1, such as {example}")
 
 
 class PairsConfig(Config):
@@ -108,12 +105,11 @@ class PairsConfig(Config):
         "article, of pairs with random and year. Default: 0.6,0.2,0.2; random 0.98,0.01,0.01; year "
         "0.99,0.01,0",
     )
-    negatives: Literal["matched", "hard", "cited", "random"] = Field(
+    negatives: Literal["matched", "cited", "random"] = Field(
         "matched",
         description="Negative pairs of validation and test, which no relation links: matched (the works of "
-        "the linked pairs paired anew, so that each is equally often in both classes), hard (matched, and "
-        "near each other by TF-IDF: a test of more than common words), cited (as published: papers "
-        "of the domain cited at least `negatives_min_cited` times, which their number of citations "
+        "the linked pairs paired anew, so that each is equally often in both classes), cited (as published: "
+        "papers of the domain cited at least `negatives_min_cited` times, which their number of citations "
         "gives away), random (papers of the domain)",
     )
     negatives_min_cited: int = Field(
@@ -155,17 +151,7 @@ class PairsConfig(Config):
         None, description="Folder for intermediate tables, removed at the end. Default: beside the output"
     )
 
-    @field_validator("domains", mode="before")
-    @classmethod
-    def _check_rules(cls, rules: Any) -> Any:
-        if rules is not None and not isinstance(rules, str | Path | Mapping):
-            raise ValueError("give a YAML file of rules, or what is in one as a dict")
-        return rules
-
-    @field_validator("fractions", mode="before")
-    @classmethod
-    def _check_fractions(cls, value: Any) -> Any:
-        return check_shares(value, "0.6,0.2,0.2")
+    _check_fractions = field_validator("fractions", mode="before")(check_shares)
 
     @field_validator("engine")
     @classmethod
@@ -176,18 +162,14 @@ class PairsConfig(Config):
 
     @model_validator(mode="after")
     def _check_together(self) -> PairsConfig:
-        if self.split == "article" and self.relation != "co-citation":
-            raise ValueError(
-                "`split=article` needs `relation=co-citation`, where an article cites both papers of a pair; "
-                f"with {self.relation}, use `split=paper`"
-            )
-        wider = self.train_within != AUTO_LEVEL and not self.trained_levels
-        if wider and self.train_within != self.within:
+        if self.train_within not in (AUTO_LEVEL, self.within) and not self.trained_levels:
             raise ValueError(f"`train_within={self.train_within}` is wider than `within={self.within}`")
-        if self.needs_mentions and self.relation != "co-citation":
+        together = "`within`, `train_within` and `frequency=proximity`" if self.needs_mentions else ""
+        together = "`split=article`" if self.split == "article" else together
+        if together and self.relation != "co-citation":
             raise ValueError(
-                "`within`, `train_within` and `frequency=proximity` need `relation=co-citation`, where an "
-                f"article mentions both papers of a pair; leave them out with {self.relation}"
+                f"{together} needs `relation=co-citation`, where an article cites both papers of a pair; "
+                f"with {self.relation}, leave it out"
             )
         least = type(self).model_fields["negatives_min_cited"].default
         if self.negatives != "cited" and self.negatives_min_cited != least:
@@ -208,8 +190,7 @@ class PairsConfig(Config):
     def trained_levels(self) -> tuple[Level, ...]:
         """Levels that training pairs are kept to, to be tried in this order; none if no pair is left out."""
         if self.train_within == AUTO_LEVEL:
-            is_open = self.relation == "co-citation" and not self.by_proximity
-            return TRAINED_LEVELS if is_open else ()
+            return TRAINED_LEVELS if self.relation == "co-citation" and not self.by_proximity else ()
         is_nearer = LEVELS.index(self.train_within) > LEVELS.index(self.within)
         return (self.train_within,) if is_nearer else ()
 
@@ -249,17 +230,14 @@ class ImportPairsConfig(Config):
         description="Shares of train,validation,test where no column `split` says where a pair belongs; no "
         "text is in two sets",
     )
-    negatives: Literal["matched", "hard", "random"] = Field(
+    negatives: Literal["matched", "random"] = Field(
         "matched",
         description="Negatives of validation and test sets that have none: matched (the texts of the linked "
-        "pairs paired anew), hard (matched, and near each other by TF-IDF), random (texts of the domain)",
+        "pairs paired anew), random (texts of the domain)",
     )
     seed: Seed = 0
 
-    @field_validator("fractions", mode="before")
-    @classmethod
-    def _check_fractions(cls, value: Any) -> Any:
-        return check_shares(value, "0.6,0.2,0.2")
+    _check_fractions = field_validator("fractions", mode="before")(check_shares)
 
 
 class SuggestDomainsConfig(Config):

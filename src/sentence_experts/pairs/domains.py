@@ -27,24 +27,40 @@ left out.
 
 from __future__ import annotations
 
+import logging
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
+import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from sentence_experts.corpus.formats.mesh import TREE_NUMBER, MeshTree
 from sentence_experts.errors import InputError
 from sentence_experts.names import DOMAIN
+from sentence_experts.pairs.links import BEYOND_THE_CORPUS, domains_of_cited, within_years
+from sentence_experts.pairs.splits import ONE_DOMAIN
 from sentence_experts.yaml_files import read_yaml
+
+if TYPE_CHECKING:
+    from sentence_experts.pairs.config import PairsConfig
+    from sentence_experts.pairs.sql_engine import SqlEngine
+
+logger = logging.getLogger(__name__)
 
 # Key of a rule -> column of the papers.
 COLUMNS = {
     "subjects": "subjects", "keywords": "keywords", "journals": "journal", "mesh": "mesh", "title": "title",
     "topics": "topic", "subfields": "subfield", "fields": "field",
 }  # fmt: skip
+_FIELDS = ("paper_id", *dict.fromkeys(COLUMNS.values()), "year")
+_COMPARED = 20_000  # values, the most frequent, that a pattern without a match is compared with
+# Column -> its values in the corpus, with the number of papers that have each.
+Values = Mapping[str, Mapping[str, int]]
 
 
 class DomainRule(BaseModel):
@@ -220,3 +236,121 @@ def _mesh_matcher(domain: str, headings: tuple[str, ...], tree: MeshTree | None)
         return any(f"{place}.".startswith(below) for place in places)
 
     return matches
+
+
+# ---- the papers of each domain ----------------------------------------------------------------------
+
+
+def domains_of_works(
+    engine: SqlEngine,
+    settings: PairsConfig,
+    texts: str,
+    papers: str,
+    citations: str,
+    found_in: Path | None,
+) -> tuple[str, dict[str, Any] | None]:
+    """`paper_id, domain`: a row for each domain of each work of `texts` (`folded_texts`) that has any; and,
+    with rules, the number of papers of each domain, as the manifest has it.
+
+    Without rules, `found_in` tells which domain's query found each paper of a fetched corpus; without either,
+    all works are of one domain. With titles, works outside the corpus count too.
+
+    Raises:
+        InputError: the rules cannot be read, or a domain gets no paper.
+    """
+    # A paper without text is in no pair, but the works that it cites outside the corpus get its domain.
+    votes = settings.unit in BEYOND_THE_CORPUS
+    years: dict[str, tuple[int, int]] = {}
+    counts = None
+    if settings.domains is not None:
+        rules = DomainRules.of(settings.domains)
+        classified = papers if votes else f"(SELECT * FROM {papers} SEMI JOIN {texts} USING (paper_id))"
+        inside, counts, values = _classify(engine, classified, rules)
+        name = "`domains`" if isinstance(settings.domains, Mapping) else str(settings.domains)
+        unmatched = unmatched_rules(rules, values)
+        counts["rules_without_a_match"] = [one for described in unmatched.values() for one in described]
+        _check_not_empty(rules, counts["per_domain"], unmatched, name)
+        for message in (f"{name}: {one}" for one in counts["rules_without_a_match"]):
+            if message not in engine.warned:
+                logger.warning(message)
+                engine.warned.add(message)
+        years = {name: rule.years for name, rule in rules.domains.items() if rule.years is not None}
+    elif found_in is not None:
+        inside = engine.read(found_in)
+    else:
+        return engine.compute(f"SELECT paper_id, '{ONE_DOMAIN}' AS domain FROM {texts}"), None
+    query = f"SELECT paper_id, domain FROM {inside} AS m SEMI JOIN {texts} USING (paper_id)"
+    if votes:
+        cited = domains_of_cited(texts, papers, citations, inside)
+        query += f" UNION ALL {within_years(f'({cited})', texts, years)}"
+    return engine.compute(query), counts
+
+
+def _classify(engine: SqlEngine, papers: str, rules: DomainRules) -> tuple[str, dict[str, Any], Values]:
+    """The table `paper_id, domain` of papers that have a domain; how many papers have each; and the values of
+    the columns that rules look at."""
+    matching, batches = rules.matching(), []
+    domains_of_papers: Counter[str] = Counter()
+    several = none = 0
+    looked_at = [column for key, column in COLUMNS.items()
+                 if any(getattr(rule, key) for rule in rules.domains.values())]  # fmt: skip
+    values: dict[str, Counter[str]] = {column: Counter() for column in looked_at}
+    schema = pa.schema([("paper_id", pa.string()), ("domain", pa.string())])
+    for batch in engine.batches(f"SELECT {', '.join(_FIELDS)} FROM {papers} AS papers"):
+        rows = []
+        for paper in batch.to_pylist():
+            for column, counted in values.items():
+                own = values_of(paper, column)
+                counted.update(map(descriptor_of, own) if column == "mesh" else own)
+            matched = matching(paper)
+            several, none = several + (len(matched) > 1), none + (not matched)
+            domains = rules.chosen(matched)
+            domains_of_papers.update(domains)
+            rows += [{"paper_id": paper["paper_id"], "domain": domain} for domain in domains]
+        batches.append(pa.Table.from_pylist(rows, schema))
+    counts = {"per_domain": dict(sorted(domains_of_papers.items())), "in_several": several, "in_none": none}
+    return engine.store(pa.concat_tables(batches)), counts, values
+
+
+def unmatched_rules(rules: DomainRules, values: Values) -> dict[str, list[str]]:
+    """Domain -> a description of each of its patterns that matches no paper, with the closest value."""
+    unmatched: dict[str, list[str]] = {}
+    for key, column in COLUMNS.items():
+        for domain, rule in rules.domains.items():
+            for pattern in getattr(rule, key):
+                if not any(map(rules.test(domain, key, (pattern,)), values[column])):
+                    close = "" if key == "title" else _closest(pattern, values[column])
+                    message = f"{domain}.{key}: {pattern!r} matches no paper{close}"
+                    unmatched.setdefault(domain, []).append(message)
+    return unmatched
+
+
+def _closest(pattern: str, values: Mapping[str, int]) -> str:
+    frequent = sorted(values, key=lambda value: (-values[value], value))[:_COMPARED]
+    folded = {value.casefold(): value for value in reversed(frequent)}
+    close = get_close_matches(pattern.strip("*").casefold(), folded, n=1, cutoff=0.7)
+    return f" (did you mean {folded[close[0]]!r}, {values[folded[close[0]]]:,} papers?)" if close else ""
+
+
+def _check_not_empty(
+    rules: DomainRules, papers: Mapping[str, int], unmatched: Mapping[str, list[str]], name: str
+) -> None:
+    """Check that each domain has a paper.
+
+    Raises:
+        InputError: one has none; says why, and what may be misspelt.
+    """
+    empty = [domain for domain in rules.domains if domain not in papers]
+    if not empty:
+        return
+    if empty[0] in unmatched:
+        why = "; ".join(unmatched[empty[0]])
+    elif not any(getattr(rules.domains[empty[0]], key) for key in COLUMNS):
+        why = "it has no rule"
+    else:
+        why = "papers that its rules match are of other years, belong to another domain, or have no text"
+    more = f" (nor do {', '.join(empty[1:])})" if len(empty) > 1 else ""
+    raise InputError(
+        f"{name}: the domain {empty[0]} gets no paper of the corpus{more}: {why}; "
+        "`count_values` lists what a corpus has"
+    )

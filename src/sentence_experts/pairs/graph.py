@@ -2,39 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from scipy.sparse import csr_array
 
-from sentence_experts.corpus.corpus_folder import (
-    CITATIONS_SCHEMA,
-    LATER_COLUMNS,
-    PAPERS_SCHEMA,
-    CorpusFolder,
-)
+from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.corpus.paper import NOTICE_KINDS
 from sentence_experts.pairs.config import LEVELS, PairsConfig
 from sentence_experts.pairs.dataset import LINKED_BY, PAIR_COLUMNS, WITHIN, WORKS_SCHEMA
-from sentence_experts.pairs.domain_papers import domains_of_works
+from sentence_experts.pairs.domains import domains_of_works
 from sentence_experts.pairs.links import (
-    MEMBER_ENDS,
-    RELATIONS,
     co_cited_within,
     folded_texts,
-    identified,
+    linked_members,
     linking,
-    long_lists,
     numbered_members,
     numbered_works,
     references_of_few,
-    same_text_works,
     touching,
 )
+from sentence_experts.pairs.negatives import PairTest
 from sentence_experts.pairs.splits import (
     UNKNOWN_YEAR,
     CitingArticles,
@@ -43,11 +33,12 @@ from sentence_experts.pairs.splits import (
     WorkArrays,
 )
 from sentence_experts.pairs.sql_engine import SqlEngine
-from sentence_experts.tables import check_columns
 
 LINK_COUNTS = (1, 2, 3, 5)
 PAIRS_AT_ONCE = 20_000
 MAX_TABLE = 4_000  # texts, of which a table of all pairs takes 16 MB
+# The ends of a citation that are members, if it makes pairs.
+_MEMBER_ENDS = {"co-citation": ("cited",), "coupling": ("citing",), "citation": ("citing", "cited")}
 
 
 class NothingLinkedError(TooFewPairsError):
@@ -82,120 +73,116 @@ class LinkGraph:
     Attributes:
         pairs: the linked pairs of one domain and two texts, by works and domain.
         works: the works, with the number of citations of each within the corpus.
-        link_counts: number of pairs of one domain linked at least 1, 2, 3, 5 times, from `min_count` on.
-        same_text_pairs: number of those whose works have the same text, which are left out.
-        retracted: number of papers with the unit's text that are marked as retracted.
-        notices: number of those with the text that are no research (`NOTICE_KINDS`).
-        domain_counts: number of papers of each domain, if there are domain rules.
-        long_lists: what `max_references` leaves out: papers, and their citations of works that can be in a
-            pair (with coupling: by such works); None without that setting.
+        counts: what the manifest says about papers and links: `papers` of each domain, if there are rules;
+            `retracted` papers and `notices` (`NOTICE_KINDS`) with the unit's text; `link_counts`, pairs
+            linked at least 1, 2, 3, 5 times, from `min_count` on; `left_out_by_max_references`, papers and
+            their citations of works that can be in a pair (with coupling: by such works), None without that
+            setting; `pairs_of_one_text_left_out`.
     """
 
     def __init__(self, corpus: CorpusFolder, settings: PairsConfig, engine: SqlEngine) -> None:
         self._engine, self._settings = engine, settings
         self._papers, self._references = engine.read(corpus.papers), engine.read(corpus.citations)
-        for path, schema in ((corpus.papers, PAPERS_SCHEMA), (corpus.citations, CITATIONS_SCHEMA)):
-            needed = [name for name in schema.names if name not in LATER_COLUMNS]
-            check_columns(str(path), needed, pq.read_schema(path).names)
-        cited = identified(self._references)
         self._mentions: str | None = None
         if settings.needs_mentions or (settings.trained_levels and corpus.has_mentions):
             self._mentions = engine.read(corpus.mentions)
-        self._texts = self._with_texts()
-        domains, self.domain_counts = domains_of_works(
+        self._texts, left_out = self._compute_texts()
+        domains, papers = domains_of_works(
             engine, settings, self._texts, self._papers, self._references, corpus.domains
         )
         self._works = engine.compute(numbered_works(self._texts, domains))
-        wanted = engine.compute(same_text_works(self._texts, self._works))
         works = engine.rows(f"SELECT work, same_text, year FROM {self._works} ORDER BY work")
         self._same_text = _wide(works["same_text"])
+        self._year = works["year"].fill_null(UNKNOWN_YEAR).to_numpy()
         members = engine.compute(numbered_members(self._works, domains))
         columns = engine.rows(f"SELECT work, domain FROM {members} ORDER BY member")
         self._work_of_member = _wide(columns["work"])
         self._domain_of_member = columns["domain"].to_numpy().astype(object)
-        self.long_lists: dict[str, int] | None = None
+        # All references with an identifier, and the works under every id that their text has.
+        self._cited = f"(SELECT citing, cited FROM {self._references} WHERE citing <> cited)"
+        self._wanted = engine.compute(f"""SELECT paper_id FROM {self._texts} SEMI JOIN (
+            SELECT folded FROM {self._texts} SEMI JOIN {self._works} USING (paper_id)) AS wanted
+            USING (folded)""")
         self._making_pairs: list[str] = []  # joins that keep the citations that can link
+        long_lists = None
         if settings.max_references is not None:
-            self._leave_out_long_lists(cited, settings.max_references)
+            long_lists = self._leave_out_long_lists(settings.max_references)
         if settings.relation == "coupling":
-            few = engine.compute(references_of_few(cited, wanted, settings.rare))
+            few = engine.compute(references_of_few(self._cited, self._wanted, settings.rare))
             self._making_pairs.append(f"SEMI JOIN {few} USING (cited)")
-        self.pairs = self._linked_pairs(cited, members)
+        self.pairs, linked = self._link_works(members)
         if len(self.pairs) == 0:
-            raise NothingLinkedError(self._nothing_linked())
-        self._year = works["year"].fill_null(UNKNOWN_YEAR).to_numpy()
-        self._identified, self._wanted = cited, wanted
+            longer = ", a larger `max_references`" if long_lists else ""
+            raise NothingLinkedError(
+                f"no two works of the same domain that have the text (`unit={settings.unit}`) are linked by "
+                f"{settings.relation}{settings.at_least}; check `domains` and `min_count`, or try "
+                f"another `relation` or `unit`{longer}"
+            )
+        self.counts = {"papers": papers, "left_out_by_max_references": long_lists, **left_out, **linked}
 
-    def _with_texts(self) -> str:
-        """The table `folded_texts` of the papers that are kept; also counts the others."""
+    def _compute_texts(self) -> tuple[str, dict[str, int]]:
+        """The table `folded_texts` of the papers that are kept, and the numbers of the others."""
         texts = self._engine.compute(folded_texts(self._settings.unit, self._papers, self._references))
-        kinds = ", ".join(f"'{kind}'" for kind in sorted(NOTICE_KINDS))
-        notice = f"kind IN ({kinds})"
-        counts = self._engine.rows(f"""SELECT sum(CAST(retracted AS INT)) AS retracted,
-            sum(CAST({notice} AS INT)) AS notices
+        notice = "kind IN ({})".format(", ".join(f"'{kind}'" for kind in sorted(NOTICE_KINDS)))
+        counts = self._engine.rows(f"""SELECT coalesce(sum(CAST(retracted AS INT)), 0) AS retracted,
+            coalesce(sum(CAST({notice} AS INT)), 0) AS notices
             FROM {self._papers} SEMI JOIN {texts} USING (paper_id)""").to_pylist()[0]
-        self.retracted, self.notices = (int(counts[name] or 0) for name in ("retracted", "notices"))
         out = [] if self._settings.keep_retracted else ["retracted"]
         out += [] if self._settings.keep_notices else [notice]
-        if not out:
-            return texts
-        return self._engine.compute(f"""SELECT * FROM {texts} ANTI JOIN (
-            SELECT paper_id FROM {self._papers} WHERE {" OR ".join(out)}) AS out USING (paper_id)""")
+        if out:
+            texts = self._engine.compute(f"""SELECT * FROM {texts} ANTI JOIN (
+                SELECT paper_id FROM {self._papers} WHERE {" OR ".join(out)}) AS out USING (paper_id)""")
+        return texts, {name: int(count) for name, count in counts.items()}
 
-    def _leave_out_long_lists(self, cited: str, max_references: int) -> None:
-        long = self._engine.compute(long_lists(self._references, max_references))
+    def _leave_out_long_lists(self, max_references: int) -> dict[str, int]:
+        """Let papers with more entries in their list, identified or not, link nothing, and count them."""
+        long = self._engine.compute(
+            f"SELECT citing FROM {self._references} GROUP BY citing HAVING count(*) > {max_references}"
+        )
         of_works = " ".join(
             f"SEMI JOIN {self._works} AS {end}_work ON c.{end} = {end}_work.paper_id"
-            for end in MEMBER_ENDS[self._settings.relation]
+            for end in _MEMBER_ENDS[self._settings.relation]
         )
-        left_out = f"""SELECT DISTINCT c.citing, c.cited FROM {cited} AS c
-            SEMI JOIN {long} AS listed ON c.citing = listed.citing {of_works}"""
-        counts = f"SELECT count(DISTINCT citing) AS papers, count(*) AS citations FROM ({left_out}) AS out"
-        self.long_lists = self._engine.rows(counts).to_pylist()[0]
+        counts = self._engine.rows(f"""SELECT count(DISTINCT citing) AS papers, count(*) AS citations FROM (
+            SELECT DISTINCT c.citing, c.cited FROM {self._cited} AS c
+            SEMI JOIN {long} AS listed ON c.citing = listed.citing {of_works}) AS out""")
         self._making_pairs.append(f"ANTI JOIN {long} USING (citing)")
+        row: dict[str, int] = counts.to_pylist()[0]
+        return row
 
     def _that_link(self, citations: str) -> str:
         """The citations that can link, under the settings."""
         return f"(SELECT * FROM {citations} AS every {' '.join(self._making_pairs)})"
 
-    def _linked_pairs(self, cited: str, members: str) -> PairArrays:
-        """The linked pairs; also sets `link_counts` and `same_text_pairs`."""
-        least = self._settings.min_count
+    def _link_works(self, members: str) -> tuple[PairArrays, dict[str, Any]]:
+        """The linked pairs, and how many there are."""
+        settings, cited = self._settings, self._that_link(self._cited)
         if self._mentions is None:
-            links = RELATIONS[self._settings.relation](self._that_link(cited), members)
+            links = linked_members(settings.relation, cited, members)
         else:
-            mentions = self._that_link(self._mentions)
-            links = co_cited_within(self._that_link(cited), mentions, members, self._settings.within)
+            links = co_cited_within(cited, self._that_link(self._mentions), members, settings.within)
         columns = self._engine.rows(
-            f"SELECT * FROM ({links}) AS links WHERE count >= {least} ORDER BY one, other"
+            f"SELECT * FROM ({links}) AS links WHERE count >= {settings.min_count} ORDER BY one, other"
         )
         one, other, count = (columns[name].to_numpy() for name in ("one", "other", "count"))
         level = columns["level"].to_numpy() if self._mentions is not None else None
-        weight = columns["weight"].to_numpy() if self._settings.frequency == "proximity" else None
+        weight = columns["weight"].to_numpy() if settings.frequency == "proximity" else None
         del columns
-        counted = [least, *(each for each in LINK_COUNTS if each > least)]
-        self.link_counts = {str(times): int((count >= times).sum()) for times in counted}
+        counted = {settings.min_count, *(each for each in LINK_COUNTS if each > settings.min_count)}
         left, right = self._work_of_member[one], self._work_of_member[other]
         of_two_texts = self._same_text[left] != self._same_text[right]
-        self.same_text_pairs = int((~of_two_texts).sum())
         pairs = PairArrays(left, right, count, self._domain_of_member[one], level, weight)
         # Members are in the order of domains and then works; over all domains the works come first.
         order = np.lexsort((right, left))
-        return pairs.take(order[of_two_texts[order]])
-
-    def _nothing_linked(self) -> str:
-        settings = self._settings
-        longer = ", a larger `max_references`" if self.long_lists else ""
-        return (
-            f"no two works of the same domain that have the text (`unit={settings.unit}`) are linked by "
-            f"{settings.relation}{settings.at_least}; check `domains` and `min_count`, or try "
-            f"another `relation` or `unit`{longer}"
-        )
+        return pairs.take(order[of_two_texts[order]]), {
+            "link_counts": {str(times): int((count >= times).sum()) for times in sorted(counted)},
+            "pairs_of_one_text_left_out": int((~of_two_texts).sum()),
+        }
 
     @cached_property
     def _every(self) -> _AllCitations:
         compute, works = self._engine.compute, self._works
-        by_id = compute(touching(self._identified, self._wanted))
+        by_id = compute(touching(self._cited, self._wanted))
         # The works keep their numbers; the other ends follow in the order of their ids.
         nodes = compute(f"""SELECT paper_id, work AS node FROM {works} UNION ALL
             SELECT paper_id, CAST(row_number() OVER (ORDER BY paper_id) - 1
@@ -223,7 +210,7 @@ class LinkGraph:
         times_cited[counts["cited"].to_numpy()] = counts["times"].to_numpy()
         return WorkArrays(self._same_text, self._year, times_cited)
 
-    def links_among(self, works: np.ndarray) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+    def links_among(self, works: np.ndarray) -> PairTest:
         """A function that gives a mask of shape (pairs,) of the pairs of these works that any relation links.
 
         A link of a work is also one of all works with the same text. Links through long reference lists and
@@ -233,8 +220,8 @@ class LinkGraph:
         texts = np.unique(text[works])
         asked = self._engine.store(pa.table({"paper_id": texts}))
         links = self._engine.rows(touching(self._every.by_text, asked))
-        known = TextLinks(texts, _wide(links["citing"]), _wide(links["cited"]))
-        return lambda left, right: known.linked(text[left], text[right])
+        linked = find_links(texts, _wide(links["citing"]), _wide(links["cited"]))
+        return lambda left, right: linked(text[left], text[right])
 
     def citing_articles(self, pairs: PairArrays) -> CitingArticles:
         """The articles that cite both works of each pair, ordered by pair and article.
@@ -258,7 +245,7 @@ class LinkGraph:
         among = self._engine.store(pa.table({"work": works, "same_text": self._same_text[works]}))
         members = f"""(SELECT paper_id, same_text AS member, 0 AS domain_number
             FROM {self._every.texts} SEMI JOIN {among} USING (same_text))"""
-        links = RELATIONS[self._settings.relation](self._that_link(self._every.by_id), members)
+        links = linked_members(self._settings.relation, self._that_link(self._every.by_id), members)
         known = self._engine.rows(f"""WITH ends AS (
                 SELECT a.work AS one, b.work AS other FROM ({links}) AS links
                 JOIN {among} AS a ON links.one = a.same_text JOIN {among} AS b ON links.other = b.same_text
@@ -304,11 +291,6 @@ class LinkGraph:
             table = table.append_column(LINKED_BY, self._linked_by(table))
         return table.combine_chunks()
 
-    def texts(self, works: np.ndarray) -> list[str]:
-        """The texts of works (ascending numbers)."""
-        texts: list[str] = self._named(works)["text"].to_pylist()
-        return texts
-
     def _named(self, works: np.ndarray) -> pa.Table:
         """`paper_id` and `text` of works (ascending numbers)."""
         asked = self._engine.store(pa.table({"work": works}))
@@ -337,47 +319,35 @@ class LinkGraph:
         return pa.ListArray.from_arrays(pa.array(bounds, pa.int32()), through)
 
 
-class TextLinks:
-    """The citations that some texts make and receive, of which any link between two of them follows.
+def find_links(texts: np.ndarray, citing: np.ndarray, cited: np.ndarray) -> PairTest:
+    """Make a test of which pairs of `texts` (ascending numbers) are linked, given all citations of texts.
 
     Two texts are linked if one cites the other, a third paper cites both or both cite a third work, however
     often that is cited.
     """
+    size = int(max(texts.max(initial=0), citing.max(initial=0), cited.max(initial=0))) + 1
+    made, received = np.isin(citing, texts), np.isin(cited, texts)
+    # Columns: each paper that cites the text, then each work that it cites. A text is among its own citing
+    # papers, so that it shares a column with what it cites.
+    rows = np.searchsorted(texts, np.concatenate([texts, cited[received], citing[made]]))
+    columns = np.concatenate([texts, citing[received], size + cited[made]])
+    near = csr_array((np.ones(len(rows), dtype=np.int32), (rows, columns)), shape=(len(texts), 2 * size))
+    near.sum_duplicates()
+    # Negatives of few texts are sought in many small rounds, for which a look-up is ten times as fast.
+    table = (near @ near.T).toarray() > 0 if len(texts) <= MAX_TABLE else None
 
-    def __init__(self, texts: np.ndarray, citing: np.ndarray, cited: np.ndarray) -> None:
-        """Keep the citations of `texts` (ascending numbers) among all those from `citing` to `cited`.
-
-        The numbers are those of `same_text`; the columns are of shape (citations,).
-        """
-        self._texts = texts
-        size = int(max(texts.max(initial=0), citing.max(initial=0), cited.max(initial=0))) + 1
-        made, received = np.isin(citing, texts), np.isin(cited, texts)
-        # Columns: each paper that cites the text, then each work that it cites. A text is among its own
-        # citing papers, so that it shares a column with what it cites.
-        rows = np.concatenate([texts, cited[received], citing[made]])
-        columns = np.concatenate([texts, citing[received], size + cited[made]])
-        shape = (len(texts), 2 * size)
-        near = csr_array((np.ones(len(rows), dtype=np.int32), (self._rows(rows), columns)), shape=shape)
-        near.sum_duplicates()
-        self._near = near
-        # Negatives of few texts are sought in many small rounds, for which a look-up is ten times as fast.
-        self._table = (near @ near.T).toarray() > 0 if len(texts) <= MAX_TABLE else None
-
-    def linked(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-        """A mask of shape (pairs,) of the pairs of texts that are linked."""
-        one, other = self._rows(left), self._rows(right)
-        if self._table is not None:
-            known: np.ndarray = self._table[one, other]
+    def linked(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+        one, other = np.searchsorted(texts, left), np.searchsorted(texts, right)
+        if table is not None:
+            known: np.ndarray = table[one, other]
             return known
         masks = [np.zeros(0, dtype=bool)]
         for start in range(0, len(one), PAIRS_AT_ONCE):
             some = slice(start, start + PAIRS_AT_ONCE)
-            shared = self._near[one[some]].multiply(self._near[other[some]])
-            masks.append(np.diff(csr_array(shared).indptr) > 0)
+            masks.append(np.diff(csr_array(near[one[some]].multiply(near[other[some]])).indptr) > 0)
         return np.concatenate(masks)
 
-    def _rows(self, texts: np.ndarray) -> np.ndarray:
-        return np.searchsorted(self._texts, texts)
+    return linked
 
 
 def _wide(column: pa.ChunkedArray) -> np.ndarray:

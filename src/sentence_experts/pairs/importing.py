@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,16 @@ from sentence_experts.config import with_settings
 from sentence_experts.corpus.identifiers import SIMULATED_DOI
 from sentence_experts.errors import InputError
 from sentence_experts.pairs.config import ImportPairsConfig
-from sentence_experts.pairs.dataset import Pairs
-from sentence_experts.pairs.negatives import draw_negatives, find_among, keys_between, keys_of
+from sentence_experts.pairs.dataset import (
+    NEGATIVE,
+    PAIR_COLUMNS,
+    Pairs,
+    links_of,
+    pair_table,
+    split_column,
+    table_or_dataset,
+)
+from sentence_experts.pairs.negatives import PairTest, draw_negatives, find_among, keys_of
 from sentence_experts.pairs.splits import (
     CROSSING,
     SPLITS,
@@ -32,21 +39,12 @@ from sentence_experts.pairs.splits import (
     fold_texts,
     seen_in_training,
     split_by_paper,
-    split_named,
-)
-from sentence_experts.pairs.user_tables import (
-    NEGATIVE,
-    PAIR_COLUMNS,
-    links_of,
-    pair_table,
-    table_or_dataset,
 )
 from sentence_experts.storage import check_apart
 from sentence_experts.tables import Table, name_of_table, texts
 
 logger = logging.getLogger(__name__)
-_SPLIT, _ROW = "split", "number of the row"
-_COLUMNS = frozenset({*PAIR_COLUMNS, "score", NEGATIVE, _SPLIT})
+_COLUMNS = frozenset({*PAIR_COLUMNS, "score", NEGATIVE, "split"})
 
 
 @with_settings(ImportPairsConfig)
@@ -82,118 +80,109 @@ def import_pairs(
     config = ImportPairsConfig.of(config, **settings)
     check_apart(out, overwrite, source)
     table, split = _read(source, config)
-    pairs = _imported(table, split, config)
+    pairs = _split_pairs(table, split, config)
     return pairs if out is None else pairs.save(out, overwrite)
 
 
 def _read(source: Table, config: ImportPairsConfig) -> tuple[pa.Table, np.ndarray | None]:
-    """All pairs in one table, one row for each, and the set of each if a column says it."""
+    """All pairs with both texts, each once, and the set of each if a column says it."""
     name = name_of_table(source)
     table = table_or_dataset(source, config.subset)
-    folded = [column.strip().lower() for column in table.column_names]
     chosen = {config.anchor.lower(): "anchor", config.positive.lower(): "positive"}
-    names = [chosen.get(column, column) for column in folded]
+    names = [chosen.get(folded, folded) for folded in (each.strip().lower() for each in table.column_names)]
     if "domain" not in names:
         names = ["domain" if column == "route" else column for column in names]
     if twice := next((column for column in names if names.count(column) > 1), None):
         raise InputError(f"{name}: two columns are {twice!r}; rename or drop one")
     table = table.rename_columns(names)
-    for column in ("anchor", "positive"):
-        if column not in names:
+    for end in ("anchor", "positive"):
+        if end not in names:
             raise InputError(
-                f"{name} lacks the column {getattr(config, column)}, a text of each pair; it has: "
-                f"{', '.join(table.column_names)}; name it with `{column}`"
+                f"{name} lacks the column {getattr(config, end)}, a text of each pair; it has: "
+                f"{', '.join(names)}; name it with `{end}`"
             )
-    table = _usable_rows(name, table)
+    if ignored := [column for column in names if column not in _COLUMNS]:
+        linked = "" if "label" in names else "; every row counts as linked, as there is no column label"
+        columns = f"the column{'s' * (len(ignored) > 1)} {', '.join(ignored)}"
+        logger.info(f"{name}: not read: {columns}{linked}")
+    blank = np.zeros(table.num_rows, dtype=bool)
+    for end in ("anchor", "positive"):
+        filled = pc.not_equal(pc.utf8_trim_whitespace(texts(table[end], f"{name}, column {end}")), "")
+        blank |= ~pc.fill_null(filled, False).to_numpy().astype(bool)
+    if blank.all():
+        raise InputError(f"{name} holds no row with both texts")
+    if blank.any():
+        first = ", ".join(str(row + 1) for row in np.flatnonzero(blank)[:5])
+        more = " ..." * (blank.sum() > 5)
+        logger.warning(f"{name}: left out, as they lack a text: {blank.sum():,} (row {first}{more})")
+        table = table.take(np.flatnonzero(~blank))
     pairs = pair_table(table, name)
+    split = split_column(table, name) if "split" in names else None
+    again = pairs.to_pandas().assign(split=0 if split is None else split).duplicated().to_numpy()
+    if again.any():
+        logger.info(f"{name}: left out, as they repeat another row: {again.sum():,}")
     if not pc.any(pc.equal(pairs["label"], 1)).as_py():
         raise InputError(f"{name} holds no linked pair: a row of label 1, or without a column label")
-    split = None
-    if _SPLIT in names:
-        given = texts(table[_SPLIT], f"{name}, column {_SPLIT}").to_pylist()
-        split = np.array([SPLITS.index(split_named(each, name)) for each in given], dtype=np.int64)
-    return pairs, split
-
-
-def _usable_rows(name: str, table: pa.Table) -> pa.Table:
-    """The rows with both texts, each once; what is left out, and columns that are not read, are logged.
-
-    Raises:
-        InputError: none is left.
-    """
-    if ignored := [column for column in table.column_names if column not in _COLUMNS]:
-        logger.info(f"{name}: not read: the column{'s' * (len(ignored) > 1)} {', '.join(ignored)}")
-    numbers = pa.array(np.arange(table.num_rows))
-    numbered = table.select([column for column in table.column_names if column in _COLUMNS])
-    numbered = numbered.append_column(_ROW, numbers)
-    for end in ("anchor", "positive"):
-        filled = pc.not_equal(pc.utf8_trim_whitespace(texts(numbered[end], f"{name}, column {end}")), "")
-        numbered = numbered.filter(pc.fill_null(filled, False))
-    for field in numbered.schema:
-        if pa.types.is_nested(field.type):
-            raise InputError(
-                f"{name}, column {field.name}: one value per row is expected, not a column of {field.type}"
-            )
-    blank = np.setdiff1d(numbers.to_numpy(), numbered[_ROW].to_numpy())
-    if not numbered.num_rows:
-        raise InputError(f"{name} holds no row with both texts")
-    if len(blank):
-        first = ", ".join(str(number + 1) for number in blank[:5])
-        more = " ..." * (len(blank) > 5)
-        logger.warning(f"{name}: left out, as they lack a text: {len(blank):,} (row {first}{more})")
-    columns = numbered.drop_columns([_ROW]).column_names
-    once = numbered.group_by(columns, use_threads=False).aggregate([(_ROW, "min")])[f"{_ROW}_min"]
-    if doubled := numbered.num_rows - len(once):
-        logger.info(f"{name}: left out, as they repeat another row: {doubled:,}")
-    return table.take(once.take(pc.array_sort_indices(once)))
+    return pairs.take(np.flatnonzero(~again)), None if split is None else split[~again]
 
 
 class _Texts:
-    """The texts of a table of pairs as numbers: what `draw_negatives` needs to know of works."""
+    """The texts of a table of pairs as numbers, with the links that `draw_negatives` asks for.
+
+    Attributes:
+        ids: the ids of the texts, sorted; a text's number is its place here.
+        ends: the texts of each row, shape (rows, 2).
+        texts: the texts.
+        side: 1 for a text of anchors only, -1 of positives only, 0 for one of both.
+        works: numbers of equal texts, and years and frequencies, which are unknown.
+    """
 
     def __init__(self, table: pa.Table) -> None:
-        ends = [table["anchor_id"], table["positive_id"]]
-        ids = pa.chunked_array([chunk for column in ends for chunk in column.chunks], pa.string())
-        self.ids, numbers = np.unique(ids.to_numpy(zero_copy_only=False).astype(object), return_inverse=True)
+        both = pa.chunked_array([*table["anchor"].chunks, *table["positive"].chunks], pa.string())
+        self.ids, numbers = np.unique(_ids(table), return_inverse=True)
         self.ends = numbers.reshape(2, -1).T
-        both = [*table["anchor"].to_pylist(), *table["positive"].to_pylist()]
-        text_of: dict[int, str] = dict(zip(numbers.tolist(), both, strict=True))
-        self._texts = [text_of[number] for number in range(len(self.ids))]
-        folded = fold_texts(pa.chunked_array([pa.array(both, pa.string())])).to_numpy(zero_copy_only=False)
+        self.texts = np.empty(len(self.ids), dtype=object)
+        self.texts[numbers] = both.to_pylist()
+        folded = fold_texts(both).to_numpy(zero_copy_only=False)
         _, text = np.unique(folded.astype(object), return_inverse=True)
         # One text under two ids is one, and so are the texts of one id.
-        self.same_text = _components(numbers, text + len(self.ids), len(self.ids) + int(text.max()) + 1)
-        self.same_text = self.same_text[: len(self.ids)]
-        # 1 or -1 for a text of one column only, 0 for one of both.
+        same_text = _components(numbers, text + len(self.ids), len(self.ids) + int(text.max()) + 1)
         of_columns = [np.isin(np.arange(len(self.ids)), self.ends[:, column]) for column in (0, 1)]
         self.side = of_columns[0].astype(np.int64) - of_columns[1]
         unknown = np.full(len(self.ids), -1)
-        self.works = WorkArrays(self.same_text, unknown, np.zeros_like(unknown))
+        self.works = WorkArrays(same_text[: len(self.ids)], unknown, np.zeros_like(unknown))
         self._domains = table["domain"].to_numpy(zero_copy_only=False).astype(object)
-        linked = table["label"].to_numpy() == 1
-        self._linked = np.unique(keys_of(self.same_text[self.ends[linked]]))
+        linked = self.works.same_text[self.ends[table["label"].to_numpy() == 1]]
+        self._linked = np.unique(keys_of(*linked.T))
+
+    def mask_of(self, rows: np.ndarray) -> np.ndarray:
+        """A mask of shape (texts,) of those in some rows, given by a mask."""
+        mask = np.zeros(len(self.ids), dtype=bool)
+        mask[self.ends[rows]] = True
+        return mask
 
     def in_domain(self, domain: str) -> np.ndarray:
         """A mask of shape (texts,) of those in a pair of the domain."""
-        mask = np.zeros(len(self.ids), dtype=bool)
-        mask[self.ends[self._domains == domain]] = True
-        return mask
+        return self.mask_of(self._domains == domain)
 
-    def links_among(self, works: np.ndarray) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+    def links_among(self, works: np.ndarray) -> PairTest:
         """Tells which two of the texts are linked by any row, or cannot be a pair, being of one column."""
-        text, side = self.same_text, self.side
+        text, side = self.works.same_text, self.side
 
         def linked(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-            known = find_among(keys_between(text[left], text[right]), self._linked)
+            known = find_among(keys_of(text[left], text[right]), self._linked)
             # Two questions are not a negative where all linked pairs are a question and an answer.
             mask: np.ndarray = known | (side[left] * side[right] == 1)
             return mask
 
         return linked
 
-    def texts(self, works: np.ndarray) -> list[str]:
-        """The texts of these numbers."""
-        return [self._texts[number] for number in works.tolist()]
+
+def _ids(table: pa.Table) -> np.ndarray:
+    """The ids of the anchors, then of the positives: shape (2 * rows,)."""
+    ids = pa.chunked_array([*table["anchor_id"].chunks, *table["positive_id"].chunks], pa.string())
+    found: np.ndarray = ids.to_numpy(zero_copy_only=False).astype(object)
+    return found
 
 
 def _components(left: np.ndarray, right: np.ndarray, size: int) -> np.ndarray:
@@ -203,29 +192,32 @@ def _components(left: np.ndarray, right: np.ndarray, size: int) -> np.ndarray:
     return numbers
 
 
-def _imported(table: pa.Table, split: np.ndarray | None, config: ImportPairsConfig) -> Pairs:
+def _split_pairs(table: pa.Table, split: np.ndarray | None, config: ImportPairsConfig) -> Pairs:
     rng = np.random.default_rng(config.seed)
     whole = _with_stated_negatives(table)
     known = _Texts(whole)
+    domains = whole["domain"].to_numpy(zero_copy_only=False).astype(object)
     # The count holds the row, so that pairs that get no negative can be told.
-    pairs = PairArrays(
-        known.ends[:, 0], known.ends[:, 1], np.arange(whole.num_rows),
-        whole["domain"].to_numpy(zero_copy_only=False).astype(object),
-    )  # fmt: skip
+    pairs = PairArrays(known.ends[:, 0], known.ends[:, 1], np.arange(whole.num_rows), domains)
     if split is None:
-        assignment = _assigned(pairs, known, whole["label"].to_numpy(), config, rng)
+        assignment = _assign(pairs, known, whole["label"].to_numpy(), config, rng)
     else:
-        assignment = _by_set(known, split[whole["row"].to_numpy()])
-    tables = _with_negatives(whole, pairs, known, assignment, config, rng)
+        assignment = _keep_sets(known, split[whole["row"].to_numpy()])
+    tables = _add_negatives(whole, pairs, known, assignment, config, rng)
     # A stated negative of a training pair belongs to its row, and is not a row itself.
     of_rows = assignment.pairs[: table.num_rows]
     tables["train"] = table.take(np.flatnonzero(of_rows == TRAIN))
-    left_out = int((of_rows == CROSSING).sum())
-    seen = 0 if split is None else _seen(known, tables)
-    if split is not None and (empty := [each for each in SPLITS if not tables[each].num_rows]):
-        logger.warning(f"by the column `split`, there are no pairs for {' and '.join(empty)}")
-    if left_out:
+    if left_out := int((of_rows == CROSSING).sum()):
         logger.info(f"{left_out:,} of {table.num_rows:,} pairs were left out: their texts are in two sets")
+    seen = 0
+    if split is not None:
+        if empty := [each for each in SPLITS if not tables[each].num_rows]:
+            logger.warning(f"by the column `split`, there are no pairs for {' and '.join(empty)}")
+        trained, tested = (
+            known.works.same_text[np.searchsorted(known.ids, _ids(tables[name]))]
+            for name in ("train", "test")
+        )
+        seen = seen_in_training(trained, tested)[0]
     if seen:
         logger.warning(
             f"{seen:,} texts of test pairs are in training pairs too, by the column `split`: figures on them "
@@ -245,33 +237,28 @@ def _with_stated_negatives(table: pa.Table) -> pa.Table:
     whole = table.append_column("row", pa.array(np.arange(table.num_rows)))
     if NEGATIVE not in table.column_names:
         return whole
-    texts = table[NEGATIVE].to_pylist()
-    stated = whole.take([number for number, text in enumerate(texts) if text])
+    stated = whole.filter(pc.fill_null(pc.not_equal(whole[NEGATIVE], ""), False))
     zero = pa.array(np.zeros(stated.num_rows, np.int64))
     columns = {name: stated[name] for name in ("anchor", "domain", "anchor_id")}
     negatives = pair_table(pa.table({**columns, "positive": stated[NEGATIVE], "label": zero}), NEGATIVE)
-    whole = whole.drop_columns([NEGATIVE])
     negatives = negatives.append_column("row", stated["row"])
+    whole = whole.drop_columns([NEGATIVE])
     return pa.concat_tables([whole, negatives.select(whole.column_names)]).combine_chunks()
 
 
-def _by_set(known: _Texts, sets: np.ndarray) -> Assignment:
+def _keep_sets(known: _Texts, sets: np.ndarray) -> Assignment:
     """Each row in the set of `sets`, whose negatives are made of its texts."""
-    pools = {}
-    for number in range(len(SPLITS)):
-        pools[number] = np.zeros(len(known.ids), dtype=bool)
-        pools[number][known.ends[sets == number]] = True
-    return Assignment(sets, pools)
+    return Assignment(sets, {number: known.mask_of(sets == number) for number in range(len(SPLITS))})
 
 
-def _assigned(
+def _assign(
     pairs: PairArrays, known: _Texts, labels: np.ndarray, config: ImportPairsConfig, rng: np.random.Generator
 ) -> Assignment:
     """Groups of pairs that share texts go to one set each; where one group is most pairs, papers are split as
     in `compile_pairs`, and pairs between two sets left out."""
     train, validation, test = config.fractions
     fractions = (train, validation, test)
-    text = known.same_text
+    text = known.works.same_text
     group = _components(text[pairs.left], text[pairs.right], int(text.max()) + 1)[text[pairs.left]]
     split_of_group = np.zeros(int(group.max()) + 1, dtype=np.int64)
     sizes = np.bincount(group)
@@ -282,8 +269,13 @@ def _assigned(
         middle = (np.cumsum(sizes[mine]) - sizes[mine] / 2) / sizes[mine].sum()
         split_of_group[mine] = np.searchsorted(np.cumsum(fractions)[:2], middle, side="right")
     by_group = split_of_group[group]
-    if not _is_uneven(pairs, by_group, fractions):
-        return _by_set(known, by_group)
+    shares = [
+        (np.mean(by_group[pairs.domain == domain] == number), share)
+        for domain in np.unique(pairs.domain)
+        for number, share in enumerate(fractions)
+    ]
+    if all(want / 2 <= share <= want * 2 for share, want in shares):
+        return _keep_sets(known, by_group)
     assignment = split_by_paper(pairs, known.works, fractions, rng)
     for domain in np.unique(pairs.domain):
         mine = pairs.domain == domain
@@ -296,17 +288,7 @@ def _assigned(
     return assignment
 
 
-def _is_uneven(pairs: PairArrays, split: np.ndarray, fractions: tuple[float, float, float]) -> bool:
-    """Whether a domain has less than half or more than twice of what a set should have."""
-    for domain in np.unique(pairs.domain):
-        mine = split[pairs.domain == domain]
-        shares = np.bincount(mine, minlength=len(SPLITS)) / len(mine)
-        if any(not want / 2 <= share <= want * 2 for share, want in zip(shares, fractions, strict=True)):
-            return True
-    return False
-
-
-def _with_negatives(
+def _add_negatives(
     whole: pa.Table, pairs: PairArrays, known: _Texts, assignment: Assignment, config: ImportPairsConfig,
     rng: np.random.Generator,
 ) -> dict[str, pa.Table]:  # fmt: skip
@@ -324,32 +306,18 @@ def _with_negatives(
         without = np.setdiff1d(lacking[number].count, drawn.splits[number].count)
         rows = np.setdiff1d(np.flatnonzero(assignment.pairs == number), without)
         linked = whole.take(rows).drop_columns(["row"])
-        negatives = _unlinked_table(drawn.negatives[number], known).select(linked.column_names)
+        negatives = _table_of_negatives(drawn.negatives[number], known).select(linked.column_names)
         tables[SPLITS[number]] = pa.concat_tables([linked, negatives.cast(linked.schema)]).combine_chunks()
     return tables
 
 
-def _unlinked_table(negatives: PairArrays, known: _Texts) -> pa.Table:
+def _table_of_negatives(negatives: PairArrays, known: _Texts) -> pa.Table:
     """The rows of negatives; a text of only one column of the user's table stays in that column."""
-    turned = known.side[negatives.left] < known.side[negatives.right]
+    ends = np.stack([negatives.left, negatives.right])
+    anchor, positive = np.where(known.side[ends[0]] < known.side[ends[1]], ends[::-1], ends)
     zeros = pa.array(np.zeros(len(negatives), np.int64))
     columns = {"domain": pa.array(negatives.domain.tolist(), pa.string()), "label": zeros, "count": zeros}
-    for end, numbers in (
-        ("anchor", np.where(turned, negatives.right, negatives.left)),
-        ("positive", np.where(turned, negatives.left, negatives.right)),
-    ):
-        columns[end] = pa.array(known.texts(numbers), pa.string())
+    for end, numbers in (("anchor", anchor), ("positive", positive)):
+        columns[end] = pa.array(known.texts[numbers].tolist(), pa.string())
         columns[f"{end}_id"] = pa.array(known.ids[numbers].tolist(), pa.string())
     return pa.table(columns)
-
-
-def _seen(known: _Texts, tables: dict[str, pa.Table]) -> int:
-    """The number of texts of test pairs that are in training pairs."""
-
-    def texts_in(table: pa.Table) -> np.ndarray:
-        ids = pa.chunked_array([*table["anchor_id"].chunks, *table["positive_id"].chunks], pa.string())
-        numbers = np.searchsorted(known.ids, ids.to_numpy(zero_copy_only=False).astype(object))
-        texts: np.ndarray = known.same_text[numbers]
-        return texts
-
-    return seen_in_training(texts_in(tables["train"]), texts_in(tables["test"]))[0]

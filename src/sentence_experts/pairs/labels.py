@@ -15,7 +15,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,9 +58,7 @@ class LabelColumn:
 
         A branch alone is found if only one column has it, as `use` in labels such as `use::viewing`.
 
-        Args:
-            text: how the column is named.
-            columns: column -> its first values, in which branches are looked for.
+        `columns` holds the first values of each column, in which branches are looked for.
 
         Raises:
             UsageError: it is not of this form, or the route's name is not allowed.
@@ -99,14 +97,13 @@ class LabelColumn:
 
 def _columns_with(branch: str, columns: Mapping[str, Sequence[Any]]) -> list[str]:
     """Return the columns that have labels such as `BRANCH::LABEL`."""
-    start = re.compile(re.escape(branch) + "::")
-
-    def has_branch(cell: Any) -> bool:
+    having = []
+    for column, cells in columns.items():
         with contextlib.suppress(InputError):  # objects, in columns that nobody asked for
-            return any(start.match(str(value)) for value in _cell_values(cell, None))
-        return False
-
-    return [column for column, cells in columns.items() if any(map(has_branch, cells))]
+            values = (str(value) for cell in cells for value in _cell_values(cell, None))
+            if any(value.startswith(f"{branch}::") for value in values):
+                having.append(column)
+    return having
 
 
 @dataclass(frozen=True)
@@ -150,40 +147,32 @@ class Labels:
 
     def draw_pairs(
         self, number: int, rng: np.random.Generator, groups: Rows, power: float = LABEL_POWER
-    ) -> tuple[Rows, Rows]:
-        """Draw pairs of alike texts of different groups, with repetition: two of at most (number,).
+    ) -> Rows:
+        """Draw pairs of alike texts of different groups, with repetition: shape (2, at most number).
 
-        First a label is drawn, with its count to the `power`, then two of its texts.
-
-        Args:
-            number: how many are drawn; those of one group are left out.
-            rng: source of randomness.
-            groups: the group of each text, (texts,).
-            power: 1 draws texts alike, 0 labels.
+        First a label is drawn, with its count to the `power` (1 draws texts alike, 0 labels), then two of
+        its texts; pairs of one of the `groups` (texts,) are left out.
         """
         by_label = self.matrix.tocsc()
         counts = np.diff(by_label.indptr)
         weights = np.where(counts > 1, counts.astype(np.float64) ** power, 0)
         if not weights.any():
-            return np.empty(0, np.int64), np.empty(0, np.int64)
+            return np.empty((2, 0), np.int64)
         drawn = rng.choice(len(counts), number, p=weights / weights.sum())
         starts, sizes = by_label.indptr[drawn], counts[drawn]
         one = (rng.random(number) * sizes).astype(np.int64)
         other = (one + 1 + (rng.random(number) * (sizes - 1)).astype(np.int64)) % sizes
-        first = by_label.indices[starts + one].astype(np.int64)
-        second = by_label.indices[starts + other].astype(np.int64)
-        apart = groups[first] != groups[second]
-        return first[apart], second[apart]
+        pairs: Rows = by_label.indices[np.stack([starts + one, starts + other])].astype(np.int64)
+        return pairs[:, groups[pairs[0]] != groups[pairs[1]]]
 
     def count_pairs(self, groups: Rows, enough: int = MIN_PAIRS) -> int:
         """Count the different pairs of alike texts of different groups; at most about `enough`."""
-        first, second = self.draw_pairs(_DRAWS * enough, np.random.default_rng(0), groups)
-        return len(unordered(first, second))
+        return len(_unordered(self.draw_pairs(_DRAWS * enough, np.random.default_rng(0), groups)))
 
 
-def unordered(first: Rows, second: Rows) -> Rows:
-    """Return each pair once, whatever its order: (pairs, 2), sorted."""
-    return np.unique(np.sort(np.stack([first, second], axis=1), axis=1), axis=0)
+def _unordered(pairs: Rows) -> Rows:
+    """Return each pair of (2, pairs) once, whatever its order: (different pairs, 2), sorted."""
+    return np.unique(np.sort(pairs.T, axis=1), axis=0)
 
 
 def read_labels(
@@ -228,7 +217,9 @@ def read_labels(
     else:
         labels = _binned(values, bins) if kinds["numbers"] else _as_numbers(values, bins)
     if ignore_case:
-        labels = _with_one_spelling(labels)
+        times = Counter(label for each in labels for label in each)
+        spelled = {label.lower(): label for label in sorted(times, key=lambda label: (times[label], label))}
+        labels = [[spelled[label.lower()] for label in each] for each in labels]
     names = sorted({label for each in labels for label in each})
     numbers = {name: number for number, name in enumerate(names)}
     sets = [sorted({numbers[label] for label in each}) for each in labels]
@@ -236,25 +227,15 @@ def read_labels(
     indices = np.fromiter((number for each in sets for number in each), np.int64, int(indptr[-1]))
     matrix = csr_array((np.ones(len(indices), np.float32), indices, indptr), shape=(len(sets), len(names)))
     found = Labels(column.route, tuple(names), matrix)
-    _check_usable(found, named, len(cells))
-    return found
-
-
-def _with_one_spelling(labels: list[list[str]]) -> list[list[str]]:
-    times = Counter(label for each in labels for label in each)
-    spelled = {label.lower(): label for label in sorted(times, key=lambda label: (times[label], label))}
-    return [[spelled[label.lower()] for label in each] for each in labels]
-
-
-def _check_usable(labels: Labels, named: str, texts: int) -> None:
-    labelled, shared = int(labels.labelled.sum()), int((labels.counts > 1).sum())
-    counted = f"{named}: {labelled:,} of {texts:,} texts have a label, {len(labels.names):,} different ones"
+    labelled = int(found.labelled.sum())
+    counted = f"{named}: {labelled:,} of {len(cells):,} texts have a label, {len(names):,} different ones"
     if not labelled:
-        raise InputError(f"{named} has no label in any of {texts:,} texts")
-    if not shared:
+        raise InputError(f"{named} has no label in any of {len(cells):,} texts")
+    if not (found.counts > 1).any():
         raise InputError(f"{counted}, and no two texts share one; texts that share a label teach a route")
-    if len(labels.names) == 1:
-        raise InputError(f"{counted} ({labels.names[0]!r}); a route needs texts that differ by it too")
+    if len(names) == 1:
+        raise InputError(f"{counted} ({names[0]!r}); a route needs texts that differ by it too")
+    return found
 
 
 def _cell_values(cell: Any, separator: str | None) -> list[str | float]:
@@ -344,14 +325,10 @@ def _below(branch: str, labels: list[str]) -> list[str]:
     return [label for label in found if label]
 
 
-@dataclass(frozen=True)
-class Conflicts:
+class Conflicts(NamedTuple):
     """Pairs that two routes judge in opposite ways: those alike by `one` are unlike by `other`.
 
-    Attributes:
-        one, other: names of the routes.
-        by_one: pairs alike by `one` and unlike by `other`, shape (pairs, 2).
-        by_other: as many the other way around.
+    `by_one` are the pairs alike by `one`, `by_other` as many the other way around: shape (pairs, 2).
     """
 
     one: str
@@ -368,11 +345,7 @@ def find_conflicts(
     A model that is blind to the route scores a pair alike under both, so that the mean of its two values of
     ROC-AUC is exactly 0.5.
 
-    Args:
-        labels: of each route, for the same texts.
-        groups: the group of each text, (texts,); pairs within a group are left out.
-        number: maximum number of pairs each way.
-        seed: random seed.
+    Pairs within one of the `groups` (texts,) are left out; there are at most `number` each way.
     """
     found = []
     for place, one in enumerate(labels):
@@ -387,25 +360,21 @@ def find_conflicts(
 
 def _alike_by(one: Labels, other: Labels, groups: Rows, number: int, rng: np.random.Generator) -> Rows:
     """Draw different pairs alike by `one` and unlike by `other`, nearly uniformly: (pairs, 2)."""
-    both = one.rows(np.flatnonzero(one.labelled & other.labelled))
     kept = np.flatnonzero(one.labelled & other.labelled)
     # A label of c texts has about c * c / 2 pairs.
-    first, second = both.draw_pairs(_DRAWS * number, rng, groups[kept], power=2)
-    pairs = rng.permutation(unordered(kept[first], kept[second]))
+    drawn = one.rows(kept).draw_pairs(_DRAWS * number, rng, groups[kept], power=2)
+    pairs = rng.permutation(_unordered(kept[drawn]))
     if not len(pairs):
         return pairs
-    unlike = ~other.alike(pairs[:, 0], pairs[:, 1])
-    chosen: Rows = pairs[unlike][:number]
+    chosen: Rows = pairs[~other.alike(*pairs.T)][:number]
     return chosen
 
 
 def split_groups(groups: Rows, fractions: Mapping[str, float], seed: int = 0) -> dict[str, Rows]:
     """Divide texts into sets so that no group is in two of them: set -> rows, ascending.
 
-    Args:
-        groups: the group of each text, (texts,).
-        fractions: share of the groups per set; the last set takes the rest.
-        seed: random seed.
+    `groups` has the group of each text, (texts,), `fractions` the share of the groups per set; the last set
+    takes the rest.
     """
     names = np.unique(groups)
     order = np.random.default_rng(seed).permutation(len(names))

@@ -8,12 +8,11 @@ domain.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from sentence_experts.pairs.config import LEVELS, Level
 from sentence_experts.pairs.splits import NOT_WORDS
 
-TITLE_AND_ABSTRACT = "\n"
 _WHITE_SPACE = " \t\n\r\v\f"
 
 UNITS: dict[str, str] = {
@@ -26,7 +25,7 @@ UNITS: dict[str, str] = {
             FROM {citations} AS mentioned ANTI JOIN {papers} AS inside ON mentioned.cited = inside.paper_id
             WHERE cited IS NOT NULL AND length(cited_title) > 0 GROUP BY cited, cited_title
         ) AS titles WHERE place = 1""",
-    "title+abstract": f"SELECT paper_id, title || '{TITLE_AND_ABSTRACT}' || abstract AS text, year "
+    "title+abstract": "SELECT paper_id, title || '\n' || abstract AS text, year "
     "FROM {papers} WHERE length(title) > 0 AND length(abstract) > 0",
 }
 # Units that works outside the corpus have too.
@@ -99,76 +98,47 @@ def touching(citations: str, works: str) -> str:
         UNION SELECT citing, cited FROM {citations} AS c SEMI JOIN {works} AS w ON c.citing = w.paper_id"""
 
 
-def same_text_works(texts: str, works: str) -> str:
-    """`paper_id` of `works(paper_id)`, and of the other works with a text of theirs (reprints)."""
-    return f"""SELECT paper_id FROM {texts} SEMI JOIN (
-        SELECT folded FROM {texts} SEMI JOIN {works} USING (paper_id)) AS wanted USING (folded)"""
-
-
 # ---- relations -----------------------------------------------------------------------------------
 
 
-def co_citation(citations: str, members: str) -> str:
-    """Two works cited by the same paper; the count is the number of papers that cite both.
+RELATIONS = ("co-citation", "coupling", "citation")
+# The end of a citation that is a member, and the end that two members share.
+_ENDS = {"co-citation": ("cited", "citing"), "coupling": ("citing", "cited")}
 
-    The citing paper itself need not be a member. Source: Hallee et al. 2025, Methods, Data compilation.
+
+def linked_members(relation: str, citations: str, members: str) -> str:
+    """`one, other, count` of the members that a relation links; third works need not be members.
+
+    The count is of the papers that cite both (co-citation), of shared references (coupling), or 2 if each
+    cites the other (citation). Source of co-citation: Hallee et al. 2025, Methods, Data compilation.
     """
-    return _sharing("citing", f"{citations} AS c JOIN {members} AS m ON c.cited = m.paper_id")
-
-
-def coupling(citations: str, members: str) -> str:
-    """Two papers that cite the same work (bibliographic coupling); the count is of shared references.
-
-    The cited work itself need not be a member.
-    """
-    return _sharing("cited", f"{citations} AS c JOIN {members} AS m ON c.citing = m.paper_id")
-
-
-def citation(citations: str, members: str) -> str:
-    """One paper cites the other; the count is 2 if each cites the other."""
-    return f"""WITH ends AS (SELECT DISTINCT a.member AS citing, b.member AS cited
-            FROM {citations} AS c JOIN {members} AS a ON c.citing = a.paper_id
-            JOIN {members} AS b ON c.cited = b.paper_id AND a.domain_number = b.domain_number
-            WHERE a.member <> b.member)
-        SELECT least(citing, cited) AS one, greatest(citing, cited) AS other, count(*) AS count
-        FROM ends GROUP BY least(citing, cited), greatest(citing, cited)"""
-
-
-RELATIONS: dict[str, Callable[[str, str], str]] = {
-    "co-citation": co_citation,
-    "coupling": coupling,
-    "citation": citation,
-}
-
-# The ends of a citation that are members, if it makes pairs.
-MEMBER_ENDS = {"co-citation": ("cited",), "coupling": ("citing",), "citation": ("citing", "cited")}
-
-
-def _sharing(through: str, ends: str) -> str:
-    """Count the third works that pairs of members of one domain share."""
-    pairs = pairs_in_lists(f"SELECT {through}, domain_number, member FROM {ends}", [through])
+    if relation == "citation":
+        return f"""WITH ends AS (SELECT DISTINCT a.member AS citing, b.member AS cited
+                FROM {citations} AS c JOIN {members} AS a ON c.citing = a.paper_id
+                JOIN {members} AS b ON c.cited = b.paper_id AND a.domain_number = b.domain_number
+                WHERE a.member <> b.member)
+            SELECT least(citing, cited) AS one, greatest(citing, cited) AS other, count(*) AS count
+            FROM ends GROUP BY least(citing, cited), greatest(citing, cited)"""
+    ours, third = _ENDS[relation]
+    ends = f"""SELECT {third}, domain_number, member
+        FROM {citations} AS c JOIN {members} AS m ON c.{ours} = m.paper_id"""
+    pairs = _pairs_in_lists(ends, [third])
     return f"SELECT one, other, count(*) AS count FROM ({pairs}) AS pairs GROUP BY one, other"
 
 
-def pairs_in_lists(ends: str, through: Sequence[str], keep: Sequence[str] = ()) -> str:
-    """`one, other, *keep` for each two members of one domain that share the values of `through`, once for
-    each such values, of a query for `*through, domain_number, member`.
+def _pairs_in_lists(ends: str, through: Sequence[str], keep: str = "") -> str:
+    """`one, other` (and a column to keep) for each two members of one domain that share the values of
+    `through`, once for each such values, of a query for `*through, domain_number, member`.
 
     Each of those values has a sorted list of members, and each member pairs with those after it: half the
     rows of a join of `ends` with itself, and no hash table of `ends`.
     """
-    kept = "".join(f"{name}, " for name in keep)
-    return f"""SELECT {kept}element_at(members, place) AS one,
+    return f"""SELECT {keep} element_at(members, place) AS one,
             explode(slice(members, place + 1, cardinality(members))) AS other
-        FROM (SELECT {kept}members, explode(sequence(1, cardinality(members) - 1)) AS place
-            FROM (SELECT {kept}array_sort(array_agg(DISTINCT member)) AS members FROM ({ends}) AS ends
+        FROM (SELECT {keep} members, explode(sequence(1, cardinality(members) - 1)) AS place
+            FROM (SELECT {keep} array_sort(array_agg(DISTINCT member)) AS members FROM ({ends}) AS ends
                 GROUP BY {", ".join(through)}, domain_number) AS lists
             WHERE cardinality(members) > 1) AS places"""
-
-
-def identified(citations: str) -> str:
-    """`citing, cited` of the references with an identifier, without those of a work to itself."""
-    return f"(SELECT citing, cited FROM {citations} WHERE citing <> cited)"
 
 
 def references_of_few(citations: str, members: str, rare: int) -> str:
@@ -179,11 +149,6 @@ def references_of_few(citations: str, members: str, rare: int) -> str:
     return f"""SELECT cited FROM {citations} AS every SEMI JOIN (
             SELECT cited FROM {citations} AS c SEMI JOIN {members} AS m ON c.citing = m.paper_id
         ) AS theirs USING (cited) GROUP BY cited HAVING count(DISTINCT citing) BETWEEN 2 AND {rare}"""
-
-
-def long_lists(references: str, max_references: int) -> str:
-    """`citing`: the papers with more than `max_references` entries in their list, identified or not."""
-    return f"SELECT citing FROM {references} GROUP BY citing HAVING count(*) > {max_references}"
 
 
 def linking(pairs: str, citations: str, relation: str) -> str:
@@ -197,7 +162,7 @@ def linking(pairs: str, citations: str, relation: str) -> str:
                 ON p.one = c.citing AND p.other = c.cited
             UNION ALL SELECT pair, other FROM {pairs} AS p SEMI JOIN {citations} AS c
                 ON p.other = c.citing AND p.one = c.cited"""
-    ours, third = ("cited", "citing") if relation == "co-citation" else ("citing", "cited")
+    ours, third = _ENDS[relation]
     return f"""SELECT pair, a.{third} AS through FROM {pairs} AS p JOIN {citations} AS a ON p.one = a.{ours}
         SEMI JOIN {citations} AS b ON a.{third} = b.{third} AND p.other = b.{ours}"""
 
@@ -232,7 +197,7 @@ def co_cited_within(citations: str, mentions: str, members: str, within: Level) 
         ends = f"""SELECT {", ".join(through)}, domain_number, member
             FROM {cited} AS c JOIN {members} AS m ON c.cited = m.paper_id"""
         together.append(f"""SELECT one, other, citing, {number} AS level, count(*) * {2**number} AS weight
-            FROM ({pairs_in_lists(ends, through, keep=("citing",))}) AS pairs GROUP BY one, other, citing""")
+            FROM ({_pairs_in_lists(ends, through, keep="citing,")}) AS pairs GROUP BY one, other, citing""")
     return f"""WITH together AS ({" UNION ALL ".join(together)}),
         of_article AS (SELECT one, other, max(level) AS level, max_by(weight, level) AS weight
             FROM together GROUP BY one, other, citing)

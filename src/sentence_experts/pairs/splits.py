@@ -6,8 +6,9 @@ list of one article makes both training pairs and test pairs. The split by citin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +24,7 @@ OTHER_NAMES = {"val": "validation", "valid": "validation", "dev": "validation"}
 TRAIN, VALIDATION, TEST = range(3)
 CROSSING = -1
 UNKNOWN_YEAR = -1
+ONE_DOMAIN = "all"  # of works and texts that no rule or column sorts
 # Characters that do not make texts different: citing papers give a title with and without its final stop.
 # White space is spelled out, as engines differ in the meaning of \s.
 NOT_WORDS = r"\p{P}\t\n\f\r "
@@ -38,10 +40,10 @@ class TooFewPairsError(UsageError, InputError):
 
 @dataclass(frozen=True)
 class PairArrays:
-    """Linked pairs in columns, each of shape (pairs,): node numbers, count, domain.
+    """Linked pairs in columns, each of shape (pairs,): work numbers, count, domain.
 
-    Pairs by proximity also have the number in `proximity.LEVELS` of the closest level (-1 for none), and a
-    weight, by which they are sampled.
+    Pairs by proximity also have the number in `LEVELS` of the closest level (-1 for none), and a weight, by
+    which they are sampled.
     """
 
     left: np.ndarray
@@ -56,22 +58,29 @@ class PairArrays:
 
     def take(self, rows: np.ndarray) -> PairArrays:
         """The given rows (indices or mask), in that order."""
-        of_all = (column[rows] for column in (self.left, self.right, self.count, self.domain))
-        of_some = (None if column is None else column[rows] for column in (self.level, self.weight))
-        return PairArrays(*of_all, *of_some)
+        return PairArrays(*(None if column is None else column[rows] for column in vars(self).values()))
 
 
-@dataclass(frozen=True)
-class WorkArrays:
-    """Works by node number, each of shape (works,); year is -1 where unknown."""
+class WorkArrays(NamedTuple):
+    """Works by number, each of shape (works,); year is -1 where unknown."""
 
     same_text: np.ndarray
     year: np.ndarray
     times_cited: np.ndarray
 
 
-@dataclass(frozen=True)
-class Assignment:
+class CitingArticles(NamedTuple):
+    """The articles that cite both works of each co-cited pair; columns of shape (articles over all pairs,).
+
+    `pair` are rows of a `PairArrays`; `same_text` is the smallest number among the articles with its text.
+    """
+
+    pair: np.ndarray
+    article: np.ndarray
+    same_text: np.ndarray
+
+
+class Assignment(NamedTuple):
     """The set of each pair, and the works that the negatives of a set may be made of.
 
     Attributes:
@@ -82,23 +91,7 @@ class Assignment:
 
     pairs: np.ndarray
     pools: Mapping[int, np.ndarray]
-    one_end: Mapping[int, np.ndarray] = field(default_factory=dict)
-
-
-def split_named(value: str | None, where: str) -> str:
-    """The one of `SPLITS` that a cell names, in any case; `where` names the table in messages.
-
-    Raises:
-        InputError: it names none.
-
-    >>> split_named("Dev", "the table")
-    'validation'
-    """
-    folded = (value or "").strip().lower()
-    name = OTHER_NAMES.get(folded, folded)
-    if name not in SPLITS:
-        raise InputError(f"{where}: split {value!r} is none of {', '.join(SPLITS)}")
-    return name
+    one_end: Mapping[int, np.ndarray] = {}
 
 
 def split_by_paper(pairs: PairArrays, works: WorkArrays, fractions: Fractions, rng: Generator) -> Assignment:
@@ -184,32 +177,10 @@ def split_by_year(pairs: PairArrays, works: WorkArrays, fractions: Fractions, rn
     return Assignment(np.where(is_test, TEST, rest), pools, {TEST: works.year == newest})
 
 
-SPLIT_METHODS: dict[str, Callable[[PairArrays, WorkArrays, Fractions, Generator], Assignment]] = {
-    "paper": split_by_paper,
-    "random": split_by_pair,
-    "year": split_by_year,
-}
-
-
 def seen_in_training(trained: np.ndarray, tested: np.ndarray) -> tuple[int, int]:
     """Number of papers (or articles) of test pairs that training pairs have too, and number of all."""
     tested = np.unique(tested)
     return int(np.isin(tested, trained).sum()), len(tested)
-
-
-@dataclass(frozen=True)
-class CitingArticles:
-    """The articles that cite both works of each co-cited pair; columns of shape (articles over all pairs,).
-
-    Attributes:
-        pair: rows of a `PairArrays`.
-        article: node numbers.
-        same_text: per article, the smallest node number among those with its text.
-    """
-
-    pair: np.ndarray
-    article: np.ndarray
-    same_text: np.ndarray
 
 
 def split_by_article(
@@ -275,6 +246,33 @@ def _order_by_citations(article: np.ndarray, cited: np.ndarray) -> np.ndarray:
     articles, work = int(article.max()) + 1, np.unique(cited, return_inverse=True)[1]
     order = order_by_links(np.arange(articles + int(work.max()) + 1), article, articles + work)
     return order[order < articles]
+
+
+def draw_per_domain(
+    pairs: PairArrays,
+    maximum: int | None,
+    by_count: bool,
+    rng: Generator,
+    among: np.ndarray | None = None,
+) -> PairArrays:
+    """Sample at most `maximum` pairs per domain without replacement, in the order of `pairs`.
+
+    `among` is a mask of the pairs that may be sampled; the state of `rng` afterwards does not depend on it.
+
+    With `by_count`, a pair's probability is proportional to its count, or its weight if it has one: the
+    preferential sampling of Hallee et al. 2025 (Data compilation). The largest of the keys u^(1/count), u
+    uniform, are such a sample (Efraimidis and Spirakis 2006, Weighted random sampling with a reservoir).
+    """
+    among = np.ones(len(pairs), dtype=bool) if among is None else among
+    if maximum is None:
+        return pairs.take(among)
+    counted = pairs.count if pairs.weight is None else pairs.weight
+    keys = np.log(1.0 - rng.random(len(pairs))) / (counted if by_count else 1.0)
+    sampled = [np.empty(0, dtype=np.int64)]
+    for domain in np.unique(pairs.domain):
+        rows = np.flatnonzero((pairs.domain == domain) & among)
+        sampled.append(rows[np.argsort(-keys[rows], kind="stable")[:maximum]])
+    return pairs.take(np.sort(np.concatenate(sampled)))
 
 
 def fold_texts(texts: pa.ChunkedArray) -> pa.ChunkedArray:

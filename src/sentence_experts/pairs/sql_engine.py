@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,7 +26,6 @@ from sentence_experts.storage import explained
 
 # Tasks per core of a self-join on one machine, so that no core waits long for the largest task.
 TASKS_PER_CORE = 2
-THREADS_PER_CORE = 4  # more only take memory
 _MACROS = {
     "explode(list)": "unnest(list)",
     "sequence(first, last)": "range(CAST(first AS BIGINT), CAST(last AS BIGINT) + 1)",
@@ -39,11 +37,12 @@ _MACROS = {
 _FILE_ERRORS = (duckdb.Error, duckdb.InvalidInputException, duckdb.IOException, duckdb.BinderException)
 
 
-class SqlEngine(ABC):
+class SqlEngine:
     """Runs SQL over tables in a scratch folder; tables are called by the names that its methods return."""
 
-    def __init__(self, scratch: Path) -> None:
-        self._scratch = scratch
+    def __init__(self, scratch: Path, duck: duckdb.DuckDBPyConnection | None, spark: Any = None) -> None:
+        """Run queries in `scratch` on DuckDB, or on a session of Spark."""
+        self._scratch, self._duck, self._spark = scratch, duck, spark
         self._tables = 0
         self.warned: set[str] = set()  # so that another unit's works give no warning twice
 
@@ -51,7 +50,14 @@ class SqlEngine(ABC):
         """Return the table of a Parquet file, or of a folder of part files."""
         self._tables += 1
         name = f"table_{self._tables}"
-        self._name_table(name, path)
+        if self._duck is None:
+            self._spark.read.parquet(str(path)).createOrReplaceTempView(name)
+            return name
+        try:
+            self._duck.read_parquet(str(path)).create_view(name)
+        except duckdb.Error as error:
+            reason = str(error).splitlines()[0]
+            raise InputError(f"{path}: damaged, or not a Parquet file ({reason}); make it again") from error
         return name
 
     def store(self, table: pa.Table) -> str:
@@ -62,24 +68,28 @@ class SqlEngine(ABC):
 
     def compute(self, query: str) -> str:
         """Run a query and return the table of its rows."""
-        return self.read(self._computed(query))
+        return self.read(self._run(query))
 
     def rows(self, query: str) -> pa.Table:
         """Return the rows of a query, in its order."""
-        path = self._computed(query)
+        path = self._run(query)
+        # Spark adds metadata, and whether values can be null.
         table = pa.concat_tables(pq.read_table(part, partitioning=None) for part in _part_files(path))
         _remove(path)
-        # Spark adds metadata, and whether values can be null.
         return pa.table(table.columns, table.column_names)
 
     def batches(self, query: str) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a query, in parts that fit into memory."""
-        path = self._computed(query)
+        path = self._run(query)
         for part in _part_files(path):
             yield from pq.ParquetFile(part).iter_batches()
         _remove(path)
 
-    def _computed(self, query: str) -> Path:
+    def _new_path(self) -> Path:
+        self._tables += 1
+        return self._scratch / f"{self._tables:03d}.parquet"
+
+    def _run(self, query: str) -> Path:
         path = self._new_path()
         try:
             with explained(path):
@@ -96,48 +106,12 @@ class SqlEngine(ABC):
             raise InputError(f"a table of the corpus is damaged ({reason}); make the corpus again") from error
         return path
 
-    def _new_path(self) -> Path:
-        self._tables += 1
-        return self._scratch / f"{self._tables:03d}.parquet"
-
-    @abstractmethod
-    def _name_table(self, name: str, path: Path) -> None: ...
-
-    @abstractmethod
-    def _write(self, query: str, path: Path) -> None: ...
-
-
-class _DuckDb(SqlEngine):
-    def __init__(self, scratch: Path, connection: duckdb.DuckDBPyConnection) -> None:
-        super().__init__(scratch)
-        self._connection = connection
-
-    def _name_table(self, name: str, path: Path) -> None:
-        try:
-            self._connection.read_parquet(str(path)).create_view(name)
-        except duckdb.Error as error:
-            reason = str(error).splitlines()[0]
-            raise InputError(f"{path}: damaged, or not a Parquet file ({reason}); make it again") from error
-
     def _write(self, query: str, path: Path) -> None:
-        self._connection.execute(f"COPY ({query}) TO '{_quoted(path)}' (FORMAT parquet)")
-
-
-class _Spark(SqlEngine):
-    def __init__(self, scratch: Path, session: Any) -> None:
-        super().__init__(scratch)
-        self._session = session
-
-    def _name_table(self, name: str, path: Path) -> None:
-        self._session.read.parquet(str(path)).createOrReplaceTempView(name)
-
-    def _write(self, query: str, path: Path) -> None:
-        # Spark reads a backslash in a text as the beginning of an escape.
-        self._session.sql(query.replace("\\", "\\\\")).write.parquet(str(path))
-
-
-def _quoted(path: Path) -> str:
-    return str(path).replace("'", "''")
+        if self._duck is None:
+            # Spark reads a backslash in a text as the beginning of an escape.
+            self._spark.sql(query.replace("\\", "\\\\")).write.parquet(str(path))
+        else:
+            self._duck.execute(f"COPY ({query}) TO '{_quoted(path)}' (FORMAT parquet)")
 
 
 def _part_files(path: Path) -> list[Path]:
@@ -146,10 +120,11 @@ def _part_files(path: Path) -> list[Path]:
 
 
 def _remove(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path)
-    else:
-        path.unlink()
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def _quoted(path: Path) -> str:
+    return str(path).replace("'", "''")
 
 
 @contextmanager
@@ -162,42 +137,38 @@ def open_engine(settings: PairsConfig, beside: Path | None) -> Iterator[SqlEngin
         SentenceExpertsError: Spark was chosen and is not installed, or does not start.
         UsageError: the scratch folder cannot be made.
     """
-    name = beside.name if beside else "pairs"
     home = settings.scratch or (beside.absolute().parent if beside else Path(tempfile.gettempdir()))
     try:
         home.mkdir(parents=True, exist_ok=True)
         # Beside an output, the next run under its lock removes what a killed one left.
-        prefix = f".{name}.{os.getpid()}.scratch."
+        prefix = f".{beside.name if beside else 'pairs'}.{os.getpid()}.scratch."
         folder = tempfile.TemporaryDirectory(prefix=prefix, suffix=".tmp", dir=home)
     except OSError as error:
         raise UsageError(
             f"`scratch={home}`: cannot be written to ({error.strerror}); choose another"
         ) from error
-    with folder as created:
-        start = _start_duckdb if Engine.parse(settings.engine).kind == LOCAL else _start_spark
-        with start(settings, Path(created).resolve()) as engine:
-            yield engine
-
-
-@contextmanager
-def _start_duckdb(settings: PairsConfig, scratch: Path) -> Iterator[SqlEngine]:
-    with duckdb.connect() as connection:
-        connection.execute("SET enable_progress_bar = false")
-        # Results are sorted by their values; preserving an order in between costs memory.
-        connection.execute("SET preserve_insertion_order = false")
-        connection.execute(f"SET temp_directory = '{_quoted(scratch / 'spilled')}'")
-        if settings.memory:
-            connection.execute(f"SET memory_limit = '{settings.memory}'")
-        if cores := Engine.parse(settings.engine).cores:
-            connection.execute(f"SET threads = {min(cores, THREADS_PER_CORE * (os.cpu_count() or 1))}")
-        for function, expression in _MACROS.items():
-            connection.execute(f"CREATE MACRO {function} AS {expression}")
-        yield _DuckDb(scratch, connection)
-
-
-@contextmanager
-def _start_spark(settings: PairsConfig, scratch: Path) -> Iterator[SqlEngine]:
     engine = Engine.parse(settings.engine)
+    with folder as created:
+        scratch = Path(created).resolve()
+        if engine.kind != LOCAL:
+            with spark_session(engine, "pairs", _spark_settings(settings, engine, scratch)) as session:
+                yield SqlEngine(scratch, None, session)
+            return
+        with duckdb.connect() as connection:
+            connection.execute("SET enable_progress_bar = false")
+            # Results are sorted by their values; preserving an order in between costs memory.
+            connection.execute("SET preserve_insertion_order = false")
+            connection.execute(f"SET temp_directory = '{_quoted(scratch / 'spilled')}'")
+            if settings.memory:
+                connection.execute(f"SET memory_limit = '{settings.memory}'")
+            if engine.cores:
+                connection.execute(f"SET threads = {engine.cores}")
+            for function, expression in _MACROS.items():
+                connection.execute(f"CREATE MACRO {function} AS {expression}")
+            yield SqlEngine(scratch, connection)
+
+
+def _spark_settings(settings: PairsConfig, engine: Engine, scratch: Path) -> dict[str, str]:
     wanted = {
         "spark.local.dir": str(scratch / "spilled"),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
@@ -207,5 +178,4 @@ def _start_spark(settings: PairsConfig, scratch: Path) -> Iterator[SqlEngine]:
     if settings.memory:
         whose = "driver" if engine.on_this_machine else "executor"
         wanted[f"spark.{whose}.memory"] = f"{memory_bytes(settings.memory) >> 20}m"
-    with spark_session(engine, "pairs", wanted) as session:
-        yield _Spark(scratch, session)
+    return wanted

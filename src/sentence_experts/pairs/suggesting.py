@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -18,14 +18,13 @@ from sentence_experts.errors import InputError
 from sentence_experts.names import DOMAIN
 from sentence_experts.pairs.compile import AUTO_UNITS
 from sentence_experts.pairs.config import PairsConfig, SuggestDomainsConfig
-from sentence_experts.pairs.domains import COLUMNS, descriptor_of
+from sentence_experts.pairs.domains import COLUMNS, descriptor_of, values_of
 from sentence_experts.pairs.graph import LinkGraph, NothingLinkedError
 from sentence_experts.pairs.links import RELATIONS
 from sentence_experts.pairs.sql_engine import open_engine
 from sentence_experts.progress import announced, progress
 from sentence_experts.storage import write_text
 
-_ROWS_PER_BATCH = 10_000
 _TRIED_PER_DOMAIN = 4  # values of a column that are tried for each domain
 # A value that most papers have separates nothing.
 _MAX_SHARE = 0.6
@@ -45,19 +44,16 @@ def count_links(corpus: Corpus) -> list[dict[str, Any]]:
         ('co-citation', 'abstract')
     """
     rows: list[dict[str, Any]] = []
-    with (
-        open_corpus(corpus) as folder,
-        progress("what links papers", len(RELATIONS) * len(AUTO_UNITS)) as advance,
-    ):
-        for relation in RELATIONS:
-            for unit in AUTO_UNITS:
-                settings = PairsConfig.of(None, relation=relation, unit=unit)
-                pairs = works = 0
-                with open_engine(settings, beside=None) as engine, suppress(NothingLinkedError):
-                    linked = LinkGraph(folder, settings, engine).pairs
-                    pairs, works = len(linked), len(np.union1d(linked.left, linked.right))
-                rows.append({"pairs": pairs, "works": works, "relation": relation, "unit": unit})
-                advance(note=f"{relation}, {unit}s")
+    tried = [(relation, unit) for relation in RELATIONS for unit in AUTO_UNITS]
+    with open_corpus(corpus) as folder, progress("what links papers", len(tried)) as advance:
+        for relation, unit in tried:
+            settings = PairsConfig.of(None, relation=relation, unit=unit)
+            pairs = works = 0
+            with open_engine(settings, beside=None) as engine, suppress(NothingLinkedError):
+                linked = LinkGraph(folder, settings, engine).pairs
+                pairs, works = len(linked), len(np.union1d(linked.left, linked.right))
+            rows.append({"pairs": pairs, "works": works, "relation": relation, "unit": unit})
+            advance(note=f"{relation}, {unit}s")
     return rows
 
 
@@ -96,7 +92,7 @@ def suggest_domains(
     if out is not None and Path(out).exists() and not overwrite:
         raise InputError(f"{out} exists; give another `out`, or `overwrite` to replace it")
     with open_corpus(corpus) as folder:
-        tried = {by: _chosen(folder, by, config) for by in (_BY if config.by == "auto" else (config.by,))}
+        tried = {by: _choose(folder, by, config) for by in (_BY if config.by == "auto" else (config.by,))}
     by = max(tried, key=lambda key: sum(tried[key].values()))
     if len(tried[by]) < 2:
         raise InputError(
@@ -104,37 +100,37 @@ def suggest_domains(
             f"{config.min_papers:,} papers or more; lower `min_papers`, or write the rules with words of "
             "titles (`title`)"
         )
-    names: dict[str, str] = {}
-    for value in tried[by]:
-        names[_name(value, names)] = value
+    rules: dict[str, dict[str, list[str]]] = {}
+    lines = ["several: first      # papers in several domains: first | drop | each", "domains:"]
+    for value, count in tried[by].items():
+        name, rule = _name(value, rules), {by: [value]}
+        rules[name] = rule
+        written = yaml.safe_dump(rule, default_flow_style=True, allow_unicode=True, width=1000).strip()
+        lines.append(f"  {name}: {written}  # {count:,} papers, without those of the domains above")
     if out is not None:
-        lines = ["several: first      # papers in several domains: first | drop | each", "domains:"]
-        for name, value in names.items():
-            rule = yaml.safe_dump(
-                {by: [value]}, default_flow_style=True, allow_unicode=True, width=1000
-            ).strip()
-            count = tried[by][value]
-            lines.append(f"  {name}: {rule}  # {count:,} papers, without those of the domains above")
         write_text(Path(out), "\n".join(lines) + "\n")
-    return {"domains": {name: {by: [value]} for name, value in names.items()}}
+    return {"domains": rules}
 
 
 @announced("choosing domains")
-def _chosen(corpus: CorpusFolder, by: str, config: SuggestDomainsConfig) -> dict[str, int]:
+def _choose(corpus: CorpusFolder, by: str, config: SuggestDomainsConfig) -> dict[str, int]:
     """Value -> the papers that it brings beside those of the values before it."""
     common: dict[str, int] = {}
     spelling: dict[str, str] = {}  # the most common one; rules are matched without regard to case
     for value, count in corpus.count_values(COLUMNS[by], _TRIED_PER_DOMAIN * config.most).items():
         first = spelling.setdefault(value.casefold(), value)
         common[first] = common.get(first, 0) + count
-    papers = pq.read_metadata(corpus.papers).num_rows
-    most = _MAX_SHARE * papers
-    common = {value: count for value, count in common.items() if config.min_papers <= count <= most}
-    having: dict[str, set[int]] = {value: set() for value in common}
-    for number, values in enumerate(_values(corpus, by)):
-        for value in values:
-            if (own := having.get(spelling.get(value.casefold(), value))) is not None:
-                own.add(number)
+    most = _MAX_SHARE * pq.read_metadata(corpus.papers).num_rows
+    having: dict[str, set[int]] = {
+        value: set() for value, count in common.items() if config.min_papers <= count <= most
+    }
+    with pq.ParquetFile(corpus.papers) as file:
+        batches = file.iter_batches(columns=[COLUMNS[by]])
+        for number, paper in enumerate(paper for batch in batches for paper in batch.to_pylist()):
+            for value in values_of(paper, COLUMNS[by]):
+                value = descriptor_of(value) if by == "mesh" else value
+                if (papers := having.get(spelling.get(value.casefold(), value))) is not None:
+                    papers.add(number)
     chosen: dict[str, int] = {}
     taken: set[int] = set()
     while having and len(chosen) < config.most:
@@ -147,20 +143,8 @@ def _chosen(corpus: CorpusFolder, by: str, config: SuggestDomainsConfig) -> dict
     return chosen
 
 
-def _values(corpus: CorpusFolder, by: str) -> Iterator[Iterable[str]]:
-    column = COLUMNS[by]
-    with pq.ParquetFile(corpus.papers) as file:
-        for batch in file.iter_batches(_ROWS_PER_BATCH, columns=[column]):
-            for value in batch.column(0).to_pylist():
-                values = [value] if isinstance(value, str) else value or ()
-                yield map(descriptor_of, values) if by == "mesh" else values
-
-
-def _name(value: str, taken: Iterable[str]) -> str:
+def _name(value: str, taken: Collection[str]) -> str:
     """A name of a domain, such as `cell_biology` of "Cell biology"."""
     name = re.sub(r"[^a-z0-9]+", "_", value.lower()).strip("_")[:40].rstrip("_")
     name = name if DOMAIN.pattern.fullmatch(name) else f"domain_{name}".rstrip("_")
-    number = 1
-    while (numbered := name if number == 1 else f"{name}_{number}") in taken:
-        number += 1
-    return numbered
+    return next(each for each in (name, *(f"{name}_{n}" for n in range(2, 1000))) if each not in taken)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -19,7 +19,6 @@ from sentence_experts.errors import InputError, brief
 from sentence_experts.storage import (
     RECORD,
     Output,
-    check_kinds,
     check_version,
     checked_record,
     output,
@@ -51,8 +50,7 @@ class TableFolder(ABC):
 
     kind: ClassVar[str]
     names: ClassVar[tuple[str, ...]] = ()  # of the files that every folder of the kind has
-    sort_manifest: ClassVar[bool] = True
-    manifest_kinds: ClassVar[Mapping[str, type]] = {}  # of what its manifest holds besides `files`
+    sections: ClassVar[tuple[str, ...]] = ()  # of its manifest, besides `files`
 
     @classmethod
     def read_manifest(cls, path: Path) -> dict[str, Any]:
@@ -61,16 +59,15 @@ class TableFolder(ABC):
         Raises:
             InputError: the folder has none, or that of something else, or a file is missing.
         """
-        manifest = read_json(path / MANIFEST) if (path / MANIFEST).is_file() else None
-        if not isinstance(manifest, dict) or manifest.get("kind") != cls.kind:
-            missing = f" ({MANIFEST} missing)" if manifest is None else ""
+        if kind_of(path) != cls.kind:
+            missing = "" if (path / MANIFEST).is_file() else f" ({MANIFEST} missing)"
             raise InputError(f"{path}: no {cls.kind} here{missing}; make them with `compile_{cls.kind}`")
         checked_record(path / RECORD)
+        manifest: dict[str, Any] = read_json(path / MANIFEST)
         check_version(path / MANIFEST, manifest.get("format", 1), FORMAT)
-        kinds = {"files": dict, **cls.manifest_kinds}
-        check_kinds(path / MANIFEST, manifest, **kinds)
-        if lacking := [name for name in kinds if name not in manifest]:
-            raise InputError(f"{path / MANIFEST}: damaged: {lacking[0]!r} is missing; make it again")
+        for name in ("files", *cls.sections):
+            if not isinstance(manifest.get(name), dict):
+                raise InputError(f"{path / MANIFEST}: damaged: {name!r} is missing; make it again")
         if gone := [name for name in manifest["files"] if not (path / name).is_file()]:
             raise InputError(f"{path}: {gone[0]} is missing; write the folder again")
         return manifest
@@ -95,38 +92,34 @@ class TableFolder(ABC):
         """
         if self.path is None:
             return self.tables.get(file)
-        if not (self.path / file).is_file():
+        if not (path := self.path / file).is_file():
             return None
-        expected = self.manifest["files"].get(file)
-        if expected is not None and self.file_hash(file) != expected:
+        if (digest := self.manifest["files"].get(file)) and sha256_file(path) != digest:
             raise InputError(
-                f"{self.path / file}: changed since {MANIFEST} was written beside it; make the folder again "
-                f"with `compile_{self.kind}`, or give the file itself as a table"
+                f"{path}: changed since {MANIFEST} was written beside it; make the folder again with "
+                f"`compile_{self.kind}`, or give the file itself as a table"
             )
-        with self._readable(file):
-            return pq.read_table(self.path / file)
-
-    @contextmanager
-    def _readable(self, file: str) -> Iterator[None]:
         try:
-            yield
+            return pq.read_table(path)
         except (pa.ArrowException, OSError) as error:
-            raise InputError(
-                f"{self.path}/{file} is damaged ({brief(error)}): make the folder again"
-            ) from error
+            raise InputError(f"{path} is damaged ({brief(error)}): make the folder again") from error
+
+    def required(self, file: str) -> pa.Table:
+        """A table by its file name.
+
+        Raises:
+            InputError: as `table`, or there is none.
+        """
+        table = self.table(file)
+        if table is None:
+            raise InputError(f"{self.path or self.name}: {file} is missing")
+        return table
 
     def number_of_rows(self, file: str) -> int:
         """The number of rows of a table, without reading it."""
         if self.path is None:
             return int(self.tables[file].num_rows)
-        with self._readable(file):
-            return int(pq.read_metadata(self.path / file).num_rows)
-
-    def file_hash(self, file: str) -> str | None:
-        """The SHA-256 of a table's file, or of the file that saving would write; None if there is none."""
-        if self.path is None:
-            return parquet_hash(self.tables[file]) if file in self.tables else None
-        return sha256_file(self.path / file) if (self.path / file).is_file() else None
+        return int(pq.read_metadata(self.path / file).num_rows)
 
     def other_files(self) -> dict[str, str]:
         """Other files of data, by name."""
@@ -153,9 +146,9 @@ class TableFolder(ABC):
                 write_parquet(folder / name, self.table(name))
             for name, text in others.items():
                 write_text(folder / name, text)
-            files = {name: sha256_file(folder / name) for name in (*names, *others)}
-            manifest = {**self.manifest, "files": files}
-            content = json.dumps(manifest, indent=1, sort_keys=self.sort_manifest, ensure_ascii=False)
+            manifest = {**self.manifest, "files": {name: sha256_file(folder / name)
+                                                   for name in (*names, *others)}}  # fmt: skip
+            content = json.dumps(manifest, indent=1, ensure_ascii=False)
             for name, text in {MANIFEST: f"{content}\n", **self.about(manifest)}.items():
                 write_text(folder / name, text)
 

@@ -229,8 +229,6 @@ def pairs_verdict(evaluation: PairEvaluation) -> Verdict:
     findings += standing(order, gaps, with_sign, f"{settings.get('margin', 0.01):g}")
     findings += [f"{label} and {first} give the same vectors." for label, first in same.items()]
     findings += [*single_runs(trained, len(models)), *told_without_texts(evaluation.text_free)]
-    if made.get("negatives") == "hard" and any(model.settings.get("model") == "tfidf" for model in models):
-        findings.append("TF-IDF chose the hard negatives, so that its own figure is low by construction.")
     baselines = [model.label for model in models if not model.trained]
     advice = [
         *([REAL_ARTICLES] if settings.get("simulated") else []),

@@ -6,12 +6,12 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sentence_experts.errors import InputError, UsageError
+from sentence_experts.errors import UsageError
 from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.pairs.table_folder import TableFolder, kind_of
 from sentence_experts.storage import sha256_text
@@ -58,10 +58,8 @@ class Tasks(TableFolder):
     set_aside: Sequence[Mapping[str, Any]] = ()
 
     kind = "tasks"
-    manifest_kinds: ClassVar[Mapping[str, type]] = {"counts": dict, "datasets": dict, "hierarchy": dict}
+    sections = ("counts", "datasets", "hierarchy")
     names = (SET_ASIDE,)
-    # The order of tasks and of their routes means something.
-    sort_manifest = False
 
     @classmethod
     def open(cls, path: Path | str) -> Tasks:
@@ -119,9 +117,7 @@ class Tasks(TableFolder):
         kind = self.task_file.tasks[task].of
         if not kind.labelled:
             raise UsageError(f"{task} is of kind {kind.name}: it has pairs, no labelled texts")
-        table = self.table(f"{task}/{dataset}/{TEXTS}")
-        if table is None:
-            raise InputError(f"{self.path or self.name}: {task}/{dataset}/{TEXTS} is missing")
+        table = self.required(f"{task}/{dataset}/{TEXTS}")
         return table.filter(pc.equal(table["split"], split)).drop_columns(["split"])
 
     def fingerprint(self) -> str:

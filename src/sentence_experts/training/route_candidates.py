@@ -22,9 +22,8 @@ from sentence_experts.models.encoder import ExpertEncoder
 from sentence_experts.models.pooling import pooled_model, unit
 from sentence_experts.models.surgery.add_drop_routes import with_heads
 from sentence_experts.models.surgery.extend import extend
-from sentence_experts.pairs.dataset import Pairs
+from sentence_experts.pairs.dataset import LINKS_SCHEMA, PAIRS_SCHEMA, Pairs
 from sentence_experts.pairs.labels import Labels, Rows
-from sentence_experts.pairs.user_tables import LINKS_SCHEMA, PAIRS_SCHEMA
 from sentence_experts.progress import progress
 from sentence_experts.storage.text_cache import TextCache
 from sentence_experts.training.fit_config import FitConfig

@@ -87,7 +87,8 @@ class LocalTask:
     def revision(self) -> str:
         """A hash of the rows, the routes and the protocol."""
         read = (TEXTS,) if SHAPES[self.kind].labelled else (f"{split}.parquet" for split in SPLITS)
-        hashes = [self.folder.file_hash(f"{self.task}/{self.dataset}/{name}") for name in read]
+        files = self.folder.hashes()
+        hashes = [files.get(f"{self.task}/{self.dataset}/{name}") for name in read]
         routes = (f"{key}={route}" for key, route in self.routes.items())
         kind = self.folder.task_file.tasks[self.task].kind
         return sha256_text(PROTOCOL, kind, *routes, *filter(None, hashes))[:16]
