@@ -48,6 +48,8 @@ MODULES = {
     **dict.fromkeys(("evaluate", "audit", "similarity"), "evaluation"),
     **dict.fromkeys(("train", "fit", "tune"), "training"),
     **dict.fromkeys(("index", "search", "serve"), "search"),
+    "tasks": "pairs",
+    "demo": "reproduce",
 }  # the other verbs have a module of their name
 ALIASES = {"add-expert": "add-route", "drop-expert": "drop-route"}  # names of verbs before 0.3
 INTERRUPTED = 130

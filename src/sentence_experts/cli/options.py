@@ -69,14 +69,13 @@ class Verb(TyperCommand):
             each.help = console.name_flags(each.help or "", self.params)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Refuse empty paths, as from a variable that is not set: they would mean the working directory."""
+        """Refuse empty values, as of a variable that is not set: a path would mean the working directory."""
         args = [_with_home(each) for each in args]
-        paths = {flag for each in self.params if each.type_descriptor.is_path for flag in each.opts}
         for before, argument in zip(["", *args], args, strict=False):
-            flag, equals, value = argument.partition("=")
-            flag = flag if equals else before
-            if not (value if equals else argument) and (flag in paths or not flag.startswith("-")):
-                raise UsageError(f"{flag if flag in paths else 'an argument'}: empty")
+            is_open = re.fullmatch(r"--[a-z0-9-]+=", argument)
+            if is_open or not argument:
+                flag = argument[:-1] or before
+                raise UsageError(f"{flag if flag.startswith('-') else 'an argument'}: empty")
         parsed: list[str] = super().parse_args(ctx, args)
         return parsed
 
@@ -139,11 +138,7 @@ def add_verb(app: typer.Typer, command: Callable[..., Any], name: str | None = N
     Each `Config` parameter receives the settings of the command line, over those of the file that `--config`
     names. A parameter annotated with pydantic's `Field(description=...)` is a flag of the same forms
     (`NAME,NAME,...`, `NAME=VALUE`), which the file does not hold. Other parameters stay as typer has them.
-
-    Args:
-        app: where the verb belongs.
-        command: the function that runs.
-        name: of the verb; made from the function's name if not given.
+    The verb's name is made from the function's if it is not given.
     """
     name = name or command.__name__.strip("_").replace("_", "-")
     app.command(name, cls=Verb)(_with_flags(command))
@@ -159,13 +154,16 @@ def _with_flags(command: Callable[..., Any]) -> Callable[..., Any]:
         name: _Flag(name, config.model_fields[name])
         for config, names in configs.values()
         for name in names
-        if name not in own and _has_flag(config.model_fields[name])
-    }
+        if name not in own
+        # One that holds a model itself is a key of YAML files only.
+        and not any(isinstance(each, type) and issubclass(each, BaseModel)
+                    for each in _members(config.model_fields[name].annotation))
+    }  # fmt: skip
 
     @wraps(command)
     def run(config_file: Path | None = None, **values: Any) -> Any:
-        given = _given(flags, values)
-        values.update(_given(described, values))
+        given = _take_given(flags, values)
+        values.update(_take_given(described, values))
         return command(**values, **_build(configs, given, config_file))
 
     options = [described[name].parameter() if name in described else each for name, each in own.items()]
@@ -185,17 +183,10 @@ def _field_of(parameter: inspect.Parameter) -> FieldInfo | None:
     return None
 
 
-def _given(flags: Mapping[str, _Flag], values: dict[str, Any]) -> dict[str, Any]:
+def _take_given(flags: Mapping[str, _Flag], values: dict[str, Any]) -> dict[str, Any]:
     """Take the values of the flags that are given out of `values`."""
     taken = {name: values.pop(name, None) for name in flags}
     return {name: flags[name].parse(value) for name, value in taken.items() if value not in (None, [])}
-
-
-def _has_flag(field: FieldInfo) -> bool:
-    """Return whether a field is a flag; one that holds a model itself is a key of YAML files only."""
-    return not any(
-        inspect.isclass(each) and issubclass(each, BaseModel) for each in _members(field.annotation)
-    )
 
 
 def _config_of(annotation: Any) -> tuple[type[Config], list[str]] | None:
@@ -241,11 +232,11 @@ class _Flag:
         # Other forms than a path, and mappings beside a plain value, are for Python and the config file only.
         members = [each for each in members if get_origin(each) is not dict] or members
         members = [Path] if Path in members else members
-        origins = [get_origin(each) or each for each in members]
+        origins = {get_origin(each) or each for each in members}
         self.name, self.field = name, field
         self.is_bool = bool in origins
-        self.is_mapping = dict in origins or Mapping in origins
-        self.is_list = not self.is_mapping and any(each in origins for each in (list, tuple))
+        self.is_mapping = bool(origins & {dict, Mapping})
+        self.is_list = not self.is_mapping and bool(origins & {list, tuple})
         # A union such as Literal["all"] | list[int]: a word, or values between commas.
         self.is_mixed = self.is_list and len(members) > 1
         self.value_type = (*get_args(members[0]), str, str)[1] if self.is_mapping else None
@@ -256,10 +247,12 @@ class _Flag:
             self.annotation = list[str] | None
         elif len(members) == 1 and members[0] in SIMPLE_TYPES:
             self.annotation = members[0] | None
-        self.metavar = None if self.is_bool else self._metavar(members)
+        self.metavar = self._metavar(members)
 
     def _metavar(self, members: list[Any]) -> str | None:
         """Return the placeholder of the flag's value, if typer has no better one."""
+        if self.is_bool:
+            return None
         if self.is_mapping:
             form = re.match(r"(\S+=\S+): ", self.field.description or "")
             return form[1] if form else "NAME=NUMBER" if self.value_type in (int, float) else "NAME=VALUE"
@@ -267,11 +260,10 @@ class _Flag:
             each for member in members if get_origin(member) in (list, tuple) for each in get_args(member)
         ]
         literals = [each for each in (*members, *inner) if get_origin(each) is Literal]
-        choices = "|".join(str(value) for each in literals for value in get_args(each))
-        if self.is_list and (self.is_mixed or not choices):
-            values = "N,N,..." if int in inner or float in inner else "NAME,NAME,..."
-            return f"{choices}|{values}" if choices else values
-        return choices or None
+        forms = [str(value) for each in literals for value in get_args(each)]
+        if self.is_list and (self.is_mixed or not forms):
+            forms.append("N,N,..." if {int, float} & {*inner} else "NAME,NAME,...")
+        return "|".join(forms) or None
 
     def parameter(self) -> inspect.Parameter:
         """Return the parameter of a command that typer makes the flag of."""

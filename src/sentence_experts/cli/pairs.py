@@ -1,19 +1,23 @@
-"""`sentence-experts pairs compile|import`: linked pairs in train, validation and test."""
+"""`sentence-experts pairs compile|import` and `tasks`: texts that belong together in three sets."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from sentence_experts.cli.console import show, show_table
 from sentence_experts.cli.options import Corpus, Overwrite, group
-from sentence_experts.pairs.config import ImportPairsConfig, PairsConfig
+from sentence_experts.pairs.config import AUTO_LEVEL, LEVELS, ImportPairsConfig, PairsConfig
+from sentence_experts.pairs.splits import SPLITS
+from sentence_experts.tasks.config import TasksConfig
 
 if TYPE_CHECKING:
     from sentence_experts.pairs.dataset import Pairs
+    from sentence_experts.tasks.dataset import Tasks
 
+MAX_NAMED = 5  # classes in a line
 Out = Annotated[Path, typer.Option(help="Folder to write the pairs to")]
 
 
@@ -65,8 +69,6 @@ def import_(
 
 def _show_sets(pairs: Pairs, title: str) -> None:
     """Show the number of pairs per domain."""
-    from sentence_experts.pairs.splits import SPLITS
-
     rows = []
     for domain, counts in pairs.manifest["domains"].items():
         sets = [f"{counts[name]['positives']:,} / {counts[name]['negatives']:,}" for name in SPLITS[1:]]
@@ -77,7 +79,6 @@ def _show_sets(pairs: Pairs, title: str) -> None:
 def _show(pairs: Pairs) -> None:
     """Show the number of pairs per domain, and what readers of results on them should know."""
     from sentence_experts.pairs.card import describe_trained
-    from sentence_experts.pairs.config import AUTO_LEVEL, LEVELS
 
     manifest = pairs.manifest
     settings = manifest["settings"]
@@ -86,12 +87,11 @@ def _show(pairs: Pairs) -> None:
         counts = ", ".join(f"{domain} {count:,}" for domain, count in papers["per_domain"].items())
         several, none = papers["in_several"], papers["in_none"]
         show(f"papers per domain: {counts}; matched by several domains {several:,}, by none {none:,}")
-    if retracted := manifest["retracted"]:
-        treatment = "kept" if settings["keep_retracted"] else "left out of all pairs"
-        show(f"papers marked as retracted, {treatment}: {retracted:,}")
-    if notices := manifest.get("notices"):
-        treatment = "kept" if settings["keep_notices"] else "left out of all pairs"
-        show(f"corrections, editorials and other notices, {treatment}: {notices:,}")
+    for name, what in (("retracted", "papers marked as retracted"),
+                       ("notices", "corrections, editorials and other notices")):  # fmt: skip
+        treatment = "kept" if settings[f"keep_{name}"] else "left out of all pairs"
+        if manifest[name]:
+            show(f"{what}, {treatment}: {manifest[name]:,}")
     linked = ", ".join(f"{count:,} at least {least}x" for least, count in manifest["link_counts"].items())
     show(f"linked pairs, both papers of one domain: {linked}")
     if levels := manifest["closest_levels"]:
@@ -100,20 +100,18 @@ def _show(pairs: Pairs) -> None:
         show(f"closest place that mentions both papers of a pair: {closest}")
     if settings["train_within"] == AUTO_LEVEL and (trained := manifest["trained_within"]):
         show(f"training pairs are {describe_trained(trained)}; --train-within chooses")
-    if manifest["left_out_by_max_references"]:
-        left_out = manifest["left_out_by_max_references"]
+    if left_out := manifest["left_out_by_max_references"]:
         show(
             f"left out, with more than {settings['max_references']:,} references: {left_out['papers']:,} "
             f"papers and their {left_out['citations']:,} citations that could have made pairs"
         )
-    if manifest["pairs_between_splits_left_out"]:
+    if left_out := manifest["pairs_between_splits_left_out"]:
         behind = "papers or citing articles" if settings["split"] == "article" else "papers"
-        left_out = manifest["pairs_between_splits_left_out"]
         show(f"left out, since their {behind} are in two sets: {left_out:,} pairs")
-    seen, papers = manifest["test_papers_seen_in_training"], manifest["test_papers"]
-    show(f"test papers seen in training: {seen:,} of {papers:,}")
-    seen, articles = manifest["test_articles_seen_in_training"], manifest["test_articles"]
-    if articles is not None:
+    show(f"test papers seen in training: {manifest['test_papers_seen_in_training']:,} of "
+         f"{manifest['test_papers']:,}")  # fmt: skip
+    if (articles := manifest["test_articles"]) is not None:
+        seen = manifest["test_articles_seen_in_training"]
         show(f"articles that link test pairs and also training pairs: {seen:,} of {articles:,}")
     show(f"written to {pairs.path}")
 
@@ -124,3 +122,64 @@ pairs = group(
     compile_,
     import_,
 )
+
+
+def tasks(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE", help="YAML file with the tasks, their instructions and their datasets"
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="Folder to write the datasets to")],
+    config: TasksConfig,
+    overwrite: Overwrite = False,
+) -> None:
+    """Compile the datasets of tasks: retrieval, classification, clustering, and their test sets.
+
+    Rows come from files, corpora and hub datasets. Classification and clustering are trained on pairs of
+    texts of one label. No text of a validation or test set is in the training set of any dataset.
+
+    Example: sentence-experts tasks tasks.yaml --out my-tasks
+    """
+    from sentence_experts.tasks.compile import compile_tasks
+
+    _show_tasks(compile_tasks(file, config, out, overwrite))
+
+
+def _show_tasks(folder: Tasks) -> None:
+    """Show the number of pairs and texts per dataset, what is left out and why, and problems with classes."""
+    rows = []
+    for task, datasets in folder.manifest["datasets"].items():
+        for name, entry in datasets.items():
+            counts = folder.counts[task][name]
+            sets = [f"{counts[split]:,}" if split in counts else "-" for split in SPLITS]
+            left_out = sum(sum(entry[why].values()) for why in ("set_aside", "removed"))
+            rows.append((f"{task}/{name}", *sets, str(entry.get("classes", "-")), f"{left_out:,}"))
+    headings = ("task/dataset", "train", "valid", "test", "classes", "left out")
+    show_table("pairs of each dataset", headings, rows)
+    for task, datasets in folder.manifest["datasets"].items():
+        for name, entry in datasets.items():
+            for note in _notes(entry):
+                show(f"{task}/{name}: {note}")
+    for route, instruction in folder.task_file.instructions().items():
+        expert = folder.task_file.experts()[route]
+        shared = "" if expert == route else f", with the expert of {expert}"
+        show(f"route {route}: texts begin with {instruction!r}{shared}")
+    show(f"written to {folder.path}")
+
+
+def _notes(entry: dict[str, Any]) -> list[str]:
+    """Return one line per reason for which rows were left out, and per problem with classes."""
+    notes = [f"set aside {count:,}: {why}" for why, count in entry["set_aside"].items()]
+    notes += [f"removed {count:,}: {why.replace('_', ' ')}" for why, count in entry["removed"].items()]
+    for split, labels in entry.get("classes_of_one_text", {}).items():
+        notes.append(f"{split}: one text and so no pair in {_named(labels)}")
+    if missing := entry.get("classes_not_in_train"):
+        notes.append(f"measured but without a training text: {_named(missing)}")
+    return notes
+
+
+def _named(labels: list[str]) -> str:
+    more = f" and {len(labels) - MAX_NAMED:,} more" if len(labels) > MAX_NAMED else ""
+    return f"{len(labels):,} class{'es' * (len(labels) > 1)}: {', '.join(labels[:MAX_NAMED])}{more}"

@@ -1,14 +1,20 @@
-"""`sentence-experts reproduce`."""
+"""`sentence-experts reproduce|demo`: published experiments, and what the package does in two parts."""
 
 from __future__ import annotations
 
+import shutil
+import sys
+import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from sentence_experts.cli.console import results, show
+from sentence_experts.cli.console import results, show, show_table, show_verdict
+from sentence_experts.demo.jobs import DemoConfig
 from sentence_experts.reproduce.recipe import ReproduceConfig
+
+PROGRAM = "sentence-experts"
 
 
 def reproduce(
@@ -44,3 +50,85 @@ def reproduce(
     for line in comparison.differences:
         show(f"- {line}")
     show(f"report: {experiment.report / 'report.html'}")
+
+
+def demo(
+    config: DemoConfig,
+    out: Annotated[Path, typer.Option(help="Folder for everything that the demo makes")] = Path("demo"),
+) -> None:
+    """Show what the package does, with every step as a call in Python.
+
+    Part 1 is the main job, from articles to search, on real articles if the folder SENTENCE_EXPERTS_DATA (or
+    ../shared/data) has them, else on a simulated corpus. Part 2 teaches kinds of similarity from labels, on
+    the descriptions and tags of this machine's package lists (apt) or else on simulated texts: two routes,
+    and a third one that is added without changing them. Takes minutes on two idle cores. Run again after an
+    interruption, it continues where it stopped.
+
+    Example: sentence-experts demo --out demo
+    """
+    import sentence_experts as se
+    from sentence_experts.corpus.simulate import simulate_corpus
+    from sentence_experts.demo.jobs import THREE, find_labelled_rows, run_main_job, run_route_job
+    from sentence_experts.report.tables import number
+    from sentence_experts.report.write import report_of
+    from sentence_experts.reproduce.material import Material, data_folder
+    from sentence_experts.training.fit import HEADINGS, TITLE
+
+    began = time.monotonic()
+    material = Material.find(out / "simulated", None if config.simulated else data_folder())
+    if material.simulated:
+        simulate_corpus(material.sources[0], config.seed)
+    show(
+        f"The demo has two parts. The experts are trained for {config.steps} steps only, so that it takes "
+        "minutes; for figures that mean more, see docs/studies.md."
+    )
+    _show_title(f"PART 1: from articles to search, on {material.name}")
+    evaluation = run_main_job(material, out, config)
+    rows = [
+        (model.label, *(number(model.pooled.metrics[name]) for name in ("f1_max", "roc_auc")))
+        for model in evaluation.models
+    ]
+    show_table("test pairs of all domains", ("model", "F1max", "ROC-AUC"), rows)
+    experts, corpus = out / "runs" / "experts" / "model", out / "corpus"
+    model = se.load(experts)
+    for route, query in material.queries.items():
+        show(f"\nnearest titles, by the expert {route}:")
+        show(se.search(model, corpus, query, route=route, unit="title", top_k=3))
+    show_verdict(report_of(evaluation).verdict.lines())
+
+    texts, routes = find_labelled_rows(config.seed), out / "routes"
+    _show_title(f"PART 2: kinds of similarity, taught from labels, on {texts.name}")
+    two, three, change = run_route_job(texts, routes, config)
+    show_table(TITLE, HEADINGS, [*two.rows(), *three.rows()])
+    show(f"\nOne text, and its nearest under each route: {texts.query}")
+    for route in texts.routes:
+        found = se.search(three.model, routes / "corpus", texts.query, route=route, unit="title", top_k=4)
+        show(f"  {route}")
+        for title in [paper["title"] for paper in found.papers[0] if paper["title"] != texts.query][:3]:
+            show(f"    {title}")
+    show_verdict([two.summary, change])
+
+    _show_title(f"DONE in {(time.monotonic() - began) / 60:.1f} minutes")
+    show(f"""made      {corpus}: {material.name}
+          {out / "pairs"}: pairs of papers in it that are cited together
+          {experts}: a model with an expert per domain
+          {routes / THREE}: a model of three routes, taught from labels
+reports   {out / "evaluation" / "report.html"}
+open      a search page with the routes side by side, at http://127.0.0.1:8000:
+  {program()} serve demo={experts} --routes {",".join(material.queries)} --corpus {corpus} --unit title
+          and one with the three kinds of similarity:
+  {program()} serve routes={routes / THREE} --corpus {routes / "corpus"} --unit title
+next      your own articles: docs/getting-started.md
+          your own labels: docs/kinds-of-similarity.md""")
+
+
+def _show_title(title: str) -> None:
+    results.print(f"\n{title}", style="bold")
+
+
+def program() -> str:
+    """Return how this program is called from here."""
+    called, known = Path(sys.argv[0]), shutil.which(PROGRAM)
+    if called.name != PROGRAM or (known is not None and called.resolve() == Path(known).resolve()):
+        return PROGRAM
+    return str(called)
