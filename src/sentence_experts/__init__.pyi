@@ -20,7 +20,7 @@ from .moee.embedder import MoeEmbedder
 from .pairs.compile import compile_pairs
 from .pairs.dataset import Pairs
 from .pairs.importing import import_pairs
-from .pairs.suggesting import count_links, suggest_domains
+from .pairs.suggesting import suggest_domains
 from .report.write import write_report
 from .reproduce.run import reproduce_recipe
 from .retrieval.build import build_index
@@ -57,7 +57,6 @@ __all__ = [
     "build_index",
     "compile_pairs",
     "compile_tasks",
-    "count_links",
     "create_app",
     "drop_route",
     "encode",

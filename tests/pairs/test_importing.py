@@ -138,7 +138,7 @@ def test_labels_that_a_data_frame_wrote_as_floats(tmp_path: Path) -> None:
 def test_a_list_in_a_cell_is_one_clear_error() -> None:
     for column in ("negative", "label", "domain"):
         rows = [{**row, column: ["x", "y"]} for row in questions().to_dict("records")]
-        with pytest.raises(InputError, match=f"column {column}.* not a column of list"):
+        with pytest.raises(InputError, match=f"column {column}"):
             import_pairs(rows)
 
 

@@ -10,7 +10,7 @@ from sentence_experts.corpus.importing import import_corpus
 from sentence_experts.errors import InputError
 from sentence_experts.pairs.compile import compile_pairs
 from sentence_experts.pairs.domains import DomainRules
-from sentence_experts.pairs.suggesting import count_links, suggest_domains
+from sentence_experts.pairs.suggesting import suggest_domains
 
 SUBJECTS = ("Cell biology", "Plants: rice & wheat", "2D materials")
 
@@ -55,18 +55,6 @@ def test_papers_without_anything_to_sort_them_by() -> None:
         suggest_domains(papers())
     with pytest.raises(InputError, match="no mesh sorts"):
         suggest_domains(papers(), by="mesh", min_papers=5)
-
-
-def test_links_are_counted_as_pairs_compile_finds_them() -> None:
-    citations = [
-        {"citing": f"c{n}", "cited": f"p{(3 * n + k) % 60:02d}"} for n in range(20) for k in range(4)
-    ]
-    found = {(row["relation"], row["unit"]): row for row in count_links((papers(), citations))}
-    assert len(found) == 6
-    pairs = compile_pairs((papers(), citations), unit="title", split="random", fractions=(0.4, 0.3, 0.3))
-    assert found["co-citation", "title"]["pairs"] == pairs.manifest["link_counts"]["1"]
-    assert 0 < found["co-citation", "abstract"]["pairs"] < found["co-citation", "title"]["pairs"]
-    assert found["citation", "title"] == {"relation": "citation", "unit": "title", "pairs": 0, "works": 0}
 
 
 def test_progress_names_the_domains(caplog: pytest.LogCaptureFixture) -> None:

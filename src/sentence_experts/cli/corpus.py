@@ -144,13 +144,10 @@ def show_(
         typer.Option("--list", metavar="|".join(COUNTED), help="List the values of this column instead"),
     ] = None,
     top: Annotated[int, typer.Option(min=1, help="Number of values listed, the most frequent ones")] = 50,
-    links: Annotated[
-        bool, typer.Option("--links", help="Also count what links papers, for each relation and unit")
-    ] = False,
 ) -> None:
     """Show what a corpus holds: counts, years, frequent subjects and headings, and vectors for search.
 
-    Example: sentence-experts corpus show corpus --links
+    Example: sentence-experts corpus show corpus
 
     All subjects: sentence-experts corpus show corpus --list subjects
     """
@@ -160,8 +157,6 @@ def show_(
     if column is None:
         _show_corpus(opened)
         _show_values(opened)
-        if links:
-            _show_links(opened)
         from sentence_experts.cli.search import show_index
         from sentence_experts.retrieval.build import CorpusIndex
 
@@ -234,17 +229,6 @@ def _show_values(corpus: CorpusFolder) -> None:
     years = [int(year) for year in corpus.count_values("year")]
     if years:
         show(f"years {min(years)} to {max(years)}; --list COLUMN lists all values of a column")
-
-
-def _show_links(corpus: CorpusFolder) -> None:
-    from sentence_experts.pairs.suggesting import count_links
-
-    rows = (
-        (row["relation"], row["unit"], f"{row['pairs']:,}", f"{row['works']:,}")
-        for row in count_links(corpus)
-    )
-    title = "What links papers (`pairs compile --relation --unit`)"
-    show_table(title, ("relation", "unit", "linked pairs", "papers in them"), rows, left=2)
 
 
 corpus = group("Import or fetch articles and their citations.", import_, fetch, show_, suggest_domains)

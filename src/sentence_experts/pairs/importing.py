@@ -113,7 +113,7 @@ def _read(source: Table, config: ImportPairsConfig) -> tuple[pa.Table, np.ndarra
         raise InputError(f"{name} holds no row with both texts")
     if blank.any():
         first = ", ".join(str(row + 1) for row in np.flatnonzero(blank)[:5])
-        more = " ..." * (blank.sum() > 5)
+        more = " ..." if blank.sum() > 5 else ""
         logger.warning(f"{name}: left out, as they lack a text: {blank.sum():,} (row {first}{more})")
         table = table.take(np.flatnonzero(~blank))
     pairs = pair_table(table, name)

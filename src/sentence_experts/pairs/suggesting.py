@@ -1,14 +1,12 @@
-"""Find material for pairs in a corpus: the links of its papers, and domains that its papers fall into."""
+"""`suggest_domains`: domains that the papers of a corpus fall into."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow.parquet as pq
 import yaml
 
@@ -16,13 +14,9 @@ from sentence_experts.config import with_settings
 from sentence_experts.corpus.corpus_folder import Corpus, CorpusFolder, open_corpus
 from sentence_experts.errors import InputError
 from sentence_experts.names import DOMAIN
-from sentence_experts.pairs.compile import AUTO_UNITS
-from sentence_experts.pairs.config import PairsConfig, SuggestDomainsConfig
+from sentence_experts.pairs.config import SuggestDomainsConfig
 from sentence_experts.pairs.domains import COLUMNS, descriptor_of, values_of
-from sentence_experts.pairs.graph import LinkGraph, NothingLinkedError
-from sentence_experts.pairs.links import RELATIONS
-from sentence_experts.pairs.sql_engine import open_engine
-from sentence_experts.progress import announced, progress
+from sentence_experts.progress import announced
 from sentence_experts.storage import write_text
 
 _TRIED_PER_DOMAIN = 4  # values of a column that are tried for each domain
@@ -30,31 +24,6 @@ _TRIED_PER_DOMAIN = 4  # values of a column that are tried for each domain
 _MAX_SHARE = 0.6
 # In this order, if several sort as many papers.
 _BY = ("subjects", "subfields", "fields", "mesh", "topics", "keywords", "journals")
-
-
-def count_links(corpus: Corpus) -> list[dict[str, Any]]:
-    """Count the pairs of works that each relation links, by the unit of text that works have.
-
-    Returns:
-        Rows of `relation`, `unit`, `pairs` and `works`.
-
-    Example:
-        >>> rows = count_links("corpus")
-        >>> rows[0]["relation"], rows[0]["unit"]
-        ('co-citation', 'abstract')
-    """
-    rows: list[dict[str, Any]] = []
-    tried = [(relation, unit) for relation in RELATIONS for unit in AUTO_UNITS]
-    with open_corpus(corpus) as folder, progress("what links papers", len(tried)) as advance:
-        for relation, unit in tried:
-            settings = PairsConfig.of(None, relation=relation, unit=unit)
-            pairs = works = 0
-            with open_engine(settings, beside=None) as engine, suppress(NothingLinkedError):
-                linked = LinkGraph(folder, settings, engine).pairs
-                pairs, works = len(linked), len(np.union1d(linked.left, linked.right))
-            rows.append({"pairs": pairs, "works": works, "relation": relation, "unit": unit})
-            advance(note=f"{relation}, {unit}s")
-    return rows
 
 
 @with_settings(SuggestDomainsConfig)
