@@ -240,7 +240,7 @@ def child(way: str, corpus: Path, out: Path, memory: str, threads: int) -> None:
     took["disk_megabytes"] = watch.largest / 1e6
     took["megabytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
     if graph is not None:
-        took["left_out"] = graph.long_lists
+        took["left_out"] = graph.counts["left_out_by_max_references"]
         pairs = {"left": graph.pairs.left, "right": graph.pairs.right, "count": graph.pairs.count}
         pq.write_table(pa.table(pairs), out)
     print(json.dumps(took))

@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 from helpers.compile_pairs import Compile
 from sentence_experts.errors import UsageError
 from sentence_experts.pairs.compile import compile_pairs
-from sentence_experts.pairs.config import PairsConfig
+from sentence_experts.pairs.config import SPLITS, PairsConfig
 from sentence_experts.pairs.splits import (
     CROSSING,
-    SPLITS,
     TEST,
     TRAIN,
     CitingArticles,

@@ -13,10 +13,9 @@ from helpers.compile_pairs import RULES, SMALL, Compile
 from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.errors import InputError, SentenceExpertsError, UsageError
 from sentence_experts.pairs.compile import compile_pairs
-from sentence_experts.pairs.config import PairsConfig
+from sentence_experts.pairs.config import SPLITS, PairsConfig
 from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.pairs.domains import DomainRules
-from sentence_experts.pairs.splits import SPLITS
 
 VARIANTS = [
     {"relation": "co-citation", "unit": "abstract"},

@@ -15,8 +15,8 @@ from helpers.compile_pairs import RULES, SMALL, Compile
 from sentence_experts.corpus.corpus_folder import CorpusFolder, open_corpus
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.pairs.compile import compile_pairs
+from sentence_experts.pairs.config import SPLITS
 from sentence_experts.pairs.dataset import PAIR_COLUMNS, Pairs
-from sentence_experts.pairs.splits import SPLITS
 from sentence_experts.storage import RECORD
 
 FRAME = pd.DataFrame(

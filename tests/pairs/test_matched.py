@@ -14,8 +14,8 @@ from helpers.compile_pairs import Compile
 from sentence_experts.errors import InputError
 from sentence_experts.pairs.card import describe_shortfall
 from sentence_experts.pairs.compile import compile_pairs
+from sentence_experts.pairs.config import SPLITS
 from sentence_experts.pairs.negatives import PairTest, keys_of, pair_anew
-from sentence_experts.pairs.splits import SPLITS
 
 
 def lists_of(sizes: list[int], shared: int = 0) -> tuple[np.ndarray, PairTest]:

@@ -18,9 +18,8 @@ from helpers.samples import write_corpus
 from sentence_experts.corpus.corpus_folder import CITATIONS_SCHEMA, CorpusFolder
 from sentence_experts.errors import InputError
 from sentence_experts.pairs.compile import compile_pairs
-from sentence_experts.pairs.config import PairsConfig
+from sentence_experts.pairs.config import SPLITS, PairsConfig
 from sentence_experts.pairs.dataset import Pairs
-from sentence_experts.pairs.splits import SPLITS
 from sentence_experts.storage import write_parquet
 
 PAPERS = 14

@@ -17,9 +17,8 @@ from sentence_experts.cli.main import main
 from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.pairs.compile import compile_pairs
-from sentence_experts.pairs.config import LEVELS
+from sentence_experts.pairs.config import LEVELS, SPLITS
 from sentence_experts.pairs.links import co_cited_within
-from sentence_experts.pairs.splits import SPLITS
 
 NAMES = ("citing", "cited", "section", "paragraph", "sentence", "bracket")
 LOOSE: dict[str, Any] = {"unit": "title", "split": "random", "fractions": (0.4, 0.3, 0.3)}

@@ -9,8 +9,7 @@ import typer
 
 from sentence_experts.cli.console import show, show_table
 from sentence_experts.cli.options import Corpus, Overwrite, group
-from sentence_experts.pairs.config import AUTO_LEVEL, LEVELS, ImportPairsConfig, PairsConfig
-from sentence_experts.pairs.splits import SPLITS
+from sentence_experts.pairs.config import AUTO_LEVEL, LEVELS, SPLITS, ImportPairsConfig, PairsConfig
 from sentence_experts.tasks.config import TasksConfig
 
 if TYPE_CHECKING:

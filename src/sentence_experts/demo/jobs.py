@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 from pydantic import Field
 
 import sentence_experts as se
@@ -115,8 +114,8 @@ def run_route_job(
     with _step(f"fit: {added}, added to that model"):
         three = se.fit(folder / TWO, list(texts.rows), by=[added], out=folder / THREE, **options)
 
-    def encode(model: se.ExpertEncoder, route: str) -> np.ndarray:
-        return np.asarray(model.encode([texts.query], prompt_name=route))
+    def encode(model: se.ExpertEncoder, route: str) -> Any:
+        return model.encode([texts.query], prompt_name=route)
 
     changed = [name for name in first if (encode(two.model, name) != encode(three.model, name)).any()]
     fate = "left {} the same to the bit" if not changed else "changed {}"

@@ -30,8 +30,9 @@ from sentence_experts.evaluation.scorers import (
     tfidf_scorer,
 )
 from sentence_experts.evaluation.text_free import suspicion
+from sentence_experts.pairs.config import SPLITS
 from sentence_experts.pairs.dataset import Pairs
-from sentence_experts.pairs.splits import SPLITS, fold_texts
+from sentence_experts.pairs.splits import fold_texts
 from sentence_experts.storage import check_apart
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ from typing import Any
 
 import yaml
 
-from sentence_experts.pairs.config import LEVELS
-from sentence_experts.pairs.splits import SPLITS
+from sentence_experts.pairs.config import LEVELS, SPLITS
 
 MEANING = {
     "co-citation": "both papers are cited by the same third paper",

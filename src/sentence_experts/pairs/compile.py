@@ -23,6 +23,7 @@ from sentence_experts.pairs.config import (
     DEFAULT_FRACTIONS,
     ENOUGH_TO_TRAIN,
     LEVELS,
+    SPLITS,
     Level,
     PairsConfig,
 )
@@ -32,7 +33,6 @@ from sentence_experts.pairs.links import RELATIONS
 from sentence_experts.pairs.negatives import DrawnNegatives, draw_negatives
 from sentence_experts.pairs.splits import (
     CROSSING,
-    SPLITS,
     TEST,
     TRAIN,
     VALIDATION,

@@ -10,6 +10,12 @@ from pydantic import Field, field_validator, model_validator
 from sentence_experts.config import Config, KeepRetracted, Memory, Seed
 from sentence_experts.engines import LOCAL, RAY, Engine, EngineName
 
+SPLITS = ("train", "validation", "test")
+OTHER_NAMES = {"val": "validation", "valid": "validation", "dev": "validation"}
+ONE_DOMAIN = "all"  # of works and texts that no rule or column sorts
+# Characters that do not make texts different: citing papers give a title with and without its final stop.
+# White space is spelled out, as engines differ in the meaning of \s.
+NOT_WORDS = r"\p{P}\t\n\f\r "
 AUTO_UNIT: Literal["auto"] = "auto"
 Level = Literal["article", "section", "paragraph", "sentence", "bracket"]
 # From the widest to the closest; each lies within the one before.

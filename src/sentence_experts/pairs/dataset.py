@@ -19,7 +19,8 @@ import pyarrow.compute as pc
 from sentence_experts.errors import InputError, UsageError, require
 from sentence_experts.names import LABEL
 from sentence_experts.pairs.card import dataset_card
-from sentence_experts.pairs.splits import ONE_DOMAIN, OTHER_NAMES, SPLITS, fold_texts
+from sentence_experts.pairs.config import ONE_DOMAIN, OTHER_NAMES, SPLITS
+from sentence_experts.pairs.splits import fold_texts
 from sentence_experts.pairs.table_folder import TableFolder
 from sentence_experts.storage import sha256_text
 from sentence_experts.tables import (

@@ -36,14 +36,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from sentence_experts.corpus.formats.mesh import TREE_NUMBER, MeshTree
 from sentence_experts.errors import InputError
 from sentence_experts.names import DOMAIN
+from sentence_experts.pairs.config import ONE_DOMAIN
 from sentence_experts.pairs.links import BEYOND_THE_CORPUS, domains_of_cited, within_years
-from sentence_experts.pairs.splits import ONE_DOMAIN
 from sentence_experts.yaml_files import read_yaml
 
 if TYPE_CHECKING:
@@ -289,6 +288,8 @@ def domains_of_works(
 def _classify(engine: SqlEngine, papers: str, rules: DomainRules) -> tuple[str, dict[str, Any], Values]:
     """The table `paper_id, domain` of papers that have a domain; how many papers have each; and the values of
     the columns that rules look at."""
+    import pyarrow as pa  # not where rules are only read
+
     matching, batches = rules.matching(), []
     domains_of_papers: Counter[str] = Counter()
     several = none = 0

@@ -15,7 +15,7 @@ from scipy.sparse.csgraph import connected_components
 from sentence_experts.config import with_settings
 from sentence_experts.corpus.identifiers import SIMULATED_DOI
 from sentence_experts.errors import InputError
-from sentence_experts.pairs.config import ImportPairsConfig
+from sentence_experts.pairs.config import SPLITS, ImportPairsConfig
 from sentence_experts.pairs.dataset import (
     NEGATIVE,
     PAIR_COLUMNS,
@@ -28,7 +28,6 @@ from sentence_experts.pairs.dataset import (
 from sentence_experts.pairs.negatives import PairTest, draw_negatives, find_among, keys_of
 from sentence_experts.pairs.splits import (
     CROSSING,
-    SPLITS,
     TEST,
     TRAIN,
     VALIDATION,

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from sentence_experts.pairs.config import LEVELS, Level
-from sentence_experts.pairs.splits import NOT_WORDS
+from sentence_experts.pairs.config import LEVELS, NOT_WORDS, Level
 
 _WHITE_SPACE = " \t\n\r\v\f"
 

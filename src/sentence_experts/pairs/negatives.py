@@ -17,8 +17,8 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from sentence_experts.pairs.config import SPLITS
 from sentence_experts.pairs.splits import (
-    SPLITS,
     TEST,
     VALIDATION,
     Assignment,
@@ -111,7 +111,8 @@ def draw_negatives(
         for split in (VALIDATION, TEST)
         for domain in np.unique(splits[split].domain)
     ]  # fmt: skip
-    kept, shortfall, drawn = list(splits), {}, []
+    kept, drawn = list(splits), list[np.ndarray]()
+    shortfall: Counts = {}
     if requests:
         linked = graph.links_among(np.unique(np.concatenate([request.pool for request in requests])))
         if negatives == "matched":

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -18,16 +18,11 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 from sentence_experts.errors import InputError, UsageError
+from sentence_experts.pairs.config import NOT_WORDS, SPLITS
 
-SPLITS = ("train", "validation", "test")
-OTHER_NAMES = {"val": "validation", "valid": "validation", "dev": "validation"}
 TRAIN, VALIDATION, TEST = range(3)
 CROSSING = -1
 UNKNOWN_YEAR = -1
-ONE_DOMAIN = "all"  # of works and texts that no rule or column sorts
-# Characters that do not make texts different: citing papers give a title with and without its final stop.
-# White space is spelled out, as engines differ in the meaning of \s.
-NOT_WORDS = r"\p{P}\t\n\f\r "
 # Blocks of papers per domain: fewer keep more pairs, more make the sets more similar.
 BLOCKS = 25
 # Shares of train, validation and test.
@@ -58,7 +53,8 @@ class PairArrays:
 
     def take(self, rows: np.ndarray) -> PairArrays:
         """The given rows (indices or mask), in that order."""
-        return PairArrays(*(None if column is None else column[rows] for column in vars(self).values()))
+        columns: Any = (None if column is None else column[rows] for column in vars(self).values())
+        return PairArrays(*columns)
 
 
 class WorkArrays(NamedTuple):
