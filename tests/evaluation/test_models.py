@@ -98,9 +98,3 @@ def test_models_with_equal_labels_and_no_models_are_refused():
             model_runs(models)
     with pytest.raises(UsageError, match="nothing to evaluate"):
         model_runs([])
-
-
-@pytest.mark.parametrize(("name", "meant"), [("tf-idf", "tfidf"), ("TFIDF", "tfidf"), ("mini-lm", "minilm")])
-def test_a_misspelt_baseline_is_not_looked_for_on_the_hub(name: str, meant: str) -> None:
-    with pytest.raises(UsageError, match=f"{name!r} is not a model or baseline; did you mean {meant!r}"):
-        model_runs([], name)

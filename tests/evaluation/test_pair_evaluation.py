@@ -9,7 +9,6 @@ import pyarrow as pa
 import pytest
 from sentence_transformers import SentenceTransformer
 
-from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.evaluation.evaluate import evaluate
 from sentence_experts.evaluation.metrics import pair_metrics
@@ -269,18 +268,10 @@ def test_runs_are_compared_by_intervals():
     assert {(each.interval, each.p_value, each.equivalent) for each in without} == {(None, None, False)}
 
 
-def test_the_same_model_is_named_so_and_encoded_once(pairs_folder, plain_model, tmp_path, monkeypatch):
-    encoded = []
-    encode = BatchEncoder.encode
-    monkeypatch.setattr(
-        BatchEncoder,
-        "encode",
-        lambda encoder, *args, **settings: encoded.append(encoder.name) or encode(encoder, *args, **settings),
-    )
+def test_the_same_model_is_named_so(pairs_folder, plain_model, tmp_path):
     copy = shutil.copytree(plain_model, tmp_path / "copy")
     (copy / "README.md").write_text("---\nsentence_experts:\n  untrained: true\n---\n# A model\n")
     found = evaluate({"base": plain_model, "copy": copy}, pairs_folder, baseline="tfidf", bootstrap=20)
-    assert set(encoded) == {plain_model.name}
     assert found.settings["same_model"] == {"copy": "base"}
     assert {(each.first, each.second) for each in found.differences} == {("base", "TF-IDF")}
     base, other, _ = found.models

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -28,7 +28,7 @@ from sentence_experts.evaluation.pair_evaluation import evaluate_scorers, measur
 from sentence_experts.evaluation.pairs import Scorer, checked_table, domains_of, texts_by_domain
 from sentence_experts.evaluation.results import Evaluation, PairEvaluation, library_versions, measured_once
 from sentence_experts.evaluation.router_accuracy import router_accuracy
-from sentence_experts.evaluation.scorers import encoder_scorer, routes_by_domain, tfidf_scorer
+from sentence_experts.evaluation.scorers import encoder_score, routes_by_domain, tfidf_scorer
 from sentence_experts.evaluation.text_free import suspicion
 from sentence_experts.models.routes.known_routes import KnownRoutes
 from sentence_experts.models.sources import check_source, notes_of, warn_of_notes
@@ -145,7 +145,9 @@ def _evaluate_pairs(
         if run.is_tfidf:
             scorer = tfidf_scorer(training_texts, run.label)
         else:
-            scorer = encoder_scorer(*encoders[run.label], run.label, cache)
+            encoder, routes = encoders[run.label]
+            noted = partial(_settings_of, encoder, routes)
+            scorer = Scorer(run.label, encoder_score(encoder, routes, run.label, cache), noted)
         models.setdefault(run.model, []).append(scorer)
     evaluation = evaluate_scorers(
         models,
@@ -173,6 +175,10 @@ def _evaluate_pairs(
     )
 
 
+def _settings_of(encoder: BatchEncoder, routes: Mapping[str, str | None]) -> dict[str, Any]:
+    return encoder.settings() | {"route_of_domain": dict(routes)}
+
+
 def _open_encoders(
     runs: Sequence[ModelRun], domains: Sequence[str], config: EvaluateConfig
 ) -> dict[str, tuple[BatchEncoder, dict[str, str | None]]]:
@@ -182,26 +188,21 @@ def _open_encoders(
     check_names(runs, dict.fromkeys(routes.of_one, "..."), "route_map")
     models = [run for run in runs if not run.is_tfidf]
     check_source(*(run.source for run in models))
-    known = [KnownRoutes.read(run.source) for run in models]  # None of a model that has to be loaded first
-    if None not in known:
-        _check_mapped(routes, {route for each in known if each is not None for route in each.prompts})
-    for run, each in zip(models, known, strict=True):
-        if each is not None:
+
+    def chosen(known: Sequence[KnownRoutes | None]) -> list[dict[str, str | None]]:
+        """Choose the routes of all models; None stands for one that has to be loaded first."""
+        names = {name for each in known if each is not None for name in each.prompts}
+        for domain, route in routes.of_all.items():
+            if route not in names and None not in known:
+                listed = ", ".join(sorted(names)) or "none"
+                raise UsageError(f"`route_map` {domain}={route}: no model has that route; routes: {listed}")
+        return [
             routes_by_domain(each, domains, routes.of(run, each.prompts))
-    encoders = {}
-    for run in models:
-        encoder = run.open(config, setting_of(run, config.pooling), config.max_length)
-        chosen = routes_by_domain(encoder.known_routes, domains, routes.of(run, encoder.routes))
-        taken = set(chosen.values())
-        if len(chosen) > 1 and len(taken) == 1 and (route := taken.pop()) is not None:
-            logger.info(f"{run.label}: route {route} for every domain")
-        encoders[run.label] = encoder, chosen
-    _check_mapped(routes, {route for encoder, _ in encoders.values() for route in encoder.routes})
-    return encoders
+            for run, each in zip(models, known, strict=True)
+            if each is not None
+        ]
 
-
-def _check_mapped(routes: RouteMap, known: Collection[str]) -> None:
-    for domain, route in routes.of_all.items():
-        if route not in known:
-            listed = ", ".join(sorted(known)) or "none"
-            raise UsageError(f"`route_map` {domain}={route}: no model has that route; routes: {listed}")
+    chosen([KnownRoutes.read(run.source) for run in models])  # before anything is loaded
+    encoders = [run.open(config, setting_of(run, config.pooling), config.max_length) for run in models]
+    found = chosen([encoder.known_routes for encoder in encoders])
+    return {run.label: (encoder, of) for run, encoder, of in zip(models, encoders, found, strict=True)}

@@ -5,11 +5,9 @@ Settings that concern one model name it by its label, its run's label, or the fo
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -80,47 +78,33 @@ def model_runs(models: Models, baseline: Models = (), allow_none: bool = False) 
     Raises:
         UsageError: no models, or two with the same label.
     """
-    runs = [*_runs(models, False), *_runs(baseline, True)]
+    runs = []
+    for given, is_baseline in ((models, False), (baseline, True)):
+        if not isinstance(given, Mapping):
+            several = isinstance(given, Sequence) and not isinstance(given, str)
+            sources = list(given) if several else [given]
+            _check_distinct(map(label_of, sources))
+            given = {label_of(source): source for source in sources}
+        for label, source in given.items():
+            try:
+                LABEL.check("model", label)
+            except ValueError as error:
+                raise UsageError(str(error)) from error
+            if isinstance(source, list | tuple):
+                numbered = enumerate(source, start=1)
+                runs += [ModelRun(f"{label} #{number}", label, run, is_baseline) for number, run in numbered]
+            else:
+                is_named = isinstance(source, str) and source in (TFIDF, NAME)
+                runs.append(ModelRun(label, label, source, is_baseline or is_named))
     if not runs and not allow_none:
         raise UsageError("nothing to evaluate: name at least one model or baseline")
-    labels = [run.label for run in runs]
-    names_of_several = [run.model for run in runs if run.model != run.label and run.model in labels]
-    _check_distinct([*labels, *dict.fromkeys(names_of_several)])
+    _check_distinct([*(run.label for run in runs), *{run.model for run in runs if run.model != run.label}])
     return runs
 
 
-def _check_distinct(labels: Sequence[str]) -> None:
+def _check_distinct(labels: Iterable[str]) -> None:
     if twice := next((label for label, count in Counter(labels).items() if count > 1), None):
         raise UsageError(f"two models are called {twice!r}: give one another `name`")
-
-
-def _runs(models: Models, is_baseline: bool) -> list[ModelRun]:
-    if isinstance(models, Mapping):
-        named = list(models.items())
-    else:
-        several = isinstance(models, Sequence) and not isinstance(models, str)
-        named = [(label_of(model), model) for model in (models if several else [models])]
-    try:
-        LABEL.check("model", *(label for label, _ in named))
-    except ValueError as error:
-        raise UsageError(str(error)) from error
-    runs = []
-    for label, source in named:
-        if isinstance(source, list | tuple):
-            numbered = enumerate(source, start=1)
-            runs += [ModelRun(f"{label} #{number}", label, run, is_baseline) for number, run in numbered]
-            continue
-        is_named = isinstance(source, str) and source in (TFIDF, NAME)
-        if isinstance(source, str) and not is_named and not Path(source).exists():
-            _check_spelling(source)
-        runs.append(ModelRun(label, label, source, is_baseline or is_named))
-    return runs
-
-
-def _check_spelling(source: str) -> None:
-    """Refuse what can only be a misspelt baseline, before it is looked for on a hub."""
-    if close := get_close_matches(re.sub(r"[\W_]", "", source.lower()), (TFIDF, NAME), 1, cutoff=0.8):
-        raise UsageError(f"{source!r} is not a model or baseline; did you mean {close[0]!r}?")
 
 
 def named_models(

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from sentence_experts.errors import UsageError
+from sentence_experts.evaluation import statistics
 from sentence_experts.evaluation.metrics import METRIC_NAMES, class_means, pair_metrics, pair_weighted_mean
 from sentence_experts.evaluation.pairs import (
     LINKED_BY,
@@ -38,15 +39,7 @@ from sentence_experts.evaluation.results import (
     score_column,
     view_of_domain,
 )
-from sentence_experts.evaluation.statistics import (
-    METRICS_WITH_INTERVAL,
-    Interval,
-    Runs,
-    ScoredPairs,
-    estimate,
-    joined,
-    runs_of,
-)
+from sentence_experts.evaluation.statistics import METRICS_WITH_INTERVAL, Interval, Runs, ScoredPairs
 from sentence_experts.evaluation.text_free import text_free_scores
 from sentence_experts.progress import announced
 
@@ -72,6 +65,13 @@ class Measured:
         """Return domain -> metrics."""
         return {view.domain: metrics for view, metrics in self.figures.items() if view.domain is not None}
 
+    def result(
+        self, label: str, settings: Mapping[str, Any], trained: bool, *runs: ModelResult
+    ) -> ModelResult:
+        """Return the same as a result; `runs` are those that it is the mean of."""
+        pooled, mean = self.figures[POOLED], self.figures[PAIR_WEIGHTED_MEAN]
+        return ModelResult(label, settings, pooled, mean, self.by_domain(), runs, trained)
+
 
 def measure(
     table: pa.Table,
@@ -87,7 +87,7 @@ def measure(
     """
     sets = _scored_by_domain(table, scores, by_article)
     domains = {name: metrics_of(pairs.scores, pairs.labels, threshold_min) for name, pairs in sets.items()}
-    everything = joined(list(sets.values()))
+    everything = statistics.joined(list(sets.values()))
     pooled = metrics_of(everything.scores, everything.labels, threshold_min)
     counts = {name: each.pairs for name, each in domains.items()}
     means = pair_weighted_mean({name: each.metrics for name, each in domains.items()}, counts)
@@ -96,9 +96,8 @@ def measure(
     if replicates == 0:
         return Measured(figures)
     with announced("estimating intervals"):
-        by_domain, of_pooled, of_mean = runs_of(sets, replicates, seed, threshold_min)
-    runs = {POOLED: of_pooled, PAIR_WEIGHTED_MEAN: of_mean}
-    runs |= {view_of_domain(name): each for name, each in by_domain.items()}
+        by_domain, of_pooled, of_mean = statistics.runs_of(sets, replicates, seed, threshold_min)
+    runs = dict(zip(figures, [of_pooled, of_mean, *by_domain.values()], strict=True))
     return Measured({view: with_intervals(each, runs[view]) for view, each in figures.items()}, runs)
 
 
@@ -134,7 +133,7 @@ def with_intervals(metrics: PairMetrics, runs: Mapping[str, Runs]) -> PairMetric
     """
     intervals: dict[str, Interval | None] = {}
     for name, each in runs.items():
-        value, estimated = metrics.metrics[name], estimate(each)
+        value, estimated = metrics.metrics[name], statistics.estimate(each)
         bounds = None if estimated is None else estimated.interval(0.0)
         if bounds is not None and value is not None:
             bounds = Interval(min(bounds.low, value), max(bounds.high, value))
@@ -178,8 +177,8 @@ def evaluate_scorers(
 ) -> PairEvaluation:
     """Score the pairs with every model, measure, and compare each model with each other.
 
-    A model that is the same as an earlier one, or gives the same cosines, is not compared again: `same_model`
-    in the settings names both.
+    A model that gives the same cosines as an earlier one is not compared again: `same_model` in the settings
+    names both.
 
     Args:
         models: label -> the model's runs; several are measured as one model.
@@ -201,39 +200,32 @@ def evaluate_scorers(
     scores: dict[str, NDArray[np.float64]] = {}  # label of a run -> its cosines
     measured: dict[str, Measured] = {}
     same: dict[str, str] = {}  # a run -> an earlier one that is the same model
-    identities: dict[Any, str] = {}
     for scorer in (scorer for runs in models.values() for scorer in runs):
-        first = identities.get(scorer.identity or scorer.label)
-        found = score_pairs(scorer.score, table) if first is None else scores[first]
-        identities.setdefault(scorer.identity or scorer.label, scorer.label)
+        label, found = scorer.label, score_pairs(scorer.score, table)
         alike = (name for name, known in scores.items() if np.allclose(found, known, rtol=0, atol=_ROUNDING))
-        if (first := first or next(alike, None)) is not None:
-            same[scorer.label], measured[scorer.label] = first, measured[first]
+        if (first := next(alike, None)) is not None:
+            same[label], measured[label] = first, measured[first]
         else:
-            measured[scorer.label] = measure(table, found, bootstrap, seed, threshold_min, by_article)
-        scores[scorer.label] = found
-    results, means = [], {}
+            measured[label] = measure(table, found, bootstrap, seed, threshold_min, by_article)
+        scores[label] = found
+    found_models, means = [], {}
     for label, scorers in models.items():
         means[label] = mean_over_runs([measured[each.label] for each in scorers])
         trained = label not in baseline
-        each = tuple(_result(run.label, run.settings(), measured[run.label], trained) for run in scorers)
-        if [run.label for run in scorers] == [label]:
-            results.append(each[0])
-        else:
-            results.append(_result(label, {"seeds": len(each)}, means[label], trained, each))
+        runs = [measured[each.label].result(each.label, each.settings(), trained) for each in scorers]
+        single = [run.label for run in runs] == [label]
+        found_models.append(
+            runs[0] if single else means[label].result(label, {"seeds": len(runs)}, trained, *runs)
+        )
     same = {label: first for label, first in same.items() if {label, first} <= means.keys()}
-    used: dict[str, Any] = {
-        "replicates": bootstrap,
-        "seed": seed,
-        "threshold_min": threshold_min,
-        "margin": margin,
-    }
+    used: dict[str, Any] = {"replicates": bootstrap, "seed": seed, "threshold_min": threshold_min, "margin": margin}
     used |= {"cluster": cluster, "same_model": same, "metrics": METRIC_NAMES}
-    distinct = {label: each for label, each in means.items() if label not in same}
     kept = table.select(KEPT_COLUMNS)
     for label, cosines in scores.items():
         kept = kept.append_column(score_column(label), pa.array(cosines))
-    return PairEvaluation({**(settings or {}), **used}, tuple(results), kept, _differences(distinct, margin))
+    distinct = {label: each for label, each in means.items() if label not in same}
+    differences = _differences(distinct, margin)
+    return PairEvaluation({**(settings or {}), **used}, tuple(found_models), kept, differences)
 
 
 def measure_text_free(
@@ -247,7 +239,7 @@ def measure_text_free(
     if len(table["label"].unique()) < 2:
         return ()
     return tuple(
-        _result(label, {"model": label}, measure(table, scores, replicates, seed, None, by_article), False)
+        measure(table, scores, replicates, seed, None, by_article).result(label, {"model": label}, False)
         for label, scores in text_free_scores(table, works).items()
     )
 
@@ -265,14 +257,3 @@ def _differences(measured: Mapping[str, Measured], margin: float) -> tuple[Diffe
             runs = {label: model.runs[view][metric] for label, model in measured.items() if model.runs}
             rows += differences_of(values, runs, view, metric, margin)
     return tuple(rows)
-
-
-def _result(
-    label: str,
-    settings: Mapping[str, Any],
-    measured: Measured,
-    trained: bool,
-    runs: tuple[ModelResult, ...] = (),
-) -> ModelResult:
-    pooled, mean, *_ = measured.figures.values()
-    return ModelResult(label, settings, pooled, mean, measured.by_domain(), runs=runs, trained=trained)

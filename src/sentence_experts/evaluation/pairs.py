@@ -22,17 +22,11 @@ Score = Callable[[Sequence[str], Sequence[str], str], NDArray[np.float64]]
 
 @dataclass(frozen=True)
 class Scorer:
-    """A function that scores pairs, and its model in the results.
-
-    Attributes:
-        settings: gives what identifies the model, after it has scored.
-        identity: what decides the scores: another scorer with the same gives the same.
-    """
+    """A function that scores pairs; `settings` identify its model, after it has scored."""
 
     label: str
     score: Score
     settings: Callable[[], dict[str, Any]] = dict
-    identity: tuple[Any, ...] = ()
 
 
 def checked_table(table: pa.Table, where: str = "the pairs") -> pa.Table:
@@ -41,19 +35,16 @@ def checked_table(table: pa.Table, where: str = "the pairs") -> pa.Table:
     Raises:
         InputError: a column is missing, a value is null, a label is not 0 or 1, or there are no pairs.
     """
-    missing = [column for column in PAIR_COLUMNS if column not in table.column_names]
-    if missing:
+    if missing := [column for column in PAIR_COLUMNS if column not in table.column_names]:
         raise InputError(f"{where}: no column {missing[0]!r}; columns are {', '.join(table.column_names)}")
     if table.num_rows == 0:
         raise InputError(f"{where}: no pairs to evaluate")
-    table = table.select([*PAIR_COLUMNS, *({LINKED_BY} & set(table.column_names))])
     for column in PAIR_COLUMNS:
         if table[column].null_count:
-            row = table[column].to_pylist().index(None)
-            raise InputError(f"{where}: row {row} has no {column}")
+            raise InputError(f"{where}: row {table[column].to_pylist().index(None)} has no {column}")
     if not set(labels := table["label"].unique().to_pylist()) <= {0, 1}:
         raise InputError(f"{where}: labels must be 0 or 1, not {labels[:5]}")
-    return table
+    return table.select([*PAIR_COLUMNS, *({LINKED_BY} & set(table.column_names))])
 
 
 def domains_of(table: pa.Table) -> list[str]:

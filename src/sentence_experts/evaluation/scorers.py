@@ -85,28 +85,16 @@ def memory_score(train: pa.Table) -> Score:
     return score
 
 
-def encoder_scorer(
-    encoder: BatchEncoder, routes: Mapping[str, str | None], label: str, cache: Path | None = None
-) -> Scorer:
-    """Return the cosine of two texts' vectors under the route of their domain (`routes_by_domain`).
-
-    `cache` is a folder for the vectors of any number of models, which evaluations may share.
-    """
-    return Scorer(
-        label,
-        encoder_score(encoder, routes, label, cache),
-        lambda: encoder.settings() | {"route_of_domain": dict(routes)},
-        (encoder.fingerprint, encoder.pooling, encoder.model.max_seq_length, *routes.items()),
-    )
-
-
 def encoder_score(
     encoder: BatchEncoder,
     routes: Mapping[str, str | None],
     label: str | None = None,
     cache: Path | None = None,
 ) -> Score:
-    """Return the function of `encoder_scorer`."""
+    """Return the cosine of two texts' vectors under the route of their domain (`routes_by_domain`).
+
+    `cache` is a folder for the vectors of any number of models, which evaluations may share.
+    """
 
     def vectors(texts: list[str], route: str | None) -> Vectors:
         what = f"{label or encoder.name}{f' [{route}]' if route else ''}: encoding"
@@ -118,10 +106,9 @@ def encoder_score(
             encode = lambda some: {"vector": encoder.encode(some, route)}  # noqa: E731
             return stored.fetch(texts, encode, advance)["vector"]
 
-    def score(anchors: Sequence[str], positives: Sequence[str], domain: str) -> NDArray[np.float64]:
-        return cosine_by_text(anchors, positives, lambda texts: vectors(texts, routes[domain]))
-
-    return score
+    return lambda anchors, positives, domain: cosine_by_text(
+        anchors, positives, lambda texts: vectors(texts, routes[domain])
+    )
 
 
 def cosine_by_text(
@@ -165,16 +152,17 @@ def routes_by_domain(
     route_map = route_map or {}
     for route in route_map.values():
         known.choose(route)
-    wanted = {domain: route_map.get(domain, route_map.get(ANY_KEY, domain)) for domain in domains}
-    has_experts = bool(known.experts and known.prompts)
-    if not has_experts and not any(route in known.prompts for route in wanted.values()):
+    wanted: dict[str, str | None] = {
+        domain: route_map.get(domain, route_map.get(ANY_KEY, domain)) for domain in domains
+    }
+    missing = [domain for domain, route in wanted.items() if route not in known.prompts]
+    if len(missing) == len(wanted) and not (known.experts and known.prompts):
         return dict.fromkeys(domains)
     if len(known.prompts) == 1:
         return dict.fromkeys(domains, next(iter(known.prompts)))
-    for domain, route in wanted.items():
-        if route not in known.prompts:
-            raise RouteError(
-                f"{known.model} has no route for {describe_domain(domain)}; its routes: "
-                f"{', '.join(sorted(known.prompts)) or 'none'}; name one with `route_map` {domain}=ROUTE"
-            )
-    return dict(wanted)
+    if missing:
+        raise RouteError(
+            f"{known.model} has no route for {describe_domain(missing[0])}; its routes: "
+            f"{', '.join(sorted(known.prompts)) or 'none'}; name one with `route_map` {missing[0]}=ROUTE"
+        )
+    return wanted
