@@ -218,7 +218,12 @@ def evaluate_scorers(
             runs[0] if single else means[label].result(label, {"seeds": len(runs)}, trained, *runs)
         )
     same = {label: first for label, first in same.items() if {label, first} <= means.keys()}
-    used: dict[str, Any] = {"replicates": bootstrap, "seed": seed, "threshold_min": threshold_min, "margin": margin}
+    used: dict[str, Any] = {
+        "replicates": bootstrap,
+        "seed": seed,
+        "threshold_min": threshold_min,
+        "margin": margin,
+    }
     used |= {"cluster": cluster, "same_model": same, "metrics": METRIC_NAMES}
     kept = table.select(KEPT_COLUMNS)
     for label, cosines in scores.items():
