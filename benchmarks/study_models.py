@@ -24,8 +24,6 @@ from sentence_experts.pairs.dataset import PAIR_COLUMNS
 from study import Row, RunFile
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import torch
     from sentence_transformers import SentenceTransformer
 
@@ -180,23 +178,6 @@ class Citing:
         columns: dict[str, list[Any]] = {"paper_id": list(self._of), "year": list(self._years.values())}
         columns["times_cited"] = [self.times(work) for work in self._of]
         return pa.table(columns | {name: [None] * len(self._of) for name in ("references", "journal")})
-
-
-def ends(table: pa.Table) -> list[tuple[str, str]]:
-    """The ids of the two works of each pair."""
-    return list(zip(table["anchor_id"].to_pylist(), table["positive_id"].to_pylist(), strict=True))
-
-
-def with_column(table: pa.Table, name: str, value: Any) -> pa.Table:
-    """The table with one value in all rows of a column."""
-    return table.set_column(table.column_names.index(name), name, pa.array([value] * len(table)))
-
-
-def training_pairs(corpus: se.CorpusFolder, out: Path, **settings: Any) -> se.Pairs:
-    """Nearly all pairs of titles of a corpus as training pairs; how they are linked is up to the settings."""
-    how: dict[str, Any] = {"unit": "title", "split": "random", "fractions": [0.98, 0.01, 0.01]}
-    how |= {"max_eval_per_domain": 10, "negatives": "cited", "negatives_min_cited": 0, "engine": "local[1]"}
-    return se.compile_pairs(corpus, out=out, **{**how, **settings})
 
 
 def pairs_of(train: pa.Table, known_links: pa.Table) -> se.Pairs:

@@ -1,47 +1,22 @@
-"""The studies of pairs: negatives of the same works, differences in either direction, finished runs."""
+"""The studies of pairs: related pairs, finished runs."""
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
 import fair_domains
-from proximity import paired_anew
-from sentence_experts.corpus.corpus_folder import open_corpus
 from sentence_experts.pairs.dataset import PAIR_COLUMNS
 from study import RunFile, Test, by_route, differences, mean_auc
-from study_models import UNTRAINED, Citing, ends, with_column
+from study_models import UNTRAINED
 
 
 def pairs(rows: list[tuple[str, str, int]]) -> pa.Table:
     full = [(f"text {one}", f"text {other}", label, "all", label, one, other) for one, other, label in rows]
     columns = map(list, zip(*full, strict=True))
     return pa.table(dict(zip(PAIR_COLUMNS, columns, strict=True)))
-
-
-def test_works_paired_again_keep_their_degrees_and_are_unlinked() -> None:
-    rows = [("p", cited) for cited in "abcd"] + [("q", cited) for cited in "efgh"]
-    rows += [("r", cited) for cited in "ijkl"]
-    papers = pa.table({"paper_id": [*"pqr"], "title": [*"PQR"]})
-    citations = pa.table({"citing": [row[0] for row in rows], "cited": [row[1] for row in rows]})
-    positives = pairs(
-        [("a", "b", 1), ("c", "d", 1), ("e", "f", 1), ("g", "h", 1), ("i", "j", 1), ("k", "l", 1)]
-    )
-    with open_corpus((papers, citations)) as corpus:
-        citing = Citing(corpus)
-    negatives = paired_anew(positives, citing)
-    for side in (0, 1):
-        assert Counter(pair[side] for pair in ends(negatives)) == Counter(
-            pair[side] for pair in ends(positives)
-        )
-    assert not any(citing.linked(*pair) for pair in ends(negatives))
-    assert all(citing.linked(*pair) for pair in ends(positives))
-    assert negatives["label"].to_pylist() == [0] * len(positives)
-    texts = dict(zip(negatives["positive_id"].to_pylist(), negatives["positive"].to_pylist(), strict=True))
-    assert all(text == f"text {work}" for work, text in texts.items())
 
 
 def test_intervals_allow_for_the_articles_that_link_the_pairs() -> None:
@@ -65,7 +40,12 @@ def test_intervals_allow_for_the_articles_that_link_the_pairs() -> None:
 
 def test_runs_of_few_pairs_are_compared_on_the_small_domain_alone(tmp_path: Path) -> None:
     half = pairs([(f"a{n}", f"b{n}", n % 2) for n in range(40)])
-    test = pa.concat_tables([with_column(half, "domain", name) for name in ("neuroscience", "crops")])
+    test = pa.concat_tables(
+        [
+            half.set_column(half.column_names.index("domain"), "domain", pa.array([name] * len(half)))
+            for name in ("neuroscience", "crops")
+        ]
+    )
     rows = fair_domains.small_rows(test)
     labels = np.array(test["label"].to_pylist())
     right, wrong = labels, 1 - labels

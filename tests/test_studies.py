@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 
-import add_without_forgetting
 import conflict_control
 import real_conflict
 import sentence_experts
@@ -96,23 +95,6 @@ def test_arms_with_fewer_seeds_are_paired_with_the_same_seeds_of_others() -> Non
     two = Runs(other.values[:2], other.influence[:2], other.averaged[:2], other.sharing)
     (told,) = study.differences({"five": five, "two": two}, [("two", "five")], margin=0.01)
     assert told.estimate.value == pytest.approx(float((other.values[:2] - five.values[:2]).mean()))
-
-
-def test_backward_transfer_is_the_mean_over_all_tasks_but_the_last_in_any_order() -> None:
-    tasks = ["a", "b", "c", "d"]
-    labels = np.arange(40) % 2
-    tests = {
-        task: ScoredPairs(np.zeros(40), labels, *([f"{task} {side} {n}" for n in range(40)] for side in "xy"))
-        for task in tasks
-    }
-    right, wrong = labels.tolist(), (1 - labels).tolist()
-    rows = []
-    for order in add_without_forgetting.orders(tasks, "domains"):
-        own = dict.fromkeys(order, right)
-        rows.append({"own": own, "scores": {task: right if task == order[-1] else wrong for task in order}})
-    assert len({tuple(row["own"]) for row in rows}) == 3
-    assert add_without_forgetting.transfer(tests, rows).startswith("-1.000")
-    assert "construction" in add_without_forgetting.transfer(tests, [{"own": {}, "scores": {}}])
 
 
 def test_steps_and_what_reaches_the_goal_are_reported_for_each_part() -> None:
