@@ -54,7 +54,7 @@ MODULES = {
 ALIASES = {"add-expert": "add-route", "drop-expert": "drop-route"}  # names of verbs before 0.3
 INTERRUPTED = 130
 # Libraries of extras that modules import at their top -> the extra that installs them.
-EXTRAS = dict.fromkeys(("scipy", "sklearn"), "evaluate") | dict.fromkeys(
+EXTRAS = dict.fromkeys(("pandas", "scipy", "sklearn"), "evaluate") | dict.fromkeys(
     ("torch", "transformers", "sentence_transformers", "datasets"), "models"
 )
 PRINTING = {"rich", "typer", "click", "cli"}  # modules that write to the terminal only
