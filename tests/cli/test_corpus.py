@@ -48,17 +48,3 @@ def test_names_with_brackets_are_printed_as_they_are(
     for domain in ("[/x]", "[bold]", ":smile:"):
         for markup in (results.render_str(domain), notes.render_str(domain)):
             assert str(markup) == domain
-
-
-def test_errors_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("corpus", "import", tmp_path / "none", "--out", tmp_path / "out") == 1
-    error = capsys.readouterr().err.strip()
-    assert error.startswith("error: ")
-    assert "\n" not in error
-    assert run("corpus", "import", "--out", tmp_path / "out") == 2
-    assert run("corpus", "show", tmp_path) == 1
-
-
-def test_help_has_an_example(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("corpus", "import", "--help") == 0
-    assert "Example:" in capsys.readouterr().out

@@ -147,16 +147,6 @@ def test_help_is_readable_at_80_columns(
     assert {flag for each in command.params for flag in each.opts if flag.startswith("-")} <= written
 
 
-@pytest.mark.parametrize("group", ["corpus", "pairs", "moee"])
-def test_list_of_commands_keeps_names_apart_from_meanings(
-    capsys: pytest.CaptureFixture[str], group: str
-) -> None:
-    code, out, _ = run(capsys, group, "--help")
-    assert code == 0
-    listed = [line.split()[0] for line in out.partition("Commands:")[2].splitlines() if line[2:3].strip()]
-    assert listed == list(typer.main.get_command(app).commands[group].commands)
-
-
 def test_brackets_in_paths_and_names_are_text(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from itertools import combinations
 
 import numpy as np
@@ -108,14 +107,6 @@ def test_few_pairs_are_lost_where_articles_form_families() -> None:
     kept = split_by_article(pairs, works, citing, FRACTIONS, np.random.default_rng(0)).pairs != CROSSING
     # Drawn one by one, two articles meet in a set in 0.44 of the cases.
     assert kept.mean() > 0.8
-
-
-def test_fractions_are_of_articles() -> None:
-    lists = [[3 * article, 3 * article + 1, 3 * article + 2] for article in range(300)]
-    pairs, works, citing = co_cited(lists, 900)
-    home = split_by_article(pairs, works, citing, FRACTIONS, np.random.default_rng(0)).pairs
-    sets = Counter(home[citing.pair][np.unique(citing.article, return_index=True)[1]].tolist())
-    np.testing.assert_allclose([sets[split] / 300 for split in range(3)], FRACTIONS, atol=0.05)
 
 
 def test_an_article_that_was_published_twice_is_one_article() -> None:

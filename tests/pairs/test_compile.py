@@ -225,15 +225,6 @@ def test_other_folders_are_never_replaced(corpus: CorpusFolder, tmp_path: Path) 
     assert (tmp_path / "notes.txt").read_text() == "mine"
 
 
-def test_same_seed_same_bytes(compiled: Compile, corpus: CorpusFolder, tmp_path: Path) -> None:
-    settings = PairsConfig.model_validate({**SMALL, "domains": RULES})
-    again = compile_pairs(corpus, settings, tmp_path / "again")
-    for file in sorted(again.path.iterdir()):
-        assert file.read_bytes() == (compiled().path / file.name).read_bytes(), file.name
-    other = compile_pairs(corpus, settings, tmp_path / "other", seed=1)
-    assert other.fingerprint() != again.fingerprint()
-
-
 def test_either_paper_of_a_pair_comes_first_about_as_often(compiled: Compile) -> None:
     train = compiled(unit="title").split("train")
     ends = zip(train["anchor_id"].to_pylist(), train["positive_id"].to_pylist(), strict=True)

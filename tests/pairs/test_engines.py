@@ -82,6 +82,8 @@ def test_limits_change_no_byte(compiled: Compile, corpus: CorpusFolder, tmp_path
     limited = compile_pairs(corpus, little, tmp_path / "limited", **SMALL)
     for file in sorted(limited.path.iterdir()):
         assert file.read_bytes() == (compiled().path / file.name).read_bytes(), file.name
+    other = compile_pairs(corpus, limits(domains=RULES, seed=1), **SMALL)
+    assert other.fingerprint() != limited.fingerprint()
 
 
 def test_long_lists_link_nothing_and_are_counted(compiled: Compile, corpus: CorpusFolder) -> None:

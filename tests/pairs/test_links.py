@@ -64,24 +64,6 @@ def test_each_relation_counts_what_its_definition_says(relation: str, rare: int)
     assert all(left < right for left, right in found)
 
 
-def test_a_paper_without_text_still_makes_its_references_co_cited() -> None:
-    found = counted("co-citation", {(9, 1), (9, 2)}, [1, 2], rare=10)
-    assert found == {(1, 2): 1}
-
-
-def test_members_of_two_domains_are_linked_within_each_alone() -> None:
-    # Works 1 and 2 are of domain 0; 2 and 3 of domain 1, where they have other numbers.
-    rows = [(1, 0, 0), (2, 0, 1), (2, 1, 2), (3, 1, 3)]
-    members = columns(("paper_id", "domain_number", "member"), rows)
-    cited = [(9, 1), (9, 2), (9, 3), (9, 3), (8, 1), (8, 2), (7, 1), (7, 3)]
-    found = run_query(
-        lambda table, works: linked_members("co-citation", table, works),
-        columns(("citing", "cited"), cited),
-        members,
-    )
-    assert {(row["one"], row["other"]): row["count"] for row in found} == {(0, 1): 2, (2, 3): 1}
-
-
 @pytest.mark.parametrize("table", [True, False])
 def test_text_links_finds_every_relation_and_nothing_else(
     table: bool, monkeypatch: pytest.MonkeyPatch

@@ -8,7 +8,6 @@ import pytest
 
 from sentence_experts.corpus.importing import import_corpus
 from sentence_experts.errors import InputError
-from sentence_experts.pairs.compile import compile_pairs
 from sentence_experts.pairs.domains import DomainRules
 from sentence_experts.pairs.suggesting import suggest_domains
 
@@ -55,19 +54,6 @@ def test_papers_without_anything_to_sort_them_by() -> None:
         suggest_domains(papers())
     with pytest.raises(InputError, match="no mesh sorts"):
         suggest_domains(papers(), by="mesh", min_papers=5)
-
-
-def test_progress_names_the_domains(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO")
-    citations = [
-        {"citing": f"c{n}", "cited": f"p{(3 * n + k) % 60:02d}"} for n in range(20) for k in range(4)
-    ]
-    rules = {"even": {"title": ["Title *0", "Title *2"]}, "rest": {"title": ["Title"]}}
-    compile_pairs(
-        (papers(), citations), unit="title", split="random", fractions=(0.4, 0.3, 0.3), domains=rules
-    )
-    (line,) = [line for line in caplog.messages if line.startswith("co-citation links")]
-    assert "rest" in line
 
 
 def test_suggested_domains_of_an_imported_corpus(tmp_path: Path) -> None:

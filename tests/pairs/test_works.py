@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pytest
 
 from helpers.compile_pairs import link_graph
 from helpers.samples import write_corpus
@@ -51,35 +50,13 @@ def test_an_audit_folds_texts_as_the_pairs_do() -> None:
     assert sorted(groups.values()) == sorted(same_texts().values())
 
 
-CITES = {
-    "co-citation": [("citing", "paper"), ("citing", "other")],
-    "coupling": [("paper", "citing"), ("other", "citing")],
-    "citation": [("other", "paper")],
-}
-
-
-@pytest.mark.parametrize("relation", CITES)
-def test_what_links_a_paper_links_its_reprint(relation: str, tmp_path: Path) -> None:
-    titles = {"citing": "Third", "other": "Other", "paper": "Paper", "reprint": "PAPER.", "stranger": "Else"}
-    papers = [(name, title, None, 2020, False) for name, title in titles.items()]
-    corpus = write_corpus(tmp_path / "corpus", papers)
-    rows = [{"citing": citing, "cited": cited} for citing, cited in CITES[relation]]
-    write_parquet(corpus.citations, pa.Table.from_pylist(rows, CITATIONS_SCHEMA))
-    with link_graph(corpus, PairsConfig(unit="title", relation=relation)) as graph:
-        node = {name: number for number, name in enumerate(sorted(titles))}
-        right = np.array([node[name] for name in ("paper", "reprint", "stranger")])
-        assert graph.links_among(np.array([*node.values()]))(np.full(3, node["other"]), right).tolist() == [
-            True,
-            True,
-            False,
-        ]
-
-
 def test_links_of_a_text_are_links_of_all_works_with_that_text(tmp_path: Path) -> None:
     titles = {"citing": "Third", "other": "Other", "paper": "Paper", "reprint": "PAPER.", "stranger": "Else"}
     papers = [(name, title, None, 2020, False) for name, title in titles.items()]
     corpus = write_corpus(tmp_path / "corpus", papers)
-    rows = [{"citing": citing, "cited": cited} for citing, cited in CITES["co-citation"]]
+    rows = [
+        {"citing": citing, "cited": cited} for citing, cited in [("citing", "paper"), ("citing", "other")]
+    ]
     write_parquet(corpus.citations, pa.Table.from_pylist(rows, CITATIONS_SCHEMA))
     with link_graph(corpus, PairsConfig(unit="title")) as graph:
         node = {name: number for number, name in enumerate(sorted(titles))}
