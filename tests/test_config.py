@@ -32,7 +32,7 @@ def function(data: object = None, config: Settings | None = None, *, route: str 
     [
         ({"siz": 2}, "`siz`: no such setting; did you mean size?"),
         ({"rout": "x"}, "`rout`: no such setting; did you mean route?"),
-        ({"x": 2}, "`x`: no such setting; known: size, rate, weights, pages, loud, data, route"),
+        ({"x": 2}, "`x`: no such setting; known: size, rate, weights, pages, loud, data, config, route"),
         ({"size": True}, "`size`: a number, not True"),
         ({"loud": "yes"}, "`loud`: True or False, not 'yes'"),
         ({"size": 0}, "`size`: Input should be greater than or equal to 1 (got 0)"),

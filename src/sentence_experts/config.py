@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import inspect
 import re
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from types import CodeType
 from typing import Annotated, Any, Literal, ParamSpec, Protocol, Self, TypeVar, get_args, overload
 
 import yaml
@@ -87,12 +87,6 @@ def unknown_setting(name: str, known: Iterable[str]) -> str:
     return f"no such setting; {hint}" if known else "no such setting"
 
 
-def parameters_of(function: CodeType) -> list[str]:
-    """The names of a function's parameters that can be given by name, but for `config` and `self`."""
-    names = function.co_varnames[: function.co_argcount + function.co_kwonlyargcount]
-    return [name for name in names if name not in ("cls", "config", "self")]
-
-
 P = ParamSpec("P")
 S = ParamSpec("S")
 R_co = TypeVar("R_co", covariant=True)
@@ -146,20 +140,17 @@ class SettingError(UsageError):
             in_list = isinstance(value, list | tuple) and isinstance(part, int) and part < len(value)
             if in_list or (isinstance(value, Mapping) and part in value):
                 place, value = f"{place}{part}: ", value[part]  # type: ignore[index]
-        message, got = (
-            first["msg"].removeprefix("Value error, "),
-            f" (got {first['input']!r})" if name else "",
-        )
-        return cls(name, f"{place}{message}{got}")
+        got = f" (got {first['input']!r})" if name else ""
+        return cls(name, f"{place}{first['msg'].removeprefix('Value error, ')}{got}")
 
 
 def _check_bool(name: str, value: Any, annotation: Any) -> None:
     """Refuse True where a number belongs and the reverse, which pydantic would convert."""
     members = {annotation, *get_args(annotation)} - {type(None)}
-    if isinstance(value, bool) and members & {int, float} and bool not in members:
-        raise SettingError(name, f"a number, not {value}")
-    is_other = isinstance(value, str | int | float) and not isinstance(value, bool)
-    if is_other and bool in members and members <= {bool, annotation}:
+    if isinstance(value, bool):
+        if members & {int, float} and bool not in members:
+            raise SettingError(name, f"a number, not {value}")
+    elif isinstance(value, str | int | float) and bool in members and members <= {bool, annotation}:
         raise SettingError(name, f"True or False, not {value!r}")
 
 
@@ -192,21 +183,20 @@ class Config(BaseModel):
                 message names the parameter.
             InputError: the YAML file cannot be read, or has an unknown key or a bad value.
         """
-        is_file = isinstance(config, Path | str) and Path(config).suffix in (".yaml", ".yml")
-        if config is not None and not is_file and not isinstance(config, cls | Mapping):
+        if isinstance(config, Path | str) and Path(config).suffix in (".yaml", ".yml"):
+            return cls.read(config, **settings)
+        if config is not None and not isinstance(config, cls | Mapping):
             raise UsageError(f"`config` is a dict, a YAML file (.yaml) or {cls.__name__}, not {config!r}")
         if unknown := next((name for name in settings if name not in cls.model_fields), None):
-            frame = inspect.currentframe()
-            others = () if frame is None or frame.f_back is None else parameters_of(frame.f_back.f_code)
+            code = sys._getframe(1).f_code  # of the function whose settings these are
+            others = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
             raise UsageError(f"`{unknown}`: {unknown_setting(unknown, [*cls.model_fields, *others])}")
-        if isinstance(config, Path | str):  # a YAML file
-            return cls.read(config, **settings)
         given = (
             config.model_dump(exclude_unset=True, include=set(cls.model_fields))
             if isinstance(config, cls)
             else dict(config or {})
         )
-        return cls.checked({**given, **settings}, settings, None)
+        return cls(**{**given, **settings})
 
     @classmethod
     def find_file(cls, path: Path | str) -> Path:
