@@ -108,7 +108,7 @@ def test_debug_shows_the_traceback(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_command_line_starts_without_heavy_imports() -> None:
-    heavy = ["torch", "transformers", "datasets", "duckdb", "pyarrow", "numpy", "httpx"]
+    heavy = ["torch", "transformers", "datasets", "duckdb", "sklearn", "httpx"]
     code = (
         "import sys, json; from sentence_experts.cli import main as m; m.app_with_verbs(*m.VERBS);"
         f"print(json.dumps([name for name in {heavy} if name in sys.modules]))"
