@@ -214,25 +214,24 @@ def descriptor_of(heading: str) -> str:
 
 
 def _mesh_matcher(domain: str, headings: tuple[str, ...], tree: MeshTree | None) -> Callable[[str], bool]:
-    tree_numbers = [heading for heading in headings if TREE_NUMBER.fullmatch(heading)]
-    if tree_numbers and tree is None:
-        raise InputError(
-            f"domain {domain}: MeSH tree number {tree_numbers[0]} needs 'mesh_descriptors: desc20XX.xml'"
-        )
-    names = tuple(heading for heading in headings if heading not in tree_numbers)
-    if tree is not None:
-        names = tuple(tree.name_of(name) for name in names)
-        tree_numbers += [number for name in names for number in tree.numbers_of(name)]
-    by_name = _any_of(names) if names else None
-    below = tuple(f"{number}." for number in tree_numbers)
+    numbers = [heading for heading in headings if TREE_NUMBER.fullmatch(heading)]
+    names = tuple(heading for heading in headings if heading not in numbers)
+    if tree is None:
+        if numbers:
+            raise InputError(
+                f"domain {domain}: MeSH tree number {numbers[0]} needs 'mesh_descriptors: desc20XX.xml'"
+            )
+        by_name = _any_of(names)
+        return lambda heading: by_name(descriptor_of(heading))
+    names = tuple(tree.name_of(name) for name in names)
+    is_named = _any_of(names)
+    below = tuple(
+        f"{number}." for number in (*numbers, *(n for name in names for n in tree.numbers_of(name)))
+    )
 
     def matches(heading: str) -> bool:
-        name = descriptor_of(heading)
-        name = tree.name_of(name) if tree is not None else name
-        if by_name is not None and by_name(name):
-            return True
-        places = () if tree is None else tree.numbers_of(name)
-        return any(f"{place}.".startswith(below) for place in places)
+        name = tree.name_of(descriptor_of(heading))
+        return is_named(name) or any(f"{place}.".startswith(below) for place in tree.numbers_of(name))
 
     return matches
 
