@@ -46,16 +46,15 @@ def places_shared(mentions: list[Place], level: str) -> Counter[tuple[str, str, 
     return shared
 
 
-def by_definition(mentions: list[Place], within: str) -> dict[tuple[str, str], tuple[int, int, int]]:
-    """(work, work) -> number of articles, number of the closest level, weight."""
-    closest: dict[tuple[str, str, str], tuple[int, int]] = {}
+def by_definition(mentions: list[Place], within: str) -> dict[tuple[str, str], tuple[int, int]]:
+    """(work, work) -> number of articles, number of the closest level."""
+    closest: dict[tuple[str, str, str], int] = {}
     for number in range(LEVELS.index(within), len(LEVELS)):  # type: ignore[arg-type]
-        for key, places in places_shared(mentions, LEVELS[number]).items():
-            closest[key] = number, places * 2**number
-    found: dict[tuple[str, str], tuple[int, int, int]] = {}
-    for (_, *works), (level, weight) in closest.items():
-        count, before, total = found.get((works[0], works[1]), (0, 0, 0))
-        found[works[0], works[1]] = count + 1, max(before, level), total + weight
+        closest.update(dict.fromkeys(places_shared(mentions, LEVELS[number]), number))
+    found: dict[tuple[str, str], tuple[int, int]] = {}
+    for (_, *works), level in closest.items():
+        count, before = found.get((works[0], works[1]), (0, 0))
+        found[works[0], works[1]] = count + 1, max(before, level)
     return found
 
 
@@ -65,18 +64,15 @@ def mentioned(tmp_path_factory: pytest.TempPathFactory) -> CorpusFolder:
 
 
 @pytest.mark.parametrize("within", LEVELS)
-def test_counts_levels_and_weights(within: Any) -> None:
+def test_counts_and_levels(within: Any) -> None:
     mentions = random_mentions(1, articles=8, works=25, each=14)
     works = [f"w{number:02d}" for number in range(3, 25)]
     members = {"paper_id": works, "domain_number": [0] * len(works), "member": list(range(3, 25))}
     table = columns(NAMES, mentions)
     pairs = run_query(lambda places, works: co_cited_within(places, places, works, within), table, members)
-    found = {
-        (f"w{row['one']:02d}", f"w{row['other']:02d}"): (row["count"], row["level"], row["weight"])
-        for row in pairs
-    }
+    found = {(f"w{row['one']:02d}", f"w{row['other']:02d}"): (row["count"], row["level"]) for row in pairs}
     assert found == by_definition([place for place in mentions if place[1] in works], within)
-    assert {level for _, level, _ in found.values()} >= {4, LEVELS.index(within)}
+    assert {level for _, level in found.values()} >= {4, LEVELS.index(within)}
 
 
 def test_within_keeps_the_nearer_pairs_and_counts_levels(mentioned: CorpusFolder) -> None:
@@ -92,7 +88,7 @@ def test_within_keeps_the_nearer_pairs_and_counts_levels(mentioned: CorpusFolder
         for row in [row for name in SPLITS for row in pairs.split(name).to_pylist()]:
             one, two = sorted((row["anchor_id"], row["positive_id"]))
             if row["label"]:
-                assert (row["count"], LEVELS.index(row["within"])) == expected[one, two][:2]
+                assert (row["count"], LEVELS.index(row["within"])) == expected[one, two]
                 levels[row["within"]] += 1
             else:
                 assert row["within"] is None
@@ -101,18 +97,6 @@ def test_within_keeps_the_nearer_pairs_and_counts_levels(mentioned: CorpusFolder
         for counts in pairs.manifest["closest_levels"].values():
             counted.update(counts)
         assert +counted == levels
-
-
-def test_proximity_prefers_near_pairs(mentioned: CorpusFolder) -> None:
-    drawn = {}
-    for frequency in ("sampling", "proximity"):
-        pairs = compile_pairs(
-            mentioned, within="section", frequency=frequency, max_train_per_domain=100,
-            max_eval_per_domain=5, **LOOSE,
-        )  # fmt: skip
-        levels = pairs.split("train")["within"].to_pylist()
-        drawn[frequency] = sum(level in ("sentence", "bracket") for level in levels)
-    assert drawn["proximity"] > 1.3 * drawn["sampling"]
 
 
 def test_a_corpus_without_texts_says_so() -> None:
@@ -125,7 +109,6 @@ def test_a_corpus_without_texts_says_so() -> None:
     ("settings", "message"),
     [
         ({"within": "sentence", "relation": "coupling"}, "relation=co-citation"),
-        ({"frequency": "proximity", "relation": "citation"}, "relation=co-citation"),
     ],
 )
 def test_settings_that_cannot_be(mentioned: CorpusFolder, settings: dict[str, Any], message: str) -> None:

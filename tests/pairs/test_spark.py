@@ -134,19 +134,9 @@ def test_spark_writes_the_bytes_that_duckdb_writes(
 
 @needs_spark
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"within": "article", "frequency": "proximity", "max_train_per_domain": 100},
-        {"within": "sentence"},
-    ],
-    ids=["weights", "sentences"],
-)
-def test_spark_compiles_pairs_by_proximity_as_duckdb_does(
-    settings: dict, session: None, tmp_path: Path
-) -> None:
+def test_spark_compiles_pairs_by_proximity_as_duckdb_does(session: None, tmp_path: Path) -> None:
     corpus = mentioned_corpus(tmp_path / "corpus", articles=12, works=30, each=12)
-    chosen = PairsConfig.model_validate({**LOOSE, "unit": "title", "split": "random", **settings})
+    chosen = PairsConfig.model_validate({**LOOSE, "unit": "title", "split": "random", "within": "sentence"})
     there = compile_pairs(corpus, chosen, **SPARK)
     here = compile_pairs(corpus, chosen, **DUCKDB)
     assert there.hashes() == here.hashes()

@@ -132,7 +132,7 @@ def test_labelled_tables_with_validation_are_linked_pairs(pairs: Pairs) -> None:
 
 
 def test_data_that_cannot_be_used_is_named(pairs: Pairs, experts_model: Path) -> None:
-    with pytest.raises(InputError, match="column 'positive' is missing"):
+    with pytest.raises(InputError, match="lacks the column positive"):
         open_data(frame().drop(columns="positive"))
     with pytest.raises(InputError, match="cannot read a table from"):
         open_data(7)

@@ -222,7 +222,7 @@ def _try_sets(graph: LinkGraph, settings: PairsConfig, rng: np.random.Generator)
     near, trained_within = keep_nearest(
         splits[TRAIN], settings.trained_levels, enough if settings.train_within == AUTO_LEVEL else 1
     )
-    by_count = settings.frequency in ("sampling", "proximity")
+    by_count = settings.frequency == "sampling"
     for number, name in enumerate(SPLITS):
         maximum, among = settings.max_per_domain(name), near if number == TRAIN else None
         splits[number] = draw_per_domain(splits[number], maximum, by_count and number == TRAIN, rng, among)
@@ -387,7 +387,7 @@ def _link_works(
 def _describe_others(corpus: CorpusFolder, settings: PairsConfig, engine: SqlEngine) -> str:
     """The other relations and units that link something, and the number of pairs that they link."""
     works = []
-    fixed = settings.by_proximity or settings.split == "article"  # which need co-citation
+    fixed = settings.within != "article" or settings.split == "article"  # which need co-citation
     for relation in (settings.relation,) if fixed else RELATIONS:
         for unit in AUTO_UNITS:
             other = settings.model_copy(update={"relation": relation, "unit": unit})

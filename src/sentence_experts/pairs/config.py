@@ -86,8 +86,7 @@ class PairsConfig(Config):
         AUTO_LEVEL,
         description="The same for training pairs alone: nearer ones teach more. auto takes, for each domain, "
         f"the nearest of bracket, sentence, paragraph and article that has {ENOUGH_TO_TRAIN:,} pairs (or "
-        "`max_train_per_domain`, if that is less); where `within` or `frequency=proximity` is given, as that "
-        "says",
+        "`max_train_per_domain`, if that is less); where `within` is given, as that says",
     )
     rare: int = Field(
         10, ge=2, description="With coupling, a shared reference counts if at most this many papers cite it"
@@ -124,12 +123,10 @@ class PairsConfig(Config):
         description="With negatives cited, minimum number of citations, within the corpus, of each paper of "
         "a negative pair",
     )
-    frequency: Literal["sampling", "duplication", "proximity", "none"] = Field(
+    frequency: Literal["sampling", "duplication", "none"] = Field(
         "sampling",
         description="How pairs that are linked often weigh more in training: sampling (more likely to be "
-        "sampled under `max_train_per_domain`), duplication (a pair linked 5 times occurs 5 times), "
-        "proximity (sampling by the number of places that mention both: in one article 1 each, section 2, "
-        "paragraph 4, sentence 8, bracket 16, at the closest level of each article), none",
+        "sampled under `max_train_per_domain`), duplication (a pair linked 5 times occurs 5 times), none",
     )
     max_train_per_domain: int | None = Field(
         None, ge=1, description="Maximum number of training pairs per domain, sampled at random"
@@ -170,7 +167,7 @@ class PairsConfig(Config):
     def _check_together(self) -> PairsConfig:
         if self.train_within not in (AUTO_LEVEL, self.within) and not self.trained_levels:
             raise ValueError(f"`train_within={self.train_within}` is wider than `within={self.within}`")
-        together = "`within`, `train_within` and `frequency=proximity`" if self.needs_mentions else ""
+        together = "`within` or `train_within`" if self.needs_mentions else ""
         together = "`split=article`" if self.split == "article" else together
         if together and self.relation != "co-citation":
             raise ValueError(
@@ -183,20 +180,15 @@ class PairsConfig(Config):
         return self
 
     @property
-    def by_proximity(self) -> bool:
-        """Whether it counts where in an article papers are mentioned."""
-        return self.within != "article" or self.frequency == "proximity"
-
-    @property
     def needs_mentions(self) -> bool:
         """Whether the corpus must record where works are cited in a text."""
-        return self.by_proximity or self.train_within not in (AUTO_LEVEL, "article")
+        return self.within != "article" or self.train_within not in (AUTO_LEVEL, "article")
 
     @property
     def trained_levels(self) -> tuple[Level, ...]:
         """Levels that training pairs are kept to, to be tried in this order; none if no pair is left out."""
         if self.train_within == AUTO_LEVEL:
-            return TRAINED_LEVELS if self.relation == "co-citation" and not self.by_proximity else ()
+            return TRAINED_LEVELS if self.relation == "co-citation" and self.within == "article" else ()
         is_nearer = LEVELS.index(self.train_within) > LEVELS.index(self.within)
         return (self.train_within,) if is_nearer else ()
 

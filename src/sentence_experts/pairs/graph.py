@@ -166,12 +166,11 @@ class LinkGraph:
         )
         one, other, count = (columns[name].to_numpy() for name in ("one", "other", "count"))
         level = columns["level"].to_numpy() if self._mentions is not None else None
-        weight = columns["weight"].to_numpy() if settings.frequency == "proximity" else None
         del columns
         counted = {settings.min_count, *(each for each in LINK_COUNTS if each > settings.min_count)}
         left, right = self._work_of_member[one], self._work_of_member[other]
         of_two_texts = self._same_text[left] != self._same_text[right]
-        pairs = PairArrays(left, right, count, self._domain_of_member[one], level, weight)
+        pairs = PairArrays(left, right, count, self._domain_of_member[one], level)
         # Members are in the order of domains and then works; over all domains the works come first.
         order = np.lexsort((right, left))
         return pairs.take(order[of_two_texts[order]]), {

@@ -117,12 +117,17 @@ def _read(source: Table, config: ImportPairsConfig) -> tuple[pa.Table, np.ndarra
         table = table.take(np.flatnonzero(~blank))
     pairs = pair_table(table, name)
     split = split_column(table, name) if "split" in names else None
-    again = pairs.to_pandas().assign(split=0 if split is None else split).duplicated().to_numpy()
-    if again.any():
-        logger.info(f"{name}: left out, as they repeat another row: {again.sum():,}")
+    numbered = pairs.append_column("row", pa.array(np.arange(pairs.num_rows)))
+    if split is not None:
+        numbered = numbered.append_column("split", pa.array(split))
+    columns = [column for column in numbered.column_names if column != "row"]
+    once = numbered.group_by(columns, use_threads=False).aggregate([("row", "min")])["row_min"]
+    rows = np.sort(once.to_numpy())
+    if again := pairs.num_rows - len(rows):
+        logger.info(f"{name}: left out, as they repeat another row: {again:,}")
     if not pc.any(pc.equal(pairs["label"], 1)).as_py():
         raise InputError(f"{name} holds no linked pair: a row of label 1, or without a column label")
-    return pairs.take(np.flatnonzero(~again)), None if split is None else split[~again]
+    return pairs.take(rows), None if split is None else split[rows]
 
 
 class _Texts:

@@ -179,26 +179,20 @@ _PLACE: dict[str, tuple[str, ...]] = {
 
 
 def co_cited_within(citations: str, mentions: str, members: str, within: Level) -> str:
-    """`one, other, count, level, weight` of works that an article cites together at a level or closer.
-
-    A pair's weight adds up over the articles that cite both: the number of places that they share at the
-    closest level of the article, each worth twice as much as at the next wider level. Source of that scale:
-    Gipp and Beel 2009, Citation Proximity Analysis, table 1.
+    """`one, other, count, level` of works that an article cites together at a level or closer.
 
     `count` is the number of such articles, `level` the number in `LEVELS` of the closest one. The tables are
-    those of `co_citation`, and `mentions(citing, cited, section, paragraph, sentence, bracket)`.
+    those of `linked_members`, and `mentions(citing, cited, section, paragraph, sentence, bracket)`.
     """
     together = []
     for number in range(LEVELS.index(within), len(LEVELS)):
-        level = LEVELS[number]
-        through = ("citing", *_PLACE[level])
-        cited = citations if level == "article" else mentions
+        through = ("citing", *_PLACE[LEVELS[number]])
+        cited = citations if LEVELS[number] == "article" else mentions
         ends = f"""SELECT {", ".join(through)}, domain_number, member
             FROM {cited} AS c JOIN {members} AS m ON c.cited = m.paper_id"""
-        together.append(f"""SELECT one, other, citing, {number} AS level, count(*) * {2**number} AS weight
-            FROM ({_pairs_in_lists(ends, through, keep="citing,")}) AS pairs GROUP BY one, other, citing""")
-    return f"""WITH together AS ({" UNION ALL ".join(together)}),
-        of_article AS (SELECT one, other, max(level) AS level, max_by(weight, level) AS weight
-            FROM together GROUP BY one, other, citing)
-        SELECT one, other, count(*) AS count, CAST(max(level) AS BIGINT) AS level,
-            CAST(sum(weight) AS BIGINT) AS weight FROM of_article GROUP BY one, other"""
+        pairs = _pairs_in_lists(ends, through, keep="citing,")
+        together.append(f"SELECT one, other, citing, {number} AS level FROM ({pairs}) AS pairs")
+    return f"""WITH of_article AS (SELECT one, other, max(level) AS level
+            FROM ({" UNION ALL ".join(together)}) AS together GROUP BY one, other, citing)
+        SELECT one, other, count(*) AS count, CAST(max(level) AS BIGINT) AS level
+        FROM of_article GROUP BY one, other"""

@@ -37,8 +37,7 @@ class TooFewPairsError(UsageError, InputError):
 class PairArrays:
     """Linked pairs in columns, each of shape (pairs,): work numbers, count, domain.
 
-    Pairs by proximity also have the number in `LEVELS` of the closest level (-1 for none), and a weight, by
-    which they are sampled.
+    Pairs by proximity also have the number in `LEVELS` of the closest level (-1 for none).
     """
 
     left: np.ndarray
@@ -46,7 +45,6 @@ class PairArrays:
     count: np.ndarray
     domain: np.ndarray
     level: np.ndarray | None = None
-    weight: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.left)
@@ -255,15 +253,14 @@ def draw_per_domain(
 
     `among` is a mask of the pairs that may be sampled; the state of `rng` afterwards does not depend on it.
 
-    With `by_count`, a pair's probability is proportional to its count, or its weight if it has one: the
-    preferential sampling of Hallee et al. 2025 (Data compilation). The largest of the keys u^(1/count), u
-    uniform, are such a sample (Efraimidis and Spirakis 2006, Weighted random sampling with a reservoir).
+    With `by_count`, a pair's probability is proportional to its count: the preferential sampling of Hallee
+    et al. 2025 (Data compilation). The largest of the keys u^(1/count), u uniform, are such a sample
+    (Efraimidis and Spirakis 2006, Weighted random sampling with a reservoir).
     """
     among = np.ones(len(pairs), dtype=bool) if among is None else among
     if maximum is None:
         return pairs.take(among)
-    counted = pairs.count if pairs.weight is None else pairs.weight
-    keys = np.log(1.0 - rng.random(len(pairs))) / (counted if by_count else 1.0)
+    keys = np.log(1.0 - rng.random(len(pairs))) / (pairs.count if by_count else 1.0)
     sampled = [np.empty(0, dtype=np.int64)]
     for domain in np.unique(pairs.domain):
         rows = np.flatnonzero((pairs.domain == domain) & among)
