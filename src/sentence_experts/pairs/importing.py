@@ -120,8 +120,8 @@ def _read(source: Table, config: ImportPairsConfig) -> tuple[pa.Table, np.ndarra
     numbered = pairs.append_column("row", pa.array(np.arange(pairs.num_rows)))
     if split is not None:
         numbered = numbered.append_column("split", pa.array(split))
-    columns = [column for column in numbered.column_names if column != "row"]
-    once = numbered.group_by(columns, use_threads=False).aggregate([("row", "min")])["row_min"]
+    given = [column for column in numbered.column_names if column != "row"]
+    once = numbered.group_by(given, use_threads=False).aggregate([("row", "min")])["row_min"]
     rows = np.sort(once.to_numpy())
     if again := pairs.num_rows - len(rows):
         logger.info(f"{name}: left out, as they repeat another row: {again:,}")
