@@ -108,9 +108,10 @@ def test_pairs_are_compiled_once(corpus: CorpusFolder, tmp_path: Path) -> None:
     assert compiled(engine="local[1]") == first
     with pytest.raises(UsageError, match=r"another seed \(0\)"):
         compiled(seed=1)
-    rules.write_text(f"{RULES.read_text()}\n# changed")
+    rules.write_text(RULES.read_text().replace("none: drop", "none: rest"))
     with pytest.raises(UsageError, match="other domains"):
         compiled()
+    shutil.copy(RULES, rules)
     assert compiled(seed=1, overwrite=True) != first
     assert (tmp_path / "p" / "notes.txt").read_text() == "mine"
     (tmp_path / "p" / "test.parquet").write_bytes(b"")

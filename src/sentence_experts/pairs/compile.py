@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import yaml
 
 from sentence_experts.config import with_settings
 from sentence_experts.corpus.corpus_folder import CorpusFolder, open_corpus
-from sentence_experts.errors import InputError
 from sentence_experts.pairs.card import describe_shortfall
 from sentence_experts.pairs.config import (
     AUTO_LEVEL,
@@ -28,6 +26,7 @@ from sentence_experts.pairs.config import (
     PairsConfig,
 )
 from sentence_experts.pairs.dataset import Pairs
+from sentence_experts.pairs.domains import DomainRules
 from sentence_experts.pairs.graph import LinkGraph, NothingLinkedError
 from sentence_experts.pairs.links import RELATIONS
 from sentence_experts.pairs.negatives import DrawnNegatives, draw_negatives
@@ -35,7 +34,6 @@ from sentence_experts.pairs.splits import (
     CROSSING,
     TEST,
     TRAIN,
-    VALIDATION,
     PairArrays,
     TooFewPairsError,
     draw_per_domain,
@@ -96,7 +94,7 @@ def compile_pairs(
             return _compile(folder, config, None)
     check_apart(out, overwrite, corpus, config.domains)
     with Pairs.output(out, overwrite) as place, open_corpus(corpus) as folder:
-        rules = lambda: sha256_text(_rules_text(config.domains) or "")  # noqa: E731
+        rules = lambda: sha256_text(_dump_rules(config))  # noqa: E731
         inputs = {"corpus": folder.fingerprint, "domains": rules}
         if place.begin({"config": config.stored()}, inputs) != "finished":
             _compile(folder, config, Path(out)).save_to(place)
@@ -124,9 +122,14 @@ def _compile(corpus: CorpusFolder, config: PairsConfig, out: Path | None) -> Pai
         tables, works_table = _make_tables(graph, sets.drawn, settings, rng)
         advance(1)
     counts = corpus.manifest["counts"]
+    # Split -> level -> the number of positives with that closest level.
+    levels = {
+        name: {level: int((split.level == number).sum()) for number, level in enumerate(LEVELS)}
+        for name, split in zip(SPLITS, sets.drawn.splits, strict=True)
+        if split.level is not None
+    }
     manifest = {
         "unit_chosen": why,
-        "domain_rules": _rules_text(config.domains),
         "corpus": {
             "fingerprint": corpus.fingerprint(),
             "licences": counts.get("by_licence"),
@@ -135,22 +138,18 @@ def _compile(corpus: CorpusFolder, config: PairsConfig, out: Path | None) -> Pai
         "settings": settings.stored() | {"fractions": list(settings.shares)},
         "uneven_split": uneven,
         "known_links": known_links.num_rows,
+        "pairs_between_splits_left_out": sets.crossing,
+        "closest_levels": levels or None,
+        "trained_within": sets.trained_within if levels else None,
+        "not_matched": sets.drawn.shortfall,
         **graph.counts,
-        **_count_sets(sets),
         **leaks,
     }
     return Pairs.in_memory(tables, known_links, manifest, works_table)
 
 
-def _rules_text(rules: Path | Mapping[str, Any] | None) -> str | None:
-    """The rules as they were given, for the manifest."""
-    if isinstance(rules, Mapping):
-        return yaml.safe_dump(dict(rules), sort_keys=False)
-    try:
-        return None if rules is None else rules.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "not UTF-8"
-        raise InputError(f"{rules}: cannot be read: {reason}") from error
+def _dump_rules(config: PairsConfig) -> str:
+    return "" if config.domains is None else DomainRules.of(config.domains).model_dump_json()
 
 
 def _make_tables(
@@ -254,28 +253,6 @@ def keep_nearest(
                 counts[str(domain)] |= {"level": level, "pairs": int(near.sum())}
                 break
     return chosen, counts
-
-
-def _count_sets(sets: Sets) -> dict[str, Any]:
-    """How many pairs were left out and why, and how near linked pairs are."""
-    named = list(zip(SPLITS, sets.drawn.splits, strict=True))
-    # Split -> level -> the number of positives with that closest level.
-    levels = {
-        name: {level: int((split.level == number).sum()) for number, level in enumerate(LEVELS)}
-        for name, split in named
-        if split.level is not None
-    }
-    return {
-        "pairs_between_splits_left_out": sets.crossing,
-        "pairs_before_drawing": dict(zip(SPLITS, sets.before, strict=True)),
-        "closest_levels": levels or None,
-        "trained_within": sets.trained_within if levels else None,
-        "positives_without_negative": {
-            SPLITS[split]: len(sets.sampled[split]) - len(sets.drawn.splits[split])
-            for split in (VALIDATION, TEST)
-        },
-        "not_matched": sets.drawn.shortfall,
-    }
 
 
 def _count_leaks(graph: LinkGraph, splits: list[PairArrays], settings: PairsConfig) -> dict[str, int | None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -77,7 +77,7 @@ class LinkGraph:
             `retracted` papers and `notices` (`NOTICE_KINDS`) with the unit's text; `link_counts`, pairs
             linked at least 1, 2, 3, 5 times, from `min_count` on; `left_out_by_max_references`, papers and
             their citations of works that can be in a pair (with coupling: by such works), None without that
-            setting; `pairs_of_one_text_left_out`.
+            setting.
     """
 
     def __init__(self, corpus: CorpusFolder, settings: PairsConfig, engine: SqlEngine) -> None:
@@ -110,7 +110,7 @@ class LinkGraph:
         if settings.relation == "coupling":
             few = engine.compute(references_of_few(self._cited, self._wanted, settings.rare))
             self._making_pairs.append(f"SEMI JOIN {few} USING (cited)")
-        self.pairs, linked = self._link_works(members)
+        self.pairs, link_counts = self._link_works(members)
         if len(self.pairs) == 0:
             longer = ", a larger `max_references`" if long_lists else ""
             raise NothingLinkedError(
@@ -118,7 +118,9 @@ class LinkGraph:
                 f"{settings.relation}{settings.at_least}; check `domains` and `min_count`, or try "
                 f"another `relation` or `unit`{longer}"
             )
-        self.counts = {"papers": papers, "left_out_by_max_references": long_lists, **left_out, **linked}
+        self.counts = {
+            "papers": papers, "link_counts": link_counts, "left_out_by_max_references": long_lists, **left_out
+        }  # fmt: skip
 
     def _compute_texts(self) -> tuple[str, dict[str, int]]:
         """The table `folded_texts` of the papers that are kept, and the numbers of the others."""
@@ -154,8 +156,8 @@ class LinkGraph:
         """The citations that can link, under the settings."""
         return f"(SELECT * FROM {citations} AS every {' '.join(self._making_pairs)})"
 
-    def _link_works(self, members: str) -> tuple[PairArrays, dict[str, Any]]:
-        """The linked pairs, and how many there are."""
+    def _link_works(self, members: str) -> tuple[PairArrays, dict[str, int]]:
+        """The linked pairs, and how many are linked so many times."""
         settings, cited = self._settings, self._that_link(self._cited)
         if self._mentions is None:
             links = linked_members(settings.relation, cited, members)
@@ -174,8 +176,7 @@ class LinkGraph:
         # Members are in the order of domains and then works; over all domains the works come first.
         order = np.lexsort((right, left))
         return pairs.take(order[of_two_texts[order]]), {
-            "link_counts": {str(times): int((count >= times).sum()) for times in sorted(counted)},
-            "pairs_of_one_text_left_out": int((~of_two_texts).sum()),
+            str(times): int((count >= times).sum()) for times in sorted(counted)
         }
 
     @cached_property
