@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 from pydantic import Field
 
-from sentence_experts.cli.console import note, show, show_verdict
+from sentence_experts.cli.console import note, show, show_report
 from sentence_experts.cli.evaluation import show_evaluation
 from sentence_experts.cli.options import (
     Fields,
@@ -150,25 +150,11 @@ def analyse(
     check_source(model)
     from sentence_experts.evaluation.moee.analysis import analyse as analyse_parts
     from sentence_experts.moee.saved import load_embedder
-    from sentence_experts.report.write import report_of, write_report
 
     require("matplotlib", "report")  # before anything is encoded
     compared = analyse_parts(load_embedder(model, config), data, analysis, out, overwrite)
-    page = write_report(compared, out)
-    _show_correlations(compared.figures)
-    show_verdict(report_of(compared).verdict.lines())
+    show_report(compared, out)
     note("the states are cached: the same command, or another part of it, reads no text again")
-    show(f"report: {page}")
-
-
-def _show_correlations(tables: dict[str, Any]) -> None:
-    """Show the first prompt's correlations, one line per part."""
-    first: dict[str, list[str]] = {}
-    for row in tables["correlations"]:
-        if row["prompt"] == tables["prompts"][0]:
-            first.setdefault(row["part"], []).append(f"{row['dataset']} {100 * row['value']:.2f}")
-    for part, values in first.items():
-        show(f"{part:6} {'  '.join(values)}")
 
 
 moee = group(
