@@ -73,7 +73,6 @@ def test_extend_from_task_file_and_folder(
     ("options", "message"),
     [
         (["--prefixes", "a=b: "], "a task file has its own under instructions:"),
-        (["--share", "a=b"], "a task file has its own under experts:"),
         (["--route", "none", "--router", "learned"], "leave out --route none"),
     ],
 )

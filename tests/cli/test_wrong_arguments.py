@@ -23,7 +23,7 @@ EARLY = {
     "encode MODEL --input EMPTY --out v.npy": "--input: empty",
     "encode MODEL --input texts.txt --out v.npy --route crops --device meta": "computes nothing",
     "encode MODEL --input texts.txt --out v.npy --route crops --revision x": "--revision has no effect here",
-    "encode MODEL --input texts.txt --out v.npy --route crops --max-resident-bytes 0": "--max-resident-bytes",
+    "encode MODEL --input texts.txt --out v.npy --max-resident-experts 0": "--max-resident-experts",
     "corpus import EMPTY --out o": "an argument: empty",
     "corpus import . --out .": ". is read: give another --out",
     "train MODEL --pairs PAIRS --out o --seed 4294967296": "--seed",

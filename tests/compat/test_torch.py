@@ -10,14 +10,12 @@ import pytest
 import torch
 
 from sentence_experts.compat.torch import (
-    KeptOnCpu,
     changes_of,
     changes_when_unpickled,
     hide,
     is_recording,
     replace_forward,
     sharing_weights,
-    take_state,
 )
 
 
@@ -84,18 +82,6 @@ def test_a_module_with_the_same_weights_has_children_and_attributes_of_its_own()
     assert other[1] is model[1]
 
 
-def test_a_module_takes_everything_of_another() -> None:
-    class Named(torch.nn.Sequential):
-        pass
-
-    model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Dropout(1.0)).eval()
-    other = Named.__new__(Named)
-    take_state(other, model)
-    assert list(map(id, other.parameters())) == list(map(id, model.parameters()))
-    assert not other.training
-    assert torch.equal(other(torch.ones(1, 2)), model(torch.ones(1, 2)))
-
-
 def test_what_is_hidden_in_a_module_is_no_child_and_is_copied_with_it() -> None:
     model = torch.nn.Linear(2, 2)
     hide(model, spare=torch.nn.Linear(2, 2))
@@ -126,20 +112,3 @@ def test_a_replaced_forward_runs_for_every_caller_and_in_copies() -> None:
         assert torch.equal(each(ones), twice)
         assert torch.equal(each.forward(ones), twice)
         assert list(each.state_dict()) == ["weight", "bias"]
-
-
-def test_weights_that_are_kept_on_the_cpu_change_their_type_but_do_not_move() -> None:
-    class Kept(KeptOnCpu, torch.nn.ModuleList):
-        pass
-
-    inner = Kept([torch.nn.Linear(2, 2)])
-    model = torch.nn.Sequential(torch.nn.Linear(2, 2), inner)
-    inner.kept_on_cpu = True
-    for move in (lambda: model.to("meta"), lambda: model.double(), lambda: model.to("meta", torch.float16)):
-        move()
-        assert {weight.device.type for weight in inner.parameters()} == {"cpu"}
-    assert {weight.dtype for weight in model.parameters()} == {torch.float16}
-    assert next(model.parameters()).is_meta
-    inner.kept_on_cpu = False
-    model.to("meta")
-    assert all(weight.is_meta for weight in inner.parameters())

@@ -192,7 +192,7 @@ def scatter_experts(encoder: SentenceTransformer, seed: int = 2) -> SentenceTran
         for name, parameter in model.named_parameters():
             if ".experts." in name:
                 parameter.add_(0.2 * torch.randn(parameter.shape, generator=generator))
-        if model.config.route_kind == "token":
+        if model.config.has_domain_tokens and all(len(route.token_ids) == 1 for route in model.routes):
             rows = [route.token_ids[0] for route in model.routes]
             embeddings = model.get_input_embeddings().weight
             embeddings[rows] += torch.randn(len(rows), embeddings.shape[1], generator=generator)

@@ -143,7 +143,7 @@ def test_best_sentence_is_the_one_nearest_to_the_query(searcher):
 
 
 def known(default=None, **prompts) -> KnownRoutes:
-    return KnownRoutes.of("m", prompts, default, prompts)
+    return KnownRoutes.of("m", prompts, default)
 
 
 def test_queries_and_documents_have_a_route_of_both_routes():

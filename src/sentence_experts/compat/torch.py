@@ -30,34 +30,9 @@ def sharing_weights(module: M, **changed: torch.nn.Module) -> M:
     return other
 
 
-def take_state(module: torch.nn.Module, other: torch.nn.Module) -> None:
-    """Give a module everything of another: the same children, weights and attributes."""
-    module.__dict__.update(other.__dict__)
-
-
 def hide(module: torch.nn.Module, **attributes: Any) -> None:
     """Set attributes past `Module.__setattr__`, so that modules among them do not count as children."""
     module.__dict__.update(attributes)
-
-
-class KeptOnCpu(torch.nn.Module):
-    """A module whose weights can stay in the CPU's memory when the model around it moves to a device.
-
-    Attributes:
-        kept_on_cpu: whether they do. A change of the number type still reaches them.
-    """
-
-    kept_on_cpu = False
-
-    def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> KeptOnCpu:
-        """Do to each weight what `to`, `cuda`, `half` and the like ask for."""
-
-        def kept(weight: torch.Tensor) -> torch.Tensor:
-            like = fn(weight.new_empty(0))
-            return fn(weight) if like.device.type == "cpu" else weight.to(like.dtype)
-
-        super()._apply(kept if self.kept_on_cpu else fn, recurse)  # type: ignore[no-untyped-call]
-        return self
 
 
 def replace_forward(module: torch.nn.Module, forward: Callable[..., Any]) -> None:

@@ -96,16 +96,9 @@ class BatchEncoder:
     @property
     def known_routes(self) -> KnownRoutes:
         """The routes that texts can name, and the default."""
-        config = self.config
-        return KnownRoutes.of(
-            self.name,
-            self.model.prompts,
-            self.model.default_prompt_name,
-            getattr(config, "experts", None),
-            getattr(config, "search_routes", None),
-            getattr(self.model, "idle_routes", ()),
-            getattr(config, "heads", None),
-        )
+        model = self.model
+        idle = getattr(model, "idle_routes", ())
+        return KnownRoutes.of(self.name, model.prompts, model.default_prompt_name, self.config, idle)
 
     @property
     def routes(self) -> Mapping[str, str]:

@@ -11,7 +11,7 @@ from sentence_transformers import SentenceTransformer
 
 from sentence_experts.compat.sentence_transformers import config_of
 from sentence_experts.models.architectures.families import MODEL_TYPES
-from sentence_experts.models.routes.kinds import route_kind, router_kind
+from sentence_experts.models.routes.kinds import router_kind
 from sentence_experts.models.sources import NOTED, notes_of
 
 METADATA = {
@@ -86,7 +86,7 @@ def _architecture(config: Any, prompts: dict[str, str]) -> str:
             f"its {config.num_hidden_layers} blocks. {how}"
         )
     else:
-        what = f"A dense {model_type} encoder with {route_kind(config).description} for each route."
+        what = f"A dense {model_type} encoder with a prompt for each route."
     if heads := getattr(config, "heads", None):
         what += f" A linear map of the pooled vector belongs to each of: {', '.join(heads)}."
     if adapters := [each["route"] for each in getattr(config, "adapters", None) or ()]:

@@ -27,7 +27,7 @@ from sentence_experts.models.architectures.families import family_of, inherited_
 from sentence_experts.models.layers.adapters import key_of
 from sentence_experts.models.layers.weight_names import base_name, expert_of, of_expert
 from sentence_experts.models.pooling import place_of_pooling
-from sentence_experts.models.routes.kinds import route_kind, router_kind
+from sentence_experts.models.routes.kinds import router_kind
 from sentence_experts.models.routes.route_tokens import without_domain_tokens
 from sentence_experts.models.routes.routes import Route, describe, is_domain_route
 from sentence_experts.models.routes.task_types import DOCUMENT, QUERY, ROLES
@@ -101,7 +101,8 @@ def average_experts(
     model = _dense_model(encoder, shares, routes)
     prompts = {route.name: dense_prompt(encoder, route) for route in routes}
     default = encoder.default_prompt_name if encoder.default_prompt_name in prompts else None
-    if not route_kind(encoder.routed_model.config).instructions and any(prompts.values()):
+    config = encoder.routed_model.config
+    if any(prompts.values()) and all(is_domain_route(route, config) for route in encoder.routes):
         default = next(iter(prompts))  # the base's own prompt, the same for every domain
     return _around(encoder, model, _with_roles(prompts, default), default)
 

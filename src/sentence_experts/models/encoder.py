@@ -183,12 +183,8 @@ class ExpertEncoder(SentenceTransformer):
         waiting = idle or (DISK if self.device.type == "cpu" else CPU)
         self.routed_model.residency.keep(self._experts_of_names(routes), waiting)
 
-    def limit_experts(self, number: int | None = None, in_bytes: int | None = None) -> None:
-        """Limit the experts in memory: the least recently used one makes room for one that a text needs.
-
-        Args:
-            number: maximum number of experts, at least 1.
-            in_bytes: maximum number of bytes of experts; at least one expert stays.
+    def limit_experts(self, number: int) -> None:
+        """Keep at most `number` experts in memory: the least recently used one makes room for another.
 
         Raises:
             UsageError: learned routers choose the experts, or the model was not loaded from files.
@@ -197,10 +193,7 @@ class ExpertEncoder(SentenceTransformer):
         residency = self.routed_model.residency
         if residency.files is None:
             raise UsageError("save the model and load it again first: its idle experts are in no file")
-        limits = [len(self.experts) if number is None else max(number, 1)]
-        if in_bytes is not None and self.routed_model.config.expert_layers:
-            limits.append(max(in_bytes // residency.bytes_per_expert(), 1))
-        residency.limit = min(limits)
+        residency.limit = min(len(self.experts), max(number, 1))
 
     def _check_routed(self) -> None:
         config = self.routed_model.config

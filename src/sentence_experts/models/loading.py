@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-LIMITS = ("routes", "max_resident_experts", "max_resident_bytes")  # settings that keep experts on disk
+LIMITS = ("routes", "max_resident_experts")  # settings that keep experts on disk
 HUB = ("revision", "cache_folder", "token", "local_files_only")  # settings that find a hub model's files
 
 
@@ -63,9 +63,6 @@ class LoadConfig(Config):
         ge=1,
         description="Maximum number of experts in memory: an expert is read when a text needs it, and the "
         "least recently used one is unloaded",
-    )
-    max_resident_bytes: int | None = Field(
-        None, ge=1, description="The same limit in bytes of experts; at least one expert stays"
     )
     revision: Revision = None
     cache_folder: str | None = Field(None, description="Folder for hub downloads")
@@ -305,8 +302,8 @@ def _changes(
     changes: dict[str, Callable[[Any], object]] = {}
     if (routes := config.routes) is not None:
         changes["routes"] = lambda model: model.use_routes(routes)
-    if (limits := (config.max_resident_experts, config.max_resident_bytes)) != (None, None):
-        changes["limits"] = lambda model: model.limit_experts(*limits)
+    if (limit := config.max_resident_experts) is not None:
+        changes["limits"] = lambda model: model.limit_experts(limit)
     device = torch.device(config.device or model.device)
     if model.device.type != device.type or device.index not in (None, model.device.index):
         changes["device"] = lambda model: model.to(device)

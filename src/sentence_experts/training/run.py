@@ -18,10 +18,10 @@ from sentence_experts.compat.messages import hide_messages
 from sentence_experts.compat.sentence_transformers import set_tokenizer_limits, tokenizer_limits
 from sentence_experts.config import with_settings
 from sentence_experts.errors import UsageError
+from sentence_experts.models.architectures.lora import add_lora, merge_lora, save_adapter
 from sentence_experts.models.files.fingerprint import fingerprint_of
 from sentence_experts.models.loading import load
 from sentence_experts.models.sources import RUN_FILE, notes_of, set_notes
-from sentence_experts.models.surgery.lora import add_lora, merge_lora, save_adapter
 from sentence_experts.progress import progress
 from sentence_experts.storage import (
     Output,

@@ -65,15 +65,6 @@ def test_a_batch_that_calls_more_is_served(folder: Path, whole: SentenceTransfor
     assert len(part.loaded_routes) == 1
 
 
-def test_a_limit_in_bytes(folder: Path) -> None:
-    one = sentence_experts.load(folder, device="cpu").routed_model.residency.bytes_per_expert()
-    for limit, loaded in ((3 * one - 1, 2), (1, 1), (10 * one, 4)):
-        part = sentence_experts.load(folder, device="cpu", max_resident_bytes=limit)
-        for route in NAMES:
-            part.encode("x", prompt_name=route)
-        assert len(part.loaded_routes) == loaded
-
-
 def test_threads_share_the_experts(folder: Path, whole: SentenceTransformer) -> None:
     part = sentence_experts.load(folder, device="cpu", max_resident_experts=2)
     expected = {route: whole.encode("lungs", prompt_name=route) for route in NAMES}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,24 +19,43 @@ from sentence_experts.models.files.saving import save
 from sentence_experts.models.loading import load
 from sentence_experts.models.surgery.add_drop_routes import add_route, drop_route
 
+TASKS = """
+tasks:
+  retrieval:
+    kind: retrieval
+    instructions: {query: "search query: ", document: "search document: "}
+    datasets: {a: {file: a.jsonl}}
+  groups:
+    kind: clustering
+    instructions: {clustering: "cluster: "}
+    experts: {clustering: document}
+    datasets: {b: {file: b.jsonl}}
+  classes:
+    kind: classification
+    instructions: {classification: "light: "}
+    experts: {classification: query}
+    datasets: {c: {file: c.jsonl}}
+"""
 PREFIXES = {
     "query": "search query: ",
     "document": "search document: ",
     "clustering": "cluster: ",
-    "reading": "light: ",
+    "classification": "light: ",
 }
 EXPERTS = ["query", "document"]
-SHARE = {"clustering": "document", "reading": "query"}
-
-
-def _shared(base: SentenceTransformer, **options: Any) -> ExpertEncoder:
-    chosen: Mapping[str, Any] = {"experts": EXPERTS, "route": "prefix", "prefixes": PREFIXES, "share": SHARE}
-    return sentence_experts.extend(base, **{**chosen, **options})
+SHARE = {"clustering": "document", "classification": "query"}
 
 
 @pytest.fixture
-def shared(base: SentenceTransformer, scatter: Callable[..., Any]) -> ExpertEncoder:
-    encoder: ExpertEncoder = scatter(_shared(base, expert_norms=True))
+def task_file(tmp_path: Path) -> Path:
+    file = tmp_path / "tasks.yaml"
+    file.write_text(TASKS)
+    return file
+
+
+@pytest.fixture
+def shared(base: SentenceTransformer, scatter: Callable[..., Any], task_file: Path) -> ExpertEncoder:
+    encoder: ExpertEncoder = scatter(sentence_experts.extend(base, tasks=task_file))
     return encoder
 
 
@@ -56,12 +75,15 @@ def test_a_sharing_route_runs_the_others_expert(shared: ExpertEncoder, texts: li
                 weight.mul_(1.5)
     after = _vectors(shared, texts)
     moved = {name: not np.allclose(before[name], after[name], atol=1e-4) for name in PREFIXES}
-    assert moved == {"query": False, "document": True, "clustering": True, "reading": False}
+    assert moved == {"query": False, "document": True, "clustering": True, "classification": False}
 
 
-def test_parameters_grow_with_experts_not_with_routes(bases: dict[str, SentenceTransformer]) -> None:
-    plain = sentence_experts.extend(bases["bert"], EXPERTS, route="prefix")
-    assert _shared(bases["bert"]).parameter_counts() == plain.parameter_counts()
+def test_parameters_grow_with_experts_not_with_routes(
+    bases: dict[str, SentenceTransformer], task_file: Path
+) -> None:
+    plain = sentence_experts.extend(bases["bert"], EXPERTS, route="prefix", expert_norms=True)
+    shared = sentence_experts.extend(bases["bert"], tasks=task_file)
+    assert shared.parameter_counts() == plain.parameter_counts()
 
 
 def test_mixed_batches_and_expert_ids(shared: ExpertEncoder, texts: list[str]) -> None:
@@ -112,39 +134,19 @@ def test_dropping_an_expert_drops_the_routes_that_share_it(
 ) -> None:
     before = _vectors(shared, texts)
     smaller = drop_route(shared, "query")
-    assert "dropped with 'query', whose expert they share: reading" in capsys.readouterr().err
+    assert "dropped with 'query', whose expert they share: classification" in capsys.readouterr().err
     after = _vectors(smaller, texts)
     assert set(after) == {"document", "clustering"}
-    with pytest.raises(RouteError, match="no route is named 'reading'"):
-        smaller.encode("lungs", prompt_name="reading")
+    with pytest.raises(RouteError, match="no route is named 'classification'"):
+        smaller.encode("lungs", prompt_name="classification")
     for name, vectors in after.items():
         assert np.array_equal(before[name], vectors)
 
 
-def test_the_default_route_may_share_an_expert(bases: dict[str, SentenceTransformer]) -> None:
-    encoder = _shared(bases["bert"], default_route="clustering")
+def test_the_default_route_may_share_an_expert(
+    bases: dict[str, SentenceTransformer], task_file: Path
+) -> None:
+    encoder = sentence_experts.extend(bases["bert"], tasks=task_file, default_route="clustering")
     np.testing.assert_array_equal(
         encoder.encode(["lungs"]), encoder.encode(["lungs"], prompt_name="clustering")
     )
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (
-            {"share": {"clustering": "passage"}},
-            "'clustering' shares 'passage', which is not an expert; they are",
-        ),
-        ({"share": {"document": "query"}}, "'document' has its own expert"),
-        ({"route": "token", "prefixes": {}}, "`share` goes with `route='prefix'`"),
-        (
-            {"share": {"clustering": "document"}},
-            "'reading' is not an expert, nor a route",
-        ),
-        ({"prefixes": {**PREFIXES, "clustering": "search query: "}}, "have the same instruction"),
-        ({"default_route": "x"}, "`default_route`: 'x'"),
-    ],
-)
-def test_wrong_sharing(bases: dict[str, SentenceTransformer], options: dict[str, Any], message: str) -> None:
-    with pytest.raises(UsageError, match=message):
-        _shared(bases["bert"], **options)

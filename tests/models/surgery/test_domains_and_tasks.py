@@ -43,7 +43,7 @@ def test_every_route_gives_the_bases_vectors(base: SentenceTransformer, task_fil
     encoder = sentence_experts.extend(base, DOMAINS, tasks=task_file)
     assert encoder.experts == ("copd", "skin cancer", "query", "document")
     assert [route.name for route in encoder.routes] == [*DOMAINS, "query", "document", "classification"]
-    assert encoder.routed_model.config.route_kind == "mixed"
+    assert encoder.routed_model.config.has_domain_tokens
     assert encoder.routed_model.config.expert_norms  # as for tasks alone
     expected = base.encode(TEXTS)
     for domain in DOMAINS:
@@ -99,7 +99,7 @@ def test_experts_come_and_go(
             np.testing.assert_array_equal(other.encode(texts, prompt_name=route), expected)
     for domain in ("skin cancer", "crops"):
         fewer = drop_route(fewer, domain)
-    assert fewer.routed_model.config.route_kind == "prefix"
+    assert not fewer.routed_model.config.has_domain_tokens
     expected = encoder.encode(texts, prompt_name="document")
     np.testing.assert_array_equal(fewer.encode(texts, prompt_name="document"), expected)
 
@@ -107,7 +107,7 @@ def test_experts_come_and_go(
 def test_an_instruction_on_a_model_of_domains(base: SentenceTransformer) -> None:
     encoder = sentence_experts.extend(base, DOMAINS)
     grown = add_route(encoder, "query", prefix="search query: ")
-    assert grown.routed_model.config.route_kind == "mixed"
+    assert grown.routed_model.config.has_domain_tokens
     expected = base.encode(["lungs"], prompt="search query: ")
     assert np.abs(grown.encode(["lungs"], prompt_name="query") - expected).max() <= 1e-5
 
@@ -144,6 +144,6 @@ def test_names_and_arguments_that_clash(base: SentenceTransformer, task_file: Pa
 
 def test_tasks_alone_are_instructions(base: SentenceTransformer, task_file: Path) -> None:
     encoder = sentence_experts.extend(base, tasks=task_file, expert_norms=False)
-    assert encoder.routed_model.config.route_kind == "prefix"
+    assert not encoder.routed_model.config.has_domain_tokens
     assert not encoder.routed_model.config.expert_norms
     assert [route.name for route in encoder.routes] == ["query", "document", "classification"]

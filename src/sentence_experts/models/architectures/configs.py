@@ -8,7 +8,6 @@ from typing import Any
 from transformers import BertConfig, ModernBertConfig, NomicBertConfig
 
 from sentence_experts.models.architectures.families import MODELING, family_of
-from sentence_experts.models.routes.kinds import DOMAIN_TOKENS, route_kind
 from sentence_experts.models.sources import FORMAT_VERSION
 from sentence_experts.storage import check_version
 
@@ -19,7 +18,6 @@ class ExpertsFields:
 
     Attributes:
         experts: the experts' names; their order gives the expert indices.
-        route_kind: how the routes were made: the name of a `RouteKind`. Routing itself reads only `routes`.
         router: "route" (the route chooses the expert), "learned" (each block's `SequenceRouter`, for a
             whole text), "switch" (the same, its probability scaling the expert's output) or "token" (each
             block's `TokenRouter`, for each token).
@@ -38,7 +36,6 @@ class ExpertsFields:
     """
 
     experts: list[str] = field(default_factory=list)
-    route_kind: str = DOMAIN_TOKENS.name
     router: str = "route"
     top_k: int = 2
     adapters: list[dict[str, Any]] = field(default_factory=list)
@@ -56,7 +53,7 @@ class ExpertsFields:
     @property
     def has_domain_tokens(self) -> bool:
         """Whether the tokenizer has domain tokens, which stand where the base's has [CLS]."""
-        return route_kind(self).domain_tokens
+        return self.inner_route_token_id is not None
 
     def __post_init__(self, **kwargs: Any) -> None:
         super().__post_init__(**kwargs)  # type: ignore[misc]

@@ -39,7 +39,7 @@ class Family:
 
     @property
     def model_type(self) -> str:
-        """The model type with experts; the module of its classes has the base's."""
+        """The model type with experts."""
         return f"{self.base_model_type}_experts"
 
     @property
@@ -51,11 +51,6 @@ class Family:
     def model_class(self) -> str:
         """The name of the model class with experts."""
         return f"{self.class_name}ExpertsModel"
-
-    @property
-    def module(self) -> str:
-        """The module of the model class."""
-        return f"sentence_experts.models.architectures.{self.base_model_type}"
 
 
 FAMILIES = (

@@ -19,8 +19,8 @@ _MODELING_FILE = '''"""The model classes of this folder, for stock loaders with 
 They are in the Python package sentence-experts: pip install sentence-experts
 """
 
-from {family.module} import {family.model_class}
 from sentence_experts.models.architectures.configs import {family.config_class}
+from sentence_experts.models.architectures.encoders import {family.model_class}
 
 __all__ = ["{family.config_class}", "{family.model_class}"]
 '''
@@ -43,7 +43,7 @@ def config_class_of(family: Family) -> Any:
 
 def model_class_of(family: Family) -> Any:
     """Return the model class with experts (imports torch)."""
-    return getattr(import_module(family.module), family.model_class)
+    return getattr(import_module("sentence_experts.models.architectures.encoders"), family.model_class)
 
 
 def write_modeling_file(folder: Path, model_type: str) -> None:

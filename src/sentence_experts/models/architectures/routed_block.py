@@ -1,4 +1,4 @@
-"""Blocks with experts, and what their routers need in a forward pass."""
+"""Blocks with experts: a mixin in front of the blocks of each family."""
 
 from __future__ import annotations
 
@@ -11,42 +11,16 @@ from torch import Tensor, nn
 from sentence_experts.errors import UsageError
 from sentence_experts.models.architectures.families import family_of
 from sentence_experts.models.layers.adapters import adapting, put_adapters
-from sentence_experts.models.layers.dispatch import NOTHING_ROUTED, Dispatch, RecordedDispatch, TokenDispatch
+from sentence_experts.models.layers.dispatch import Dispatch, RecordedDispatch, TokenDispatch
 from sentence_experts.models.layers.experts import Experts, IdleExpert
 from sentence_experts.models.layers.weight_names import is_router
 from sentence_experts.models.routes.kinds import router_kind
 from sentence_experts.models.routes.sequence_router import SequencePass, SequenceRouter
-from sentence_experts.models.routes.token_router import REENTRANT, TokenPass, TokenRouter, Tokens
+from sentence_experts.models.routes.token_router import REENTRANT, TokenPass, TokenRouter
 
 # How the blocks of one forward pass find their experts.
 Plan = Dispatch | RecordedDispatch | SequencePass | TokenPass
-
-
-def begin_pass(
-    config: Any,
-    lengths: Tensor,
-    mask: Tensor | None,
-    packed: Tensor | None,
-    given: Dispatch | None,
-    expert_ids: Tensor | None,
-) -> SequencePass | TokenPass | None:
-    """Begin a forward pass of a model whose blocks choose the experts; None if they do not choose.
-
-    Args:
-        config: of the model.
-        lengths: (sequences,) numbers of tokens.
-        mask: of the batch.
-        packed: the cumulative lengths of packed sequences.
-        given: the plan of the experts that the caller chose.
-        expert_ids: (sequences,) these experts, or those of the routes.
-    """
-    kind = router_kind(config)
-    if kind.reads_texts:
-        chosen = None if given is None else expert_ids
-        return SequencePass(lengths, mask, packed, given, chosen, kind.scales(config))
-    if kind.per_token and given is None:
-        return TokenPass(Tokens.of(lengths, mask), config.top_k, kind.scales(config))
-    return None
+NOTHING_ROUTED = Dispatch(None, ())
 
 
 class RoutedBlock:
@@ -78,8 +52,10 @@ class RoutedBlock:
             parent, _, leaf = path.rpartition(".")
             delattr(block.get_submodule(parent), leaf)
         if config.experts_on_disk:
-            blueprint = nn.ModuleDict(owned).to("meta")
-            self.experts = Experts(IdleExpert(blueprint) for _ in config.experts)
+            modules = nn.ModuleDict(owned).to("meta")
+            self.experts = Experts(
+                IdleExpert(copy.deepcopy(modules, {id(config): config})) for _ in config.experts
+            )
         else:
             # Experts share the config that some modules hold: copying it takes longer than the weights.
             self.experts = Experts(

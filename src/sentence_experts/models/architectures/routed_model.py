@@ -23,10 +23,9 @@ from transformers.utils.generic import ModelOutput
 
 from sentence_experts.compat.transformers import attention_of, ignore_on_load, set_attention
 from sentence_experts.errors import RouteError, UsageError
-from sentence_experts.models.architectures.adapter import insert_adapter
 from sentence_experts.models.architectures.families import family_of
+from sentence_experts.models.architectures.lora import insert_adapter
 from sentence_experts.models.architectures.registration import write_modeling_file
-from sentence_experts.models.architectures.routed_block import begin_pass
 from sentence_experts.models.layers.dispatch import (
     Dispatch,
     ExpertSlices,
@@ -44,16 +43,17 @@ from sentence_experts.models.layers.weight_names import EXPERT_PATTERN
 from sentence_experts.models.routes.kinds import router_kind
 from sentence_experts.models.routes.routes import (
     UNKNOWN,
-    Owner,
     Route,
+    describe,
     look_up,
-    no_route_error,
     owners_of,
     routes_of,
     sort_keys,
     with_leads,
     without_inner_route_tokens,
 )
+from sentence_experts.models.routes.sequence_router import SequencePass
+from sentence_experts.models.routes.token_router import TokenPass, Tokens
 
 
 class RoutedModel:
@@ -98,11 +98,6 @@ class RoutedModel:
         """The known routes."""
         return tuple(Route.from_json(fields) for fields in self.config.routes)
 
-    @property
-    def owners(self) -> tuple[Owner, ...]:
-        """All that sequences can lead to, in the order in which a batch is sorted."""
-        return owners_of(self.routes, len(self.config.experts))
-
     def forward(
         self,
         input_ids: Tensor | None = None,
@@ -117,30 +112,17 @@ class RoutedModel:
     ) -> Any:
         """As the base model's forward, each sequence through the expert that its route or each router names.
 
+        Inputs are (batch, length), or (1, tokens) with `cu_seq_lens_q`; padding is on either side.
+        `expert_ids`, (sequences,) integers, are used instead of the routes in the sequences and of the
+        routers' choices, without heads; with `inputs_embeds` a model with routes needs them.
+
         With learned routers the output has `router_logits` too: a tuple with (sequences, experts) for each
         block with experts, or (tokens, experts), padding left out, where each token chooses. Heads map the
         last hidden state, and what the base's pooler makes of it; `hidden_states` are those before.
-
-        Args:
-            input_ids: (batch, length), or (1, tokens) with `cu_seq_lens_q`.
-            attention_mask: (batch, length), padding on either side.
-            token_type_ids: (batch, length), for families that have them.
-            position_ids: (batch, length) or (1, length).
-            inputs_embeds: (batch, length, width) in place of `input_ids`; a model with routes then needs
-                `expert_ids`.
-            expert_ids: (sequences,) integers, used instead of the routes in the sequences and of the routers'
-                choices; no heads are then used.
-            return_dict: False for a tuple.
-            **kwargs: passed to the base model.
         """
-        given = {
-            "input_ids": input_ids,
-            "attention_mask": attention_mask,
-            "token_type_ids": token_type_ids,
-            "position_ids": position_ids,
-            "inputs_embeds": inputs_embeds,
-        }
-        inputs = {name: value for name, value in given.items() if value is not None}
+        names = ("input_ids", "attention_mask", "token_type_ids", "position_ids", "inputs_embeds")
+        values = (input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds)
+        inputs = {name: each for name, each in zip(names, values, strict=True) if each is not None}
         example = inputs.get("input_ids", inputs_embeds)
         if example is None:
             raise UsageError("give input_ids or inputs_embeds")
@@ -202,11 +184,17 @@ class RoutedModel:
             lengths = torch.full((example.shape[0],), example.shape[1], device=example.device)
         else:
             lengths = packed.diff()
-        owners = self.owners
+        _, owners = owners_of(self.routes, len(self.config.experts))
         plan = None if keys is None else dispatch(keys, lengths, len(owners))
         if keys is not None and plan is None:
             raise self._stray_error(keys, given)
-        choices = begin_pass(self.config, lengths, mask, packed, None if given is None else plan, keys)
+        kind = router_kind(self.config)
+        choices: SequencePass | TokenPass | None = None
+        if kind.reads_texts:
+            chosen = None if given is None else keys
+            choices = SequencePass(lengths, mask, packed, chosen, kind.scales(self.config))
+        elif kind.per_token and given is None:
+            choices = TokenPass(Tokens.of(lengths, mask), self.config.top_k, kind.scales(self.config))
         if choices is not None:  # each block puts the batch in order for its own experts
             outputs = base_forward(**inputs, **{**kwargs, "plan": choices, "return_dict": True})
             outputs["router_logits"] = tuple(choices.logits)
@@ -241,8 +229,9 @@ class RoutedModel:
 
     def _look_up_owners(self, keys: Tensor) -> list[Tensor]:
         """Return the expert, the adapter and the head of each sequence, by steps that can be recorded."""
-        owners = zip(*self.owners, strict=True)
-        return [look_up(torch.tensor(numbers, device=keys.device), keys) for numbers in owners]
+        _, owners = owners_of(self.routes, len(self.config.experts))
+        numbers = zip(*owners, strict=True)
+        return [look_up(torch.tensor(each, device=keys.device), keys) for each in numbers]
 
     def map_pooled(self, pooled: Tensor, input_ids: Tensor, mask: Tensor) -> Tensor:
         """Apply the heads to pooled vectors, (sequences, width), by steps that can be recorded."""
@@ -267,11 +256,10 @@ class RoutedModel:
 
     def _stray_error(self, keys: Tensor, expert_ids: Tensor | None) -> Exception:
         if expert_ids is None:
-            return no_route_error(self.routes, keys)
+            texts = f"{int((keys == UNKNOWN).sum())} of the {len(keys)} texts in a batch"
+            return RouteError(f"{texts} begin with no known route; {describe(self.routes)}")
         names = ", ".join(f"{index} ({name})" for index, name in enumerate(self.config.experts))
-        given = {*torch.as_tensor(expert_ids).tolist()}
-        stray = sorted(given - {*range(len(self.config.experts))})
-        return UsageError(f"expert_ids {stray} go beyond the experts: {names}")
+        return UsageError(f"expert_ids {torch.as_tensor(expert_ids).tolist()} go beyond the experts: {names}")
 
     def check_whole(self, what: str) -> None:
         """Refuse what needs the weights of every expert and no adapter beside them."""
@@ -281,7 +269,7 @@ class RoutedModel:
             )
         if self.config.lora is not None:
             raise UsageError(
-                "the model has a low-rank adapter; merge it first (models.architectures.adapter.merge_lora)"
+                "the model has a low-rank adapter; merge it first (architectures.lora.merge_lora)"
             )
 
     def save_pretrained(self, save_directory: Any, *args: Any, **kwargs: Any) -> None:

@@ -8,7 +8,7 @@ thread: transformers calls the layers of its attention with nothing but their in
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from threading import local
 from typing import Any
@@ -33,28 +33,27 @@ class LowRank(nn.Module):
 
 
 class AdaptedLinear(nn.Linear):
-    """A linear layer that adapters may change.
-
-    Attributes:
-        path: its place in the block, which is its adapters' name.
-    """
+    """A linear layer that adapters may change; `path` is its place in the block, their name for it."""
 
     path: str
 
     def forward(self, hidden: Tensor) -> Tensor:
         """(..., in) -> (..., out)."""
         output = super().forward(hidden)
-        if _active.current.numbers is not None:
-            return self._recorded(hidden, output, _active.current.numbers)
+        now = _active.current
+        if now.numbers is not None:
+            return self._recorded(hidden, output, now.numbers)
         rows, before = hidden.reshape(-1, hidden.shape[-1]), output.view(-1, output.shape[-1])
         parts, done = [], 0
-        for adapter, start, end in _active.slices():
-            if self.path in adapter:
-                own = adapter[self.path]
-                low = nn.functional.linear(rows[start:end], own.down)
-                if not torch.is_grad_enabled() and before.dtype == own.up.dtype:  # without copies
-                    before[start:end].addmm_(low, own.up.t())
-                    continue
+        for number, first, last in now.slices:
+            start, end = max(first, now.start) - now.start, min(last, now.end or last) - now.start
+            if number < 0 or start >= end or self.path not in now.adapters[number]:
+                continue
+            own = now.adapters[number][self.path]
+            low = nn.functional.linear(rows[start:end], own.down)
+            if not torch.is_grad_enabled() and before.dtype == own.up.dtype:  # without copies
+                before[start:end].addmm_(low, own.up.t())
+            else:
                 parts += [before[done:start], torch.addmm(before[start:end], low, own.up.t())]
                 done = end
         return torch.cat([*parts, before[done:]]).view(output.shape) if parts else output
@@ -88,14 +87,6 @@ class _Active(local):
 
     current = _Pass()
 
-    def slices(self) -> Iterator[tuple[Mapping[str, LowRank], int, int]]:
-        """Yield each adapter in use with its tokens, counted from the first that is worked on."""
-        now = self.current
-        for number, start, end in now.slices:
-            first, last = max(start, now.start), end if now.end is None else min(end, now.end)
-            if number >= 0 and first < last:
-                yield now.adapters[number], first - now.start, last - now.start
-
 
 _active = _Active()
 
@@ -109,22 +100,24 @@ def _in_pass(current: _Pass) -> Iterator[None]:
         _active.current = before
 
 
-def adapting(adapters: Any, slices: ExpertSlices | Tensor) -> AbstractContextManager[None]:
+@contextmanager
+def adapting(adapters: Any, slices: ExpertSlices | Tensor) -> Iterator[None]:
     """Let the linear layers use a block's adapters, each on its slice, while the block runs."""
-    if isinstance(slices, Tensor):
-        return _in_pass(_Pass(adapters, numbers=slices))
-    return _in_pass(_Pass(adapters, slices))
+    recorded = isinstance(slices, Tensor)
+    with _in_pass(_Pass(adapters, numbers=slices) if recorded else _Pass(adapters, slices)):  # type: ignore[arg-type]
+        yield
 
 
-def adapting_part(start: int, end: int) -> AbstractContextManager[None]:
-    """Say that the linear layers get the tokens from `start` to `end` alone."""
-    return _in_pass(replace(_active.current, start=start, end=end))
+@contextmanager
+def adapting_part(start: int, end: int, chosen: Tensor | None = None) -> Iterator[None]:
+    """Say that the linear layers get the tokens from `start` to `end` alone.
 
-
-def adapting_rows(chosen: Tensor) -> AbstractContextManager[None]:
-    """Say that the linear layers get these sequences alone, in a recorded graph."""
-    current = _active.current
-    return _in_pass(replace(current, numbers=None if current.numbers is None else current.numbers[chosen]))
+    In a recorded graph they get the sequences `chosen`.
+    """
+    numbers = _active.current.numbers
+    own = None if numbers is None or chosen is None else numbers[chosen]
+    with _in_pass(replace(_active.current, start=start, end=end, numbers=own)):
+        yield
 
 
 def key_of(path: str) -> str:

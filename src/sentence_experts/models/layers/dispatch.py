@@ -82,10 +82,6 @@ class RecordedDispatch:
         return done
 
 
-# For blocks that hold no experts.
-NOTHING_ROUTED = Dispatch(None, ())
-
-
 def dispatch(expert_ids: Tensor, lengths: Tensor, experts: int) -> Dispatch | None:
     """Group sequences by expert, with one transfer from the device; None when an id is not that of an expert.
 
@@ -105,20 +101,11 @@ def dispatch(expert_ids: Tensor, lengths: Tensor, experts: int) -> Dispatch | No
 
 
 def dispatch_tokens(
-    expert_ids: Tensor,
-    weights: Tensor,
-    experts: int,
-    positions: Tensor | None,
-    scale: Tensor | None = None,
+    expert_ids: Tensor, weights: Tensor, experts: int, positions: Tensor | None, scale: Tensor | None = None
 ) -> TokenDispatch:
     """Group the calls of tokens by expert, with one transfer from the device.
 
-    Args:
-        expert_ids: (tokens, top_k) the experts of each, known to be there.
-        weights: (tokens, top_k).
-        experts: the number of experts.
-        positions: (tokens,) as in `TokenDispatch`.
-        scale: (tokens, top_k) factors of the outputs of the MLPs.
+    `expert_ids`, `weights` and `scale` are (tokens, top_k), the others as in `TokenDispatch`.
     """
     tokens, top_k = expert_ids.shape
     calls = expert_ids.flatten()
@@ -133,12 +120,9 @@ def dispatch_tokens(
 
 def _slices(counts: Sequence[int]) -> ExpertSlices:
     """Return the slice of each expert that has tokens, from the number of tokens per expert."""
-    ends = list(accumulate(counts))
-    return tuple(
-        (expert, end - count, end)
-        for expert, (count, end) in enumerate(zip(counts, ends, strict=True))
-        if count
-    )
+    ends = accumulate(counts)
+    slices = ((expert, end - counts[expert], end) for expert, end in enumerate(ends))
+    return tuple(each for each in slices if counts[each[0]])
 
 
 def relabel(slices: ExpertSlices, labels: Sequence[int]) -> ExpertSlices:
@@ -156,12 +140,9 @@ def relabel(slices: ExpertSlices, labels: Sequence[int]) -> ExpertSlices:
 
 
 def reorder_packed(cu_seq_lens: Tensor, order: Tensor, tokens: int) -> tuple[Tensor, dict[str, Tensor]]:
-    """Return the tokens of reordered packed sequences, (tokens,), and the keywords for the new packing.
+    """Return the tokens of packed sequences in a new order, (tokens,), and the keywords for the new packing.
 
-    Args:
-        cu_seq_lens: (sequences + 1,) cumulative lengths.
-        order: (sequences,) the sequences in their new order.
-        tokens: the tokens of all sequences.
+    `cu_seq_lens`: (sequences + 1,) cumulative lengths; `order`: (sequences,); `tokens`: of all sequences.
     """
     lengths = cu_seq_lens.diff()[order]
     moved = torch.cat([cu_seq_lens[:1], lengths.cumsum(0, dtype=cu_seq_lens.dtype)])

@@ -5,9 +5,6 @@ Each sequence meets exactly one expert in every block (Hallee 2025, "Mixture of 
 
 An expert that no sequence of a batch is routed to takes no part in that batch and gets no gradient (`grad`
 stays None). DistributedDataParallel therefore needs `find_unused_parameters=True`.
-
-Experts can stay in the CPU's memory while the model computes on a GPU (`keep_experts_on_cpu`). A call of an
-expert then copies its weights, and their gradients come back; only the copies take memory there.
 """
 
 from __future__ import annotations
@@ -17,10 +14,9 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 
-from sentence_experts.compat.torch import KeptOnCpu, hide
-from sentence_experts.models.layers.adapters import adapting_part, adapting_rows
+from sentence_experts.compat.torch import hide
+from sentence_experts.models.layers.adapters import adapting_part
 from sentence_experts.models.layers.dispatch import Dispatch, RecordedDispatch, TokenDispatch
 
 
@@ -34,7 +30,7 @@ class Expert(Protocol):
 Function = Callable[[Expert, Tensor], Tensor]
 
 
-class Experts(KeptOnCpu, nn.ModuleList):
+class Experts(nn.ModuleList):
     """One `nn.ModuleDict` per expert, each holding the modules that the expert owns in one block.
 
     Attributes:
@@ -59,7 +55,7 @@ class Experts(KeptOnCpu, nn.ModuleList):
         if isinstance(plan, RecordedDispatch):
 
             def recorded(number: int, own: Tensor, chosen: Tensor) -> Tensor:
-                with adapting_rows(chosen):
+                with adapting_part(0, 0, chosen):
                     return function(self.expert(number), own)
 
             return plan.apply(hidden, recorded)
@@ -84,8 +80,6 @@ class Experts(KeptOnCpu, nn.ModuleList):
 
     def _call(self, number: int, tokens: Tensor, function: Function, scale: Tensor | None) -> Tensor:
         expert: Expert = self.expert(number)
-        if self.kept_on_cpu:
-            expert = _CopiedExpert(self.expert(number))
         if scale is not None:
             expert = _ScaledExpert(expert, self.last, scale)
         return function(expert, tokens)
@@ -112,29 +106,6 @@ class Experts(KeptOnCpu, nn.ModuleList):
         assert isinstance(modules, nn.ModuleDict)
         return modules
 
-    def idle(self, number: int) -> IdleExpert:
-        """Return the placeholder of an expert that is not in use."""
-        modules = self[number]
-        assert isinstance(modules, IdleExpert)
-        return modules
-
-
-class _CopiedExpert:
-    """An expert in the CPU's memory: each module computes with copies of its weights, where its input is."""
-
-    def __init__(self, expert: nn.ModuleDict) -> None:
-        self._expert = expert
-
-    def __getitem__(self, name: str) -> Callable[[Tensor], Tensor]:
-        module = self._expert[name]
-
-        def call(hidden: Tensor) -> Tensor:
-            copies = {own: copy_to(weight, hidden.device) for own, weight in module.named_parameters()}
-            done: Tensor = functional_call(module, copies, (hidden,))
-            return done
-
-        return call
-
 
 class _ScaledExpert:
     """An expert whose MLP's output is multiplied by the router's probability, before the residual joins."""
@@ -147,33 +118,16 @@ class _ScaledExpert:
         return (lambda hidden: module(hidden) * self._scale) if name == self._last else module
 
 
-def copy_to(weight: Tensor, device: torch.device) -> Tensor:
-    """Return a copy of a weight on a device, through which its gradient comes back."""
-    return weight.to(device)
-
-
-def keep_experts_on_cpu(model: nn.Module, kept: bool = True) -> None:
-    """Keep the weights of a model's experts in the CPU's memory, wherever the rest of it is.
-
-    With `kept=False` the experts move with the model again, from its next move on.
-    """
-    for module in model.modules():
-        if isinstance(module, Experts):
-            module.kept_on_cpu = kept
-            module.to("cpu")
-
-
 class IdleExpert(nn.ModuleDict):
-    """Holds the place of an expert that is not in use (`storage.residency`), and none of its weights.
+    """Holds the place of an expert that is not in use (`layers.residency`), and none of its weights.
 
     Attributes:
-        blueprint: the expert's modules, on no device (meta) where their weights wait on disk.
-        waiting: the expert, where it waits on the CPU.
+        expert: the expert's modules, in the CPU's memory, or on no device (meta) where their weights wait on
+            disk.
     """
 
-    blueprint: nn.ModuleDict
-    waiting: nn.ModuleDict | None
+    expert: nn.ModuleDict
 
-    def __init__(self, blueprint: nn.ModuleDict, waiting: nn.ModuleDict | None = None) -> None:
+    def __init__(self, expert: nn.ModuleDict) -> None:
         super().__init__()
-        hide(self, blueprint=blueprint, waiting=waiting)
+        hide(self, expert=expert)

@@ -48,9 +48,7 @@ class Packing:
     def of(
         cls, example: Tensor, mask: Tensor | None, groups: Tensor | None = None, in_order: bool = False
     ) -> Packing:
-        """Plan the packing of a batch.
-
-        Sequences of equal length come side by side, so that one attention call serves them all.
+        """Plan a batch's packing: sequences of equal length side by side, for one attention call.
 
         Args:
             example: input_ids or embeddings, (sequences, length, ...).
@@ -110,14 +108,9 @@ class Packing:
 
 
 def packs(config: Any, example: Tensor, mask: Tensor | None) -> bool:
-    """Return whether to pack a batch: the model is set to, and the caller has not laid it out already.
-
-    Args:
-        config: the model's.
-        example: input_ids or embeddings, (sequences, length, ...).
-        mask: the attention mask; one that is not (sequences, length) is the caller's own pattern.
-    """
-    # A recorded graph has fixed steps; packing's depend on the texts.
+    """Return whether to pack a batch: the model is set to, and the caller has not laid it out already."""
+    # A recorded graph has fixed steps; packing's depend on the texts. A mask that is not (sequences, length)
+    # is the caller's own pattern.
     packable = example.device.type == "cpu" and not is_recording()
     return attention_of(config) == PACKED and packable and (mask is None or mask.dim() == 2)
 
@@ -136,17 +129,9 @@ def packed_attention(
 ) -> tuple[Tensor, None]:
     """Return attention within each sequence of a row, as an attention function of transformers.
 
-    Args:
-        module: the attention's module.
-        query, key, value: (1, heads, tokens, width).
-        attention_mask: for batches that are not packed, as are `kwargs`.
-        dropout: of the attention's weights.
-        scaling: of the scores; by default width ** -0.5.
-        sliding_window: tokens this far apart, or farther, do not attend to each other; None for no limit.
-        cu_seq_lens_q: (sequences + 1,) where sequences begin; None for a padded batch.
-
-    Returns:
-        (1, tokens, heads, width), and None for the weights.
+    `query`, `key` and `value` are (1, heads, tokens, width), the result (1, tokens, heads, width), with None
+    for the weights. `cu_seq_lens_q`, (sequences + 1,), says where sequences begin; without it the batch is
+    padded. Tokens that are `sliding_window` apart, or farther, do not attend to each other.
     """
     if cu_seq_lens_q is None:
         return padded_attention(

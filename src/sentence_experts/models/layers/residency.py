@@ -14,7 +14,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from threading import Lock
+from threading import RLock
 from typing import Any
 
 import torch
@@ -44,16 +44,15 @@ class Residency:
         experts = range(len(model.config.experts)) if in_memory else ()
         # Those in memory, the least recently used first -> the number of forward passes that use each.
         self._users: dict[int, int] = dict.fromkeys(experts, 0)
-        self._lock, self._loading = Lock(), Lock()
+        self._lock = RLock()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return everything but locks and counts of users: a copy begins with its own."""
+        """Return everything but the lock and the counts of users: a copy begins with its own."""
         with self._lock:
-            users = dict.fromkeys(self._users, 0)
-        return {**self.__dict__, "_users": users, "_lock": None, "_loading": None}
+            return {**self.__dict__, "_users": dict.fromkeys(self._users, 0), "_lock": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, _lock=Lock(), _loading=Lock())
+        self.__dict__.update(state, _lock=RLock())
 
     @property
     def idle(self) -> frozenset[int]:
@@ -66,15 +65,13 @@ class Residency:
             raise UsageError(f"`idle={waiting}`: idle experts are kept on {DISK} or {CPU}")
         if not self._blocks():
             return  # a dense control
-        others = set(range(len(self._model.config.experts))) - experts
-        with self._loading:
+        others = sorted(set(range(len(self._model.config.experts))) - experts)
+        with self._lock:
             if waiting == DISK:
-                self._check_unchanged(sorted(others))
+                self._check_unchanged(others)
             was_whole = not self.idle
-            # Remove before loading, so that memory never holds more than needed.
-            with self._lock:
-                for number in sorted(others):
-                    self._remove(number, waiting)
+            for number in others:  # remove before loading, so that memory never holds more than needed
+                self._remove(number, waiting)
             if waiting == DISK and was_whole and others:
                 _leave_mapping(self._model)
             for number in sorted(experts & self.idle):
@@ -97,8 +94,12 @@ class Residency:
         entered = []
         try:
             for number in experts:
-                self._enter(number)
-                entered.append(number)
+                with self._lock:
+                    if number not in self._users:
+                        self._make_room(self.limit - 1)
+                        self._restore(number)
+                    self._users[number] = self._users.pop(number) + 1
+                    entered.append(number)
             yield
         finally:
             with self._lock:
@@ -109,58 +110,33 @@ class Residency:
     def check_files(self) -> None:
         """Check that the files hold the weights of every expert, and no others."""
         assert self.files is not None
-        known = {
-            name
-            for path, experts in self._blocks().items()
-            for number in range(len(experts))
-            for name in _names(path, number, _modules(experts.expert(number)))
-        }
-        in_files = self.files.expert_weights()
-        check_names(weights_file(self.files.source), known - in_files, in_files - known)
+        numbers = range(len(self._model.config.experts))
+        known = {name for number in numbers for _, _, names in self._places(number) for name in names}
+        check_names(
+            weights_file(self.files.source), known - self.files.expert_names, self.files.expert_names - known
+        )
 
     def idle_weights(self) -> dict[str, Tensor]:
         """Return the weights of the idle experts by name: what the model's `state_dict` lacks."""
         weights: dict[str, Tensor] = {}
         for number in sorted(self.idle):
-            for path, experts in self._blocks().items():
-                place = experts.idle(number)
-                names = _names(path, number, place.blueprint)
-                if place.waiting is None:
-                    weights |= self._read(list(names))
-                else:
-                    weights |= {name: place.waiting.state_dict()[own] for name, own in names.items()}
+            for _, expert, names in self._places(number):
+                state = expert.state_dict()
+                on_disk = any(weight.is_meta for weight in state.values())
+                weights |= self._read(names) if on_disk else {name: state[own] for name, own in names.items()}
         return {name: weight.to(self._model.dtype) for name, weight in weights.items()}
-
-    def bytes_per_expert(self) -> int:
-        """Return the memory that one expert takes, over all blocks."""
-        total = 0
-        for experts in self._blocks().values():
-            weights = _modules(experts.expert(0)).parameters()
-            total += sum(weight.numel() * weight.element_size() for weight in weights)
-        return total
 
     def _blocks(self) -> dict[str, Experts]:
         """Return the experts of each block, by the path of the module that holds them."""
         modules = self._model.named_modules()
         return {name: module for name, module in modules if isinstance(module, Experts)}
 
-    def _enter(self, number: int) -> None:
-        """Count one more user of an expert, which is loaded first if it is idle."""
-        if self._count_user(number):
-            return
-        with self._loading:  # users of other experts need not wait
-            if self._count_user(number):
-                return
-            with self._lock:
-                self._make_room((self.limit or 1) - 1)
-            self._restore(number, users=1)
-
-    def _count_user(self, number: int) -> bool:
-        with self._lock:
-            if number not in self._users:
-                return False
-            self._users[number] = self._users.pop(number) + 1
-            return True
+    def _places(self, number: int) -> Iterator[tuple[Experts, nn.ModuleDict, dict[str, str]]]:
+        """Yield each block's experts, this one's modules, and its weights' names: model -> expert."""
+        for path, experts in self._blocks().items():
+            place = experts.expert(number)
+            expert = place.expert if isinstance(place, IdleExpert) else place
+            yield experts, expert, {f"{path}.{number}.{name}": name for name in expert.state_dict()}
 
     def _make_room(self, left: int) -> None:
         """Remove unused experts until at most `left` are in memory."""
@@ -170,57 +146,51 @@ class Residency:
 
     def _remove(self, number: int, waiting: str) -> None:
         """Replace an expert by an `IdleExpert` in every block."""
-        for experts in self._blocks().values():
-            experts[number] = _idle(experts.expert(number), waiting)
+        for experts, expert, _ in self._places(number):
+            weights = list(expert.parameters())
+            if waiting == CPU and not any(weight.is_meta for weight in weights):
+                experts[number] = IdleExpert(expert.to("cpu"))
+                continue
+            # The memo replaces each weight by an empty one, so that the copy holds none of them.
+            empty = {id(one): nn.Parameter(torch.empty_like(one, device="meta")) for one in weights}
+            experts[number] = IdleExpert(copy.deepcopy(expert, empty))
         self._users.pop(number, None)
 
     @torch.inference_mode(False)  # an expert that comes while texts are encoded can be trained later
-    def _restore(self, number: int, users: int = 0) -> None:
+    def _restore(self, number: int) -> None:
         """Put an idle expert back into every block."""
-        for path, experts in self._blocks().items():
-            place = experts.idle(number)
-            expert = place.waiting
-            if expert is None:
-                expert = copy.deepcopy(place.blueprint)
-                names = _names(path, number, expert)
-                read = self._read(list(names))
-                state = {names[name]: weight for name, weight in read}
-                self._check_shapes(number, expert.state_dict(), state)
-                state = {name: weight.to(self._model.dtype) for name, weight in state.items()}
-                expert.load_state_dict(state, assign=True)
+        for experts, expert, names in self._places(number):
+            if any(weight.is_meta for weight in expert.parameters()):
+                shapes = {name: weight.shape for name, weight in expert.state_dict().items()}
+                state = {names[name]: weight for name, weight in self._read(names).items()}
+                bad = [
+                    n for n, each in state.items() if each.shape != shapes[n] or not each.is_floating_point()
+                ]
+                if bad:
+                    raise InputError(
+                        f"{weights_file(self.files.source if self.files else '')}: weights of expert "
+                        f"{self._model.config.experts[number]!r} have another shape or kind of number than "
+                        f"the config says: {named(bad)}; {REMEDY}"
+                    )
+                expert.load_state_dict(
+                    {name: weight.to(self._model.dtype) for name, weight in state.items()}, assign=True
+                )
             experts[number] = expert.to(self._model.device).train(self._model.training)
-        with self._lock:
-            self._users[number] = users
+        self._users[number] = 0
 
-    def _read(self, names: list[str]) -> Iterator[tuple[str, Tensor]]:
+    def _read(self, names: dict[str, str]) -> dict[str, Tensor]:
         if self.files is None:
             raise UsageError("save the model and load it again first: its idle experts are in no file")
-        return self.files.read(names)
-
-    def _check_shapes(self, number: int, known: dict[str, Tensor], read: dict[str, Tensor]) -> None:
-        other = {
-            name
-            for name, one in read.items()
-            if one.shape != known[name].shape or not one.is_floating_point()
-        }
-        if other:
-            assert self.files is not None
-            file, name = weights_file(self.files.source), self._model.config.experts[number]
-            raise InputError(
-                f"{file}: weights of expert {name!r} have another shape or kind of number than the config "
-                f"says: {named(other)}; {REMEDY}"
-            )
+        return dict(self.files.read(list(names)))
 
     def _check_unchanged(self, dropped: Sequence[int]) -> None:
         """Refuse to drop weights that are in no file."""
         for number in dropped:
-            for path, experts in self._blocks().items():
-                place = experts.expert(number)
-                expert = place.waiting if isinstance(place, IdleExpert) else place
-                if expert is None:
+            for _, expert, names in self._places(number):
+                weights = expert.state_dict()
+                if any(weight.is_meta for weight in weights.values()):
                     continue
-                weights, names = expert.state_dict(), _names(path, number, expert)
-                for name, weight in self._read(list(names)):
+                for name, weight in self._read(names).items():
                     current = weights[names[name]]
                     if not torch.equal(current.cpu(), weight.to(current.dtype)):
                         raise UsageError(
@@ -228,30 +198,6 @@ class Residency:
                             "and dropping it would lose that; save the model, or keep idle experts with "
                             "idle='cpu'"
                         )
-
-
-def _modules(expert: nn.ModuleDict) -> nn.ModuleDict:
-    """Return the expert's modules, without weights if it is idle."""
-    return expert.blueprint if isinstance(expert, IdleExpert) else expert
-
-
-def _names(path: str, number: int, expert: nn.ModuleDict) -> dict[str, str]:
-    """Return a weight's name in the model -> its name in the expert."""
-    return {f"{path}.{number}.{name}": name for name in expert.state_dict()}
-
-
-def _idle(expert: nn.ModuleDict, waiting: str) -> IdleExpert:
-    """Return the placeholder of an expert that waits on disk or CPU."""
-    loaded = expert.waiting if isinstance(expert, IdleExpert) else expert
-    if loaded is None:
-        assert isinstance(expert, IdleExpert)
-        return expert  # it waits on disk
-    if waiting == CPU:
-        moved = loaded.to("cpu")
-        return IdleExpert(moved, moved)
-    # The memo replaces each weight by an empty one, so that the copy holds none of them.
-    empty = {id(one): nn.Parameter(torch.empty_like(one, device="meta")) for one in loaded.parameters()}
-    return IdleExpert(copy.deepcopy(loaded, empty))
 
 
 def _leave_mapping(model: nn.Module) -> None:

@@ -84,39 +84,36 @@ class WeightFiles:
     Attributes:
         source: the model's folder or hub id.
         options: `LoadConfig.hub`, for a hub model.
-        of_key: a weight's name -> the name of its file; None for a model in one file.
+        of_key: a weight's name -> the name of its file.
         stamps: path -> (bytes, time of change) when the model was loaded, or the file first read.
     """
 
     source: str
     options: dict[str, Any] = field(default_factory=dict)
-    of_key: Mapping[str, str] | None = None
+    of_key: Mapping[str, str] = field(default_factory=dict)
     stamps: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     @classmethod
     def find(cls, source: str, **options: Any) -> WeightFiles:
         """Return the files of a folder or hub id; of a hub model only the index is fetched."""
         files = cls(source, options)
-        single = files.find_file(WEIGHTS)  # which transformers prefers too, where both are there
-        if single is not None:
-            files.stamps[single] = _stamp(single)
+        if files._find(WEIGHTS) is not None:  # which transformers prefers too, where both are there
+            with files._open(WEIGHTS) as file:
+                files.of_key = dict.fromkeys(file.keys(), WEIGHTS)
             return files
-        index = files.find_file(INDEX)
+        index = files._find(INDEX)
         if index is None:
             raise InputError(f"{source}: no {WEIGHTS}, and only from safetensors can single experts be read")
         files.of_key = read_json(Path(index))["weight_map"]
         if Path(source).is_dir():
-            for name in set((files.of_key or {}).values()):
-                if path := files.find_file(name):
-                    files.stamps[path] = _stamp(path)
+            found = [files._find(name) for name in set(files.of_key.values())]
+            files.stamps = {path: _stamp(path) for path in found if path}
         return files
 
-    def find_file(self, name: str) -> str | None:
-        """Return the path of a file, which is fetched from the hub if it must be; None if there is none."""
-        from sentence_transformers.util import load_file_path
-
-        path: str | None = load_file_path(self.source, name, **self.options)
-        return path
+    @property
+    def expert_names(self) -> set[str]:
+        """The names of all experts' weights."""
+        return {name for name in self.of_key if expert_of(name) is not None}
 
     def read(self, keys: Sequence[str]) -> Iterator[tuple[str, Tensor]]:
         """Return the weights with these names, one at a time, mapped from the files.
@@ -124,52 +121,47 @@ class WeightFiles:
         Unused ones are not read. Their memory is freed with the last of them: they share a mapping with each
         other, but not with the model's other weights.
         """
-        from safetensors import SafetensorError, safe_open
-
-        for name, wanted in self._by_file(keys).items():
-            path = self._unchanged(name)
-            try:
-                with safe_open(path, framework="pt") as file:
-                    stored, of_key = set(file.keys()), self.of_key or {}
-                    listed = {key for key, place in of_key.items() if place == name} or stored
-                    check_names(path, set(wanted) - stored, stored - listed)
-                    for key in wanted:
-                        yield key, file.get_tensor(key)
-            except SafetensorError as error:
-                raise InputError(f"{path}: an expert cannot be read ({brief(error)}); {REMEDY}") from error
-            except OSError as error:  # it went since it was looked at
-                raise _changed(path) from error
-
-    def expert_weights(self) -> set[str]:
-        """Return the names of all experts' weights."""
-        from safetensors import safe_open
-
-        names: Any = self.of_key
-        if names is None:
-            with safe_open(self._unchanged(WEIGHTS), framework="pt") as file:
-                names = file.keys()
-        return {name for name in names if expert_of(name) is not None}
-
-    def _by_file(self, keys: Sequence[str]) -> dict[str, list[str]]:
-        if self.of_key is None:
-            return {WEIGHTS: list(keys)}
-        files = defaultdict(list)
+        by_file = defaultdict(list)
         for key in keys:
             if key not in self.of_key:
-                raise InputError(f"{INDEX}: an expert cannot be read: no weight {key}")
-            files[self.of_key[key]].append(key)
-        return files
+                raise InputError(f"{self.source}: an expert cannot be read: no weight {key}; {REMEDY}")
+            by_file[self.of_key[key]].append(key)
+        for name, wanted in by_file.items():
+            with self._open(name) as file:
+                stored = set(file.keys())
+                listed = {key for key, place in self.of_key.items() if place == name}
+                check_names(f"{self.source}/{name}", set(wanted) - stored, stored - listed)
+                for key in wanted:
+                    yield key, file.get_tensor(key)
+
+    def _find(self, name: str) -> str | None:
+        """Return the path of a file, which is fetched from the hub if it must be; None if there is none."""
+        from sentence_transformers.util import load_file_path
+
+        path: str | None = load_file_path(self.source, name, **self.options)
+        return path
+
+    @contextmanager
+    def _open(self, name: str) -> Iterator[Any]:
+        from safetensors import SafetensorError, safe_open
+
+        path = self._unchanged(name)
+        try:
+            with safe_open(path, framework="pt") as file:
+                yield file
+        except SafetensorError as error:
+            raise InputError(f"{path}: an expert cannot be read ({brief(error)}); {REMEDY}") from error
+        except OSError as error:  # it went since it was looked at
+            raise _changed(path) from error
 
     def _unchanged(self, name: str) -> str:
-        path = self.find_file(name)
-        if path is None:
-            raise _changed(name)
+        path = self._find(name)
         try:
-            stamp = _stamp(path)
-        except OSError as error:
-            raise _changed(path) from error
-        if self.stamps.setdefault(path, stamp) != stamp:
-            raise _changed(path)
+            stamp = None if path is None else _stamp(path)
+        except OSError:
+            stamp = None
+        if path is None or stamp is None or self.stamps.setdefault(path, stamp) != stamp:
+            raise _changed(path or name)
         return path
 
 

@@ -1,4 +1,4 @@
-"""The kinds of routes and of routers: one row per value of `config.route_kind` and of `config.router`."""
+"""The kinds of routers: one row per value of `config.router`."""
 
 from __future__ import annotations
 
@@ -38,11 +38,6 @@ class RouterKind:
         """Return the number of experts that each token meets in a block."""
         return int(config.top_k) if self.per_token else 1
 
-    def check(self, top_k: int, experts: int) -> None:
-        """Refuse, with a UsageError, a number of experts per token that does not fit that of experts."""
-        if self.per_token and not 1 <= top_k <= experts:
-            raise UsageError(f"`top_k` must be between 1 and the number of experts ({experts}), got {top_k}")
-
     def scales(self, config: Any) -> bool:
         """Return whether a router's probability scales the MLPs' outputs (Switch transformers, eq. 2)."""
         return self.scaled or (self.per_token and self.experts_per_token(config) == 1)
@@ -63,22 +58,19 @@ class RouterKind:
             )
 
 
-BY_ROUTE = RouterKind("route", "A text passes through one expert, chosen by its route.", is_learned=False)
-PER_TEXT = RouterKind(
-    "learned", "In each of these a learned router chooses the one expert that a text passes through."
-)
-SWITCH = RouterKind(
-    "switch",
-    "In each of these a learned router chooses the one expert that a text passes through, and its "
-    "probability scales the output of the expert's MLP.",
-    scaled=True,
-)
-PER_TOKEN = RouterKind(
-    "token",
-    "In each of these a learned router chooses {top_k} experts for each token, and their weights.",
-    per_token=True,
-)
-ROUTER_KINDS = {kind.name: kind for kind in (BY_ROUTE, PER_TEXT, SWITCH, PER_TOKEN)}
+_LEARNED = "In each of these a learned router chooses the one expert that a text passes through"
+_TOKEN = "In each of these a learned router chooses {top_k} experts for each token, and their weights."
+ROUTER_KINDS = {
+    kind.name: kind
+    for kind in (
+        RouterKind("route", "A text passes through one expert, chosen by its route.", is_learned=False),
+        RouterKind("learned", f"{_LEARNED}."),
+        RouterKind(
+            "switch", f"{_LEARNED}, and its probability scales the output of the expert's MLP.", scaled=True
+        ),
+        RouterKind("token", _TOKEN, per_token=True),
+    )
+}
 
 
 def router_kind(config: Any) -> RouterKind:
@@ -95,46 +87,3 @@ def router_kind_of(encoder: SentenceTransformer) -> RouterKind | None:
 
     config = config_of(encoder)
     return router_kind(config) if hasattr(config, "expert_layers") else None
-
-
-@dataclass(frozen=True)
-class RouteKind:
-    """The beginnings of texts that name a route in a model.
-
-    Attributes:
-        name: the value of `config.route_kind`.
-        domain_tokens: whether there are tokens that take [CLS]'s place.
-        instructions: whether there are instructions.
-        description: what tells the routes of a dense model apart, for its card.
-    """
-
-    name: str
-    domain_tokens: bool
-    instructions: bool
-    description: str
-
-    @property
-    def has_routes(self) -> bool:
-        """Whether there are routes at all; otherwise the routers of the blocks choose by the text."""
-        return self.domain_tokens or self.instructions
-
-
-DOMAIN_TOKENS = RouteKind("token", True, False, "a domain token")
-INSTRUCTIONS = RouteKind("prefix", False, True, "an instruction")
-BOTH = RouteKind("mixed", True, True, "a domain token or an instruction")
-NO_ROUTES = RouteKind("none", False, False, "a prompt")
-ROUTE_KINDS = {kind.name: kind for kind in (DOMAIN_TOKENS, INSTRUCTIONS, BOTH, NO_ROUTES)}
-
-
-def route_kind(config: Any) -> RouteKind:
-    """Return the kind of a model's routes; those of a stock dense model are instructions."""
-    name = getattr(config, "route_kind", INSTRUCTIONS.name)
-    if name not in ROUTE_KINDS:
-        raise InputError(f"the model's config has route_kind {name!r}; known: {', '.join(ROUTE_KINDS)}")
-    return ROUTE_KINDS[name]
-
-
-def route_kind_with(domain_tokens: bool, instructions: bool) -> RouteKind:
-    """Return the kind with or without domain tokens and instructions."""
-    wanted = (domain_tokens, instructions)
-    return next(kind for kind in ROUTE_KINDS.values() if (kind.domain_tokens, kind.instructions) == wanted)

@@ -50,23 +50,21 @@ class KnownRoutes:
         model: str,
         prompts: Mapping[str, str | None] | None,
         default: str | None,
-        experts: Any,
-        search_routes: Mapping[str, str] | None = None,
+        config: Any = None,
         idle: Sequence[str] = (),
-        heads: Sequence[str] | None = (),
     ) -> KnownRoutes:
-        """Collect routes from a model's prompts (empty ones are none), default prompt's name and experts."""
+        """Collect routes from a model's prompts (empty ones are none), default prompt and config."""
+        fields = config if isinstance(config, Mapping) else getattr(config, "__dict__", {})
         named = {name: prompt for name, prompt in without_task_types(prompts or {}).items() if prompt}
         routes = {name: prompt for name, prompt in named.items() if name not in idle}
-        known = default if default in routes else None
         return cls(
             model,
             routes,
-            known,
-            tuple(experts or ()),
-            dict(search_routes or {}),
+            default if default in routes else None,
+            tuple(fields.get("experts") or ()),
+            dict(fields.get("search_routes") or {}),
             tuple(idle),
-            tuple(heads or ()),
+            tuple(fields.get("heads") or ()),
         )
 
     @classmethod
@@ -74,41 +72,38 @@ class KnownRoutes:
         """Read the routes of a saved model; None where only loading tells: hub models, embedders, others."""
         if not isinstance(source, str | Path):
             return None
-        folder = Path(model_folder(str(source)))
+        folder, name = Path(model_folder(str(source))), source_name(str(source))
         if (folder / GRAPH_FILE).is_file():
-            return cls.of_graph(source_name(str(source)), read_graph(folder / GRAPH_FILE))
+            return cls.of_graph(name, read_graph(folder / GRAPH_FILE))
         if not folder.is_dir() or any((folder / file).is_file() for file in OPENERS):
             return None
-        files = {name: folder / name for name in (SETTINGS, "config.json")}
-        content = {name: read_json(file) if file.is_file() else {} for name, file in files.items()}
-        for file, value in zip(files.values(), content.values(), strict=True):
-            if not isinstance(value, dict):
+        content = []
+        for file in (folder / SETTINGS, folder / "config.json"):
+            content.append(read_json(file) if file.is_file() else {})
+            if not isinstance(content[-1], dict):
                 raise InputError(f"{file}: not a JSON object")
-        if "format_version" in (config := content["config.json"]):
-            check_version(files["config.json"], config["format_version"], FORMAT_VERSION)
-        prompts, default = (content[SETTINGS].get(key) for key in ("prompts", "default_prompt_name"))
-        if not isinstance(prompts or {}, dict):
-            raise InputError(f"{files[SETTINGS]}: `prompts` is {prompts!r}, not names with their texts")
-        for prompt, text in {**(prompts or {}), "default_prompt_name": default}.items():
+        settings, config = content
+        if "format_version" in config:
+            check_version(folder / "config.json", config["format_version"], FORMAT_VERSION)
+        prompts, default = settings.get("prompts") or {}, settings.get("default_prompt_name")
+        if not isinstance(prompts, dict):
+            raise InputError(f"{folder / SETTINGS}: `prompts` is {prompts!r}, not names with their texts")
+        for prompt, text in {**prompts, "default_prompt_name": default}.items():
             if not isinstance(text, str | None):
-                raise InputError(f"{files[SETTINGS]}: {prompt!r} is {text!r}, not a text")
-        name, search_routes = source_name(str(source)), config.get("search_routes")
-        heads = config.get("heads")
-        return cls.of(name, prompts, default, config.get("experts"), search_routes, heads=heads)
+                raise InputError(f"{folder / SETTINGS}: {prompt!r} is {text!r}, not a text")
+        return cls.of(name, prompts, default, config)
+
+    @classmethod
+    def of_graph(cls, model: str, record: Mapping[str, Any]) -> KnownRoutes:
+        """Collect the routes of an exported graph from its record."""
+        config, prompts = record.get("config") or {}, record.get("prompts") or {}
+        ordered = {name: prompts[name] for name in (*config.get("routes", ()), *prompts) if name in prompts}
+        return cls.of(model, ordered, record.get("default_prompt_name"), config)
 
     @property
     def share_vectors(self) -> bool:
         """Whether all routes are heads on one expert, so that one stored vector per text serves them."""
         return bool(self.prompts) and len(self.experts) == 1 and {*self.prompts} <= {*self.heads}
-
-    @classmethod
-    def of_graph(cls, model: str, record: Mapping[str, Any]) -> KnownRoutes:
-        """Collect the routes of an exported graph from its record."""
-        config, default = record.get("config") or {}, record.get("default_prompt_name")
-        prompts: Mapping[str, str] = record.get("prompts") or {}
-        ordered = {name: prompts[name] for name in (*config.get("routes", ()), *prompts) if name in prompts}
-        experts, search_routes = config.get("experts"), config.get("search_routes")
-        return cls.of(model, ordered, default, experts, search_routes, heads=config.get("heads"))
 
     def choose(self, route: str | None) -> str | None:
         """Return the route that `route` means for this model: None only for a model without routes."""

@@ -16,8 +16,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sentence_experts.errors import RouteError
-
 UNKNOWN = -1
 ANY_TOKEN = -1
 
@@ -82,16 +80,32 @@ def describe(routes: Sequence[Route]) -> str:
 Owner = tuple[int, int, int]
 
 
-def owner_of(route: Route) -> Owner:
-    """Return what a route leads to."""
-    adapter, head = (-1 if number is None else number for number in (route.adapter, route.head))
-    return route.expert, adapter, head
+@lru_cache(maxsize=256)
+def owners_of(routes: tuple[Route, ...], experts: int) -> tuple[list[Owner], list[Owner]]:
+    """Return what each expert and then each route leads to; and the same once each, in a batch's order."""
+    led = [(expert, -1, -1) for expert in range(experts)]
+    for route in routes:
+        adapter, head = (-1 if number is None else number for number in (route.adapter, route.head))
+        led.append((route.expert, adapter, head))
+    return led, sorted({*led})
+
+
+def sort_keys(routes: tuple[Route, ...], experts: int, numbers: Tensor, are_experts: bool = False) -> Tensor:
+    """Return the place of each sequence's owner in a batch's order, (sequences,); UNKNOWN for a stray number.
+
+    Args:
+        routes: the known routes.
+        experts: the number of experts.
+        numbers: (sequences,) the number of each sequence's route, or expert if `are_experts`.
+        are_experts: they are experts' numbers.
+    """
+    return look_up(_keys(routes, experts, are_experts, numbers.device), numbers)
 
 
 @lru_cache(maxsize=256)
-def owners_of(routes: tuple[Route, ...], experts: int) -> tuple[Owner, ...]:
-    """Return all that sequences can lead to, in the order in which a batch is sorted: by expert first."""
-    return tuple(sorted({*((expert, -1, -1) for expert in range(experts)), *map(owner_of, routes)}))
+def _keys(routes: tuple[Route, ...], experts: int, are_experts: bool, device: torch.device) -> Tensor:
+    led, owners = owners_of(routes, experts)
+    return _constant([owners.index(one) for one in (led[:experts] if are_experts else led[experts:])], device)
 
 
 @lru_cache(maxsize=256)
@@ -110,16 +124,10 @@ def _constant(values: Any, device: torch.device) -> Tensor:
         return torch.tensor(values, device=device)
 
 
-def sequence_bounds(
+def _bounds(
     input_ids: Tensor, attention_mask: Tensor | None, cu_seq_lens: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """Find where each sequence begins, and its row ends, in `input_ids.flatten()`: two of (sequences,).
-
-    Args:
-        input_ids: (batch, length); (1, tokens) when sequences are packed one after the other.
-        attention_mask: (batch, length), 0 at padding on either side; None means no padding.
-        cu_seq_lens: (sequences + 1,) the packed sequences' cumulative lengths, None when rows are sequences.
-    """
+    """Find where each sequence begins, and its row ends, in `input_ids.flatten()`: two of (sequences,)."""
     if cu_seq_lens is not None:
         return cu_seq_lens[:-1].long(), cu_seq_lens[1:].long()
     batch, length = input_ids.shape
@@ -137,9 +145,15 @@ def routes_of(
     """Return the number of each sequence's route, (sequences,); UNKNOWN where it begins with none.
 
     The longest matching route wins, so a route may begin like another one.
+
+    Args:
+        routes: the known routes.
+        input_ids: (batch, length); (1, tokens) when sequences are packed one after the other.
+        attention_mask: (batch, length), 0 at padding on either side; None means no padding.
+        cu_seq_lens: (sequences + 1,) the packed sequences' cumulative lengths, None when rows are sequences.
     """
     patterns, numbers = _patterns(routes, input_ids.device)
-    starts, ends = sequence_bounds(input_ids, attention_mask, cu_seq_lens)
+    starts, ends = _bounds(input_ids, attention_mask, cu_seq_lens)
     offsets = torch.arange(patterns.shape[1], device=starts.device)
     positions = starts[:, None] + offsets  # (sequences, longest)
     window = input_ids.flatten()[positions.clamp(max=input_ids.numel() - 1)]
@@ -155,28 +169,9 @@ def experts_of(
     attention_mask: Tensor | None = None,
     cu_seq_lens: Tensor | None = None,
 ) -> Tensor:
-    """Return the expert of each sequence, (sequences,); UNKNOWN where a sequence begins with no route."""
+    """Return the expert of each sequence, (sequences,), as `routes_of` does the route."""
     experts = _constant([route.expert for route in routes], input_ids.device)
     return look_up(experts, routes_of(routes, input_ids, attention_mask, cu_seq_lens))
-
-
-def sort_keys(routes: tuple[Route, ...], experts: int, numbers: Tensor, are_experts: bool = False) -> Tensor:
-    """Return the place of each sequence's owner in `owners_of`, (sequences,); UNKNOWN for a stray number.
-
-    Args:
-        routes: the known routes.
-        experts: the number of experts.
-        numbers: (sequences,) the number of each sequence's route, or expert.
-        are_experts: they are experts' numbers.
-    """
-    return look_up(_keys(routes, experts, are_experts, numbers.device), numbers)
-
-
-@lru_cache(maxsize=256)
-def _keys(routes: tuple[Route, ...], experts: int, are_experts: bool, device: torch.device) -> Tensor:
-    owners = owners_of(routes, experts)
-    wanted = [(expert, -1, -1) for expert in range(experts)] if are_experts else [*map(owner_of, routes)]
-    return _constant([owners.index(owner) for owner in wanted], device)
 
 
 def look_up(values: Tensor, numbers: Tensor) -> Tensor:
@@ -210,13 +205,6 @@ def without_inner_route_tokens(
     patterns, _ = _patterns(routes, input_ids.device)
     # Not torch.isin, which has no form in ONNX.
     inner = (input_ids[:, :, None] == patterns[:, 0]).any(dim=2).flatten()
-    starts, _ = sequence_bounds(input_ids, attention_mask, cu_seq_lens)
+    starts, _ = _bounds(input_ids, attention_mask, cu_seq_lens)
     inner[starts] = False
     return input_ids.masked_fill(inner.view_as(input_ids), replacement)
-
-
-def no_route_error(routes: Sequence[Route], expert_ids: Tensor) -> RouteError:
-    """Return the error for a batch in which some sequence has no known route."""
-    unknown = int((expert_ids == UNKNOWN).sum())
-    texts = f"{unknown} of the {len(expert_ids)} texts in a batch"
-    return RouteError(f"{texts} begin with no known route; {describe(routes)}")

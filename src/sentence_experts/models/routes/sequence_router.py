@@ -70,41 +70,39 @@ class SequencePass:
         lengths: Tensor,
         mask: Tensor | None,
         cu_seq_lens: Tensor | None,
-        given: Dispatch | None,
         expert_ids: Tensor | None,
         scaled: bool,
     ) -> None:
-        """As `begin_pass`; `scaled` multiplies the MLPs' outputs by the routers' probabilities."""
+        """Begin a pass.
+
+        Args:
+            lengths: (sequences,) numbers of tokens.
+            mask: of the batch.
+            cu_seq_lens: the cumulative lengths of packed sequences.
+            expert_ids: (sequences,) the experts that the caller chose.
+            scaled: multiply the MLPs' outputs by the routers' probabilities.
+        """
         if mask is not None and mask.dim() != 2:
             raise UsageError("a learned router reads the padding from a mask of shape (batch, length)")
         self.logits: list[Tensor] = []
-        self._lengths = lengths
-        self._mask = mask
-        self._cu_seq_lens = cu_seq_lens
-        self._given = self._by_token(given)
-        self._expert_ids = expert_ids
-        self._scaled = scaled
+        self._lengths, self._mask, self._cu_seq_lens = lengths, mask, cu_seq_lens
+        self._expert_ids, self._scaled = expert_ids, scaled
 
     def choose(self, router: SequenceRouter, hidden: Tensor) -> Dispatch:
         """Return the experts of the sequences in the block that `hidden` enters."""
         logits = router(hidden, self._mask, self._cu_seq_lens)
         self.logits.append(logits)
         chosen = logits.detach().argmax(dim=1) if self._expert_ids is None else self._expert_ids
-        plan = self._given or self._by_token(dispatch(chosen, self._lengths, logits.shape[1]))
+        plan = dispatch(chosen, self._lengths, logits.shape[1])
         assert plan is not None  # argmax names no expert that is not there
+        if plan.order is not None and self._cu_seq_lens is not None:  # `hidden` is moved token by token
+            order, _ = reorder_packed(self._cu_seq_lens, plan.order, int(self._lengths.sum()))
+            plan = Dispatch(order, plan.slices, dim=1)
         if not self._scaled:
             return plan
         probabilities = logits.softmax(dim=1).gather(1, chosen[:, None])[:, 0]
         scale = probabilities.repeat_interleave(self._lengths).view(*hidden.shape[:2], 1)
         return replace(plan, scale=scale.to(hidden.dtype))
-
-    def _by_token(self, plan: Dispatch | None) -> Dispatch | None:
-        """Return the plan for `hidden` as it is: packed sequences are moved token by token."""
-        if plan is None or plan.order is None or self._cu_seq_lens is None:
-            return plan
-        tokens = int(self._lengths.sum())
-        order, _ = reorder_packed(self._cu_seq_lens, plan.order, tokens)
-        return Dispatch(order, plan.slices, dim=1)
 
 
 @contextmanager
@@ -148,16 +146,6 @@ class RouterChoices:
 
         shares: NDArray[np.float32] = softmax(self.logits, axis=2)
         return shares
-
-    @property
-    def names(self) -> list[tuple[str, ...]]:
-        """For each text the name of its expert in each block."""
-        return [tuple(self.experts[number] for number in row) for row in self.chosen]
-
-    @property
-    def overall(self) -> list[str]:
-        """For each text the expert with the highest probability, on the mean over the blocks."""
-        return [self.experts[number] for number in self.probabilities.mean(axis=1).argmax(axis=1)]
 
 
 @torch.inference_mode()

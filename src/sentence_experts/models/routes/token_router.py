@@ -24,7 +24,6 @@ from torch import Tensor, nn
 
 from sentence_experts.errors import UsageError
 from sentence_experts.models.layers.dispatch import TokenDispatch, dispatch_tokens
-from sentence_experts.models.routes.kinds import PER_TOKEN
 
 REENTRANT = (
     "reentrant gradient checkpointing records no gradient for the routers' logits; choose "
@@ -143,7 +142,7 @@ def token_loads_of(model: nn.Module) -> Iterator[list[Tensor]]:
         yield loads
     # The config of the model with token routers, which may be inside `model`.
     configs: Iterator[Any] = (getattr(module, "config", None) for module in model.modules())
-    top_k = next(int(config.top_k) for config in configs if getattr(config, "router", None) == PER_TOKEN.name)
+    top_k = next(int(config.top_k) for config in configs if getattr(config, "router", None) == "token")
     loads += [token_load(logits, tokens, top_k) for logits, tokens in seen]
 
 

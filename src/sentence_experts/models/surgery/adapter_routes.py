@@ -39,8 +39,7 @@ def adaptable_layers(transformer: Any) -> dict[str, tuple[int, int]]:
     start = f"{family.blocks}.0."
     layers = {}
     for name, weight in transformer.state_dict().items():
-        owner = owner_of(name)
-        is_layer = weight.dim() == 2 and owner in (None, ("expert", 0)) and not is_router(name)
+        is_layer = weight.dim() == 2 and owner_of(name) in (None, ("expert", 0)) and not is_router(name)
         if name.startswith(start) and is_layer:
             path = base_name(family, name).removeprefix(start).removesuffix(".weight")
             layers[path] = (weight.shape[0], weight.shape[1])
@@ -75,22 +74,23 @@ def read_peft(folder: Path, transformer: Any) -> tuple[dict[str, Any], dict[str,
     for name, weight in load_file(folder / PEFT_WEIGHTS).items():
         if ".pooler." in name:  # of BERT and its like: reads no vector of ours
             continue
-        match = pattern.fullmatch(name)
-        fits = (
-            match is not None and match[2] in shapes and int(match[1]) < transformer.config.num_hidden_layers
-        )
-        if not fits or weight.shape[match[3] == "A"] != shapes[match[2]][match[3] == "A"]:  # type: ignore[index]
+        block, path, factor = match.groups() if (match := pattern.fullmatch(name)) else ("0", "", "A")
+        is_down = factor == "A"
+        if (
+            path not in shapes
+            or int(block) >= transformer.config.num_hidden_layers
+            or weight.shape[is_down] != shapes[path][is_down]
+        ):
             foreign.append(name)
-            continue
-        assert match is not None
-        layers.add(match[2])
-        own_rank = weight.shape[0 if match[3] == "A" else 1]
-        rank = max(rank, own_rank)
-        if match[3] == "B":
-            root = own_rank**0.5 if settings.get("use_rslora") else own_rank
-            weight = weight * (settings["lora_alpha"] / root)
-        leaf = "down" if match[3] == "A" else "up"
-        weights[f"{family.blocks}.{match[1]}.adapters.{{}}.{key_of(match[2])}.{leaf}"] = weight
+        else:
+            layers.add(path)
+            own_rank = weight.shape[not is_down]
+            rank = max(rank, own_rank)
+            if not is_down:
+                root = own_rank**0.5 if settings.get("use_rslora") else own_rank
+                weight = weight * (settings["lora_alpha"] / root)
+            leaf = "down" if is_down else "up"
+            weights[f"{family.blocks}.{block}.adapters.{{}}.{key_of(path)}.{leaf}"] = weight
     if foreign or not weights:
         problem = f"no weights of this model's layers: {named(foreign)}" if foreign else "holds no weights"
         raise InputError(f"{folder / PEFT_WEIGHTS}: {problem}; the adapter was trained on another base")

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
@@ -30,12 +30,11 @@ from sentence_experts.models.loading import load
 from sentence_experts.models.routes.kinds import router_kind
 from sentence_experts.models.routes.routes import is_domain_route
 from sentence_experts.models.surgery.adapter_routes import adaptable_layers, read_peft
-from sentence_experts.models.surgery.assemble import ExpertSource, with_experts
+from sentence_experts.models.surgery.assemble import ExpertSource, Source, stored, with_experts
 from sentence_experts.models.surgery.extend import extend
 from sentence_experts.models.surgery.extend_config import ADAPTER, AVERAGE, BASE, EXPERT, HEAD, AddRouteConfig
 from sentence_experts.models.surgery.heads import check_linear_pooling
 from sentence_experts.models.surgery.route_plan import PlannedRoute, RoutePlan, adapter_settings, task_routes
-from sentence_experts.models.surgery.stored import Source, stored
 
 logger = logging.getLogger(__name__)
 
@@ -87,47 +86,50 @@ def add_route(
     chosen = AddRouteConfig.of(config, **settings)
     if adapter is not None and chosen.kind == EXPERT:
         chosen = AddRouteConfig.of(chosen, kind=ADAPTER)
-    named = base if isinstance(base, str | Path) else None
-    folder = named if named is not None and Path(named).is_dir() else None
-    elsewhere = None if named is None or folder is not None else str(named)
+    folder = base if isinstance(base, str | Path) and Path(base).is_dir() else None
+    hub_name = str(base) if isinstance(base, str | Path) and folder is None else None
     return stored(
         lambda opened: _grown(opened, name, chosen, tasks, base, adapter),
         model,
         out,
         overwrite,
-        {"name": name, **chosen.model_dump(mode="json"), "base": elsewhere},
+        {"name": name, **chosen.model_dump(mode="json"), "base": hub_name},
         {
             "tasks": (tasks, task_routes),
             "base_folder": (folder, str),
             "adapter": (adapter, str),
-            "base": (base if named is None else None, fingerprint_of),
+            "base": (None if isinstance(base, str | Path) else base, fingerprint_of),
         },
-        _device(model),
     )
 
 
 def _grown(
-    model: Source,
+    model: SentenceTransformer,
     name: str,
     config: AddRouteConfig,
     tasks: Any,
     base: Source | None,
     adapter: str | Path | None,
 ) -> ExpertEncoder:
-    encoder = _opened(model)
+    encoder = _check_growable(model)
     plan, sources = RoutePlan.of(encoder), _kept(encoder)
     weights: dict[str, Tensor] = {}
-    if config.kind != EXPERT:
+    if config.kind == EXPERT:
+        route = PlannedRoute(name, name, _instruction(plan, name, config.prefix, tasks))
+        added = [_seeded(encoder, config.seed_from or AVERAGE, base)]
+    else:
         if tasks is not None:
             raise UsageError(f"`tasks` gives instructions, and each {config.kind} has a domain token")
-        route, added = _on(encoder, PlannedRoute(name, config.on or BASE, kind=config.kind), config.on, base)
-        if config.kind == ADAPTER:
-            settings, weights = _adapter(encoder, config, adapter)
+        route = PlannedRoute(name, config.on or BASE, kind=config.kind)
+        added = _base_below(encoder, route, config.on, base)
+        if config.kind == ADAPTER and adapter is not None:
+            if config.rank is not None:
+                raise UsageError("`rank` is for a new adapter; one that peft has trained has its own")
+            settings, weights = read_peft(Path(adapter), transformer_of(encoder))
             route = replace(route, adapter=settings)
-    else:
-        prefix = config.prefix if tasks is None else _prefix(name, config.prefix, tasks)
-        route = PlannedRoute(name, name, _instruction(plan, name, prefix))
-        added = [_seeded(encoder, config.seed_from or AVERAGE, base)]
+        elif config.kind == ADAPTER:
+            layers = [*adaptable_layers(transformer_of(encoder))]
+            route = replace(route, adapter=adapter_settings(config.rank, layers))
     grown = plan.with_route(route)
     if not plan.routes:  # learned routers choose
         grown = replace(grown, routes=())
@@ -136,29 +138,17 @@ def _grown(
     if plan.experts == (BASE,) and grown.experts != plan.experts and not model_config.expert_layers:
         fields = {"expert_layers": list(range(model_config.num_hidden_layers))}
         sources = added = [ExpertSource({}, base=transformer_of(encoder).state_dict())]
-    result = _with_plan(encoder, grown, [*sources, *added], fields, config.seed)
+    made = _with_plan(encoder, grown, [*sources, *added], fields, config.seed)
     if weights:
         number = [each["route"] for each in grown.adapters].index(name)
-        state = transformer_of(result).state_dict()
         with torch.no_grad():
+            state = transformer_of(made).state_dict()
             for each in [each for each in state if owner_of(each) == ("adapter", number)]:
                 state[each].zero_()  # layers that peft left out
             for pattern, weight in weights.items():
                 into, (rows, columns) = state[pattern.format(number)], weight.shape
                 into[:rows, :columns] = weight  # a smaller rank than other layers' is filled up with zeros
-    return result
-
-
-def _adapter(
-    encoder: ExpertEncoder, config: AddRouteConfig, folder: str | Path | None
-) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Return the settings of a new adapter, and its weights if peft has trained it."""
-    transformer = transformer_of(encoder)
-    if folder is None:
-        return adapter_settings(config.rank, [*adaptable_layers(transformer)]), {}
-    if config.rank is not None:
-        raise UsageError("`rank` is for a new adapter; one that peft has trained has its own")
-    return read_peft(Path(folder), transformer)
+    return made
 
 
 def with_heads(model: Source, heads: Mapping[str, tuple[ArrayLike, ArrayLike]]) -> ExpertEncoder:
@@ -181,92 +171,27 @@ def with_heads(model: Source, heads: Mapping[str, tuple[ArrayLike, ArrayLike]]) 
     if not isinstance(opened, ExpertEncoder):
         encoder = extend(model, routes=list(heads), kind=HEAD)
     else:
-        encoder = _opened(opened)
-        plan = RoutePlan.of(encoder)
+        plan = RoutePlan.of(_check_growable(opened))
         for name in heads:
             if name not in plan.heads:
-                plan = plan.with_route(_on(encoder, PlannedRoute(name, BASE, kind=HEAD), None, None)[0])
-        encoder = _with_plan(encoder, plan, _kept(encoder))
-    for name, (weight, bias) in heads.items():
-        _set_head(encoder, name, np.asarray(weight), np.asarray(bias))
+                route = PlannedRoute(name, BASE, kind=HEAD)
+                _base_below(opened, route, None, None)
+                plan = plan.with_route(route)
+        encoder = _with_plan(opened, plan, _kept(opened))
+    for name, given in heads.items():
+        head, (weight, bias) = encoder.head(name), (np.asarray(each) for each in given)
+        shapes = tuple(head.weight.shape), tuple(head.bias.shape)
+        if (weight.shape, bias.shape) != shapes:
+            raise UsageError(
+                f"head {name!r}: weight of shape {weight.shape} and bias of shape {bias.shape}, "
+                f"not {shapes[0]} and {shapes[1]}"
+            )
+        if not (np.isfinite(weight).all() and np.isfinite(bias).all()):
+            raise UsageError(f"head {name!r} has numbers that are not finite")
+        with torch.no_grad():
+            head.weight.copy_(torch.as_tensor(weight))
+            head.bias.copy_(torch.as_tensor(bias))
     return encoder
-
-
-def _set_head(encoder: ExpertEncoder, name: str, weight: NDArray[Any], bias: NDArray[Any]) -> None:
-    head = encoder.head(name)
-    width = head.out_features
-    if weight.shape != (width, width) or bias.shape != (width,):
-        raise UsageError(
-            f"head {name!r}: weight of shape {weight.shape} and bias of shape {bias.shape}, "
-            f"not {(width, width)} and {(width,)}"
-        )
-    if not (np.isfinite(weight).all() and np.isfinite(bias).all()):
-        raise UsageError(f"head {name!r} has numbers that are not finite")
-    with torch.no_grad():
-        head.weight.copy_(torch.as_tensor(weight))
-        head.bias.copy_(torch.as_tensor(bias))
-
-
-def _with_plan(
-    encoder: ExpertEncoder,
-    plan: RoutePlan,
-    sources: Sequence[ExpertSource],
-    fields: Mapping[str, Any] | None = None,
-    seed: int = 0,
-) -> ExpertEncoder:
-    """Give a model the routes of `plan`; new ones get their prompts."""
-    config = encoder.routed_model.config
-    domain = next((route for route in encoder.routes if is_domain_route(route, config)), None)
-    base_prompt = dense_prompt(encoder, domain) if domain else ""  # it stands behind every domain token
-    known = RoutePlan.of(encoder).names
-    new = {name: prompt for name, prompt in plan.prompts(base_prompt).items() if name not in known}
-    grown = with_experts(
-        encoder,
-        plan,
-        sources,
-        encoder.prompts | new,
-        encoder.default_prompt_name,
-        str(encoder.device),
-        fields,
-        seed,
-    )
-    if plan.heads:
-        check_linear_pooling(grown)
-    return grown
-
-
-def _kept(encoder: ExpertEncoder) -> list[ExpertSource]:
-    return [ExpertSource({number: 1.0}) for number in range(len(encoder.experts))]
-
-
-def _on(
-    encoder: ExpertEncoder, route: PlannedRoute, on: str | None, base: Source | None
-) -> tuple[PlannedRoute, list[ExpertSource]]:
-    """Plan a route on an expert, and the base's MLPs as an expert if the model lacks them."""
-    if (kind := router_kind(encoder.routed_model.config)).is_learned:
-        raise UsageError(
-            f"in this model routers choose the experts (`router={kind.name!r}`): no {route.kind} fits it"
-        )
-    if base is not None:
-        if on is not None or BASE in encoder.experts:
-            raise UsageError("`base` is for a route on the base, in a model that has other experts only")
-        return route, [ExpertSource({}, base=_base_weights(encoder, base), is_new=True)]
-    if route.expert not in encoder.experts:
-        known = ", ".join(encoder.experts)
-        raise UsageError(
-            f"no expert {route.expert!r} for the {route.kind} to sit on: give `on`, one of {known}; or "
-            "`base`, from which the model was made"
-        )
-    return route, []
-
-
-def _instruction(plan: RoutePlan, name: str, prefix: str | None) -> str | None:
-    """Return a new expert's instruction; None for a domain token, where the model has them."""
-    if not plan.routes and prefix is not None:
-        raise UsageError("`prefix`: this model has no routes, its learned routers choose the experts")
-    if prefix is None and (plan.domains or not plan.routes):
-        return None
-    return prefix or f"{name}: "
 
 
 def drop_route(
@@ -290,13 +215,11 @@ def drop_route(
         >>> "genomics" in drop_route("model", "genomics").experts
         False
     """
-    return stored(
-        lambda opened: _without(opened, name), model, out, overwrite, {"without": name}, {}, _device(model)
-    )
+    return stored(lambda opened: _without(opened, name), model, out, overwrite, {"without": name}, {})
 
 
-def _without(model: Source, name: str) -> ExpertEncoder:
-    encoder = _opened(model)
+def _without(model: SentenceTransformer, name: str) -> ExpertEncoder:
+    encoder = _check_growable(model)
     plan, names = RoutePlan.of(encoder), encoder.experts
     if name not in (*plan.names, *names):
         known = ", ".join(dict.fromkeys([*plan.names, *names]))
@@ -319,28 +242,75 @@ def _without(model: Source, name: str) -> ExpertEncoder:
     return with_experts(encoder, rest, sources, prompts, default, str(encoder.device))
 
 
-def _prefix(name: str, prefix: str | None, tasks: Any) -> str:
-    """Return the instruction of a route that `tasks` has."""
-    if prefix is not None:
-        raise UsageError("`prefix` and `tasks` both give the new route's instruction: leave one out")
-    instructions, _ = task_routes(tasks)
-    if name not in instructions:
-        raise UsageError(f"`tasks` has no route {name!r}; its routes: {', '.join(instructions)}")
-    return instructions[name]
-
-
-def _device(model: Source) -> str:
-    return str(model.device) if isinstance(model, SentenceTransformer) else "cpu"
-
-
-def _opened(model: Source) -> ExpertEncoder:
+def _check_growable(model: SentenceTransformer) -> ExpertEncoder:
     """Return the model, if experts can be added to it and dropped."""
-    encoder = check_experts(load(model, device="cpu") if isinstance(model, str | Path) else model)
-    kind = router_kind(encoder.routed_model.config)
-    kind.refuse_per_token("another number of experts changes the vectors of every route")
-    kind.refuse_scaled(encoder.routed_model.config, "another number of experts changes every probability")
+    encoder = check_experts(model)
+    config = encoder.routed_model.config
+    router_kind(config).refuse_per_token("another number of experts changes the vectors of every route")
+    router_kind(config).refuse_scaled(config, "another number of experts changes every probability")
     encoder.routed_model.check_whole("given other experts")
     return encoder
+
+
+def _kept(encoder: ExpertEncoder) -> list[ExpertSource]:
+    return [ExpertSource({number: 1.0}) for number in range(len(encoder.experts))]
+
+
+def _with_plan(
+    encoder: ExpertEncoder,
+    plan: RoutePlan,
+    sources: Sequence[ExpertSource],
+    fields: Mapping[str, Any] | None = None,
+    seed: int = 0,
+) -> ExpertEncoder:
+    """Give a model the routes of `plan`; new ones get their prompts."""
+    config, device = encoder.routed_model.config, str(encoder.device)
+    domain = next((route for route in encoder.routes if is_domain_route(route, config)), None)
+    base_prompt = dense_prompt(encoder, domain) if domain else ""  # it stands behind every domain token
+    known = RoutePlan.of(encoder).names
+    new = {name: prompt for name, prompt in plan.prompts(base_prompt).items() if name not in known}
+    prompts, default = encoder.prompts | new, encoder.default_prompt_name
+    grown = with_experts(encoder, plan, sources, prompts, default, device, fields, seed)
+    if plan.heads:
+        check_linear_pooling(grown)
+    return grown
+
+
+def _base_below(
+    encoder: ExpertEncoder, route: PlannedRoute, on: str | None, base: Source | None
+) -> list[ExpertSource]:
+    """Check what an adapter or head sits on; return the base's MLPs, if they are to become an expert."""
+    if (kind := router_kind(encoder.routed_model.config)).is_learned:
+        raise UsageError(
+            f"in this model routers choose the experts (`router={kind.name!r}`): no {route.kind} fits it"
+        )
+    if base is not None:
+        if on is not None or BASE in encoder.experts:
+            raise UsageError("`base` is for a route on the base, in a model that has other experts only")
+        return [ExpertSource({}, base=_base_weights(encoder, base), is_new=True)]
+    if route.expert not in encoder.experts:
+        known = ", ".join(encoder.experts)
+        raise UsageError(
+            f"no expert {route.expert!r} for the {route.kind} to sit on: give `on`, one of {known}; or "
+            "`base`, from which the model was made"
+        )
+    return []
+
+
+def _instruction(plan: RoutePlan, name: str, prefix: str | None, tasks: Any) -> str | None:
+    """Return a new expert's instruction; None for a domain token, where the model has them."""
+    if tasks is not None:
+        if prefix is not None:
+            raise UsageError("`prefix` and `tasks` both give the new route's instruction: leave one out")
+        instructions, _ = task_routes(tasks)
+        if name not in instructions:
+            raise UsageError(f"`tasks` has no route {name!r}; its routes: {', '.join(instructions)}")
+        prefix = instructions[name]
+    if not plan.routes and prefix is not None:
+        raise UsageError("`prefix`: this model has no routes, its learned routers choose the experts")
+    if prefix is None and (plan.domains or not plan.routes):
+        return None
+    return prefix or f"{name}: "
 
 
 def _seeded(encoder: ExpertEncoder, seed_from: str, base: Source | None) -> ExpertSource:
@@ -363,8 +333,7 @@ def _seeded(encoder: ExpertEncoder, seed_from: str, base: Source | None) -> Expe
 
 
 def _base_weights(encoder: ExpertEncoder, base: Source) -> dict[str, Tensor]:
-    loaded = base if isinstance(base, SentenceTransformer) else load(base, device="cpu")
-    model = transformer_of(loaded)
+    model = transformer_of(load(base, device="cpu") if isinstance(base, str | Path) else base)
     routed: Any = encoder.routed_model
     weights: dict[str, Tensor] = model.state_dict()
     family = family_of(routed.config.model_type)

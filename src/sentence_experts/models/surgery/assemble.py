@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
-from transformers import PreTrainedModel
 
 from sentence_experts.compat.sentence_transformers import transformer_of
 from sentence_experts.models.architectures.families import (
@@ -29,11 +30,17 @@ from sentence_experts.models.dense import (
     weighted_mean,
     with_transformer,
 )
-from sentence_experts.models.encoder import ExpertEncoder
+from sentence_experts.models.encoder import ExpertEncoder, check_experts
+from sentence_experts.models.files.fingerprint import fingerprint_of, path_fingerprint
+from sentence_experts.models.files.saving import model_output, save_to
 from sentence_experts.models.layers.weight_names import base_name, is_router, owner_of
+from sentence_experts.models.loading import load
 from sentence_experts.models.routes.route_tokens import without_domain_tokens
 from sentence_experts.models.routes.routes import Route, is_domain_route
 from sentence_experts.models.surgery.route_plan import RoutePlan
+from sentence_experts.storage import check_apart, sha256_text
+
+Source = SentenceTransformer | str | Path
 
 
 @dataclass(frozen=True)
@@ -51,12 +58,48 @@ class ExpertSource:
     is_new: bool = False
 
 
-def with_new_rows(weight: Tensor, shape: torch.Size) -> Tensor:
-    """Return a weight as it is, or an embedding with rows dropped or added (zeros) at its end."""
-    if weight.shape == shape:
-        return weight
-    rows = weight[: shape[0]]
-    return torch.nn.functional.pad(rows, (0, 0, 0, shape[0] - len(rows)))
+def stored(
+    make: Callable[[SentenceTransformer], ExpertEncoder],
+    model: Source,
+    out: Path | str | None,
+    overwrite: bool,
+    settings: Mapping[str, Any],
+    read: Mapping[str, tuple[Any, Callable[[Any], Any]]],
+) -> ExpertEncoder:
+    """Make a model with experts from another model, and save it if `out` is given.
+
+    Args:
+        make: makes it.
+        model: the model that it is made from; the new one is put on the same device.
+        out: its folder; the finished model there is returned if it was made in the same way.
+        overwrite: replace another model in `out`.
+        settings: what else decides the result.
+        read: name -> what is read, None if nothing is, and what matters of it if it is not a file or folder.
+    """
+    if out is not None:
+        check_apart(out, overwrite, model, [value for value, _ in read.values()])
+    if out is None:
+        return make(load(model, device="cpu") if isinstance(model, str | Path) else model)
+    with model_output(out, overwrite) as place:
+        opened = load(model, device="cpu") if isinstance(model, str | Path) else model
+        given = {name: each for name, each in read.items() if each[0] is not None}
+        inputs = {name: partial(_fingerprint, *each) for name, each in given.items()}
+        if place.begin({"model": fingerprint_of(opened), **settings}, inputs) == "finished":
+            return check_experts(load(place.path, device=device_of(model)))
+        encoder = make(opened)
+        save_to(place, encoder)
+    return encoder
+
+
+def device_of(model: Source) -> str | None:
+    """Return the device of a model in memory; None (the best there is) for one that is read."""
+    return str(model.device) if isinstance(model, SentenceTransformer) else None
+
+
+def _fingerprint(value: Any, part: Callable[[Any], Any]) -> str:
+    if isinstance(value, str | Path) and Path(value).exists():
+        return path_fingerprint(Path(value))
+    return sha256_text(repr(part(value)))  # of a path, the error that nothing is there
 
 
 def with_experts(
@@ -77,7 +120,7 @@ def with_experts(
         sources: what each expert is made of.
         prompts: the result's, as are `default_prompt_name` and `device` (None for the best there is).
         fields: of the config with experts, in place of the encoder's own.
-        seed: of routers that the encoder does not have.
+        seed: of routers and adapters that the encoder does not have.
     """
     old = transformer_of(encoder)
     config: Any = old.config
@@ -94,8 +137,7 @@ def with_experts(
         **(fields or {}),
         "experts": list(plan.experts),
         "adapters": plan.adapters,
-        "heads": list(plan.heads),
-        "route_kind": plan.kind.name,
+        "heads": plan.heads,
         "routes": [route.to_json() for route in routes],
         "inner_route_token_id": inner if plan.domains else None,
         "vocab_size": max(base_rows or config.vocab_size, len(tokenizer)),
@@ -109,25 +151,24 @@ def with_experts(
     return with_transformer(ExpertEncoder, encoder, model, tokenizer, prompts, default_prompt_name, device)
 
 
-def _state(
-    old: PreTrainedModel, new: PreTrainedModel, sources: Sequence[ExpertSource], seed: int
-) -> dict[str, Tensor]:
+def _state(old: Any, new: Any, sources: Sequence[ExpertSource], seed: int) -> dict[str, Tensor]:
     """Make every weight of the new model but the rows of its leading tokens."""
     family = family_of(new.config.model_type)
-    weights = old.state_dict()
+    weights: dict[str, Tensor] = old.state_dict()
     generator = torch.Generator().manual_seed(seed)
     state = {}
     for name, value in new.state_dict().items():
         kind, number = owner_of(name) or (None, -1)
-        if is_router(name) and name in weights:
-            state[name] = torch.stack([_router_row(weights[name], source) for source in sources])
-        elif is_router(name):
-            state[name] = value
+        if is_router(name):
+            row_of = partial(_router_row, weights.get(name))
+            state[name] = torch.stack([row_of(source) for source in sources]) if name in weights else value
         elif kind in ("adapter", "head"):
             before = _name_before(old, new, name, kind, number)
             state[name] = _first_value(name, value, generator) if before is None else weights[before]
-        elif kind is None:
-            state[name] = with_new_rows(weights[name], value.shape)
+        elif kind is None:  # shared; an embedding with rows dropped or added (zeros) at its end
+            rows = weights[name][: len(value)] if weights[name].dim() else weights[name]
+            more = len(value) - len(rows) if rows.dim() else 0
+            state[name] = torch.nn.functional.pad(rows, (0, 0, 0, more)) if more else rows
         elif (base := sources[number].base) is not None:
             state[name] = base[base_name(family, name)]
         else:
@@ -135,18 +176,15 @@ def _state(
     return state
 
 
-def _name_before(old: PreTrainedModel, new: PreTrainedModel, name: str, kind: str, number: int) -> str | None:
+def _name_before(old: Any, new: Any, name: str, kind: str, number: int) -> str | None:
     """Return the old model's name of a weight that a route's head or adapter has; None if it is new."""
-    owners = [
-        [each["route"] for each in getattr(model.config, "adapters", [])]
-        if kind == "adapter"
-        else list(getattr(model.config, "heads", []))
-        for model in (old, new)
-    ]
-    route = owners[1][number]
-    if route not in owners[0]:
+    before, after = (
+        [each if kind == "head" else each["route"] for each in getattr(config, f"{kind}s", [])]
+        for config in (old.config, new.config)
+    )
+    if after[number] not in before:
         return None
-    return re.sub(rf"\b{kind}s\.{number}\.", f"{kind}s.{owners[0].index(route)}.", name)
+    return re.sub(rf"\b{kind}s\.{number}\.", f"{kind}s.{before.index(after[number])}.", name)
 
 
 def _first_value(name: str, value: Tensor, generator: torch.Generator) -> Tensor:
@@ -159,7 +197,7 @@ def _first_value(name: str, value: Tensor, generator: torch.Generator) -> Tensor
     return torch.zeros(value.shape)
 
 
-def _router_row(rows: Tensor, source: ExpertSource) -> Tensor:
+def _router_row(rows: Any, source: ExpertSource) -> Tensor:
     """Return a row of a learned router, (width,): for a new expert the mean, never the highest logit."""
     shares = equal_shares(len(rows)) if source.is_new else source.shares
     return weighted_mean(shares, lambda number: rows[number])
@@ -187,9 +225,7 @@ def _set_tokens(
         r.expert: r.token_ids[0] for r in old_routes if is_domain_route(r, old.config) and r.lead is None
     }
     with torch.no_grad():
-        for route in routes:
-            if route.lead is not None:
-                continue
+        for route in (route for route in routes if route.lead is None):
             source, lead = sources[route.expert], route.token_ids[0]
             if not is_domain_route(route, new.config):
                 if had_tokens or new.config.has_domain_tokens:

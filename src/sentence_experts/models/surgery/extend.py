@@ -8,7 +8,7 @@ the pooling of all routes, changes the vectors.)
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,21 +21,13 @@ from sentence_experts.config import with_settings
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.architectures.families import family_of_base
 from sentence_experts.models.encoder import ExpertEncoder
-from sentence_experts.models.loading import load
 from sentence_experts.models.routes.kinds import ROUTER_KINDS
 from sentence_experts.models.sources import set_notes
 from sentence_experts.models.surgery.adapter_routes import adaptable_layers
-from sentence_experts.models.surgery.assemble import ExpertSource, with_experts
+from sentence_experts.models.surgery.assemble import ExpertSource, Source, device_of, stored, with_experts
 from sentence_experts.models.surgery.extend_config import EXPERT, ExtendConfig
 from sentence_experts.models.surgery.heads import check_linear_pooling, put_head, put_normalize
-from sentence_experts.models.surgery.route_plan import (
-    RoutePlan,
-    domain_names,
-    plan_routes,
-    search_routes,
-    task_routes,
-)
-from sentence_experts.models.surgery.stored import Source, stored
+from sentence_experts.models.surgery.route_plan import domain_names, open_tasks, plan_routes, task_routes
 
 logger = logging.getLogger(__name__)
 
@@ -93,55 +85,27 @@ def extend(
     if experts is not None and (routes is not None or chosen.kind != EXPERT):
         raise UsageError("`experts` are routes of `kind='expert'`: name `routes` instead")
     given = experts if routes is None else routes
-    names = [given] if isinstance(given, str) else None if given is None else list(given)
-    device = str(base.device) if isinstance(base, SentenceTransformer) else None
-    # No path of this machine goes into a card.
-    name = str(base) if isinstance(base, str | Path) and not Path(base).exists() else None
+    names = [given] if isinstance(given, str) else list(given or ())
+
+    def make(encoder: SentenceTransformer) -> ExpertEncoder:
+        made = _extended(encoder, [*names, *domain_names(domains)], chosen, tasks, device_of(base))
+        if isinstance(base, str | Path) and not Path(base).exists():  # no path of this machine, for the card
+            set_notes(made, {"base": str(base)})
+        return made
+
     return stored(
-        lambda opened: _extended(
-            opened, [*(names or ()), *domain_names(domains)], chosen, tasks, device, name
-        ),
+        make,
         base,
         out,
         overwrite,
-        {"experts": names, "config": chosen.model_dump(mode="json")},
+        {"experts": None if given is None else names, "config": chosen.model_dump(mode="json")},
         {"domains": (domains, domain_names), "tasks": (tasks, task_routes)},
-        device,
     )
 
 
 def _extended(
-    base: Source,
-    names: Sequence[str],
-    config: ExtendConfig,
-    tasks: Any,
-    device: str | None,
-    name: str | None,
+    encoder: SentenceTransformer, names: Sequence[str], config: ExtendConfig, tasks: Any, device: str | None
 ) -> ExpertEncoder:
-    encoder = base if isinstance(base, SentenceTransformer) else load(base, device="cpu")
-    dense = _dense_model(encoder)
-    plan = plan_routes(names, tasks, config, [*adaptable_layers(dense)])
-    if config.default_route is not None and config.default_route not in plan.names:
-        known = ", ".join(plan.names)
-        raise UsageError(f"`default_route`: {config.default_route!r} is not a route; the routes are {known}")
-    ROUTER_KINDS[config.router].check(config.experts_per_token, len(plan.experts))
-    fields = config.fields_of_model(dense.config.num_hidden_layers, with_tasks=tasks is not None)
-    fields["search_routes"] = search_routes(tasks)
-    sources = [ExpertSource({}, base=dense.state_dict())] * len(plan.experts)
-    prompts = _prompts(encoder, plan, config.default_route)
-    default = config.default_route if plan.routes else encoder.default_prompt_name
-    extended = with_experts(encoder, plan, sources, prompts, default, device, fields, config.seed)
-    _include_prompts_in_pooling(extended, plan)
-    put_head(extended, config.pooling, config.head, config.seed)
-    put_normalize(extended, config.normalize)
-    if plan.heads:
-        check_linear_pooling(extended)
-    if name is not None:
-        set_notes(extended, {"base": name})
-    return extended
-
-
-def _dense_model(encoder: SentenceTransformer) -> PreTrainedModel:
     dense = transformer_of(encoder)
     if not isinstance(dense, PreTrainedModel) or encoder.tokenizer is None:
         first = type(encoder[0]).__name__
@@ -149,10 +113,27 @@ def _dense_model(encoder: SentenceTransformer) -> PreTrainedModel:
     if getattr(dense.config, "is_decoder", False):
         raise InputError("the base is configured as a decoder (is_decoder); only encoders can be extended")
     family_of_base(dense.config.model_type)  # a base that cannot be extended is named before its tokenizer
-    return dense
-
-
-def _include_prompts_in_pooling(extended: ExpertEncoder, plan: RoutePlan) -> None:
+    plan = plan_routes(names, tasks, config, [*adaptable_layers(dense)])
+    prompts, default = dict(encoder.prompts), encoder.default_prompt_name
+    if plan.routes:
+        prompts, default = dict(plan.prompts(prompts.get(default or "") or "")), config.default_route
+        if default is not None:
+            if default not in prompts:
+                raise UsageError(
+                    f"`default_route`: {default!r} is not a route; they are {', '.join(prompts)}"
+                )
+            # encode_query and encode_document ask for these names, not for the default.
+            prompts = {"query": prompts[default], "document": prompts[default], **prompts}
+    if ROUTER_KINDS[config.router].per_token and not 1 <= config.experts_per_token <= len(plan.experts):
+        raise UsageError(
+            f"`top_k` must be between 1 and the number of experts ({len(plan.experts)}), "
+            f"got {config.experts_per_token}"
+        )
+    opened = open_tasks(tasks)
+    fields = config.fields_of_model(dense.config.num_hidden_layers, with_tasks=opened is not None)
+    fields["search_routes"] = {} if opened is None else opened.search_routes()
+    sources = [ExpertSource({}, base=dense.state_dict())] * len(plan.experts)
+    extended = with_experts(encoder, plan, sources, prompts, default, device, fields, config.seed)
     for module in extended if plan.routes else ():
         if isinstance(module, Pooling) and not module.include_prompt:
             if plan.instructions:
@@ -162,16 +143,8 @@ def _include_prompts_in_pooling(extended: ExpertEncoder, plan: RoutePlan) -> Non
                 )
             logger.info("the base's pooling left prompts out; it now includes them, for the domain token")
             module.include_prompt = True
-
-
-def _prompts(
-    encoder: SentenceTransformer, plan: RoutePlan, default_route: str | None
-) -> Mapping[str, str | None]:
-    """Return the routes as prompts; without routes, the base's own prompts."""
-    if not plan.routes:
-        return encoder.prompts
-    prompts = plan.prompts(encoder.prompts.get(encoder.default_prompt_name or "") or "")
-    if default_route is None:
-        return prompts
-    # encode_query and encode_document ask for these names, not for the default.
-    return {"query": prompts[default_route], "document": prompts[default_route], **prompts}
+    put_head(extended, config.pooling, config.head, config.seed)
+    put_normalize(extended, config.normalize)
+    if plan.heads:
+        check_linear_pooling(extended)
+    return extended

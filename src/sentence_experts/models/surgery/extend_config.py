@@ -9,12 +9,12 @@ from pydantic import Field, field_validator, model_validator
 
 from sentence_experts.config import Config, Seed
 from sentence_experts.errors import UsageError
-from sentence_experts.models.routes.kinds import ROUTE_KINDS, ROUTER_KINDS
+from sentence_experts.models.routes.kinds import ROUTER_KINDS
 
-NAMED_LAYERS = ("all", "alternate", "none")
 BASE, AVERAGE = "base", "average"  # what a new expert can begin as, beside another expert
 EXPERT, ADAPTER, HEAD = "expert", "adapter", "head"
 Kind = Literal["expert", "adapter", "head"]
+EXPERT_SETTINGS = ("layers", "route", "prefixes", "router", "top_k", "expert_norms")
 
 
 class ExtendConfig(Config):
@@ -23,8 +23,7 @@ class ExtendConfig(Config):
     kind: Kind = Field(
         "expert",
         description="What each route owns: expert (the MLP of each block), adapter (low-rank matrices beside "
-        "the attention and MLP of each block) or head (a linear map of the pooled vector; one encoding of a "
-        "text serves all heads)",
+        "attention and MLP) or head (a linear map of the pooled vector; one encoding serves all heads)",
     )
     rank: int | None = Field(None, ge=1, description="Rank of adapters. Default: 8")
     layers: str = Field(
@@ -40,21 +39,14 @@ class ExtendConfig(Config):
     )
     prefixes: dict[str, str] = Field(
         {},
-        description="ROUTE=INSTRUCTION: what the texts of a route begin with, for `route` prefix. "
-        "Default: 'name: '",
-    )
-    share: dict[str, str] = Field(
-        {},
-        description="ROUTE=EXPERT: one more route, which uses the expert of another, for `route` prefix "
-        "(clustering=document: MoTE, section 5.2)",
+        description="ROUTE=INSTRUCTION: how its texts begin, for `route` prefix. Default: 'name: '",
     )
     router: Literal["route", "learned", "switch", "token"] = Field(
         "route",
         description="What chooses the expert: route (the text's route), learned (a linear layer per block "
-        "reads the text and chooses one expert), switch (the same, and its probability scales the output of "
-        "the expert's MLP, as in a switch transformer: the router also learns from the pairs, and even "
-        "before training vectors differ from the base's) or token (the layer sends each token to `top_k` "
-        "experts)",
+        "reads the text), switch (the same, and its probability scales the output of the expert's MLP, so "
+        "that vectors differ from the base's before training) or token (the layer sends each token to "
+        "`top_k` experts)",
     )
     top_k: int | None = Field(
         None, description="Number of experts per token, for router token; 1 scales as switch. Default: 2"
@@ -84,52 +76,52 @@ class ExtendConfig(Config):
 
     @field_validator("layers", mode="before")
     @classmethod
-    def _as_text(cls, layers: Any) -> Any:
+    def _as_text(cls, layers: Any) -> str:
         """Accept block numbers as integers too: 3 or [0, 2]."""
-        if isinstance(layers, int) and not isinstance(layers, bool):
-            return str(layers)
-        if isinstance(layers, Sequence) and not isinstance(layers, str):
-            return ",".join(str(layer) for layer in layers)
-        return layers
-
-    @field_validator("layers")
-    @classmethod
-    def _known_layers(cls, layers: str) -> str:
-        if layers not in NAMED_LAYERS and _block_numbers(layers) is None:
+        several = isinstance(layers, Sequence) and not isinstance(layers, str)
+        text = ",".join(str(layer) for layer in layers) if several else str(layers)
+        if text not in ("all", "alternate", "none") and _block_numbers(text) is None:
             raise ValueError("choose all, alternate, none, or block numbers counted from 0")
-        return layers
+        return text
 
     @model_validator(mode="after")
-    def _kind_fits(self) -> ExtendConfig:
-        names = ("layers", "route", "prefixes", "share", "router", "top_k", "expert_norms")
-        for name in names if self.kind != EXPERT else ():
-            if getattr(self, name) != type(self).model_fields[name].default:
-                raise ValueError(f"`{name}` is for `kind='expert'`; other routes share the base's weights")
-        if self.rank is not None and self.kind != ADAPTER:
-            raise ValueError("`rank` is for `kind='adapter'`")
-        return self
-
-    @model_validator(mode="after")
-    def _router_fits(self) -> ExtendConfig:
-        has_routes, router = ROUTE_KINDS[self.route].has_routes, ROUTER_KINDS[self.router]
-        if not has_routes and not router.is_learned:
-            raise ValueError(
-                "with `route='none'` nothing chooses the expert; add `router='learned'` or `router='token'`"
-            )
-        if not has_routes and self.default_route is not None:
-            raise ValueError("`route='none'` makes no routes, so leave out `default_route`")
-        if router.is_learned and self.layers == "none":
-            raise ValueError(
-                f"`router={self.router!r}` needs blocks with experts; `layers='none'` leaves none"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _has_effect(self) -> ExtendConfig:
-        if self.top_k is not None and not ROUTER_KINDS[self.router].per_token:
-            raise ValueError(f"`top_k` is for `router='token'`; with `router={self.router!r}` leave it out")
-        if self.expert_norms and self.layers == "none":
-            raise ValueError("`expert_norms` needs blocks with experts; `layers='none'` leaves none")
+    def _consistent(self) -> ExtendConfig:
+        kind, router, fields = self.kind, ROUTER_KINDS[self.router], type(self).model_fields
+        set_ = [name for name in EXPERT_SETTINGS if getattr(self, name) != fields[name].default]
+        problems = (
+            (
+                kind != EXPERT and bool(set_),
+                f"`{set_[0] if set_ else ''}` is for `kind='expert'`; other routes share the base's weights",
+            ),
+            (self.rank is not None and kind != ADAPTER, "`rank` is for `kind='adapter'`"),
+            (
+                bool(self.prefixes) and self.route != "prefix",
+                "`prefixes` goes with `route='prefix'`; a task file has its own under instructions:",
+            ),
+            (
+                self.route == "none" and not router.is_learned,
+                "with `route='none'` nothing chooses the expert; add `router='learned'` or `router='token'`",
+            ),
+            (
+                self.route == "none" and self.default_route is not None,
+                "`route='none'` makes no routes, so leave out `default_route`",
+            ),
+            (
+                router.is_learned and self.layers == "none",
+                f"`router={self.router!r}` needs blocks with experts; `layers='none'` leaves none",
+            ),
+            (
+                self.top_k is not None and not router.per_token,
+                f"`top_k` is for `router='token'`; with `router={self.router!r}` leave it out",
+            ),
+            (
+                bool(self.expert_norms) and self.layers == "none",
+                "`expert_norms` needs blocks with experts; `layers='none'` leaves none",
+            ),
+        )
+        for is_wrong, message in problems:
+            if is_wrong:
+                raise ValueError(message)
         return self
 
     @property
@@ -143,28 +135,18 @@ class ExtendConfig(Config):
         Raises:
             UsageError: the base lacks a block.
         """
-        return {
-            "router": self.router,
-            "top_k": self.experts_per_token,
-            "expert_layers": [] if self.kind != EXPERT else self.block_numbers(blocks),
-            "expert_norms": with_tasks if self.expert_norms is None else self.expert_norms,
-        }
-
-    def block_numbers(self, blocks: int) -> list[int]:
-        """Return the numbers of the blocks that get experts, ascending, for a base with `blocks` blocks.
-
-        Raises:
-            UsageError: the base lacks a block.
-        """
         if self.layers == "alternate" and blocks < 2:
             raise UsageError("`layers='alternate'`: the base has only one block; choose all or none")
         named = {"all": range(blocks), "alternate": range(1, blocks, 2), "none": range(0)}
-        if self.layers in named:
-            return list(named[self.layers])
-        numbers = _block_numbers(self.layers) or []
-        if any(number >= blocks for number in numbers):
+        numbers = list(named.get(self.layers, _block_numbers(self.layers) or ()))
+        if numbers and numbers[-1] >= blocks:
             raise UsageError(f"`layers` {self.layers}: the base's blocks are 0 to {blocks - 1}")
-        return numbers
+        return {
+            "router": self.router,
+            "top_k": self.experts_per_token,
+            "expert_layers": numbers if self.kind == EXPERT else [],
+            "expert_norms": with_tasks if self.expert_norms is None else self.expert_norms,
+        }
 
 
 class AddRouteConfig(Config):

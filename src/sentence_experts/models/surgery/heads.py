@@ -35,10 +35,10 @@ def put_head(encoder: SentenceTransformer, pooling: str | None, head: str | None
     A `Normalize` at the end stays there. The pooler has the weights of the base's own one, if it was trained.
     """
     if pooling is not None:
-        poolings = [(place, module) for place, module in enumerate(encoder) if isinstance(module, Pooling)]
-        if not poolings:
+        place = next((place for place, module in enumerate(encoder) if isinstance(module, Pooling)), None)
+        if place is None:
             raise InputError("the base has no pooling that could be changed")
-        place, old = poolings[0]
+        old: Any = encoder[place]
         width = old.embedding_dimension
         weights_after = [weight for module in list(encoder)[place + 1 :] for weight in module.parameters()]
         if weights_after and old.pooling_output_dimension != width:
@@ -52,13 +52,11 @@ def put_head(encoder: SentenceTransformer, pooling: str | None, head: str | None
         width = int(encoder.get_embedding_dimension() or 0)
         place = len(encoder) - isinstance(encoder[-1], Normalize)
         with _seeded(seed):  # as the released checkpoints' head, whose last layer is linear
-            modules = (
-                LayerNorm(width),
-                Dense(width, width, activation_function=nn.Tanh()),
-                Dense(width, width, activation_function=nn.Identity()),
+            tanh, identity = (
+                Dense(width, width, activation_function=activation()) for activation in (nn.Tanh, nn.Identity)
             )
-        for number, module in enumerate(modules):
-            encoder.insert(place + number, module.to(encoder.device, encoder.dtype))
+        for module in (identity, tanh, LayerNorm(width)):
+            encoder.insert(place, module.to(encoder.device, encoder.dtype))
         logger.info(f"the head starts with random weights (seed {seed}): train it before using its vectors")
 
 
