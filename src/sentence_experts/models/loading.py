@@ -311,7 +311,7 @@ def _changes(
         dtype = getattr(torch, config.dtype)
         changes["dtype"] = lambda model: model.to(dtype=dtype)
     if "packed" in given and is_packed(model) is (not config.packed):
-        changes["packed"] = lambda model: use_packing(model, config.packed, required=False)
+        changes["packed"] = lambda model: use_packing(model, config.packed)
     if (pooling := config.pooling) not in (None, pooling_of(model)):
         changes["pooling"] = lambda model: set_pooling(model, str(pooling))
     length = model.max_seq_length

@@ -46,12 +46,6 @@ def test_token_embeddings_equal_the_base(base: SentenceTransformer, texts: list[
         assert torch.allclose(mine, theirs, atol=1e-5)
 
 
-def test_pairs_equal_the_base(base: SentenceTransformer) -> None:
-    encoder = sentence_experts.extend(base, ["copd", "cvd"])
-    pairs = [("the heart", "pumps blood"), ("", "x"), ("lungs " * 30, "air")]
-    assert np.abs(encoder.encode(pairs, prompt_name="copd") - base.encode(pairs)).max() <= 1e-6
-
-
 @pytest.mark.parametrize("expert_norms", [False, True])
 def test_weights_are_the_base_weights_bit_for_bit(base: SentenceTransformer, expert_norms: bool) -> None:
     encoder = sentence_experts.extend(base, ["copd", "cvd", "skin cancer"], expert_norms=expert_norms)

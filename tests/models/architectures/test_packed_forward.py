@@ -14,7 +14,6 @@ from transformers import RobertaConfig, RobertaModel
 
 import sentence_experts
 from helpers.features import features_of
-from sentence_experts.errors import UsageError
 from sentence_experts.models.architectures.packed_forward import use_packing
 from sentence_experts.models.layers import packing
 from sentence_experts.models.layers.packing import Packing, equal_runs
@@ -148,11 +147,6 @@ def test_another_attention_stays(mixed: SentenceTransformer) -> None:
     model.set_attn_implementation("eager")
     use_packing(mixed)
     assert model.config._attn_implementation == "eager"
-
-
-def test_models_that_cannot_be_packed_are_refused() -> None:
-    with pytest.raises(UsageError, match="no encoder that can be packed in Linear; known: bert"):
-        use_packing(nn.Linear(2, 2))
 
 
 def test_sequences_of_equal_length_share_a_call() -> None:

@@ -78,14 +78,6 @@ def test_a_sharing_route_runs_the_others_expert(shared: ExpertEncoder, texts: li
     assert moved == {"query": False, "document": True, "clustering": True, "classification": False}
 
 
-def test_parameters_grow_with_experts_not_with_routes(
-    bases: dict[str, SentenceTransformer], task_file: Path
-) -> None:
-    plain = sentence_experts.extend(bases["bert"], EXPERTS, route="prefix", expert_norms=True)
-    shared = sentence_experts.extend(bases["bert"], tasks=task_file)
-    assert shared.parameter_counts() == plain.parameter_counts()
-
-
 def test_mixed_batches_and_expert_ids(shared: ExpertEncoder, texts: list[str]) -> None:
     alone = _vectors(shared, texts)
     mixed = shared.encode([prefix + text for prefix in PREFIXES.values() for text in texts])

@@ -156,28 +156,6 @@ def test_switch_is_saved_and_its_vectors_are_no_dense_models(
             refused()
 
 
-@pytest.mark.parametrize("route", ["token", "prefix", "none"])
-def test_expert_ids_override_the_routers(
-    base: SentenceTransformer, scatter: Callable[..., SentenceTransformer], route: str
-) -> None:
-    learned = scatter(sentence_experts.extend(base, NAMES, route=route, router="learned"))
-    spread_routers(learned, [learned.prompts.get("cvd", "") + text for text in PLAIN])
-    enforced = sentence_experts.extend(base, NAMES, route="token" if route == "none" else route)
-    weights = {name: value for name, value in learned.state_dict().items() if ".router." not in name}
-    if route == "none":
-        weights = {name: value for name, value in weights.items() if "embeddings." not in name}
-    enforced.load_state_dict(weights, strict=False)
-    ids = [2, 0, 1, 0, 2, 1, 1]
-    expected = enforced.encode(PLAIN, expert_ids=ids)
-    assert np.abs(learned.encode(PLAIN, expert_ids=ids) - expected).max() < 1e-5
-    assert np.abs(learned.encode(PLAIN, expert_ids=ids, batch_size=2) - expected).max() < 1e-5
-    assert np.abs(learned.encode(PLAIN[0], expert_ids=2) - expected[0]).max() < 1e-5
-    free = learned.encode(PLAIN) if route == "none" else learned.encode(PLAIN, prompt_name="cvd")
-    assert np.abs(free - expected).max() > 1e-3
-    pairs = learned.encode([("a", "b"), ("c", "d")], expert_ids=[1, 0])
-    assert np.abs(pairs - enforced.encode([("a", "b"), ("c", "d")], expert_ids=[1, 0])).max() < 1e-5
-
-
 def test_the_logits_are_computed_in_full_precision(choosing: SentenceTransformer) -> None:
     router = next(each for each in choosing[0].auto_model.modules() if isinstance(each, SequenceRouter))
     seen: list[tuple[Any, torch.Tensor]] = []

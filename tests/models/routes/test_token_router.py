@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
-from torch import Tensor, nn
+from torch import Tensor
 
 import sentence_experts
 from helpers.features import features_of
@@ -105,18 +105,6 @@ def test_one_expert_per_token_is_scaled_by_its_probability(
             lambda *seen, own=number: seen[2] * best[-1].values[best[-1].indices == own][:, None]
         )
     assert np.abs(encoder.encode(PLAIN) - expected).max() < 2e-6
-
-
-def test_padding_takes_no_part(choosing: SentenceTransformer) -> None:
-    model, features = choosing[0].auto_model, features_of(choosing, PLAIN)
-    expected = model(**features)
-    real = int(features["attention_mask"].sum())
-    assert [tuple(logits.shape) for logits in expected.router_logits] == [(real, 3)] * 4
-    wider = {name: nn.functional.pad(value, (0, 3)) for name, value in features.items()}
-    wider["input_ids"][:, -3:] = 7  # what stands under the mask is read by nobody
-    output = model(**wider)
-    for mine, other in zip(output.router_logits, expected.router_logits, strict=True):
-        assert torch.allclose(mine, other, atol=1e-5)
 
 
 def test_only_the_router_and_the_chosen_experts_get_gradient(

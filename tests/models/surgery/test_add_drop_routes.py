@@ -50,13 +50,6 @@ def test_adding_leaves_the_other_routes(
     assert_other_routes_equal(mixed, again, texts)
 
 
-def test_a_mixed_batch_after_adding(mixed: ExpertEncoder, base: SentenceTransformer) -> None:
-    grown = add_route(mixed, "crops", seed_from="base", base=base)
-    routed = ["[CROPS]rice", "[CVD]heart", "[COPD]lungs", "[SKIN_CANCER]light"]
-    alone = np.stack([grown.encode(text) for text in routed])
-    assert np.abs(grown.encode(routed) - alone).max() <= 1e-6
-
-
 def test_what_a_seed_gives(mixed: ExpertEncoder, base: SentenceTransformer, texts: list[str]) -> None:
     """The base's expert gives the base's vectors, but for norms and shared weights; a copy its original's."""
     from_base = add_route(mixed, "crops", seed_from="base", base=base)

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from sentence_transformers import SentenceTransformer
 
 import sentence_experts
@@ -112,27 +111,6 @@ def test_an_instruction_on_a_model_of_domains(base: SentenceTransformer) -> None
     assert np.abs(grown.encode(["lungs"], prompt_name="query") - expected).max() <= 1e-5
 
 
-def test_saved_and_opened_by_stock_sentence_transformers(
-    base: SentenceTransformer, task_file: Path, tmp_path: Path
-) -> None:
-    encoder = sentence_experts.extend(base, DOMAINS, tasks=task_file)
-    encoder.save(str(tmp_path / "model"))
-    stock = SentenceTransformer(str(tmp_path / "model"), device="cpu")
-    for route in ("copd", "query"):
-        expected = encoder.encode(["lungs"], prompt_name=route)
-        assert np.abs(stock.encode(["lungs"], prompt_name=route) - expected).max() <= 1e-6
-
-
-def test_an_instruction_inside_a_text_is_no_route(base: SentenceTransformer, task_file: Path) -> None:
-    encoder = sentence_experts.extend(base, DOMAINS, tasks=task_file)
-    ids = encoder.tokenizer("[COPD] x [SEP]search query: y")["input_ids"]
-    lead = encoder.tokenizer.convert_tokens_to_ids("[INSTRUCTION]")
-    features = encoder.preprocess(["[COPD] x [SEP]search query: y"])
-    assert ids.count(lead) == 1
-    with torch.no_grad():
-        assert encoder(features)["sentence_embedding"].isfinite().all()
-
-
 def test_names_and_arguments_that_clash(base: SentenceTransformer, task_file: Path) -> None:
     with pytest.raises(UsageError, match="named twice: 'query'"):
         sentence_experts.extend(base, ["query"], tasks=task_file)
@@ -140,10 +118,3 @@ def test_names_and_arguments_that_clash(base: SentenceTransformer, task_file: Pa
         sentence_experts.extend(base, tasks=task_file, route="none", router="learned")
     with pytest.raises(UsageError, match="prefixes"):
         sentence_experts.extend(base, tasks=task_file, prefixes={"query": "q: "})
-
-
-def test_tasks_alone_are_instructions(base: SentenceTransformer, task_file: Path) -> None:
-    encoder = sentence_experts.extend(base, tasks=task_file, expert_norms=False)
-    assert not encoder.routed_model.config.has_domain_tokens
-    assert not encoder.routed_model.config.expert_norms
-    assert [route.name for route in encoder.routes] == ["query", "document", "classification"]

@@ -95,11 +95,6 @@ def test_another_family(plain_folders: dict[str, Path], tmp_path: Path) -> None:
         sentence_experts.extend(tmp_path, ["a"])
 
 
-def test_no_model_there(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no such model folder"):
-        sentence_experts.extend(tmp_path / "nothing", ["a"])
-
-
 def test_no_layers_is_a_dense_model_with_the_same_routes(
     base: SentenceTransformer, texts: list[str], tmp_path: Path
 ) -> None:
@@ -112,11 +107,6 @@ def test_no_layers_is_a_dense_model_with_the_same_routes(
     assert np.abs(again.encode(texts, prompt_name="cvd") - base.encode(texts)).max() <= 1e-6
     with pytest.raises(RouteError):
         again.encode("heart")
-
-
-def test_layers_in_any_order_and_twice(base: SentenceTransformer) -> None:
-    encoder = sentence_experts.extend(base, ["a"], layers=[2, 0, 2])
-    assert encoder[0].auto_model.config.expert_layers == [0, 2]
 
 
 def test_default_instruction_is_the_name(base: SentenceTransformer) -> None:

@@ -165,14 +165,6 @@ def test_a_head_on_the_base_of_a_model_of_experts(
         assert torch.equal(vectors(grown, texts, name), vectors(mixed, texts, name))
 
 
-def test_a_head_beside_instructions(base: SentenceTransformer, texts: list[str]) -> None:
-    tasks = sentence_experts.extend(base, ["query", "passage"], route="prefix")
-    grown = add_route(tasks, "use", kind="head", on="query")
-    for name in ("query", "passage"):
-        assert torch.equal(vectors(grown, texts, name), vectors(tasks, texts, name))
-    assert np.abs(grown.encode(texts, prompt_name="use") - base.encode(texts)).max() <= 1e-6
-
-
 def test_exported_as_a_dense_module(heads: ExpertEncoder, texts: list[str], tmp_path: Path) -> None:
     dense = export_route(heads, "works with")
     dense.save(str(tmp_path))

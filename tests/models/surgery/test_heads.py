@@ -13,7 +13,7 @@ from sentence_transformers.sentence_transformer.modules import Normalize, Poolin
 from torch import Tensor
 
 import sentence_experts
-from sentence_experts.errors import InputError, UsageError
+from sentence_experts.errors import InputError
 from sentence_experts.models.files.saving import save
 from sentence_experts.models.surgery.heads import described
 
@@ -33,12 +33,6 @@ def dense(module: torch.nn.Module, vectors: Tensor) -> Tensor:
 
 def unit(vectors: Tensor) -> np.ndarray:
     return (vectors / vectors.norm(dim=1, keepdim=True)).detach().numpy()
-
-
-def test_without_options_the_bases_own_modules_stay(base: SentenceTransformer) -> None:
-    encoder = sentence_experts.extend(base, NAMES)
-    assert [type(module) for module in encoder] == [type(module) for module in base]
-    assert described(encoder) == "mean pooling, Normalize"
 
 
 def test_mean_and_cls_pooling_by_hand(base: SentenceTransformer) -> None:
@@ -122,15 +116,6 @@ def test_tanh_head_by_hand(
     assert np.allclose(encoder.encode(ROUTED), unit(expected), atol=1e-5)
 
 
-def test_the_global_random_state_stays(bases: dict[str, SentenceTransformer]) -> None:
-    torch.manual_seed(5)
-    expected = torch.rand(3)
-    encoder = sentence_experts.extend(bases["bert"], NAMES)
-    torch.manual_seed(5)
-    sentence_experts.models.surgery.heads.put_head(encoder, "pooler", "tanh", seed=9)
-    assert torch.equal(torch.rand(3), expected)
-
-
 @pytest.mark.parametrize("router", ["route", "learned"])
 def test_stock_sentence_transformers_loads_it(
     base: SentenceTransformer, scatter: Callable[..., SentenceTransformer], router: str, tmp_path: Path
@@ -158,19 +143,3 @@ def test_a_head_goes_behind_modules_of_the_base(base_folders: dict[str, Path]) -
         sentence_experts.extend(fixed, NAMES, pooling="cls")
     with pytest.raises(InputError, match="no pooling"):
         sentence_experts.extend(SentenceTransformer(modules=[loaded[0]], device="cpu"), NAMES, pooling="cls")
-
-
-def test_dtype_is_the_bases(base_folders: dict[str, Path]) -> None:
-    options = {"dtype": torch.bfloat16}
-    base = SentenceTransformer(str(base_folders["bert"]), device="cpu", model_kwargs=options)
-    encoder = sentence_experts.extend(base, NAMES, pooling="pooler", head="tanh")
-    assert {parameter.dtype for parameter in encoder.parameters()} == {torch.bfloat16}
-    assert encoder.encode(["[CVD]x"], convert_to_tensor=True).dtype == torch.bfloat16
-
-
-@pytest.mark.parametrize(
-    ("options", "message"), [({"pooling": "max"}, "'mean', 'cls'"), ({"head": "relu"}, "tanh")]
-)
-def test_unknown_names(bases: dict[str, SentenceTransformer], options: dict[str, str], message: str) -> None:
-    with pytest.raises(UsageError, match=message):
-        sentence_experts.extend(bases["bert"], NAMES, **options)

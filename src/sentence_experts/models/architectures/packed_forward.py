@@ -14,7 +14,6 @@ from transformers import PreTrainedModel
 
 from sentence_experts.compat.torch import replace_forward
 from sentence_experts.compat.transformers import attention_of, set_attention
-from sentence_experts.errors import UsageError
 from sentence_experts.models.architectures.families import FAMILIES, MODEL_TYPES
 from sentence_experts.models.layers.packing import PACKED, PADDED, Packing, packs
 
@@ -25,20 +24,14 @@ DENSE |= {"roberta": True, "xlm-roberta": True}
 _TOKEN_INPUTS = ("input_ids", "inputs_embeds", "token_type_ids", "position_ids")
 
 
-def use_packing(model: nn.Module, packed: bool = True, required: bool = True) -> nn.Module:
-    """Let every encoder in a model leave the padding out on the CPU, or have it pad again.
+def use_packing(model: nn.Module, packed: bool = True) -> nn.Module:
+    """Let every encoder in a model that can leave the padding out on the CPU, or have it pad again.
 
     The vectors stay the same but for rounding. Encoders that run another attention than the two paths (eager,
     FlashAttention) keep it. The model, a `SentenceTransformer` or transformers' encoder itself, is changed in
     place and returned.
     """
-    encoders = list(_encoders(model))
-    if not encoders and packed and required:
-        known = ", ".join(sorted(DENSE))
-        raise UsageError(
-            f"no encoder that can be packed in {type(model).__name__}; known: {known}, with experts"
-        )
-    for encoder in encoders:
+    for encoder in _encoders(model):
         if attention_of(encoder.config) in (PACKED, PADDED):
             set_attention(encoder.config, PACKED if packed else PADDED)
         if packed and encoder.config.model_type not in MODEL_TYPES:

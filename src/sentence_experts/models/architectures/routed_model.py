@@ -100,12 +100,11 @@ class RoutedModel:
 
     def forward(
         self,
-        input_ids: Tensor | None = None,
+        input_ids: Tensor,
         attention_mask: Tensor | None = None,
         *,
         token_type_ids: Tensor | None = None,
         position_ids: Tensor | None = None,
-        inputs_embeds: Tensor | None = None,
         expert_ids: Tensor | None = None,
         return_dict: bool | None = None,
         **kwargs: Any,
@@ -114,23 +113,23 @@ class RoutedModel:
 
         Inputs are (batch, length), or (1, tokens) with `cu_seq_lens_q`; padding is on either side.
         `expert_ids`, (sequences,) integers, are used instead of the routes in the sequences and of the
-        routers' choices, without heads; with `inputs_embeds` a model with routes needs them.
+        routers' choices, without heads.
 
         With learned routers the output has `router_logits` too: a tuple with (sequences, experts) for each
         block with experts, or (tokens, experts), padding left out, where each token chooses. Heads map the
         last hidden state, and what the base's pooler makes of it; `hidden_states` are those before.
         """
-        names = ("input_ids", "attention_mask", "token_type_ids", "position_ids", "inputs_embeds")
-        values = (input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds)
-        inputs = {name: each for name, each in zip(names, values, strict=True) if each is not None}
-        example = inputs.get("input_ids", inputs_embeds)
-        if example is None:
-            raise UsageError("give input_ids or inputs_embeds")
+        optional = {
+            "attention_mask": attention_mask,
+            "token_type_ids": token_type_ids,
+            "position_ids": position_ids,
+        }
+        inputs = {name: value for name, value in optional.items() if value is not None}
         packed, packing = kwargs.get("cu_seq_lens_q"), None
-        keys = self._read_routes(inputs, expert_ids, packed)
-        if packed is None and packs(self.config, example, attention_mask):
+        inputs["input_ids"], keys = self._read_routes(input_ids, attention_mask, expert_ids, packed)
+        if packed is None and packs(self.config, input_ids, attention_mask):
             mask = inputs.pop("attention_mask", None)
-            packing = Packing.of(example, mask, keys, in_order=router_kind(self.config).is_learned)
+            packing = Packing.of(input_ids, mask, keys, in_order=router_kind(self.config).is_learned)
             inputs, kwargs = packing.pack(inputs), kwargs | packing.keywords(self.config)
             if keys is not None and packing.order is not None:
                 keys = keys[packing.order]
@@ -143,35 +142,33 @@ class RoutedModel:
         return outputs.to_tuple() if wants_tuple else outputs
 
     def _read_routes(
-        self, inputs: dict[str, Tensor], expert_ids: Tensor | None, packed: Tensor | None
-    ) -> Tensor | None:
-        """Return the key by which each sequence is sorted, (sequences,): the place of its owner in `owners`.
+        self, input_ids: Tensor, mask: Tensor | None, expert_ids: Tensor | None, packed: Tensor | None
+    ) -> tuple[Tensor, Tensor | None]:
+        """Return the ids that the base reads, and the key by which each sequence is sorted (`sort_keys`).
 
-        UNKNOWN for a sequence without a known route or expert; None where nothing but the routers chooses.
-        Route tokens inside a text, and those of routes with a `lead`, are replaced in `inputs`.
+        The key is UNKNOWN for a sequence without a known route or expert; there are none where nothing but
+        the routers chooses. Replaced are route tokens inside a text, and those of routes with a `lead`.
         """
-        input_ids, mask = inputs.get("input_ids"), inputs.get("attention_mask")
-        routes, experts = self.routes, len(self.config.experts)
-        if input_ids is not None and (unknown := self.config.inner_route_token_id) is not None:
-            # A mask of another shape is the caller's own attention pattern and says nothing about padding.
-            padding = mask if mask is not None and mask.dim() == 2 else None
-            input_ids = without_inner_route_tokens(routes, unknown, input_ids, padding, packed)
-            inputs["input_ids"] = with_leads(routes, input_ids)
+        routes, experts, ids = self.routes, len(self.config.experts), input_ids
+        # A mask of another shape is the caller's own attention pattern and says nothing about padding.
+        is_own = mask is not None and mask.dim() != 2
+        if (unknown := self.config.inner_route_token_id) is not None:
+            ids = without_inner_route_tokens(routes, unknown, ids, None if is_own else mask, packed)
+            ids = with_leads(routes, ids)
         if expert_ids is not None:
-            example = inputs["inputs_embeds"] if input_ids is None else input_ids
-            sequences = len(example) if packed is None else len(packed) - 1
-            given = torch.as_tensor(expert_ids, device=example.device)
+            sequences = len(ids) if packed is None else len(packed) - 1
+            given = torch.as_tensor(expert_ids, device=ids.device)
             if given.shape != (sequences,) or given.is_floating_point():
                 raise UsageError(f"expert_ids must be {sequences} integers, one per sequence; got {given!r}")
-            return sort_keys(routes, experts, given, are_experts=True)
+            return ids, sort_keys(routes, experts, given, are_experts=True)
         # With learned routers too, a text that lacks the route its model was made for is a mistake.
         if not routes and router_kind(self.config).is_learned:
-            return None
-        if input_ids is None or (mask is not None and mask.dim() != 2):
-            raise UsageError("routes need input_ids and a mask of the same shape; or pass `expert_ids`")
+            return ids, None
+        if is_own:
+            raise UsageError("routes need a mask of the shape of input_ids; or pass `expert_ids`")
         if not routes:
             raise RouteError("this model has no routes in its config; pass expert_ids")
-        return sort_keys(routes, experts, routes_of(routes, input_ids, mask, packed))
+        return ids, sort_keys(routes, experts, routes_of(routes, input_ids, mask, packed))
 
     def _run_by_owner(
         self, inputs: dict[str, Tensor], kwargs: dict[str, Any], keys: Tensor | None, given: Tensor | None
@@ -179,11 +176,9 @@ class RoutedModel:
         """Run the base's forward, each owner's sequences side by side; outputs are in the inputs' order."""
         base_forward: Callable[..., ModelOutput] = super().forward  # type: ignore[misc]
         packed, mask = kwargs.get("cu_seq_lens_q"), inputs.get("attention_mask")
-        example = inputs["input_ids"] if "input_ids" in inputs else inputs["inputs_embeds"]
-        if packed is None:
-            lengths = torch.full((example.shape[0],), example.shape[1], device=example.device)
-        else:
-            lengths = packed.diff()
+        rows, length = inputs["input_ids"].shape
+        device = inputs["input_ids"].device
+        lengths = torch.full((rows,), length, device=device) if packed is None else packed.diff()
         _, owners = owners_of(self.routes, len(self.config.experts))
         plan = None if keys is None else dispatch(keys, lengths, len(owners))
         if keys is not None and plan is None:
@@ -194,7 +189,7 @@ class RoutedModel:
             chosen = None if given is None else keys
             choices = SequencePass(lengths, mask, packed, chosen, kind.scales(self.config))
         elif kind.per_token and given is None:
-            choices = TokenPass(Tokens.of(lengths, mask), self.config.top_k, kind.scales(self.config))
+            choices = TokenPass(Tokens(lengths, mask), self.config.top_k, kind.scales(self.config))
         if choices is not None:  # each block puts the batch in order for its own experts
             outputs = base_forward(**inputs, **{**kwargs, "plan": choices, "return_dict": True})
             outputs["router_logits"] = tuple(choices.logits)
@@ -207,7 +202,7 @@ class RoutedModel:
         dim, order = 0, plan.order
         if order is not None and packed is not None:
             dim = 1
-            order, packing = reorder_packed(packed, order, example.shape[1])
+            order, packing = reorder_packed(packed, order, length)
             kwargs |= packing
         if order is not None:
             inputs = take(inputs, order, dim)
@@ -235,7 +230,7 @@ class RoutedModel:
 
     def map_pooled(self, pooled: Tensor, input_ids: Tensor, mask: Tensor) -> Tensor:
         """Apply the heads to pooled vectors, (sequences, width), by steps that can be recorded."""
-        keys = self._read_routes({"input_ids": input_ids, "attention_mask": mask}, None, None)
+        _, keys = self._read_routes(input_ids, mask, None, None)
         assert keys is not None
         dispatch = RecordedDispatch(self._look_up_owners(keys)[2], len(self.heads))
         return dispatch.apply(pooled, lambda number, own, _: self.heads[number](own))

@@ -48,10 +48,8 @@ def with_domain_tokens(
 
     The token counts only at the very start of a text: the normalizer turns it into a marker there and nowhere
     else, and only the marker is the token. For a base that ignores case, "[copd]" is the token too. What
-    follows the token is the text, white space included, exactly as the base reads it.
-
-    With `instructions`, a text that begins with one of them gets `INSTRUCTION_TOKEN` in [CLS]'s place, by
-    itself, so that instructions work as they do without domain tokens.
+    follows the token is the text, white space included, exactly as the base reads it. A text that begins with
+    one of `instructions` gets `INSTRUCTION_TOKEN` there, so that they work as without domain tokens.
 
     Returns:
         The tokenizer, and the routes of the domain tokens; their experts are numbered as in `experts`.
@@ -106,14 +104,10 @@ def behind_instruction_token(tokenizer: PreTrainedTokenizerBase, routes: Sequenc
 def prefix_routes(
     tokenizer: PreTrainedTokenizerBase, prefixes: Mapping[str, str], experts: Mapping[str, int] | None = None
 ) -> list[Route]:
-    """Make the routes of instructions, as the base's tokenizer reads them (MoTE, section 4).
+    """Make the routes of instructions (route -> instruction), as the base's tokenizer reads them (MoTE, 4).
 
     What the tokenizer does not tell apart is one route: case for an uncased base, white space for WordPiece.
-
-    Args:
-        tokenizer: the base's.
-        prefixes: route -> instruction.
-        experts: route -> the index of its expert; by default in the order of `prefixes`.
+    `experts`: route -> the index of its expert; by default in the order of `prefixes`.
     """
     lead = tokenizer("")["input_ids"]
     lead = lead[: 1 if lead and lead[0] == tokenizer.cls_token_id else 0]
@@ -151,8 +145,7 @@ def _marked(token: str) -> str:
 def _start_pattern(normalizer: Any, instruction: str) -> str:
     """Return a pattern that matches, with no width, a normalized text that begins with `instruction`.
 
-    It takes any white space for any other: it decides only whether the text is led by the instruction token;
-    whether its tokens are the instruction's, `routes.experts_of` decides.
+    It takes any white space for any other: whether the tokens are the instruction's, `experts_of` decides.
     """
     words = (normalizer.normalize_str(instruction) if normalizer is not None else instruction).split()
     return r"\A(?=\s*" + r"\s+".join(re.escape(word) for word in words) + ")"

@@ -36,12 +36,10 @@ class SequenceRouter(nn.Linear):
     def forward(  # type: ignore[override]
         self, hidden: Tensor, mask: Tensor | None = None, cu_seq_lens: Tensor | None = None
     ) -> Tensor:
-        """Return logits of shape (sequences, experts), in float32 regardless of the precision of the model.
+        """Return logits, (sequences, experts), in float32 regardless of the precision of the model.
 
-        Args:
-            hidden: (batch, length, width), or (1, tokens, width) with `cu_seq_lens`.
-            mask: (batch, length), 0 at padding, which has no part in the state; None means no padding.
-            cu_seq_lens: (sequences + 1,) the packed sequences' cumulative lengths.
+        `hidden` is (batch, length, width), `mask` (batch, length) with 0 at padding, which has no part in the
+        state; or `hidden` is (1, tokens, width), with the packed sequences' cumulative lengths.
         """
         with torch.autocast(hidden.device.type, enabled=False):
             states = sequence_states(hidden.float(), mask, cu_seq_lens)
@@ -59,10 +57,10 @@ def sequence_states(hidden: Tensor, mask: Tensor | None, cu_seq_lens: Tensor | N
 
 
 class SequencePass:
-    """One forward pass through blocks that choose: what their routers need, and their logits.
+    """One forward pass through blocks that choose; `logits` are (sequences, experts) of each block so far.
 
     It is passed through the blocks as an argument. Modules hold no state of it, so passes do not mix when
-    gradients are cached or blocks computed again. `logits`: (sequences, experts) of each block so far.
+    gradients are cached or blocks computed again.
     """
 
     def __init__(

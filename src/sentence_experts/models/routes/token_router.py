@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -31,7 +30,6 @@ REENTRANT = (
 )
 
 
-@dataclass(frozen=True)
 class Tokens:
     """Which positions of a batch are tokens, and of which sequence.
 
@@ -42,23 +40,17 @@ class Tokens:
         with_gradient: whether the model was called with gradients.
     """
 
-    positions: Tensor | None
-    sequence: Tensor
-    sequences: int
-    with_gradient: bool
-
-    @classmethod
-    def of(cls, lengths: Tensor, mask: Tensor | None) -> Tokens:
+    def __init__(self, lengths: Tensor, mask: Tensor | None) -> None:
         """From (sequences,) lengths, padding included, and a mask (batch, length), 0 at padding."""
         if mask is not None and mask.dim() != 2:
             raise UsageError("a token router reads the padding from a mask of shape (batch, length)")
+        self.sequences, self.with_gradient = len(lengths), torch.is_grad_enabled()
         numbers = torch.arange(len(lengths), device=lengths.device)
-        sequence = torch.repeat_interleave(numbers, lengths)
-        positions = None
+        self.sequence = torch.repeat_interleave(numbers, lengths)
+        self.positions: Tensor | None = None
         if mask is not None and not bool(mask.all()):
-            positions = mask.flatten().nonzero()[:, 0]
-            sequence = sequence[positions]
-        return cls(positions, sequence, len(lengths), torch.is_grad_enabled())
+            self.positions = mask.flatten().nonzero()[:, 0]
+            self.sequence = self.sequence[self.positions]
 
 
 class TokenRouter(nn.Linear):
@@ -68,11 +60,9 @@ class TokenRouter(nn.Linear):
         super().__init__(width, experts, bias=False)
 
     def forward(self, states: Tensor, tokens: Tokens) -> Tensor:  # type: ignore[override]
-        """Return logits of shape (tokens, experts), in float32 regardless of the precision of the model.
+        """Return logits, (tokens, experts), always float32, of states, (tokens, width), without padding.
 
-        Args:
-            states: (tokens, width), without padding.
-            tokens: whose they are; read by `token_loads_of`.
+        `token_loads_of` reads whose tokens they are.
         """
         with torch.autocast(states.device.type, enabled=False):
             normed = nn.functional.layer_norm(states.float(), states.shape[-1:])
@@ -125,9 +115,7 @@ def token_loads_of(model: nn.Module) -> Iterator[list[Tensor]]:
     gradient caching and across processes: `torch.stack(loads, dim=1)` is (texts, blocks, 2, experts).
     """
     loads: list[Tensor] = []
-    # The loads are made at the end: what a hook computes inside a block would be missed when gradient
-    # checkpointing computes the block again, after the hooks are gone.
-    seen: list[tuple[Tensor, Tokens]] = []
+    seen: list[tuple[Tensor, Tokens]] = []  # what a hook computes is not seen by gradient checkpointing
 
     def hook(router: TokenRouter, given: tuple[Tensor, Tokens], logits: Tensor) -> None:
         tokens = given[1]
@@ -150,14 +138,9 @@ def token_balance_loss(loads: Sequence[Tensor] | Tensor) -> Tensor:
     """Measure how evenly the tokens use the experts (GShard, section 2.2; Switch transformers, eq. 4 to 6).
 
     experts * sum_e f_e P_e, where f_e is the share of all choices that fall on expert e and P_e its mean
-    probability, over the tokens of all texts, padding left out. 1 when all experts are used equally, up to
-    experts / top_k when the same ones take everything. The gradient flows through P alone.
-
-    Args:
-        loads: from `token_loads_of`: one (texts, 2, experts) per block, or these stacked along dim 1.
-
-    Returns:
-        The mean over the blocks.
+    probability, over the tokens of all texts, padding left out; the mean over the blocks. 1 when all experts
+    are used equally, up to experts / top_k when the same ones take everything. The gradient flows through P.
+    `loads`: from `token_loads_of`, one (texts, 2, experts) per block, or these stacked along dim 1.
     """
     stacked = loads if isinstance(loads, Tensor) else torch.stack(list(loads), dim=1)
     totals = stacked.sum(dim=0)  # (blocks, 2, experts)
