@@ -126,7 +126,7 @@ def drop_route(
 def _show_routes(encoder: ExpertEncoder, out: Path) -> None:
     """Show a saved model's routes and how to use it."""
     from sentence_experts.models.routes.kinds import router_kind
-    from sentence_experts.models.surgery.heads import described
+    from sentence_experts.models.surgery.heads import describe_modules
 
     total, active = encoder.parameter_counts()
     show(f"{out}: {total:,} parameters, {active:,} active per text")
@@ -141,7 +141,7 @@ def _show_routes(encoder: ExpertEncoder, out: Path) -> None:
         number = next(each for each in (one.head, one.adapter, one.expert) if each is not None)
         route = one.name if learned else f"{one.kind} {number}: {one.name}{shares}"
         show(f"  {route}, texts begin with {one.text!r}")
-    show(f"  vectors: {described(encoder)}")
+    show(f"  vectors: {describe_modules(encoder)}")
     prompt = f', prompt_name="{encoder.routes[0].name}"' if encoder.routes else ""
     show("use it: import sentence_experts.register; from sentence_transformers import SentenceTransformer")
     show(f'        SentenceTransformer("{out}").encode(texts{prompt})')

@@ -15,7 +15,7 @@ from torch import Tensor
 import sentence_experts
 from sentence_experts.errors import InputError
 from sentence_experts.models.files.saving import save
-from sentence_experts.models.surgery.heads import described
+from sentence_experts.models.surgery.heads import describe_modules
 
 NAMES = ["copd", "cvd"]
 ROUTED = ["[COPD]the heart pumps blood", "[CVD]lungs", "[CVD]", "[COPD]plants crops and roots " * 3]
@@ -41,27 +41,30 @@ def test_mean_and_cls_pooling_by_hand(base: SentenceTransformer) -> None:
     assert np.allclose(mean.encode(ROUTED), unit((hidden * mask).sum(1) / mask.sum(1)), atol=1e-6)
     cls = sentence_experts.extend(base, NAMES, pooling="cls")
     assert np.allclose(cls.encode(ROUTED), unit(hidden[:, 0]), atol=1e-6)
-    assert described(cls) == "cls pooling, Normalize"
+    assert describe_modules(cls) == "cls pooling, Normalize"
 
 
 def test_pooler_by_hand_and_normalize_last(base: SentenceTransformer) -> None:
     encoder = sentence_experts.extend(base, NAMES, pooling="pooler")
     hidden, _ = tokens_and_mask(encoder)
     assert np.allclose(encoder.encode(ROUTED), unit(torch.tanh(dense(encoder[2], hidden[:, 0]))), atol=1e-6)
-    assert described(encoder) == "cls pooling, Dense (Tanh), Normalize"
+    assert describe_modules(encoder) == "cls pooling, Dense (Tanh), Normalize"
 
 
 def test_vectors_with_and_without_length_1(base: SentenceTransformer) -> None:
     free = sentence_experts.extend(base, NAMES, normalize=False)
-    assert described(free) == "mean pooling"
+    assert describe_modules(free) == "mean pooling"
     lengths = np.linalg.norm(free.encode(ROUTED), axis=1)
     assert np.abs(lengths - 1).min() > 0.01
     unit_again = sentence_experts.extend(base, NAMES, normalize=True)
-    assert described(unit_again) == "mean pooling, Normalize"
+    assert describe_modules(unit_again) == "mean pooling, Normalize"
     assert np.allclose(unit_again.encode(ROUTED), free.encode(ROUTED) / lengths[:, None], atol=1e-6)
     plain = SentenceTransformer(modules=list(base)[:2], device="cpu")
-    assert described(sentence_experts.extend(plain, NAMES)) == "mean pooling"
-    assert described(sentence_experts.extend(plain, NAMES, normalize=True)) == "mean pooling, Normalize"
+    assert describe_modules(sentence_experts.extend(plain, NAMES)) == "mean pooling"
+    again = sentence_experts.extend(plain, NAMES, normalize=True)
+    assert describe_modules(again) == "mean pooling, Normalize"
+        describe_modules(sentence_experts.extend(plain, NAMES, normalize=True)) == "mean pooling, Normalize"
+    )
 
 
 def test_a_trained_pooler_of_the_base_is_used(
@@ -124,14 +127,14 @@ def test_stock_sentence_transformers_loads_it(
     save(encoder, tmp_path / "model")
     stock = SentenceTransformer(str(tmp_path / "model"), device="cpu", trust_remote_code=False)
     assert type(stock) is SentenceTransformer
-    assert described(stock) == described(encoder)
+    assert describe_modules(stock) == describe_modules(encoder)
     assert np.array_equal(stock.encode(ROUTED), encoder.encode(ROUTED))
 
 
 def test_a_head_goes_behind_modules_of_the_base(base_folders: dict[str, Path]) -> None:
     loaded = SentenceTransformer(str(base_folders["bert"]), device="cpu")
     without = SentenceTransformer(modules=[loaded[0], Pooling(32, "mean")], device="cpu")
-    assert described(sentence_experts.extend(without, NAMES, head="tanh")) == (
+    assert describe_modules(sentence_experts.extend(without, NAMES, head="tanh")) == (
         "mean pooling, LayerNorm, Dense (Tanh), Dense (Identity)"
     )
     both = SentenceTransformer(modules=[loaded[0], Pooling(32, ("mean", "cls"))], device="cpu")

@@ -30,7 +30,7 @@ from sentence_experts.models.loading import load
 from sentence_experts.models.routes.kinds import router_kind
 from sentence_experts.models.routes.routes import is_domain_route
 from sentence_experts.models.surgery.adapter_routes import adaptable_layers, read_peft
-from sentence_experts.models.surgery.assemble import ExpertSource, Source, stored, with_experts
+from sentence_experts.models.surgery.assemble import ExpertSource, Source, make_and_store, with_experts
 from sentence_experts.models.surgery.extend import extend
 from sentence_experts.models.surgery.extend_config import ADAPTER, AVERAGE, BASE, EXPERT, HEAD, AddRouteConfig
 from sentence_experts.models.surgery.heads import check_linear_pooling
@@ -88,7 +88,7 @@ def add_route(
         chosen = AddRouteConfig.of(chosen, kind=ADAPTER)
     folder = base if isinstance(base, str | Path) and Path(base).is_dir() else None
     hub_name = str(base) if isinstance(base, str | Path) and folder is None else None
-    return stored(
+    return make_and_store(
         lambda opened: _grown(opened, name, chosen, tasks, base, adapter),
         model,
         out,
@@ -215,7 +215,7 @@ def drop_route(
         >>> "genomics" in drop_route("model", "genomics").experts
         False
     """
-    return stored(lambda opened: _without(opened, name), model, out, overwrite, {"without": name}, {})
+    return make_and_store(lambda opened: _without(opened, name), model, out, overwrite, {"without": name}, {})
 
 
 def _without(model: SentenceTransformer, name: str) -> ExpertEncoder:

@@ -58,7 +58,7 @@ class ExpertSource:
     is_new: bool = False
 
 
-def stored(
+def make_and_store(
     make: Callable[[SentenceTransformer], ExpertEncoder],
     model: Source,
     out: Path | str | None,

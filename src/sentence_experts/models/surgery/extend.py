@@ -24,7 +24,13 @@ from sentence_experts.models.encoder import ExpertEncoder
 from sentence_experts.models.routes.kinds import ROUTER_KINDS
 from sentence_experts.models.sources import set_notes
 from sentence_experts.models.surgery.adapter_routes import adaptable_layers
-from sentence_experts.models.surgery.assemble import ExpertSource, Source, device_of, stored, with_experts
+from sentence_experts.models.surgery.assemble import (
+    ExpertSource,
+    Source,
+    device_of,
+    make_and_store,
+    with_experts,
+)
 from sentence_experts.models.surgery.extend_config import EXPERT, ExtendConfig
 from sentence_experts.models.surgery.heads import check_linear_pooling, put_head, put_normalize
 from sentence_experts.models.surgery.route_plan import domain_names, open_tasks, plan_routes, task_routes
@@ -93,7 +99,7 @@ def extend(
             set_notes(made, {"base": str(base)})
         return made
 
-    return stored(
+    return make_and_store(
         make,
         base,
         out,

@@ -81,7 +81,7 @@ def put_normalize(encoder: SentenceTransformer, normalize: bool | None) -> None:
         encoder.pop(-1)
 
 
-def described(encoder: SentenceTransformer) -> str:
+def describe_modules(encoder: SentenceTransformer) -> str:
     """Return how tokens become a vector, module by module: "cls pooling, Dense (Tanh), Normalize"."""
     steps = []
     for module in list(encoder)[1:]:
