@@ -63,8 +63,6 @@ def test_vectors_with_and_without_length_1(base: SentenceTransformer) -> None:
     assert describe_modules(sentence_experts.extend(plain, NAMES)) == "mean pooling"
     again = sentence_experts.extend(plain, NAMES, normalize=True)
     assert describe_modules(again) == "mean pooling, Normalize"
-        describe_modules(sentence_experts.extend(plain, NAMES, normalize=True)) == "mean pooling, Normalize"
-    )
 
 
 def test_a_trained_pooler_of_the_base_is_used(
