@@ -88,15 +88,15 @@ def test_all_positive_set_has_a_trivial_threshold_unless_limited():
 @pytest.mark.parametrize(
     ("scores", "labels", "message"),
     [
-        ([], [], "no pairs"),
-        ([0.1], [1, 0], "1 scores but 2 labels"),
+        ([], [], "one of each per pair"),
+        ([0.1], [1, 0], "one of each per pair"),
         ([0.1, math.nan], [1, 0], "pair 1 .*score nan"),
         ([0.1, math.inf], [1, 0], "pair 1 .*score inf"),
         ([0.1, 0.2], [1, 2], "pair 1 .*label 2"),
         ([0.1, 0.2], [1, -1], "label -1"),
         ([0.1, 0.2], [1, math.nan], "label nan"),
-        (["a", "b"], [1, 0], "scores must be numbers"),
-        ([[0.1, 0.2]], [1, 0], "one-dimensional"),
+        (["a", "b"], [1, 0], "must be numbers"),
+        ([[0.1, 0.2]], [1, 0], "one of each per pair"),
     ],
 )
 def test_bad_input_errors(scores, labels, message):

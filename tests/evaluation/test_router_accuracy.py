@@ -12,7 +12,8 @@ import sentence_experts
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import RouteError
 from sentence_experts.evaluation.evaluate import evaluate
-from sentence_experts.evaluation.router_accuracy import distinct_texts, router_accuracy
+from sentence_experts.evaluation.pairs import texts_by_domain
+from sentence_experts.evaluation.router_accuracy import router_accuracy
 from sentence_experts.models.loading import load
 from sentence_experts.models.routes.sequence_router import SequenceRouter
 from sentence_experts.pairs.dataset import Pairs
@@ -60,7 +61,7 @@ def test_router_accuracy_uses_the_domain_token(plain_model, table):
     base = SentenceTransformer(str(plain_model), device="cpu")
     encoder = sentence_experts.extend(base, ["neuro", "crops"], router="learned")
     found = router_accuracy(BatchEncoder(encoder, name="m"), table, {"crops": "crops", "neuro": "neuro"})
-    texts = distinct_texts(table, "crops")
+    texts = texts_by_domain(table)["crops"]
     expected = (encoder.router_choices(texts, prompt_name="crops").chosen == 1).mean()
     assert found.by_domain["crops"] == pytest.approx(expected)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import TypeAdapter
 
 from sentence_experts.evaluation.statistics import Estimate, Runs, ScoredPairs, estimate, runs_of
 from sentence_experts.pairs.labels import Conflicts, Labels, Rows
@@ -50,7 +51,7 @@ def more_like_this(vectors: Vectors, labels: Labels, groups: Rows) -> MoreLikeTh
     vectors, labels, groups = vectors[kept], labels.rows(kept), groups[kept]
     discounts = 1 / np.log2(np.arange(2, TOP + 2))
     best = np.cumsum(discounts)
-    parts: list[tuple[Rows, Floats, Floats, Floats]] = []
+    parts = [(np.empty(0, np.int64), *[np.empty(0)] * 3)]
     for start in range(0, len(kept), _AT_ONCE):
         rows = np.arange(start, min(start + _AT_ONCE, len(kept)))
         apart = groups[rows][:, None] != groups
@@ -59,18 +60,14 @@ def more_like_this(vectors: Vectors, labels: Labels, groups: Rows) -> MoreLikeTh
         scores = np.where(apart, vectors[rows] @ vectors.T, -np.inf)
         top = np.argsort(-scores, axis=1, kind="stable")[:, :TOP]
         hits = np.take_along_axis(relevant, top, axis=1)
-        asked = counts > 0
         ideal = best[np.minimum(counts, TOP) - 1]
-        of_all = np.minimum(candidates, TOP)
-        chance = counts / np.maximum(candidates, 1) * best[np.maximum(of_all, 1) - 1] / ideal
+        at_random = best[np.maximum(np.minimum(candidates, TOP), 1) - 1]
+        chance = counts / np.maximum(candidates, 1) * at_random / ideal
         gained = hits @ discounts[: top.shape[1]] / ideal
         found = hits.sum(axis=1) / np.maximum(np.minimum(counts, TOP), 1)
+        asked = counts > 0
         parts.append((kept[rows[asked]], gained[asked], found[asked], chance[asked]))
-    if not parts:
-        empty = np.empty(0)
-        return MoreLikeThis(np.empty(0, np.int64), empty, empty, empty)
-    queries, ndcg, recall, chances = (np.concatenate(each) for each in zip(*parts, strict=True))
-    return MoreLikeThis(queries, ndcg, recall, chances)
+    return MoreLikeThis(*(np.concatenate(each) for each in zip(*parts, strict=True)))
 
 
 def mean_over_groups(values: Floats, groups: Rows) -> Estimate:
@@ -141,12 +138,7 @@ class RouteGain:
     @classmethod
     def from_json(cls, figures: Mapping[str, Any]) -> RouteGain:
         """Return the figures that `dataclasses.asdict` made plain."""
-        estimates = {
-            name: Estimate(**figures[name])
-            for name in ("gain", "base_auc", "auc")
-            if figures[name] is not None
-        }
-        return cls(**{**figures, **estimates})
+        return TypeAdapter(cls).validate_python(figures)
 
 
 def measure_gains(
@@ -175,17 +167,17 @@ def measure_gains(
             continue
         gains.append(
             RouteGain(
-                route,
-                len(new.queries),
-                float(new.chance.mean()),
-                float(old.ndcg.mean()),
-                float(new.ndcg.mean()),
-                float(old.recall.mean()),
-                float(new.recall.mean()),
-                mean_over_groups(new.ndcg - old.ndcg, groups[new.queries]),
-                estimate(before[route]) if route in before else None,
-                estimate(after[route]) if route in after else None,
-                sum(route in (each.one, each.other) for each in conflicts),
+                route=route,
+                queries=len(new.queries),
+                chance=float(new.chance.mean()),
+                base_ndcg=float(old.ndcg.mean()),
+                ndcg=float(new.ndcg.mean()),
+                base_recall=float(old.recall.mean()),
+                recall=float(new.recall.mean()),
+                gain=mean_over_groups(new.ndcg - old.ndcg, groups[new.queries]),
+                base_auc=estimate(before[route]) if route in before else None,
+                auc=estimate(after[route]) if route in after else None,
+                opposed=sum(route in (each.one, each.other) for each in conflicts),
             )
         )
     return gains

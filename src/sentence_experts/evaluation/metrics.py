@@ -17,16 +17,7 @@ from sentence_experts.errors import InputError, UsageError
 
 Metrics = dict[str, float | None]
 
-METRIC_NAMES = (
-    "f1_max",
-    "precision",
-    "recall",
-    "threshold",
-    "ratio",
-    "roc_auc",
-    "mean_distance",
-    "accuracy",
-)
+METRIC_NAMES = ("f1_max", "precision", "recall", "threshold", "ratio", "roc_auc", "mean_distance", "accuracy")
 
 
 def pair_metrics(scores: ArrayLike, labels: ArrayLike, threshold_min: float | None = None) -> Metrics:
@@ -43,10 +34,9 @@ def pair_metrics(scores: ArrayLike, labels: ArrayLike, threshold_min: float | No
         A dict with these keys; undefined metrics are None.
 
         - `f1_max`, `precision`, `recall`, `threshold`, `accuracy`: the best F1 = 2 tp / (2 tp + fp + fn),
-          and the other metrics at its threshold. Of thresholds with exactly the same F1 the lowest is
-          used: the first maximum along `precision_recall_curve`, as in the published code. If no score
-          reaches `threshold_min`, no pair is called positive: the threshold is `threshold_min` itself, and
-          F1, precision and recall are 0. All five are None without positives, when every F1 is 0.
+          and the other metrics at its threshold, the lowest with exactly this F1, as in the published code.
+          If no score reaches `threshold_min`, the threshold is `threshold_min` itself, and F1, precision and
+          recall are 0. All five are None without positives.
         - `ratio`: mean score of the positives / mean score of the negatives (signed). None if either
           class is missing or the mean of the negatives is 0.
         - `roc_auc`: None if either class is missing.
@@ -86,19 +76,21 @@ def checked_pairs(scores: ArrayLike, labels: ArrayLike) -> tuple[NDArray[np.floa
     Raises:
         InputError: no pairs, different lengths, a score that is not a finite number, a label not 0 or 1.
     """
-    values, truth = _numbers(scores, "scores"), _numbers(labels, "labels")
-    if values.size != truth.size:
-        raise InputError(f"{values.size} scores but {truth.size} labels: each pair needs one of each")
-    if values.size == 0:
-        raise InputError("no pairs: metrics need at least one score and its label")
-    for name, given, bad, wanted in (
-        ("score", values, ~np.isfinite(values), "a finite number"),
-        ("label", truth, (truth != 0) & (truth != 1), "0 or 1"),
+    try:
+        values, truth = (np.asarray(each, dtype=np.float64) for each in (scores, labels))
+    except (TypeError, ValueError) as error:
+        raise InputError(f"scores and labels must be numbers: {error}") from error
+    if values.ndim != 1 or values.shape != truth.shape or not values.size:
+        raise InputError(
+            f"scores of shape {values.shape} and labels of {truth.shape}: give one of each per pair"
+        )
+    for name, given, good in (
+        ("score", values, np.isfinite(values)),
+        ("label", truth, np.isin(truth, (0, 1))),
     ):
-        if bad.any():
-            first = int(np.argmax(bad))
-            where = f"pair {first} (counted from 0; {bad.sum()} such)"
-            raise InputError(f"{where}: {name} {given[first]:g} is not {wanted}")
+        if not good.all():
+            first, wanted = int(np.argmin(good)), "a finite number" if name == "score" else "0 or 1"
+            raise InputError(f"pair {first} (counted from 0): {name} {given[first]:g} is not {wanted}")
     return values, truth.astype(np.int64)
 
 
@@ -151,13 +143,3 @@ def _best_cut(scores: NDArray[np.float64], labels: NDArray[np.int64], threshold_
         "threshold": float(thresholds[allowed][best]),
         "accuracy": (tp + true_negatives) / labels.size,
     }
-
-
-def _numbers(values: ArrayLike, what: str) -> NDArray[np.float64]:
-    try:
-        array = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{what} must be numbers: {error}") from error
-    if array.ndim != 1:
-        raise InputError(f"{what} must be one-dimensional, not of shape {array.shape}")
-    return array

@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from sentence_experts.errors import UsageError
-from sentence_experts.evaluation import statistics
 from sentence_experts.evaluation.metrics import METRIC_NAMES, class_means, pair_metrics, pair_weighted_mean
 from sentence_experts.evaluation.pairs import (
     LINKED_BY,
@@ -39,7 +38,14 @@ from sentence_experts.evaluation.results import (
     score_column,
     view_of_domain,
 )
-from sentence_experts.evaluation.statistics import METRICS_WITH_INTERVAL, Interval, Runs, ScoredPairs
+from sentence_experts.evaluation.statistics import (
+    METRICS_WITH_INTERVAL,
+    Interval,
+    Runs,
+    ScoredPairs,
+    estimate,
+    runs_of,
+)
 from sentence_experts.evaluation.text_free import text_free_scores
 from sentence_experts.progress import announced
 
@@ -87,7 +93,7 @@ def measure(
     """
     sets = _scored_by_domain(table, scores, by_article)
     domains = {name: metrics_of(pairs.scores, pairs.labels, threshold_min) for name, pairs in sets.items()}
-    everything = statistics.joined(list(sets.values()))
+    everything = ScoredPairs.joined(list(sets.values()))
     pooled = metrics_of(everything.scores, everything.labels, threshold_min)
     counts = {name: each.pairs for name, each in domains.items()}
     means = pair_weighted_mean({name: each.metrics for name, each in domains.items()}, counts)
@@ -96,7 +102,7 @@ def measure(
     if replicates == 0:
         return Measured(figures)
     with announced("estimating intervals"):
-        by_domain, of_pooled, of_mean = statistics.runs_of(sets, replicates, seed, threshold_min)
+        by_domain, of_pooled, of_mean = runs_of(sets, replicates, seed, threshold_min)
     runs = dict(zip(figures, [of_pooled, of_mean, *by_domain.values()], strict=True))
     return Measured({view: with_intervals(each, runs[view]) for view, each in figures.items()}, runs)
 
@@ -133,7 +139,7 @@ def with_intervals(metrics: PairMetrics, runs: Mapping[str, Runs]) -> PairMetric
     """
     intervals: dict[str, Interval | None] = {}
     for name, each in runs.items():
-        value, estimated = metrics.metrics[name], statistics.estimate(each)
+        value, estimated = metrics.metrics[name], estimate(each)
         bounds = None if estimated is None else estimated.interval(0.0)
         if bounds is not None and value is not None:
             bounds = Interval(min(bounds.low, value), max(bounds.high, value))

@@ -320,20 +320,19 @@ class PairEvaluation(Evaluation):
         for model in self.models:
             for view, measured in model.views.items():
                 figures = {name: measured.metrics[name] for name in ("f1_max", "roc_auc")}
+                interval = measured.intervals.get("roc_auc")
                 if gaps:
                     gap = gaps.get((model.label, view))
-                    value, interval = (gap.value, gap.interval) if gap else (None, None)
-                    figures |= {"gain": value, **_ends("", interval)}
-                else:
-                    figures |= _ends("", measured.intervals.get("roc_auc"))
+                    interval = gap.interval if gap else None
+                    figures["gain"] = gap.value if gap else None
+                figures |= _ends("", interval)
                 rounded = {name: None if each is None else round(each, 3) for name, each in figures.items()}
                 rows.append({"model": model.label, "domain": names.get(view, view.domain), **rounded})
         return rows
 
 
 def _ends(prefix: str, interval: Interval | None) -> dict[str, float | None]:
-    low, high = (interval.low, interval.high) if interval else (None, None)
-    return {f"{prefix}low": low, f"{prefix}high": high}
+    return {f"{prefix}{end}": getattr(interval, end, None) for end in ("low", "high")}
 
 
 def score_column(label: str) -> str:

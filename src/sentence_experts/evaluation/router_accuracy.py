@@ -60,11 +60,12 @@ def router_accuracy(
     config = config_of(encoder.model)
     experts = {name: number for number, name in enumerate(config.experts)}
     experts |= {route["name"]: route["expert"] for route in config.routes}
+    by_domain = texts_by_domain(table)
     hits: dict[str, NDArray[np.bool_]] = {}
     blocks: tuple[int, ...] = ()
     for domain, route in routes.items():
         if (name := route or domain) in experts:
-            texts = distinct_texts(table, domain)[:max_texts]
+            texts = sorted(by_domain.get(domain, ()), key=sha256_text)[:max_texts]  # arbitrary, but fixed
             prompt = encoder.routes[route] if route else ""
             choices = router_choices(encoder.model, texts, prompt, encoder.texts_at_once)
             hits[domain], blocks = choices.chosen == experts[name], choices.blocks
@@ -77,8 +78,3 @@ def router_accuracy(
         by_domain={domain: float(rows.mean()) for domain, rows in hits.items()},
         mean=float(every.mean()),
     )
-
-
-def distinct_texts(table: pa.Table, domain: str) -> list[str]:
-    """Return the distinct texts of a domain's pairs, in an arbitrary but fixed order (by hash)."""
-    return sorted(texts_by_domain(table).get(domain, ()), key=sha256_text)

@@ -1,29 +1,27 @@
 """Confidence intervals of F1max and ROC-AUC that allow for pairs that share a paper, and for seeds.
 
-The variance of a metric is a sum over its pairs of papers. The influence of a pair is how much the metric
-would move, to first order, if the pair counted more; the products of the influences of all pairs that share a
-paper (each pair with itself, too) add up to the variance: the estimator for dyads of Fafchamps & Gubert
-(Journal of Development Economics 2007) and Aronow, Samii & Assenova (Political Analysis 2015). It is at least
-that of independent pairs, where two papers that are a pair under several routes count as one pair. The
-numbers of pairs of each class and domain were chosen and do not vary. Pairs that share an article that cites
-both papers may count as related too.
+**Papers.** The influence of a pair is how much the metric would move, to first order, if the pair counted
+more; the variance is the sum of the products of the influences of all pairs that share a paper, each pair
+with itself too (Fafchamps & Gubert, Journal of Development Economics 2007; Aronow, Samii & Assenova,
+Political Analysis 2015). It is at least that of independent pairs, where two papers that are a pair under
+several routes count as one pair. Pairs that an article links may count as related too. The numbers of pairs
+of each class and domain were chosen and do not vary.
 
-F1max is the maximum of a noisy curve, so on a sample it is too high, the more so the fewer pairs, and the
-percentiles of a bootstrap, whose replicates are maxima again, lie higher still. So the interval is symmetric
-around the F1 that these pairs give, on average, at the best thresholds of bootstrap replicates. These draw
-the n papers n times with replacement; a pair (a, b) then counts w_a * w_b times, w being the number of times
-that a paper was drawn (Davezies, D'Haultfoeuille & Guyonvarch, Annals of Statistics 2021). A replicate's
-threshold is too well adapted to the pairs, of which the replicate is made, and not well enough, because the
-replicate adds noise: three times that of a single pair (the variance of its weight), and then both errors
-cancel out, exactly so in the limit, where the curve is a parabola and its noise a Brownian motion.
+**F1max** is the maximum of a noisy curve, so on a sample it is too high, and the percentiles of a bootstrap
+lie higher still. The interval is symmetric around the F1 that these pairs give, on average, at the best
+thresholds of bootstrap replicates. These draw the n papers n times with replacement; a pair (a, b) counts
+w_a * w_b times (Davezies, D'Haultfoeuille & Guyonvarch, Annals of Statistics 2021). A replicate's threshold
+is too well adapted to the pairs, of which it is made, and not well enough, because the replicate adds noise:
+three times that of a single pair (the variance of its weight), and then both errors cancel out, exactly so in
+the limit, where the curve is a parabola and its noise a Brownian motion.
 
-A mean over k training runs varies with their seeds too: by s^2 / k, s being the standard deviation of the
-runs. That holds what the papers do to each run by itself; what they do to all runs alike, the mean
-covariance of two runs, is added to it. So runs are to papers as readers are to patients in studies of
-diagnostic images, and this is their analysis of variance (Obuchowski & Rockette, Communications in
-Statistics 1995), with quantiles of Student's t (Hillis, Statistics in Medicine 2007; Satterthwaite). Few
-seeds that happen to lie close together make their part look small, which gave 7 to 10% false positives at 5%;
-so for the degrees of freedom alone that part is taken at the upper end of its one-sided 75% interval.
+**Seeds.** A mean over k runs varies by s^2 / k, s being the standard deviation of the runs, which holds what
+the papers do to each run by itself; what they do to all runs alike, the mean covariance of two runs, is
+added. So runs are to papers as readers are to patients in studies of diagnostic images (Obuchowski &
+Rockette, Communications in Statistics 1995), with quantiles of Student's t (Hillis, Statistics in Medicine
+2007). Few seeds that happen to lie close together make their part look small, which gave 7 to 10% false
+positives at 5%; so for the degrees of freedom alone that part is taken at the upper end of its one-sided 75%
+interval.
 
 The same holds for means over datasets of tasks, each of which is one unit (`runs_of_datasets`).
 `benchmarks/interval_coverage.py` measures on simulated worlds how often the intervals hold the true value.
@@ -67,6 +65,16 @@ class ScoredPairs:
     second: Sequence[str]
     articles: Sequence[Sequence[str]] | None = None
 
+    @classmethod
+    def joined(cls, sets: Sequence[ScoredPairs]) -> ScoredPairs:
+        """Return the pairs of several sets as one."""
+        names = ("first", "second", *([] if sets[0].articles is None else ["articles"]))
+        lists = [[each for pairs in sets for each in getattr(pairs, name)] for name in names]
+        scores, labels = (
+            np.concatenate([getattr(pairs, name) for pairs in sets]) for name in ("scores", "labels")
+        )
+        return cls(scores, labels, *lists)
+
 
 @dataclass(frozen=True)
 class Sharing:
@@ -89,9 +97,15 @@ class Sharing:
         first, second = papers[: len(pairs.first)], papers[len(pairs.first) :]
         low, high = np.minimum(first, second), np.maximum(first, second)
         both = np.unique(low * len(papers) + high, return_inverse=True)[1]
-        return cls(
-            first, second, both, None if pairs.articles is None else _clusters(first, second, pairs.articles)
-        )
+        if pairs.articles is None:
+            return cls(first, second, both)
+        each = np.arange(len(first))
+        of_pair = np.repeat(each, [len(ids) for ids in pairs.articles])
+        names = np.array([name for ids in pairs.articles for name in ids], dtype=str)
+        articles = len(papers) + np.unique(names, return_inverse=True)[1]
+        rows, columns = np.concatenate([each, each, of_pair]), np.concatenate([first, second, articles])
+        clusters = csr_array((np.ones(len(rows), dtype=np.float32), (rows, columns)))
+        return cls(first, second, both, clusters)
 
     def variance(self, influence: Floats) -> float:
         """Return the variance of the sum of the pairs' influences, shape (pairs,)."""
@@ -242,42 +256,17 @@ def runs_of(
         only = next(iter(of_domains.values()))
         return of_domains, only, only
     pooled = _runs(list(domains.values()), *bootstrap)
-    shares = np.array([len(pairs.labels) for pairs in domains.values()])
-    shares = shares / shares.sum()
+    sizes = np.array([len(pairs.labels) for pairs in domains.values()])
     mean = {}
     for metric, run in pooled.items():
-        own = [each[metric] for each in of_domains.values()]
-        values = np.sum([share * each.values for share, each in zip(shares, own, strict=True)], axis=0)
+        shares = list(zip(sizes / sizes.sum(), [each[metric] for each in of_domains.values()], strict=True))
+        values = np.sum([share * each.values for share, each in shares], axis=0)
         influence, averaged = (
-            np.hstack([share * getattr(each, name) for share, each in zip(shares, own, strict=True)])
+            np.hstack([share * getattr(each, name) for share, each in shares])
             for name in ("influence", "averaged")
         )
         mean[metric] = Runs(values, influence, averaged, run.sharing)
     return of_domains, pooled, mean
-
-
-def joined(sets: Sequence[ScoredPairs]) -> ScoredPairs:
-    """Return the pairs of several sets as one."""
-    return ScoredPairs(
-        np.concatenate([pairs.scores for pairs in sets]),
-        np.concatenate([pairs.labels for pairs in sets]),
-        [paper for pairs in sets for paper in pairs.first],
-        [paper for pairs in sets for paper in pairs.second],
-        None if sets[0].articles is None else [ids for pairs in sets for ids in pairs.articles or ()],
-    )
-
-
-def _clusters(
-    first: NDArray[np.int64], second: NDArray[np.int64], articles: Sequence[Sequence[str]]
-) -> csr_array:
-    """Return the papers and articles of each pair: (pairs, papers and articles)."""
-    pairs = np.arange(len(first))
-    of_pair = np.repeat(pairs, [len(ids) for ids in articles])
-    names = [name for ids in articles for name in ids]
-    papers = int(max(first.max(), second.max())) + 1
-    numbers = papers + np.unique(names, return_inverse=True)[1] if names else np.zeros(0, dtype=np.int64)
-    rows, columns = np.concatenate([pairs, pairs, of_pair]), np.concatenate([first, second, numbers])
-    return csr_array((np.ones(len(rows), dtype=np.float32), (rows, columns)))
 
 
 def _variance_in_clusters(clusters: csr_array, influence: Floats) -> float:
@@ -308,7 +297,7 @@ def _runs(
     sets: Sequence[ScoredPairs], replicates: int, seed: int, threshold_min: float | None
 ) -> dict[str, Runs]:
     """Return both metrics of one run on the pairs of some sets."""
-    everything = joined(sets)
+    everything = ScoredPairs.joined(sets)
     number = np.repeat(np.arange(len(sets)), [len(each.labels) for each in sets])
     scored = checked_pairs(everything.scores, everything.labels)
     pairs = _Pairs(*scored, number, Sharing.of(everything))

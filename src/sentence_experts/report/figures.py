@@ -21,11 +21,8 @@ if TYPE_CHECKING:
     from sentence_experts.evaluation.similarity import Similarity
 
 MODEL_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#000000", "#CC79A7", "#E69F00", "#56B4E9")
-LINKED, UNLINKED = MODEL_COLOURS[:2]
 LINE_STYLES: tuple[Any, ...] = ("-", "--", "-.", (0, (1, 1)))
-BINS = 40
 POINTS_PER_CURVE = 300
-PANELS_PER_ROW = 4
 STYLE = {
     "font.size": 9,
     "axes.spines.top": False,
@@ -41,28 +38,6 @@ STYLE = {
 CELL, BOX = 0.55, 0.34  # inches: of a matrix, of a box
 DOTS = 160  # per inch
 Scores = Mapping[str, NDArray[np.float64]]  # model label -> (pairs,)
-
-
-def histograms(scores: Scores, labels: NDArray[np.int64], thresholds: Mapping[str, float | None]) -> str:
-    """Draw a panel per model: cosines of linked and unlinked pairs, and the threshold of F1max."""
-    rows, columns = -(-len(scores) // PANELS_PER_ROW), min(len(scores), PANELS_PER_ROW)
-    with _drawing(max(2.4 * columns, 3.2), 2.2 * rows, rows, columns) as (figure, axes):
-        for axis in axes.flat[len(scores) :]:
-            axis.remove()
-        everything = np.concatenate(list(scores.values()))
-        edges = np.linspace(min(0.0, everything.min()), max(1.0, everything.max()), BINS + 1)
-        for axis, (label, values) in zip(axes.flat, scores.items(), strict=False):
-            for kind, colour, name in ((0, UNLINKED, "not linked"), (1, LINKED, "linked")):
-                if (labels == kind).any():
-                    share = np.histogram(values[labels == kind], edges)[0] / (labels == kind).sum()
-                    axis.stairs(share, edges, fill=True, color=colour, alpha=0.3)
-                    axis.stairs(share, edges, color=colour, label=name, linestyle="-" if kind else "--")
-            if (threshold := thresholds[label]) is not None:
-                axis.axvline(threshold, color="#333333", linewidth=1, linestyle=":")
-            axis.set(title=_short(label), xlabel="cosine", yticks=[], xlim=(edges[0], edges[-1]))
-        axes[0, 0].set_ylabel("share of pairs")
-        axes[0, 0].legend(handlelength=1.4)
-        return svg_of(figure)
 
 
 def curves(scores: Scores, labels: NDArray[np.int64], thresholds: Mapping[str, float | None]) -> str:
@@ -183,13 +158,13 @@ def _short(label: str, length: int = 34) -> str:
 
 
 @contextmanager
-def _drawing(width: float, height: float, rows: int = 1, columns: int = 1) -> Iterator[tuple[Any, Any]]:
-    """Give a figure of this size in inches, and its axes, (rows, columns); close it at the end."""
+def _drawing(width: float, height: float, columns: int = 1) -> Iterator[tuple[Any, Any]]:
+    """Give a figure of this size in inches, and its axes, (1, columns); close it at the end."""
     require("matplotlib", "report").use("Agg")  # draws into memory
     plt = require("matplotlib.pyplot", "report")
     with plt.rc_context(STYLE):
         shape: dict[str, Any] = {"figsize": (width, height), "squeeze": False, "layout": "constrained"}
-        figure, axes = plt.subplots(rows, columns, **shape)
+        figure, axes = plt.subplots(1, columns, **shape)
         try:
             yield figure, axes
         finally:

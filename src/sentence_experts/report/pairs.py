@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -20,7 +19,7 @@ from sentence_experts.evaluation.results import (
 from sentence_experts.evaluation.text_free import suspicion
 from sentence_experts.models.sources import UNTRAINED
 from sentence_experts.report.content import Figure, Item, Report, Table, Verdict
-from sentence_experts.report.figures import curves, heat_map, histograms
+from sentence_experts.report.figures import curves, heat_map
 from sentence_experts.report.tables import COLUMNS, EQUIVALENT, metric_cell, number, p_value
 from sentence_experts.report.verdict import (
     REAL_ARTICLES,
@@ -86,7 +85,6 @@ def pairs_report(evaluation: PairEvaluation) -> Report:
     details["Domains"] = [_metrics(evaluation, view) for view in models[0].views if view.domain is not None]
     if evaluation.routers:
         details["Learned routers"] = [_routers(evaluation)]
-    details["Cosines of all pairs"] = [_histograms(evaluation)]
     details["Meaning of the metrics"] = list(MEANINGS)
     runs = {run.label: dict(run.settings) for model in models for run in model.runs or (model,)}
     shown = {"evaluation": dict(settings), "models": runs}
@@ -151,37 +149,19 @@ def _routers(evaluation: PairEvaluation) -> Table:
     return Table(title, ("Mean over blocks of", *evaluation.routers), rows)
 
 
-def _histograms(evaluation: PairEvaluation) -> Figure:
-    means = "; ".join(
-        f"{model.label}: linked {number(each['mean_positive'])}, unlinked {number(each['mean_negative'])}"
-        for model in evaluation.models
-        for each in (model.pooled.metrics,)
-    )
-    return Figure(
-        partial(histograms, *_scores(evaluation)),
-        f"Histograms of cosines. Means: {means}.",
-        "Cosines of linked and unlinked pairs. The bars of each kind add up to 1; the dotted line is the "
-        f"threshold of F1max. Means: {means}.",
-    )
-
-
 def _curves(evaluation: PairEvaluation) -> Figure:
     areas = "; ".join(
         f"{model.label} {number(model.pooled.metrics['roc_auc'])}" for model in evaluation.models
     )
+    runs = {model.label: (*model.runs, model)[0] for model in evaluation.models}  # of several the first
+    scores = {label: evaluation.scores[score_column(run.label)].to_numpy() for label, run in runs.items()}
+    labels = evaluation.scores["label"].to_numpy().astype(np.int64)
+    thresholds = {label: run.pooled.metrics["threshold"] for label, run in runs.items()}
     return Figure(
-        partial(curves, *_scores(evaluation)),
+        partial(curves, scores, labels, thresholds),
         f"ROC and precision-recall curves. Areas under the ROC curve: {areas}.",
         "ROC and precision-recall curves of all pairs. The dot marks F1max.",
     )
-
-
-def _scores(evaluation: PairEvaluation) -> tuple[dict[str, Any], Any, dict[str, float | None]]:
-    """Return label -> scores, the labels of the pairs, and label -> threshold; of several runs the first."""
-    runs = {model.label: (*model.runs, model)[0] for model in evaluation.models}
-    scores = {label: evaluation.scores[score_column(run.label)].to_numpy() for label, run in runs.items()}
-    thresholds = {label: run.pooled.metrics["threshold"] for label, run in runs.items()}
-    return scores, evaluation.scores["label"].to_numpy().astype(np.int64), thresholds
 
 
 def _heat_map(evaluation: PairEvaluation) -> list[Figure]:

@@ -74,10 +74,10 @@ def listed(names: Sequence[str]) -> str:
 
 def single_runs(trained: Mapping[str, int], models: int) -> list[str]:
     """Name the models of one training run; `trained` is label -> number of runs."""
-    single = [label for label, seeds in trained.items() if seeds < 2]
-    if not single or models < 2:
-        return []
-    return [f"There is one training run of {listed(single)}: another seed may give another order."]
+    single = [label for label, seeds in trained.items() if seeds < 2 <= models]
+    return [f"There is one training run of {listed(single)}: another seed may give another order."] * bool(
+        single
+    )
 
 
 def model_advice(
