@@ -77,7 +77,7 @@ VERBS = {
     "evaluate": Verb(
         "evaluate {run}/model --pairs {pairs} --baseline tfidf --bootstrap 0 --device cpu --out {evaluation}",
         ("run", "pairs"), "evaluation", "--split validation",
-        ("evaluation.evaluate", "report.write", "report.tables"),
+        ("evaluation.evaluate", "report.write", "report.content"),
     ),
 }  # fmt: skip
 

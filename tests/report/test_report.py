@@ -9,9 +9,9 @@ import pytest
 from lxml import etree
 from rich.console import Console
 
-from sentence_experts.report.content import html
+from sentence_experts.report.content import for_terminal, html
 from sentence_experts.report.figures import STYLE, heat_map
-from sentence_experts.report.tables import bounds, for_terminal
+from sentence_experts.report.wording import bounds
 from sentence_experts.report.write import report_of
 
 VOID = {"meta", "img", "br"}

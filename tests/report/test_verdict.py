@@ -14,7 +14,7 @@ from sentence_experts.report.content import html, markdown
 from sentence_experts.report.moee import analysis_verdict
 from sentence_experts.report.pairs import pairs_verdict
 from sentence_experts.report.tasks import tasks_report, tasks_verdict
-from sentence_experts.report.verdict import standing
+from sentence_experts.report.wording import standing
 from sentence_experts.report.write import report_of
 
 

@@ -69,7 +69,7 @@ def show_table(
 
 def show_report(result: Result, out: Path | None) -> None:
     """Print the tables, the notes and the verdict of a result, and write its report to the folder `out`."""
-    from sentence_experts.report.tables import for_terminal  # imports torch: after the checks
+    from sentence_experts.report.content import for_terminal  # imports torch: after the checks
     from sentence_experts.report.write import report_of, write_report
 
     report = report_of(result)

@@ -34,7 +34,7 @@ def reproduce(
 
     Example: sentence-experts reproduce hallee2025/moe_all --dry-run
     """
-    from sentence_experts.report.tables import for_terminal
+    from sentence_experts.report.content import for_terminal
     from sentence_experts.reproduce.run import plan_recipe, run_experiment
 
     experiment = plan_recipe(recipe, config, out, dry_run)
@@ -69,7 +69,7 @@ def demo(
     import sentence_experts as se
     from sentence_experts.corpus.simulate import simulate_corpus
     from sentence_experts.demo.jobs import THREE, find_labelled_rows, run_main_job, run_route_job
-    from sentence_experts.report.tables import number
+    from sentence_experts.report.wording import number
     from sentence_experts.report.write import report_of
     from sentence_experts.reproduce.material import Material, data_folder
     from sentence_experts.training.fit import HEADINGS, TITLE

@@ -8,8 +8,7 @@ from sentence_experts.evaluation.audit import CLEANED, LEAKS, WITHOUT, Audit, Me
 from sentence_experts.evaluation.scorers import MEMORY_LABEL, TFIDF_LABEL
 from sentence_experts.report.content import Item, Report, Table, Verdict
 from sentence_experts.report.pairs import METRICS, pair_figures, text_free_table, told_without_texts
-from sentence_experts.report.tables import metric_cell, number
-from sentence_experts.report.verdict import REAL_ARTICLES, SIMULATED
+from sentence_experts.report.wording import REAL_ARTICLES, SIMULATED, metric_cell, number
 
 ALL_PAIRS = next(iter(WITHOUT))
 TOLERATED = 0.05  # share of test pairs that leak

@@ -11,6 +11,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import rich.table
+from rich.text import Text
+
 from sentence_experts.errors import require
 
 MAX_ADVICE = 3
@@ -106,3 +109,18 @@ def _rendered(report: Report, template: str) -> str:
     templates.filters["json"] = lambda values: json.dumps(values, indent=1, ensure_ascii=False)
     page: str = templates.get_template(template).render(report=report)
     return page
+
+
+def for_terminal(table: Table) -> rich.table.Table:
+    """Return a table without frame: a column of names to the left, columns of numbers to the right."""
+    title = Text(f"\n{table.title}", style="bold")
+    shown = rich.table.Table(title=title, title_justify="left", box=None, padding=(0, 1, 0, 0))
+    corner, *headings = table.headings
+    shown.add_column(corner, overflow="fold")
+    for heading in headings:
+        shown.add_column(
+            heading, justify="right", no_wrap=not table.fold, overflow="fold" if table.fold else "ellipsis"
+        )
+    for row in table.rows:
+        shown.add_row(*map(Text, row))
+    return shown

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sentence_experts.errors import require
-from sentence_experts.report.tables import p_value
+from sentence_experts.report.wording import p_value
 
 if TYPE_CHECKING:
     from sentence_experts.evaluation.similarity import Similarity

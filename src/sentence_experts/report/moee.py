@@ -14,8 +14,7 @@ from sentence_experts.evaluation.statistics import Interval
 from sentence_experts.moee.vectors import PARTS
 from sentence_experts.report.content import Figure, Item, Report, Table, Verdict
 from sentence_experts.report.figures import matrix
-from sentence_experts.report.tables import number
-from sentence_experts.report.verdict import names_of_measured, points, standing
+from sentence_experts.report.wording import names_of_measured, number, points, standing
 
 PART_NAMES = {"hs": "HS", "rw": "RW", "concat": "MoEE (concat)", "sum": "MoEE (sum)"}
 AGREEMENT = {"ami": "AMI", "nmi": "NMI", "jaccard": "Jaccard", "exact_match": "Exact matching"}

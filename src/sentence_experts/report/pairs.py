@@ -20,15 +20,19 @@ from sentence_experts.evaluation.text_free import suspicion
 from sentence_experts.models.sources import UNTRAINED
 from sentence_experts.report.content import Figure, Item, Report, Table, Verdict
 from sentence_experts.report.figures import curves, heat_map
-from sentence_experts.report.tables import COLUMNS, EQUIVALENT, metric_cell, number, p_value
-from sentence_experts.report.verdict import (
+from sentence_experts.report.wording import (
+    COLUMNS,
+    EQUIVALENT,
     REAL_ARTICLES,
     SIGNIFICANT,
     SIMULATED,
     is_significant,
     listed,
+    metric_cell,
     model_advice,
     names_of_measured,
+    number,
+    p_value,
     single_runs,
     standing,
     with_sign,

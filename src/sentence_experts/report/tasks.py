@@ -5,11 +5,12 @@ from __future__ import annotations
 from sentence_experts.evaluation.mteb.results import Score, TaskEvaluation
 from sentence_experts.evaluation.statistics import MIN_DATASETS
 from sentence_experts.report.content import Report, Table, Verdict
-from sentence_experts.report.tables import EQUIVALENT, p_value
-from sentence_experts.report.verdict import (
+from sentence_experts.report.wording import (
+    EQUIVALENT,
     SIGNIFICANT,
     model_advice,
     names_of_measured,
+    p_value,
     points,
     single_runs,
     standing,

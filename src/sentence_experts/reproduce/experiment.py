@@ -18,7 +18,7 @@ from sentence_experts.evaluation.config import AnalyseConfig, EvaluateConfig
 from sentence_experts.models.sources import NAME as PACKAGED
 from sentence_experts.models.surgery.extend_config import ExtendConfig
 from sentence_experts.pairs.config import PairsConfig
-from sentence_experts.report.tables import UNDEFINED
+from sentence_experts.report.wording import UNDEFINED
 from sentence_experts.reproduce.published import ALL_DOMAINS, Published, PublishedFigure
 from sentence_experts.reproduce.recipe import Baseline, Recipe, ReproduceConfig, TrainedModel
 from sentence_experts.tasks.config import TasksConfig

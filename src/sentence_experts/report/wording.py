@@ -1,16 +1,57 @@
-"""Sentences of verdicts: which model is ahead, how certain that is, what to try next."""
+"""Numbers and sentences of reports: which model is ahead, how certain that is, what to try next."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from sentence_experts.evaluation.results import SEEDS_NEEDED, Difference
+from sentence_experts.evaluation.results import SEEDS_NEEDED, Difference, PairMetrics
+from sentence_experts.evaluation.statistics import Interval
 
 SIGNIFICANT = 0.05
 MAX_NAMED = 4  # models in one sentence
 SEEDS_ADVISED = SEEDS_NEEDED + 2
 SIMULATED = "SIMULATED TEXTS, which show that everything works, and nothing about science: "
 REAL_ARTICLES = "Run the same on real articles: the texts here are SIMULATED."
+# metric -> heading; intervals and standard deviations over seeds are shown below a value.
+COLUMNS = {
+    "f1_max": "F1max",
+    "precision": "Prec.",
+    "recall": "Recall",
+    "threshold": "Thresh.",
+    "roc_auc": "ROC-AUC",
+    "ratio": "Ratio",
+    "mean_distance": "Dist.",
+    "accuracy": "Acc.",
+}
+UNDEFINED = "–"
+EQUIVALENT = "≈"
+
+
+def number(value: float | None, form: str = ".3f") -> str:
+    """Return three decimals or another form, or a dash if the value is undefined."""
+    return UNDEFINED if value is None else format(value, form)
+
+
+def bounds(interval: Interval | None) -> str:
+    """Return `.790-.835`, or nothing without an interval."""
+    ends = (interval.low, interval.high) if interval else ()
+    return "-".join(f"{end:.3f}".removeprefix("0") for end in ends)
+
+
+def metric_cell(figures: PairMetrics, name: str) -> str:
+    """Return the value of a metric, and below it its interval and its deviation over seeds, if any."""
+    deviation = figures.spread.get(name)
+    spread = "" if deviation is None else f"±{deviation:.3f}".replace("±0.", "±.")
+    below = filter(None, (bounds(figures.intervals.get(name)), spread))
+    return "\n".join([number(figures.metrics[name]), *below])
+
+
+def p_value(value: float | None) -> str:
+    """Return `p=.031*`, or nothing without a value; the star marks values below 0.05."""
+    if value is None:
+        return ""
+    shown = f"p={value:.3f}".replace("=0.", "=.") if value >= 0.0005 else "p<.001"
+    return shown + ("*" if value < SIGNIFICANT else "")
 
 
 def is_significant(gap: Difference) -> bool:
