@@ -192,15 +192,11 @@ def comparable_routes(model: KnownRoutes, wanted: Sequence[str] | None = None) -
     Raises:
         RouteError: one is unknown, or there are fewer than two.
     """
-    known = model.prompts
-    if unknown := [name for name in wanted or () if name not in known]:
-        raise RouteError(
-            f"{model.model} has no route {unknown[0]!r}; its routes: {', '.join(known) or 'none'}"
-        )
-    if wanted:
-        routes = list(dict.fromkeys(wanted))
-    else:  # other names of the default route come first; each prompt keeps its last name
-        routes = list({prompt: name for name, prompt in known.items()}.values())
+    for name in wanted or ():
+        model.choose(name)
+    # Other names of the default route come first; each prompt keeps its last name.
+    distinct = {prompt: name for name, prompt in model.prompts.items()}
+    routes = list(dict.fromkeys(wanted or distinct.values()))
     if len(routes) < 2:
         raise RouteError(
             f"{model.model}: similarity is measured between two routes or more, but there are "
@@ -212,13 +208,7 @@ def comparable_routes(model: KnownRoutes, wanted: Sequence[str] | None = None) -
 def inter_route_cosines(
     encoder: BatchEncoder, texts: Sequence[str], routes: Sequence[str]
 ) -> dict[tuple[str, str], NDArray[np.float64]]:
-    """Return the cosine of each text's vectors under each pair of routes, in the routes' order.
-
-    Raises:
-        RouteError: the model does not have one of the routes.
-    """
-    for route in routes:
-        encoder.chosen_route(route)
+    """Return the cosine of each text's vectors under each pair of routes, in the routes' order."""
     vectors = {route: encoder.encode(texts, route) for route in routes}
     return {pair: cosines(*(vectors[route] for route in pair)) for pair in combinations(routes, 2)}
 
