@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal, ParamSpec, Protocol, Self, TypeVar, get_args, overload
@@ -85,6 +85,40 @@ def unknown_setting(name: str, known: Iterable[str]) -> str:
     close = get_close_matches(name, known := list(known), cutoff=0.7)
     hint = f"did you mean {' or '.join(close)}?" if close else f"known: {', '.join(known)}"
     return f"no such setting; {hint}" if known else "no such setting"
+
+
+M = TypeVar("M", bound=BaseModel)
+
+
+def checked(model: type[M], values: Any, path: Path | str) -> M:
+    """Return the content of a file as `model`.
+
+    Raises:
+        InputError: an unknown key, or a value that is not allowed; the message names the file and the key.
+    """
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place, message = first["loc"], first["msg"].removeprefix("Value error, ")
+        if first["type"] == "extra_forbidden":
+            message = unknown_setting(str(place[-1]), _fields_at(model, place[:-1]))
+        elif first["type"] != "value_error":
+            message = f"{message} (got {first['input']!r})"
+        where = ".".join(map(str, place))
+        raise InputError(f"{path}: {where and f'{where}: '}{message}") from error
+
+
+def _fields_at(model: type[BaseModel] | None, place: Sequence[int | str]) -> Iterable[str]:
+    """Return the names of the fields that the part of a model at this place has."""
+    for part in place:
+        field = model.model_fields.get(str(part)) if model else None
+        if field is not None:
+            parts: list[Any] = [field.annotation]
+            while parts and not (isinstance(parts[0], type) and issubclass(parts[0], BaseModel)):
+                parts = [*get_args(parts[0]), *parts[1:]]
+            model = parts[0] if parts else None
+    return model.model_fields if model else ()
 
 
 P = ParamSpec("P")

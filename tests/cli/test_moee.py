@@ -174,13 +174,3 @@ def test_errors_are_one_line(place, tmp_path, capsys, monkeypatch, minilm, argum
     found, _, error = run(capsys, "moee", *(named.get(one, one) for one in arguments))
     assert (found, said in error) == (status, True), error
     assert "Traceback" not in error
-
-
-def test_reading_flags_do_not_apply_to_a_made_folder(place, tmp_path, capsys):
-    made = ("moee", "make", place / "olmoe", "--parts", "hs", "--out", tmp_path / "emb")
-    assert run(capsys, *made)[0] == 0
-    command = ("encode", tmp_path / "emb", "--input", place / "texts.txt", "--out", tmp_path / "v.npy")
-    status, _, error = run(capsys, "moee", *command, "--prompt", "style")
-    assert (status, "--prompt" in error) == (2, True), error
-    assert run(capsys, "moee", *command)[0] == 0
-    assert np.load(tmp_path / "v.npy").shape == (12, 16)

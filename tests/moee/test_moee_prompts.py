@@ -37,13 +37,6 @@ def test_a_long_text_is_cut_and_the_prompts_end_stays(most):
     assert ids[: len(tokens('This sentence: "'))] == tokens('This sentence: "')
 
 
-def test_a_text_that_fits_is_whole():
-    prompt = Prompt.of("prompteol")
-    whole = tokens('This sentence: "rice" means in one word:')
-    assert prompt.token_ids("rice", tokens, len(whole)) == whole
-    assert prompt.token_ids("rice", tokens, None) == whole
-
-
 def test_a_prompt_that_alone_is_too_long():
     with pytest.raises(InputError, match="the prompt alone has 11 tokens, and the model reads 5"):
         Prompt.of("prompteol").token_ids("rice " * 9, tokens, 5)

@@ -37,20 +37,6 @@ def test_the_other_parts():
     assert cosine(joined(hidden, routing, "sum", 0.0)) == pytest.approx(cosine(hidden), abs=1e-6)
 
 
-@given(scale=st.floats(0.01, 100), seed=st.integers(0, 99))
-def test_lengths_decide_in_a_join_and_not_in_a_sum(scale, seed):
-    """The hidden states of a language model are some 20 times as long as its routing weights."""
-    hidden, routing = rows(seed, 5), rows(seed + 1, 3)
-    same = joined(hidden, routing, "sum")
-    assert joined(np.float32(scale) * hidden, routing, "sum") == pytest.approx(same, abs=1e-5)
-    both = joined(np.float32(1000) * hidden, routing, "concat")
-    assert cosine(both) == pytest.approx(cosine(hidden), abs=1e-4)
-
-
-def test_a_row_of_zeros_stays_one():
-    assert np.array_equal(unit(np.zeros((1, 3), np.float32)), np.zeros((1, 3)))
-
-
 @pytest.mark.parametrize(("parts", "alpha"), [("both", 1.0), ("sum", -1.0), ("sum", float("nan"))])
 def test_what_cannot_be_joined(parts, alpha):
     with pytest.raises(UsageError, match=r"unknown `parts`|`alpha`"):

@@ -21,12 +21,9 @@ from helpers.small_language_models import (
 from sentence_experts.errors import InputError
 from sentence_experts.moee.embedder import MoeEmbedder
 from sentence_experts.moee.routing_weights import (
-    FAMILIES,
     SIGMOID,
     RouterFamily,
     family_of,
-    is_known,
-    router_records,
 )
 
 
@@ -94,17 +91,6 @@ def test_routers_that_nothing_records_are_hooked(tmp_path, texts, monkeypatch):
     monkeypatch.setattr("sentence_experts.moee.transformer.family_of", lambda model_type: row)
     found = MoeEmbedder(str(folder), device="cpu").states(texts)
     assert np.abs(found.routing - expected.routing).max() < 1e-6
-
-
-def test_model_types_stand_in_one_row_each():
-    types = [model_type for family in FAMILIES for model_type in family.model_types]
-    assert len(types) == len(set(types))
-    assert not is_known("a-new-one")
-
-
-def test_wrong_number_of_records_is_an_error():
-    with pytest.raises(InputError, match="expected a multiple of 3"):
-        router_records([torch.zeros(2, 4)] * 4, family_of("jetmoe"), "a model")
 
 
 def encoder(folder: Path) -> Path:

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from helpers.planted_embedder import PlantedEmbedder
 from sentence_experts.evaluation.audit import Audit, audit
 from sentence_experts.evaluation.moee.analysis import Analysis, analyse_states
 from sentence_experts.evaluation.moee.rated_pairs import RatedPairs
@@ -78,7 +79,7 @@ def analysis() -> Analysis:
         values = np.random.default_rng(len(texts)).random((2, len(texts), 4))
         return States(hidden=values[0], routing=values[1])
 
-    found = analyse_states([data], read, prompts=["none", "eol"], clusters=2, bootstrap=0)
+    found = analyse_states(PlantedEmbedder(read), [data], prompts=["none", "eol"], clusters=2, bootstrap=0)
     return Analysis(found, {"model": "olmoe-" * 12, "seed": 0, "replicates": 0})
 
 

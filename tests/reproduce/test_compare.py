@@ -9,9 +9,9 @@ from typing import Any
 from sentence_experts.evaluation.metrics import METRIC_NAMES
 from sentence_experts.evaluation.results import PAIR_WEIGHTED_MEAN, POOLED
 from sentence_experts.report.content import html, markdown
-from sentence_experts.reproduce.comparison import ReproductionResult, compare, differences
-from sentence_experts.reproduce.experiment import Compared, Experiment
-from sentence_experts.reproduce.run import plan_recipe
+from sentence_experts.reproduce.comparison import Compared, ReproductionResult
+from sentence_experts.reproduce.experiment import Experiment
+from sentence_experts.reproduce.run import compare, differences, plan_recipe
 
 Evaluations = dict[str, dict[str, Any]]
 
@@ -132,12 +132,3 @@ def test_our_line_is_above_the_printed_one(tmp_path: Path) -> None:
     for text in (markdown(comparison.report()), html(comparison.report())):
         assert first.title in text
         assert "Choice of the protocol: " in text
-
-
-def test_comparison_as_data_frame(tmp_path: Path) -> None:
-    comparison, _, _ = compared("hallee2025/moe_all", tmp_path)
-    frame = comparison.to_pandas()
-    assert len(frame) == len(comparison.figures)
-    row = frame[(frame["table"] == "Table 3") & (frame["metric"] == "f1_max")].iloc[0]
-    assert (row["row"], row["published"], row["value"]) == ("MoE_all", 0.8875, comparison.figures[0].value)
-    assert "MoE_all" in repr(comparison)

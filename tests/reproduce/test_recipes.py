@@ -9,20 +9,33 @@ import pytest
 
 import sentence_experts
 from helpers.samples import write_corpus
-from helpers.shipped_recipes import SHIPPED, copy_recipe, recipe_id
+from helpers.shipped_recipes import SHIPPED, recipe_id
 from sentence_experts.cli import main as command_line
+from sentence_experts.config import Config
 from sentence_experts.corpus.config import FetchConfig
 from sentence_experts.corpus.corpus_folder import DOMAINS
 from sentence_experts.errors import InputError, UsageError
+from sentence_experts.evaluation.config import AnalyseConfig, EvaluateConfig
+from sentence_experts.models.surgery.extend_config import ExtendConfig
 from sentence_experts.pairs.config import PairsConfig
 from sentence_experts.pairs.domains import DomainRules
 from sentence_experts.recipes import RECIPES, find_plan, find_recipe, plan_names, recipe_names
 from sentence_experts.reproduce.experiment import CALLS, Experiment, Step
-from sentence_experts.reproduce.material import Material
 from sentence_experts.reproduce.published import Published
 from sentence_experts.reproduce.recipe import read_recipe
 from sentence_experts.reproduce.run import plan_recipe, run_experiment
+from sentence_experts.tasks.config import TasksConfig
+from sentence_experts.training.config import TrainConfig, TuneConfig
 
+CONFIGS: dict[str, type[Config]] = {
+    "compile_pairs": PairsConfig,
+    "compile_tasks": TasksConfig,
+    "extend": ExtendConfig,
+    "train": TrainConfig,
+    "tune": TuneConfig,
+    "evaluate": EvaluateConfig,
+    "analyse_language_model": AnalyseConfig,
+}
 MOE_ALL = RECIPES / "hallee2025" / "moe_all.yaml"
 
 
@@ -39,23 +52,26 @@ def test_recipes_are_found_by_name_and_by_path(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("scale", ["small", "full"])
-@pytest.mark.parametrize("file", SHIPPED, ids=recipe_id)
-def test_every_step_calls_a_function_with_its_own_settings(file: Path, scale: str, tmp_path: Path) -> None:
-    for step in plan(file, tmp_path, scale).steps:  # which checks the settings
+@pytest.mark.parametrize("name", recipe_names())
+def test_every_step_calls_a_function_with_settings_that_it_takes(
+    name: str, scale: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "eval").mkdir()
+    (tmp_path / "eval" / "sts12.jsonl.gz").touch()
+    monkeypatch.setattr(
+        "sentence_experts.reproduce.kinds.find_rated_pairs", lambda _: tmp_path / "eval" / "a"
+    )
+    on_pairs = find_recipe(name) in SHIPPED
+    more = {"corpus": tmp_path} if on_pairs and scale == "full" else {}
+    for step in plan_recipe(name, out=tmp_path, scale=scale, trust_remote_code=True, **more).steps:
         function = getattr(sentence_experts, step.call, None) or CALLS[step.call]
-        assert set(step.given) <= signature(function).parameters.keys()
-
-
-@pytest.mark.parametrize("file", SHIPPED, ids=recipe_id)
-def test_every_row_of_a_recipe_is_in_its_published_tables(file: Path, tmp_path: Path) -> None:
-    recipe = read_recipe(file)
-    tables = [t for t in Published.read(recipe.protocol.published).tables if t.table in recipe.tables]
-    experiment = plan(file, tmp_path)
-    assert set(recipe.tables) == {table.table for table in tables}
-    for row in {m.name for m in experiment.models} | {each.name for each in recipe.baselines}:
-        assert all(row in table.rows for table in tables), row
-    for table in tables:
-        assert set(table.columns) <= set(recipe.protocol.evaluate)
+        parameters = signature(function).parameters
+        config = CONFIGS.get(step.call)
+        if config is None:
+            assert set(step.given) <= parameters.keys()
+        else:
+            config.of(**{key: value for key, value in step.given.items() if key in config.model_fields})
+            assert set(step.given) <= {*parameters, *config.model_fields}
 
 
 def test_all_rows_of_both_papers_have_a_recipe(tmp_path: Path) -> None:
@@ -64,39 +80,6 @@ def test_all_rows_of_both_papers_have_a_recipe(tmp_path: Path) -> None:
         rows = {model.name for file in files for model in plan(file, tmp_path, "full").models}
         published = Published.read(RECIPES / paper / "published.yaml")
         assert rows == {row for table in published.tables for row in table.rows}
-
-
-def test_faithful_protocols_name_their_leaks() -> None:
-    for file in SHIPPED:
-        protocol = read_recipe(file).protocol
-        reported = next(iter(protocol.evaluate.values()))["split"]
-        assert (reported == "validation") == protocol.faithful
-        assert protocol.train["mask_known"] == (not protocol.faithful)
-        assert any(choice.kind == "leaks" for choice in protocol.choices) == protocol.faithful
-
-
-@pytest.mark.parametrize("file", SHIPPED, ids=recipe_id)
-def test_small_scale_makes_and_splits_pairs_as_the_protocol_does(file: Path, tmp_path: Path) -> None:
-    settings = next(step.given for step in plan(file, tmp_path).steps if step.call == "compile_pairs")
-    given = {key: value for key, value in settings.items() if key in PairsConfig.model_fields}
-    published, small = PairsConfig.of(**read_recipe(file).protocol.pairs), PairsConfig.of(**given)
-    for key in ("relation", "split", "frequency"):
-        assert getattr(small, key) == getattr(published, key)
-    # The shares of the material are for its own split, by article.
-    fractions = Material.find(tmp_path, None).pairs["fractions"]
-    assert small.fractions == (fractions if small.split == "article" else published.fractions)
-    assert small.unit == "title"
-    assert small.max_train_per_domain == 500
-
-
-def test_pair_settings_that_contradict_each_other_at_small_scale_are_named(tmp_path: Path) -> None:
-    changed = {
-        "relation: co-citation": "relation: coupling",
-        "{max_validation": "{split: article, max_validation",
-    }
-    recipe = copy_recipe(MOE_ALL, tmp_path, **changed)
-    with pytest.raises(InputError, match=r"protocol\.yaml: compile_pairs: `split=article` needs"):
-        plan(recipe, tmp_path)
 
 
 def test_a_fetched_corpus_brings_the_domains_of_the_paper(tmp_path: Path) -> None:
@@ -124,16 +107,6 @@ def test_full_scale_needs_a_corpus(tmp_path: Path) -> None:
     assert str(steps[0]).startswith("compile_pairs(corpus='CORPUS', ")
     with pytest.raises(InputError, match="corpus holds no corpus"):
         run_experiment(plan(MOE_ALL, tmp_path, "full"))
-
-
-def test_steps_call_public_functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    given = {"sources": [tmp_path], "out": tmp_path / "corpus", "workers": 1}
-    seen: list[dict] = []
-    monkeypatch.setattr("sentence_experts.import_corpus", lambda **arguments: seen.append(arguments))
-    step = Step("import_corpus", given)
-    step.run()
-    assert seen == [given]
-    assert str(step) == f"import_corpus(sources=['{tmp_path}'], out='{tmp_path}/corpus', workers=1)"
 
 
 def test_an_evaluation_with_other_settings_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:

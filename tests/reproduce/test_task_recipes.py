@@ -16,13 +16,12 @@ from helpers.samples import make_tiny_encoder
 from sentence_experts.cli import main as command_line
 from sentence_experts.corpus.simulate import simulate_corpus
 from sentence_experts.recipes import RECIPES
-from sentence_experts.reproduce.comparison import ReproductionResult, compare, orders
-from sentence_experts.reproduce.experiment import CALLS, Compared, Experiment
-from sentence_experts.reproduce.kinds import MTEB_TYPES
-from sentence_experts.reproduce.published import Published, PublishedFigure
+from sentence_experts.reproduce.comparison import Compared, ReproductionResult
+from sentence_experts.reproduce.experiment import CALLS, Experiment
+from sentence_experts.reproduce.kinds import mteb_type
+from sentence_experts.reproduce.published import Published
 from sentence_experts.reproduce.recipe import read_recipe
-from sentence_experts.reproduce.run import plan_recipe
-from sentence_experts.tasks.task_file import KINDS, TaskFile
+from sentence_experts.reproduce.run import compare, plan_recipe
 
 MOTE = RECIPES / "mote"
 PARTS = ("protocol", "published", "tasks", "small_tasks", "simulated_tasks")
@@ -61,30 +60,14 @@ def test_runs_of_appendix_a_differ_in_one_setting(name: str, tmp_path: Path) -> 
         assert differing == {"batches" if name == "batching" else "temperature"}
 
 
-def test_the_order_of_a_drawing_is_compared_with_the_papers_text() -> None:
-    place = {"table": "Figure 7", "row": "clustering", "group": "", "metric": "V-measure", "gain": False}
-    bars = [
-        PublishedFigure(
-            column=column, value=None, printed=None, decimals=2, highest=column == "0.06", **place
-        )
-        for column in ("0.03", "0.06")
-    ]
-    for ours, said in (((40.0, 41.0), "here too (0.03 40.00, 0.06 41.00)"), ((42.0, 41.0), "here 0.03 (")):
-        compared = [Compared(bar, value, None, None, None, ()) for bar, value in zip(bars, ours, strict=True)]
-        (line,) = orders(compared)
-        assert line.startswith("Figure 7, clustering: 0.06 is the highest by the paper's text; ")
-        assert said in line
-    assert not list(orders([Compared(bar, None, None, None, None, ()) for bar in bars]))
-
-
 @pytest.mark.parametrize("file", SHIPPED, ids=lambda file: file.stem)
 def test_a_recipe_runs_what_its_tables_compare(file: Path) -> None:
     recipe = read_recipe(file)
-    published = Published.read(recipe.protocol.published)
+    tables = {table.table: table for table in Published.read(recipe.protocol.published).tables}
     filled = {place for run in recipe.runs for place in run.columns.items()}
     for name in recipe.tables:
-        gains_over = next(table for table in published.tables if table.table == name).gains_over
-        wanted = {gains_over} if gains_over else published.columns()[name]
+        over = tables[name].gains_over
+        wanted = {over} if over else set(tables[name].columns)
         assert wanted <= {column for table, column in filled if table == name}
 
 
@@ -105,46 +88,6 @@ def test_models_of_mote_differ_only_as_in_the_paper() -> None:
     assert differs("IC") == {"layers": "none", "router": None, "expert_norms": None}
     assert (runs["EM"].extend, runs["EM"].train) == (None, {"instructions": False})
     assert (runs["SEM"].per_route, runs["EA"].average_of) == (True, "EOB")
-
-
-def test_all_models_are_trained_with_the_same_settings_and_data(tmp_path: Path) -> None:
-    experiment = planned(MOTE / "all.yaml", tmp_path)
-    trainings = [step for step in experiment.steps if step.call == "train"]
-    assert len(trainings) == 9  # EM, three SEM, IC, MoTE, static, TLR, EOB
-    for key in ("data", "max_steps", "batch_size", "learning_rate", "max_length", "seed"):
-        assert len({str(step.given[key]) for step in trainings}) == 1, key
-    routes = [step.given["routes"] for step in trainings if "routes" in step.given]
-    assert routes == [["retrieval"], ["classification"], ["clustering"]]
-    # Averaging takes a trained model of the plan, once per seed.
-    steps = planned(MOTE / "ea.yaml", tmp_path, seeds=2).steps
-    averaged = [step for step in steps if step.call == "export"]
-    assert [step.given["model"].parent.name for step in averaged] == ["EOB-seed0", "EOB-seed1"]
-    made = [Path(one.given["out"]) / "model" for one in steps if one.call == "train"]
-    assert all(step.given["model"] in made for step in averaged)
-
-
-def test_task_files_have_published_instructions_and_training() -> None:
-    for name in ("tasks", "small_tasks", "simulated_tasks"):
-        task_file = TaskFile.read(MOTE / f"{name}.yaml")
-        assert task_file.instructions() == {
-            "query": "search query: ",
-            "document": "search document: ",
-            "classification": "classification: ",
-            "clustering": "clustering: ",
-        }
-        ways = {
-            task.name: (task.batches or task.of.batches, task.temperature or task.of.temperature)
-            for task in task_file.trainable()
-        }
-        assert ways == {
-            "retrieval": ("homogeneous", 0.03),
-            "classification": ("heterogeneous", 0.03),
-            "clustering": ("heterogeneous", 0.06),
-        }
-
-
-def test_every_kind_of_task_has_a_type_of_mteb() -> None:
-    assert {kind.mteb_type for kind in KINDS.values()} <= set(MTEB_TYPES.values())
 
 
 def made_up(experiment: Experiment) -> tuple[dict[str, Any], ReproductionResult]:
@@ -180,8 +123,8 @@ def test_gains_averages_and_single_task_models(tmp_path: Path) -> None:
     single = {"retrieval": "SEM retrieval", "classification": "SEM classification"}
     for task, label in single.items():
         found = figure(comparison, "Table 2", "SEM", task)
-        assert found.value == ours[label][MTEB_TYPES[task]]
-        assert found.gain == pytest.approx(ours[label][MTEB_TYPES[task]] - ours["EM"][MTEB_TYPES[task]])
+        assert found.value == ours[label][mteb_type(task)]
+        assert found.gain == pytest.approx(ours[label][mteb_type(task)] - ours["EM"][mteb_type(task)])
     assert figure(comparison, "Table 3", "SEM", "sts").value == ours["SEM classification"]["STS"]
     # An average is over the datasets of its table's rows that were measured.
     em = figure(comparison, "Table 2", "EM", "average")
@@ -210,24 +153,11 @@ def test_gains_averages_and_single_task_models(tmp_path: Path) -> None:
     assert rows["retrieval"][3] == "–"
 
 
-def test_full_scale_differs_in_the_data_alone(tmp_path: Path) -> None:
-    experiment = planned(MOTE / "mote.yaml", tmp_path, "full")
-    _, comparison = made_up(experiment)
-    assert figure(comparison, "Table 2", "MoTE", "retrieval").differs == ("data",)
-    assert [line.partition(":")[0] for line in comparison.differences] == ["data", "datasets measured"]
-    assert experiment.steps[-1].given["data"] == "mteb-en-56"
-
-
 def reproduce(*arguments: str | Path) -> int:
     with pytest.raises(SystemExit) as stop:
         command_line.main(["reproduce", *map(str, arguments)])
     assert isinstance(stop.value.code, int)
     return stop.value.code
-
-
-def test_a_corpus_is_refused_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert reproduce(MOTE / "em.yaml", "--corpus", "c") == 2
-    assert "--corpus is for recipes on pairs" in capsys.readouterr().err
 
 
 def test_recipe_on_tasks_runs_and_resumes(

@@ -8,8 +8,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from helpers.small_tasks import compiled, moods, questions, task_content, write_rows
@@ -23,7 +21,7 @@ from sentence_experts.tasks.split import SPLITS
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Tasks:
     path = tmp_path_factory.mktemp("tasks")
-    return compiled(path, task_content(path), pairs_per_text=2)
+    return compiled(path, task_content(path))
 
 
 def _texts(folder: Tasks, split: str) -> set[str]:
@@ -167,29 +165,6 @@ def test_a_class_of_one_text_is_named(tmp_path: Path) -> None:
     assert folder.counts["classification"]["moods"]["test"] == 15
 
 
-def test_columns_have_names_of_their_own_in_every_format(tmp_path: Path) -> None:
-    rows = moods(40)
-    table = pa.Table.from_pylist([{"what": row["text"], "mood": MOOD_NUMBER[row["label"]]} for row in rows])
-    pq.write_table(table, tmp_path / "moods.parquet")
-    lines = [f"{row['text']}\t{row['label']}\n" for row in rows]
-    (tmp_path / "moods.tsv").write_text("what\tmood\n" + "".join(lines))
-    columns = {"text": "what", "label": "mood"}
-    sources = {end: {"file": f"moods.{end}", **columns} for end in ("parquet", "tsv")}
-    folder = compiled(tmp_path, {"classification": {"kind": "classification", "datasets": sources}})
-    texts = [folder.texts("classification", end, "train") for end in ("parquet", "tsv")]
-    assert texts[0]["text"].equals(texts[1]["text"])
-    assert set(texts[0]["label"].to_pylist()) == {"0", "1", "2"}
-
-
-MOOD_NUMBER = {"glad": 0, "sad": 1, "cross": 2}
-
-
-def _empty_class(folder: Path, tasks: dict[str, Any]) -> None:
-    write_rows(
-        folder / "train.jsonl", [*moods(30), {"text": "", "label": "numb"}, {"text": None, "label": "numb"}]
-    )
-
-
 def _missing_column(folder: Path, tasks: dict[str, Any]) -> None:
     tasks["classification"]["datasets"]["moods"] |= {"label": "mood"}
 
@@ -219,8 +194,6 @@ def _no_corpus(folder: Path, tasks: dict[str, Any]) -> None:
 
 
 MISTAKES = {
-    _empty_class: r"classification\.datasets\.moods: class 'numb' has no text: none of its 2 rows has one "
-    r"\(the first is train\.jsonl row 31\)",
     _missing_column: r"moods: .*train\.jsonl lacks the column mood; it has: text, label",
     _missing_file: r"clustering\.datasets\.posts: .*posts\.csv: no such file",
     _unset_variable: r"sts\.datasets\.small: .*the environment variable NO_SUCH_FOLDER is not set",
@@ -242,23 +215,16 @@ def test_errors_are_one_line(tmp_path: Path, spoil: Any) -> None:
 
 
 def test_missing_parts_of_a_folder_are_errors(folder: Tasks, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no task 'x'; the tasks are retrieval, classification"):
-        folder.task_file.task("x")
-    with pytest.raises(UsageError, match="task 'sts' has no dataset 'x'; it has small"):
+    with pytest.raises(UsageError, match="no task 'x'; there are retrieval, classification"):
+        folder.pairs("x", "small", "test")
+    with pytest.raises(UsageError, match="no dataset 'x'; there are small"):
         folder.pairs("sts", "x", "test")
     with pytest.raises(UsageError, match="no split 'dev'"):
         folder.pairs("sts", "small", "dev")
-    with pytest.raises(UsageError, match="it has pairs, no labelled texts"):
+    with pytest.raises(UsageError, match="has pairs, no labelled texts"):
         folder.texts("sts", "small", "test")
     with pytest.raises(InputError, match="no tasks here"):
         Tasks.open(tmp_path)
-
-
-def test_the_folder_keeps_the_order_of_the_file(folder: Tasks) -> None:
-    opened = Tasks.open(folder.path)
-    assert list(opened.task_file.tasks) == ["retrieval", "classification", "clustering", "sts"]
-    assert opened.task_file.tasks["retrieval"].anchor_route == "query"
-    assert opened.fingerprint() == folder.fingerprint()
 
 
 def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:

@@ -7,26 +7,25 @@ import logging
 from collections.abc import Sequence
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from scipy.stats import spearmanr
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.util import quantize_embeddings
 
 from sentence_experts.compat.sentence_transformers import prompt_of
 from sentence_experts.compat.torch import sharing_weights
+from sentence_experts.encoding.encoder import cosines
 from sentence_experts.errors import InputError, UsageError
-from sentence_experts.models.card import OWN, snippet_card
 from sentence_experts.models.files.fingerprint import source_fingerprint, weights_fingerprint
 from sentence_experts.models.sources import hub_commit, model_folder
 from sentence_experts.moee import FILE, FITTED, FORMAT, STANDARD, is_embedder
-from sentence_experts.moee.alpha import AlphaChoice, choose_alpha
-from sentence_experts.moee.moee_config import BATCH, FAITHFUL, UNQUANTIZED, MoeeConfig
+from sentence_experts.moee.moee_config import FAITHFUL, UNQUANTIZED, MoeeConfig
 from sentence_experts.moee.prompts import Prompt
 from sentence_experts.moee.transformer import MoeTransformer, read_states
 from sentence_experts.moee.vectors import (
-    DESCRIPTIONS,
     HIDDEN,
     SUM,
     Rows,
@@ -35,10 +34,9 @@ from sentence_experts.moee.vectors import (
     batch_scores,
     check_parts,
     joined,
-    published_scores,
 )
 from sentence_experts.progress import progress
-from sentence_experts.storage import Output, output, sha256_text, write_json, write_text
+from sentence_experts.storage import Output, output, sha256_text, write_json
 from sentence_experts.storage.text_cache import TextCache
 
 logger = logging.getLogger(__name__)
@@ -46,6 +44,16 @@ logger = logging.getLogger(__name__)
 TEXTS_PER_PART = 1024  # read between two writes to the cache
 CACHE_DTYPE = np.float16
 EMBEDDER = "embedder"  # what `output` calls it
+# Values of alpha to try; 0 ignores the routing weights.
+GRID = (0.0, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0)
+MIN_PAIRS = 10
+
+
+class AlphaChoice(NamedTuple):
+    """The chosen alpha, and what was tried: alpha -> Spearman's correlation with the scores."""
+
+    alpha: float
+    tried: dict[float, float]
 
 
 class MoeEmbedder(SentenceTransformer):
@@ -126,37 +134,30 @@ class MoeEmbedder(SentenceTransformer):
 
     def save_to(self, place: Output) -> None:
         """Write to an output of this kind."""
-        settings = {**self._settings, FITTED: self.fitted is not None}
+        settings = {**self.settings, "parts": self.parts, "alpha": self.alpha}
+        settings |= {"max_length": self.reader.longest, FITTED: self.fitted is not None}
         with place.replacing() as folder:
             if self.fitted is not None:
                 self.fitted.write(folder / STANDARD)
             write_json(folder / FILE, {"kind": "moee", "format": FORMAT, **settings})
-            write_text(folder / "README.md", self._card())
-
-    def _card(self) -> str:
-        opening = OWN
-        if self.settings["trust_remote_code"]:
-            opening = OWN.replace('folder")', 'folder", trust_remote_code=True)  # runs code of its author')
-        scores = "As in the published code (faithful): s" if self.standard == FAITHFUL else "S"
-        scores += "tandard scores of each batch, so that a text's vector depends on its neighbours. "
-        description = (
-            f"Vectors of the language model with experts {Path(self.settings['model']).name}, untrained: "
-            f"{DESCRIPTIONS[self.parts]}. {scores if self.standard else ''}"
-            "Its weights are not in this folder."
-        )
-        return snippet_card("Embeddings from a language model", description, opening)
 
     @property
     def reader(self) -> MoeTransformer:
         """The language model."""
         return self[0]  # type: ignore[return-value]
 
+    @property
+    def standard(self) -> str | None:
+        """The standard scores of each batch that the vectors have: "faithful", "batch" or None."""
+        standard: str | None = self.settings["standard"]
+        return standard
+
     @cached_property
     def store(self) -> TextCache | None:
         """The cached states, if `cache` was given."""
         if self.settings["cache"] is None:
             return None
-        settings = {"model": self.base_fingerprint, **self._reading}
+        settings = {"model": self.base_fingerprint, **self._reading()}
         return TextCache(Path(self.settings["cache"]), "states", settings, CACHE_DTYPE)
 
     @cached_property
@@ -175,19 +176,12 @@ class MoeEmbedder(SentenceTransformer):
         if self.fitted is not None:
             scores = sha256_text(self.fitted.hidden.tobytes().hex(), self.fitted.routing.tobytes().hex())
         detail = self.alpha if self.parts == SUM else None
-        made = f"{self._reading} {self.parts} {detail} {scores}"
+        made = f"{self._reading()} {self.parts} {detail} {scores}"
         return sha256_text(self.base_fingerprint, made, str(self.settings["cache"] is not None))
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Copies, also those in other processes, open the language model again.
-
-        It cannot be pickled itself once it has read a text: transformers leaves hooks in it.
-        """
-        settings = {**self._settings, "fitted": self.fitted}
-        placed = self.settings["device_map"] or self.settings["quantize"] != UNQUANTIZED
-        settings |= {} if placed else {"device": str(self.device), "dtype": str(self.dtype).partition(".")[2]}
-        names = ("prompts", "default_prompt_name", "truncate_dim")
-        return partial(type(self), **settings), (), {name: getattr(self, name) for name in names}
+    def _reading(self) -> dict[str, Any]:
+        """Return the settings that states depend on besides the weights, the cache's precision included."""
+        return {**self.reader.settings(), "dtype": str(self.dtype), "kept_as": np.dtype(CACHE_DTYPE).name}
 
     def with_parts(self, parts: str, alpha: float | None = None) -> MoeEmbedder:
         """Return the same model and cache, another vector; `alpha` stays as it is by default."""
@@ -199,12 +193,6 @@ class MoeEmbedder(SentenceTransformer):
         other._set_parts(parts, alpha)
         return other
 
-    def cache_states(self, cache: Path) -> None:
-        """Cache states in this folder from now on, unless they are cached already."""
-        if self.settings["cache"] is None:
-            self.settings = {**self.settings, "cache": str(cache)}
-            self.__dict__.pop("store", None)
-
     def with_prompt(self, prompt: str) -> MoeEmbedder:
         """Return the same model with another prompt."""
         reader = copy.copy(self.reader)
@@ -212,6 +200,16 @@ class MoeEmbedder(SentenceTransformer):
         other = sharing_weights(self, **{"0": reader})
         other.settings = {**self.settings, "prompt": prompt}
         return other
+
+    def _set_parts(self, parts: str, alpha: float) -> None:
+        self.parts, self.alpha = parts, alpha
+        self.similarity_fn_name = "dot" if parts == SUM else "cosine"
+
+    def cache_states(self, cache: Path) -> None:
+        """Cache states in this folder from now on, unless they are cached already."""
+        if self.settings["cache"] is None:
+            self.settings = {**self.settings, "cache": str(cache)}
+            self.__dict__.pop("store", None)
 
     def states(self, texts: Sequence[str], what: str = "reading") -> States:
         """Return hidden states and routing weights of texts, in their order, float32.
@@ -228,8 +226,9 @@ class MoeEmbedder(SentenceTransformer):
         read = partial(read_states, self.reader)
         with progress(what, len(distinct)) as advance:
             if self.store is not None:
-                cached = self.store.fetch(texts, lambda some: vars(read(some)), advance, TEXTS_PER_PART)
-                return States(**cached)
+                return States(
+                    **self.store.fetch(texts, lambda some: vars(read(some)), advance, TEXTS_PER_PART)
+                )
             parts = []
             for start in range(0, len(distinct), TEXTS_PER_PART):
                 parts.append(read(distinct[start : start + TEXTS_PER_PART]))
@@ -267,7 +266,7 @@ class MoeEmbedder(SentenceTransformer):
         _check_texts(texts)
         if not texts:
             return np.zeros((0, self.get_embedding_dimension() or 0), np.float32)
-        rows = self.vectors([lead + text for text in texts])[:, :truncate_dim]
+        rows = self.combined(self.states([lead + text for text in texts]))[:, :truncate_dim]
         vectors: Any = torch.from_numpy(rows)
         if normalize_embeddings:
             vectors = torch.nn.functional.normalize(vectors, dim=1)
@@ -276,10 +275,6 @@ class MoeEmbedder(SentenceTransformer):
         if not convert_to_tensor:
             vectors = vectors.numpy() if convert_to_numpy else list(vectors)
         return vectors[0] if isinstance(inputs, str) else vectors
-
-    def vectors(self, texts: Sequence[str]) -> Rows:
-        """Return the vectors of texts, not truncated."""
-        return self.combined(self.states(texts))
 
     def combined(self, states: States) -> Rows:
         """Return the vectors of texts with these states, (texts, dimensions)."""
@@ -290,12 +285,10 @@ class MoeEmbedder(SentenceTransformer):
         """Return the states as standard scores, if the embedder's vectors have them."""
         if self.fitted is not None:
             return self.fitted.apply(states)
-        size = self.settings["standard_batch"]
-        if self.standard == BATCH:
-            return batch_scores(states, size)
         # The published code leaves hidden states as they are where nothing is joined to them.
-        published = self.standard == FAITHFUL and self.parts != HIDDEN
-        return batch_scores(states, size, published_scores) if published else states
+        if self.standard is None or (self.standard == FAITHFUL and self.parts == HIDDEN):
+            return states
+        return batch_scores(states, self.settings["standard_batch"], published=self.standard == FAITHFUL)
 
     def fit_standard(self, texts: Sequence[str]) -> Standard:
         """Fit standard scores on calibration texts, and use them from now on.
@@ -313,37 +306,26 @@ class MoeEmbedder(SentenceTransformer):
     ) -> AlphaChoice:
         """Try values of alpha on pairs of texts that people have scored; `with_parts` then takes the best.
 
+        The paper tunes alpha (MoEE, section 3.3) and does not say on what data: take pairs that no result is
+        reported on. Of equally good values the smallest is chosen.
+
         Raises:
             UsageError: too few pairs, or all pairs have one score.
         """
+        if len(scores) < MIN_PAIRS or len(set(scores)) < 2:
+            raise UsageError(
+                f"{len(scores)} development pairs with {len(set(scores))} different scores: alpha needs "
+                f"{MIN_PAIRS} pairs and two scores"
+            )
         of_sum = self.with_parts(SUM)
         left, right = (of_sum.standardized(self.states(texts)) for texts in (first, second))
-        return choose_alpha(left, right, scores)
+        hidden, routing = cosines(left.hidden, right.hidden), cosines(left.routing, right.routing)
+        tried = {alpha: float(spearmanr(hidden + alpha * routing, scores).statistic) for alpha in GRID}
+        return AlphaChoice(max(tried, key=lambda alpha: round(tried[alpha], 6)), tried)
 
     def get_embedding_dimension(self) -> int | None:
         """Return the length of a vector."""
-        return int(self.vectors(["one"]).shape[1])
-
-    def _set_parts(self, parts: str, alpha: float) -> None:
-        self.parts, self.alpha = parts, alpha
-        self.similarity_fn_name = "dot" if parts == SUM else "cosine"
-
-    @property
-    def standard(self) -> str | None:
-        """The standard scores of each batch that the vectors have: "faithful", "batch" or None."""
-        standard: str | None = self.settings["standard"]
-        return standard
-
-    @property
-    def _settings(self) -> dict[str, Any]:
-        """The arguments that make this embedder, `fitted` and `device` aside."""
-        changed = {"parts": self.parts, "alpha": self.alpha, "max_length": self.reader.longest}
-        return {**self.settings, **changed}
-
-    @property
-    def _reading(self) -> dict[str, Any]:
-        """Return the settings that states depend on besides the weights, the cache's precision included."""
-        return {**self.reader.settings(), "dtype": str(self.dtype), "kept_as": np.dtype(CACHE_DTYPE).name}
+        return int(self.combined(self.states(["one"])).shape[1])
 
 
 def _check_standard(standard: str | None, fitted: Standard | None) -> None:
@@ -355,7 +337,6 @@ def _check_standard(standard: str | None, fitted: Standard | None) -> None:
 
 def _check_texts(texts: Sequence[Any]) -> None:
     for number, text in enumerate(texts, start=1):
-        if not isinstance(text, str):
-            raise InputError(f"text {number} is {text!r}, not a text; remove it")
-        if not text.strip():
-            raise InputError(f"text {number} is empty; remove it")
+        if not isinstance(text, str) or not text.strip():
+            what = "is empty" if isinstance(text, str) else f"is {text!r}, not a text"
+            raise InputError(f"text {number} {what}; remove it")

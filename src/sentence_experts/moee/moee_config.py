@@ -67,11 +67,11 @@ class MoeeConfig(Config):
     dtype: Dtype = None
     device: Device = None
     device_map: str | None = Field(None, description="auto spreads the model over all devices (accelerate)")
-    quantize: Literal["4bit", "8bit", "nf4", "none"] | None = Field(
+    quantize: Literal["nf4", "none"] | None = Field(
         None,
-        description="Load linear layers in 8 or 4 bits with bitsandbytes; nf4: 4 bits as in the published "
-        "code. Experts that transformers holds as one tensor per block stay as they are. Default: none; nf4 "
-        "with `standard` faithful, where there is a GPU and bitsandbytes",
+        description="nf4: load linear layers in 4 bits with bitsandbytes, as in the published code. Experts "
+        "that transformers holds as one tensor per block stay as they are. Default: none; nf4 with "
+        "`standard` faithful, where there is a GPU and bitsandbytes",
     )
     trust_remote_code: TrustRemoteCode = False
     revision: Revision = None

@@ -99,18 +99,19 @@ class Prompt:
     def token_ids(self, text: str, tokenise: Tokenise, limit: int | None) -> list[int]:
         """Tokenize the text within the prompt, at most `limit` tokens; a longer text loses its end."""
         text = as_published(text) if self.published else text
-        ids = tokenise(f"{self.head}{text}{self.tail}")
-        if limit is None or len(ids) <= limit:
-            return list(ids)
-        if (alone := len(tokenise(f"{self.head}{self.tail}"))) > limit:
+
+        def ids(characters: int) -> list[int]:
+            return list(tokenise(f"{self.head}{text[:characters]}{self.tail}"))
+
+        whole = ids(len(text))
+        if limit is None or len(whole) <= limit:
+            return whole
+        if (alone := len(ids(0))) > limit:
             raise InputError(
                 f"the prompt alone has {alone} tokens, and the model reads {limit}; choose a shorter one"
             )
-        fits, too_long = 0, len(text)  # characters of the text
+        fits, too_long = 0, len(text)
         while too_long - fits > 1:
             middle = (fits + too_long) // 2
-            if len(tokenise(f"{self.head}{text[:middle]}{self.tail}")) <= limit:
-                fits = middle
-            else:
-                too_long = middle
-        return list(tokenise(f"{self.head}{text[:fits]}{self.tail}"))
+            fits, too_long = (middle, too_long) if len(ids(middle)) <= limit else (fits, middle)
+        return ids(fits)

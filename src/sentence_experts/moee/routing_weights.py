@@ -60,23 +60,18 @@ FAMILIES = (
     # DeepSeekMoE-16B has no class in transformers; the code that comes with its weights records no routers.
     RouterFamily(("deepseek",), gate="MoEGate"),
 )  # fmt: skip
-DEFAULT = RouterFamily(())
+UNKNOWN = RouterFamily(())  # read as most are
 
 
 def family_of(model_type: str) -> RouterFamily:
-    """Return the row of a model type, or the default."""
-    return next((family for family in FAMILIES if model_type in family.model_types), DEFAULT)
+    """Return the row of a model type, or `UNKNOWN`."""
+    return next((family for family in FAMILIES if model_type in family.model_types), UNKNOWN)
 
 
 def published_weights(model_type: str) -> str:
     """Return the published code's routing weights: scores of DeepSeek's routers, logits of all others."""
     scores = model_type.startswith("deepseek") or family_of(model_type).recorded == PROBABILITIES
     return SCORES if scores else LOGITS
-
-
-def is_known(model_type: str) -> bool:
-    """Return whether the type has a row."""
-    return family_of(model_type) is not DEFAULT
 
 
 def router_records(recorded: Sequence[Tensor] | None, family: RouterFamily, name: str) -> list[Tensor]:
@@ -109,8 +104,7 @@ def scored(logits: Tensor, family: RouterFamily, weights: str = SCORES) -> Tenso
 
 def last_tokens(values: Tensor, mask: Tensor) -> Tensor:
     """Take each text's last token, wherever the padding is: (batch, length, n) -> (batch, n)."""
-    positions = torch.arange(mask.shape[1], device=mask.device)
-    last = (mask * positions).argmax(dim=1)
+    last = (mask * torch.arange(mask.shape[1], device=mask.device)).argmax(dim=1)
     return values[torch.arange(len(values), device=values.device), last.to(values.device)]
 
 
@@ -134,11 +128,9 @@ def text_weights(
         family, weights: as of `scored`.
         tokens: "last" or "mean".
     """
-    of_layers = []
-    for record in records:
-        by_text = record.reshape(*mask.shape, record.shape[-1])
-        if tokens == "last":  # only these tokens need scores
-            of_layers.append(scored(last_tokens(by_text, mask), family, weights))
-        else:
-            of_layers.append(mean_tokens(scored(by_text, family, weights), mask))
-    return torch.cat([each.to(of_layers[0].device) for each in of_layers], dim=1)
+    by_text = (record.reshape(*mask.shape, record.shape[-1]) for record in records)
+    if tokens == "last":  # only these tokens need scores
+        parts = [scored(last_tokens(record, mask), family, weights) for record in by_text]
+    else:
+        parts = [mean_tokens(scored(record, family, weights), mask) for record in by_text]
+    return torch.cat([each.to(parts[0].device) for each in parts], dim=1)

@@ -25,29 +25,19 @@ FITTING = {"device", "dtype", "max_length", "packed", "trust_remote_code"}
 CHANGEABLE = {"parts", "alpha", "device"}
 
 
-def read_embedder(folder: Path) -> dict[str, Any]:
-    """Read the arguments of `MoeEmbedder` in a folder that holds a saved one."""
-    from sentence_experts.moee.vectors import Standard
-
-    settings: dict[str, Any] = read_json(folder / FILE)
-    if settings.pop("kind", None) != "moee":
-        raise InputError(f"{folder / FILE}: does not describe an embedder; make it again")
-    if check_version(folder / FILE, settings.pop("format", None), FORMAT) < FORMAT:
-        raise InputError(f"{folder / FILE}: written in an older format; make the embedder again")
-    if not settings.pop(FITTED):
-        return settings
-    if not (folder / STANDARD).is_file():
-        raise InputError(f"{folder}: {STANDARD} is missing; make the embedder again")
-    return {**settings, FITTED: Standard.read(folder / STANDARD)}
-
-
 def open_embedder(folder: str, config: LoadConfig) -> MoeEmbedder:
     """Open a folder that `MoeEmbedder.save` wrote."""
     require("sentence_transformers", "models")
     from sentence_experts.moee.embedder import MoeEmbedder
+    from sentence_experts.moee.vectors import Standard
 
     config.refuse(sorted(config.model_fields_set - FITTING), f"{folder} has its own settings")
-    saved = read_embedder(Path(folder))
+    file = Path(folder, FILE)
+    saved: dict[str, Any] = read_json(file)
+    if saved.pop("kind", None) != "moee" or check_version(file, saved.pop("format", None), FORMAT) < FORMAT:
+        raise InputError(f"{file}: does not describe an embedder of this version; make it again")
+    if saved.pop(FITTED):
+        saved[FITTED] = Standard.read(Path(folder, STANDARD))
     if saved["trust_remote_code"] and not config.trust_remote_code:
         raise UsageError(
             f"{folder}: its language model, {saved['model']}, comes with its own code, which would run "

@@ -7,8 +7,8 @@ that it is given. Added here: the prompt, padding that changes no vector, and th
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -17,20 +17,21 @@ import numpy as np
 import torch
 from sentence_transformers.sentence_transformer.modules import Transformer
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from sentence_experts.compat.transformers import records_router_logits
 from sentence_experts.errors import InputError, SentenceExpertsError, brief, require
 from sentence_experts.models.batching import batches_of_tokens
 from sentence_experts.models.files.complete import checked_weights
 from sentence_experts.models.sources import check_hub, load_quietly, model_folder
-from sentence_experts.moee.moee_config import CODE, UNQUANTIZED, MoeeConfig
+from sentence_experts.moee.moee_config import CODE, PAPER, UNQUANTIZED, MoeeConfig
 from sentence_experts.moee.prompts import Prompt
 from sentence_experts.moee.routing_weights import (
     SCORES,
     TOKENS,
+    UNKNOWN,
     RouterFamily,
     family_of,
-    is_known,
     published_weights,
     router_records,
     text_weights,
@@ -42,18 +43,13 @@ logger = logging.getLogger(__name__)
 TOKENS_PER_BATCH = 8192  # at most, with padding
 _NO_MEMORY = ("out of memory", "can't allocate memory")
 LAST, ALL = "last", "all"
-ROUTER_LOGITS = "router_logits"
 NF4 = "nf4"
-# `quantize` -> arguments of transformers' BitsAndBytesConfig; nf4 has those of the published code.
-_BITS: dict[str, dict[str, Any]] = {
-    "8bit": {"load_in_8bit": True},
-    "4bit": {"load_in_4bit": True},
-    NF4: {
-        "load_in_4bit": True,
-        "bnb_4bit_quant_type": NF4,
-        "bnb_4bit_use_double_quant": True,
-        "bnb_4bit_compute_dtype": torch.bfloat16,
-    },
+# Arguments of transformers' BitsAndBytesConfig, those of the published code.
+_NF4: dict[str, Any] = {
+    "load_in_4bit": True,
+    "bnb_4bit_quant_type": NF4,
+    "bnb_4bit_use_double_quant": True,
+    "bnb_4bit_compute_dtype": torch.bfloat16,
 }
 
 
@@ -85,10 +81,7 @@ class MoeTransformer(Transformer):
         except SentenceExpertsError:
             raise
         except Exception as error:  # missing or broken files make the libraries raise anything
-            reason = brief(error)
-            of_tokenizer = "tokenizer" in reason.lower() or "processor" in reason.lower()
-            what = "no tokenizer could be loaded" if of_tokenizer else "this model cannot be loaded"
-            raise InputError(f"{model_name_or_path}: {what}: {reason}") from error
+            raise InputError(f"{model_name_or_path}: cannot be loaded: {brief(error)}") from error
         if self.tokenizer is None or not self._tokenise("a"):  # without files some have an empty vocabulary
             raise InputError(f"{model_name_or_path}: no tokenizer beside the weights")
         self.name = model_name_or_path
@@ -109,9 +102,9 @@ class MoeTransformer(Transformer):
     def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the tokens of each text within the prompt, truncated to what the model reads."""
         rows = [self.prompt.token_ids(text, self._tokenise, self.longest) for text in texts]
-        for text, ids in zip(texts, rows, strict=True):
-            if not ids:
-                raise InputError(f"the tokenizer of {self.name} gives no token for the text {text[:40]!r}")
+        if [] in rows:
+            text = texts[rows.index([])]
+            raise InputError(f"the tokenizer of {self.name} gives no token for the text {text[:40]!r}")
         return rows
 
     def preprocess(  # type: ignore[override]  # of all that could be embedded, texts
@@ -122,62 +115,41 @@ class MoeTransformer(Transformer):
 
     def padded(self, rows: Sequence[Sequence[int]]) -> dict[str, Tensor]:
         """Return a batch: `input_ids`, `attention_mask`, `position_ids`, each (texts, longest)."""
-        longest = max(map(len, rows))
-        # Any token may fill the rest: no token attends to it.
-        ids, mask = torch.zeros((2, len(rows), longest), dtype=torch.long)
-        for place, row in enumerate(rows):
-            ids[place, : len(row)] = torch.tensor(row)
-            mask[place, : len(row)] = 1
+        ids = pad_sequence([torch.tensor(row) for row in rows], batch_first=True)  # no token attends to 0s
+        mask = pad_sequence([torch.ones(len(row), dtype=torch.long) for row in rows], batch_first=True)
         positions = (mask.cumsum(dim=1) - 1).clamp(min=0)
         return {"input_ids": ids, "attention_mask": mask, "position_ids": positions}
 
     def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
-        """Adds `hidden` (batch, width) and `routing` (batch, experts of all blocks), float32."""
-        mask = features["attention_mask"]
+        """Add `hidden` (batch, width) and `routing` (batch, experts of all blocks), float32."""
+        mask, all_layers = features["attention_mask"], self.layers == ALL
         given = {name: features[name] for name in ("input_ids", "attention_mask", "position_ids")}
-        every_layer = self.layers == ALL
-        with self._gates_read() as read:
-            output = self.model(
-                **given,
-                use_cache=False,
-                output_hidden_states=every_layer,
-                **({} if self.family.gate else {f"output_{ROUTER_LOGITS}": True}),
-            )
-        recorded = read if self.family.gate else getattr(output, ROUTER_LOGITS, None)
+        given |= {"use_cache": False, "output_hidden_states": all_layers}
+        read: list[Tensor] = []
+
+        def read_gate(gate: torch.nn.Module, inputs: tuple[Tensor, ...], output: Any) -> None:
+            """Collect the logits of a router that the model does not record, from its input."""
+            states = inputs[0].reshape(-1, inputs[0].shape[-1])
+            read.append(torch.nn.functional.linear(states.float(), gate.weight.float()))  # type: ignore[arg-type]
+
+        with ExitStack() as hooks:
+            for gate in self._gates(self.family):
+                hooks.enter_context(gate.register_forward_hook(read_gate))
+            output = self.model(**given, **({} if self.family.gate else {"output_router_logits": True}))
+        recorded = read if self.family.gate else getattr(output, "router_logits", None)
         records = router_records(recorded, self.family, self.name)
-        pool = TOKENS[self.tokens]
-        states = output.hidden_states[1:] if every_layer else [output.last_hidden_state]
-        pooled = [pool(layer, mask).float() for layer in states]
+        states = output.hidden_states[1:] if all_layers else [output.last_hidden_state]
+        pooled = [TOKENS[self.tokens](layer, mask).float() for layer in states]
         features["hidden"] = torch.stack([each.to(pooled[0].device) for each in pooled]).mean(dim=0)
-        if self.layers == LAST:
-            records = records[-1:]
+        records = records[-1:] if self.layers == LAST else records
         features["routing"] = text_weights(records, mask, self.family, self.tokens, self.weights)
         return features
 
     def settings(self) -> dict[str, Any]:
         """Return everything that decides a text's states beside the model's weights."""
-        own = {name: getattr(self, name) for name in ("tokens", "layers", "weights")}
-        settings = {"prompt": self.prompt.template, **own, "max_length": self.longest}
-        # Only where they differ from the default, so that what was cached without them stays valid.
-        if self.prompt.published:
-            settings["wording"] = CODE
-        if self.quantize != UNQUANTIZED:
-            settings["quantize"] = self.quantize
-        return settings
-
-    @contextmanager
-    def _gates_read(self) -> Iterator[list[Tensor]]:
-        """Collect the logits of routers that the model does not record, from their inputs."""
-        read: list[Tensor] = []
-
-        def hook(gate: torch.nn.Module, given: tuple[Tensor, ...], output: Any) -> None:
-            states = given[0].reshape(-1, given[0].shape[-1])
-            read.append(torch.nn.functional.linear(states.float(), gate.weight.float()))  # type: ignore[arg-type]
-
-        with ExitStack() as hooks:
-            for gate in self._gates(self.family):
-                hooks.enter_context(gate.register_forward_hook(hook))
-            yield read
+        own = {name: getattr(self, name) for name in ("tokens", "layers", "weights", "quantize")}
+        wording = CODE if self.prompt.published else PAPER
+        return {"prompt": self.prompt.template, "wording": wording, **own, "max_length": self.longest}
 
     def _check_routers(self) -> RouterFamily:
         model_type = str(self.model.config.model_type)
@@ -188,7 +160,7 @@ class MoeTransformer(Transformer):
                 f"{self.name} is a {model_type} model without routers; choose a mixture-of-experts language "
                 "model, such as allenai/OLMoE-1B-7B-0924"
             )
-        if not is_known(model_type):
+        if family is UNKNOWN:
             logger.info(f"{self.name}: unknown model type {model_type!r}; its routers are scored by softmax")
         return family
 
@@ -229,7 +201,7 @@ def _loading_options(config: MoeeConfig, quantize: str) -> dict[str, Any]:
     if quantize != UNQUANTIZED:
         require("bitsandbytes", "quantize")
         transformers = require("transformers", "models")
-        model["quantization_config"] = transformers.BitsAndBytesConfig(**_BITS[quantize])
+        model["quantization_config"] = transformers.BitsAndBytesConfig(**_NF4)
         model.setdefault("device_map", "auto")
     return {"model_kwargs": model, "processor_kwargs": dict(shared), "config_kwargs": dict(shared)}
 
@@ -262,7 +234,7 @@ def _read(reader: MoeTransformer, rows: list[list[int]], device: torch.device) -
         if len(rows) == 1:
             raise SentenceExpertsError(
                 f"{reader.name}: out of memory with a single text of {len(rows[0])} tokens; cut texts with "
-                "`max_length`, or load the model with `dtype=bfloat16`, `quantize=4bit` or `device_map=auto`"
+                "`max_length`, or load the model with `dtype=bfloat16`, `quantize=nf4` or `device_map=auto`"
             ) from error
     if torch.cuda.is_available():
         torch.cuda.empty_cache()

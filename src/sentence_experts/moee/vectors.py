@@ -6,12 +6,12 @@ clustering, classification and vector indexes too.
 
 Standard scores are each number of a state minus its mean, divided by its standard deviation. The published
 code computes both over each batch, so a text's vector depends on its neighbours and a batch of one becomes
-zero (`published_scores`). Here they are fitted once, on texts of no test set, and saved with the embedder.
+zero. Here they are fitted once, on texts of no test set, and saved with the embedder.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,12 +27,6 @@ Rows = NDArray[np.float32]
 
 HIDDEN, ROUTING, CONCAT, SUM = "hs", "rw", "concat", "sum"
 PARTS = (HIDDEN, ROUTING, CONCAT, SUM)
-DESCRIPTIONS = {
-    HIDDEN: "its hidden state",
-    ROUTING: "its routing weights",
-    CONCAT: "its hidden state and routing weights, joined",
-    SUM: "its hidden state and routing weights, whose dot product is the weighted sum of two cosines",
-}
 MIN_TEXTS = 2
 MIN_DEVIATION = 1e-6  # numbers that never change carry no information
 
@@ -126,29 +120,27 @@ class Standard:
     @classmethod
     def read(cls, file: Path) -> Standard:
         """Read what `write` wrote."""
-        moments = read_arrays(file, ("hidden", "routing"))
-        if any(array.ndim != 2 or len(array) != 2 for array in moments.values()):
-            raise InputError(f"{file}: not means and deviations; make the embedder again")
-        return cls(**moments)
+        return cls(**read_arrays(file, ("hidden", "routing")))
 
 
-def batch_scores(states: States, batch_size: int, score: Callable[[Rows], Rows] | None = None) -> States:
-    """Return standard scores within each batch of consecutive texts; `score` turns rows into scores."""
-    score = score or (lambda rows: _scores(rows, _moments(rows)))
-    batches = [states[start : start + batch_size] for start in range(0, len(states), batch_size)]
-    return States.together([States(score(batch.hidden), score(batch.routing)) for batch in batches])
+def batch_scores(states: States, batch_size: int, published: bool = False) -> States:
+    """Return standard scores within each batch of consecutive texts; `published`: exactly as in that code.
 
-
-def published_scores(rows: Rows) -> Rows:
-    """Return standard scores of a batch exactly as in the published code; those of a single text are 0.
-
-    The deviation has n - 1 in its denominator, and 1e-8 is added to it.
+    There the deviation has n - 1 in its denominator, 1e-8 is added to it, and the scores of a single text
+    are 0.
     """
-    if len(rows) < MIN_TEXTS:
-        return np.zeros_like(rows)
-    exact = rows.astype(np.float64)
-    scores: Rows = (exact - exact.mean(axis=0)) / (exact.std(axis=0, ddof=1) + 1e-8)
-    return scores.astype(np.float32)
+
+    def scores(rows: Rows) -> Rows:
+        if not published:
+            return _scores(rows, _moments(rows))
+        if len(rows) < MIN_TEXTS:
+            return np.zeros_like(rows)
+        exact = rows.astype(np.float64)
+        scored: Rows = (exact - exact.mean(axis=0)) / (exact.std(axis=0, ddof=1) + 1e-8)
+        return scored.astype(np.float32)
+
+    batches = [states[start : start + batch_size] for start in range(0, len(states), batch_size)]
+    return States.together([States(scores(batch.hidden), scores(batch.routing)) for batch in batches])
 
 
 def _moments(rows: Rows) -> Rows:
@@ -158,7 +150,5 @@ def _moments(rows: Rows) -> Rows:
 
 def _scores(rows: Rows, moments: Rows) -> Rows:
     mean, deviation = moments
-    scores: Rows = np.where(
-        deviation > MIN_DEVIATION, (rows - mean) / np.maximum(deviation, MIN_DEVIATION), 0
-    )
-    return scores.astype(np.float32)
+    divisor = np.maximum(deviation, MIN_DEVIATION)
+    return np.where(deviation > MIN_DEVIATION, (rows - mean) / divisor, 0).astype(np.float32)

@@ -1,14 +1,15 @@
-"""Compare our figures with the published ones, at the end of every recipe."""
+"""Our figures beside the published ones: the result of a recipe, and its tables."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from sentence_experts.evaluation.results import Result
 from sentence_experts.report.content import Report, Table, Verdict
-from sentence_experts.reproduce.experiment import Compared, Experiment, changed_settings
+from sentence_experts.report.wording import UNDEFINED
+from sentence_experts.reproduce.published import ALL_DOMAINS, PublishedFigure
 
 DIFFERS = "differs"
 LEGEND = (
@@ -20,6 +21,55 @@ DRAWN = (
     " drawn: the paper shows the value in a figure only; highest: its text says that this column is the "
     "highest of the row."
 )
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One published figure and ours, None if undefined or the model was not run.
+
+    Attributes:
+        gain: ours as a gain, where the published one is.
+        interval: the 95% interval of `value`.
+        domain_here: the domain of ours.
+        differs: what is not as in the paper: data, base, scale, protocol; or that the model was not run.
+    """
+
+    published: PublishedFigure
+    value: float | None = None
+    gain: float | None = None
+    interval: tuple[float, float] | None = None
+    domain_here: str | None = None
+    differs: tuple[str, ...] = ()
+
+    @property
+    def ours(self) -> str:
+        """Our figure as text, with its interval below it."""
+        place = self.published
+        value = self.gain if place.gain else self.value
+        if value is None:
+            return UNDEFINED
+        text = f"{value:{'+' if place.gain else ''}.{place.decimals}f}"
+        if self.interval is None or place.gain:
+            return text
+        return f"{text}\n{'-'.join(f'{end:.{place.decimals}f}' for end in self.interval)}"
+
+    @property
+    def printed(self) -> str:
+        """The published figure as text."""
+        place = self.published
+        if place.printed is None:
+            return "drawn, highest" if place.highest else "drawn"
+        return f"{place.printed:{'+' if place.gain else ''}.{place.decimals}f}"
+
+    @property
+    def title(self) -> str:
+        """The title of the table that the figure is shown in."""
+        place = self.published
+        title = place.table
+        if place.domain is not None:
+            here = f" (here {self.domain_here})" if self.domain_here != place.domain else ""
+            title += ": all domains" if place.domain == ALL_DOMAINS else f": {place.domain}{here}"
+        return title if place.prompt is None else f"{title}, prompt {place.prompt}"
 
 
 @dataclass(frozen=True, repr=False)
@@ -36,16 +86,24 @@ class ReproductionResult(Result):
     title: str
     paper: str
     scale: str
-    legend: str
     figures: tuple[Compared, ...]
-    tables: tuple[Table, ...]
     differences: tuple[str, ...]
     choices: tuple[str, ...]
     notes: tuple[str, ...]
 
+    @property
+    def tables(self) -> list[Table]:
+        """The published tables, with our figures above the printed ones."""
+        return list(_tables(self.figures))
+
+    @property
+    def legend(self) -> str:
+        """The explanation of the tables."""
+        return LEGEND + (DRAWN if any(one.published.printed is None for one in self.figures) else "")
+
     def to_json(self) -> dict[str, Any]:
         """Return plain values, ready for `storage.write_json`."""
-        return {key: value for key, value in asdict(self).items() if key not in ("legend", "tables")}
+        return asdict(self)
 
     def rows(self) -> list[dict[str, Any]]:
         """Return a row per published figure: its place, the published value, ours, and what differs."""
@@ -67,59 +125,6 @@ class ReproductionResult(Result):
         verdict = Verdict(f"{self.paper}; scale: {self.scale}.", [self.legend], [])
         lines = [f"{heading}: {line}" for heading, lines in notes.items() for line in lines]
         return Report(self.title, verdict, self.tables, notes=lines)
-
-
-def compare(experiment: Experiment, evaluations: Mapping[str, Any]) -> ReproductionResult:
-    """Set the results of a finished experiment's evaluations, by name, beside the published figures."""
-    figures = tuple(experiment.compared(evaluations))
-    return ReproductionResult(
-        title=experiment.recipe.title,
-        paper=experiment.published.paper,
-        scale="small" if experiment.small else "full",
-        legend=LEGEND + (DRAWN if any(one.published.printed is None for one in figures) else ""),
-        figures=figures,
-        tables=tuple(_tables(figures)),
-        differences=(*differences(experiment), *experiment.notes(evaluations)),
-        choices=tuple(
-            f"{each.what} ({each.kind}). Here: {each.here}" for each in experiment.protocol.choices
-        ),
-        notes=(*orders(figures), *experiment.published.notes),
-    )
-
-
-def orders(figures: Sequence[Compared]) -> Iterator[str]:
-    """Return for each row of a drawing whether ours is the highest where the paper's text says so."""
-    rows: dict[tuple[str, str], list[Compared]] = {}
-    for one in figures:
-        if one.value is not None:
-            rows.setdefault((one.published.table, one.published.row), []).append(one)
-    for (table, name), row in rows.items():
-        for one in row:
-            if one.published.highest:
-                best = max(row, key=lambda other: other.value or 0)
-                agrees = "here too" if best is one else f"here {best.published.column}"
-                measured = ", ".join(f"{other.published.column} {other.ours}" for other in row)
-                claim = f"{table}, {name}: {one.published.column} is the highest by the paper's text"
-                yield f"{claim}; {agrees} ({measured})"
-
-
-def differences(experiment: Experiment) -> Iterator[str]:
-    """Return the differences from the published experiment, found by comparing the settings."""
-    recipe, small = experiment.recipe, experiment.small
-    yield from experiment.differences
-    models = experiment.models
-    if bases := {f"{one.base} for {one.published_base}" for one in models if one.base != one.published_base}:
-        yield f"base: {', '.join(sorted(bases))}"
-    changed: set[str] = set()
-    for run in recipe.runs:
-        settings = (recipe.train_settings(run, scale) for scale in (False, small))
-        changed.update(changed_settings("training", *settings))
-    yield from sorted(changed)
-    if not experiment.protocol.faithful:
-        yield "protocol: not the published one; see the choices"
-    if experiment.left_out:
-        names = ", ".join(baseline.model for baseline in experiment.left_out)
-        yield f"not run, since only the hub has them: {names}"
 
 
 def _tables(figures: Sequence[Compared]) -> Iterator[Table]:

@@ -1,4 +1,4 @@
-"""A recipe at one scale: its data, models and steps, and our figures beside the published ones."""
+"""A recipe at one scale: its data, its models, and the calls that make and measure them."""
 
 from __future__ import annotations
 
@@ -11,39 +11,25 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import sentence_experts
-from sentence_experts.config import Config
 from sentence_experts.corpus.simulate import simulate_corpus
 from sentence_experts.errors import InputError, UsageError
-from sentence_experts.evaluation.config import AnalyseConfig, EvaluateConfig
 from sentence_experts.models.sources import NAME as PACKAGED
-from sentence_experts.models.surgery.extend_config import ExtendConfig
-from sentence_experts.pairs.config import PairsConfig
-from sentence_experts.report.wording import UNDEFINED
-from sentence_experts.reproduce.published import ALL_DOMAINS, Published, PublishedFigure
+from sentence_experts.reproduce.comparison import Compared
+from sentence_experts.reproduce.published import Published, PublishedFigure
 from sentence_experts.reproduce.recipe import Baseline, Recipe, ReproduceConfig, TrainedModel
-from sentence_experts.tasks.config import TasksConfig
-from sentence_experts.training.config import TrainConfig, TuneConfig
 
 logger = logging.getLogger(__name__)
 
 TFIDF, DOMAIN, MTEB = "tfidf", "{domain}", "mteb"
 # Published models that the small scale has without the hub.
 LOCAL = {TFIDF: TFIDF, "sentence-transformers/all-MiniLM-L6-v2": PACKAGED}
-CONFIGS: dict[str, type[Config]] = {
-    "compile_pairs": PairsConfig,
-    "compile_tasks": TasksConfig,
-    "extend": ExtendConfig,
-    "train": TrainConfig,
-    "tune": TuneConfig,
-    "evaluate": EvaluateConfig,
-    "analyse_language_model": AnalyseConfig,
-}
+SMALL_TRIALS = 3  # of a search for settings
 
 
 def evaluate(models: Mapping[str, Any], data: Any, out: Path, **settings: Any) -> None:
     """Evaluate models, label -> folder or the folders of its seeds, and write the report.
 
-    An evaluation with other settings is replaced, as nothing is made from it.
+    An evaluation with other settings (more seeds) is replaced, as nothing is made from it.
     """
     try:
         evaluation = sentence_experts.evaluate(models, data, out=out, **settings)
@@ -64,11 +50,7 @@ class Step:
     given: Mapping[str, Any]
 
     def run(self) -> None:
-        """Call the function.
-
-        Raises:
-            UsageError: its output was made with other settings.
-        """
+        """Call the function; UsageError if its output was made with other settings."""
         began = time.monotonic()
         logger.info(str(self))
         (CALLS.get(self.call) or getattr(sentence_experts, self.call))(**self.given)
@@ -102,55 +84,6 @@ class Model:
     pooling: str | None = None
 
 
-@dataclass(frozen=True)
-class Compared:
-    """One published figure and ours, None if undefined or the model was not run.
-
-    Attributes:
-        gain: ours as a gain, where the published one is.
-        interval: the 95% interval of `value`.
-        domain_here: the domain of ours.
-        differs: what is not as in the paper: data, base, scale, protocol; or that the model was not run.
-    """
-
-    published: PublishedFigure
-    value: float | None
-    gain: float | None
-    interval: tuple[float, float] | None
-    domain_here: str | None
-    differs: tuple[str, ...]
-
-    @property
-    def ours(self) -> str:
-        """Our figure as text, with its interval below it."""
-        place = self.published
-        value = self.gain if place.gain else self.value
-        if value is None:
-            return UNDEFINED
-        text = f"{value:{'+' if place.gain else ''}.{place.decimals}f}"
-        if self.interval is None or place.gain:
-            return text
-        return f"{text}\n{'-'.join(f'{end:.{place.decimals}f}' for end in self.interval)}"
-
-    @property
-    def printed(self) -> str:
-        """The published figure as text."""
-        place = self.published
-        if place.printed is None:
-            return "drawn, highest" if place.highest else "drawn"
-        return f"{place.printed:{'+' if place.gain else ''}.{place.decimals}f}"
-
-    @property
-    def title(self) -> str:
-        """The title of the table that the figure is shown in."""
-        place = self.published
-        title = place.table
-        if place.domain is not None:
-            here = f" (here {self.domain_here})" if self.domain_here != place.domain else ""
-            title += ": all domains" if place.domain == ALL_DOMAINS else f": {place.domain}{here}"
-        return title if place.prompt is None else f"{title}, prompt {place.prompt}"
-
-
 class Experiment(ABC):
     """One recipe at one scale, ready to run. The kinds of recipes are its subclasses.
 
@@ -173,7 +106,7 @@ class Experiment(ABC):
 
         Raises:
             UsageError: a setting that the recipe does not take, or a corpus that it needs.
-            InputError: its data is not there, or a step does not have a setting.
+            InputError: its data is not there, or it names a model or domain that is not there.
         """
         self.recipe, self.protocol = recipe, recipe.protocol
         self.small, self.trusts_code = config.scale == "small", config.trust_remote_code
@@ -223,16 +156,16 @@ class Experiment(ABC):
         interval: tuple[float, float] | None = None,
     ) -> Compared:
         """Set our figure beside a published one, and name what is not as in the paper."""
-        here = self.routes.get(str(figure.domain), figure.domain)
         different = {"not run": True}
         if model is not None:
             different = {
                 "data": True,
                 "base": model.base != model.published_base,
-                "scale": self.small and (model.run or self.recipe.model) is not None,
+                "scale": self.small and (model.run is not None or bool(self.recipe.model)),
                 "protocol": not self.protocol.faithful,
             }
         differs = tuple(mark for mark, applies in different.items() if applies)
+        here = self.routes.get(str(figure.domain), figure.domain)
         return Compared(figure, value, gain, interval, here, differs)
 
     def plan(self) -> None:
@@ -256,19 +189,17 @@ class Experiment(ABC):
                 self._evaluate(name, settings)
 
     def add(self, call: str, settings: Mapping[str, Any] | None = None, **arguments: Any) -> None:
-        """Plan a step, once.
-
-        Raises:
-            InputError: a setting that the function does not have, or settings that contradict each other.
-        """
-        if call in CONFIGS:
-            try:
-                CONFIGS[call].of(**(settings or {}))
-            except UsageError as error:
-                raise InputError(f"{self.protocol.file}: {call}: {error}") from error
+        """Plan a step, once."""
         step = Step(call, {**arguments, **(settings or {})})
         if step not in self.steps:
             self.steps.append(step)
+
+    def named(self, key: str, name: str, known: Mapping[str, Any]) -> Any:
+        """Return what a recipe names; InputError if it is not there."""
+        if name not in known:
+            file = self.protocol.file
+            raise InputError(f"{file} or its recipe: {key}: {name!r} is none of {', '.join(known)}")
+        return known[name]
 
     def evaluate_settings(self) -> dict[str, dict[str, Any]]:
         """Return the settings of each evaluation by its name, `mteb` among them."""
@@ -299,7 +230,8 @@ class Experiment(ABC):
 
     def _average(self, run: TrainedModel) -> Model:
         """Plan the mean of the experts of a model that is planned already."""
-        model = next(each for each in self.models if each.run and each.run.name == run.average_of)
+        trained = {each.run.name: each for each in self.models if each.run}
+        model = self.named(f"runs.{run.name}.average_of", str(run.average_of), trained)
         means = [self._run_folder(run.name, seed) / "model" for seed in range(len(model.sources))]
         for source, mean in zip(model.sources, means, strict=True):
             self.add("export", {"average": True}, model=Path(source), out=mean)
@@ -323,14 +255,14 @@ class Experiment(ABC):
         search = self.recipe.search
         if search is None:
             return
-        here = self.routes[search.domain]
+        here = self.named("search.domain", search.domain, self.routes)
         base = self.protocol.small.base if self.small else search.base
         model = self._extend(base, here, search.extend, f"search-{here}")
         shared = self.recipe.train_settings(None, self.small)
         settings = {
             **{key: value for key, value in shared.items() if key not in search.searched},
             "routes": [here],
-            "trials": search.small_trials if self.small else search.trials,
+            "trials": SMALL_TRIALS if self.small else search.trials,
             "fraction": search.fraction,
             "search_seed": 0,
         }
@@ -345,21 +277,19 @@ class Experiment(ABC):
         return self.root / "runs" / f"{label.replace(' ', '-')}-seed{seed}"
 
 
-def changed_settings(what: str, published: Mapping[str, Any], here: Mapping[str, Any]) -> Iterator[str]:
+def changed_settings(what: str, published: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
     """Return the settings that are not as published, as one line; none if all are."""
 
     def text(value: Any) -> str:
-        return (
-            ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value).replace(",", ", ")
-        )
+        values = value if isinstance(value, list | tuple) else str(value).split(",")
+        return ", ".join(map(str, values))
 
     changes = [
         f"{key} {text(value)} for {text(published.get(key, 'none'))}"
         for key, value in here.items()
         if text(value) != text(published.get(key))
     ]
-    if changes:
-        yield f"{what}: {'; '.join(changes)}"
+    return [f"{what}: {'; '.join(changes)}"] if changes else []
 
 
 def _plain(value: Any) -> Any:

@@ -11,10 +11,10 @@ from sentence_experts.corpus.corpus_folder import DOMAINS
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.evaluation.results import PAIR_WEIGHTED_MEAN, POOLED
 from sentence_experts.moee.vectors import PARTS
+from sentence_experts.reproduce.comparison import Compared
 from sentence_experts.reproduce.experiment import (
     CALLS,
     MTEB,
-    Compared,
     Experiment,
     Model,
     changed_settings,
@@ -26,6 +26,7 @@ from sentence_experts.reproduce.material import (
     Material,
     data_folder,
     draw_language_model,
+    find_rated_pairs,
 )
 from sentence_experts.reproduce.published import ALL_DOMAINS, AVERAGES, Published, PublishedFigure
 from sentence_experts.tasks.task_file import TaskFile
@@ -33,21 +34,10 @@ from sentence_experts.yaml_files import parse_yaml, read_settings
 
 # Pair settings that depend on the articles at hand; how pairs are made and split is the protocol's.
 SIZES = ("unit", "min_count", "max_train_per_domain", "max_eval_per_domain", "max_validation_per_domain")
-# The paper's type of task -> the type that mteb measures it as.
-MTEB_TYPES = {
-    "retrieval": "Retrieval",
-    "classification": "Classification",
-    "clustering": "Clustering",
-    "reranking": "Reranking",
-    "pair_classification": "PairClassification",
-    "sts": "STS",
-    "summarization": "Summarization",
-}
 PERCENT = 100
 TRUST = "trust_remote_code"
 # Names in task files for folders that only a run knows.
 DATA, CORPORA = f"${{{DATA_VARIABLE}}}", "${CORPORA}"
-RATED_PAIRS = Path("eval", "sts12.jsonl.gz")
 DRAWN = "drawn"  # a small language model with random weights
 
 
@@ -70,7 +60,7 @@ class PairsExperiment(Experiment):
                 f"{protocol.plan}, or import your own, with the domains of {protocol.domains}"
             )
         else:
-            self.routes = {domain: domain for domain in read_settings(str(protocol.domains))["domains"]}
+            self.routes = {domain: domain for domain in read_settings(protocol.domains)["domains"]}
             self.differences = [f"data: the corpus {corpus}, not the authors' files"]
             # A fetched corpus knows which query found each paper.
             rules = {} if (corpus / DOMAINS).is_file() else {"domains": protocol.domains}
@@ -79,11 +69,10 @@ class PairsExperiment(Experiment):
     def _compile_articles_at_hand(self) -> None:
         protocol = self.protocol
         material = Material.find(self.root.parent / "simulated", data_folder())
-        self.routes = protocol.small.domains
         content = read_settings(material.rules)
-        if missing := sorted(set(self.routes.values()) - set(content["domains"])):
-            raise InputError(f"small.domains: {material.name} have no {', '.join(missing)}")
-        used = {name: rule for name, rule in content["domains"].items() if name in self.routes.values()}
+        self.routes = protocol.small.domains
+        rules = {here: self.named("small.domains", here, content["domains"]) for here in self.routes.values()}
+        used = {name: rules[name] for name in content["domains"] if name in rules}
         corpus = self.root.parent / ("corpus-simulated" if material.simulated else "corpus")
         if material.simulated:
             self.add("simulate_corpus", out=material.sources[0])
@@ -96,8 +85,8 @@ class PairsExperiment(Experiment):
         stand_ins = ", ".join(f"{here} for {paper}" for paper, here in self.routes.items())
         self.differences = [f"data: {material.name}", f"domains: {stand_ins}"]
         self.differences += changed_settings("pairs", protocol.pairs, settings)
-        rules = {**content, "domains": used}
-        self.add("compile_pairs", settings, corpus=corpus, out=self.folder, domains=rules)
+        domains = {**content, "domains": used}
+        self.add("compile_pairs", settings, corpus=corpus, out=self.folder, domains=domains)
 
     def extension(self, route: str | None) -> dict[str, Any]:
         """Return an expert per domain."""
@@ -135,18 +124,17 @@ class TasksExperiment(Experiment):
 
     def find_data(self, corpus: Path | None) -> None:
         """Import and compile the data at hand, or compile the published task file."""
-        source: Any = Path(str(self.protocol.tasks))
+        source: Any = self.protocol.tasks
         self.folder = self.root / "tasks"
         self.routes = {task.name: task.name for task in TaskFile.read(source).trainable()}
         words = "the public hub datasets nearest to those that the paper refers to"
+        published = settings = self.protocol.compile
         if self.small:
-            data, corpora = data_folder(), self.root.parent / "corpora"
+            data, corpora, small = data_folder(), self.root.parent / "corpora", self.protocol.small
             words = f"{self._import_corpora(data, corpora)}, not the paper's datasets"
-            small = self.protocol.small
             template = self.protocol.file.parent / (small.simulated if data is None else small.tasks)
             source = filled_in(template, {DATA: data or Path(), CORPORA: corpora})
-        published = self.protocol.compile
-        settings = {**published, **self.protocol.small.compile} if self.small else published
+            settings = {**published, **small.compile}
         self.differences = [f"data: {words}", *changed_settings("tasks", published, settings)]
         self.add("compile_tasks", settings, source=source, out=self.folder)
 
@@ -183,10 +171,8 @@ class TasksExperiment(Experiment):
     def notes(self, evaluations: Mapping[str, Any]) -> list[str]:
         """Return the number of datasets of each type that were measured, beside the paper's."""
         (evaluation,) = evaluations.values()
-        counts = [
-            f"{task} {_datasets(evaluation, task)} for {published.datasets}"
-            for task, published in self.published.tasks.items()
-        ]
+        tasks = self.published.tasks.items()
+        counts = [f"{name} {_datasets(evaluation, name)} for {task.datasets}" for name, task in tasks]
         return [f"datasets measured: {', '.join(counts)}"]
 
     def _in_column(self, table: str, column: str) -> list[Model]:
@@ -206,19 +192,23 @@ class TasksExperiment(Experiment):
         # Of models of one task each, the one that was trained on this, or on what it is read as.
         trained_on = self.published.tasks[row].read_as or row
         model = next(one for one in models if one.route in (None, trained_on))
-        measured = _of_label(evaluation, model.label)["types"].get(MTEB_TYPES[row])
+        measured = _of_label(evaluation, model.label)["types"].get(mteb_type(row))
         if measured is None:
             return None, None
         ends = measured["interval"]
         return PERCENT * measured["value"], (PERCENT * ends[0], PERCENT * ends[1]) if ends else None
 
 
+def mteb_type(task: str) -> str:
+    """Return the type that mteb measures a paper's type of task as."""
+    return "STS" if task == "sts" else task.title().replace("_", "")
+
+
 def filled_in(template: Path, folders: Mapping[str, Path]) -> dict[str, Any]:
     """Return the content of a task file with the folders in place of their names."""
-    try:
-        text = template.read_text(encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{template}: no such file") from error
+    if not template.is_file():
+        raise InputError(f"{template}: no such file")
+    text = template.read_text(encoding="utf-8")
     for name, folder in folders.items():
         text = text.replace(name, str(folder.resolve()))
     content: dict[str, Any] = parse_yaml(text, str(template))
@@ -233,7 +223,7 @@ def _of_label(evaluation: Mapping[str, Any], label: str) -> dict[str, Any]:
 
 def _datasets(evaluation: Mapping[str, Any], task: str) -> int:
     """Return the number of datasets of a type of task that were measured."""
-    return sum(each["kind"] == MTEB_TYPES[task] for each in evaluation["tasks"])
+    return sum(each["kind"] == mteb_type(task) for each in evaluation["tasks"])
 
 
 class LanguageModelExperiment(Experiment):
@@ -243,7 +233,7 @@ class LanguageModelExperiment(Experiment):
         """Compile the test sets at hand; the full scale loads those of mteb."""
         words = "mteb's present versions of the datasets that the paper names"
         if self.small:
-            data = find_rated_pairs().parents[1]
+            data = find_rated_pairs(data_folder()).parents[1]
             words = "tweet emotion, 20 Newsgroups and STS12-16 at hand, not the paper's 20 datasets"
             self.folder = self.root / "tasks"
             source = filled_in(self.protocol.file.parent / self.protocol.small.tasks, {DATA: data})
@@ -254,30 +244,23 @@ class LanguageModelExperiment(Experiment):
         """Plan an evaluation under each prompt."""
         shared = self.find_model()
         ((_, settings),) = self.evaluate_settings().items()
-        data = settings.get(MTEB) or self.folder
         for prompt in self.protocol.prompts:
             out = self.report / prompt
             self.evaluations[prompt] = out / self.result
-            given: dict[str, Any] = {
-                "data": data,
-                "out": out,
-                "prompt": prompt,
-                "states": self.root / "states",
-            }
-            self.add("evaluate_language_model", **shared, **given)
+            given: dict[str, Any] = {"data": settings.get(MTEB) or self.folder, "out": out, "prompt": prompt}
+            self.add("evaluate_language_model", **shared, **given, states=self.root / "states")
 
     def find_model(self) -> dict[str, Any]:
-        """Return the language model, a folder or hub id, how it is read, and the folder of its states."""
+        """Return the language model, a folder or hub id, and how it is read."""
         recipe, small = self.recipe, self.protocol.small
-        hub = self.published.models[str(recipe.model)].hub
-        model = hub
+        hub = model = self.named("model", recipe.model, self.published.models)["hub"]
         if self.small and small.base == DRAWN:
             model = str(self.root / "random-olmoe")
-            self.add("draw_language_model", pairs=find_rated_pairs(), out=Path(model))
+            self.add("draw_language_model", pairs=find_rated_pairs(data_folder()), out=Path(model))
         elif self.small:
             model = str(self.protocol.file.parent / small.base)
         base = Path(model).name if self.small else hub
-        self.models = [Model(str(recipe.model), str(recipe.model), (model,), base, hub)]
+        self.models = [Model(recipe.model, recipe.model, (model,), base, hub)]
         published = {**self.protocol.read, **recipe.read}
         read = {**published, **small.read} if self.small else published
         if TRUST in read:
@@ -295,7 +278,7 @@ class LanguageModelExperiment(Experiment):
         for figure in self.published.figures():
             if figure.model == self.recipe.model and not figure.group and figure.prompt in evaluations:
                 types = _of_label(evaluations[str(figure.prompt)], figure.row)["types"]
-                kinds = MTEB_TYPES.values() if figure.column in AVERAGES else [MTEB_TYPES[figure.column]]
+                kinds = list(types) if figure.column in AVERAGES else [mteb_type(figure.column)]
                 values = [PERCENT * float(types[kind]["value"]) for kind in kinds if kind in types]
                 mean = sum(values) / len(values) if values else None
                 yield self.beside(figure, self.models[0], mean)
@@ -304,19 +287,16 @@ class LanguageModelExperiment(Experiment):
 class AnalysisExperiment(LanguageModelExperiment):
     """An analysis of a language model on rated pairs (sections 3.2, 4.4 and 4.5), at both scales."""
 
-    result = "analysis.json"
-
     def find_data(self, corpus: Path | None) -> None:
-        """Find the rated pairs; there is nothing to compile."""
-        self.pairs = find_rated_pairs()
+        """Name the rated pairs; there is nothing to compile."""
         self.differences = ["data: STS12, the test set at hand"]
 
     def plan(self) -> None:
         """Plan the analysis."""
-        shared = self.find_model()
-        file = self.evaluations["analysis"] = self.report / self.result
-        settings = self.protocol.analyse
-        self.add("analyse_language_model", settings, **shared, pairs=self.pairs, out=file.parent)
+        pairs = find_rated_pairs(data_folder())
+        self.evaluations["analysis"] = self.report / "analysis.json"
+        settings, shared = self.protocol.analyse, self.find_model()
+        self.add("analyse_language_model", settings, **shared, pairs=pairs, out=self.report)
 
     def compared(self, evaluations: Mapping[str, Any]) -> Iterator[Compared]:
         """Return the agreement of clusters, or a mean correlation between prompts."""
@@ -325,20 +305,6 @@ class AnalysisExperiment(LanguageModelExperiment):
         for figure in self.published.figures():
             if figure.model == self.recipe.model:
                 yield self.beside(figure, self.models[0], measured[figure.column])
-
-
-def find_rated_pairs() -> Path:
-    """Return the file of STS12 in the data folder.
-
-    Raises:
-        InputError: it is not there.
-    """
-    data = data_folder()
-    if data is None or not (data / RATED_PAIRS).is_file():
-        raise InputError(
-            f"this recipe measures on real texts: set {DATA_VARIABLE} to a folder with {RATED_PAIRS}"
-        )
-    return data / RATED_PAIRS
 
 
 def evaluate_language_model(

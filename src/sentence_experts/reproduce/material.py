@@ -15,6 +15,7 @@ from sentence_experts.yaml_files import read_settings
 ARCHIVES = ("corpora/elife_jats.tar.xz", "corpora/pmc_crops_jats.tar.xz")
 DEFAULT_DATA = Path("../shared/data")
 DATA_VARIABLE = "SENTENCE_EXPERTS_DATA"
+RATED_PAIRS = Path("eval", "sts12.jsonl.gz")
 # OLMoE's architecture with 2 million weights.
 SMALL_OLMOE: dict[str, Any] = {
     "vocab_size": 4096,
@@ -81,6 +82,15 @@ def data_folder() -> Path | None:
             f"{DATA_VARIABLE} is {named}, but {absent} is not there; unset it to use a simulated corpus"
         )
     return None if missing else folder
+
+
+def find_rated_pairs(data: Path | None) -> Path:
+    """Return the file of STS12 in the data folder; InputError if it is not there."""
+    if data is None or not (data / RATED_PAIRS).is_file():
+        raise InputError(
+            f"this recipe measures on real texts: set {DATA_VARIABLE} to a folder with {RATED_PAIRS}"
+        )
+    return data / RATED_PAIRS
 
 
 def draw_language_model(pairs: Path, out: Path) -> None:

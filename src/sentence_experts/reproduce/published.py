@@ -2,39 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
-from pydantic import BaseModel, ValidationError, model_validator
+from pydantic import BaseModel, model_validator
 
-from sentence_experts.config import unknown_setting
-from sentence_experts.errors import InputError
+from sentence_experts.config import checked
 from sentence_experts.yaml_files import read_settings
 
-Model = TypeVar("Model", bound=BaseModel)
 AVERAGES = ("average", "mean")
 ALL_DOMAINS = "all"
-
-
-def checked(model: type[Model], values: Mapping[str, Any], path: Path) -> Model:
-    """Return `values` as `model`; an error names the file and the key.
-
-    Raises:
-        InputError: an unknown key, a value that is not allowed, or values that contradict each other.
-    """
-    try:
-        return model.model_validate(dict(values))
-    except ValidationError as error:
-        first = error.errors()[0]
-        place, message = first["loc"], first["msg"].removeprefix("Value error, ")
-        if first["type"] == "extra_forbidden":
-            message = unknown_setting(str(place[-1]), model.model_fields if len(place) == 1 else ())
-        elif first["type"] != "value_error":
-            message = f"{message} (got {first['input']!r})"
-        key = ".".join(map(str, place))
-        raise InputError(f"{path}: {key and f'{key}: '}{message}") from error
 
 
 @dataclass(frozen=True)
@@ -42,13 +21,10 @@ class PublishedFigure:
     """One published figure and its place: a printed number, or a bar of a chart.
 
     Attributes:
-        table, row, column: its place in the paper.
         group: shared by several columns: a set of pairs, or a type of task; else "".
-        metric: such as "f1_max" or "nDCG@10".
         value: absolute: a gain is added to the figure that it is a gain over. None for a bar.
         printed: as it stands in the paper; None for a bar.
         gain: whether it is printed as a gain.
-        decimals: number of printed decimals.
         domain, model, prompt: those of the whole table, if it has one.
         highest: for a bar, whether the paper's text says that it is the highest of its row.
     """
@@ -101,12 +77,6 @@ class PublishedTable(BaseModel, extra="forbid", frozen=True):
         groups = self.columns if isinstance(self.columns, dict) else {"": self.columns}
         return [(group, name) for group, names in groups.items() for name in names]
 
-    def absolute(self, row: str, column: str) -> float:
-        """Return a figure; a gain is added to the one that it is a gain over."""
-        figures = {name: value for (_, name), value in zip(self.order(), self.rows[row], strict=True)}
-        over = 0.0 if self.gains_over in (None, column) else figures[str(self.gains_over)]
-        return over + figures[column]
-
 
 class PublishedTask(BaseModel, extra="forbid", frozen=True):
     """A type of task of a benchmark.
@@ -121,19 +91,12 @@ class PublishedTask(BaseModel, extra="forbid", frozen=True):
     read_as: str | None = None
 
 
-class PublishedModel(BaseModel, extra="forbid", frozen=True):
-    """A model that a paper lists: hub id, parameters in millions."""
-
-    hub: str
-    parameters: int | None = None
-    active: int | None = None
-
-
 class Published(BaseModel, extra="forbid", frozen=True):
     """The results of one paper.
 
     Attributes:
         notes: errors in the paper, and what was inferred.
+        models: name -> hub id (`hub`) and numbers of parameters.
         sizes: domain -> number of abstracts, training_pairs and evaluation_pairs.
         means_of_domains: `rows` and `metrics` of the figures for all domains that are means of the domains'
             figures, not figures of all pairs.
@@ -143,39 +106,34 @@ class Published(BaseModel, extra="forbid", frozen=True):
     notes: tuple[str, ...] = ()
     tables: tuple[PublishedTable, ...]
     tasks: dict[str, PublishedTask] = {}
-    models: dict[str, PublishedModel] = {}
+    models: dict[str, dict[str, Any]] = {}
     sizes: dict[str, dict[str, int]] = {}
     means_of_domains: dict[str, tuple[str, ...]] = {"rows": (), "metrics": ()}
 
     @classmethod
     def read(cls, path: Path) -> Published:
-        """Read a `published.yaml`.
-
-        Raises:
-            InputError: no such file, or a key or value that does not belong there.
-        """
+        """Read a `published.yaml`; InputError if it cannot be read."""
         return checked(cls, read_settings(path), path)
-
-    def columns(self) -> dict[str, set[str]]:
-        """Return the columns of each table by its name."""
-        return {str(table.table): {name for _, name in table.order()} for table in self.tables}
 
     def figures(self) -> Iterator[PublishedFigure]:
         """Return every figure of every table."""
         for table in self.tables:
             drawn = dict.fromkeys(table.highest, (None,) * len(table.order()))
             for row, values in {**table.rows, **drawn}.items():
+                names = [name for _, name in table.order()]
+                base = values[names.index(table.gains_over)] if table.gains_over else None
                 for (group, column), printed in zip(table.order(), values, strict=True):
                     task = next((name for name in (row, group, column) if name in self.tasks), None)
+                    gain = table.gains_over not in (None, column)
                     yield PublishedFigure(
                         table=table.table if isinstance(table.table, str) else table.table[group],
                         row=row,
                         column=column,
                         group=group,
                         metric=self.tasks[task].metric if task else "average" if self.tasks else column,
-                        value=None if printed is None else table.absolute(row, column),
+                        value=printed if printed is None else (base or 0.0) * gain + printed,
                         printed=printed,
-                        gain=table.gains_over not in (None, column),
+                        gain=gain,
                         decimals=table.decimals,
                         domain=table.domain,
                         model=table.model,

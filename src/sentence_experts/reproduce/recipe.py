@@ -11,11 +11,8 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, Field, model_validator
 
-from sentence_experts.config import Config, TrustRemoteCode
+from sentence_experts.config import Config, TrustRemoteCode, checked
 from sentence_experts.errors import InputError
-from sentence_experts.moee.prompts import NO_PROMPT, PROMPTS
-from sentence_experts.pairs.domains import DomainRules
-from sentence_experts.reproduce.published import Published, checked
 from sentence_experts.yaml_files import read_settings
 
 Settings = dict[str, Any]
@@ -67,14 +64,13 @@ class Baseline(BaseModel, extra="forbid", frozen=True):
 
 
 class Search(BaseModel, extra="forbid", frozen=True):
-    """A search for training settings on a fraction of one domain's pairs."""
+    """A search for training settings on a fraction of one domain's pairs; `searched` are left open."""
 
     base: str
     domain: str
     extend: Settings = {}
-    searched: tuple[str, ...] = Field(description="settings whose values in the protocol are left out")
+    searched: tuple[str, ...]
     trials: int
-    small_trials: int = 3
     fraction: float
 
 
@@ -119,10 +115,10 @@ class Protocol(BaseModel, extra="forbid", frozen=True):
     file: Path
     faithful: bool = True
     published: Path
-    domains: Path | None = None
-    plan: Path | None = None
+    domains: Path = Path()
+    plan: Path = Path()
     pairs: Settings = {}
-    tasks: Path | None = None
+    tasks: Path = Path()
     compile: Settings = {}
     prompts: tuple[str, ...] = ()
     read: Settings = {}
@@ -132,13 +128,6 @@ class Protocol(BaseModel, extra="forbid", frozen=True):
     seeds: int = Field(1, ge=1)
     choices: tuple[Choice, ...] = ()
     small: SmallScale
-
-    @model_validator(mode="after")
-    def _has_its_data(self) -> Self:
-        needed = {"pairs": "domains", "tasks": "tasks"}.get(self.kind)
-        if needed and getattr(self, needed) is None:
-            raise ValueError(f"{needed}: is missing, for recipes of kind {self.kind}")
-        return self
 
 
 class Recipe(BaseModel, extra="forbid", frozen=True):
@@ -162,7 +151,7 @@ class Recipe(BaseModel, extra="forbid", frozen=True):
     runs: tuple[TrainedModel, ...] = ()
     baselines: tuple[Baseline, ...] = ()
     search: Search | None = None
-    model: str | None = None
+    model: str = ""
     needs_remote_code: bool = False
     small_train: Settings = {}
     read: Settings = {}
@@ -199,9 +188,7 @@ def read_recipe(path: Path) -> Recipe:
     recipe = _read(path)
     others = [run for name in recipe.beside for run in _read(path.parent / name).runs]
     runs = {run.name: run for run in (*others, *recipe.runs)}
-    recipe = recipe.model_copy(update={"runs": tuple(runs.values())})
-    _check_names(recipe, path)
-    return recipe
+    return recipe.model_copy(update={"runs": tuple(runs.values())})
 
 
 def _read(path: Path) -> Recipe:
@@ -217,26 +204,3 @@ def _read(path: Path) -> Recipe:
             protocol[key] = os.path.normpath(source.parent / str(protocol[key]))
     whole = checked(Protocol, {**protocol, "file": source}, source)
     return checked(Recipe, {**content, "protocol": whole}, path)
-
-
-def _check_names(recipe: Recipe, path: Path) -> None:
-    """Check names of models, tables, columns and domains against each other."""
-    protocol = recipe.protocol
-    published = Published.read(protocol.published)
-    columns = {table: list(names) for table, names in published.columns().items()}
-    domains = list(DomainRules.read(protocol.domains).domains) if protocol.domains else []
-    named = [("tables", table, list(columns)) for table in recipe.tables]
-    named += [("small.domains", each, domains) for each in protocol.small.domains]
-    named += [("prompts", prompt, [*PROMPTS, NO_PROMPT]) for prompt in protocol.prompts]
-    for number, run in enumerate(recipe.runs):
-        if run.average_of:
-            before = [one.name for one in recipe.runs[:number]]
-            named.append((f"runs.{run.name}.average_of", run.average_of, before))
-        named += [(f"runs.{run.name}.columns", each, columns.get(at, [])) for at, each in run.columns.items()]
-    if recipe.search:
-        named.append(("search.domain", recipe.search.domain, domains))
-    if protocol.kind in ("language_models", "analysis"):
-        named.append(("model", str(recipe.model), list(published.models)))
-    for key, name, known in named:
-        if name not in known:
-            raise InputError(f"{path}: {key}: {name!r} is none of {', '.join(sorted(known))}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +15,8 @@ from sentence_experts.errors import InputError
 from sentence_experts.progress import progress
 from sentence_experts.storage import check_apart
 from sentence_experts.tasks.config import TasksConfig
-from sentence_experts.tasks.dataset import (
-    PAIRS_SCHEMA,
-    TEXTS,
-    TEXTS_SCHEMA,
-    Tasks,
-)
-from sentence_experts.tasks.rows import Reading, Row, SetAside, read, text_id, text_key, usable_rows
+from sentence_experts.tasks.dataset import PAIRS_SCHEMA, TEXTS, TEXTS_SCHEMA, Tasks
+from sentence_experts.tasks.rows import Row, UnusableError, read, text_id, text_key
 from sentence_experts.tasks.split import (
     SPLITS,
     TEST,
@@ -39,13 +34,13 @@ from sentence_experts.tasks.task_file import Task, TaskFile
 
 @dataclass
 class Dataset:
-    """One dataset while it is compiled: its rows, the records set aside, its entry in the manifest."""
+    """One dataset while it is compiled: its rows, the records set aside, its description."""
 
     task: Task
     name: str
-    rows: list[Row]
-    bad: list[SetAside]
-    described: dict[str, Any]
+    rows: list[Row] = field(default_factory=list)
+    bad: list[tuple[str, UnusableError]] = field(default_factory=list)
+    described: dict[str, Any] = field(default_factory=dict)
     removed: Counter[str] = field(default_factory=Counter)
 
     @property
@@ -75,7 +70,7 @@ def compile_tasks(
         overwrite: start over, replacing other task datasets in `out`.
 
     Raises:
-        InputError: a task file or source cannot be used, a class has no text, a split has no rows.
+        InputError: a task file or source cannot be used, or a split has no rows.
         UsageError: `out` holds something else.
 
     Example:
@@ -107,30 +102,37 @@ def compile_tasks(
 
 
 def _compiled(task_file: TaskFile, folder: Path, config: TasksConfig) -> Tasks:
-    """The datasets in memory; relative paths of the task file are relative to `folder`."""
-    datasets = []
-    with progress("datasets", sum(len(task.datasets) for task in task_file.tasks.values())) as advance:
-        for task in task_file.tasks.values():
-            for name in task.datasets:
-                datasets.append(_prepared(task, name, folder, config))
-                advance()
+    """Return the datasets in memory; relative paths of the task file are relative to `folder`."""
+    datasets = [Dataset(task, name) for task in task_file.tasks.values() for name in task.datasets]
+    with progress("datasets", len(datasets)) as advance:
+        for dataset in datasets:
+            _read(dataset, folder, config)
+            advance()
     _keep_apart(datasets)
     tables: dict[str, pa.Table] = {}
+    counts: dict[str, dict[str, Any]] = {task: {} for task in task_file.tasks}
     entries: dict[str, dict[str, Any]] = {task: {} for task in task_file.tasks}
     for dataset in datasets:
-        own, entry = _tables(dataset, config)
-        tables |= {f"{dataset.task.name}/{dataset.name}/{name}": table for name, table in own.items()}
-        entries[dataset.task.name][dataset.name] = entry
+        task, name = dataset.task.name, dataset.name
+        own, pairs, entries[task][name] = _tables(dataset, config)
+        tables |= {f"{task}/{name}/{file}": table for file, table in own.items()}
+        counts[task][name] = {split: len(rows) for split, rows in pairs.items() if rows}
     manifest = {
         "settings": config.model_dump(mode="json") | {"fractions": list(config.shares)},
         "hierarchy": task_file.stored(),
-        "counts": {
-            task: {name: entry.pop("pairs") for name, entry in own.items()} for task, own in entries.items()
-        },
+        "counts": counts,
         "datasets": entries,
     }
-    set_aside = [
-        {"task": each.task.name, "dataset": each.name, **asdict(bad)} for each in datasets for bad in each.bad
+    set_aside: list[dict[str, Any]] = [
+        {
+            "task": each.task.name,
+            "dataset": each.name,
+            "where": where,
+            "field": bad.field,
+            "reason": bad.reason,
+        }
+        for each in datasets
+        for where, bad in each.bad
     ]
     return Tasks.in_memory(tables, manifest, set_aside)
 
@@ -138,64 +140,41 @@ def _compiled(task_file: TaskFile, folder: Path, config: TasksConfig) -> Tasks:
 # ---- reading and splitting one dataset -----------------------------------------------------------
 
 
-def _prepared(task: Task, name: str, folder: Path, settings: TasksConfig) -> Dataset:
-    """The dataset, each of its rows in a split."""
-    source = task.datasets[name]
-    where = f"tasks.{task.name}.datasets.{name}"
+def _read(dataset: Dataset, folder: Path, config: TasksConfig) -> None:
+    """Read the rows, and give each a split."""
+    kind, source = dataset.task.of, dataset.task.datasets[dataset.name]
     try:
-        reading = read(source, task.of, folder, settings.keep_retracted)
-        rows, bad = usable_rows(reading.records, source, task.of)
+        splits, dataset.rows, dataset.bad, dataset.described = read(source, kind, folder)
     except InputError as error:
-        raise InputError(f"{where}: {error}") from error
-    _check_classes(where, rows, bad)
-    if not rows:
-        first = f", the first since: {bad[0].where}: {bad[0]}" if bad else ""
-        raise InputError(f"{where}: no row can be used; {len(bad)} were set aside{first}")
-    dataset = Dataset(task, name, rows, bad, reading.described)
-    _drop_duplicates(dataset)
-    _split(dataset, reading, settings)
-    return dataset
+        raise InputError(f"{dataset.where}: {error}") from error
+    if not dataset.rows:
+        first = f", the first since: {dataset.bad[0][0]}: {dataset.bad[0][1]}" if dataset.bad else ""
+        raise InputError(f"{dataset.where}: no row can be used; {len(dataset.bad)} were set aside{first}")
+    if kind.trainable and not kind.labelled:  # labelled and scored rows stay as they were published
+        distinct = {(*row.texts(), row.negative, row.split): row for row in reversed(dataset.rows)}
+        dataset.removed["duplicate"] = len(dataset.rows) - len(distinct)
+        dataset.rows = list(reversed(distinct.values()))
+    _split(dataset, splits, config)
 
 
-def _check_classes(where: str, rows: list[Row], bad: list[SetAside]) -> None:
-    known = {row.label for row in rows} | {None}
-    if empty := [one for one in bad if one.label not in known]:
-        times = sum(one.label == empty[0].label for one in empty)
-        raise InputError(
-            f"{where}: class {empty[0].label!r} has no text: none of its {times} rows has one (the first is "
-            f"{empty[0].where}); give them texts or take them out"
-        )
-
-
-def _drop_duplicates(dataset: Dataset) -> None:
-    """Remove repeated pairs; labelled and scored rows stay as they were published."""
-    if not dataset.task.of.trainable or dataset.task.of.labelled:
-        return
-    first = {(*row.texts(), row.negative, row.split): row for row in reversed(dataset.rows)}
-    distinct = list(reversed(first.values()))
-    dataset.removed["duplicate"] = len(dataset.rows) - len(distinct)
-    dataset.rows = distinct
-
-
-def _split(dataset: Dataset, reading: Reading, settings: TasksConfig) -> None:
+def _split(dataset: Dataset, splits: tuple[str, ...], config: TasksConfig) -> None:
     """Split the rows if the source has no splits, or take validation out of its training split."""
-    rows, fractions = dataset.rows, settings.shares
+    rows, shares = dataset.rows, config.shares
     if not dataset.task.of.trainable:
         tests = [row for row in rows if row.split in (None, TEST)]
-        dataset.rows = assign(tests, (0.0, 0.0, 1.0), settings.seed)
-    elif not reading.splits:
-        dataset.rows = assign(rows, fractions, settings.seed)
-        shares = dict(zip(SPLITS, fractions, strict=True))
-        splits = {row.split for row in dataset.rows}
-        empty = [split for split in SPLITS if shares[split] and split not in splits]
-        if empty:
-            raise InputError(
-                f"{dataset.where}: the {empty[0]} split got none of the {len(rows)} rows; give it a "
-                "larger share with `fractions`, take another `seed`, or add rows"
-            )
-    elif TRAIN in reading.splits and VALIDATION not in reading.splits:
-        share = fractions[1] / (fractions[0] + fractions[1])
-        trained = assign([row for row in rows if row.split == TRAIN], (1 - share, share, 0.0), settings.seed)
+        dataset.rows = assign(tests, (0.0, 0.0, 1.0), config.seed)
+    elif not splits:
+        dataset.rows = assign(rows, shares, config.seed)
+        given = {row.split for row in dataset.rows}
+        for split, share in zip(SPLITS, shares, strict=True):
+            if share and split not in given:
+                raise InputError(
+                    f"{dataset.where}: the {split} split got none of the {len(rows)} rows; give it a "
+                    "larger share with `fractions`, take another `seed`, or add rows"
+                )
+    elif TRAIN in splits and VALIDATION not in splits:
+        share = shares[1] / (shares[0] + shares[1])
+        trained = assign([row for row in rows if row.split == TRAIN], (1 - share, share, 0.0), config.seed)
         dataset.rows = trained + [row for row in rows if row.split != TRAIN]
 
 
@@ -216,58 +195,46 @@ def _keep_apart(datasets: list[Dataset]) -> None:
 # ---- tables of one dataset -----------------------------------------------------------------------
 
 
-def _tables(dataset: Dataset, settings: TasksConfig) -> tuple[dict[str, pa.Table], dict[str, Any]]:
-    """File name -> table, and the dataset's entry in the manifest."""
-    kind = dataset.task.of
-    maxima = dict(zip(SPLITS, (settings.max_train, settings.max_eval, settings.max_eval), strict=True))
+def _tables(
+    dataset: Dataset, config: TasksConfig
+) -> tuple[dict[str, pa.Table], dict[str, list[Row]], dict[str, Any]]:
+    """Return file name -> table, split -> pairs, and the dataset's entry in the manifest."""
+    maxima = dict(zip(SPLITS, (config.max_train, config.max_eval, config.max_eval), strict=True))
     splits = {
-        split: sample([row for row in dataset.rows if row.split == split], maximum, settings.seed)
+        split: sample([row for row in dataset.rows if row.split == split], maximum, config.seed)
         for split, maximum in maxima.items()
     }
     entry: dict[str, Any] = {
         "source": dataset.described,
-        "set_aside": dict(sorted(Counter(map(str, dataset.bad)).items())),
+        "set_aside": dict(sorted(Counter(str(bad) for _, bad in dataset.bad).items())),
         "removed": {why: count for why, count in sorted(dataset.removed.items()) if count},
     }
     tables, pairs = {}, splits
-    if kind.labelled:
-        tables[TEXTS] = _texts_table(splits)
-        made = {
-            split: same_label_pairs(rows, settings.pairs_per_text, settings.seed)
-            for split, rows in splits.items()
-        }
+    if dataset.task.of.labelled:
+        rows = [
+            {"id": text_id(row.anchor), "text": row.anchor, "label": row.label, "split": split}
+            for split, own in splits.items()
+            for row in own
+        ]
+        tables[TEXTS] = pa.Table.from_pylist(rows, TEXTS_SCHEMA)
+        made = {split: same_label_pairs(own, config.seed) for split, own in splits.items()}
         pairs = {split: own for split, (own, _) in made.items()}
-        entry |= _classes(splits, {split: single for split, (_, single) in made.items() if single})
+        labels = {split: {str(row.label) for row in own} for split, own in splits.items()}
+        evaluated = labels[VALIDATION] | labels[TEST]
+        entry |= {
+            "texts": {split: len(own) for split, own in splits.items() if own},
+            "classes": len(set().union(*labels.values())),
+            "classes_of_one_text": {split: single for split, (_, single) in made.items() if single},
+            "classes_not_in_train": sorted(evaluated - labels[TRAIN]) if labels[TRAIN] else [],
+        }
         if splits[TRAIN] and not pairs[TRAIN]:
             raise InputError(f"{dataset.where}: no class has two training texts, so there are no pairs")
     tables |= {f"{split}.parquet": _pairs_table(own) for split, own in pairs.items() if own}
-    entry["pairs"] = {split: len(own) for split, own in pairs.items() if own}
-    return tables, entry
-
-
-def _classes(splits: dict[str, list[Row]], single_texts: dict[str, list[str]]) -> dict[str, Any]:
-    """Counts of the classes, labels without a pair, and labels that training lacks."""
-    labels = {split: {str(row.label) for row in rows} for split, rows in splits.items()}
-    evaluated = labels[VALIDATION] | labels[TEST]
-    return {
-        "texts": {split: len(rows) for split, rows in splits.items() if rows},
-        "classes": len(set().union(*labels.values())),
-        "classes_of_one_text": single_texts,
-        "classes_not_in_train": sorted(evaluated - labels[TRAIN]) if labels[TRAIN] else [],
-    }
-
-
-def _texts_table(splits: dict[str, list[Row]]) -> pa.Table:
-    rows = [
-        {"id": text_id(row.anchor), "text": row.anchor, "label": row.label, "split": split}
-        for split, own in splits.items()
-        for row in own
-    ]
-    return pa.Table.from_pylist(rows, TEXTS_SCHEMA)
+    return tables, pairs, entry
 
 
 def _pairs_table(rows: list[Row]) -> pa.Table:
-    """`PAIRS_SCHEMA`; the group is the label, or for pairs that share a text their smallest positive."""
+    """Return the pairs; the group is the label, or for pairs that share a text their smallest positive."""
     together = linked([[text_key(text) for text in row.texts()] for row in rows])
     groups: dict[int, str] = {}
     for row, component in zip(rows, together, strict=True):

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import Field, field_validator
 
-from sentence_experts.config import Config, KeepRetracted, Seed
+from sentence_experts.config import Config, Seed
 from sentence_experts.pairs.config import check_shares
 
 FRACTIONS = (0.8, 0.1, 0.1)
@@ -26,10 +26,6 @@ class TasksConfig(Config):
     max_eval: int | None = Field(
         None, ge=1, description="Maximum number of rows per dataset in validation, and in test"
     )
-    pairs_per_text: int = Field(
-        1, ge=1, description="Number of other texts of its label that a labelled text is paired with"
-    )
-    keep_retracted: KeepRetracted = False
     seed: Seed = 0
 
     @field_validator("fractions", mode="before")

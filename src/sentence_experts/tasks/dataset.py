@@ -83,7 +83,7 @@ class Tasks(TableFolder):
         manifest: Mapping[str, Any],
         set_aside: Sequence[Mapping[str, Any]] = (),
     ) -> Tasks:
-        """Datasets of tables by their file name, `task/dataset/split.parquet`.
+        """Return datasets of tables by their file name, `task/dataset/split.parquet`.
 
         Their manifest has their `hierarchy` and `counts`, and in `datasets` how each was compiled, if it was.
         """
@@ -94,11 +94,10 @@ class Tasks(TableFolder):
     @property
     def counts(self) -> dict[str, dict[str, dict[str, int]]]:
         """Task -> dataset -> split -> number of pairs."""
-        counts: dict[str, dict[str, dict[str, int]]] = self.manifest["counts"]
-        return counts
+        return self.manifest["counts"]  # type: ignore[no-any-return]
 
     def pairs(self, task: str, dataset: str, split: str) -> pa.Table:
-        """The pairs of a split (`PAIRS_SCHEMA`); an empty table if the dataset has no such split.
+        """Return the pairs of a split (`PAIRS_SCHEMA`); an empty table if the dataset has no such split.
 
         Raises:
             UsageError: no such task, dataset or split.
@@ -108,35 +107,45 @@ class Tasks(TableFolder):
         return PAIRS_SCHEMA.empty_table() if table is None else table
 
     def texts(self, task: str, dataset: str, split: str) -> pa.Table:
-        """The labelled texts of a split: string columns id, text, label.
+        """Return the labelled texts of a split: string columns id, text, label.
 
         Raises:
             UsageError: no such task, dataset or split, or its rows are not labelled texts.
         """
         self._check(task, dataset, split)
-        kind = self.task_file.tasks[task].of
-        if not kind.labelled:
-            raise UsageError(f"{task} is of kind {kind.name}: it has pairs, no labelled texts")
-        table = self.required(f"{task}/{dataset}/{TEXTS}")
+        table = self.table(f"{task}/{dataset}/{TEXTS}")
+        if table is None:
+            raise UsageError(f"{task}/{dataset} has pairs, no labelled texts")
         return table.filter(pc.equal(table["split"], split)).drop_columns(["split"])
 
+    def _check(self, task: str, dataset: str, split: str) -> None:
+        tasks = self.task_file.tasks
+        datasets = tasks[task].datasets if task in tasks else {}
+        for kind, name, known in (
+            ("task", task, tasks),
+            ("dataset", dataset, datasets),
+            ("split", split, SPLITS),
+        ):
+            if name not in known:
+                raise UsageError(f"no {kind} {name!r}; there are {', '.join(known)}")
+
     def fingerprint(self) -> str:
-        """A hash that changes when the bytes of any table, or the task file, do; the same after saving."""
+        """Return a hash that changes when any table or the task file does; the same after saving."""
         files = (f"{name}={digest}" for name, digest in self.hashes().items())
         return sha256_text(self.task_file.model_dump_json(), *files)
 
     def to_pandas(self) -> pd.DataFrame:
-        """All pairs as one DataFrame, with columns `task`, `dataset` and `split`."""
+        """Return all pairs as one DataFrame, with columns `task`, `dataset` and `split`."""
         import pandas as pd
 
-        frames = {
-            (task, dataset, split): self.pairs(task, dataset, split).to_pandas()
+        frames = [
+            self.pairs(task, dataset, split).to_pandas().assign(task=task, dataset=dataset, split=split)
             for task, datasets in self.counts.items()
             for dataset, splits in datasets.items()
             for split in splits
-        }
-        levels = ["task", "dataset", "split"]
-        return pd.concat(frames, names=levels).reset_index(levels).reset_index(drop=True)
+        ]
+        frame = pd.concat(frames, ignore_index=True)
+        return frame[["task", "dataset", "split", *PAIRS_SCHEMA.names]]
 
     def __repr__(self) -> str:
         tasks = []
@@ -146,22 +155,15 @@ class Tasks(TableFolder):
         return f"Tasks({', '.join(tasks)}; {'in memory' if self.path is None else self.path})"
 
     def other_files(self) -> dict[str, str]:
-        """The records that are set aside, one JSON object per line."""
+        """Return the records that are set aside, one JSON object per line."""
         if self.path is not None:
             return {SET_ASIDE: (self.path / SET_ASIDE).read_text(encoding="utf-8")}
         lines = (json.dumps(record, ensure_ascii=False) for record in self.set_aside)
         return {SET_ASIDE: "".join(f"{line}\n" for line in lines)}
 
-    def _check(self, task: str, dataset: str, split: str) -> None:
-        datasets = self.task_file.task(task).datasets
-        if dataset not in datasets:
-            raise UsageError(f"task {task!r} has no dataset {dataset!r}; it has {', '.join(datasets)}")
-        if split not in SPLITS:
-            raise UsageError(f"no split {split!r}; there are {', '.join(SPLITS)}")
-
 
 def open_dataset(source: Any, split: str | None = "train", labelled: bool = False) -> Pairs | Tasks:
-    """`source` as tasks, if it is a `Tasks` or the folder of one; otherwise as pairs (`Pairs.of`)."""
+    """Return `source` as tasks, if it is a `Tasks` or the folder of one; otherwise as pairs (`Pairs.of`)."""
     if isinstance(source, Tasks) or kind_of(source) == Tasks.kind:
         return Tasks.of(source)
     return Pairs.of(source, split, labelled)

@@ -6,7 +6,6 @@ import math
 import os
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
@@ -27,7 +26,6 @@ from sentence_experts.tables import (
 from sentence_experts.tables import Row as Values
 from sentence_experts.tasks.task_file import Kind, Source, Split
 
-VARIABLE = re.compile(r"\$\{(\w+)\}")
 # A corpus holds lists of these; a label is one of them.
 CORPUS_ALIASES = {"subject": "subjects", "keyword": "keywords"}
 PAPER_ID = "paper_id"
@@ -36,143 +34,15 @@ _REPLY = re.compile(r"^(?:\s*(?:re|fwd?)\s*(?:\^\s*\d+|\[\s*\d+\s*\])?\s*:)+", r
 _NOT_WORDS = re.compile(r"[\W_]+")
 _ID_LENGTH = 16
 
-
-class Record(NamedTuple):
-    """One record as it was read: its place, its split if the source has splits, and column -> value."""
-
-    where: str
-    split: str | None
-    values: Values | BadRowError
+Record = tuple[str, str | None, Values | BadRowError]
+"""The place of a record, its split if the source has splits, and column -> value."""
 
 
-class Reading(NamedTuple):
-    """The splits that a source has, its records, and its description for the manifest."""
-
-    splits: tuple[str, ...]
-    records: Iterable[Record]
-    described: dict[str, Any]
+Opened = tuple[tuple[str, ...], Iterable[Record], dict[str, Any]]
+"""The splits that a source has, its records, and its description for the manifest."""
 
 
-def read(source: Source, kind: Kind, folder: Path, keep_retracted: bool = False) -> Reading:
-    """Open a source whose paths are relative to `folder`; its columns are checked.
-
-    Papers of a corpus that were retracted are unusable records, unless they are to be kept.
-
-    Raises:
-        InputError: a file, corpus or hub dataset that is not there or lacks a column.
-    """
-    names = [name for columns in source.columns(kind).values() for name in columns]
-    wanted = list(dict.fromkeys([*names, *([source.group] if source.group else [])]))
-    if source.corpus is not None:
-        return _read_corpus(resolved(source.corpus, folder), wanted, keep_retracted)
-    if source.hub is not None:
-        return _read_hub(source, source.hub, wanted, folder)
-    if source.table is not None:
-        return _read_table(source.table, wanted)
-    return _read_files(source, wanted, folder)
-
-
-def resolved(written: str, folder: Path) -> Path:
-    """A path of a task file in `folder`: ${VAR} is replaced, and the path is relative to the file.
-
-    Raises:
-        InputError: a variable is not set.
-    """
-    for name in VARIABLE.findall(written):
-        if name not in os.environ:
-            raise InputError(f"{written}: the environment variable {name} is not set")
-    filled = VARIABLE.sub(lambda match: os.environ[match.group(1)], written)
-    return folder / Path(filled).expanduser()
-
-
-def _numbered(where: str, rows: Iterable[Values | BadRowError], split: str | None) -> Iterator[Record]:
-    for number, row in enumerate(rows, start=1):
-        yield Record(f"{where}row {number}", split, row)
-
-
-def _read_files(source: Source, wanted: list[str], folder: Path) -> Reading:
-    given = {None: source.file} if source.file else source.files or {}
-    paths = {split: resolved(written, folder) for split, written in given.items()}
-    for path in paths.values():
-        check_columns(str(path), wanted, read_columns(path))
-    files = {split: {"name": path.name, "sha256": sha256_file(path)} for split, path in paths.items()}
-    records = (
-        record
-        for split, path in paths.items()
-        for record in _numbered(f"{path.name} ", read_rows(path), split)
-    )
-    if None in paths:
-        return Reading((), records, {"file": files[None]})
-    return Reading(tuple(map(str, paths)), records, {"files": files})
-
-
-def _read_corpus(path: Path, wanted: list[str], keep_retracted: bool) -> Reading:
-    corpus = CorpusFolder.open(path)
-    check_columns(str(corpus.path), wanted, sorted({*PAPERS_SCHEMA.names, *CORPUS_ALIASES}))
-
-    def records() -> Iterator[Record]:
-        with pq.ParquetFile(corpus.papers) as file:
-            for paper in (paper for batch in file.iter_batches() for paper in batch.to_pylist()):
-                values = paper | {alias: paper[column] for alias, column in CORPUS_ALIASES.items()}
-                if paper["retracted"] and not keep_retracted:
-                    values = BadRowError("the paper was retracted")
-                yield Record(f"{corpus.path.name} {paper[PAPER_ID]}", None, values)
-
-    return Reading((), records(), {"corpus": {"fingerprint": corpus.fingerprint()}})
-
-
-def _read_hub(source: Source, hub: str, wanted: list[str], folder: Path) -> Reading:
-    require("datasets", "models")
-    from sentence_experts.compat.datasets import dataset_fingerprint, load_splits
-
-    local = resolved(hub, folder)
-    loaded = load_splits(str(local) if local.is_dir() else hub, source.config)
-    splits = {str(split): name for split, name in (source.splits or {}).items()}
-    if unknown := [name for name in splits.values() if name not in loaded]:
-        raise InputError(f"{hub} has no split {unknown[0]!r}; it has {', '.join(loaded)}")
-    splits = splits or {name: name for name in get_args(Split) if name in loaded}
-    if not splits:
-        raise InputError(
-            f"{hub} has the splits {', '.join(loaded)}; name those to use: splits: {{train: ...}}"
-        )
-    for name in splits.values():
-        check_columns(f"{hub}, split {name},", wanted, loaded[name].column_names)
-    # A dataset with nothing but "train" has not been split yet.
-    is_whole = set(splits) == {"train"} and not source.splits
-    records = (
-        record
-        for split, name in splits.items()
-        for record in _numbered(f"{hub} {name} ", _named(loaded[name]), None if is_whole else split)
-    )
-    fingerprints = {split: dataset_fingerprint(loaded[name]) for split, name in splits.items()}
-    described = {"hub": hub, "config": source.config, "fingerprints": fingerprints}
-    return Reading(() if is_whole else tuple(splits), records, described)
-
-
-def _named(dataset: Any) -> Iterator[Values]:
-    """The rows of a hub dataset, with the names of a ClassLabel for its numbers."""
-    named = {name: each.int2str for name, each in dataset.features.items() if hasattr(each, "int2str")}
-    for row in dataset:
-        yield row | {name: int2str(row[name]) for name, int2str in named.items() if row[name] is not None}
-
-
-def _read_table(given: Any, wanted: list[str]) -> Reading:
-    table = to_arrow(given)
-    check_columns("the table", wanted, table.column_names)
-    named = table["split"].unique().to_pylist() if "split" in table.column_names else []
-    splits = tuple(name for name in get_args(Split) if name in named)
-    records = (
-        Record(f"row {number}", row["split"] if splits else None, row)
-        for number, row in enumerate(table.to_pylist(), start=1)
-    )
-    return Reading(splits, records, {"table": {"rows": table.num_rows, "sha256": parquet_hash(table)}})
-
-
-# ---- from records to rows ------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """A pair of texts, or one text with its label.
 
     Attributes:
@@ -192,95 +62,206 @@ class Row:
     split: str | None = None
 
     def texts(self) -> tuple[str, ...]:
-        """The anchor, and the positive of a pair."""
+        """Return the anchor, and the positive of a pair."""
         return (self.anchor,) if self.positive is None else (self.anchor, self.positive)
 
 
-@dataclass(frozen=True, slots=True)
-class SetAside:
-    """A record that is not used: its place, the field at fault, and the reason."""
+class UnusableError(Exception):
+    """A record cannot be used: the field at fault, and the reason."""
 
-    where: str
-    field: str
-    reason: str
-    label: str | None = None
-
-    def __str__(self) -> str:
-        return f"{self.field}: {self.reason}" if self.field else self.reason
+    def __init__(self, field: str, reason: str) -> None:
+        super().__init__(f"{field}: {reason}" if field else reason)
+        self.field, self.reason = field, reason
 
 
-class _BadFieldError(Exception):
-    def __init__(self, field: str, reason: str, label: str | None = None) -> None:
-        super().__init__(reason)
-        self.field, self.reason, self.label = field, reason, label
+class Reading(NamedTuple):
+    """The splits that a source has, its rows, the unusable records by place, and its description."""
+
+    splits: tuple[str, ...]
+    rows: list[Row]
+    bad: list[tuple[str, UnusableError]]
+    described: dict[str, Any]
+
+
+# ---- reading a source ----------------------------------------------------------------------------
+
+
+def read(source: Source, kind: Kind, folder: Path) -> Reading:
+    """Read a source whose paths are relative to `folder`.
+
+    Papers of a corpus that were retracted are unusable records.
+
+    Raises:
+        InputError: a file, corpus or hub dataset that is not there or lacks a column.
+    """
+    names = [name for own in source.columns(kind).values() for name in own]
+    wanted = list(dict.fromkeys([*names, *([source.group] if source.group else [])]))
+    if source.corpus is not None:
+        opened = _open_corpus(resolved(source.corpus, folder), wanted)
+    elif source.hub is not None:
+        opened = _open_hub(source, source.hub, wanted, folder)
+    elif source.table is not None:
+        opened = _open_table(source.table, wanted)
+    else:
+        opened = _open_files(source, wanted, folder)
+    splits, records, described = opened
+    reading = Reading(splits, [], [], described)
+    for record in records:
+        try:
+            reading.rows.append(_row(record, source, kind))
+        except UnusableError as error:
+            reading.bad.append((record[0], error))
+    return reading
+
+
+def resolved(written: str, folder: Path) -> Path:
+    """Return a path of a task file in `folder`, with ${VAR} replaced; InputError if it is not set."""
+
+    def value(match: re.Match[str]) -> str:
+        if match[1] not in os.environ:
+            raise InputError(f"{written}: the environment variable {match[1]} is not set")
+        return os.environ[match[1]]
+
+    return folder / Path(re.sub(r"\$\{(\w+)\}", value, written)).expanduser()
+
+
+def _numbered(where: str, rows: Iterable[Values | BadRowError], split: str | None) -> Iterator[Record]:
+    for number, row in enumerate(rows, start=1):
+        yield f"{where}row {number}", split, row
+
+
+def _open_files(source: Source, wanted: list[str], folder: Path) -> Opened:
+    given = {None: source.file} if source.file else source.files or {}
+    paths = {split: resolved(written, folder) for split, written in given.items()}
+    for path in paths.values():
+        check_columns(str(path), wanted, read_columns(path))
+    files = {split: {"name": path.name, "sha256": sha256_file(path)} for split, path in paths.items()}
+    parts = (_numbered(f"{path.name} ", read_rows(path), split) for split, path in paths.items())
+    records = (record for part in parts for record in part)
+    if None in paths:
+        return (), records, {"file": files[None]}
+    return tuple(map(str, paths)), records, {"files": files}
+
+
+def _open_corpus(path: Path, wanted: list[str]) -> Opened:
+    corpus = CorpusFolder.open(path)
+    check_columns(str(corpus.path), wanted, sorted({*PAPERS_SCHEMA.names, *CORPUS_ALIASES}))
+
+    def records() -> Iterator[Record]:
+        with pq.ParquetFile(corpus.papers) as file:
+            for paper in (paper for batch in file.iter_batches() for paper in batch.to_pylist()):
+                values = paper | {alias: paper[column] for alias, column in CORPUS_ALIASES.items()}
+                if paper["retracted"]:
+                    values = BadRowError("the paper was retracted")
+                yield f"{corpus.path.name} {paper[PAPER_ID]}", None, values
+
+    return (), records(), {"corpus": {"fingerprint": corpus.fingerprint()}}
+
+
+def _open_hub(source: Source, hub: str, wanted: list[str], folder: Path) -> Opened:
+    require("datasets", "models")
+    from sentence_experts.compat.datasets import dataset_fingerprint, load_splits
+
+    local = resolved(hub, folder)
+    loaded = load_splits(str(local) if local.is_dir() else hub, source.config)
+    named = {str(split): name for split, name in (source.splits or {}).items()}
+    splits = named or {name: name for name in get_args(Split) if name in loaded}
+    unknown = [name for name in splits.values() if name not in loaded]
+    if unknown or not splits:
+        what = f"no split {unknown[0]!r}" if unknown else "no split of a usual name"
+        raise InputError(f"{hub} has {what}; it has {', '.join(loaded)}: name splits: {{train: ...}}")
+    for name in splits.values():
+        check_columns(f"{hub}, split {name},", wanted, loaded[name].column_names)
+    # A dataset with nothing but "train" has not been split yet.
+    is_whole = set(splits) == {"train"} and not named
+    records = (
+        record
+        for split, name in splits.items()
+        for record in _numbered(f"{hub} {name} ", _named(loaded[name]), None if is_whole else split)
+    )
+    fingerprints = {split: dataset_fingerprint(loaded[name]) for split, name in splits.items()}
+    described = {"hub": hub, "config": source.config, "fingerprints": fingerprints}
+    return () if is_whole else tuple(splits), records, described
+
+
+def _named(dataset: Any) -> Iterator[Values]:
+    """Return the rows of a hub dataset, with the names of a ClassLabel for its numbers."""
+    named = {name: each.int2str for name, each in dataset.features.items() if hasattr(each, "int2str")}
+    for row in dataset:
+        yield row | {name: int2str(row[name]) for name, int2str in named.items() if row[name] is not None}
+
+
+def _open_table(given: Any, wanted: list[str]) -> Opened:
+    table = to_arrow(given)
+    check_columns("the table", wanted, table.column_names)
+    named = table["split"].unique().to_pylist() if "split" in table.column_names else []
+    splits = tuple(name for name in get_args(Split) if name in named)
+    rows = enumerate(table.to_pylist(), start=1)
+    records = ((f"row {number}", row["split"] if splits else None, row) for number, row in rows)
+    return splits, records, {"table": {"rows": table.num_rows, "sha256": parquet_hash(table)}}
+
+
+# ---- from records to rows ------------------------------------------------------------------------
 
 
 def text_id(text: str) -> str:
-    """The identity of a text: equal texts have equal ids."""
+    """Return the identity of a text: equal texts have equal ids."""
     return sha256_text(text)[:_ID_LENGTH]
 
 
 def text_key(text: str) -> str:
-    """Equal for texts that differ only in case, punctuation and white space, which may not be in two sets."""
+    """Return a key that texts share that differ only in case, punctuation and white space.
+
+    Such texts may not be in two sets.
+    """
     words = _NOT_WORDS.sub("", text.casefold())
     return sha256_text(words or text)[:_ID_LENGTH]
 
 
 def thread(group: str) -> str:
-    """A group without leading "Re:" and "Fwd:", in lower case, with single spaces: a subject's thread."""
+    """Return a group without leading "Re:" and "Fwd:", in lower case: a subject's thread."""
     return " ".join(_REPLY.sub("", group).split()).casefold()
 
 
-def usable_rows(records: Iterable[Record], source: Source, kind: Kind) -> tuple[list[Row], list[SetAside]]:
-    """The rows of the records, and the records that are set aside."""
-    columns = source.columns(kind)
-    rows, bad = [], []
-    for record in records:
-        try:
-            rows.append(_row(record, columns, source, kind))
-        except _BadFieldError as error:
-            bad.append(SetAside(record.where, error.field, error.reason, error.label))
-    return rows, bad
-
-
-def _row(record: Record, columns: dict[str, tuple[str, ...]], source: Source, kind: Kind) -> Row:
-    values = record.values
+def _row(record: Record, source: Source, kind: Kind) -> Row:
+    """Return the row of a record; UnusableError if it gives none."""
+    _, split, values = record
     if isinstance(values, BadRowError):
-        raise _BadFieldError("", str(values))
-    label = None
-    if kind.labelled:
-        label = _label(values.get(columns["label"][0]), columns["label"][0], source.several)
+        raise UnusableError("", str(values))
+    columns = source.columns(kind)
+    label = _label(values.get(columns["label"][0]), columns["label"][0]) if kind.labelled else None
     texts: dict[str, str] = {}
     for role in ("anchor", "positive", "negative", "text"):
         if role in columns:
             text = " ".join(part for name in columns[role] if (part := _text(values.get(name), name)))
             if not text and role != "negative":
-                raise _BadFieldError("+".join(columns[role]), "empty text", label)
+                raise UnusableError("+".join(columns[role]), "empty text")
             texts[role] = text
-    anchor = texts["text" if kind.labelled else "anchor"]
-    if texts.get("positive") == anchor and "score" not in columns:
-        raise _BadFieldError("+".join(columns["positive"]), "the same text as the anchor")
-    score = _score(values.get(columns["score"][0]), columns["score"][0], kind) if "score" in columns else None
-    group = thread(_text(values.get(source.group), source.group)) if source.group else values.get(PAPER_ID)
-    negative = texts.get("negative") or None
-    return Row(anchor, texts.get("positive"), negative, label, score, group or None, record.split)
+    anchor, positive = texts["text" if kind.labelled else "anchor"], texts.get("positive")
+    scored = "score" in columns
+    if positive == anchor and not scored:
+        raise UnusableError("+".join(columns["positive"]), "the same text as the anchor")
+    score = _score(values.get(columns["score"][0]), columns["score"][0], kind) if scored else None
+    own = source.group
+    group = thread(_text(values.get(own), own)) if own else values.get(PAPER_ID)
+    return Row(anchor, positive, texts.get("negative") or None, label, score, group or None, split)
 
 
 def _text(value: Any, column: str) -> str:
     try:
         return (as_text(value) or "").strip()
     except BadRowError as error:
-        raise _BadFieldError(column, str(error)) from error
+        raise UnusableError(column, str(error)) from error
 
 
-def _label(value: Any, column: str, several: str) -> str:
-    if isinstance(value, list):
-        if len(value) > 1 and several == "drop":
-            raise _BadFieldError(column, "several labels")
-        value = value[0] if value else None
-    label = _text(value, column)
+def _label(value: Any, column: str) -> str:
+    """Return a label; a list (a paper's subjects) must hold one."""
+    values = value if isinstance(value, list) else [value]
+    if len(values) > 1:
+        raise UnusableError(column, "several labels")
+    label = _text(values[0] if values else None, column)
     if not label:
-        raise _BadFieldError(column, "no label")
+        raise UnusableError(column, "no label")
     return label
 
 
@@ -290,7 +271,7 @@ def _score(value: Any, column: str, kind: Kind) -> float:
     except (TypeError, ValueError, OverflowError):
         score = math.nan
     if not math.isfinite(score):
-        raise _BadFieldError(column, f"no number: {str(value)[:40]!r}")
+        raise UnusableError(column, f"no number: {str(value)[:40]!r}")
     if kind.binary and score not in (0, 1):
-        raise _BadFieldError(column, f"a score of kind {kind.name} is 0 or 1, not {score:g}")
+        raise UnusableError(column, f"a score of kind {kind.name} is 0 or 1, not {score:g}")
     return score

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import replace
 
 import numpy as np
 from scipy.sparse import coo_array
@@ -24,26 +23,28 @@ def assign(rows: Sequence[Row], fractions: tuple[float, float, float], seed: int
     """
     if not rows:
         return []
-    bounds = np.cumsum(fractions)[:2]
-    together = linked([_keys(row) for row in rows])
+    keys = [list(map(text_key, row.texts())) for row in rows]
+    groups = [[] if row.group is None else [("group", row.group)] for row in rows]
+    together = linked([[*texts, *own] for texts, own in zip(keys, groups, strict=True)])
     names: dict[int, str] = {}
-    for row, component in zip(rows, together, strict=True):
-        name = row.group if row.group is not None else min(map(text_key, row.texts()))
+    for row, texts, component in zip(rows, keys, together, strict=True):
+        name = row.group if row.group is not None else min(texts)
         names[component] = min(name, names.get(component, name))
+    bounds = np.cumsum(fractions)[:2]
     homes = {
         component: SPLITS[int(np.searchsorted(bounds, uniform(seed, name), side="right"))]
         for component, name in names.items()
     }
-    return [replace(row, split=homes[component]) for row, component in zip(rows, together, strict=True)]
+    return [row._replace(split=homes[component]) for row, component in zip(rows, together, strict=True)]
 
 
 def uniform(seed: int, name: str) -> float:
-    """A number in [0, 1) that depends only on the seed and the name."""
+    """Return a number in [0, 1) that depends only on the seed and the name."""
     return int(sha256_text(str(seed), name)[:13], 16) / 16**13
 
 
 def linked(keys: Sequence[Sequence[Hashable]]) -> list[int]:
-    """A number per row: the same for rows that share a key, also through other rows."""
+    """Return a number per row: the same for rows that share a key, also through other rows."""
     numbers: dict[Hashable, int] = {}
     ends = [(row, numbers.setdefault(key, len(numbers))) for row, own in enumerate(keys) for key in own]
     left, right = np.array(ends, dtype=np.int64).reshape(-1, 2).T
@@ -53,13 +54,8 @@ def linked(keys: Sequence[Sequence[Hashable]]) -> list[int]:
     return components
 
 
-def _keys(row: Row) -> list[Hashable]:
-    texts: list[Hashable] = [("text", text_key(text)) for text in row.texts()]
-    return texts if row.group is None else [*texts, ("group", row.group)]
-
-
 def keys_of(rows: Sequence[Row], split: str) -> set[str]:
-    """The keys of all texts of a split."""
+    """Return the keys of all texts of a split."""
     return {text_key(text) for row in rows if row.split == split for text in row.texts()}
 
 
@@ -70,35 +66,31 @@ def without(rows: Sequence[Row], split: str, seen: set[str]) -> tuple[list[Row],
         The rows, the number of removed rows, and the number of removed negatives.
     """
     others: list[Row] = []
-    removed = negatives = 0
+    negatives = 0
     for row in rows:
         if row.split == split:
             if any(text_key(text) in seen for text in row.texts()):
-                removed += 1
                 continue
             if row.negative is not None and text_key(row.negative) in seen:
-                row = replace(row, negative=None)
+                row = row._replace(negative=None)
                 negatives += 1
         others.append(row)
-    return others, removed, negatives
+    return others, len(rows) - len(others), negatives
 
 
 def sample(rows: Sequence[Row], maximum: int | None, seed: int) -> list[Row]:
     """Sample at most `maximum` rows, in their order; the choice depends only on the seed and their texts."""
     if maximum is None or len(rows) <= maximum:
         return list(rows)
-    order = sorted(
-        range(len(rows)), key=lambda number: (uniform(seed, "\0".join(rows[number].texts())), number)
-    )
-    return [rows[number] for number in sorted(order[:maximum])]
+    drawn = [(uniform(seed, "\0".join(row.texts())), number) for number, row in enumerate(rows)]
+    return [rows[number] for number in sorted(number for _, number in sorted(drawn)[:maximum])]
 
 
-def same_label_pairs(rows: Sequence[Row], pairs_per_text: int, seed: int) -> tuple[list[Row], list[str]]:
+def same_label_pairs(rows: Sequence[Row], seed: int) -> tuple[list[Row], list[str]]:
     """Make pairs of the labelled texts of one split; also returns the labels of one text, which have no pair.
 
-    Each text is the anchor of `pairs_per_text` pairs (fewer in a smaller class) and the positive of as many:
-    the texts of a class form a circle, in an order given by the seed and their words, and each is paired with
-    those that follow. Texts that differ only in punctuation count as one.
+    Each text is the anchor of one pair and the positive of one: the texts of a class form a circle, in an
+    order given by the seed and their words. Texts that differ only in punctuation count as one.
 
     Source: MoTE, section 2.1 (pairs for each downstream task) and appendix D.2. Its pairs come from datasets
     published as pairs; here they are made from the labels.
@@ -109,10 +101,8 @@ def same_label_pairs(rows: Sequence[Row], pairs_per_text: int, seed: int) -> tup
     pairs: list[Row] = []
     for label, texts in sorted(classes.items()):
         circle = [texts[key] for key in sorted(texts, key=lambda key: (uniform(seed, key), key))]
-        for step in range(1, min(pairs_per_text, len(circle) - 1) + 1):
-            turned = circle[step:] + circle[:step]
-            pairs += [
-                Row(anchor=row.anchor, positive=other.anchor, label=label)
-                for row, other in zip(circle, turned, strict=True)
-            ]
+        if len(circle) > 1:
+            following = [*circle[1:], circle[0]]
+            for row, other in zip(circle, following, strict=True):
+                pairs.append(Row(row.anchor, other.anchor, label=label))
     return pairs, sorted(label for label, texts in classes.items() if len(texts) == 1)

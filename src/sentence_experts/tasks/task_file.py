@@ -10,27 +10,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from sentence_experts.errors import InputError, UsageError
+from sentence_experts.config import checked
+from sentence_experts.errors import InputError
 from sentence_experts.names import EXPERT, FOLDER
 from sentence_experts.pairs.table_folder import MANIFEST
 from sentence_experts.storage import read_json
 from sentence_experts.yaml_files import read_yaml
 
-# ---- kinds of tasks ------------------------------------------------------------------------------
-
-HOMOGENEOUS, HETEROGENEOUS = "homogeneous", "heterogeneous"
-SEARCH: Mapping[str, str] = {"query": "search query: ", "document": "search document: "}
-CLASSIFICATION: Mapping[str, str] = {"classification": "classification: "}
+Split = Literal["train", "validation", "test"]
 
 
 @dataclass(frozen=True)
@@ -38,60 +27,55 @@ class Kind:
     """One kind of task.
 
     Attributes:
-        name: the value of `kind:` in a task file.
-        columns: the columns of each row: texts, a label or a score.
+        columns: of each row: texts, a label or a score; `optional`: further ones that a row may have.
         trainable: whether models are trained on it; if not, its datasets are test sets.
+        mteb_type: the task type of mteb.
         batches: "homogeneous" (a batch is of one dataset) or "heterogeneous" (of all datasets of the task).
         temperature: of the contrastive loss.
-        metric: of the evaluation (MoTE, table 1).
-        mteb_type: the task type of mteb.
-        labelled: rows are a text and its label; texts of one label are positives of each other.
         binary: scores are 0 or 1.
-        optional: further columns that a row may have.
         instructions: default instruction per route; empty means one route, the task's name.
     """
 
     name: str
     columns: tuple[str, ...]
     trainable: bool
-    batches: str
-    temperature: float
-    metric: str
     mteb_type: str
-    labelled: bool = False
+    batches: str = "homogeneous"
+    temperature: float = 0.03
     binary: bool = False
     optional: tuple[str, ...] = ()
     instructions: Mapping[str, str] = field(default_factory=dict, hash=False)
 
+    @property
+    def labelled(self) -> bool:
+        """Whether rows are a text and its label; texts of one label are positives of each other."""
+        return "label" in self.columns
 
-_PAIR = ("anchor", "positive")
-_LABELLED = ("text", "label")
-_SCORED = (*_PAIR, "score")
+
+_PAIR, _LABELLED, _SCORED = ("anchor", "positive"), ("text", "label"), ("anchor", "positive", "score")
+_SEARCH = {"query": "search query: ", "document": "search document: "}
+_CLASSIFICATION = {"classification": "classification: "}
+_MIXED: dict[str, Any] = {"batches": "heterogeneous"}
+_NEGATIVE: dict[str, Any] = {"optional": ("negative",)}
 # Batches and temperatures: MoTE, appendix D.2. The instructions of kinds that are only measured: its map for
 # tasks that no model is trained on (re-ranking as search, the others as classification).
 KINDS: dict[str, Kind] = {
     kind.name: kind
     for kind in (
-        Kind("retrieval", _PAIR, True, HOMOGENEOUS, 0.03, "nDCG@10", "Retrieval",
-             optional=("negative",), instructions=SEARCH),
-        Kind("classification", _LABELLED, True, HETEROGENEOUS, 0.03, "accuracy", "Classification",
-             labelled=True),
-        Kind("clustering", _LABELLED, True, HETEROGENEOUS, 0.06, "V-measure", "Clustering", labelled=True),
-        Kind("pairs", _PAIR, True, HOMOGENEOUS, 0.03, "nDCG@10", "Retrieval", optional=("negative",)),
-        Kind("reranking", _PAIR, False, HOMOGENEOUS, 0.03, "MAP", "Reranking",
-             optional=("negative",), instructions=SEARCH),
-        Kind("pair_classification", _SCORED, False, HOMOGENEOUS, 0.03, "AP", "PairClassification",
-             binary=True, instructions=CLASSIFICATION),
-        Kind("sts", _SCORED, False, HOMOGENEOUS, 0.03, "Spearman", "STS", instructions=CLASSIFICATION),
+        Kind("retrieval", _PAIR, True, "Retrieval", instructions=_SEARCH, **_NEGATIVE),
+        Kind("classification", _LABELLED, True, "Classification", **_MIXED),
+        Kind("clustering", _LABELLED, True, "Clustering", temperature=0.06, **_MIXED),
+        Kind("pairs", _PAIR, True, "Retrieval", **_NEGATIVE),
+        Kind("reranking", _PAIR, False, "Reranking", instructions=_SEARCH, **_NEGATIVE),
+        Kind("pair_classification", _SCORED, False, "PairClassification", binary=True,
+             instructions=_CLASSIFICATION),
+        Kind("sts", _SCORED, False, "STS", instructions=_CLASSIFICATION),
     )
 }  # fmt: skip
-
-# ---- datasets ------------------------------------------------------------------------------------
 
 PLACES = ("file", "files", "corpus", "hub", "table")
 IN_MEMORY = "a table in memory"  # the place of a table in a manifest
 ROLES = ("anchor", "positive", "negative", "text", "label", "score")
-Split = Literal["train", "validation", "test"]
 
 
 class Source(BaseModel):
@@ -100,8 +84,7 @@ class Source(BaseModel):
     Columns are named by their role: `anchor`, `positive`, `negative`, `text`, `label`, `score`; a role that
     is not given is the column of that name. A text of several columns is joined with spaces. Rows of one
     `group` (a column; by default the paper in a corpus) are never in two splits; leading "Re:" and "Fwd:",
-    case and white space do not count, so a subject line names a thread. If a label is a list (a paper's
-    subjects), `several` decides on rows with more than one: drop them, or take the first label.
+    case and white space do not count, so a subject line names a thread.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
@@ -119,7 +102,6 @@ class Source(BaseModel):
     label: str | None = None
     score: str | None = None
     group: str | None = None
-    several: Literal["drop", "first"] = "drop"
     table: Any = Field(None, exclude=True)
 
     @model_validator(mode="before")
@@ -133,32 +115,13 @@ class Source(BaseModel):
         if len(places) != 1:
             given = " and ".join(places) or "none"
             raise ValueError(f"give one of {', '.join(PLACES[:-1])} (got {given})")
-        if self.hub is None and (self.config or self.splits):
-            raise ValueError("config and splits are for hub datasets")
         return self
 
-    def check_kind(self, kind: Kind) -> None:
-        """Refuse columns and splits that rows of this kind do not have.
-
-        Raises:
-            ValueError: one is not.
-        """
-        given = [split for split in (*(self.files or ()), *(self.splits or ())) if split != "test"]
-        if given and not kind.trainable:
-            raise ValueError(f"{given[0]}: kind {kind.name} is only measured; its rows are file: or test:")
-        known = (*kind.columns, *kind.optional)
-        for role in ROLES:
-            if getattr(self, role) is not None and role not in known:
-                raise ValueError(f"{role}: rows of kind {kind.name} have {', '.join(known)}, no {role}")
-
     def columns(self, kind: Kind) -> dict[str, tuple[str, ...]]:
-        """Role -> the columns it is in; optional roles only if given."""
+        """Return role -> the columns it is in; optional roles only if given."""
         wanted = {role: getattr(self, role) or role for role in kind.columns}
         wanted |= {role: names for role in kind.optional if (names := getattr(self, role))}
         return {role: (names,) if isinstance(names, str) else tuple(names) for role, names in wanted.items()}
-
-
-# ---- tasks ---------------------------------------------------------------------------------------
 
 
 def _folder_name(name: str) -> str:
@@ -194,18 +157,22 @@ class Task(BaseModel):
     @classmethod
     def _not_empty(cls, instructions: dict[str, str]) -> dict[str, str]:
         EXPERT.check("route", *instructions)
-        empty = [route for route, text in instructions.items() if not text.strip()]
-        if empty:
+        if empty := [route for route, text in instructions.items() if not text.strip()]:
             raise ValueError(f"the instruction of route {empty[0]!r} is empty")
         return instructions
 
     @model_validator(mode="after")
     def _sources_fit_the_kind(self) -> Task:
+        kind, known = self.of, (*self.of.columns, *self.of.optional)
         for dataset, source in self.datasets.items():
-            try:
-                source.check_kind(self.of)
-            except ValueError as error:
-                raise ValueError(f"datasets.{dataset}: {error}") from error
+            where = f"datasets.{dataset}"
+            splits = {*(source.files or ()), *(source.splits or ())} - {"test"}
+            if splits and not kind.trainable:
+                raise ValueError(f"{where}: kind {kind.name} is only measured; its rows are file: or test:")
+            for role in ROLES:
+                if getattr(source, role) is not None and role not in known:
+                    listed = ", ".join(known)
+                    raise ValueError(f"{where}: {role}: rows of kind {kind.name} have {listed}, no {role}")
         return self
 
     @property
@@ -234,54 +201,39 @@ class TaskFile(BaseModel):
     @field_validator("tasks", mode="before")
     @classmethod
     def _with_defaults(cls, tasks: Any) -> Any:
-        if not isinstance(tasks, Mapping):
-            return tasks
-        given = _given_instructions(tasks)
-        return {name: _filled_in(str(name), task, given) for name, task in tasks.items()}
+        return _filled_in(tasks) if isinstance(tasks, Mapping) else tasks
 
     @model_validator(mode="after")
     def _routes_agree(self) -> TaskFile:
         instructions: dict[str, str] = {}
-        for task in self.tasks.values():
+        owner: dict[str, str] = {}
+        for name, task in self.tasks.items():
             for route, text in task.instructions.items():
                 if instructions.setdefault(route, text) != text:
                     raise ValueError(
-                        f"tasks.{task.name}.instructions: route {route!r} has two instructions, "
+                        f"{name}.instructions: route {route!r} has two instructions, "
                         f"{instructions[route]!r} and {text!r}; one route has one, rename one of the routes"
                     )
-        owner: dict[str, str] = {}
-        for route, text in instructions.items():
-            if owner.setdefault(text.strip(), route) != route:
-                raise ValueError(
-                    f"routes {owner[text.strip()]!r} and {route!r} have the same instruction {text!r}; give "
-                    "the tasks the same route, or change one instruction"
-                )
-        self._check_experts(instructions)
-        return self
-
-    def _check_experts(self, instructions: Mapping[str, str]) -> None:
-        shared: dict[str, str] = {}
-        known = ", ".join(instructions)
-        for task in self.tasks.values():
+                if owner.setdefault(text.strip(), route) != route:
+                    raise ValueError(
+                        f"{name}.instructions: routes {owner[text.strip()]!r} and {route!r} have the same "
+                        f"instruction {text!r}; give the tasks the same route, or change one instruction"
+                    )
+        shared = self._shared()
+        for name, task in self.tasks.items():
             for route, expert in task.experts.items():
-                where = f"tasks.{task.name}.experts: {route}: {expert}"
-                for one in (route, expert):
-                    if one not in instructions:
-                        raise ValueError(f"{where}: there is no route {one!r}; the routes are {known}")
-                if route == expert:
-                    raise ValueError(f"{where}: a route has its own expert anyway; leave this out")
-                if shared.setdefault(route, expert) != expert:
-                    raise ValueError(f"{where}: route {route!r} already uses the expert of {shared[route]!r}")
-        for route, expert in shared.items():
-            if expert in shared:
-                raise ValueError(
-                    f"experts: {route}: {expert}: route {expert!r} itself uses the expert of "
-                    f"{shared[expert]!r}; name that one"
-                )
+                where = f"{name}.experts: {route}: {expert}"
+                if unknown := {route, expert} - set(instructions):
+                    known = ", ".join(instructions)
+                    raise ValueError(f"{where}: there is no route {min(unknown)!r}; the routes are {known}")
+                if shared[route] != expert or expert in shared:
+                    other = shared.get(expert, shared[route])
+                    raise ValueError(f"{where}: {route!r} or {expert!r} already uses the expert of {other!r}")
+        return self
 
     @classmethod
     def read(cls, path: Path | str) -> TaskFile:
-        """The tasks of a task file (YAML), or of a folder written by `compile_tasks`.
+        """Read the tasks of a task file (YAML), or of a folder written by `compile_tasks`.
 
         Raises:
             InputError: no such file, not YAML, or a key or value that is not allowed (the message names it).
@@ -289,28 +241,31 @@ class TaskFile(BaseModel):
         path = Path(path)
         if path.is_dir():
             return cls.from_manifest(path, read_json(path / MANIFEST))
-        try:
-            content = read_yaml(path, "a task file")
-        except InputError as error:
-            hint = "; quote paths with ${...} that stand inside {...}" if "${" in str(error) else ""
-            raise InputError(f"{error}{hint}") from error
+        content = read_yaml(path, "a task file")
         if not isinstance(content, dict) or "tasks" not in content:
             raise InputError(f"{path}: a task file begins with 'tasks:', then one block per task")
-        return cls._validated(path, content)
+        return checked(cls, content, path)
 
     @classmethod
     def from_mapping(cls, tasks: Mapping[str, Any]) -> TaskFile:
-        """The tasks of a mapping as a task file has it under `tasks:`, or of a whole task file.
+        """Return the tasks of a mapping as a task file has it under `tasks:`, or of a whole task file.
 
         The value of a dataset may be a table (pandas, polars, Arrow, `datasets.Dataset`) instead of keys.
 
         Raises:
             InputError: a key or value is not allowed (the message names it).
         """
-        return cls._validated(Path("tasks"), tasks if set(tasks) == {"tasks"} else {"tasks": tasks})
+        return checked(cls, tasks if set(tasks) == {"tasks"} else {"tasks": tasks}, "tasks")
+
+    @classmethod
+    def from_manifest(cls, path: Path, manifest: Any) -> TaskFile:
+        """Return the tasks that a tasks folder was compiled from; InputError if it holds no tasks."""
+        if not isinstance(manifest, dict) or manifest.get("kind") != "tasks":
+            raise InputError(f"{path}: its {MANIFEST} does not describe tasks")
+        return checked(cls, manifest["hierarchy"], path / MANIFEST)
 
     def stored(self) -> dict[str, Any]:
-        """The tasks as a manifest holds them; a table in memory is named, not held."""
+        """Return the tasks as a manifest holds them; a table in memory is named, not held."""
         plain = self.model_dump(mode="json", exclude_none=True)
         for name, task in self.tasks.items():
             for dataset, source in task.datasets.items():
@@ -318,110 +273,51 @@ class TaskFile(BaseModel):
                     plain["tasks"][name]["datasets"][dataset]["file"] = IN_MEMORY
         return plain
 
-    @classmethod
-    def from_manifest(cls, path: Path, manifest: Any) -> TaskFile:
-        """The tasks that a tasks folder was compiled from.
-
-        Raises:
-            InputError: the manifest is not one of tasks.
-        """
-        if not isinstance(manifest, dict) or manifest.get("kind") != "tasks":
-            raise InputError(f"{path}: its {MANIFEST} is not that of a tasks folder")
-        # Under this name since the first version.
-        return cls._validated(path / MANIFEST, manifest["hierarchy"])
-
-    @classmethod
-    def _validated(cls, path: Path, content: Any) -> TaskFile:
-        try:
-            return cls.model_validate(content)
-        except ValidationError as error:
-            raise InputError(f"{path}: {_first_problem(error)}") from error
-
     def instructions(self) -> dict[str, str]:
-        """Route -> instruction, of all tasks, in the order of the file."""
+        """Return route -> instruction, of all tasks, in the order of the file."""
         return {route: text for task in self.tasks.values() for route, text in task.instructions.items()}
 
     def experts(self) -> dict[str, str]:
-        """Route -> the expert it uses: its own, or that of another route."""
-        shared = {route: expert for task in self.tasks.values() for route, expert in task.experts.items()}
-        return {route: shared.get(route, route) for route in self.instructions()}
+        """Return route -> the expert it uses: the one of the same name, or that of another route."""
+        return {route: route for route in self.instructions()} | self._shared()
+
+    def _shared(self) -> dict[str, str]:
+        return {route: expert for task in self.tasks.values() for route, expert in task.experts.items()}
 
     def search_routes(self) -> dict[str, str]:
-        """Route of queries -> route of documents, of the tasks that tell them apart."""
-        return {
-            task.anchor_route: task.positive_route
-            for task in self.tasks.values()
-            if len(task.instructions) == 2
-        }
+        """Return route of queries -> route of documents, of the tasks that tell them apart."""
+        two = (task for task in self.tasks.values() if len(task.instructions) == 2)
+        return {task.anchor_route: task.positive_route for task in two}
 
     def trainable(self) -> list[Task]:
-        """The tasks that models are trained on."""
+        """Return the tasks that models are trained on."""
         return [task for task in self.tasks.values() if task.of.trainable]
 
-    def task(self, name: str) -> Task:
-        """The task of this name.
 
-        Raises:
-            UsageError: there is none; the message lists the tasks.
-        """
-        if name not in self.tasks:
-            raise UsageError(f"there is no task {name!r}; the tasks are {', '.join(self.tasks)}")
-        return self.tasks[name]
+def _filled_in(tasks: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the tasks with their names and the defaults of their kinds.
 
-
-def _kind_of(task: Any) -> Kind | None:
-    return KINDS.get(str(task.get("kind"))) if isinstance(task, Mapping) else None
-
-
-def _given_instructions(tasks: Mapping[str, Any]) -> dict[str, str]:
-    """Route -> instruction, as given by the tasks or by default for trained tasks.
-
-    If nothing is trained, all tasks have the instructions of their kinds.
+    Tasks that are only measured take the routes of those that are trained, if there are any.
     """
-    known: dict[str, str] = {}
-    kinds = [kind for task in tasks.values() if (kind := _kind_of(task))]
-    if not any(kind.trainable for kind in kinds):
-        known |= {route: text for kind in kinds for route, text in kind.instructions.items()}
-    for name, task in tasks.items():
-        given = task.get("instructions") if isinstance(task, Mapping) else None
-        if isinstance(given, Mapping):
-            known |= {str(route): str(text) for route, text in given.items()}
-        elif (kind := _kind_of(task)) and kind.trainable:
-            known |= kind.instructions or {str(name): f"{name}: "}
-    return known
-
-
-def _filled_in(name: str, task: Any, given: Mapping[str, str]) -> Any:
-    """The task with its name and the defaults of its kind: instructions, batches, temperature."""
-    kind = _kind_of(task)
-    if kind is None:
-        return task
-    defaults = dict(kind.instructions) or {name: f"{name}: "}
-    if not kind.trainable and not task.get("instructions"):
-        if unknown := [route for route in defaults if route not in given]:
-            raise ValueError(
-                f"{name}: kind {kind.name} is only measured, by default under the route {unknown[0]!r}, "
-                "which no task here has; give it the instructions of a task that is trained"
-            )
-        defaults = {route: given[route] for route in defaults}
-    filled = {"name": name, "instructions": defaults, "batches": kind.batches}
-    stated = {key: value for key, value in task.items() if value is not None}
-    return {**filled, "temperature": kind.temperature, **stated}
-
-
-def _first_problem(error: ValidationError) -> str:
-    """The place and message of the first problem; for an unknown key, the known keys."""
-    first = error.errors()[0]
-    where = ".".join(str(part) for part in first["loc"])
-    message = first["msg"].removeprefix("Value error, ")
-    if first["type"] == "extra_forbidden":
-        models: dict[int, type[BaseModel]] = {1: TaskFile, 3: Task}
-        model = models.get(len(first["loc"]), Source)
-        known = (key for key in model.model_fields if key not in ("name", "table"))
-        message = f"unknown key; known keys: {', '.join(known)}"
-    elif first["type"] == "missing":
-        message = "is missing"
-    elif first["type"] != "value_error":
-        message = f"{message} (got {first['input']!r})"
-    # A message on several tasks names its place itself.
-    return message if not where or message.startswith("tasks.") else f"{where}: {message}"
+    kinds = {
+        name: KINDS[str(task["kind"])]
+        for name, task in tasks.items()
+        if isinstance(task, Mapping) and str(task.get("kind")) in KINDS
+    }
+    trains = any(kind.trainable for kind in kinds.values())
+    filled, known = dict(tasks), dict[str, str]()
+    for name, kind in sorted(kinds.items(), key=lambda item: not item[1].trainable):
+        task = {key: value for key, value in tasks[name].items() if value is not None}
+        given = task.pop("instructions", None)
+        own = given or dict(kind.instructions) or {str(name): f"{name}: "}
+        if trains and not kind.trainable and not given:
+            if unknown := [route for route in own if route not in known]:
+                raise ValueError(
+                    f"{name}: kind {kind.name} is only measured, by default under the route {unknown[0]!r}, "
+                    "which no task here has; give it the instructions of a task that is trained"
+                )
+            own = {route: known[route] for route in own}
+        known |= own if isinstance(own, Mapping) else {}
+        defaults = {"batches": kind.batches, "temperature": kind.temperature}
+        filled[name] = {"name": str(name), "instructions": own, **defaults, **task}
+    return filled

@@ -8,11 +8,9 @@ from sentence_experts.errors import UsageError
 from sentence_experts.evaluation.moee.agreement import (
     agreement,
     cluster,
-    complementarity,
     correlation,
-    mean_between,
-    rank_correlations,
 )
+from sentence_experts.evaluation.moee.analysis import complementarity
 
 
 def test_equal_clusterings_agree_whatever_their_numbers():
@@ -52,21 +50,11 @@ def test_complementarity_equals_values_by_hand():
     scores = np.arange(5.0)  # ranks 0, .25, .5, .75, 1
     hidden = np.array([0.1, 0.2, 0.3, 0.4, 0.5])
     routing = np.array([0.5, 0.2, 0.3, 0.4, 0.1])  # the first and the last are wrong
-    found = complementarity(hidden, routing, scores)
+    found = complementarity({"hs": hidden, "rw": routing}, scores)
     assert list(found.values()) == [0.6, 0.4, 0, 0, 0.4]  # both, HS, RW, none; one alone
-    turned = complementarity(routing, hidden, scores)
+    turned = complementarity({"hs": routing, "rw": hidden}, scores)
     assert (turned["only_hidden"], turned["only_routing"]) == (0, 0.4)
-    assert complementarity(routing, routing, scores)["both_wrong"] == 0.4
-
-
-def test_correlations_between_columns():
-    generator = np.random.default_rng(0)
-    columns = list(generator.normal(size=(3, 50)))
-    matrix = rank_correlations(columns)
-    assert matrix == pytest.approx(spearmanr(np.array(columns).T).statistic)
-    assert mean_between(matrix, [0, 1], [0, 1]) == pytest.approx(matrix[0, 1])
-    assert mean_between(matrix, [0], [1, 2]) == pytest.approx((matrix[0, 1] + matrix[0, 2]) / 2)
-    assert np.isnan(mean_between(matrix, [0], [0]))
+    assert complementarity({"hs": routing, "rw": routing}, scores)["both_wrong"] == 0.4
 
 
 def test_spearman_and_its_interval():

@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 
+from helpers.planted_embedder import PlantedEmbedder
 from sentence_experts.errors import UsageError
 from sentence_experts.evaluation.moee.analysis import Analysis, analyse_states
 from sentence_experts.evaluation.moee.rated_pairs import RatedPairs
@@ -44,7 +45,9 @@ def read(prompt: str, texts: list[str]) -> States:
 
 @pytest.fixture(scope="module")
 def found() -> dict:
-    return analyse_states(DATASETS, read, prompts=["plain", "noise"], clusters=2, bootstrap=200)
+    return analyse_states(
+        PlantedEmbedder(read), DATASETS, prompts=["plain", "noise"], clusters=2, bootstrap=200
+    )
 
 
 def value(found: dict, **wanted: str) -> dict:
@@ -103,7 +106,10 @@ def test_equal_pairs_are_listed_once():
     data = DATASETS[0]
     twice = RatedPairs("twice", data.first * 2, data.second * 2, np.tile(data.scores, 2))
     settings = {"prompts": ["plain"], "clusters": 2, "bootstrap": 0, "cases": 50}
-    both = [analyse_states([each], read, **settings)["cases"][each.name]["only_hs"] for each in (data, twice)]
+    both = [
+        analyse_states(PlantedEmbedder(read), [each], **settings)["cases"][each.name]["only_hs"]
+        for each in (data, twice)
+    ]
     assert len(both[0]) > 10
     assert {one["first"] for one in both[0]} == {one["first"] for one in both[1]}
     assert len({one["first"] for one in both[1]}) == len(both[1])
@@ -115,10 +121,12 @@ def test_vectors_are_those_of_the_embedder():
     def mirrored(states: States, part: str) -> np.ndarray:
         return -states.hidden if part == "hs" else np.abs(states.routing) if part == "rw" else states.hidden
 
-    found = analyse_states(DATASETS[:1], read, prompts=["plain"], clusters=2, bootstrap=0, combine=mirrored)
+    found = analyse_states(
+        PlantedEmbedder(read, mirrored), DATASETS[:1], prompts=["plain"], clusters=2, bootstrap=0
+    )
     assert value(found, part="hs")["value"] == pytest.approx(1)
     assert value(found, part="concat")["value"] == pytest.approx(1)
-    plain = analyse_states(DATASETS[:1], read, prompts=["plain"], clusters=2, bootstrap=0)
+    plain = analyse_states(PlantedEmbedder(read), DATASETS[:1], prompts=["plain"], clusters=2, bootstrap=0)
     assert value(found, part="rw")["value"] != value(plain, part="rw")["value"]
 
 
@@ -134,7 +142,7 @@ def test_page_shows_every_result(found):
 
 
 def test_one_prompt_has_no_spread():
-    found = analyse_states(DATASETS[:1], read, prompts=["plain"], clusters=2, bootstrap=0)
+    found = analyse_states(PlantedEmbedder(read), DATASETS[:1], prompts=["plain"], clusters=2, bootstrap=0)
     assert {row["variance"] for row in found["stability"]} == {None}
     assert found["between_prompts"]["means"]["rw_rw"] is None
     assert "nothing to compare" in html(report_of(Analysis(found, SETTINGS)))
@@ -147,4 +155,4 @@ def test_one_prompt_has_no_spread():
 )  # fmt: skip
 def test_invalid_analyses_are_refused(datasets, prompts, message):
     with pytest.raises(UsageError, match=message):
-        analyse_states(datasets, read, prompts=prompts)
+        analyse_states(PlantedEmbedder(read), datasets, prompts=prompts)

@@ -62,12 +62,6 @@ def test_a_vector_does_not_depend_on_its_batch(encoder):
     np.testing.assert_allclose(together, alone, atol=1e-6)
 
 
-def test_dense_model_gets_no_instruction(plain_model):
-    model = SentenceTransformer(str(plain_model), device="cpu")
-    found = encode(TaskEncoder(BatchEncoder(model)), "SciFact", role="query")
-    np.testing.assert_allclose(found, model.encode(TEXTS), atol=1e-6)
-
-
 def revision(model: TaskEncoder) -> str:
     return str(model.mteb_model_meta.revision)
 
@@ -84,12 +78,3 @@ def test_model_revision_changes_with_everything_that_affects_scores(encoder, tas
     before = revision(TaskEncoder(BatchEncoder(loaded)))
     next(loaded.parameters()).data[0, 0] += 1
     assert revision(TaskEncoder(BatchEncoder(loaded))) != before
-
-
-def test_model_meta_describes_the_model(encoder):
-    meta = TaskEncoder(encoder).mteb_model_meta
-    assert meta.name == f"local/{encoder.name}"
-    assert meta.embed_dim == encoder.dimension
-    assert meta.n_parameters == sum(weight.numel() for weight in encoder.model.parameters())
-    assert meta.use_instructions
-    assert meta.loader_kwargs["route_of_task"]["STS"] == "classification"

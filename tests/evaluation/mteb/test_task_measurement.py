@@ -12,7 +12,6 @@ from helpers.task_samples import make_task_model, make_tasks_folder
 from sentence_experts.errors import RouteError, UsageError
 from sentence_experts.evaluation.evaluate import evaluate
 from sentence_experts.report.write import write_report
-from sentence_experts.tasks.dataset import Tasks
 
 ONLY = ("sts", "same")
 
@@ -48,18 +47,6 @@ def test_finished_tasks_are_not_measured_again(task_model, tasks_folder, tmp_pat
     shutil.rmtree(tmp_path / "mteb")
     measured(task_model, tasks_folder, tmp_path)
     assert written(tmp_path) == before
-
-
-def test_finished_evaluation_is_read_back(task_model, tasks_folder, tmp_path, monkeypatch):
-    first = measured(task_model, tasks_folder, tmp_path)
-
-    def fail(*_):
-        raise AssertionError("measured again")
-
-    monkeypatch.setattr("sentence_experts.evaluation.mteb.run.evaluate_tasks", fail)
-    again = measured(task_model, tasks_folder, tmp_path, overwrite=False)
-    assert json.dumps(again.to_json()) == json.dumps(first.to_json())
-    assert (again.models, again.rows(), again.types) == (first.models, first.rows(), first.types)
 
 
 def test_changed_model_routes_or_data_are_measured_again(
@@ -142,8 +129,3 @@ def test_wrong_usage_errors_before_measuring(experts_model, task_model, tasks_fo
     assert not kept_results(tmp_path)
     found = measured(experts_model, tasks_folder, tmp_path, route_map={"*": "neuro"})
     assert found.models[0].runs[0].settings["route_of_task"]["sts.papers"] == {"text": "neuro"}
-
-
-def test_results_record_the_hash_of_the_tasks_folder(task_model, tasks_folder, tmp_path):
-    found = measured(task_model, tasks_folder, tmp_path)
-    assert found.settings["tasks_fingerprint"] == Tasks.open(tasks_folder).fingerprint()

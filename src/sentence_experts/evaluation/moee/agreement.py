@@ -1,9 +1,4 @@
-"""How cosines of pairs agree with human scores and with each other, and clusters of texts with each other.
-
-The paper does not say when a part is wrong about a pair (MoEE, figure 2). Here cosines and scores are turned
-into ranks from 0 to 1, and a part is wrong about a pair if the two ranks differ by more than
-`MAX_RANK_DISTANCE`.
-"""
+"""Rank correlations with intervals, clusters of texts, and how far two clusterings agree."""
 
 from __future__ import annotations
 
@@ -20,7 +15,6 @@ from sklearn.preprocessing import normalize
 
 from sentence_experts.errors import UsageError
 
-MAX_RANK_DISTANCE = 0.25
 RESTARTS = 10  # of k-means
 LEVEL = 0.95
 Column = NDArray[np.float64]
@@ -33,11 +27,9 @@ def correlation(cosines: Column, scores: Column, replicates: int = 1000, seed: i
     The 95% interval from `low` to `high` is that of a bootstrap that draws pairs and keeps their ranks; both
     ends are nan without replicates.
     """
-    first, second = (rankdata(column) for column in (cosines, scores))
-    value = float(_weighted(first, second, np.ones((1, len(first))))[0])
+    value, values = _resampled(cosines, scores, replicates, seed)
     if not replicates:
         return {"value": value, "low": np.nan, "high": np.nan}
-    values = _weighted(first, second, _draws(len(first), replicates, seed))
     low, high = np.nanquantile(values, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return {"value": value, "low": float(low), "high": float(high)}
 
@@ -50,77 +42,25 @@ def mean_correlations(
     `datasets` are cosines and scores. Equal scores and seeds draw the same pairs, so two such means can be
     subtracted.
     """
-    value, resampled = 0.0, np.zeros(replicates)
-    for number, columns in enumerate(datasets):
-        first, second = (rankdata(column) for column in columns)
-        value += float(_weighted(first, second, np.ones((1, len(first))))[0]) / len(datasets)
-        resampled += _weighted(first, second, _draws(len(first), replicates, [seed, number])) / len(datasets)
-    return value, resampled
+    found = [_resampled(*columns, replicates, [seed, number]) for number, columns in enumerate(datasets)]
+    count = len(found)
+    return sum(value / count for value, _ in found), np.sum([values / count for _, values in found], axis=0)
 
 
-def _draws(pairs: int, replicates: int, seed: int | list[int]) -> NDArray[np.float64]:
-    shares = np.full(pairs, 1 / pairs)
-    return np.random.default_rng(seed).multinomial(pairs, shares, replicates).astype(np.float64)
-
-
-def rank_correlations(columns: Sequence[Column]) -> NDArray[np.float64]:
-    """Return Spearman's correlation between every two of the columns, shape (columns, columns)."""
-    return np.atleast_2d(np.corrcoef([rankdata(column) for column in columns]))
-
-
-def mean_between(matrix: NDArray[np.float64], first: Sequence[int], second: Sequence[int]) -> float:
-    """The mean of the matrix over a row of `first` and another column of `second`; nan if there are none."""
-    values = [matrix[row, column] for row in first for column in second if row != column]
-    return float(np.mean(values)) if values else float("nan")
-
-
-def complementarity(
-    hidden: Column, routing: Column, scores: ArrayLike, max_distance: float = MAX_RANK_DISTANCE
-) -> dict[str, float]:
-    """Return the shares of the pairs that both, one or none of the parts is right about; they add up to 1.
-
-    `one_alone` is the share that one part alone is right about: what combining the parts can gain. All
-    columns have shape (pairs,).
-    """
-    wanted = ranks(scores)
-    hidden_right, routing_right = (np.abs(ranks(each) - wanted) <= max_distance for each in (hidden, routing))
-    return {
-        "both_right": float((hidden_right & routing_right).mean()),
-        "only_hidden": float((hidden_right & ~routing_right).mean()),
-        "only_routing": float((~hidden_right & routing_right).mean()),
-        "both_wrong": float((~hidden_right & ~routing_right).mean()),
-        "one_alone": float((hidden_right ^ routing_right).mean()),
-    }
-
-
-def right_alone(
-    right: Column, wrong: Column, scores: ArrayLike, max_distance: float = MAX_RANK_DISTANCE
-) -> NDArray[np.int64]:
-    """Return the pairs that one part is right and the other is wrong about, those of the widest gap first.
-
-    Args:
-        right, wrong: the cosines of the two parts, shape (pairs,) each.
-        scores: human scores, (pairs,).
-        max_distance: up to this distance from the rank by score a part is right.
-
-    Returns:
-        Places of pairs; the gap is between the distances of the two parts.
-    """
-    wanted = ranks(scores)
-    near, far = (np.abs(ranks(each) - wanted) for each in (right, wrong))
-    places = np.flatnonzero((near <= max_distance) & (far > max_distance))
-    order: NDArray[np.int64] = places[np.argsort(near[places] - far[places], kind="stable")]
-    return order
-
-
-def _weighted(first: Column, second: Column, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return Pearson's correlation under each row of weights, shape (draws, pairs)."""
-    weights = weights / weights.sum(axis=1, keepdims=True)
+def _resampled(
+    cosines: Column, scores: Column, replicates: int, seed: int | list[int]
+) -> tuple[float, Column]:
+    """Return Pearson's correlation of the ranks, and that in each replicate of a bootstrap over pairs."""
+    first, second = rankdata(cosines), rankdata(scores)
+    pairs = len(first)
+    drawn = np.random.default_rng(seed).multinomial(pairs, np.full(pairs, 1 / pairs), replicates)
+    weights = np.concatenate([np.ones((1, pairs)), drawn])
+    weights /= weights.sum(axis=1, keepdims=True)
     centred = [column - (weights @ column)[:, None] for column in (first, second)]
     deviations = [np.sqrt((weights * each**2).sum(axis=1)) for each in centred]
     covariance = (weights * centred[0] * centred[1]).sum(axis=1)
-    correlations: NDArray[np.float64] = covariance / (deviations[0] * deviations[1])
-    return correlations
+    values: Column = covariance / (deviations[0] * deviations[1])
+    return float(values[0]), values[1:]
 
 
 def ranks(values: ArrayLike) -> Column:

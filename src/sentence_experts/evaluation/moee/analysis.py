@@ -1,31 +1,33 @@
-"""The comparison of the routing weights (RW) and hidden states (HS) of a language model, prompt by prompt."""
+"""The comparison of the routing weights (RW) and hidden states (HS) of a language model, prompt by prompt.
+
+The paper does not say when a part is wrong about a pair (MoEE, figure 2). Here cosines and scores are turned
+into ranks from 0 to 1, and a part is wrong about a pair if the two ranks differ by more than
+`MAX_RANK_DISTANCE`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations, product
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
+from scipy.stats import rankdata
 
 from sentence_experts.config import with_settings
 from sentence_experts.encoding.encoder import cosines as row_cosines
 from sentence_experts.errors import UsageError
 from sentence_experts.evaluation.config import AnalyseConfig
 from sentence_experts.evaluation.moee.agreement import (
-    MAX_RANK_DISTANCE,
+    Column,
     agreement,
     cluster,
-    complementarity,
     correlation,
-    mean_between,
     mean_correlations,
-    rank_correlations,
     ranks,
-    right_alone,
 )
 from sentence_experts.evaluation.moee.rated_pairs import RatedPairs
 from sentence_experts.evaluation.results import StoredResult, measured_once
@@ -33,14 +35,12 @@ from sentence_experts.evaluation.statistics import Estimate, holm
 from sentence_experts.moee.embedder import MoeEmbedder
 from sentence_experts.moee.prompts import PROMPTS
 from sentence_experts.moee.saved import load_embedder
-from sentence_experts.moee.vectors import HIDDEN, PARTS, ROUTING, SUM, Rows, States, joined
+from sentence_experts.moee.vectors import HIDDEN, PARTS, ROUTING, SUM, States
 from sentence_experts.storage import check_apart, read_json, sha256_text, write_json
 
-Column = NDArray[np.float64]
+MAX_RANK_DISTANCE = 0.25
 # (prompt, dataset) -> part -> the cosine of each pair, shape (pairs,)
 Cosines = Mapping[tuple[str, str], Mapping[str, Column]]
-ReadStates = Callable[[str, Sequence[str]], States]  # prompt, texts -> states
-Combine = Callable[[States, str], Rows]  # states, part -> vectors
 
 
 @dataclass(frozen=True, repr=False)
@@ -117,43 +117,24 @@ def analyse(
     def measure(place: Path | None) -> Analysis:
         if place is not None:
             embedder.cache_states(place / "states")
-        return _analysed(embedder, data, chosen)
+        made = {"seed": chosen.seed, "replicates": chosen.bootstrap, **embedder.reader.settings()}
+        made |= {name: embedder.settings[name] for name in ("standard", "standard_batch")}
+        made |= {"model": Path(embedder.reader.name).name, "fitted": embedder.fitted is not None}
+        return Analysis(analyse_states(embedder, data, chosen), made)
 
     return measured_once(Analysis, "analysis", out, overwrite, made_from, measure, caches=["states"])
 
 
-def _analysed(embedder: MoeEmbedder, data: Sequence[RatedPairs], config: AnalyseConfig) -> Analysis:
-    def read(prompt: str, texts: Sequence[str]) -> States:
-        return embedder.with_prompt(prompt).states(texts, f"reading, prompt {prompt}")
-
-    def combine(states: States, part: str) -> Rows:
-        return embedder.with_parts(part).combined(states)
-
-    figures = analyse_states(data, read, config, alpha=embedder.alpha, combine=combine)
-    made = {"seed": config.seed, "replicates": config.bootstrap, **embedder.reader.settings()}
-    of_vectors = {name: embedder.settings[name] for name in ("standard", "standard_batch")}
-    fitted = {"fitted": embedder.fitted is not None}
-    return Analysis(figures, {"model": Path(embedder.reader.name).name, **made, **of_vectors, **fitted})
-
-
 @with_settings(AnalyseConfig)
 def analyse_states(
+    embedder: MoeEmbedder,
     datasets: Sequence[RatedPairs],
-    read: ReadStates,
     config: AnalyseConfig | None = None,
-    *,
-    alpha: float = 1.0,
-    combine: Combine | None = None,
     **settings: Any,
 ) -> dict[str, Any]:
     """Compare routing weights and hidden states on scored pairs (MoEE, sections 3.2, 4.4 and 4.5).
 
-    Args:
-        datasets: scored pairs; the first one's texts are clustered, and its pairs correlated between prompts.
-        read: gives the states of texts under a prompt.
-        alpha: weight of RW in "sum".
-        combine: gives the vectors of a part; by default those of `joined`.
-        config, settings: an `AnalyseConfig`, or single fields of it.
+    The first dataset's texts are clustered, and its pairs correlated between prompts.
 
     Returns:
         Plain values, ready for JSON.
@@ -169,77 +150,65 @@ def analyse_states(
             raise UsageError(
                 f"give at least one {what}, and each only once (got {', '.join(given) or 'none'})"
             )
-    combined = combine or (lambda states, part: joined(states.hidden, states.routing, part, alpha))
     cosines = {
-        (prompt, data.name): _pair_cosines(data, prompt, read, combined)
+        (prompt, data.name): _pair_cosines(data, prompt, embedder)
         for prompt, data in product(prompts, datasets)
     }
-    first = datasets[0]
-    correlations = _correlations(datasets, prompts, cosines, chosen)
+    correlations = [
+        {"prompt": prompt, "dataset": data.name, "part": part}
+        | correlation(cosines[prompt, data.name][part], data.scores, chosen.bootstrap, chosen.seed)
+        for prompt, data, part in product(prompts, datasets, PARTS)
+    ]
+    first, main = datasets[0], {data.name: cosines[prompts[0], data.name] for data in datasets}
+    clusters = min(chosen.clusters, len(first.texts))
+    states = _states(embedder, prompts[0], first.texts)
+    vectors = (embedder.with_parts(part).combined(states) for part in (HIDDEN, ROUTING))
+    labels = [cluster(own, clusters, chosen.seed) for own in vectors]
     return {
         "datasets": {each.name: len(each.scores) for each in datasets},
         "prompts": prompts,
-        "alpha": alpha,
+        "alpha": embedder.alpha,
         "correlations": correlations,
-        "differences": _differences(datasets, prompts[0], cosines, chosen),
+        "differences": _differences(datasets, main, chosen) if chosen.bootstrap else [],
         "stability": _stability(names, correlations),
         "between_prompts": _between_prompts(first, prompts, cosines),
         "complementarity": {
             "failed_above": MAX_RANK_DISTANCE,
-            "datasets": {
-                data.name: complementarity(own[HIDDEN], own[ROUTING], data.scores)
-                for data in datasets
-                for own in (cosines[prompts[0], data.name],)
-            },
+            "datasets": {data.name: complementarity(main[data.name], data.scores) for data in datasets},
         },
-        "cases": {data.name: _cases(data, cosines[prompts[0], data.name], chosen.cases) for data in datasets},
+        "cases": {data.name: _cases(data, main[data.name], chosen.cases) for data in datasets},
         "clusters": {
             "dataset": first.name,
-            **_clusters(first, read(prompts[0], first.texts), combined, chosen),
+            "texts": len(first.texts),
+            "clusters": clusters,
+            "agreement": agreement(*labels),
         },
     }
 
 
-def _pair_cosines(data: RatedPairs, prompt: str, read: ReadStates, combine: Combine) -> dict[str, Column]:
+def _states(embedder: MoeEmbedder, prompt: str, texts: Sequence[str]) -> States:
+    return embedder.with_prompt(prompt).states(texts, f"reading, prompt {prompt}")
+
+
+def _pair_cosines(data: RatedPairs, prompt: str, embedder: MoeEmbedder) -> dict[str, Column]:
     """Return part -> the cosines of the pairs (for "sum", the weighted sum of cosines)."""
     texts = data.texts
-    states, row = read(prompt, texts), {text: place for place, text in enumerate(texts)}
+    states, row = _states(embedder, prompt, texts), {text: place for place, text in enumerate(texts)}
     sides = [states[[row[text] for text in side]] for side in (data.first, data.second)]
-    by_part = {}
-    for part in PARTS:
-        vectors = [combine(side, part) for side in sides]
-        # The dot product of two "sum" vectors is the weighted sum of the cosines.
-        by_part[part] = (
-            np.einsum("ij,ij->i", *vectors, dtype=np.float64) if part == SUM else row_cosines(*vectors)
-        )
-    return by_part
-
-
-def _correlations(
-    datasets: Sequence[RatedPairs], prompts: Sequence[str], cosines: Cosines, config: AnalyseConfig
-) -> list[dict[str, Any]]:
-    """Return Spearman's correlation with the scores for each prompt, dataset and part."""
-    return [
-        {"prompt": prompt, "dataset": data.name, "part": part}
-        | correlation(cosines[prompt, data.name][part], data.scores, config.bootstrap, config.seed)
-        for prompt, data, part in product(prompts, datasets, PARTS)
-    ]
+    vectors = {part: [embedder.with_parts(part).combined(side) for side in sides] for part in PARTS}
+    # The dot product of two "sum" vectors is the weighted sum of the cosines.
+    sums = np.einsum("ij,ij->i", *vectors[SUM], dtype=np.float64)
+    return {part: sums if part == SUM else row_cosines(*own) for part, own in vectors.items()}
 
 
 def _differences(
-    datasets: Sequence[RatedPairs], prompt: str, cosines: Cosines, config: AnalyseConfig
+    datasets: Sequence[RatedPairs], cosines: Mapping[str, Mapping[str, Column]], config: AnalyseConfig
 ) -> list[dict[str, Any]]:
-    """Each part minus each later one: the mean correlation over the datasets, with paired intervals."""
-    if not config.bootstrap:
-        return []
-    means = {
-        part: mean_correlations(
-            [(cosines[prompt, data.name][part], data.scores) for data in datasets],
-            config.bootstrap,
-            config.seed,
-        )
-        for part in PARTS
-    }
+    """Return each part minus each later one: mean correlations over the datasets, with paired intervals."""
+    means = {}
+    for part in PARTS:
+        columns = [(cosines[data.name][part], data.scores) for data in datasets]
+        means[part] = mean_correlations(columns, config.bootstrap, config.seed)
     rows, p_values = [], []
     for first, second in combinations(PARTS, 2):
         value = means[first][0] - means[second][0]
@@ -264,20 +233,42 @@ def _stability(datasets: Sequence[str], correlations: Sequence[Mapping[str, Any]
 def _between_prompts(data: RatedPairs, prompts: Sequence[str], cosines: Cosines) -> dict[str, Any]:
     """Spearman's correlations between HS and RW under all prompts, and their means (MoEE, figure 4)."""
     sides = [(part, prompt) for part in (HIDDEN, ROUTING) for prompt in prompts]
-    matrix = rank_correlations([cosines[prompt, data.name][part] for part, prompt in sides])
-    half = len(prompts)
-    hidden, routing = range(half), range(half, 2 * half)
-    means = {
-        "hs_hs": mean_between(matrix, hidden, hidden),
-        "rw_rw": mean_between(matrix, routing, routing),
-        "hs_rw": mean_between(matrix, hidden, routing),
-    }
+    columns = [rankdata(cosines[prompt, data.name][part]) for part, prompt in sides]
+    matrix = np.atleast_2d(np.corrcoef(columns))
+    half, others = len(prompts), ~np.eye(len(columns), dtype=bool)
+    means = {}
+    for name, rows, places in (("hs_hs", 0, 0), ("rw_rw", half, half), ("hs_rw", 0, half)):
+        block = np.s_[rows : rows + half, places : places + half]
+        values = matrix[block][others[block]]  # not those of a column with itself
+        means[name] = float(np.mean(values)) if np.isfinite(values).all() and len(values) else None
     return {
         "dataset": data.name,
         "sides": [f"{part} {prompt}" for part, prompt in sides],
         "matrix": matrix.round(4).tolist(),
-        "means": {name: value if np.isfinite(value) else None for name, value in means.items()},
+        "means": means,
     }
+
+
+def _distances(cosines: Mapping[str, Column], scores: ArrayLike) -> list[Column]:
+    """Return how far the rank of each pair by HS, and by RW, is from its rank by the scores."""
+    return [np.abs(ranks(cosines[part]) - ranks(scores)) for part in (HIDDEN, ROUTING)]
+
+
+def complementarity(cosines: Mapping[str, Column], scores: ArrayLike) -> dict[str, float]:
+    """Return the shares of the pairs that both, one or none of the parts is right about; they add up to 1.
+
+    `one_alone` is the share that one part alone is right about: what combining the parts can gain.
+    `cosines` are those of each part, and all columns have shape (pairs,).
+    """
+    hidden, routing = (distance <= MAX_RANK_DISTANCE for distance in _distances(cosines, scores))
+    shares = {
+        "both_right": hidden & routing,
+        "only_hidden": hidden & ~routing,
+        "only_routing": ~hidden & routing,
+        "both_wrong": ~hidden & ~routing,
+        "one_alone": hidden ^ routing,
+    }
+    return {name: float(right.mean()) for name, right in shares.items()}
 
 
 def _cases(data: RatedPairs, cosines: Mapping[str, Column], most: int) -> dict[str, Any]:
@@ -285,43 +276,18 @@ def _cases(data: RatedPairs, cosines: Mapping[str, Column], most: int) -> dict[s
 
     Equal pairs are listed once.
     """
-    described = _describer(data, cosines)
-
-    def listed(right: str, wrong: str) -> list[dict[str, Any]]:
-        pairs: dict[tuple[str, str], dict[str, Any]] = {}
-        for place in right_alone(cosines[right], cosines[wrong], data.scores).tolist():
-            pairs.setdefault((data.first[place], data.second[place]), described(place))
-        return list(pairs.values())[:most]
-
-    return {"only_rw": listed(ROUTING, HIDDEN), "only_hs": listed(HIDDEN, ROUTING)}
-
-
-def _describer(data: RatedPairs, cosines: Mapping[str, Column]) -> Callable[[int], dict[str, Any]]:
-    """Describes a pair by its place: texts, score and cosines, their ranks, and which part is right."""
     columns = {"score": data.scores, HIDDEN: cosines[HIDDEN], ROUTING: cosines[ROUTING]}
     places = {name: ranks(values) for name, values in columns.items()}
-
-    def described(place: int) -> dict[str, Any]:
-        own = {name: round(float(values[place]), 4) for name, values in columns.items()}
-        own_ranks = {name: float(values[place]) for name, values in places.items()}
-        right = [
-            part
-            for part in (HIDDEN, ROUTING)
-            if abs(own_ranks[part] - own_ranks["score"]) <= MAX_RANK_DISTANCE
-        ]
-        return {
-            "first": data.first[place],
-            "second": data.second[place],
-            **own,
-            "ranks": {name: round(value, 4) for name, value in own_ranks.items()},
-            "right": {0: "neither", 1: "".join(right), 2: "both"}[len(right)],
-        }
-
-    return described
-
-
-def _clusters(data: RatedPairs, states: States, combine: Combine, config: AnalyseConfig) -> dict[str, Any]:
-    """How far clusters by HS and by RW agree (MoEE, section 3.2)."""
-    number = min(config.clusters, len(data.texts))
-    labels = [cluster(combine(states, part), number, config.seed) for part in (HIDDEN, ROUTING)]
-    return {"texts": len(data.texts), "clusters": number, "agreement": agreement(*labels)}
+    hidden, routing = _distances(cosines, data.scores)
+    cases = {}
+    for name, near, far in (("only_rw", routing, hidden), ("only_hs", hidden, routing)):
+        alone = np.flatnonzero((near <= MAX_RANK_DISTANCE) & (far > MAX_RANK_DISTANCE))
+        listed: dict[tuple[str, str], dict[str, Any]] = {}
+        for place in alone[np.argsort(near[alone] - far[alone], kind="stable")].tolist():
+            first, second = data.first[place], data.second[place]
+            case = {"first": first, "second": second}
+            case |= {key: round(float(values[place]), 4) for key, values in columns.items()}
+            case["ranks"] = {key: round(float(values[place]), 4) for key, values in places.items()}
+            listed.setdefault((first, second), case)
+        cases[name] = list(listed.values())[:most]
+    return cases

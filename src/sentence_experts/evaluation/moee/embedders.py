@@ -91,11 +91,10 @@ def _fitted(embedder: MoeEmbedder, texts: TextTable | None, rated: RatedPairs | 
         embedder.fit_standard(written)
         logger.info(f"standard scores fitted on {len(written):,} texts of {texts.name}")
     if rated is not None:
-        choice = embedder.choose_alpha(rated.first, rated.second, list(rated.scores))
-        for alpha, value in choice.tried.items():
-            chosen = "  chosen" if alpha == choice.alpha else ""
-            logger.info(f"alpha {alpha:g}: Spearman {value:.4f}{chosen}")
-        embedder = embedder.with_parts("sum", choice.alpha)
+        best, tried = embedder.choose_alpha(rated.first, rated.second, list(rated.scores))
+        for alpha, value in tried.items():
+            logger.info(f"alpha {alpha:g}: Spearman {value:.4f}{'  chosen' if alpha == best else ''}")
+        embedder = embedder.with_parts("sum", best)
     return embedder
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,9 @@ from numpy.typing import NDArray
 
 from sentence_experts.errors import InputError
 from sentence_experts.evaluation.config import RatedColumns
-from sentence_experts.tables import BadRowError, as_text, check_columns, read_columns, read_rows
+from sentence_experts.tables import read_columns
+from sentence_experts.tasks.rows import read
+from sentence_experts.tasks.task_file import KINDS, Source
 
 logger = logging.getLogger(__name__)
 
@@ -22,13 +23,7 @@ MIN_PAIRS = 10
 
 @dataclass(frozen=True)
 class RatedPairs:
-    """The pairs of one dataset.
-
-    Attributes:
-        name: the file's name without its endings.
-        first, second: the texts.
-        scores: human scores of their similarity, shape (pairs,).
-    """
+    """The pairs of one dataset: its name, the texts, and human scores of their similarity, (pairs,)."""
 
     name: str
     first: list[str]
@@ -46,39 +41,19 @@ class RatedPairs:
         Raises:
             InputError: no such file or column, or too few usable rows.
         """
-        columns = read_columns(path)
-        names = RatedColumns.of(config, **settings).names(columns)
-        check_columns(str(path), names, columns)
-        rows, bad = [], []
-        for number, row in enumerate(read_rows(path), start=1):
-            try:
-                rows.append(_usable(row, *names))
-            except BadRowError as error:
-                bad.append(f"row {number}: {error}")
+        first, second, score = RatedColumns.of(config, **settings).names(read_columns(path))
+        columns = {"anchor": first, "positive": second, "score": score}
+        source = Source.model_validate({"file": str(path), **columns})
+        _, rows, bad, _ = read(source, KINDS["sts"], Path())
         if bad:
-            logger.info(f"{path.name}: {len(bad)} rows left out; the first: {bad[0]}")
+            logger.info(f"{len(bad)} rows left out; the first: {bad[0][0]}: {bad[0][1]}")
         if len(rows) < MIN_PAIRS:
             raise InputError(f"{path}: {len(rows)} scored pairs; at least {MIN_PAIRS} are needed")
-        first, second, scores = map(list, zip(*rows, strict=True))
-        return cls(path.name.partition(".")[0], first, second, np.array(scores, dtype=np.float64))
+        texts = ([row.anchor for row in rows], [str(row.positive) for row in rows])
+        scores = np.array([row.score for row in rows], dtype=np.float64)
+        return cls(path.name.partition(".")[0], *texts, scores)
 
     @property
     def texts(self) -> list[str]:
         """The distinct texts, in their order."""
         return list(dict.fromkeys([*self.first, *self.second]))
-
-
-def _usable(row: object, anchor: str, positive: str, score: str) -> tuple[str, str, float]:
-    if isinstance(row, BadRowError):
-        raise row
-    assert isinstance(row, dict)
-    texts = [(as_text(row.get(name)) or "").strip() for name in (anchor, positive)]
-    if not all(texts):
-        raise BadRowError(f"no text in {anchor if not texts[0] else positive}")
-    try:
-        value = float(row[score])
-    except (TypeError, ValueError, KeyError, OverflowError):
-        value = math.nan
-    if not math.isfinite(value):
-        raise BadRowError(f"{score} is {row.get(score)!r}, not a number")
-    return texts[0], texts[1], value

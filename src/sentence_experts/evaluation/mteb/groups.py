@@ -7,14 +7,12 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from sentence_experts.errors import UsageError
 
 if TYPE_CHECKING:
     from mteb.abstasks.abstask import AbsTask
-
-    from sentence_experts.evaluation.mteb.local import LocalTask
 
 
 @dataclass(frozen=True)
@@ -41,25 +39,18 @@ class HubTask:
         return mteb.get_task(self.name, hf_subsets=subsets, eval_splits=list(self.splits or ()) or None)
 
 
-ENGLISH, MEDICAL = "MTEB(eng, v1)", "MTEB(Medical, v1)"
 # MoTE: the 56 datasets of 7 types (section 4), those of the types that it trains on (table 2), and the
 # others. MoEE: the datasets that appendix A names, and SummEval; it counts 20 in all. Medical: mteb's, and
 # its English part.
 GROUPS: Mapping[str, tuple[str | HubTask, ...]] = {
-    "mteb-en-56": (ENGLISH,),
-    "mteb-en-seen": (ENGLISH,),
-    "mteb-en-unseen": (ENGLISH,),
+    **dict.fromkeys(("mteb-en-56", "mteb-en-seen", "mteb-en-unseen"), ("MTEB(eng, v1)",)),
     "moee": (
-        *(
-            "EmotionClassification",
-            "ToxicConversationsClassification",
-            "TweetSentimentExtractionClassification",
-        ),
+        *(f"{name}Classification" for name in ("Emotion", "ToxicConversations", "TweetSentimentExtraction")),
         *("MedrxivClusteringS2S", "TwentyNewsgroupsClustering", "TwitterSemEval2015", "TwitterURLCorpus"),
         *("AskUbuntuDupQuestions", "SciDocsRR", "StackOverflowDupQuestions", "BIOSSES", "SICK-R"),
         *("STS12", "STS13", "STS14", "STS15", "STS16", "STSBenchmark", "SummEval"),
     ),
-    "mteb-medical": (MEDICAL,),
+    "mteb-medical": ("MTEB(Medical, v1)",),
     "mteb-medical-en": (
         HubTask("CUREv1", ("en",)),
         HubTask("PublicHealthQA", ("english",)),
@@ -89,24 +80,18 @@ def hub_tasks(names: Iterable[str], only: Sequence[str] = ()) -> list[HubTask]:
     return selected(list(tasks), only)
 
 
-T = TypeVar("T", "HubTask", "LocalTask")
-
-
-def selected(tasks: Sequence[T], only: Sequence[str]) -> list[T]:
+def selected(tasks: Sequence[Any], only: Sequence[str]) -> list[Any]:
     """Return the tasks whose name or type is in `only`, or whose name begins with one of these and a dot.
 
     Raises:
         UsageError: one of `only` matches no task.
     """
-
-    def matches(wanted: str, task: T) -> bool:
-        return wanted in (task.name, task.kind) or task.name.startswith(f"{wanted}.")
-
+    names = {task: {task.name, task.kind, task.name.partition(".")[0]} for task in tasks}
     for wanted in only:
-        if not any(matches(wanted, task) for task in tasks):
+        if not any(wanted in own for own in names.values()):
             known = ", ".join(dict.fromkeys([*(task.kind for task in tasks), *(task.name for task in tasks)]))
             raise UsageError(f"`only` {wanted}: no such task or type here; there are {known}")
-    return [task for task in tasks if not only or any(matches(wanted, task) for wanted in only)]
+    return [task for task, own in names.items() if not only or own & set(only)]
 
 
 def _named(name: str) -> list[HubTask]:
@@ -114,23 +99,23 @@ def _named(name: str) -> list[HubTask]:
     import mteb
 
     if name in GROUPS:
-        given = GROUPS[name]
-        tasks = [task for one in given for task in ([one] if isinstance(one, HubTask) else _named(one))]
-        types = TYPES_OF_GROUP.get(name)
-        return [task for task in tasks if types is None or task.kind in types]
+        tasks = [
+            task for one in GROUPS[name] for task in ([one] if isinstance(one, HubTask) else _named(one))
+        ]
+        return [task for task in tasks if task.kind in TYPES_OF_GROUP.get(name, (task.kind,))]
     try:
         made = [HubTask(name).make()]
     except KeyError:
-        try:
-            made = list(mteb.get_benchmark(name).tasks)
-        except KeyError as error:
-            names = [*GROUPS, *(task.metadata.name for task in mteb.get_tasks())]
-            near = difflib.get_close_matches(name, [*names, *(one.name for one in mteb.get_benchmarks())])
+        benchmarks = {one.name: one for one in mteb.get_benchmarks()}
+        if name not in benchmarks:
+            names = [*GROUPS, *benchmarks, *(task.metadata.name for task in mteb.get_tasks())]
+            near = difflib.get_close_matches(name, names)
             meant = f"; did you mean {' or '.join(near)}?" if near else ""
             raise UsageError(
                 f"{name}: no folder, and no task, benchmark or group of mteb{meant}; "
                 f"groups: {', '.join(GROUPS)}; benchmarks as mteb calls them"
-            ) from error
+            ) from None
+        made = list(benchmarks[name].tasks)
     found = []
     for task in made:
         if list(task.metadata.modalities) != ["text"]:

@@ -22,7 +22,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -58,7 +58,7 @@ LANGUAGE = "und-Zyyy"
 
 @dataclass(frozen=True)
 class LocalTask:
-    """The test split of one dataset of a tasks folder."""
+    """The test split of one dataset of a tasks folder; `name` is the name that results are stored under."""
 
     folder: Tasks
     task: str
@@ -86,42 +86,22 @@ class LocalTask:
     @property
     def revision(self) -> str:
         """A hash of the rows, the routes and the protocol."""
-        read = (TEXTS,) if SHAPES[self.kind].labelled else (f"{split}.parquet" for split in SPLITS)
+        task = self.folder.task_file.tasks[self.task]
+        read = (TEXTS,) if task.of.labelled else (f"{split}.parquet" for split in SPLITS)
         files = self.folder.hashes()
         hashes = [files.get(f"{self.task}/{self.dataset}/{name}") for name in read]
         routes = (f"{key}={route}" for key, route in self.routes.items())
-        kind = self.folder.task_file.tasks[self.task].kind
-        return sha256_text(PROTOCOL, kind, *routes, *filter(None, hashes))[:16]
-
-    @property
-    def has_test(self) -> bool:
-        """Whether there is anything to measure on."""
-        return bool(self._rows(TEST).num_rows)
+        return sha256_text(PROTOCOL, task.kind, *routes, *filter(None, hashes))[:16]
 
     def make(self) -> AbsTask:
         """Return the task, its data not yet loaded."""
-        return SHAPES[self.kind].task(self)
+        base = SHAPES[self.kind].base
+        return type(base.__name__, (_Local, base), {})(self)  # type: ignore[no-any-return]
 
     def rows(self, split: str = TEST) -> pa.Table:
-        """Return the pairs or labelled texts of a split.
-
-        Raises:
-            InputError: there are none.
-        """
-        table = self._rows(split)
-        if not table.num_rows:
-            raise InputError(f"{self.folder.path}: {self.name} has no rows in its {split} split")
-        return table
-
-    def documents(self) -> dict[str, str]:
-        """Id -> text of the documents: the positives and given negatives of every split."""
-        tables = [self._rows(split) for split in (TEST, *SPLITS)]
-        rows = pa.concat_tables(tables).select(["positive_id", "positive", "negative"]).to_pylist()
-        texts = {row["positive_id"]: row["positive"] for row in rows}
-        return texts | {text_id(row["negative"]): row["negative"] for row in rows if row["negative"]}
-
-    def _rows(self, split: str) -> pa.Table:
-        read = self.folder.texts if SHAPES[self.kind].labelled else self.folder.pairs
+        """Return the pairs or labelled texts of a split; an empty table if it has none."""
+        labelled = self.folder.task_file.tasks[self.task].of.labelled
+        read = self.folder.texts if labelled else self.folder.pairs
         return read(self.task, self.dataset, split)
 
 
@@ -132,75 +112,50 @@ def local_tasks(folder: Tasks, only: Sequence[str] = ()) -> list[LocalTask]:
         InputError: no dataset has a test split.
         UsageError: `only` holds an unknown name.
     """
-    everything = [
-        LocalTask(folder, name, dataset)
-        for name, task in folder.task_file.tasks.items()
-        for dataset in task.datasets
-    ]
-    tested = [task for task in everything if task.has_test]
-    if without := [task.name for task in everything if not task.has_test]:
+    datasets = [(name, dataset) for name, task in folder.task_file.tasks.items() for dataset in task.datasets]
+    everything = [LocalTask(folder, *names) for names in datasets]
+    tested = [task for task in everything if task.rows().num_rows]
+    if without := [task.name for task in everything if task not in tested]:
         logger.info(f"not measured, since they have no test split: {', '.join(without)}")
     if not tested:
         raise InputError(f"{folder.path}: none of its datasets has a test split")
     return selected(tested, only)
 
 
-class _Local(AbsTask):
-    """A task with metadata and data from a tasks folder."""
+class _Local:
+    """Part of a task of mteb: its metadata and data come from a tasks folder."""
+
+    data_loaded: bool
+    ignore_identical_ids = True  # equal texts have equal ids
+    max_fraction_of_documents_to_embed = None  # clustering
 
     def __init__(self, source: LocalTask) -> None:
         self.source = source
-        super().__init__(seed=SEED)
+        super().__init__(seed=SEED)  # type: ignore[call-arg]
 
     @property
-    def metadata(self) -> TaskMetadata:  # type: ignore[override]
+    def metadata(self) -> TaskMetadata:
         """The known metadata of the task; the rest stays empty."""
-        source, shape = self.source, SHAPES[self.source.kind]
+        source = self.source
+        labelled = source.folder.task_file.tasks[source.task].of.labelled
         return TaskMetadata(
             name=source.name,
             description=f"{source.task}: the test split of {source.dataset}, out of a tasks folder",
             dataset={"path": f"{source.task}/{source.dataset}", "revision": source.revision},
             type=source.kind,  # type: ignore[arg-type]
-            category="t2c" if shape.labelled else "t2t",
+            category="t2c" if labelled else "t2t",
             eval_splits=[TEST],
             eval_langs=[LANGUAGE],
-            main_score=shape.metric,
+            main_score=SHAPES[source.kind].metric,
         )
 
     def load_data(self, num_proc: int | None = None, **kwargs: Any) -> None:
-        """Read the rows, once."""
+        """Read the rows, once; bootstrap samples of clustering are as large as the test split."""
         if not self.data_loaded:
             self.dataset = SHAPES[self.source.kind].data(self.source)
+            if self.source.kind == "Clustering":
+                self.max_documents_per_cluster = len(self.dataset[TEST])
             self.data_loaded = True
-
-
-class LocalRetrieval(_Local, AbsTaskRetrieval):
-    """Queries and documents, with or without candidates."""
-
-    ignore_identical_ids = True  # equal texts have equal ids
-
-
-class LocalClassification(_Local, AbsTaskClassification):
-    """Labelled texts, in a train and a test split."""
-
-
-class LocalClustering(_Local, AbsTaskClustering):
-    """Labelled texts."""
-
-    max_fraction_of_documents_to_embed = None
-
-    def load_data(self, num_proc: int | None = None, **kwargs: Any) -> None:
-        """Read the rows, once; bootstrap samples are as large as the test split."""
-        super().load_data(num_proc, **kwargs)
-        self.max_documents_per_cluster = len(self.dataset[TEST])  # type: ignore[index]
-
-
-class LocalPairClassification(_Local, AbsTaskPairClassification):
-    """Pairs that belong together or do not."""
-
-
-class LocalSTS(_Local, AbsTaskSTS):
-    """Pairs with a score."""
 
 
 def search_data(source: LocalTask) -> dict[str, dict[str, RetrievalSplitData]]:
@@ -208,7 +163,9 @@ def search_data(source: LocalTask) -> dict[str, dict[str, RetrievalSplitData]]:
     table = source.rows()
     rows = table.filter(pc.not_equal(table["anchor_id"], table["positive_id"])).to_pylist()
     queries = {row["anchor_id"]: row["anchor"] for row in rows}
-    documents = source.documents()
+    everything = pa.concat_tables([source.rows(split) for split in (TEST, *SPLITS)]).to_pylist()
+    documents = {row["positive_id"]: row["positive"] for row in everything}
+    documents |= {text_id(row["negative"]): row["negative"] for row in everything if row["negative"]}
     relevant: dict[str, dict[str, int]] = {query: {} for query in queries}
     negatives: dict[str, dict[str, None]] = {query: {} for query in queries}
     for row in rows:
@@ -257,70 +214,57 @@ def classification_data(source: LocalTask) -> DatasetDict:
     """Return texts and labels of the train and test split; labels are numbered in alphabetical order.
 
     A label that only the test split has cannot be learned: its texts count as errors, and it is logged.
-
-    Raises:
-        InputError: a split is empty.
     """
-    splits = {split: source.rows(split) for split in (TRAIN, TEST)}
-    seen = {split: set(table["label"].to_pylist()) for split, table in splits.items()}
+    splits = {split: source.rows(split).to_pydict() for split in (TRAIN, TEST)}
+    seen = {split: set(rows["label"]) for split, rows in splits.items()}
+    if not seen[TRAIN]:
+        raise InputError(f"{source.folder.path}: {source.name} has no rows in its train split")
     if unseen := sorted(seen[TEST] - seen[TRAIN]):
         logger.info(f"{source.name}: {len(unseen)} labels without training texts, such as {unseen[0]!r}")
     number = {label: place for place, label in enumerate(sorted(set().union(*seen.values())))}
-    return DatasetDict(
-        {
-            split: _dataset(
-                text=table["text"].to_pylist(), label=[number[label] for label in table["label"].to_pylist()]
-            )
-            for split, table in splits.items()
-        }
-    )
+    return DatasetDict({
+        split: _dataset(text=rows["text"], label=[number[label] for label in rows["label"]])
+        for split, rows in splits.items()
+    })  # fmt: skip
 
 
 def clustering_data(source: LocalTask) -> DatasetDict:
-    """Return texts and labels of the test split.
-
-    Raises:
-        InputError: it has a single label.
-    """
-    table = source.rows()
-    if len(set(table["label"].to_pylist())) < 2:
+    """Return texts and labels of the test split; InputError if it has a single label."""
+    rows = source.rows().to_pydict()
+    if len(set(rows["label"])) < 2:
         raise InputError(f"{source.folder.path}: {source.name}: the test split has a single label")
-    return DatasetDict(
-        {TEST: _dataset(sentences=table["text"].to_pylist(), labels=table["label"].to_pylist())}
-    )
+    return DatasetDict({TEST: _dataset(sentences=rows["text"], labels=rows["label"])})
 
 
 def scored_data(column: str, number: Callable[[float], float | int]) -> Callable[[LocalTask], DatasetDict]:
-    """Reads the scored pairs of the test split; `column` is the name of the score, `number` its type."""
+    """Return a reader of scored pairs; `column` is the name of the score, `number` its type."""
 
     def data(source: LocalTask) -> DatasetDict:
-        table = source.rows()
-        sides = {"sentence1": table["anchor"].to_pylist(), "sentence2": table["positive"].to_pylist()}
-        scores = [number(score) for score in table["score"].to_pylist()]
+        rows = source.rows().to_pydict()
+        scores = [number(score) for score in rows["score"]]
         if len(set(scores)) < 2:
             raise InputError(f"{source.folder.path}: {source.name}: all pairs have the same score")
-        return DatasetDict({TEST: _dataset(**sides, **{column: scores})})
+        pairs = {"sentence1": rows["anchor"], "sentence2": rows["positive"], column: scores}
+        return DatasetDict({TEST: _dataset(**pairs)})
 
     return data
 
 
-@dataclass(frozen=True)
-class Shape:
+class Shape(NamedTuple):
     """How a type is measured: mteb's class, the rows, and mteb's name of the metric (MoTE, table 1)."""
 
-    task: type[_Local]
+    base: type[AbsTask]
     data: Callable[[LocalTask], Any]
     metric: str
-    labelled: bool = False
 
 
 SHAPES: dict[str, Shape] = {
-    "Retrieval": Shape(LocalRetrieval, search_data, "ndcg_at_10"),
-    "Reranking": Shape(LocalRetrieval, search_data, "map_at_1000"),
-    "Classification": Shape(LocalClassification, classification_data, "accuracy", labelled=True),
-    "Clustering": Shape(LocalClustering, clustering_data, "v_measure", labelled=True),
-    "PairClassification": Shape(LocalPairClassification, scored_data("labels", int), "max_ap"),
-    "STS": Shape(LocalSTS, scored_data("score", float), "cosine_spearman"),
+    "Retrieval": Shape(AbsTaskRetrieval, search_data, "ndcg_at_10"),
+    "Reranking": Shape(AbsTaskRetrieval, search_data, "map_at_1000"),
+    "Classification": Shape(AbsTaskClassification, classification_data, "accuracy"),
+    "Clustering": Shape(AbsTaskClustering, clustering_data, "v_measure"),
+    "PairClassification": Shape(AbsTaskPairClassification, scored_data("labels", int), "max_ap"),
+    "STS": Shape(AbsTaskSTS, scored_data("score", float), "cosine_spearman"),
 }
 
 

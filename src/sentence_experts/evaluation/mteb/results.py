@@ -26,7 +26,7 @@ from sentence_experts.evaluation.results import (
     View,
     differences_of,
 )
-from sentence_experts.evaluation.statistics import Runs, runs_of_datasets
+from sentence_experts.evaluation.statistics import runs_of_datasets
 
 # In the order of the papers' tables; other types follow.
 TYPES = (
@@ -133,52 +133,49 @@ def join_runs(
     margin: float = 0.01,
     baseline: Collection[str] = (),
 ) -> TaskEvaluation:
-    """Join the scores of all runs by model; `margin` is that of equivalence (`EvaluateConfig`).
+    """Join the scores of all runs by model.
 
-    `baseline` are the labels of models that were not trained here.
-
-    `settings` and `missing` (task name -> why it was not measured) are recorded in the result.
+    Args:
+        settings, missing: (task name -> why it was not measured) are recorded in the result.
+        margin: of equivalence (`EvaluateConfig`).
+        baseline: labels of models that were not trained here.
     """
     common = [task for task in tasks if all(task.name in run.scores for run in runs)]
     order = {kind: place for place, kind in enumerate(TYPES)}
     common.sort(key=lambda task: (order.get(task.kind, len(order)), task.kind, task.name))
+    names = [task.name for task in common]
+    kinds = {kind: [task.name for task in common if task.kind == kind] for kind in (t.kind for t in common)}
     members: dict[str, list[Run]] = {}
     for run in runs:
         members.setdefault(run.model, []).append(run)
     models = tuple(
-        _model(label, each, common, label not in baseline) for label, each in members.items() if common
+        ModelScores(
+            label,
+            {name: _score(own, [name]) for name in names},
+            {kind: _score(own, of_kind) for kind, of_kind in kinds.items()},
+            _score(own, names),
+            tuple(own),
+            label not in baseline,
+        )
+        for label, own in members.items()
+        if common
     )
-    of_model = {model.label: _averages(model) for model in models}
+    of_model = {
+        model.label: runs_of_datasets(np.array([[run.scores[name] for name in names] for run in model.runs]))
+        for model in models
+    }
     averages = {model.label: model.average.value for model in models}
     differences = tuple(differences_of(averages, of_model, AVERAGE, MAIN_SCORE, margin))
     noted = {**(settings or {}), "margin": margin}
     return TaskEvaluation(noted, tuple(common), models, differences, missing or {})
 
 
-def _model(label: str, runs: Sequence[Run], tasks: Sequence[MeasuredTask], trained: bool) -> ModelScores:
-    kinds = dict.fromkeys(task.kind for task in tasks)
-    return ModelScores(
-        label,
-        {task.name: _score(runs, [task.name]) for task in tasks},
-        {kind: _score(runs, [task.name for task in tasks if task.kind == kind]) for kind in kinds},
-        _score(runs, [task.name for task in tasks]),
-        tuple(runs),
-        trained,
-    )
-
-
 def _score(runs: Sequence[Run], names: Sequence[str]) -> Score:
     """Return the mean over runs of each run's mean over the tasks of these names."""
     values = np.array([np.mean([run.scores[name] for name in names]) for run in runs])
     mean, count = float(values.mean()), len(values)
-    if count == 1:
-        return Score(mean)
-    spread = float(values.std(ddof=1))
-    if count < SEEDS_NEEDED:
+    spread = float(values.std(ddof=1)) if count > 1 else None
+    if spread is None or count < SEEDS_NEEDED:
         return Score(mean, spread)
     low, high = t.interval(LEVEL, count - 1, mean, spread / count**0.5)
     return Score(mean, spread, (float(low), float(high)))
-
-
-def _averages(model: ModelScores) -> Runs:
-    return runs_of_datasets(np.array([[run.scores[name] for name in model.tasks] for run in model.runs]))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import RouteError
@@ -38,12 +39,7 @@ class TaskRoutes:
     own: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(
-        cls,
-        encoder: BatchEncoder,
-        given: Mapping[str, str] | None = None,
-        own: Mapping[str, str] | None = None,
-    ) -> TaskRoutes:
+    def of(cls, encoder: BatchEncoder, given: Any = None, own: Any = None) -> TaskRoutes:
         """Return the routes of an encoder's texts."""
         return cls(tuple(encoder.routes), encoder.name, not encoder.has_experts, given or {}, own or {})
 

@@ -19,7 +19,7 @@ import mteb
 from mteb.abstasks import AbsTask
 from mteb.results import TaskResult
 
-from sentence_experts.errors import SentenceExpertsError, UsageError
+from sentence_experts.errors import SentenceExpertsError, UsageError, brief
 from sentence_experts.evaluation.config import EvaluateConfig
 from sentence_experts.evaluation.models import ModelRun, check_names, setting_of
 from sentence_experts.evaluation.mteb.adapter import TaskEncoder
@@ -73,9 +73,7 @@ def evaluate_tasks(
     maps = read_route_map(config.route_map, [(source.name, source.kind) for source in sources])
     check_names(runs, dict.fromkeys(maps.of_one, "..."), "route_map")
     check_names(runs, config.pooling, "pooling")
-    own: dict[str, str] = {}
-    for source in sources:
-        own |= source.routes if isinstance(source, LocalTask) else {}
+    own = {key: route for source in sources for key, route in getattr(source, "routes", {}).items()}
     scores: list[Run] = []
     missing: dict[str, str] = {}
     with temporary_folder() as temporary, _quiet():
@@ -84,17 +82,13 @@ def evaluate_tasks(
             encoder = run.open(config, setting_of(run, config.pooling), config.max_length)
             routes = TaskRoutes.of(encoder, maps.of(run, None if encoder.routes else ()), own)
             scores.append(_measured_run(run, TaskEncoder(encoder, routes), sources, cache, missing))
-    settings = noted | {
-        "only": config.only,
-        "route_map": config.route_map,
-        "versions": library_versions("mteb"),
-    }
+    more = {"only": config.only, "route_map": config.route_map, "versions": library_versions("mteb")}
     tasks = []
     for source in sources:
         metadata = source.make().metadata
         tasks.append(MeasuredTask(source.name, source.kind, str(metadata.main_score), str(metadata.revision)))
     baseline = [run.model for run in runs if run.is_baseline]
-    return join_runs(tasks, scores, settings, missing, config.margin, baseline)
+    return join_runs(tasks, scores, noted | more, missing, config.margin, baseline)
 
 
 def _measured_run(
@@ -115,12 +109,10 @@ def _measured_run(
         cached += result is not None
         if result is None:
             logger.info(f"{run.label}: task {place} of {len(sources)}, {source.name}")
-            try:
-                result = _measured(task, model, cache)
-            except _NotLoadedError as error:
-                missing[source.name] = str(error)
+            result = _measured(task, model, cache, missing)
         if result is not None:
-            scores[source.name] = _main_score(task, result)
+            # mteb's main score: the mean over the splits and subsets of the task.
+            scores[source.name] = float(result.validate_and_filter_scores(task).get_score())
     if cached:
         logger.info(f"{run.label}: {cached} of {len(sources)} tasks were already measured")
     identity = {"revision": model.mteb_model_meta.revision, "route_of_task": routes}
@@ -144,13 +136,12 @@ def _cached(task: AbsTask, meta: ModelMeta, cache: mteb.ResultCache) -> TaskResu
     return None if result.get_missing_evaluations(task) else result
 
 
-class _NotLoadedError(Exception):
-    """The data of a task cannot be loaded; the message is the kind of error."""
-
-
-def _measured(task: AbsTask, model: TaskEncoder, cache: mteb.ResultCache) -> TaskResult | None:
-    started = time.monotonic()
-    # Those of an aggregate have the data, not the task itself.
+def _measured(
+    task: AbsTask, model: TaskEncoder, cache: mteb.ResultCache, missing: dict[str, str]
+) -> TaskResult | None:
+    """Measure a task; None, and an entry in `missing`, if its data cannot be loaded."""
+    started, name = time.monotonic(), task.metadata.name
+    # An aggregate has no data; the tasks that it consists of have.
     parts = list(task.metadata.tasks) if task.is_aggregate else [task]  # type: ignore[attr-defined]
     try:
         for part in parts:
@@ -158,9 +149,9 @@ def _measured(task: AbsTask, model: TaskEncoder, cache: mteb.ResultCache) -> Tas
     except SentenceExpertsError:
         raise
     except Exception as error:  # from the hub, the network, or the code of a dataset
-        kind, why = type(error).__name__, " ".join(str(error).split())[:200]
-        logger.info(f"{task.metadata.name}: left out, its data cannot be loaded: {kind}: {why}")
-        raise _NotLoadedError(kind) from error
+        missing[name] = type(error).__name__
+        logger.info(f"{name}: left out, its data cannot be loaded: {missing[name]}: {brief(error)[:200]}")
+        return None
     mteb.evaluate(
         model,  # type: ignore[arg-type]
         task,
@@ -170,26 +161,17 @@ def _measured(task: AbsTask, model: TaskEncoder, cache: mteb.ResultCache) -> Tas
         co2_tracker=False,
         show_progress_bar=False,
     )
-    # Read back: the file has fewer digits, and the next evaluation must give the same scores.
-    result = _cached(task, model.mteb_model_meta, cache)
     for part in parts:
         part.unload_data()
-    if result is not None:
-        seconds = time.monotonic() - started
-        logger.info(f"  {task.metadata.main_score} {_main_score(task, result):.4f} ({seconds:.0f} s)")
-    return result
-
-
-def _main_score(task: AbsTask, result: TaskResult) -> float:
-    """Return mteb's main score: the mean over the splits and subsets of the task."""
-    return float(result.validate_and_filter_scores(task).get_score())
+    logger.info(f"  {name}: {time.monotonic() - started:.0f} s")
+    # Read back: the file has fewer digits, and the next evaluation must give the same scores.
+    return _cached(task, model.mteb_model_meta, cache)
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Hide the progress bars and log messages of mteb and datasets, which `progress` replaces."""
-    bars = datasets.is_progress_bar_enabled()
-    log = logging.getLogger("mteb")
+    bars, log = datasets.is_progress_bar_enabled(), logging.getLogger("mteb")
     level = log.level
     datasets.disable_progress_bars()
     log.setLevel(logging.CRITICAL)
