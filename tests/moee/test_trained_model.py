@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +12,6 @@ from sentence_experts.evaluation.moee.rated_pairs import RatedPairs
 from sentence_experts.moee.embedder import MoeEmbedder
 
 MODEL = Path(__file__).parent / "tiny-olmoe"
-LIMIT = 5_000_000  # bytes that a fixture may have
 TEXTS = [
     "The neurons in the cortex of the mouse fire when the animal moves.",
     "Mutations in the gene change how the protein binds to DNA.",
@@ -26,14 +24,6 @@ TEXTS = [
 @pytest.fixture(scope="module")
 def embedder() -> MoeEmbedder:
     return MoeEmbedder(str(MODEL), prompt="none", device="cpu")
-
-
-def test_it_is_small_and_says_where_it_comes_from():
-    assert sum(file.stat().st_size for file in MODEL.iterdir()) < LIMIT
-    note = json.loads((MODEL / "training.json").read_text(encoding="utf-8"))
-    assert note["made_by"] == "scripts/train_tiny_olmoe.py"
-    losses = [row["eval_loss"] for row in note["loss"] if "eval_loss" in row]
-    assert losses[-1] == min(losses) < 4 < losses[0]
 
 
 def test_every_expert_is_used_and_texts_differ(embedder):

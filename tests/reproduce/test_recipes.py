@@ -8,12 +8,10 @@ from pathlib import Path
 import pytest
 
 import sentence_experts
-from helpers.samples import write_corpus
 from helpers.shipped_recipes import SHIPPED, recipe_id
 from sentence_experts.cli import main as command_line
 from sentence_experts.config import Config
 from sentence_experts.corpus.config import FetchConfig
-from sentence_experts.corpus.corpus_folder import DOMAINS
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.evaluation.config import AnalyseConfig, EvaluateConfig
 from sentence_experts.models.surgery.extend_config import ExtendConfig
@@ -80,13 +78,6 @@ def test_all_rows_of_both_papers_have_a_recipe(tmp_path: Path) -> None:
         rows = {model.name for file in files for model in plan(file, tmp_path, "full").models}
         published = Published.read(RECIPES / paper / "published.yaml")
         assert rows == {row for table in published.tables for row in table.rows}
-
-
-def test_a_fetched_corpus_brings_the_domains_of_the_paper(tmp_path: Path) -> None:
-    assert "domains" in plan(MOE_ALL, tmp_path, "full").steps[0].given
-    corpus = write_corpus(tmp_path / "corpus")
-    (corpus.path / DOMAINS).touch()
-    assert "domains" not in plan(MOE_ALL, tmp_path, "full").steps[0].given
 
 
 @pytest.mark.parametrize("file", SHIPPED, ids=recipe_id)

@@ -73,23 +73,19 @@ def test_given_splits_are_kept_and_validation_is_taken_from_training(folder: Tas
     assert 0.1 < texts["validation"].num_rows / 60 < 0.45  # 0.25 asked for
 
 
-def test_threads_stay_together(folder: Tasks) -> None:
+def test_threads_stay_together_and_pairs_have_one_label(folder: Tasks) -> None:
     where: dict[str, set[str]] = {}
-    for split in SPLITS:
-        for text in folder.texts("clustering", "posts", split)["text"].to_pylist():
-            where.setdefault(text.split("thread ")[1].split()[0], set()).add(split)
-    assert len(where) == 40
-    assert all(len(splits) == 1 for splits in where.values())
-
-
-def test_pairs_of_labelled_texts_have_one_label(folder: Tasks) -> None:
     for task, dataset in (("classification", "moods"), ("clustering", "posts")):
         for split in SPLITS:
-            labels = dict(zip(*(folder.texts(task, dataset, split)[c].to_pylist() for c in ("text", "label")),
-                              strict=True))  # fmt: skip
+            rows = folder.texts(task, dataset, split).to_pylist()
+            labels = {row["text"]: row["label"] for row in rows}
             for row in folder.pairs(task, dataset, split).to_pylist():
                 assert labels[row["anchor"]] == labels[row["positive"]] == row["group"]
                 assert row["anchor"] != row["positive"]
+            for text in labels if dataset == "posts" else ():
+                where.setdefault(text.split("thread ")[1].split()[0], set()).add(split)
+    assert len(where) == 40
+    assert all(len(splits) == 1 for splits in where.values())
 
 
 def test_same_seed_same_bytes(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from sentence_experts.errors import InputError, UsageError
+from sentence_experts.errors import UsageError
 from sentence_experts.models.layers.weight_files import read_arrays
 from sentence_experts.models.pooling import unit
 from sentence_experts.storage import replacing
@@ -82,16 +82,8 @@ def joined(hidden: Rows, routing: Rows, parts: str, alpha: float = 1.0) -> Rows:
 
 
 @dataclass(frozen=True)
-class Standard:
-    """Mean and deviation of each number of hidden state and routing weights.
-
-    Attributes:
-        hidden: (2, width): means, then deviations.
-        routing: (2, experts of all blocks).
-    """
-
-    hidden: Rows
-    routing: Rows
+class Standard(States):
+    """Means, then deviations, of each number of hidden states, (2, width), and of routing weights."""
 
     @classmethod
     def fit(cls, states: States) -> Standard:
@@ -102,12 +94,6 @@ class Standard:
 
     def apply(self, states: States) -> States:
         """Return the states as standard scores."""
-        fitted, own = ([rows.shape[-1] for rows in (of.hidden, of.routing)] for of in (self, states))
-        if fitted != own:
-            raise InputError(
-                f"the standard scores are of hidden states and routing weights of lengths {fitted}, this "
-                f"model's are {own}; fit them again (`fit_standard`)"
-            )
         return States(_scores(states.hidden, self.hidden), _scores(states.routing, self.routing))
 
     def write(self, file: Path) -> None:

@@ -107,12 +107,6 @@ def test_seeds_are_joined_and_models_compared(task_model, plain_model, tasks_fol
     assert [(gap.first, gap.second) for gap in found.differences] == [("EM", "MoTE")]
 
 
-def test_baselines_are_measured_on_tasks_too(task_model, plain_model, tasks_folder, tmp_path):
-    found = evaluate({"MoTE": task_model}, tasks_folder, baseline={"EM": plain_model}, cache=tmp_path)
-    assert {model.label: model.trained for model in found.models} == {"MoTE": True, "EM": False}
-    assert [(gap.first, gap.second) for gap in found.differences] == [("MoTE", "EM")]
-
-
 def test_wrong_usage_errors_before_measuring(experts_model, task_model, tasks_folder, tmp_path):
     with pytest.raises(
         RouteError, match=r"sts\.papers \(STS\).*its routes: crops, neuro.*`route_map` STS=ROUTE"

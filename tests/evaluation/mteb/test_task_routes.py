@@ -64,12 +64,6 @@ def test_missing_route_error_names_the_route_map():
         routes(given={"STS": "clasification"}).route("STS12", "STS")
 
 
-def test_experts_need_a_route():
-    with pytest.raises(RouteError) as error:
-        routes(dense=False, given={"*": "none"}).route("STS12", "STS")
-    assert "without a route" not in str(error.value)
-
-
 def test_the_route_map_is_read_for_all_and_for_one_model():
     tasks = [("sts.stsb", "STS")]
     found = read_route_map({"STS": "a", "runs:1:STS": "b", "mote:sts.stsb": "c", "*": "d"}, tasks)
