@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -99,10 +99,7 @@ class TableFolder(ABC):
                 f"{path}: changed since {MANIFEST} was written beside it; make the folder again with "
                 f"`compile_{self.kind}`, or give the file itself as a table"
             )
-        try:
-            return pq.read_table(path)
-        except (pa.ArrowException, OSError) as error:
-            raise InputError(f"{path} is damaged ({brief(error)}): make the folder again") from error
+        return _read(path, pq.read_table)
 
     def required(self, file: str) -> pa.Table:
         """A table by its file name.
@@ -119,7 +116,7 @@ class TableFolder(ABC):
         """The number of rows of a table, without reading it."""
         if self.path is None:
             return int(self.tables[file].num_rows)
-        return int(pq.read_metadata(self.path / file).num_rows)
+        return int(_read(self.path / file, pq.read_metadata).num_rows)
 
     def other_files(self) -> dict[str, str]:
         """Other files of data, by name."""
@@ -173,6 +170,13 @@ class TableFolder(ABC):
     @abstractmethod
     def open(cls, path: Path | str) -> Self:
         """Open a folder of this kind."""
+
+
+def _read(path: Path, read: Callable[[Path], Any]) -> Any:
+    try:
+        return read(path)
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"{path} is damaged ({brief(error)}): make the folder again") from error
 
 
 def kind_of(source: Any) -> str | None:
