@@ -4,27 +4,21 @@ from __future__ import annotations
 
 import gc
 import io
-import os
-import stat
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from hashlib import sha256
-from pathlib import Path
-from typing import IO
+from typing import IO, cast
 
 from sentence_experts.corpus.formats.archives import (
     BROKEN_PACKING,
-    USUAL_EXPANSION,
     Document,
-    Passed,
     Source,
-    is_packed,
+    UnpackedStream,
     members,
-    unpacked,
 )
 from sentence_experts.corpus.formats.articles import read_articles
-from sentence_experts.corpus.paper import Deletion, RecordError, Rejection
+from sentence_experts.corpus.paper import Deletion, Paper, RecordError, Rejection
 from sentence_experts.corpus.parts import CorpusPart, ignored_if_done, mark_done, part_key
 from sentence_experts.corpus.workers import Workers
 from sentence_experts.progress import progress
@@ -32,8 +26,8 @@ from sentence_experts.storage import PartStore, sha256_file
 
 _PART_BYTES = 8 << 20
 _PART_DOCUMENTS = 512
+_USUAL_EXPANSION = 10  # approximate ratio of the sizes of an XML document and its gzipped form
 _OF_ONE_RECORD = frozenset({"no-metadata", "no-pmid"})  # the other records of the document are read
-_MAX_NAMED_RECORDS = 1000  # per document; further ones are only counted
 
 
 @dataclass(slots=True)
@@ -50,12 +44,12 @@ class _Listing:
         group: list[Document] = []
         size = 0
         for member in members(self.source):
-            if isinstance(member, Passed):
+            if member is None:
                 self.ignored += 1
             elif isinstance(member, Rejection):
                 self.rejections.append(member)
             else:
-                expected = member.size * (USUAL_EXPANSION if is_packed(member.name) else 1)
+                expected = member.size * (_USUAL_EXPANSION if member.is_packed else 1)
                 if group and (size + expected > _PART_BYTES or len(group) >= _PART_DOCUMENTS):
                     self.groups += 1
                     yield group
@@ -110,7 +104,7 @@ def parse_part(
 def _parse_document(document: Document, source: str, full_text: bool, part: CorpusPart) -> list[Rejection]:
     """Add the records of a document to a part; return those that cannot be read."""
     rejections: list[Rejection] = []
-    position = unnamed = 0
+    position = 0
 
     def reject(reason: str, detail: str, record: int | None = None) -> None:
         named = None if record is None else str(record)
@@ -118,24 +112,23 @@ def _parse_document(document: Document, source: str, full_text: bool, part: Corp
 
     try:
         with ExitStack() as stack:
-            outcomes = read_articles(_open(document, stack), full_text)
-            for position, outcome in enumerate(outcomes, start=1):
-                may_name = len(rejections) < _MAX_NAMED_RECORDS
+            stream: IO[bytes] = io.BytesIO(document.data or b"")
+            if document.path is not None:
+                stream = stack.enter_context(document.path.open("rb"))
+            unpacked = cast("IO[bytes]", UnpackedStream(stream)) if document.is_packed else stream
+            for position, outcome in enumerate(read_articles(unpacked, full_text), start=1):
                 if isinstance(outcome, Deletion):
                     part.delete(outcome, document.name)
-                elif not isinstance(outcome, RecordError):
+                elif isinstance(outcome, Paper):
                     part.add(outcome, document.name)
                     dois = [("the paper", outcome.unreadable_doi)]
                     dois += [("a reference", each.unreadable_doi) for each in outcome.citations]
-                    for whose, doi in dois if may_name else ():
+                    for whose, doi in dois:
                         if doi:
                             reject("unreadable-doi", f"of {whose}: {doi}", position)
-                elif outcome.reason not in _OF_ONE_RECORD:
-                    reject(outcome.reason, outcome.detail)
-                elif may_name:
-                    reject(outcome.reason, outcome.detail, position)
                 else:
-                    unnamed += 1
+                    record = position if outcome.reason in _OF_ONE_RECORD else None
+                    reject(outcome.reason, outcome.detail, record)
     except RecordError as error:
         reject(error.reason, error.detail)
     except BROKEN_PACKING as error:
@@ -145,27 +138,7 @@ def _parse_document(document: Document, source: str, full_text: bool, part: Corp
     except Exception as error:
         # One document must not stop a million others: it is set aside by name.
         reject("error", f"{type(error).__name__}: {' '.join(str(error).split())}"[:300], position + 1)
-    if unnamed:
-        more = f"{unnamed:,} more records of this document cannot be read, for the same reasons"
-        reject("more-of-the-same", more)
     return rejections
-
-
-def _open(document: Document, stack: ExitStack) -> IO[bytes]:
-    """Open a document; one that `is_packed` is decompressed while it is read."""
-    stream: IO[bytes] = io.BytesIO(document.data or b"")
-    if document.path is not None:
-        stream = stack.enter_context(_open_plainly(document.path))
-    return unpacked(stream) if is_packed(document.name) else stream
-
-
-def _open_plainly(path: Path) -> IO[bytes]:
-    """Open a regular file; refuse a link or device that took its place since the folder was listed."""
-    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
-    if not stat.S_ISREG(os.fstat(handle).st_mode):
-        os.close(handle)
-        raise OSError(0, "no longer a regular file")
-    return os.fdopen(handle, "rb")
 
 
 def source_hash(source: Source) -> tuple[int, str]:
@@ -182,6 +155,6 @@ def source_hash(source: Source) -> tuple[int, str]:
             except OSError:
                 content = "unreadable"
             digest.update(f"{member.name}\0{content}\0".encode())
-        elif isinstance(member, Rejection):
+        elif member is not None:
             digest.update(f"{member.member}\0{member.reason}\0".encode())
     return size, digest.hexdigest()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from operator import attrgetter
 from pathlib import Path
@@ -77,9 +77,8 @@ def missing_groups(
     parts: PartStore, source: int, items: Iterable[Item], size: int
 ) -> Iterator[tuple[int, list[Item]]]:
     """Yield the items in groups, each with its number, except those whose part is there."""
-    for number, group in enumerate(in_groups(items, size)):
-        if not parts.is_done(part_key(source, number)):
-            yield number, group
+    groups = enumerate(in_groups(items, size))
+    return ((number, group) for number, group in groups if not parts.is_done(part_key(source, number)))
 
 
 def part_key(source: int, number: int) -> str:
@@ -153,10 +152,11 @@ class CorpusPart:
         for place, clean in _CLEANED:
             values[place] = clean(values[place])
         self._papers.append((*self._key, record, member, *values, *counts))
-        for position, citation in enumerate(paper.citations):
-            self._add(record, position, citation)
-        for position, citation in enumerate(paper.retracts):
-            self._add(record, position, citation, retracts=True)
+        for retracts, citations in ((False, paper.citations), (True, paper.retracts)):
+            self._references += [
+                (*self._key, record, position, *_CITATION_FIELDS(citation), retracts, None, None)
+                for position, citation in enumerate(citations)
+            ]
         if paper.cites_openalex:
             self._numbers.append((record, len(paper.citations), paper.cites_openalex))
         self._mentions += [(*self._key, record, *mention) for mention in paper.mentions]
@@ -168,13 +168,7 @@ class CorpusPart:
 
     def add_citation(self, citing: str, citing_key: str | None, position: int, citation: Citation) -> None:
         """Add a citation from a table; its paper has the user's own name and, if known, a canonical id."""
-        self._add(None, position, citation, citing=(citing, citing_key))
-
-    def _add(
-        self, record: int | None, position: int, citation: Citation,
-        retracts: bool = False, citing: tuple[str | None, str | None] = (None, None),
-    ) -> None:  # fmt: skip
-        row = (*self._key, record, position, *_CITATION_FIELDS(citation), retracts, *citing)
+        row = (*self._key, None, position, *_CITATION_FIELDS(citation), False, citing, citing_key)
         self._references.append(row)
 
     def write(self, parts: PartStore) -> int:
@@ -194,43 +188,30 @@ class CorpusPart:
         if not self._numbers:
             return table
         records, first, numbers = zip(*self._numbers, strict=True)
-        lengths = np.array([len(each) for each in numbers])
-        rows = int(lengths.sum())
-        begins = np.cumsum(lengths) - lengths
+        lengths = list(map(len, numbers))
+        positions = [np.arange(begin, begin + length) for begin, length in zip(first, lengths, strict=True)]
         columns = {
-            "source": np.full(rows, self._key[0], np.int32),
-            "part": np.full(rows, self._key[1], np.int32),
+            "source": np.full(sum(lengths), self._key[0], np.int32),
+            "part": np.full(sum(lengths), self._key[1], np.int32),
             "record": np.repeat(np.array(records, np.int32), lengths),
-            "position": (np.arange(rows) - np.repeat(begins - first, lengths)).astype(np.int32),
-            "openalex": np.fromiter(itertools.chain.from_iterable(numbers), np.int64, rows),
-            "retracts": np.zeros(rows, bool),
+            "position": np.concatenate(positions).astype(np.int32),
+            "openalex": np.fromiter(itertools.chain.from_iterable(numbers), np.int64),
+            "retracts": np.zeros(sum(lengths), bool),
         }
-        return pa.concat_tables([table, _references(columns, rows)])
-
-
-def _references(columns: Mapping[str, Any], rows: int) -> pa.Table:
-    """Return a table of references from some of its columns."""
-    arrays = [
-        pa.array(columns[name], type_) if name in columns else pa.nulls(rows, type_)
-        for name, type_ in zip(STATED_REFERENCES.names, STATED_REFERENCES.types, strict=True)
-    ]
-    return pa.Table.from_arrays(arrays, schema=STATED_REFERENCES)
+        return pa.concat_tables([table, pa.table(columns)], promote_options="default")
 
 
 def table_of(rows: Sequence[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:
     """Return a table from rows of values in the order of a schema's columns, without control characters."""
-    # Not `zip(*rows)`, which takes three times as long for many rows.
-    arrays = [_safe([row[place] for row in rows], field.type) for place, field in enumerate(schema)]
+    arrays = []
+    for place, field in enumerate(schema):
+        values = [row[place] for row in rows]  # `zip(*rows)` takes three times as long
+        array = pa.array(values, field.type)
+        texts = array.flatten() if pa.types.is_list(field.type) else array
+        if pa.types.is_string(texts.type) and pc.any(pc.match_substring_regex(texts, CONTROLS)).as_py():
+            array = pa.array(list(map(_without_controls, values)), field.type)
+        arrays.append(array)
     return pa.Table.from_arrays(arrays, schema=schema)
-
-
-def _safe(values: list[Any], kind: pa.DataType) -> pa.Array:
-    """Return an array of values without control characters, which few texts have."""
-    array = pa.array(values, kind)
-    texts = array.flatten() if pa.types.is_list(kind) else array
-    if pa.types.is_string(texts.type) and pc.any(pc.match_substring_regex(texts, CONTROLS)).as_py():
-        return pa.array(list(map(_without_controls, values)), kind)
-    return array
 
 
 def _without_controls(value: str | Sequence[str] | None) -> Any:

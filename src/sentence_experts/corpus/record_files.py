@@ -120,13 +120,7 @@ def find_record_files(path: Path, format: str | None) -> list[RecordFile]:
             f"{path}: its first records do not show their format; give `format` ({', '.join(FORMATS)}), or "
             "a table of your own as `papers`"
         )
-    # In a folder, such a file may be a note or a table about the records.
-    notes = (".txt", ".csv") if path.is_dir() else ()
-    return [
-        file
-        for file in found
-        if file.format and (file.format != "unknown" or file.path.suffix.lower() not in notes)
-    ]
+    return [file for file in found if file.format]
 
 
 @dataclass(frozen=True)

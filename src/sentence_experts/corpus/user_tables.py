@@ -91,14 +91,13 @@ class UserTables:
 
     def described(self) -> list[dict[str, Any]]:
         """Describe the tables for the manifest: name, kind, size, SHA-256."""
-        described = []
-        for table, kind in ((self.papers, "papers"), (self.citations, "citations")):
-            if table is not None:
-                size, digest = fingerprint(table)
-                described.append(
-                    {"name": _name(table, kind), "kind": f"table of {kind}", "size": size, "sha256": digest}
-                )
-        return described
+        given = [("papers", self.papers), ("citations", self.citations)]
+        return [
+            {"name": _name(table, kind), "kind": f"table of {kind}"}
+            | dict(zip(("size", "sha256"), fingerprint(table), strict=True))
+            for kind, table in given
+            if table is not None
+        ]
 
     def parse(self, parts: PartStore, first_source: int) -> None:
         """Write the tables' rows as parts; rows that cannot be used are set aside by number."""
@@ -106,7 +105,7 @@ class UserTables:
         _parse(self.papers, name, parts, first_source, partial(_add_paper, table=name))
         if self.citations is not None:
             # Bare digits may be PMIDs only if the papers have PMIDs.
-            has_pmids = "pmid" in map(_folded, read_columns(self.papers))
+            has_pmids = "pmid" in _read_as(read_columns(self.papers))
             add = partial(_add_citation, digits_are_pmids=has_pmids)
             _parse(self.citations, _name(self.citations, "citations"), parts, first_source + 1, add)
 
@@ -136,13 +135,9 @@ def _check(table: Table, required: tuple[str, ...], more: tuple[str, ...]) -> No
         )
 
 
-def _folded(column: str) -> str:
-    return column.strip().lower()
-
-
 def _read_as(columns: Sequence[str]) -> list[str]:
     """Return the name that each column of a table is read by."""
-    folded = list(map(_folded, columns))
+    folded = [column.strip().lower() for column in columns]
     return ["keywords" if name == "tags" and "keywords" not in folded else name for name in folded]
 
 
@@ -153,17 +148,16 @@ def _name(table: Table, kind: str) -> str:
 def _parse(
     table: Table, name: str, parts: PartStore, source: int, add: Callable[[CorpusPart, Row, int], None]
 ) -> None:
-    numbered = enumerate(read_rows(table), start=1)
     columns = read_columns(table)
     names = dict(zip(columns, _read_as(columns), strict=True))
     rows = _FULL_TEXTS_PER_PART if FULL_TEXT in names.values() else _ROWS_PER_PART
-    for number, group in missing_groups(parts, source, numbered, rows):
+    for number, group in missing_groups(parts, source, enumerate(read_rows(table), start=1), rows):
         part = CorpusPart(source, number)
         for row_number, row in group:
             try:
                 if isinstance(row, BadRowError):
                     raise row
-                named = {names.get(column, _folded(column)): value for column, value in row.items()}
+                named = {names.get(column, column.strip().lower()): value for column, value in row.items()}
                 add(part, named, row_number)
             except BadRowError as error:
                 part.rejections.append(Rejection(name, None, f"row {row_number}", "bad-row", str(error)))
@@ -174,11 +168,10 @@ def _add_paper(part: CorpusPart, row: Row, number: int, table: str) -> None:
     own = next(filter(None, (_identifier(row.get(column)) for column in _NAMING)), None)
     if not own:
         raise BadRowError("no id")
-    texts: dict[str, Any] = {column: _text(row.get(column)) for column in TEXT_COLUMNS}
-    if not texts["title"] and not texts["abstract"]:
+    fields: dict[str, Any] = {column: _text(row.get(column)) for column in TEXT_COLUMNS}
+    if not fields["title"] and not fields["abstract"]:
         raise BadRowError(f"{own}: neither title nor abstract")
-    if texts["kind"] not in KINDS:
-        texts["kind"] = None
+    fields["kind"] = fields["kind"] if fields["kind"] in KINDS else None
     by_id = parse_identifier(own)
     stated = _text(row.get("doi"))
     doi = normalise_doi(stated) or by_id.doi
@@ -186,20 +179,20 @@ def _add_paper(part: CorpusPart, row: Row, number: int, table: str) -> None:
         detail = f"of the paper {own[:SHOWN]}: {stated[:SHOWN]}"
         part.rejections.append(Rejection(table, None, f"row {number}", "unreadable-doi", detail))
     full_text = _text(row.get(FULL_TEXT))
-    lists: dict[str, Any] = {
-        column: _list(row.get(column), distinct=column != "authors") for column in LIST_COLUMNS
-    }
+    fields |= {column: _list(row.get(column), distinct=column != "authors") for column in LIST_COLUMNS}
+    retracted = _text(row.get("retracted")) or ""
+    if retracted.lower() not in _TRUE | _FALSE:
+        raise BadRowError(f"retracted is {retracted[:40]!r}; write yes or no")
     paper = Paper(
+        **fields,
         doi=doi,
         pmid=normalise_pmid(_text(row.get("pmid"))) or by_id.pmid,
         pmcid=normalise_pmcid(_text(row.get("pmcid"))) or by_id.pmcid,
         openalex=normalise_openalex(_identifier(row.get("openalex"))) or by_id.openalex,
         other=own,
         year=_year(row.get("year")),
-        retracted=_is_retracted(row.get("retracted")),
+        retracted=retracted.lower() in _TRUE,
         body=((None, full_text),) if full_text else (),
-        **texts,
-        **lists,
     )
     part.add(paper, f"row {number}")
 
@@ -238,13 +231,6 @@ def _year(value: Any) -> int | None:
     if year is None:
         raise BadRowError(f"{text[:40]!r} is not a year")
     return year
-
-
-def _is_retracted(value: Any) -> bool:
-    text = _text(value) or ""
-    if text.lower() not in _TRUE | _FALSE:
-        raise BadRowError(f"retracted is {text[:40]!r}; write yes or no")
-    return text.lower() in _TRUE
 
 
 def _list(value: Any, distinct: bool = True) -> tuple[str, ...]:

@@ -14,14 +14,12 @@ from sentence_experts.compat.multiprocessing import DetachedContext
 from sentence_experts.errors import SentenceExpertsError
 
 Result = TypeVar("Result")
-_QUEUED_PER_WORKER = 2
-_MAX_PER_CORE = 4
 
 
 def number_of_workers(given: int | None) -> int:
     """Return the number of processes for a setting `workers`: by default one per core."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(given or cores, _MAX_PER_CORE * cores)
+    return min(given or cores, 4 * cores)
 
 
 class Workers:
@@ -55,7 +53,7 @@ class Workers:
         try:
             for task in tasks:
                 running.add(self._pool.submit(function, *task))
-                while len(running) >= self._number * _QUEUED_PER_WORKER:
+                while len(running) >= 2 * self._number:
                     finished, running = wait(running, return_when=FIRST_COMPLETED)
                     yield from (future.result() for future in finished)
             yield from (future.result() for future in running)
@@ -70,8 +68,7 @@ def _follow_parent() -> None:
     """End this worker process when its parent ends, even if the parent was killed."""
 
     def watch() -> None:
-        parent = multiprocessing.parent_process()
-        if parent is not None:
+        if (parent := multiprocessing.parent_process()) is not None:
             parent.join()
             os._exit(1)
 

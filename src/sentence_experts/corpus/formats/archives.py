@@ -25,15 +25,12 @@ from sentence_experts.errors import InputError
 
 MAX_DOCUMENT_BYTES = 1 << 30
 """Larger documents are refused, and packed ones that expand to more."""
-USUAL_EXPANSION = 10
-"""Approximate ratio of the sizes of an XML document and its gzipped form."""
 BROKEN_PACKING = (EOFError, lzma.LZMAError, zlib.error)
 """Errors of decompression on broken data, besides OSError."""
-_BLOCK = 1 << 16
 _FREE_EXPANSION = 2 << 30
 _MAX_EXPANSION = 250  # times the archive's own size; XML text shrinks 5 to 20 times
 
-DOCUMENT_SUFFIXES = (".xml", ".nxml", ".xml.gz", ".nxml.gz")
+_DOCUMENT_SUFFIXES = (".xml", ".nxml", ".xml.gz", ".nxml.gz")
 _TAR_OPENERS: dict[str, Callable[..., Any]] = {
     ".tar": open, ".tar.gz": gzip.open, ".tgz": gzip.open, ".tar.xz": lzma.open, ".txz": lzma.open,
     ".tar.bz2": bz2.open, ".tbz2": bz2.open, ".tbz": bz2.open,
@@ -51,12 +48,10 @@ class Document:
     path: Path | None = None
     data: bytes | None = None
 
-
-@dataclass(frozen=True, slots=True)
-class Passed:
-    """A member whose name is not that of an XML document (a figure, a PDF)."""
-
-    name: str
+    @property
+    def is_packed(self) -> bool:
+        """Whether it is gzipped."""
+        return self.name.lower().endswith(".gz")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +65,8 @@ class Source:
     """Gives the documents, in a defined order, if they come from no path."""
 
 
-Member = Document | Passed | Rejection
+Member = Document | Rejection | None
+"""None is a member whose name is not that of an XML document (a figure, a PDF)."""
 
 
 def find_sources(paths: list[Path]) -> list[Source]:
@@ -81,19 +77,19 @@ def find_sources(paths: list[Path]) -> list[Source]:
     """
     sources: list[Source] = []
     for path in paths:
+        real = path.resolve()
         if not path.exists():
             raise InputError(f"{path}: no such file or folder")
-        real = path.resolve()
         if not (real.is_dir() or real.is_file()):
             raise InputError(f"{path}: a pipe or device; give files and folders")
-        name = real.name or "root"
         if real.is_dir():
+            name = real.name or "root"
             sources.append(Source(name, "folder", real))
             sources += [Source(f"{name}/{file.relative_to(real).as_posix()}", kind_of(file), file)
                         for file in _walk(real)
                         if kind_of(file) in ("tar", "zip") and not file.is_symlink()]  # fmt: skip
         elif kind := kind_of(real):
-            sources.append(Source(name, kind, real))
+            sources.append(Source(real.name, kind, real))
         else:
             raise InputError(
                 f"{path}: neither a folder, an .xml, .nxml or .xml.gz file, nor a "
@@ -111,7 +107,7 @@ def find_sources(paths: list[Path]) -> list[Source]:
 def kind_of(path: Path) -> str:
     """Return `file`, `tar`, `zip`, or an empty string for anything else, by the ending of the name."""
     name = path.name.lower()
-    if name.endswith(DOCUMENT_SUFFIXES):
+    if name.endswith(_DOCUMENT_SUFFIXES):
         return "file"
     if name.endswith(tuple(_TAR_OPENERS)):
         return "tar"
@@ -130,25 +126,22 @@ def members(source: Source) -> Iterator[Member]:
     """Read the members of a source in its order (a folder's by path), up to damage in an archive."""
     if source.documents is not None:
         yield from source.documents()
-    elif source.kind in ("folder", "file"):
-        yield from _files(source)
-    else:
-        empty = True
-        problem: tuple[str, str] | None = None
-        try:
-            for member in (_tar if source.kind == "tar" else _zip)(source):
-                empty = False
-                yield member
-            if empty:
-                problem = ("empty", "the archive holds no file")
-        except TooLargeError as error:
-            problem = ("expands-too-much", str(error))
-        except PermissionError as error:
-            problem = ("unreadable", _describe(error))
-        except _BROKEN as error:
-            problem = ("broken-archive", f"{_describe(error)}; the documents before it were kept")
-        if problem:
-            yield Rejection(source.name, None, None, *problem)
+        return
+    empty = True
+    problem = ""
+    reason, detail = "empty", "the archive holds no file"
+    try:
+        for member in {"tar": _tar, "zip": _zip}.get(source.kind, _files)(source):
+            empty = False
+            yield member
+    except TooLargeError as error:
+        problem, detail = "expands-too-much", str(error)
+    except PermissionError as error:
+        problem, detail = "unreadable", _describe(error)
+    except _BROKEN as error:
+        problem, detail = "broken-archive", f"{_describe(error)}; the documents before it were kept"
+    if problem or (empty and source.kind in ("tar", "zip")):
+        yield Rejection(source.name, None, None, problem or reason, detail)
 
 
 def _files(source: Source) -> Iterator[Member]:
@@ -158,9 +151,9 @@ def _files(source: Source) -> Iterator[Member]:
             status = path.lstat()
         except OSError as error:
             yield Rejection(source.name, name, None, "unreadable", _describe(error))
-            continue
-        refused = _refused(source.name, name, status.st_mode, status.st_size)
-        yield refused or Document(name, status.st_size, path=path)
+        else:
+            size = status.st_size
+            yield from _passed(source, name, status.st_mode, size) or [Document(name, size, path=path)]
 
 
 def _tar(source: Source) -> Iterator[Member]:
@@ -171,8 +164,8 @@ def _tar(source: Source) -> Iterator[Member]:
             is_link, name = entry.issym() or entry.islnk(), _printable(entry.name)
             mode = stat.S_IFLNK if is_link else stat.S_IFREG if entry.isreg() else stat.S_IFIFO
             if not entry.isdir():
-                refused = _unsafe(source.name, name) or _refused(source.name, name, mode, entry.size)
-                yield refused or _read(name, entry.size, cast("IO[bytes]", archive.extractfile(entry)))
+                passed = _passed(source, name, mode, entry.size)
+                yield from passed or [_read(name, entry.size, cast("IO[bytes]", archive.extractfile(entry)))]
 
 
 def _zip(source: Source) -> Iterator[Member]:
@@ -181,9 +174,8 @@ def _zip(source: Source) -> Iterator[Member]:
         for entry in (entry for entry in archive.infolist() if not entry.is_dir()):
             name, is_link = _printable(entry.orig_filename), stat.S_ISLNK(entry.external_attr >> 16)
             mode = stat.S_IFLNK if is_link else stat.S_IFREG
-            refused = _unsafe(source.name, name) or _refused(source.name, name, mode, entry.file_size)
-            if refused:
-                yield refused
+            if passed := _passed(source, name, mode, entry.file_size):
+                yield from passed
             elif entry.flag_bits & 1:
                 yield Rejection(source.name, name, None, "encrypted", "the member is encrypted")
             else:
@@ -209,33 +201,24 @@ def _read(name: str, size: int, stream: IO[bytes]) -> Document:
     return Document(name, size, data=data)
 
 
-def _unsafe(source: str, name: str) -> Rejection | None:
-    """Return a rejection of a member of an archive whose name leads out of it."""
-    if ".." in name.replace("\\", "/").split("/"):
-        return Rejection(source, name, None, "unsafe-name", "a name that leads out of the archive (..)")
-    if name.startswith(("/", "\\")) or name[1:2] == ":":
-        return Rejection(source, name, None, "unsafe-name", "an absolute name")
-    return None
-
-
-def _refused(source: str, name: str, mode: int, size: int) -> Member | None:
-    """Return a file of this mode that is not to be read; None for a document."""
-    if stat.S_ISLNK(mode):
-        return Rejection(source, name, None, "link", "links are not followed")
-    if not name.lower().endswith(DOCUMENT_SUFFIXES):
-        return Passed(name)
-    if not stat.S_ISREG(mode):
-        return Rejection(source, name, None, "not-a-file", "a device, pipe or socket")
-    if size > MAX_DOCUMENT_BYTES:
-        detail = f"{size:,} bytes; at most {MAX_DOCUMENT_BYTES:,} are read"
-        return Rejection(source, name, None, "too-large", detail)
-    return None
+def _passed(source: Source, name: str, mode: int, size: int) -> list[Member]:
+    """Return the rejection of a file of this mode that is not to be read; nothing for a document."""
+    archived = source.kind in ("tar", "zip")
+    checks = (
+        (archived and ".." in name.replace("\\", "/").split("/"), "unsafe-name",
+         "a name that leads out of the archive (..)"),
+        (archived and (name.startswith(("/", "\\")) or name[1:2] == ":"), "unsafe-name", "an absolute name"),
+        (stat.S_ISLNK(mode), "link", "links are not followed"),
+        (not name.lower().endswith(_DOCUMENT_SUFFIXES), "", ""),
+        (not stat.S_ISREG(mode), "not-a-file", "a device, pipe or socket"),
+        (size > MAX_DOCUMENT_BYTES, "too-large", f"{size:,} bytes; at most {MAX_DOCUMENT_BYTES:,} are read"),
+    )  # fmt: skip
+    found = [(reason, detail) for holds, reason, detail in checks if holds]
+    return [Rejection(source.name, name, None, *found[0]) if found[0][0] else None] if found else []
 
 
 def _describe(error: BaseException) -> str:
-    text = " ".join(str(error).split()).replace("\0", "")
-    if isinstance(error, OSError) and error.strerror:
-        text = error.strerror
+    text = getattr(error, "strerror", None) or " ".join(str(error).split()).replace("\0", "")
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
@@ -250,34 +233,25 @@ def open_unpacked(path: Path) -> IO[bytes]:
     return cast("IO[bytes]", gzip.open(path)) if packed else open(path, "rb")
 
 
-def is_packed(name: str) -> bool:
-    """Return whether a document of this name is gzipped."""
-    return name.lower().endswith(".gz")
+class UnpackedStream:
+    """A gzipped stream that is decompressed while it is read, such as a file of PubMed's baseline.
 
-
-class _Unpacked:
-    """A stream that is decompressed while it is read; an error comes after all that was before it."""
+    Reading it raises `RecordError` where the data are broken, after everything before, and once more than
+    `MAX_DOCUMENT_BYTES` have come out.
+    """
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._packed = gzip.GzipFile(fileobj=stream, mode="rb")
         self._length = 0
 
     def read(self, size: int = -1) -> bytes:
+        """Return some bytes; none at the end."""
         try:
             # Not `read`, which loses what came out before an error.
-            data = self._packed.read1(size if size >= 0 else _BLOCK)
+            data = self._packed.read1(size if size >= 0 else 1 << 16)
         except (gzip.BadGzipFile, *BROKEN_PACKING) as error:
             raise RecordError("broken-packing", f"{type(error).__name__}: {error}") from error
         self._length += len(data)
         if self._length > MAX_DOCUMENT_BYTES:
             raise RecordError("expands-too-much", f"it decompresses to over {MAX_DOCUMENT_BYTES:,} bytes")
         return data
-
-
-def unpacked(stream: IO[bytes]) -> IO[bytes]:
-    """Decompress a stream while it is read, such as a file of PubMed's baseline.
-
-    Reading it raises `RecordError` where the data are broken, after everything before, and once more than
-    `MAX_DOCUMENT_BYTES` have come out.
-    """
-    return cast("IO[bytes]", _Unpacked(stream))

@@ -7,6 +7,7 @@ text size, entity amplification) stay on, so an entity bomb is an error like any
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterator, Sequence
 from typing import IO, Any
 
@@ -19,13 +20,19 @@ from sentence_experts.corpus.formats.markup import Element, local_name
 from sentence_experts.corpus.formats.mentions import PARAGRAPHS
 from sentence_experts.corpus.paper import Deletion, Paper, RecordError
 
-MAX_RECORD_ELEMENTS = 2_000_000
-"""Maximum number of elements that are held in memory at a time, counted by their tags."""
 MAX_RECORD_BYTES = 64 << 20
-"""Maximum length of the text that is held in memory at a time."""
+"""Maximum length of the text that is held in memory at a time; each tag counts 16 more."""
 
 Outcome = Paper | Deletion | RecordError
 
+# Reasons for `rejected.jsonl`, by what libxml2 says.
+_REASONS = {
+    "entity-bomb": re.compile(r"amplification|entity reference loop|entities.*loop"),
+    "undefined-entity": re.compile(r"entity.*not defined"),  # nothing outside the document is read
+    "not-xml": re.compile(r"document is empty|start tag expected|no element found"),
+    "encoding": re.compile(r"encod|utf-8|utf-16"),
+    "malformed-xml": re.compile(""),
+}
 _TAGS = [f"{{*}}{tag}" for tag in ("article", *KEPT, *REGIONS, *PARAGRAPHS, *pubmed.RECORDS)]
 # Not `collect_ids=False`: libxml2 stores it with "load the DTD" and would then request the DTD.
 _SECURE: dict[str, Any] = {
@@ -38,20 +45,16 @@ class _LimitedStream:
     """A binary stream that ends with an error once too much of it is in memory.
 
     Attributes:
-        length: number of bytes that were read since elements were last freed.
-        tags: number of tags among them.
+        length: number of bytes that were read since elements were last freed, and 16 for each tag.
     """
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
-        self.length = self.tags = 0
+        self.length = 0
 
     def read(self, size: int = -1) -> bytes:
         data = self._stream.read(size)
-        self.length += len(data)
-        self.tags += data.count(b"<")
-        if self.tags > 2 * MAX_RECORD_ELEMENTS:
-            raise RecordError("too-large", f"a record holds more than {MAX_RECORD_ELEMENTS:,} elements")
+        self.length += len(data) + 16 * data.count(b"<")
         if self.length > MAX_RECORD_BYTES:
             raise RecordError("too-large", f"a record takes more than {MAX_RECORD_BYTES:,} bytes")
         return data
@@ -73,7 +76,9 @@ def read_articles(document: bytes | IO[bytes], full_text: bool = False) -> Itera
     except RecordError as error:
         yield error
     except etree.XMLSyntaxError as error:
-        yield _syntax_error(error)
+        message = " ".join(str(error.msg or error).split())[:300]
+        matching = (reason for reason, pattern in _REASONS.items() if pattern.search(message.lower()))
+        yield RecordError(next(matching), message)
     except BROKEN_PACKING as error:
         yield RecordError("broken-packing", f"{type(error).__name__}: {error}")
     except (UnicodeError, LookupError) as error:
@@ -93,9 +98,15 @@ def _read(stream: _LimitedStream, full_text: bool) -> Iterator[Outcome]:
             first = False
         tag = node.tag if "}" not in node.tag else local_name(node)
         if event == "start":
-            if kept is None and tag == "article" and (tag == node.tag or "jats" in node.tag.lower()):
+            if kept is not None:
+                continue
+            if tag == "article" and (tag == node.tag or "jats" in node.tag.lower()):
                 article = Article(node, full_text)
-            elif kept is None and (tag in pubmed.RECORDS or (article is not None and article.begin(tag))):
+            elif article is not None and tag in REGIONS:
+                article.regions.append(tag)
+            elif tag in pubmed.RECORDS or (
+                article is not None and (tag in KEPT or (tag in PARAGRAPHS and article.regions))
+            ):
                 kept = node
             continue
         if article is not None and tag == "ref" and local_name(kept) not in PARTS:
@@ -111,7 +122,7 @@ def _read(stream: _LimitedStream, full_text: bool) -> Iterator[Outcome]:
                 remove_namespace(node)
                 article.add(node)
             elif article is not None and tag in REGIONS:
-                article.end_region()
+                del article.regions[-1:]
             elif article is not None and node is article.element:
                 outcomes = [article.paper()]
         except RecordError as error:
@@ -123,7 +134,7 @@ def _read(stream: _LimitedStream, full_text: bool) -> Iterator[Outcome]:
         kept = None
         if stream.length:
             _free(node)
-            stream.length = stream.tags = 0
+            stream.length = 0
     root = events.root
     if first:
         _refuse_external_entities(root)
@@ -148,18 +159,3 @@ def _free(node: Element) -> None:
         while (before := node.getprevious()) is not None:
             parent.remove(before)
         node = parent
-
-
-def _syntax_error(error: etree.XMLSyntaxError) -> RecordError:
-    """Give a parser error its reason code for `rejected.jsonl`."""
-    message = " ".join(str(error.msg or error).split())[:300]
-    low = message.lower()
-    if "amplification" in low or "entity reference loop" in low or ("entities" in low and "loop" in low):
-        return RecordError("entity-bomb", message)
-    if "entity" in low and "not defined" in low:
-        return RecordError("undefined-entity", f"{message}; nothing outside the document is read")
-    if "document is empty" in low or "start tag expected" in low or "no element found" in low:
-        return RecordError("not-xml", message)
-    if "encod" in low or "utf-8" in low or "utf-16" in low:
-        return RecordError("encoding", message)
-    return RecordError("malformed-xml", message)

@@ -6,6 +6,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import chain
 
 from lxml import etree
 
@@ -42,32 +43,22 @@ class Article:
     Attributes:
         element: the element of the article.
         references: its reference list.
+        regions: the names of the `REGIONS` around the present place.
     """
 
     def __init__(self, element: Element, full_text: bool) -> None:
         self.element = element
-        self._paper: Paper | None = None
         self.references = ReferenceList()
+        self.regions: list[str] = []
+        self._paper: Paper | None = None
         self._text = ArticleText(full_text)
-        self._regions: list[str] = []
-
-    def begin(self, tag: str) -> bool:
-        """Note that an element begins; return True if it is to be kept and, once it ends, given to `add`."""
-        if tag in REGIONS:
-            self._regions.append(tag)
-        return tag in KEPT or (tag in PARAGRAPHS and bool(self._regions))
-
-    def end_region(self) -> None:
-        """Note that one of `REGIONS` ends."""
-        if self._regions:
-            self._regions.pop()
 
     def add(self, node: Element) -> None:
         """Read an element that was kept. Its text is changed."""
         if node.tag == "front":
             self._paper = self._paper or _read_front(self.element, node)
         elif node.tag in PARAGRAPHS:
-            self._text.add(node, "body" in self._regions)
+            self._text.add(node, "body" in self.regions)
 
     def paper(self) -> Paper:
         """Return the article as a paper.
@@ -88,9 +79,7 @@ class Article:
 
 def remove_namespace(root: Element) -> None:
     """Remove the namespace of JATS elements that have one (OAI-PMH answers)."""
-    if not root.tag.startswith("{"):
-        return
-    for node in root.iter("{*}*"):
+    for node in root.iter("{*}*") if root.tag.startswith("{") else ():
         if "jats" in node.tag.lower():
             node.tag = local_name(node)
 
@@ -145,6 +134,7 @@ def _title(meta: Element) -> str | None:
 
 _NAMES = ("name", "name-alternatives/name", "string-name", "name-alternatives/string-name")
 _COLLECTIVES = ("collab", "collab-alternatives/collab")
+_NO_NAME = frozenset({"contrib-group", "xref", "fn", "aff", "address", "email", "ext-link"})
 
 
 def _author(contrib: Element) -> str | None:
@@ -152,27 +142,15 @@ def _author(contrib: Element) -> str | None:
     kind = (contrib.get("contrib-type") or "author").lower()
     if not kind.startswith(("author", "collab")) or "non-byline" in kind:
         return None
-    name = next((node for path in _NAMES if (node := contrib.find(path)) is not None), None)
-    if name is None:
-        groups = (node for path in _COLLECTIVES if (node := contrib.find(path)) is not None)
-        return next((_group_name(group) for group in groups), None)
-    family = first_text(name, "surname")
-    return (
-        join_name(family, first_text(name, "given-names"), first_text(name, "suffix"))
-        if family
-        else invert_name((plain_text(name) or "").split())
-    )
-
-
-def _group_name(group: Element) -> str | None:
-    """Return the name of a collective author without the list of its members."""
-    parts = [group.text or ""]
-    for child in group:
-        parts += ["" if child.tag in _NO_NAME else plain_text(child) or "", child.tail or ""]
-    return clean("".join(parts))
-
-
-_NO_NAME = frozenset({"contrib-group", "xref", "fn", "aff", "address", "email", "ext-link"})
+    for name in filter(None.__ne__, map(contrib.find, _NAMES)):
+        if family := first_text(name, "surname"):
+            return join_name(family, first_text(name, "given-names"), first_text(name, "suffix"))
+        return invert_name((plain_text(name) or "").split())
+    for group in filter(None.__ne__, map(contrib.find, _COLLECTIVES)):
+        # Without the list of its members.
+        parts = (("" if each.tag in _NO_NAME else plain_text(each) or "", each.tail or "") for each in group)
+        return clean("".join([group.text or "", *chain.from_iterable(parts)]))
+    return None
 
 
 # Types of the abstract itself, best first; every other type is another text.

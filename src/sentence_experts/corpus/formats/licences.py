@@ -7,42 +7,33 @@ import re
 from sentence_experts.corpus.formats.markup import XLINK, Element, plain_text
 
 _CC_URL = re.compile(
-    r"creativecommons\.org/licen[sc]es/(?P<kind>[a-z][a-z-]*)(?:/(?P<version>\d\.\d))?(?:/(?P<place>[a-z]{2,3})\b)?",
-    re.I,
+    r"creativecommons\.org/licen[sc]es/([a-z][a-z-]*)(?:/(\d\.\d))?(?:/([a-z]{2,3})\b)?", re.I
 )
-_PUBLIC_URL = re.compile(
-    r"creativecommons\.org/publicdomain/(?P<kind>zero|mark)(?:/(?P<version>\d\.\d))?", re.I
-)
+_PUBLIC_URL = re.compile(r"creativecommons\.org/publicdomain/(zero|mark)(?:/(\d\.\d))?", re.I)
 _CC_NAME = re.compile(
-    r"(?:creative\s+commons|\bcc)[\s-]*(?P<kind>(?:attribution|by)(?:[\s–-]*(?:non[\s-]?commercial|no[\s-]?deriv\w*"
-    r"|share[\s-]?alike|nc|nd|sa)\b)*)(?:[^.]{0,40}?(?P<version>\d\.\d))?",
+    r"(?:creative\s+commons|\bcc)[\s-]*((?:attribution|by)(?:[\s–-]*(?:non[\s-]?commercial|no[\s-]?deriv\w*"
+    r"|share[\s-]?alike|nc|nd|sa)\b)*)(?:[^.]{0,40}?(\d\.\d))?",
     re.I,
 )
+_CONDITIONS = {
+    "NC": re.compile(r"non|\bnc"),
+    "ND": re.compile(r"deriv|\bnd"),
+    "SA": re.compile(r"share|\bsa"),
+}
 _MAX_LENGTH = 200
-
-
-def _short_name(kind: str, version: str | None, place: str | None = None) -> str:
-    place = None if place in ("legalcode", "deed", "leg", "dee") else place
-    return "-".join(part.upper() for part in ("CC", kind, version, place) if part)
 
 
 def licence_from_text(text: str) -> str | None:
     """Return `CC-BY-4.0` or similar for an address or sentence; None if it names no such licence."""
     if match := _CC_URL.search(text):
-        return _short_name(match["kind"], match["version"], match["place"])
+        return "-".join(part.upper() for part in ("CC", *match.groups()) if part)
     if match := _PUBLIC_URL.search(text):
-        name = "CC0" if match["kind"].lower() == "zero" else "PDM"
-        return f"{name}-{match['version'] or '1.0'}"
+        return f"{'CC0' if match[1].lower() == 'zero' else 'PDM'}-{match[2] or '1.0'}"
     if re.search(r"\bCC0\b|CC Zero", text, re.I):
         return "CC0-1.0"
     if match := _CC_NAME.search(text):
-        kind = match["kind"].lower()
-        parts = ["BY"] + [
-            short
-            for short, pattern in (("NC", r"non|\bnc"), ("ND", r"deriv|\bnd"), ("SA", r"share|\bsa"))
-            if re.search(pattern, kind)
-        ]
-        return _short_name("-".join(parts), match["version"])
+        conditions = [short for short, pattern in _CONDITIONS.items() if pattern.search(match[1].lower())]
+        return "-".join(filter(None, ("CC", "BY", *conditions, match[2])))
     return None
 
 

@@ -22,7 +22,6 @@ from sentence_experts.corpus.paper import Citation, Mention
 PARAGRAPHS = frozenset({"p", "title", "td", "th", "attrib", "term", "verse-line"})
 """Elements that hold running text; a nested one is a separate paragraph."""
 _SECTIONS = frozenset({"sec", "app"})
-_FULL_TEXT = frozenset({"p", "title"})  # cells of tables are left out
 _WHERE_CITED = PARAGRAPHS | {"xref"}  # a citation in a citation is part of it
 _CITING = frozenset({"bibr", "ref"})  # values of `ref-type`
 
@@ -115,11 +114,19 @@ class ArticleText:
         """Read a paragraph, and those in it. Their text is changed."""
         self.has_body = self.has_body or in_body
         parent = paragraph.getparent()
-        is_heading = paragraph.tag == "title" and local_name(parent) in _SECTIONS
-        if is_heading:
+        if paragraph.tag == "title" and local_name(parent) in _SECTIONS:
             self._titles.setdefault(parent, plain_text(paragraph))
-        elif self._full_text and in_body and paragraph.tag in _FULL_TEXT:
-            self._add_to_body(paragraph)
+        # Cells of tables are left out.
+        elif (
+            self._full_text
+            and in_body
+            and paragraph.tag in ("p", "title")
+            and (text := plain_text(paragraph))
+        ):
+            section = next(paragraph.iterancestors("{*}sec"), None)
+            if not self._body or self._body[-1][0] is not section:
+                self._body.append((section, []))
+            self._body[-1][1].append(text)
         citing: dict[Element, list[Element]] = {}
         for xref in paragraph.iter("xref"):
             if xref.get("ref-type") in _CITING:
@@ -128,23 +135,15 @@ class ArticleText:
                     citing.setdefault(around, []).append(xref)
         if citing:
             ordered = [inner for inner in paragraph.iter(*PARAGRAPHS) if inner in citing]
-            numbers = {inner: number for number, inner in enumerate(ordered, self._paragraphs)}
+            numbered = list(enumerate(ordered, self._paragraphs))
             self._paragraphs += len(ordered)
             # The innermost first: the text around them is read without them.
             marks = [
                 mark
-                for inner in reversed(ordered)
-                for mark in self._marks_in(inner, numbers[inner], citing[inner])
+                for number, inner in numbered[::-1]
+                for mark in self._marks_in(inner, number, citing[inner])
             ]
             self._marks += sorted(marks, key=lambda mark: (mark[0][_PARAGRAPH], mark[0][_POSITION]))
-
-    def _add_to_body(self, paragraph: Element) -> None:
-        if text := plain_text(paragraph):
-            section = next(paragraph.iterancestors("{*}sec"), None)
-            if self._body and self._body[-1][0] is section:
-                self._body[-1][1].append(text)
-            else:
-                self._body.append((section, [text]))
 
     def _marks_in(self, paragraph: Element, number: int, xrefs: list[Element]) -> Iterator[_Mark]:
         """Read the citations of a paragraph, and remove paragraphs that are nested in it."""
@@ -173,17 +172,15 @@ class ArticleText:
         parent = paragraph.getparent()
         if parent not in self._sections:
             around = list(paragraph.iterancestors("{*}sec", "{*}app", "{*}ref"))
-            in_reference = any(local_name(node) == "ref" for node in around)
-            self._sections[parent] = None if in_reference else self._number_section(around)
+            section: _Section | None = (0, None, _OTHER)
+            if any(local_name(node) == "ref" for node in around):
+                section = None
+            elif around:
+                stated = [(self._titles.get(node), node.get("sec-type")) for node in around]
+                number = self._numbers.setdefault(around[0], len(self._numbers) + 1)
+                section = (number, stated[0][0], kind_of(stated[::-1]))
+            self._sections[parent] = section
         return self._sections[parent]
-
-    def _number_section(self, around: Sequence[Element]) -> _Section:
-        """Return the section of the elements around a paragraph, the innermost first."""
-        if not around:
-            return 0, None, _OTHER
-        stated = [(self._titles.get(section), section.get("sec-type")) for section in around]
-        number = self._numbers.setdefault(around[0], len(self._numbers) + 1)
-        return number, stated[0][0], kind_of(stated[::-1])
 
     def mentions(self, references: ReferenceList) -> tuple[Mention, ...]:
         """Return the mentions of the references, in the order of the paragraphs.
@@ -228,22 +225,18 @@ def _text_with_marks(paragraph: Element, xrefs: list[Element], marks: list[str])
     """Return the text of a paragraph and the places of its marks, the characters in `xrefs`."""
     text = etree.tostring(paragraph, method="text", encoding="unicode", with_tail=False)
     if text.count(CITATION_IN_WORDS) + text.count(CITATION_NUMBER) != len(xrefs):
-        _remove_marks(paragraph, set(xrefs))
+        # The article's own text has characters of marks.
+        for node in paragraph.iter():
+            if node.text and node not in xrefs:
+                node.text = node.text.translate(_NO_MARKS)
+            if node.tail:
+                node.tail = node.tail.translate(_NO_MARKS)
         text = etree.tostring(paragraph, method="text", encoding="unicode", with_tail=False)
     places, place = [], -1
     for mark in marks:
         place = text.find(mark, place + 1)
         places.append(place)
     return text, places
-
-
-def _remove_marks(paragraph: Element, marks: set[Element]) -> None:
-    """Remove the characters of marks from the article's own text."""
-    for node in paragraph.iter():
-        if node.text and node not in marks:
-            node.text = node.text.translate(_NO_MARKS)
-        if node.tail:
-            node.tail = node.tail.translate(_NO_MARKS)
 
 
 def _in_one_group(text: str, start: int, one: int, other: int) -> bool:

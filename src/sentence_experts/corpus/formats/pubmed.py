@@ -60,7 +60,12 @@ def _paper(record: Element) -> Paper:
     uis = {node.get("UI") for node in article.iterfind(".//PublicationType")}
     related = main.findall("CommentsCorrectionsList/CommentsCorrections")
     withdrawn = [_related(node) for node in related if node.get("RefType") == "RetractionOf"]
-    identifiers = _identifiers(article, data)
+    identifiers = _listed(article) | _listed(data)
+    for node in article.iterfind("ELocationID[@EIdType='doi']"):
+        if node.get("ValidYN") != "N":
+            add_identifier(identifiers, "doi", node)
+    if "doi" in identifiers:
+        identifiers.pop("unreadable_doi", None)
     return Paper(
         **(identifiers | {"pmid": number}),
         title=next(filter(None, (without_marks(first_text(article, path)) for path in _TITLES)), None),
@@ -146,36 +151,27 @@ def _year(article: Element, data: Element | None) -> int | None:
     return min((year for year in years if year), default=None)
 
 
-def _identifiers(article: Element, data: Element | None) -> dict[str, Any]:
-    known = _listed(article) | _listed(data)
-    for node in article.iterfind("ELocationID"):
-        if node.get("EIdType") == "doi" and node.get("ValidYN") != "N":
-            add_identifier(known, "doi", node)
-    if "doi" in known:
-        known.pop("unreadable_doi", None)
-    return known
-
-
 def _listed(holder: Element | None) -> dict[str, Any]:
     """Return the identifiers in an element's own list, not in those of cited works."""
     return {} if holder is None else identifiers_of(holder.iterfind("ArticleIdList/ArticleId"), "IdType")
 
 
-# PubMed's publication types and JATS's article types, the most specific first.
+# JATS's article types and PubMed's publication types in lower case, the most specific first.
 _ARTICLE_TYPES = {
-    "Retraction of Publication": "retraction", "Retraction Notice": "retraction",
-    "Published Erratum": "correction", "Expression of Concern": "expression-of-concern",
-    "Preprint": "preprint", "Systematic Review": "systematic-review", "Practice Guideline": "guideline",
-    "Guideline": "guideline", "Review": "review-article", "Scoping Review": "review-article",
-    "Case Reports": "case-report", "Editorial": "editorial", "Letter": "letter", "News": "news",
-    "Newspaper Article": "news", "Comment": "article-commentary", "Interview": "interview",
-    "Obituary": "obituary", "Congress": "meeting-report", "Dataset": "data-paper",
-    "Technical Report": "technical-report", "Lecture": "oration", "Address": "oration",
-    "Introductory Journal Article": "introduction", "Journal Article": "research-article",
-    "Clinical Trial": "research-article", "Randomized Controlled Trial": "research-article",
-    "Observational Study": "research-article", "Comparative Study": "research-article",
-    "Multicenter Study": "research-article", "Evaluation Study": "research-article",
-    "Validation Study": "research-article", "Meta-Analysis": "research-article",
+    name: kind
+    for kind, names in {
+        "retraction": "retraction of publication|retraction notice", "correction": "published erratum",
+        "expression-of-concern": "expression of concern", "preprint": "preprint",
+        "systematic-review": "systematic review", "guideline": "practice guideline|guideline",
+        "review-article": "review|scoping review", "case-report": "case reports", "editorial": "editorial",
+        "letter": "letter", "news": "news|newspaper article", "article-commentary": "comment",
+        "interview": "interview", "obituary": "obituary", "meeting-report": "congress",
+        "data-paper": "dataset", "technical-report": "technical report", "oration": "lecture|address",
+        "introduction": "introductory journal article",
+        "research-article": "journal article|clinical trial|randomized controlled trial|observational study|"
+        "comparative study|multicenter study|evaluation study|validation study|meta-analysis",
+    }.items()
+    for name in names.split("|")
 }  # fmt: skip
 
 
@@ -183,7 +179,7 @@ def article_type(kinds: Iterable[str], book: bool = False) -> str | None:
     """Return JATS's name for the most specific of some of PubMed's publication types."""
     of_a_book = "chapter-article" if book else None
     stated = {kind.lower() for kind in kinds}
-    return next((kind for name, kind in _ARTICLE_TYPES.items() if name.lower() in stated), of_a_book)
+    return next((kind for name, kind in _ARTICLE_TYPES.items() if name in stated), of_a_book)
 
 
 def _heading(node: Element) -> str | None:
@@ -214,24 +210,19 @@ def _cited_year(text: str) -> int | None:
 def _citations(holder: Element | None, related: Iterable[Element]) -> Iterator[Citation]:
     """Yield the works in the reference lists, then those that only NLM's older list has."""
     seen = set()
-    for node in holder.iterfind("ReferenceList") if holder is not None else ():
-        for reference in node.iter("Reference"):
-            citation = _reference(reference)
-            seen.add(citation.pmid)
-            yield citation
+    for reference in holder.iterfind("ReferenceList//Reference") if holder is not None else ():
+        # A `Citation` is a whole line of a bibliography, so it gives a year and perhaps a DOI, never a title.
+        text = first_text(reference, "Citation") or ""
+        known: dict[str, Any] = {"year": _cited_year(text), **_listed(reference)}
+        if "doi" not in known and (doi := find_doi(text)):
+            known["doi"] = doi
+        citation = citation_with(known)
+        seen.add(citation.pmid)
+        yield citation
     for node in related:
         if node.get("RefType") == "Cites" and (cited := _related(node)).pmid and cited.pmid not in seen:
             seen.add(cited.pmid)
             yield cited
-
-
-def _reference(node: Element) -> Citation:
-    # A `Citation` is a whole line of a bibliography, so it gives a year and perhaps a DOI, never a title.
-    text = first_text(node, "Citation") or ""
-    known: dict[str, Any] = _listed(node)
-    if "doi" not in known and (doi := find_doi(text)):
-        known["doi"] = doi
-    return citation_with({"year": _cited_year(text), **known})
 
 
 def _related(node: Element) -> Citation:

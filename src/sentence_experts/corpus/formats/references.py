@@ -67,24 +67,21 @@ def _citation(renderings: Iterable[Element]) -> Citation:
     known: dict[str, Any] = {}
     for citation in renderings:
         titles: list[str] = []
-        plain = True
+        plain = citation.tag == "element-citation"
         for child in citation:
             tag = child.tag
             if tag == "pub-id":
                 add_identifier(known, child.get("pub-id-type"), child)
             elif tag == "article-title":
-                if text := plain_text(child):
-                    titles.append(text)
+                titles.append(plain_text(child) or "")
             elif tag == "year":
-                if "year" not in known and (
-                    year := year_in(child.text) or year_in(child.get("iso-8601-date"))
-                ):
-                    known["year"] = year
+                if year := year_in(child.text) or year_in(child.get("iso-8601-date")):
+                    known.setdefault("year", year)
             elif tag not in _NEVER_IDENTIFY:
                 plain = False
-        if titles:
-            known.setdefault("title", " ".join(titles))
-        if not plain or citation.tag != "element-citation":
+        if title := " ".join(filter(None, titles)):
+            known.setdefault("title", title)
+        if not plain:
             _add_nested(known, citation)
     return citation_with(known)
 
