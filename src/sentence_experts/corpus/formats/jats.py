@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import chain
+from typing import Any
 
 from lxml import etree
 
@@ -93,15 +94,15 @@ def _read_front(article: Element, front: Element) -> Paper | None:
     if meta is None:
         return None
     identifiers = identifiers_of(meta.iterfind("article-id"), "pub-id-type")
-    known = identifiers.keys() - {"unreadable_doi"}
+    if not identifiers.keys() - {"unreadable_doi"}:
+        digest = hashlib.sha256(etree.tostring(front, with_tail=False)).hexdigest()
+        identifiers["other"] = f"file:{digest[:24]}"
     title = _title(meta)
     kind = clean(article.get("article-type") or "")
     related = meta.findall("related-article") + front.findall("related-article")
+    relations = {node.get("related-article-type") for node in related}
     return Paper(
         **identifiers,
-        other=None
-        if known
-        else f"file:{hashlib.sha256(etree.tostring(front, with_tail=False)).hexdigest()[:24]}",
         title=title,
         abstract=_abstract(meta, article.get(_LANGUAGE)),
         authors=tuple(filter(None, map(_author, meta.iterfind("contrib-group/contrib")))),
@@ -113,12 +114,14 @@ def _read_front(article: Element, front: Element) -> Paper | None:
         or first_text(meta, "elocation-id"),
         article_type=kind,
         subjects=_subjects(meta),
-        mesh=_keywords(meta, mesh=True),
-        keywords=_keywords(meta, mesh=False),
-        organisms=_organisms(meta),
+        **_keywords(meta),
         journal=first_text(front, *_JOURNALS),
         licence=licence_of(meta.findall("permissions") or meta.findall("license")),
-        retracted=_says_it_is_retracted(kind, title, related),
+        retracted=bool(
+            kind in ("retracted-article", "withdrawn-article")
+            or _RETRACTED_TITLE.match(title or "")
+            or relations & {"retraction-forward", "retracted-by"}
+        ),
         retracts=_retracts(kind, related),
     )
 
@@ -244,23 +247,18 @@ def _subjects(meta: Element) -> tuple[str, ...]:
     return about or unique(topics) or unique(channels)
 
 
-def _keywords(meta: Element, *, mesh: bool) -> tuple[str, ...]:
-    keywords: list[str | None] = []
+def _keywords(meta: Element) -> dict[str, Any]:
+    """Return MeSH headings, keywords, and those of groups such as `research-organism`."""
+    found: dict[str, list[str | None]] = {"mesh": [], "keywords": [], "organisms": []}
     for group in meta.iterfind("kwd-group"):
         kind = " ".join(group.get(name, "") for name in ("kwd-group-type", "vocab", "content-type")).lower()
-        if ("mesh" in kind.replace("-", "").split() or kind.strip().startswith("mesh")) is not mesh:
-            continue
+        is_mesh = "mesh" in kind.replace("-", "").split() or kind.strip().startswith("mesh")
+        words = [_keyword(node) for node in group.iter("kwd", "compound-kwd")]
         if "abbreviation" not in kind:
-            keywords.extend(_keyword(node) for node in group.iter("kwd", "compound-kwd"))
-    return unique(keywords)
-
-
-def _organisms(meta: Element) -> tuple[str, ...]:
-    """Return the keywords of groups such as `research-organism`."""
-    groups = (
-        group for group in meta.iterfind("kwd-group") if "organism" in group.get("kwd-group-type", "").lower()
-    )
-    return unique(_keyword(node) for group in groups for node in group.iter("kwd"))
+            found["mesh" if is_mesh else "keywords"] += words
+        if "organism" in group.get("kwd-group-type", "").lower():
+            found["organisms"] += words
+    return {name: unique(words) for name, words in found.items()}
 
 
 def _keyword(node: Element) -> str | None:
@@ -274,17 +272,8 @@ _RETRACTED_TITLE = re.compile(
 )
 
 
-def _says_it_is_retracted(kind: str | None, title: str | None, related: Iterable[Element]) -> bool:
-    relations = {node.get("related-article-type") for node in related}
-    return bool(
-        kind in ("retracted-article", "withdrawn-article")
-        or _RETRACTED_TITLE.match(title or "")
-        or relations & {"retraction-forward", "retracted-by"}
-    )
-
-
 def _retracts(kind: str | None, related: Iterable[Element]) -> tuple[Citation, ...]:
-    retracted: dict[Citation, None] = {}
+    retracted: list[Citation] = []
     for node in related:
         relation = node.get("related-article-type") or ""
         if relation == "retracted-article" or (
@@ -293,11 +282,9 @@ def _retracts(kind: str | None, related: Iterable[Element]) -> tuple[Citation, .
             value = node.get(XLINK) or clean("".join(node.itertext())) or ""
             link = node.get("ext-link-type") or ""
             if link in ("pmid", "pubmed"):
-                citation = Citation(pmid=normalise_pmid(value))
+                retracted.append(Citation(pmid=normalise_pmid(value)))
             elif link in ("pmc", "pmcid"):
-                citation = Citation(pmcid=normalise_pmcid(value))
+                retracted.append(Citation(pmcid=normalise_pmcid(value)))
             else:
-                citation = Citation(*identifiers_in_url(value))
-            retracted[citation] = None
-    retracted.pop(Citation(), None)
-    return tuple(retracted)
+                retracted.append(Citation(*identifiers_in_url(value)))
+    return tuple(each for each in dict.fromkeys(retracted) if each != Citation())

@@ -181,9 +181,8 @@ def iso_day(value: Any) -> int | None:
 
 def is_work(record: Mapping[str, Any]) -> bool:
     """Return whether a record looks like a work of OpenAlex."""
-    ids = record.get("ids")
-    named = [record.get("id"), *([ids.get("openalex")] if isinstance(ids, dict) else [])]
-    return any(isinstance(one, str) and "openalex.org/W" in one for one in named)
+    named = (record.get("id"), _mapping(record.get("ids")).get("openalex"))
+    return any("openalex.org/W" in (_text(one) or "") for one in named)
 
 
 def to_paper(work: Mapping[str, Any], chosen: RecordFilter = _ALL, day: int = 0) -> Paper | str:
@@ -202,7 +201,8 @@ def to_paper(work: Mapping[str, Any], chosen: RecordFilter = _ALL, day: int = 0)
         return "xpac"
     topic = _mapping(work.get("primary_topic"))
     subfield, field = _mapping(topic.get("subfield")), _mapping(topic.get("field"))
-    stated, year = _text(work.get("type")), _year(work)
+    stated = _text(work.get("type"))
+    year = year_in(str(work.get("publication_year") or work.get("publication_date")))
     kind = _ARTICLE_TYPES.get(stated or "", stated)
     pmid, pmcid = (_text(ids.get(name)) or "" for name in ("pmid", "pmcid"))
     named = Identifiers(
@@ -222,12 +222,16 @@ def to_paper(work: Mapping[str, Any], chosen: RecordFilter = _ALL, day: int = 0)
     ):
         return "filtered"
     place, biblio = _mapping(work.get("primary_location")), _mapping(work.get("biblio"))
+    licence = _text(place.get("license")) or ""
     venues = (_mapping(place.get("source")), _mapping(work.get("host_venue")))
     return Paper(
         **named._asdict(),
         title=without_tags(_text(work.get("title")) or _text(work.get("display_name"))),
         abstract=without_tags(abstract_of(work.get("abstract_inverted_index"))),
-        authors=tuple(map(_author, _mappings(work.get("authorships")))),
+        authors=tuple(
+            invert_name((_text(_mapping(each.get("author")).get("display_name")) or "").split())
+            for each in _mappings(work.get("authorships"))
+        ),
         year=year,
         volume=_text(biblio.get("volume")),
         issue=_text(biblio.get("issue")),
@@ -239,7 +243,7 @@ def to_paper(work: Mapping[str, Any], chosen: RecordFilter = _ALL, day: int = 0)
             for word in _mappings(work.get("keywords"))
         ),
         journal=without_tags(_text(venues[0].get("display_name") or venues[1].get("display_name"))),
-        licence=_licence(_text(place.get("license")) or ""),
+        licence=licence_from_text(licence) or licence or None,
         topic=_text(topic.get("display_name")),
         subfield=_text(subfield.get("display_name")),
         field=_text(field.get("display_name")),
@@ -286,18 +290,9 @@ def _numbers(works: Any, own: int) -> tuple[int, ...]:
     return tuple(numbers)
 
 
-def _author(authorship: Mapping[str, Any]) -> str:
-    return invert_name((_text(_mapping(authorship.get("author")).get("display_name")) or "").split())
-
-
 def _named(thing: Mapping[str, Any]) -> tuple[str | None, ...]:
     """Return the name of a topic or field, and its id without the address."""
     return _text(thing.get("display_name")), (_text(thing.get("id")) or "").rpartition("/")[2]
-
-
-def _year(work: Mapping[str, Any]) -> int | None:
-    stated = work.get("publication_year") or work.get("publication_date")
-    return year_in(str(stated)) if stated else None
 
 
 def _heading(heading: Mapping[str, Any]) -> str | None:
@@ -306,11 +301,6 @@ def _heading(heading: Mapping[str, Any]) -> str | None:
     if not name:
         return None
     return f"{'*' if heading.get('is_major_topic') else ''}{name}{f'/{qualifier}' if qualifier else ''}"
-
-
-@lru_cache(maxsize=1024)
-def _licence(stated: str) -> str | None:
-    return licence_from_text(stated) or stated or None
 
 
 def _text(value: Any) -> str | None:
