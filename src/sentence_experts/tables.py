@@ -45,7 +45,7 @@ _MAX_LINE: Final = 1 << 26
 """Maximum number of characters per line and per field of a text file."""
 _ROWS_PER_BATCH: Final = 2048
 _ROWS_WITH_COLUMNS: Final = 100  # of JSON lines, whose columns are those of the first rows
-# What pandas makes of the integers in a column that also has empty cells.
+# Pandas writes the integers of a column with empty cells so.
 _WHOLE_AS_FLOAT: Final = re.compile(r"(-?\d+)\.0", re.ASCII)
 
 
@@ -122,7 +122,7 @@ def _reading(
         with opened(source) as (file, kind):
             if kind == "parquet":
                 parquet = parquet_file(source, file)
-                names = _unlike(parquet.schema_arrow.names, source)
+                names = _distinct(parquet.schema_arrow.names, source)
                 read = parquet.iter_batches(_ROWS_PER_BATCH, columns=wanted)
                 yield names, (row for batch in read for row in batch.to_pylist())
             elif kind == "json":
@@ -194,7 +194,7 @@ def to_arrow(data: Table) -> pa.Table:
     raise InputError(f"cannot read a table from {type(data).__name__}: give a path, a data frame or a list")
 
 
-def _unlike(names: Sequence[str], where: Path | str) -> list[str]:
+def _distinct(names: Sequence[str], where: Path | str) -> list[str]:
     """Return the names of columns, if no two are the same."""
     if twice := next((name for place, name in enumerate(names) if name in names[:place]), None):
         raise InputError(f"{where}: two columns are called {twice!r}; rename or remove one")
@@ -310,7 +310,7 @@ def _delimited(
     # Strict: otherwise a quote that is never closed swallows the rows after it.
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
     try:
-        header = _unlike(next(reader, []), path)
+        header = _distinct(next(reader, []), path)
     except csv.Error as error:
         raise InputError(f"{path}: the header cannot be read: {error}") from error
     if "\0" in "".join(header):

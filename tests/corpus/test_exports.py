@@ -193,7 +193,7 @@ def test_several_formats_are_one_corpus_merged_by_identifier(tmp_path: Path) -> 
     ]
 
 
-def test_what_cannot_be_read_is_reported(tmp_path: Path) -> None:
+def test_unreadable_exports_are_reported(tmp_path: Path) -> None:
     (tmp_path / "latin.ris").write_bytes(RIS.replace("Roots", "Würzeln").encode("latin-1"))
     with pytest.raises(InputError, match=r"encoding: not UTF-8.*save it as UTF-8"):
         import_corpus([tmp_path / "latin.ris"], workers=1)
@@ -202,7 +202,7 @@ def test_what_cannot_be_read_is_reported(tmp_path: Path) -> None:
         import_corpus([tmp_path / "mine.csv"], workers=1)
 
 
-def test_tables_of_ones_own_have_columns_in_any_case(tmp_path: Path) -> None:
+def test_user_tables_have_columns_in_any_case(tmp_path: Path) -> None:
     table = tmp_path / "mine.csv"
     table.write_text("Title,Abstract,DOI,PMID\nRice,Roots grow.,10.1000/RICE,\nSleep,Rats.,,31\n")
     corpus = import_corpus(papers=table, workers=1)

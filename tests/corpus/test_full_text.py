@@ -79,7 +79,7 @@ def test_of_two_records_of_a_work_the_one_with_text_gives_it(folder: Callable[..
     assert [text for _, _, text in stored(corpus)] == [text for _, text in SECTIONS]
 
 
-def test_a_column_of_full_texts_in_a_table_of_ones_own() -> None:
+def test_a_column_of_full_texts_in_a_user_table() -> None:
     rows = [
         {"id": "1", "title": "Rice", "abstract": "", "full_text": "All  of\nit."},
         {"id": "2", "title": "Wheat", "abstract": "", "full_text": None},

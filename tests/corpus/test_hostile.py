@@ -196,7 +196,7 @@ def test_tar_members_that_point_outside_are_refused(tmp_path: Path, ending: str)
 
 
 @pytest.mark.parametrize("ending", ["tar", "gz", "xz", "bz2"])
-def test_what_a_truncated_archive_gave_is_kept(tmp_path: Path, ending: str) -> None:
+def test_documents_before_a_truncation_are_kept(tmp_path: Path, ending: str) -> None:
     path = tmp_path / ("x.tar" if ending == "tar" else f"x.tar.{ending}")
     with tarfile.open(path, "w" if ending == "tar" else f"w:{ending}") as archive:
         for number in range(40):

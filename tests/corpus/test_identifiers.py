@@ -34,7 +34,7 @@ def test_old_dois_keep_their_brackets_and_signs() -> None:
 @pytest.mark.parametrize(
     "value", [None, "", "11200322", "0162-0886/91/1302-0044$02.00", "10.1000/", "10.1000"]
 )
-def test_what_is_no_doi(value: str | None) -> None:
+def test_other_texts_are_no_doi(value: str | None) -> None:
     assert normalise_doi(value) is None
 
 
@@ -82,7 +82,7 @@ def test_a_doi_cut_by_a_space_is_unreadable(written: str) -> None:
     "written",
     ["10.1000/x1 [doi]", "10.1000/x1 PMID: 7", "10.1000/x1; 2010", "(10.1000/x1) and others", "10.1000/x1 ."],
 )
-def test_what_follows_a_whole_doi_is_left_out(written: str) -> None:
+def test_text_after_a_whole_doi_is_left_out(written: str) -> None:
     assert normalise_doi(written) == "10.1000/x1"
 
 

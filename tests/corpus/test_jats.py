@@ -129,7 +129,7 @@ def test_licences(permissions: str, name: str | None) -> None:
     assert one(jats(meta=f"<permissions>{permissions}</permissions>")).licence == name
 
 
-def test_what_counts_as_a_reference() -> None:
+def test_references_of_every_kind_are_read() -> None:
     two = "<ref><label>1</label><mixed-citation>A. <article-title>One</article-title> doi:10.1/a</mixed-citation>"  # noqa: E501
     two += "<mixed-citation>B. <pub-id pub-id-type='pmid'>7</pub-id></mixed-citation></ref>"
     alternatives = "<ref><citation-alternatives><element-citation><article-title>Three</article-title>"
@@ -189,7 +189,7 @@ def test_unreadable_doi_of_a_paper_is_named(folder: Callable[..., Path], tmp_pat
     assert line["reason"] == "unreadable-doi"
 
 
-def test_what_comes_before_an_error_is_kept() -> None:
+def test_articles_before_an_error_are_kept() -> None:
     cut = f"<set>{jats()}<article><front>"
     *kept, error = read_articles(cut.encode())
     assert [paper.doi for paper in kept if isinstance(paper, Paper)] == ["10.1000/a"]

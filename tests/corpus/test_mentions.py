@@ -109,7 +109,7 @@ def test_floats_lists_and_tables_are_paragraphs_of_their_own() -> None:
     assert list(found.values()) == [[1, 3, 4], [2], [5], [6], [7], [8]]
 
 
-def test_what_is_read_and_what_is_not() -> None:
+def test_regions_that_are_read() -> None:
     back = f"<app><title>Appendix</title><sec><title>Methods</title><p>{cite(2)}</p></sec></app>"
     back += f"<ack><p>Thanks {cite(3)}</p></ack>"
     back += f"<ref-list><ref id='x'><note><p>{cite(4)}</p></note></ref></ref-list>"

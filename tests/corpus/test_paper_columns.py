@@ -124,7 +124,7 @@ def test_characters_that_could_change_a_terminal_end_at_the_import() -> None:
         assert table == "citations" or "Rice is" in found
 
 
-def test_nor_do_they_reach_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unsafe_characters_do_not_reach_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     """Texts of a corpus that an earlier version made, or of a table in memory."""
     for name in ("results", "notes"):
         assert type(getattr(console, name)) is not Console

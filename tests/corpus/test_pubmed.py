@@ -142,7 +142,7 @@ def test_books_and_chapters() -> None:
     assert one(book.format("")).title == "GeneReviews"
 
 
-def test_what_is_not_a_record_is_named_and_the_rest_is_read() -> None:
+def test_other_elements_are_named_and_records_are_read() -> None:
     found = outcomes(
         record_set(record("1"), record(None), deletion("8", "x", "9"), "<Strange/>", record("2"))
     )
@@ -182,7 +182,7 @@ def test_packed_files_beside_articles(tmp_path: Path) -> None:
     assert len(papers(alone)) == 2
 
 
-def test_what_a_cut_packed_file_gave_is_kept(tmp_path: Path) -> None:
+def test_records_before_a_cut_are_kept(tmp_path: Path) -> None:
     long = "".join(random.Random(0).choices("abcdefghij ", k=3000))
     abstract = f"<AbstractText>{long}</AbstractText>"
     path = packed_file(tmp_path / "x.xml.gz", *(record(str(n), abstract=abstract) for n in range(1, 200)))

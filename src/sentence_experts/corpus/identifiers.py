@@ -19,10 +19,10 @@ _BROKEN_DOI = re.compile(r"(?<=[.\-_])\s+(?=\d)")
 _BROKEN_PREFIX = re.compile(r"10\.\s*(\d{4,9}(?:\.\d+)*)\s*/\s*(?=\S)")
 # A point for the slash: "10.1017.s1355838201011074".
 _NO_SLASH = re.compile(r"10\.(\d{4,5})\.([a-z][^\s/]*\d[^\s/]*)", re.ASCII)
-# What may follow a DOI after a space; anything else may be the rest of it ("10.1038/nature 12345").
+# Text that may follow a DOI after a space; anything else may be the rest of it ("10.1038/nature 12345").
 _AFTER_DOI = re.compile(r"\W*|\s*(?:[\[(<]|(?:pmid|pmcid|pmc|doi|https?)\b).*", re.DOTALL)
 _ENDS_DOI = (",", ";", ")", "]", "}", ">")
-# What typesetters make of a hyphen and of an x; DOIs are ASCII.
+# Signs that typesetters put for a hyphen and an x; DOIs are ASCII.
 _TYPESET = str.maketrans("\u2010\u2011\u2012\u2013\u2212\u00d7", "-----x")
 # The DOI of a PLOS article whose end is missing would stand for every article of the journal.
 _CUT_SHORT = re.compile(r"10\.1371/journal(\.[a-z]*)?")

@@ -34,7 +34,7 @@ from sentence_experts.corpus.record_files import (
     find_record_files,
     format_of,
 )
-from sentence_experts.corpus.user_tables import UserTables
+from sentence_experts.corpus.user_tables import user_tables
 from sentence_experts.corpus.workers import number_of_workers
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.storage import WHOLE, check_apart, hidden_beside, replacing
@@ -124,8 +124,7 @@ def gather_sources(
     extras: list[TableSource] = [CorpusSource(CorpusFolder.open(path)) for path in corpora]
     if of_records:
         extras.append(_record_files(of_records, config))
-    if tables := UserTables.of(papers, citations):
-        extras.append(tables)
+    extras += user_tables(papers, citations)
     if not files and not extras:
         raise UsageError("nothing to import: name at least one folder, file or archive, or give `papers`")
     return Sources.of(files, extras, config.full_text)

@@ -54,7 +54,7 @@ MENTIONS = ".mentions.parquet"
 BODIES = ".bodies.parquet"
 REJECTED = ".rejected.jsonl"
 
-# What programs write where there is nothing.
+# Words that programs write where there is no value.
 _NO_VALUES = frozenset({"none", "other", "n/a", "null", "no-specified", "no pagination"})
 _PAPER_FIELDS = attrgetter(*STATED_PAPERS.names[4:-5])
 _CITATION_FIELDS = attrgetter(*(name for name, _ in _IDS), "title", "year")
@@ -139,7 +139,7 @@ class CorpusPart:
         self._references: list[tuple[Any, ...]] = []
         self._mentions: list[tuple[Any, ...]] = []
         self._bodies: list[tuple[Any, ...]] = []
-        # Of references by number alone, which are ten times as many as papers: record, first place, numbers.
+        # References known by number alone, ten times as many as papers: record, first position, numbers.
         self._numbers: list[tuple[int, int, Sequence[int]]] = []
         self.rejections: list[Rejection] = []
 

@@ -18,7 +18,7 @@ from sentence_experts.storage import write_text
 
 JOURNAL = "Simulated Journal"
 
-# Field (a subject heading) -> topics, each a list of its own words.
+# Field (a subject heading) -> the words of each topic.
 TOPICS: dict[str, tuple[str, ...]] = {
     "Neuroscience": (
         "hippocampus memory place-cell theta recall navigation synaptic potentiation consolidation "

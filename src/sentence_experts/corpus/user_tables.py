@@ -12,9 +12,7 @@ import difflib
 import json
 import logging
 import re
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -49,15 +47,15 @@ from sentence_experts.tables import (
 
 _ROWS_PER_PART, _FULL_TEXTS_PER_PART = 20_000, 500  # a part is in memory
 FULL_TEXT = "full_text"
-_PAPER_COLUMNS = ("id", "title")
-_IDS = ("doi", "pmid", "pmcid", "openalex")
-_NAMING = ("id", "paper_id", *_IDS)
-_MORE_PAPER_COLUMNS = (
-    *(name for name in PAPERS_SCHEMA.names if name not in ("title", "has_body")),
-    FULL_TEXT,
-)
-_CITATION_COLUMNS = ("citing", "cited")
-_MORE_CITATION_COLUMNS = ("cited_title", "cited_year")
+_NAMING = ("id", "paper_id", "doi", "pmid", "pmcid", "openalex")
+# The columns of each kind of table: required ones, and others.
+_COLUMNS = {
+    "papers": (
+        ("id", "title"),
+        (*(name for name in PAPERS_SCHEMA.names if name not in ("title", "has_body")), FULL_TEXT),
+    ),
+    "citations": (("citing", "cited"), ("cited_title", "cited_year")),
+}
 _LIST_SEPARATOR = re.compile(r"\s*[;|]\s*")
 _TRUE = frozenset({"1", "1.0", "true", "yes", "t", "y", "retracted"})
 _FALSE = frozenset({"", "0", "0.0", "false", "no", "f", "n", "none", "not retracted"})
@@ -65,62 +63,86 @@ _FALSE = frozenset({"", "0", "0.0", "false", "no", "f", "n", "none", "not retrac
 logger = logging.getLogger(__name__)
 
 
+def user_tables(papers: Table | None, citations: Table | None) -> list[UserTable]:
+    """Return the given tables of papers and of the citations between them, with their columns checked.
+
+    Raises:
+        InputError: a file is missing, of an unknown kind, or lacks a column.
+        UsageError: citations without papers to cite from.
+    """
+    if papers is None and citations is not None:
+        raise UsageError("`citations` needs `papers`: the table of the papers that its ids name")
+    if papers is None:
+        return []
+    tables = [UserTable(papers, "papers", _check(papers, "papers"))]
+    if citations is not None:
+        # Bare digits may be PMIDs only if the papers have PMIDs.
+        names, has_pmids = _check(citations, "citations"), "pmid" in tables[0].names.values()
+        tables.append(UserTable(citations, "citations", names, has_pmids))
+    return tables
+
+
 @dataclass(frozen=True, slots=True)
-class UserTables:
-    """A table of papers, and one of the citations between them."""
+class UserTable:
+    """A table as a source of a corpus (a `building.TableSource`).
 
-    papers: Table
-    citations: Table | None
+    Attributes:
+        table: the table.
+        kind: `papers` or `citations`.
+        names: the name that each of its columns is read by.
+        digits_are_pmids: whether citations name papers by bare PMIDs.
+    """
 
-    @classmethod
-    def of(cls, papers: Table | None, citations: Table | None) -> UserTables | None:
-        """Return the tables, with their columns checked; None if neither is given.
+    table: Table
+    kind: str
+    names: dict[str, str]
+    digits_are_pmids: bool = False
 
-        Raises:
-            InputError: a file is missing, of an unknown kind, or lacks a column.
-            UsageError: citations without papers to cite from.
-        """
-        if papers is None:
-            if citations is not None:
-                raise UsageError("`citations` needs `papers`: the table of the papers that its ids name")
-            return None
-        _check(papers, _PAPER_COLUMNS, _MORE_PAPER_COLUMNS)
-        if citations is not None:
-            _check(citations, _CITATION_COLUMNS, _MORE_CITATION_COLUMNS)
-        return cls(papers, citations)
+    @property
+    def name(self) -> str:
+        """The name of its file."""
+        return Path(self.table).name if is_path(self.table) else self.kind
 
     def described(self) -> list[dict[str, Any]]:
-        """Describe the tables for the manifest: name, kind, size, SHA-256."""
-        given = [("papers", self.papers), ("citations", self.citations)]
-        return [
-            {"name": _name(table, kind), "kind": f"table of {kind}"}
-            | dict(zip(("size", "sha256"), fingerprint(table), strict=True))
-            for kind, table in given
-            if table is not None
-        ]
+        """Describe the table for the manifest: name, kind, size, SHA-256."""
+        size, digest = fingerprint(self.table)
+        return [{"name": self.name, "kind": f"table of {self.kind}", "size": size, "sha256": digest}]
 
     def parse(self, parts: PartStore, first_source: int) -> None:
-        """Write the tables' rows as parts; rows that cannot be used are set aside by number."""
-        name = _name(self.papers, "papers")
-        _parse(self.papers, name, parts, first_source, partial(_add_paper, table=name))
-        if self.citations is not None:
-            # Bare digits may be PMIDs only if the papers have PMIDs.
-            has_pmids = "pmid" in _read_as(read_columns(self.papers))
-            add = partial(_add_citation, digits_are_pmids=has_pmids)
-            _parse(self.citations, _name(self.citations, "citations"), parts, first_source + 1, add)
+        """Write the table's rows as parts; rows that cannot be used are set aside by number."""
+        at_once = _FULL_TEXTS_PER_PART if FULL_TEXT in self.names.values() else _ROWS_PER_PART
+        rows = enumerate(read_rows(self.table), start=1)
+        for part_number, group in missing_groups(parts, first_source, rows, at_once):
+            part = CorpusPart(first_source, part_number)
+            for number, row in group:
+                try:
+                    if isinstance(row, BadRowError):
+                        raise row
+                    named = {self.names.get(key, key.strip().lower()): value for key, value in row.items()}
+                    if self.kind == "papers":
+                        _add_paper(part, named, number, self.name)
+                    else:
+                        _add_citation(part, named, number, self.digits_are_pmids)
+                except BadRowError as error:
+                    bad = Rejection(self.name, None, f"row {number}", "bad-row", str(error))
+                    part.rejections.append(bad)
+            part.write(parts)
 
 
-def _check(table: Table, required: tuple[str, ...], more: tuple[str, ...]) -> None:
-    """Check the columns of a table, and name those that are not read: one of them may be misspelt.
+def _check(table: Table, kind: str) -> dict[str, str]:
+    """Return the names that a table's columns are read by, and name those that are not read: a misspelling?
 
     Raises:
         InputError: a required column is missing, or two differ only in their case.
     """
+    required, more = _COLUMNS[kind]
     name, given = name_of_table(table), read_columns(table)
-    columns = _read_as(given)
+    columns = [column.strip().lower() for column in given]
+    if "keywords" not in columns:
+        columns = ["keywords" if column == "tags" else column for column in columns]
     if twice := next((column for column in columns if columns.count(column) > 1), None):
         raise InputError(f"{name}: two columns are named {twice!r} but for their case; rename one")
-    named = "id" in required and any(column in columns for column in _NAMING)
+    named = any(column in columns for column in _NAMING)
     check_columns(name, [column for column in required if column != "id" or not named], columns)
     absent = [column for column in more if column not in columns]
     notes = []
@@ -133,35 +155,7 @@ def _check(table: Table, required: tuple[str, ...], more: tuple[str, ...]) -> No
             f"{name}: columns that are not used: {', '.join(notes)}; "
             f"besides {', '.join(required)}, a table can have: {', '.join(more)}"
         )
-
-
-def _read_as(columns: Sequence[str]) -> list[str]:
-    """Return the name that each column of a table is read by."""
-    folded = [column.strip().lower() for column in columns]
-    return ["keywords" if name == "tags" and "keywords" not in folded else name for name in folded]
-
-
-def _name(table: Table, kind: str) -> str:
-    return Path(table).name if is_path(table) else kind
-
-
-def _parse(
-    table: Table, name: str, parts: PartStore, source: int, add: Callable[[CorpusPart, Row, int], None]
-) -> None:
-    columns = read_columns(table)
-    names = dict(zip(columns, _read_as(columns), strict=True))
-    rows = _FULL_TEXTS_PER_PART if FULL_TEXT in names.values() else _ROWS_PER_PART
-    for number, group in missing_groups(parts, source, enumerate(read_rows(table), start=1), rows):
-        part = CorpusPart(source, number)
-        for row_number, row in group:
-            try:
-                if isinstance(row, BadRowError):
-                    raise row
-                named = {names.get(column, column.strip().lower()): value for column, value in row.items()}
-                add(part, named, row_number)
-            except BadRowError as error:
-                part.rejections.append(Rejection(name, None, f"row {row_number}", "bad-row", str(error)))
-        part.write(parts)
+    return dict(zip(given, columns, strict=True))
 
 
 def _add_paper(part: CorpusPart, row: Row, number: int, table: str) -> None:

@@ -144,8 +144,8 @@ def _split(texts: Iterable[str], separator: str = r"[\n;]") -> list[str]:
 def _paper(stated: dict[str, Any]) -> Paper:
     """Make a paper of the texts in a record, by the name of the field.
 
-    `addresses` and notes are searched for identifiers that have no field of their own. A paper without any
-    identifier is known by a hash of its texts.
+    `addresses` and notes are searched for identifiers that no field holds. A paper without any identifier is
+    known by a hash of its texts.
     """
     texts: dict[str, Any] = {name: without_tags(stated.get(name)) for name in _TEXTS}
     if not texts["title"] and not texts["abstract"]:

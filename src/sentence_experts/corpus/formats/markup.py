@@ -25,7 +25,7 @@ _BLOCKS = frozenset({
     "disp-quote", "boxed-text", "verse-line", "statement", "td", "th", "tr", "attrib",
 })  # fmt: skip
 _NOTE_MARKS = frozenset({"fn", "aff", "corresp", "author-notes", "table-fn", "award", "contrib"})
-# Of several renderings of one thing, the most readable.
+# Several renderings of one thing, the most readable first.
 _RANKS = {f"{MATHML}math": 0, "math": 0, "tex-math": 1, "textual-form": 2}
 
 _EMPTY_BRACKETS = re.compile(r"\s?(?:\(\s*[,;–-]*\s*\)|\[\s*[,;–-]*\s*\])")

@@ -1,4 +1,4 @@
-"""Where the text of a JATS article mentions its references: section, paragraph, sentence, bracket.
+"""Find where the text of a JATS article mentions its references: section, paragraph, sentence, bracket.
 
 Captions of figures, tables and supplements, cells of tables, items of lists and footnotes are separate
 paragraphs, not parts of the text around them.

@@ -125,7 +125,7 @@ class RecordFilter:
 
     Attributes:
         topics: names (any case, `*` for any text) or ids of topics.
-        fields: the same of fields or subfields.
+        fields: names or ids of fields or subfields.
         types: types of works.
         years: first and last year.
         languages: such as `en`.

@@ -1,4 +1,4 @@
-"""Where the sentences of a paragraph begin: simple rules for scientific English, no model.
+"""Find where the sentences of a paragraph begin: simple rules for scientific English, no model.
 
 A sentence ends with a full stop, question or exclamation mark that white space and a capital letter (or a
 citation in words) follow. Citations right after the stop belong to the sentence before it. No sentence ends
