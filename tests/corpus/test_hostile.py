@@ -139,10 +139,10 @@ def test_a_file_that_cannot_be_opened_is_named(
     if os.geteuid() == 0:  # root opens everything
         real = Path.open
 
-        def refuse(path: Path, *rest: Any) -> Any:
+        def refuse(path: Path, *rest: Any, **more: Any) -> Any:
             if path.name == "locked.xml":
                 raise PermissionError(13, "Permission denied")
-            return real(path, *rest)
+            return real(path, *rest, **more)
 
         monkeypatch.setattr(Path, "open", refuse)
     corpus = import_corpus([articles], tmp_path / "out", workers=1)
