@@ -65,8 +65,6 @@ _CONTROLS = {
     for number in (*range(9), *range(11, 32), *range(127, 160), 0x61C, 0x200E, 0x200F, *range(0x202A, 0x202F),
                    *range(0x2066, 0x206A))
 }  # fmt: skip
-
-
 CONTROLS = "[" + "".join(f"\\x{{{number:x}}}" for number in _CONTROLS) + "]"
 """The same as a regular expression of Arrow."""
 
@@ -91,25 +89,19 @@ def tex_to_text(tex: str) -> str:
     return re.sub(r"[\\{}^_~]", "", text) if text else ""
 
 
-def _math_parts(node: Element, parts: list[str]) -> None:
-    """Add MathML tokens in reading order: fractions get a slash, roots a sign."""
+def _math(node: Element) -> str:
+    """Return MathML tokens in reading order: fractions get a slash, roots a sign."""
     name = local_name(node)
     if not name or name.startswith("annotation"):
-        return
+        return ""
+    text = node.text or ""
+    text = text.strip() if name != "mtext" or text.isspace() else text
+    text += ("/" if name == "mfrac" else "").join(map(_math, node))
     if name in ("msqrt", "mroot"):
-        parts.append("√")
+        return f"√{text}"
     if name == "mfenced":
-        parts.append(node.get("open", "("))
-    if node.text and not node.text.isspace():
-        parts.append(node.text if name == "mtext" else node.text.strip())
-    for position, child in enumerate(node):
-        if position and name == "mfrac":
-            parts.append("/")
-        _math_parts(child, parts)
-    if name == "mfenced":
-        parts.append(node.get("close", ")"))
-    if name in ("mtd", "mspace"):
-        parts.append(" ")
+        return f"{node.get('open', '(')}{text}{node.get('close', ')')}"
+    return f"{text} " if name in ("mtd", "mspace") else text
 
 
 def _is_mark(node: Element) -> bool:
@@ -118,52 +110,39 @@ def _is_mark(node: Element) -> bool:
     return kind in _NOTE_MARKS or (kind == "bibr" and not any(map(str.isalpha, "".join(node.itertext()))))
 
 
-def _parts(node: Element, parts: list[str], without: Sequence[Element] = ()) -> None:
-    if node.text:
-        parts.append(node.text)
+def _text(node: Element, without: Sequence[Element] = ()) -> str:
+    parts = [node.text or ""]
     for child in node:
         if child not in without:
-            _child(child, parts)
-        if child.tail:
-            parts.append(child.tail)
+            parts.append(_text_of_child(child))
+        parts.append(child.tail or "")
+    return "".join(parts)
 
 
-def _child(child: Element, parts: list[str]) -> None:
+def _text_of_child(child: Element) -> str:
     tag = child.tag
     if not isinstance(tag, str) or tag in _NO_TEXT or (tag == "xref" and _is_mark(child)):
-        pass
-    elif tag in (f"{MATHML}math", "math"):
-        _math_parts(child, parts)
-    elif tag == "tex-math":
-        parts.append(tex_to_text("".join(child.itertext())))
-    elif tag in ("alternatives", "inline-formula", "disp-formula"):
-        _one_rendering(child, parts)
-    elif tag in _BLOCKS:
-        parts.append(" ")
-        _parts(child, parts)
-        parts.append(" ")
-    else:
-        _parts(child, parts)
-
-
-def _one_rendering(node: Element, parts: list[str]) -> None:
-    """Add the most readable of several renderings, and the rest of the element."""
-    side_by_side = [child for child in node if child.tag in _RANKS]
-    if node.tag == "alternatives" and not side_by_side:
-        side_by_side = [child for child in node if isinstance(child.tag, str)]
-    keep = min(side_by_side, key=lambda child: _RANKS.get(child.tag, len(_RANKS)), default=None)
-    _parts(node, parts, without=[child for child in side_by_side if child is not keep])
-    if node.tag == "disp-formula":
-        parts.append(" ")
+        return ""
+    if tag in (f"{MATHML}math", "math"):
+        return _math(child)
+    if tag == "tex-math":
+        return tex_to_text("".join(child.itertext()))
+    if tag in ("alternatives", "inline-formula", "disp-formula"):
+        # The most readable of several renderings, and the rest of the element.
+        renderings = [each for each in child if each.tag in _RANKS]
+        if tag == "alternatives" and not renderings:
+            renderings = [each for each in child if isinstance(each.tag, str)]
+        best = min(renderings, key=lambda each: _RANKS.get(each.tag, len(_RANKS)), default=None)
+        text = _text(child, [each for each in renderings if each is not best])
+        return f"{text} " if tag == "disp-formula" else text
+    return f" {_text(child)} " if tag in _BLOCKS else _text(child)
 
 
 def plain_text(node: Element) -> str | None:
     """Return the readable text of an element, without note marks, labels and graphics."""
     if not len(node):
         return clean(node.text) if node.text else None
-    parts: list[str] = []
-    _parts(node, parts)
-    text = clean("".join(parts))
+    text = clean(_text(node))
     if text and node.find(".//xref") is not None:
         text = clean(_SPACE_BEFORE_POINT.sub("", _EMPTY_BRACKETS.sub("", text)))
     return text

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -181,8 +181,7 @@ def iso_day(value: Any) -> int | None:
 
 def is_work(record: Mapping[str, Any]) -> bool:
     """Return whether a record looks like a work of OpenAlex."""
-    named = (record.get("id"), _mapping(record.get("ids")).get("openalex"))
-    return any("openalex.org/W" in (_text(one) or "") for one in named)
+    return any("openalex.org/W" in (_text(record, path) or "") for path in ("id", "ids.openalex"))
 
 
 def to_paper(work: Mapping[str, Any], chosen: RecordFilter = _ALL, day: int = 0) -> Paper | str:
@@ -193,60 +192,54 @@ def to_paper(work: Mapping[str, Any], chosen: RecordFilter = _ALL, day: int = 0)
     Raises:
         RecordError: no work of OpenAlex.
     """
-    ids = _mapping(work.get("ids"))
-    number = normalise_openalex(_text(work.get("id"))) or normalise_openalex(_text(ids.get("openalex")))
+    text = partial(_text, work)
+    number = normalise_openalex(text("id")) or normalise_openalex(text("ids.openalex"))
     if number is None:
         raise RecordError("no-openalex-id", f"the id is {str(work.get('id'))[:60]!r}")
     if work.get("is_xpac") and not chosen.xpac:
         return "xpac"
-    topic = _mapping(work.get("primary_topic"))
-    subfield, field = _mapping(topic.get("subfield")), _mapping(topic.get("field"))
-    stated = _text(work.get("type"))
-    year = year_in(str(work.get("publication_year") or work.get("publication_date")))
+    stated, language = text("type"), text("language")
     kind = _ARTICLE_TYPES.get(stated or "", stated)
-    pmid, pmcid = (_text(ids.get(name)) or "" for name in ("pmid", "pmcid"))
+    year = year_in(str(work.get("publication_year") or work.get("publication_date")))
+    pmid, pmcid = text("ids.pmid") or "", text("ids.pmcid") or ""
     named = Identifiers(
-        doi=normalise_doi(_text(work.get("doi")) or _text(ids.get("doi"))),
+        doi=normalise_doi(text("doi") or text("ids.doi")),
         pmid=normalise_pmid(pmid) or identifiers_in_url(pmid)[1],
         pmcid=normalise_pmcid(pmcid) or identifiers_in_url(pmcid)[2],
         openalex=number,
     )
-    language = _text(work.get("language"))
+    topic, subfield, field = (
+        (text(f"{path}.display_name"), (text(f"{path}.id") or "").rpartition("/")[2])
+        for path in ("primary_topic", "primary_topic.subfield", "primary_topic.field")
+    )
     if not chosen.admits(
-        year=year,
-        language=language,
-        names=named.names(),
-        types=(stated, kind),
-        topics=_named(topic),
-        fields=(*_named(field), *_named(subfield)),
-    ):
+        year=year, language=language, names=named.names(), types=(stated, kind), topics=topic,
+        fields=(*field, *subfield),
+    ):  # fmt: skip
         return "filtered"
-    place, biblio = _mapping(work.get("primary_location")), _mapping(work.get("biblio"))
-    licence = _text(place.get("license")) or ""
-    venues = (_mapping(place.get("source")), _mapping(work.get("host_venue")))
+    licence = text("primary_location.license") or ""
+    keywords = (
+        _text(word, "display_name") or _text(word, "keyword") for word in _objects(work.get("keywords"))
+    )
+    venue = text("primary_location.source.display_name") or text("host_venue.display_name")
+    names = (_text(each, "author.display_name") or "" for each in _objects(work.get("authorships")))
     return Paper(
         **named._asdict(),
-        title=without_tags(_text(work.get("title")) or _text(work.get("display_name"))),
+        title=without_tags(text("title") or text("display_name")),
         abstract=without_tags(abstract_of(work.get("abstract_inverted_index"))),
-        authors=tuple(
-            invert_name((_text(_mapping(each.get("author")).get("display_name")) or "").split())
-            for each in _mappings(work.get("authorships"))
-        ),
+        authors=tuple(invert_name(name.split()) for name in names),
         year=year,
-        volume=_text(biblio.get("volume")),
-        issue=_text(biblio.get("issue")),
-        pages=page_range(_text(biblio.get("first_page")), _text(biblio.get("last_page"))),
+        volume=text("biblio.volume"),
+        issue=text("biblio.issue"),
+        pages=page_range(text("biblio.first_page"), text("biblio.last_page")),
         article_type=kind,
-        mesh=unique(map(_heading, _mappings(work.get("mesh")))),
-        keywords=unique(
-            without_tags(_text(word.get("display_name") or word.get("keyword")))
-            for word in _mappings(work.get("keywords"))
-        ),
-        journal=without_tags(_text(venues[0].get("display_name") or venues[1].get("display_name"))),
+        mesh=unique(map(_heading, _objects(work.get("mesh")))),
+        keywords=unique(map(without_tags, keywords)),
+        journal=without_tags(venue),
         licence=licence_from_text(licence) or licence or None,
-        topic=_text(topic.get("display_name")),
-        subfield=_text(subfield.get("display_name")),
-        field=_text(field.get("display_name")),
+        topic=topic[0],
+        subfield=subfield[0],
+        field=field[0],
         language=language,
         retracted=work.get("is_retracted") is True,
         cites_openalex=_numbers(work.get("referenced_works"), number),
@@ -269,8 +262,10 @@ def abstract_of(index: Any) -> str | None:
             return None
     if isinstance(index, list):  # a map of Parquet
         index = dict(pair for pair in index if isinstance(pair, tuple) and len(pair) == 2)
-    index = _mapping(index)
-    index = index.get("InvertedIndex") if isinstance(index.get("InvertedIndex"), dict) else index
+    if isinstance(index, dict) and isinstance(index.get("InvertedIndex"), dict):
+        index = index["InvertedIndex"]
+    if not isinstance(index, dict):
+        return None
     placed = [
         (position, word)
         for word, positions in index.items()
@@ -290,29 +285,21 @@ def _numbers(works: Any, own: int) -> tuple[int, ...]:
     return tuple(numbers)
 
 
-def _named(thing: Mapping[str, Any]) -> tuple[str | None, ...]:
-    """Return the name of a topic or field, and its id without the address."""
-    return _text(thing.get("display_name")), (_text(thing.get("id")) or "").rpartition("/")[2]
-
-
 def _heading(heading: Mapping[str, Any]) -> str | None:
     """Return a MeSH heading as PubMed has it: a star if it is a major topic, a qualifier behind a slash."""
-    name, qualifier = _text(heading.get("descriptor_name")), _text(heading.get("qualifier_name"))
+    name, qualifier = _text(heading, "descriptor_name"), _text(heading, "qualifier_name")
     if not name:
         return None
     return f"{'*' if heading.get('is_major_topic') else ''}{name}{f'/{qualifier}' if qualifier else ''}"
 
 
-def _text(value: Any) -> str | None:
-    """Return a text, or a whole number as one; None for anything else."""
-    return value if isinstance(value, str) else str(value) if type(value) is int else None
+def _text(record: Any, path: str) -> str | None:
+    """Return the text, or whole number as one, at a path such as `ids.pmid`; None for anything else."""
+    for name in path.split("."):
+        record = record.get(name) if isinstance(record, dict) else None
+    return record if isinstance(record, str) else str(record) if type(record) is int else None
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
-    """Return an object; an empty one for anything else."""
-    return value if isinstance(value, dict) else {}
-
-
-def _mappings(value: Any) -> Iterator[Mapping[str, Any]]:
+def _objects(value: Any) -> Iterator[Mapping[str, Any]]:
     """Return the objects in a list; none in anything else."""
     return (each for each in value if isinstance(each, dict)) if isinstance(value, list) else iter(())
