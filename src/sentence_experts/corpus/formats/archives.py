@@ -127,21 +127,19 @@ def members(source: Source) -> Iterator[Member]:
     if source.documents is not None:
         yield from source.documents()
         return
-    empty = True
-    problem = ""
-    reason, detail = "empty", "the archive holds no file"
+    problem = ("empty", "the archive holds no file") if source.kind in ("tar", "zip") else None
     try:
         for member in {"tar": _tar, "zip": _zip}.get(source.kind, _files)(source):
-            empty = False
+            problem = None
             yield member
     except TooLargeError as error:
-        problem, detail = "expands-too-much", str(error)
+        problem = ("expands-too-much", str(error))
     except PermissionError as error:
-        problem, detail = "unreadable", _describe(error)
+        problem = ("unreadable", _describe(error))
     except _BROKEN as error:
-        problem, detail = "broken-archive", f"{_describe(error)}; the documents before it were kept"
-    if problem or (empty and source.kind in ("tar", "zip")):
-        yield Rejection(source.name, None, None, problem or reason, detail)
+        problem = ("broken-archive", f"{_describe(error)}; the documents before it were kept")
+    if problem:
+        yield Rejection(source.name, None, None, *problem)
 
 
 def _files(source: Source) -> Iterator[Member]:
