@@ -47,8 +47,6 @@ _NUMBERS = re.compile(rf"\W*(\d{{1,4}})(?:\s*{_DASH}\s*(\d{{1,4}}))?\W*")
 _ONLY_A_DASH = re.compile(rf"[\s\[\]()]*{_DASH}[\s\[\]()]*")
 # Between citations of one group: "[1], [2]", "1,2", "(Smith, 2000; Jones, 2001)".
 _WITHIN_GROUP = re.compile(rf"(?:[\s,;()\[\]…]|{_DASH})*")
-_USUAL_SEPARATORS = frozenset({"; ", ", ", ",", ";"})
-_LONGEST_DASH = 8
 _BRACKET = re.compile(r"[(\[)\]]")
 # Numbers of four digits are years.
 _MAX_NUMBER = 999
@@ -156,12 +154,10 @@ class ArticleText:
         before = places[0]
         sentence = bracket = 0
         for xref, place, (_, first, last) in zip(xrefs, places, shown, strict=True):
-            between = text[before + 1 : place]
-            dashed = False
-            if place != before and between not in _USUAL_SEPARATORS:
-                dashed = len(between) < _LONGEST_DASH and _ONLY_A_DASH.fullmatch(between) is not None
-                was, sentence = sentence, bisect_right(starts, place)
-                start = starts[sentence - 1] if sentence else 0
+            dashed = _ONLY_A_DASH.fullmatch(text, before + 1, place) is not None
+            was, sentence = sentence, bisect_right(starts, place)
+            start = starts[sentence - 1] if sentence else 0
+            if place != before:
                 bracket += was != sentence or not _in_one_group(text, start, before, place)
             ids = (xref.get("rid") or "").split()
             yield (*where, number, sentence, bracket, place), ids, first, last, dashed
@@ -202,23 +198,13 @@ class ArticleText:
 
 def _mark(xref: Element) -> tuple[str, int | None, int | None]:
     """Replace the text of a citation by one character; returns it and the numbers that the text shows."""
-    text = xref.text or ""
-    if len(xref):
-        text = "".join(xref.itertext())
-        del xref[:]
-    mark = _mark_of(text)
-    xref.text = mark[0]
-    return mark
-
-
-@lru_cache(maxsize=4096)
-def _mark_of(text: str) -> tuple[str, int | None, int | None]:
+    text = "".join(xref.itertext()) if len(xref) else xref.text or ""
+    del xref[:]
     shown = None if text[:1].isalpha() else _NUMBERS.fullmatch(text)
-    mark = CITATION_NUMBER if shown or not text.strip() else CITATION_IN_WORDS
+    xref.text = CITATION_NUMBER if shown or not text.strip() else CITATION_IN_WORDS
     if shown is None or int(shown[1]) > _MAX_NUMBER:
-        return mark, None, None
-    first = int(shown[1])
-    return mark, first, int(shown[2]) if shown[2] else first
+        return xref.text, None, None
+    return xref.text, int(shown[1]), int(shown[2] or shown[1])
 
 
 def _text_with_marks(paragraph: Element, xrefs: list[Element], marks: list[str]) -> tuple[str, list[int]]:
