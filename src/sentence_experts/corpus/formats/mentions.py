@@ -47,6 +47,7 @@ _NUMBERS = re.compile(rf"\W*(\d{{1,4}})(?:\s*{_DASH}\s*(\d{{1,4}}))?\W*")
 _ONLY_A_DASH = re.compile(rf"[\s\[\]()]*{_DASH}[\s\[\]()]*")
 # Between citations of one group: "[1], [2]", "1,2", "(Smith, 2000; Jones, 2001)".
 _WITHIN_GROUP = re.compile(rf"(?:[\s,;()\[\]…]|{_DASH})*")
+_USUAL_SEPARATORS = frozenset({"; ", ", ", ",", ";"})
 _BRACKET = re.compile(r"[(\[)\]]")
 # Numbers of four digits are years.
 _MAX_NUMBER = 999
@@ -154,10 +155,11 @@ class ArticleText:
         before = places[0]
         sentence = bracket = 0
         for xref, place, (_, first, last) in zip(xrefs, places, shown, strict=True):
-            dashed = _ONLY_A_DASH.fullmatch(text, before + 1, place) is not None
-            was, sentence = sentence, bisect_right(starts, place)
-            start = starts[sentence - 1] if sentence else 0
-            if place != before:
+            dashed = False
+            if place != before and text[before + 1 : place] not in _USUAL_SEPARATORS:
+                dashed = _ONLY_A_DASH.fullmatch(text, before + 1, place) is not None
+                was, sentence = sentence, bisect_right(starts, place)
+                start = starts[sentence - 1] if sentence else 0
                 bracket += was != sentence or not _in_one_group(text, start, before, place)
             ids = (xref.get("rid") or "").split()
             yield (*where, number, sentence, bracket, place), ids, first, last, dashed
