@@ -17,9 +17,9 @@ from sentence_experts.errors import InputError
 from sentence_experts.tasks.dataset import PAIRS_SCHEMA, Tasks
 from sentence_experts.training.batches import RouteBatches
 from sentence_experts.training.config import TrainConfig
-from sentence_experts.training.data import TrainingSet
-from sentence_experts.training.objectives import open_data
-from sentence_experts.training.routes import trained_routes
+from sentence_experts.training.data import open_data
+from sentence_experts.training.trainable import trained_routes
+from sentence_experts.training.training_set import TrainingSet
 
 
 def made(folder: Tasks, **options: object) -> TrainingSet:

@@ -21,10 +21,10 @@ from sentence_experts.models.loading import load
 from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.tasks.dataset import Tasks
 from sentence_experts.training.config import TrainConfig
-from sentence_experts.training.data import TrainingSet
-from sentence_experts.training.objectives import LinkedPairs, open_data
-from sentence_experts.training.routes import trained_routes
+from sentence_experts.training.data import LinkedPairs, open_data
 from sentence_experts.training.run import train
+from sentence_experts.training.trainable import trained_routes
+from sentence_experts.training.training_set import TrainingSet
 
 SHORT = {"batch_size": 6, "max_steps": 8, "eval_steps": 8, "learning_rate": 1e-3, "warmup": 0.0}
 
@@ -167,10 +167,10 @@ def test_negatives_of_a_table_are_trained_on(experts_model: Path) -> None:
     objectives = open_data(table)
     config = TrainConfig()
     training = TrainingSet.of(objectives, trained_routes(objectives, config, load(experts_model)), config)
-    (negatives,) = training.negatives
+    negatives = training.columns[2]
     row = next(row for row, text in enumerate(negatives.to_pylist()) if not str(text).count("unlike"))
     other = next(
-        row for row, text in enumerate(training.anchors.to_pylist()) if text.endswith(table["anchor"][1])
+        row for row, text in enumerate(training.columns[0].to_pylist()) if text.endswith(table["anchor"][1])
     )
     assert training.numbers[row, 2] == training.numbers[other, 0]
     assert len(np.unique(training.numbers[:, 2])) == len(training)

@@ -13,11 +13,11 @@ from sentence_transformers import SentenceTransformer
 import sentence_experts as se
 from sentence_experts.pairs.labels import LabelColumn, read_labels
 from sentence_experts.training import route_candidates
-from sentence_experts.training.fit_config import FitConfig
-from sentence_experts.training.heads import LabelledVectors, train_head
+from sentence_experts.training.config import FitConfig
+from sentence_experts.training.data import LinkedPairs
+from sentence_experts.training.heads import Head, LabelledVectors, train_head
 from sentence_experts.training.labelled_texts import LabelledTexts
-from sentence_experts.training.losses import KnownPositives
-from sentence_experts.training.objectives import LinkedPairs
+from sentence_experts.training.training_set import numbered
 
 TOPICS = ("rice", "sleep", "stars", "bridges")
 METHODS = ("survey", "model", "trial", "review")
@@ -121,9 +121,6 @@ def test_a_route_with_few_pairs_is_refused_and_the_others_go_on(minilm: str) -> 
 
 
 def test_groups_and_near_duplicates_are_in_one_set(minilm: str) -> None:
-    from sentence_experts.training.fit_config import FitConfig
-    from sentence_experts.training.labelled_texts import LabelledTexts
-
     rows = make_rows(100)
     copies = [
         {**row, "text": row["text"] + " again", "source": f"copy{n}"} for n, row in enumerate(rows[:20])
@@ -159,10 +156,13 @@ def test_training_that_does_not_help_is_left_out() -> None:
     halves = [np.arange(0, 100), np.arange(100, 200)]
     first, second = (LabelledVectors(vectors[rows], labels.rows(rows), rows) for rows in halves)
     head = train_head(first, second, steps=50)
-    assert head.validation[1] >= head.validation[0]
+    start = Head(np.eye(16, dtype=np.float32), -first.vectors.mean(axis=0))
+    assert second.ndcg(head) >= second.ndcg(start)
     if head.steps == 0:
         assert np.array_equal(head.weight, np.eye(16))
-    low = train_head(first, None, steps=20, rank=2)
+    nothing = LabelledVectors(vectors[:0], labels.rows(halves[0][:0]), halves[0][:0])
+    low = train_head(first, nothing, steps=20, rank=2)
+    assert low.steps == 20
     assert np.linalg.matrix_rank(low.weight - np.eye(16), tol=1e-4) <= 2
 
 
@@ -216,14 +216,10 @@ def test_pairs_of_labels_are_alike() -> None:
 
 def test_texts_of_one_label_or_group_are_no_negatives_of_each_other() -> None:
     data, objective = label_pairs_of(make_rows(), 10, "source")
-    rows = objective.rows(objective.routes)
-    known = KnownPositives(*torch.from_numpy(rows.links), rows.end, torch.from_numpy(rows.labels))
-    table = rows.table.to_pandas()
+    table, numbers, known = numbered([(objective, objective.routes)])
     places = {text: row for row, text in enumerate(data.texts)}
-    masked = known(
-        torch.tensor(table["anchor_number"].values)[:, None], torch.tensor(table["positive_number"].values)
-    )
-    first, second = ([places[text] for text in table[side]] for side in ("anchor", "positive"))
+    masked = known(torch.from_numpy(numbers[:, :1]), torch.from_numpy(numbers[:, 1]))
+    first, second = ([places[text] for text in table[side].to_pylist()] for side in ("anchor", "positive"))
     same_group = data.groups[first][:, None] == data.groups[second]
     routes = table["route"].to_numpy()
     expected = same_group.copy()
@@ -236,11 +232,9 @@ def test_texts_of_one_label_or_group_are_no_negatives_of_each_other() -> None:
 
 def test_known_links_of_many_texts_take_memory_for_each_text_alone() -> None:
     objective = label_pairs_of(make_rows(6000), 300, None)[1]
-    rows = objective.rows(objective.routes)
-    assert rows.links.size == 0
-    texts = len(np.unique(rows.labels[0]))
-    assert texts > 2 * 3000  # of two routes, of all of the training texts
-    assert rows.labels.shape[1] == 2 * texts  # a label and a group each
+    known = numbered([(objective, objective.routes)])[2]
+    assert known.keys.numel() == 0
+    assert known.labels.shape == (known.count, 2)  # a label and a group each
 
 
 def test_labels_of_a_corpus_ignore_case() -> None:

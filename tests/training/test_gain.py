@@ -89,7 +89,7 @@ def test_the_last_step_is_kept_with_that_setting(
     def stop(*args: object) -> None:
         raise KeyboardInterrupt
 
-    last = TrainConfig.of(SHORT, keep="last", patience=5)
+    last = TrainConfig.of(SHORT, keep="last")
     with monkeypatch.context() as patch:
         patch.setattr(run_module, "take_best", stop)
         with pytest.raises(KeyboardInterrupt):  # after the last step, of which there is a checkpoint
@@ -108,7 +108,7 @@ def test_the_last_step_needs_no_validation_pairs(pairs: Pairs, experts_model: Pa
     only = Pairs.from_tables(train=pairs.split("train"))
     with pytest.raises(InputError, match=r"no validation pairs to choose the best step by: .*`keep=last`"):
         train(str(experts_model), only, SHORT, max_steps=2)
-    result = train(str(experts_model), only, SHORT, max_steps=2, keep="last", patience=5)
+    result = train(str(experts_model), only, SHORT, max_steps=2, keep="last")
     assert (result.kept_step, result.summary) == (2, "step 2 of 2, not validated")
 
 
@@ -182,7 +182,7 @@ def test_a_model_notes_the_text_it_was_trained_on(pairs: Pairs, experts_model: P
         pairs.known_links(),
         {"settings": {"unit": "title", "relation": "co-citation", "split": "paper"}},
     )
-    result = train(str(experts_model), of_titles, SHORT, tmp_path / "run", keep="last", patience=5)
+    result = train(str(experts_model), of_titles, SHORT, tmp_path / "run", keep="last")
     copy = load(tmp_path / "run" / "model", device="cpu")
     copy.save(str(tmp_path / "copy"))
     for model in (result.model, tmp_path / "run" / "model", copy, tmp_path / "copy"):

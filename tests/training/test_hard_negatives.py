@@ -14,10 +14,9 @@ from helpers.small_training_tasks import make_tasks_folder
 from sentence_experts.errors import InputError
 from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.training.config import TrainConfig
-from sentence_experts.training.data import TrainingSet
-from sentence_experts.training.hard_negatives import with_hard_negatives
-from sentence_experts.training.objectives import open_data
-from sentence_experts.training.routes import trained_routes
+from sentence_experts.training.data import open_data
+from sentence_experts.training.trainable import trained_routes
+from sentence_experts.training.training_set import TrainingSet, with_hard_negatives
 
 
 @pytest.fixture
@@ -36,16 +35,14 @@ def made(folder: Pairs, model: SentenceTransformer) -> TrainingSet:
     return TrainingSet.of(data, trained_routes(data, config, model), config)
 
 
-def test_negatives_are_the_nearest_texts_that_are_not_linked(
-    folder: Pairs, experts_model: Path, tmp_path: Path
-) -> None:
+def test_negatives_are_the_nearest_texts_that_are_not_linked(folder: Pairs, experts_model: Path) -> None:
     model = SentenceTransformer(str(experts_model), device="cpu")
     training = made(folder, model)
-    mined = with_hard_negatives(training, model, 2, tmp_path / "mined.parquet")
+    mined = with_hard_negatives(training, model, 2)
     rows = mined.dataset()
     assert rows.column_names == ["anchor", "positive", "negative_1", "negative_2", "label"]
     rows = list(rows)[: len(training)]
-    assert [row["anchor"] for row in rows] == training.anchors.to_pylist()
+    assert [row["anchor"] for row in rows] == training.columns[0].to_pylist()
     for domain in (0, 1):
         mine = [row for row in rows if row["label"][0] == domain]
         texts = {}
@@ -61,36 +58,23 @@ def test_negatives_are_the_nearest_texts_that_are_not_linked(
             assert [row["negative_1"], row["negative_2"]] == [texts[paper] for paper in nearest]
 
 
-def test_mined_negatives_are_kept_in_a_file(folder: Pairs, experts_model: Path, tmp_path: Path) -> None:
-    model = SentenceTransformer(str(experts_model), device="cpu")
-    training = made(folder, model)
-    file = tmp_path / "mined.parquet"
-    first = with_hard_negatives(training, model, 1, file)
-    with torch.no_grad():
-        for weight in model.parameters():
-            weight.add_(torch.randn_like(weight))
-    again = with_hard_negatives(training, model, 1, file)
-    other = with_hard_negatives(training, model, 1, tmp_path / "other.parquet")
-    assert (first.numbers == again.numbers).all()
-    assert (first.numbers != other.numbers).any()
-
-
-def test_too_few_texts_are_named(folder: Pairs, experts_model: Path, tmp_path: Path) -> None:
+def test_too_few_texts_are_named(folder: Pairs, experts_model: Path) -> None:
     model = SentenceTransformer(str(experts_model), device="cpu")
     with pytest.raises(InputError, match="`hard_negatives=40`: crops has"):
-        with_hard_negatives(made(folder, model), model, 40, tmp_path / "mined.parquet")
-    assert not (tmp_path / "mined.parquet").exists()
+        with_hard_negatives(made(folder, model), model, 40)
 
 
 def test_tasks_keep_their_own_negatives_and_others_are_mined(tmp_path: Path, task_experts: Path) -> None:
     model = SentenceTransformer(str(task_experts), device="cpu")
     training = made(make_tasks_folder(tmp_path / "tasks", negatives=True), model)
-    mined = with_hard_negatives(training, model, 1, tmp_path / "mined.parquet")
+    mined = with_hard_negatives(training, model, 1)
     retrieval = training.places[:, 0] == 0
     assert (mined.numbers[retrieval] == training.numbers[retrieval]).all()
-    negatives = zip(mined.anchors.to_pylist(), mined.negatives[0].to_pylist(), retrieval, strict=True)
+    negatives = zip(mined.columns[0].to_pylist(), mined.columns[2].to_pylist(), retrieval, strict=True)
     assert all(
         negative.split(": ")[0] == anchor.split(": ")[0] for anchor, negative, own in negatives if not own
     )
+    again = with_hard_negatives(mined, model, 1)  # all have one
+    assert (again.numbers == mined.numbers).all()
     # No negative is of its anchor's group.
     assert (mined.numbers[~retrieval, 0] != mined.numbers[~retrieval, 2]).all()

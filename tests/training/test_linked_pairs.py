@@ -13,9 +13,9 @@ from sentence_experts.models.surgery.extend import extend
 from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.training.batches import RouteBatches
 from sentence_experts.training.config import TrainConfig
-from sentence_experts.training.data import TrainingSet
-from sentence_experts.training.objectives import open_data
-from sentence_experts.training.routes import trained_routes
+from sentence_experts.training.data import open_data
+from sentence_experts.training.trainable import trained_routes
+from sentence_experts.training.training_set import TrainingSet
 
 
 def made(pairs: Pairs, model: Path, **settings: object) -> TrainingSet:
@@ -133,7 +133,7 @@ def test_a_fraction_of_each_domain_is_sampled(pairs: Pairs, experts_model: Path)
         for settings in ({}, {"fraction": 0.25}, {"fraction": 0.25}, {"fraction": 0.25, "seed": 1})
     )
     assert [int((part.places[:, 0] == route).sum()) for route in (0, 1)] == [8, 8]
-    anchors = [training.anchors.to_pylist() for training in (whole, part, same, other)]
+    anchors = [training.columns[0].to_pylist() for training in (whole, part, same, other)]
     assert set(anchors[1]) <= set(anchors[0])
     assert anchors[1] == anchors[2] != anchors[3]
 

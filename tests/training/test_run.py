@@ -17,9 +17,9 @@ from sentence_experts.errors import InputError, SentenceExpertsError, UsageError
 from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.storage import output
 from sentence_experts.training.config import TrainConfig
-from sentence_experts.training.data import PairCollator
 from sentence_experts.training.run import train
 from sentence_experts.training.trainer import BadNumbersError
+from sentence_experts.training.training_set import PairCollator
 from sentence_experts.training.validation import PairValidation, Validator
 
 SHORT = TrainConfig(batch_size=8, max_steps=12, eval_steps=4, learning_rate=1e-3)

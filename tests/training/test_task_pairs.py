@@ -12,9 +12,9 @@ from helpers.small_training_tasks import DATASETS, INSTRUCTIONS, SIZES, NoRoutes
 from sentence_experts.errors import InputError, RouteError, UsageError
 from sentence_experts.tasks.dataset import Tasks
 from sentence_experts.training.config import TrainConfig
-from sentence_experts.training.data import PairCollator, TrainingSet
-from sentence_experts.training.objectives import open_data
-from sentence_experts.training.routes import TrainedRoute, trained_routes
+from sentence_experts.training.data import TrainedRoute, open_data
+from sentence_experts.training.trainable import trained_routes
+from sentence_experts.training.training_set import PairCollator, TrainingSet
 
 WEIGHTS = {task: {"weight": weight} for task, weight in (("retrieval", 3.0), ("classification", 1.0))}
 
@@ -54,7 +54,7 @@ def test_each_side_is_behind_its_instruction(tasks: Tasks) -> None:
     raw = [
         tasks.pairs(task, name, "train")["anchor"].to_pylist() for task in numbers for name in DATASETS[task]
     ]
-    assert plain.anchors.to_pylist() == [text for part in raw for text in part]
+    assert plain.columns[0].to_pylist() == [text for part in raw for text in part]
 
 
 def test_groups_are_those_of_a_dataset(tasks: Tasks) -> None:
@@ -105,7 +105,7 @@ def test_negatives_that_some_pairs_lack_are_left_out_with_a_message(
         if row["negative_1"] is None and row["label"][0] == 0
     }
     assert lacking == {"brains"}
-    assert "brains (1)" in capsys.readouterr().err
+    assert "task retrieval, dataset brains: some pairs have fewer negatives" in capsys.readouterr().err
 
 
 def test_the_static_curriculum_and_overrides(tasks: Tasks) -> None:
@@ -124,12 +124,9 @@ def test_the_static_curriculum_and_overrides(tasks: Tasks) -> None:
 
 def test_weights_are_for_all_tasks_or_none(tasks: Tasks, tmp_path: Path) -> None:
     assert [task.weight for task in settings(tasks)] == [None] * 3
-    with pytest.raises(UsageError, match="no weight for retrieval"):
-        settings(tasks, sampling="weights")
     some = make_tasks_folder(tmp_path / "some", fields=WEIGHTS)
     with pytest.raises(UsageError, match="no weight for clustering"):
         settings(some)
-    assert [task.weight for task in settings(some, sampling="proportional")] == [None] * 3
     all_of_them = make_tasks_folder(tmp_path / "all", fields={**WEIGHTS, "clustering": {"weight": 2.0}})
     assert [task.weight for task in settings(all_of_them)] == [3.0, 1.0, 2.0]
 

@@ -14,9 +14,9 @@ from helpers.saved_weights import weights_of
 from helpers.small_training_tasks import INSTRUCTIONS, make_task_encoder
 from sentence_experts.tasks.dataset import Tasks
 from sentence_experts.training.config import TrainConfig
-from sentence_experts.training.objectives import TaskPairs
-from sentence_experts.training.routes import trained_routes
+from sentence_experts.training.data import TaskPairs
 from sentence_experts.training.run import train
+from sentence_experts.training.trainable import trained_routes
 from sentence_experts.training.validation import Validator
 
 SHORT = TrainConfig(
@@ -67,7 +67,7 @@ def test_saved_model_has_figures_of_its_step(finished: Path, tasks: Tasks, task_
     result = json.loads((finished / "run.json").read_text())
     objective = TaskPairs(tasks)
     routes = trained_routes([objective], SHORT, dense)
-    validator = Validator([objective.validation(routes, SHORT)], batch_size=8)
+    validator = Validator.of([objective], routes, SHORT)
     again = validator(SentenceTransformer(str(finished / "model"), device="cpu"))
     best = next(entry for entry in result["history"] if entry["step"] == result["kept_step"])
     assert {f"eval_{name}": figure for name, figure in again.items()}.items() <= best.items()

@@ -16,8 +16,6 @@ from sentence_experts.training.config import TrainConfig
 from sentence_experts.training.run import train
 from sentence_experts.training.trainable import check_settings
 
-pytestmark = pytest.mark.usefixtures("last_step_is_best")
-
 SHORT = TrainConfig(batch_size=8, max_steps=4, eval_steps=4, learning_rate=1e-3, weight_decay=0.5, warmup=0)
 pytestmark = pytest.mark.usefixtures("last_step_is_best")
 EMBEDDINGS = "embeddings.word_embeddings.weight"
@@ -93,19 +91,6 @@ def test_one_expert_is_trained_on_its_own_domains_alone(
     assert not (tmp_path / "other").exists()
 
 
-def test_frozen_attention_stays(pairs: Pairs, plain: str, tmp_path: Path) -> None:
-    for model, extra in ((extended(plain, tmp_path / "experts"), ".experts."), (Path(plain), "intermediate")):
-        run = tmp_path / f"run-{model.name}"
-        train(str(model), pairs, SHORT.model_copy(update={"freeze": "attention"}), run)
-        names = moved(model, run)
-        attention = {name for name in weights_of(model) if ".attention." in name}
-        projections = {name for name in attention if "LayerNorm" not in name}
-        assert projections
-        assert not names & projections
-        assert attention - projections <= names
-        assert any(extra in name for name in names)
-
-
 def test_frozen_shared_weights_stay(pairs: Pairs, plain: str, tmp_path: Path) -> None:
     model = extended(plain, tmp_path / "model")
     train(str(model), pairs, SHORT.model_copy(update={"freeze": "shared"}), tmp_path / "run")
@@ -120,20 +105,9 @@ def test_frozen_shared_weights_stay(pairs: Pairs, plain: str, tmp_path: Path) ->
     assert moved(learned, tmp_path / "other") == experts | routers
 
 
-def test_experts_have_their_own_rate(pairs: Pairs, plain: str, tmp_path: Path) -> None:
-    model = extended(plain, tmp_path / "model")
-    config = SHORT.model_copy(update={"learning_rate": 1e-12, "expert_learning_rate": 1e-3})
-    train(str(model), pairs, config, tmp_path / "run")
-    one, other = (weights_of(f) for f in (model, tmp_path / "run" / "model"))
-    for name, weight in one.items():
-        change = float((other[name] - weight).abs().max())
-        assert (change > 1e-4) == (".experts." in name), name
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"expert_learning_rate": 1e-3}, "`expert_learning_rate`"),
         ({"balance_loss": 0.1}, "`balance_loss`"),
         ({"route_by": "domain"}, "`route_by`"),
         ({"router_loss": 0.5}, "`router_loss`"),

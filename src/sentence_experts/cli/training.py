@@ -11,8 +11,7 @@ from sentence_experts.cli.console import name_flags, show, show_table, show_verd
 from sentence_experts.cli.options import Model, ModelOut, Overwrite, check_there
 from sentence_experts.errors import UsageError
 from sentence_experts.models.sources import check_source
-from sentence_experts.training.config import TrainConfig, TuneConfig
-from sentence_experts.training.fit_config import FitConfig
+from sentence_experts.training.config import FitConfig, TrainConfig, TuneConfig
 from sentence_experts.yaml_files import read_yaml
 
 PairsFolder = Annotated[Path | None, typer.Option(help="Pairs folder")]
@@ -74,14 +73,13 @@ def fit(
 
     check_columns(table, config)
     load_quietly()
-    from sentence_experts.training.fit import HEADINGS, RECALL, RECALL_TITLE, TITLE, TRIED
+    from sentence_experts.training.fit import HEADINGS, TITLE, TRIED
     from sentence_experts.training.fit import fit as run
 
     result = run(model, table, config, out=out, overwrite=overwrite)
     counts = ", ".join(f"{count:,} {name}" for name, count in result.texts.items())
     show(f"texts: {counts}" + "".join(f"; left out: {n:,} {reason}" for reason, n in result.left_out.items()))
     show_table(TITLE, HEADINGS, result.rows())
-    show_table(RECALL_TITLE, RECALL, result.recall_rows())
     show_table(
         "Kinds of routes, by nDCG@10 on validation texts",
         TRIED[:-1],

@@ -19,8 +19,8 @@ from numpy.random import Generator
 from sentence_transformers.base.sampler import DefaultBatchSampler
 
 from sentence_experts.errors import InputError
-from sentence_experts.training.data import TrainingSet
-from sentence_experts.training.objectives import Numbers
+from sentence_experts.training.data import Numbers
+from sentence_experts.training.training_set import TrainingSet
 
 # With few distinct texts an unlucky order fills no batch; another one may.
 MAX_EMPTY_PASSES = 20
@@ -28,27 +28,29 @@ ADVICE = "lower `batch_size`, raise `fraction`, or let more pairs meet (`batches
 
 
 class Pool:
-    """Pairs that may meet in a batch."""
+    """Pairs that may meet in a batch.
+
+    Args:
+        name: of the pool, for messages.
+        rows: the pairs' places in the table.
+        texts: the numbers of the table's texts, (rows, 2).
+        size: pairs per group.
+
+    Raises:
+        InputError: the pairs do not fill one group.
+    """
 
     def __init__(self, name: str, rows: Numbers, texts: Numbers, size: int) -> None:
-        """`rows` are the pairs' places in the table, `texts` the table's text numbers, (rows, 2).
-
-        Raises:
-            InputError: the pairs do not fill one group of `size`.
-        """
         if len(rows) < size:
             raise InputError(f"{name}: {len(rows)} training pairs do not fill one batch of {size}; {ADVICE}")
-        self.name = name
-        self._rows = rows
-        self._texts = texts
-        self._size = size
-        self._waiting: deque[int] = deque()
-        self._empty_passes = 0
+        self.name, self.rows, self.texts, self.size = name, rows, texts, size
+        self.waiting: deque[int] = deque()
+        self.empty_passes = 0
 
     @property
     def groups_left(self) -> int:
         """The maximum number of groups left in this pass; fewer if texts occur in many pairs."""
-        return len(self._waiting) // self._size
+        return len(self.waiting) // self.size
 
     def begin(self, random: Generator) -> None:
         """Begin a pass over all pairs, in a new order.
@@ -56,12 +58,10 @@ class Pool:
         Raises:
             InputError: the last passes gave no group at all.
         """
-        if self._empty_passes == MAX_EMPTY_PASSES:
-            raise InputError(
-                f"{self.name}: too few of its texts differ for batches of {self._size}; {ADVICE}"
-            )
-        self._waiting = deque(random.permutation(self._rows).tolist())
-        self._empty_passes += 1
+        if self.empty_passes == MAX_EMPTY_PASSES:
+            raise InputError(f"{self.name}: too few of its texts differ for batches of {self.size}; {ADVICE}")
+        self.waiting = deque(random.permutation(self.rows).tolist())
+        self.empty_passes += 1
 
     def take(self) -> list[int] | None:
         """Return the next pairs in which no text occurs twice; None at the end of the pass.
@@ -71,18 +71,18 @@ class Pool:
         group: list[int] = []
         seen: set[int] = set()
         postponed: list[int] = []
-        while self._waiting and len(group) < self._size:
-            row = self._waiting.popleft()
-            texts = set(self._texts[row].tolist())
-            if seen & texts:
-                postponed.append(row)
-            else:
-                seen |= texts
+        while self.waiting and len(group) < self.size:
+            row = self.waiting.popleft()
+            texts = self.texts[row].tolist()
+            if seen.isdisjoint(texts):
+                seen.update(texts)
                 group.append(row)
-        if len(group) < self._size:
+            else:
+                postponed.append(row)
+        if len(group) < self.size:
             return None
-        self._waiting.extendleft(reversed(postponed))
-        self._empty_passes = 0
+        self.waiting.extendleft(reversed(postponed))
+        self.empty_passes = 0
         return group
 
 
@@ -121,10 +121,8 @@ class RouteBatches(DefaultBatchSampler):
         Raises:
             InputError: a pool does not fill one group of batches.
         """
-        super().__init__(training.anchors, batch_size=batch_size, drop_last=True, seed=seed)
-        self.training = training
-        self.processes = processes
-        self.steps = steps
+        super().__init__(training.columns[0], batch_size=batch_size, drop_last=True, seed=seed)
+        self.training, self.processes, self.steps = training, processes, steps
         self._swaps = training.symmetric if swap else np.zeros(len(training), dtype=bool)
         self._pools()
 
@@ -147,12 +145,11 @@ class RouteBatches(DefaultBatchSampler):
         random = np.random.default_rng(self.seed)
         count = 0
         for pool in (pool for pools in self._pools().values() for pool in pools):
-            groups = 0
-            while not groups:
+            before = count
+            while count == before:
                 pool.begin(random)
                 while pool.take() is not None:
-                    groups += 1
-            count += groups
+                    count += 1
         return count
 
     def _groups(self) -> Iterator[list[int]]:
@@ -161,27 +158,23 @@ class RouteBatches(DefaultBatchSampler):
         units = list(pools_of.values())
         # 0 where units are sampled in proportion to their pairs.
         weights = [sum(self.training.routes[number].weight or 0 for number in unit) for unit in pools_of]
-        _begin_all(units, random)
+        everything = [pool for pools in units for pool in pools]
+        _begin(everything, random)
         while True:
             left = [sum(pool.groups_left for pool in pools) for pools in units]
             chances = [weight or count for weight, count in zip(weights, left, strict=True)]
             if not any(chances):
-                _begin_all(units, random)
+                _begin(everything, random)
                 continue
-            pools = units[_sampled(chances, random)]
-            if not any(pool.groups_left for pool in pools):
-                _begin_all([pools], random)
-            group = pools[_sampled([pool.groups_left for pool in pools], random)].take()
+            unit = units[_sampled(chances, random)]
+            if not any(pool.groups_left for pool in unit):
+                _begin(unit, random)
+            group = unit[_sampled([pool.groups_left for pool in unit], random)].take()
             if group is not None:
-                yield self._swapped(group, random)
-
-    def _swapped(self, group: list[int], random: Generator) -> list[int]:
-        rows = np.array(group)
-        if not self._swaps[rows].any():
-            return group
-        swap = self._swaps[rows] & (random.random(len(rows)) < 0.5)
-        swapped: list[int] = (rows + len(self.training) * swap).tolist()
-        return swapped
+                rows = np.array(group)
+                if self._swaps[rows].any():
+                    rows += len(self.training) * (self._swaps[rows] & (random.random(len(rows)) < 0.5))
+                yield rows.tolist()
 
     def _pools(self) -> dict[tuple[int, ...], list[Pool]]:
         """Return the pools of each unit, which is one route, or all routes that share a mixed pool."""
@@ -193,8 +186,8 @@ class RouteBatches(DefaultBatchSampler):
         return pools
 
 
-def _begin_all(units: Sequence[Sequence[Pool]], random: Generator) -> None:
-    for pool in (pool for pools in units for pool in pools):
+def _begin(pools: Sequence[Pool], random: Generator) -> None:
+    for pool in pools:
         pool.begin(random)
 
 

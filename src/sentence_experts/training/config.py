@@ -1,9 +1,9 @@
-"""The settings of `train` and `tune`."""
+"""The settings of `train`, `tune` and `fit`."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Literal, Self
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -16,46 +16,12 @@ STATIC_TEMPERATURE = 0.03
 AUTO_BATCHES: Literal["auto"] = "auto"
 
 
-@dataclass(frozen=True)
-class LossKind:
-    """A variant of the contrastive loss.
-
-    Attributes:
-        name: the value of `TrainConfig.loss`.
-        description: for a model card, with `{temperature}`.
-        symmetric: the mean or sum of both directions of pairs, by dot products; otherwise cosines of anchors
-            to positives and mined negatives.
-        has_temperature: scores are divided by a temperature.
-        learns_temperature: that temperature is learned, one for all routes.
-    """
-
-    name: str
-    description: str
-    symmetric: bool = True
-    has_temperature: bool = True
-    learns_temperature: bool = False
-
-
-LOSS_KINDS = {
-    kind.name: kind
-    for kind in (
-        LossKind(
-            "in_batch_negatives",
-            "in-batch negatives over cosines divided by the temperature",
-            symmetric=False,
-        ),
-        LossKind(
-            "argmax_target",
-            "dot products of the batch; the target of each row is its most similar pair",
-            has_temperature=False,
-        ),
-        LossKind(
-            "learned_temperature",
-            "dot products over a learned temperature ({temperature:.4g} at the end), in both directions",
-            learns_temperature=True,
-        ),
-    )
-}
+# The variants of the contrastive loss (`ContrastiveLoss`).
+IN_BATCH_NEGATIVES, ARGMAX_TARGET, LEARNED_TEMPERATURE = LOSSES = (
+    "in_batch_negatives",
+    "argmax_target",
+    "learned_temperature",
+)
 
 
 class TrainConfig(Config):
@@ -76,7 +42,7 @@ class TrainConfig(Config):
     )
     batches: Literal["auto", "homogeneous", "heterogeneous", "mixed"] = Field(
         AUTO_BATCHES,
-        description="What a batch is drawn from: homogeneous (one domain, or one dataset of a task), "
+        description="Where a batch comes from: homogeneous (one domain, or one dataset of a task), "
         "heterogeneous (all datasets of a task), mixed (all routes) or auto (tasks: as the task file says; "
         "domains: homogeneous where each has its own expert, mixed where texts choose experts or all share "
         "one model; domains too small to fill a batch share mixed ones)",
@@ -85,11 +51,6 @@ class TrainConfig(Config):
         "task_aware",
         description="task_aware (each route's own batches and temperature) or static (the control: "
         f"{STATIC_BATCHES} batches and temperature {STATIC_TEMPERATURE} for all routes)",
-    )
-    sampling: Literal["proportional", "weights"] | None = Field(
-        None,
-        description="How routes are sampled: proportional (to their number of pairs) or weights (those of "
-        "the task file). Default: weights if the task file gives them",
     )
     swap: bool = Field(True, description="Swap anchor and positive of linked pairs at random")
     instructions: bool = Field(True, description="Put the tasks' instructions in front of the texts")
@@ -104,8 +65,8 @@ class TrainConfig(Config):
         description="Temperature of the loss, for all routes; a learned one starts here. Default: 0.05 for "
         "domains, and what the task file says for each task",
     )
-    temperatures: dict[str, float] | None = Field(
-        None, description="Temperature per route; overrides `temperature`"
+    temperatures: dict[str, Annotated[float, Field(gt=0)]] | None = Field(
+        None, min_length=1, description="Temperature per route; overrides `temperature`"
     )
     mask_known: bool = Field(
         True, description="Leave out negatives that are known positives: linked papers, texts of one label"
@@ -114,7 +75,7 @@ class TrainConfig(Config):
         0,
         ge=0,
         description="Number of mined negatives per pair: the nearest texts of the route that are not known "
-        "positives. Tasks with their own negatives keep those",
+        "positives. Pairs with their own negative keep that one",
     )
     route_by: Literal["router", "domain"] = Field(
         "router",
@@ -136,10 +97,10 @@ class TrainConfig(Config):
         ge=1,
         description="Gradient caching: number of pairs in memory at once; loss and gradient stay the same",
     )
-    freeze: Literal["none", "attention", "shared"] = Field(
+    freeze: Literal["none", "shared"] = Field(
         "none",
-        description="Weights that are not trained: none, attention (its projections) or shared (all but "
-        "experts, route tokens, heads and routers). A model with heads is always trained so",
+        description="Weights that are not trained: none or shared (all but experts, route tokens, heads and "
+        "routers). A model with heads is always trained so",
     )
     only_expert: str | None = Field(
         None,
@@ -151,9 +112,6 @@ class TrainConfig(Config):
     )
     lora_alpha: float | None = Field(None, gt=0, description="Scale of the adapters. Default: their rank")
     learning_rate: float = Field(2e-5, gt=0, description="Peak learning rate")
-    expert_learning_rate: float | None = Field(
-        None, gt=0, description="Peak learning rate of the experts. Default: `learning_rate`"
-    )
     router_learning_rate: float = Field(
         1e-3, gt=0, description="Peak learning rate of a learned router, which starts from random weights"
     )
@@ -162,8 +120,7 @@ class TrainConfig(Config):
         None, ge=0, description="Number of steps in which the learning rate rises; in place of `warmup`"
     )
     scheduler: Literal["cosine", "linear", "constant_with_warmup", "one_cycle"] = Field(
-        "cosine",
-        description="Learning rate after the warmup: cosine, linear, constant_with_warmup, one_cycle",
+        "cosine", description="Learning rate after the warmup"
     )
     weight_decay: float = Field(0.01, ge=0, description="Weight decay of AdamW")
     max_length: int | None = Field(None, ge=8, description="Maximum number of tokens per text while training")
@@ -198,46 +155,26 @@ class TrainConfig(Config):
     def _split_at_commas(cls, value: Any) -> Any:
         return [name.strip() for name in value.split(",")] if isinstance(value, str) else value
 
-    @field_validator("temperatures")
-    @classmethod
-    def _positive(cls, value: dict[str, float] | None) -> dict[str, float] | None:
-        if value is not None and min(value.values(), default=0) <= 0:
-            raise ValueError("give at least one route, each with a temperature above 0")
-        return value
-
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        loss = LOSS_KINDS[self.loss]
-        one_expert, adapter = self.only_expert is not None, self.lora_rank is not None
+        one_expert, adapter, mined = (
+            self.only_expert is not None,
+            self.lora_rank is not None,
+            self.hard_negatives,
+        )
+        is_argmax, is_learned = self.loss == ARGMAX_TARGET, self.loss == LEARNED_TEMPERATURE
         temperature = self.temperature is not None or self.temperatures is not None
-        fields = type(self).model_fields
+        share = self.warmup != type(self).model_fields["warmup"].default
+        effect = f"has no effect with `loss={self.loss}`"
         problems = (
-            (
-                self.warmup_steps is not None and self.warmup != fields["warmup"].default,
-                "`warmup` and `warmup_steps`: give one of them",
-            ),
-            (
-                self.keep == "last" and self.patience != fields["patience"].default,
-                "`patience` has no effect with `keep=last`",
-            ),
-            (self.lora_alpha is not None and not adapter, "`lora_alpha` has no effect without `lora_rank`"),
-            (adapter and self.freeze == "attention", "`freeze=attention`: `lora_rank` freezes it already"),
+            (share and self.warmup_steps is not None, "`warmup` and `warmup_steps`: give one of them"),
             (one_expert and self.freeze != "none", "`only_expert` and `freeze`: only the expert is trained"),
             (one_expert and adapter, "`only_expert` and `lora_rank`: adapters would change every route"),
+            (temperature and is_argmax, f"`temperature` {effect}, which uses plain dot products"),
+            (self.temperatures and is_learned, f"`temperatures` {effect}, which learns a single one"),
+            (mined and (is_argmax or is_learned), f"`hard_negatives` {effect}, which uses pairs only"),
             (
-                temperature and not loss.has_temperature,
-                f"`temperature` has no effect with `loss={self.loss}`, which uses plain dot products",
-            ),
-            (
-                self.temperatures is not None and loss.learns_temperature,
-                f"`temperatures` has no effect with `loss={self.loss}`, which learns a single one",
-            ),
-            (
-                self.hard_negatives > 0 and loss.symmetric,
-                f"`hard_negatives` has no effect with `loss={self.loss}`, which uses pairs only",
-            ),
-            (
-                self.hard_negatives > 0 and not self.mask_known,
+                mined and not self.mask_known,
                 "`hard_negatives` needs `mask_known`: a mined text may be another pair's positive",
             ),
         )
@@ -260,3 +197,56 @@ class TuneConfig(TrainConfig):
         "random", description="random, or tpe (learns from the trials before)"
     )
     search_seed: Seed = Field(0, description="Random seed of the settings that the trials draw")
+
+
+class FitConfig(Config):
+    """How routes are learned from the label columns of a table."""
+
+    text: list[str] = Field(
+        [],
+        description="Columns with the texts, joined line by line. Default: title and abstract of a corpus; "
+        "needed for a table of several columns",
+    )
+    by: list[str] = Field(
+        [],
+        description="Label columns, one route each: COLUMN, or COLUMN:BRANCH of a hierarchy (tags:use for "
+        "labels such as use::viewing, mesh:C for tree numbers), with ROUTE= in front to name the route",
+    )
+    group: str | None = Field(
+        None,
+        description="Column of groups, such as a source or an author: texts of one group are never a pair, "
+        "and all are in one of the sets for training, validation and test",
+    )
+    mesh_descriptors: Path | None = Field(
+        None,
+        description="NLM's MeSH descriptor XML (desc20XX.xml), which gives headings their tree numbers, for "
+        "branches such as mesh:C",
+    )
+    separator: str | None = Field(
+        None, min_length=1, description="Stands between labels in one cell. Default: ; and |"
+    )
+    bins: int = Field(
+        5, ge=2, le=1000, description="Number of bins for a column of more than 20 different numbers"
+    )
+    kind: Literal["head", "adapter", "expert", "auto"] = Field(
+        "head",
+        description="What each route owns of the model: head (a linear map, trained in seconds on vectors "
+        "that are computed once), adapter, expert, or auto (heads, then each next kind while it is better)",
+    )
+    rank: int | None = Field(
+        None,
+        ge=1,
+        description="Rank of a head's difference from the identity, or of an adapter. Default: any, or 8",
+    )
+    steps: int = Field(
+        500,
+        ge=1,
+        description="Maximum number of training steps: of each head, with 64 pairs; of all adapters or "
+        "experts together, with 16 pairs",
+    )
+    max_length: int | None = Field(
+        None,
+        ge=8,
+        description="Maximum number of tokens per text, if the model would read more; the new model keeps it",
+    )
+    seed: Seed = 0

@@ -1,235 +1,280 @@
-"""The training set: one table of the pairs of all routes."""
+"""Training data: linked pairs of domains and pairs of tasks, as tables with a column `route`."""
 
 from __future__ import annotations
 
-import logging
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import torch
-from datasets import Dataset
 from numpy.typing import NDArray
-from sentence_transformers.sentence_transformer.data_collator import SentenceTransformerDataCollator
 
-from sentence_experts.training import processes
-from sentence_experts.training.config import AUTO_BATCHES, LOSS_KINDS, TrainConfig
-from sentence_experts.training.losses import KnownPositives
-from sentence_experts.training.objectives import NONE, NUMBER_COLUMNS, Numbers, Objective, own_routes
-from sentence_experts.training.routes import TrainedRoute, with_batches
-from sentence_experts.training.validation import distinct
+from sentence_experts.errors import InputError, UsageError
+from sentence_experts.pairs.dataset import LINKS_SCHEMA, NEGATIVE, Pairs
+from sentence_experts.pairs.table_folder import parquet_hash
+from sentence_experts.storage import sha256_text
+from sentence_experts.tasks.dataset import Tasks, open_dataset
+from sentence_experts.tasks.split import linked
+from sentence_experts.training.config import AUTO_BATCHES
 
-logger = logging.getLogger(__name__)
+Numbers = NDArray[np.int64]
+NONE = -1  # the number of a text that is not there
+COLUMNS = ("anchor", "positive", "negative")
+KEYS = ("anchor_key", "positive_key", "negative_key")
+# Of a table without a validation split, so much is held out.
+HELD_OUT_SHARE = 0.1
+MAX_HELD_OUT = 1000
 
 
 @dataclass(frozen=True)
-class TrainingSet:
-    """All training pairs of a run in one table.
+class TrainedRoute:
+    """A domain or task that is trained.
 
     Attributes:
-        routes: a route's number is its place here; sources are numbered through all routes.
-        anchors, positives: (rows,) texts behind their prompts.
-        negatives: further columns of mined texts, null where a row has none.
-        numbers: (rows, 2 + negatives) for each text a number (`KnownPositives`), `NONE` for a missing one.
-        places: (rows, 3) the route, the source and the pool of each pair; a batch is drawn from one pool.
-        pools: the name of each pool, and the routes that it serves.
-        texts: (rows, 2) a number for the text of each anchor and positive, without its prompt.
-        known: which numbers are positives of each other.
+        kind: "domain" or "task".
+        name: of the domain or task.
+        sources: its datasets; a domain is one.
+        sides: the model's routes for the anchors and for the positives, such as query and document.
+        batches: "homogeneous", "heterogeneous" or "mixed"; "auto" until it is known whether a domain fills a
+            homogeneous batch.
+        temperature: of the loss.
+        weight: relative chance to be sampled; None: in proportion to its pairs.
+        symmetric: whether anchor and positive may change places.
+        instructions: of a task, route -> prompt, which a model without routes gets when it is trained on it.
+        prompts: what stands in front of anchors, and of positives and negatives; "" for nothing.
+        experts: the experts of anchors, and of positives.
     """
 
-    routes: tuple[TrainedRoute, ...]
-    anchors: pa.ChunkedArray
-    positives: pa.ChunkedArray
-    negatives: tuple[pa.ChunkedArray, ...]
-    numbers: Numbers
-    places: Numbers
-    pools: tuple[tuple[str, tuple[int, ...]], ...]
-    texts: Numbers
-    known: KnownPositives
+    kind: str
+    name: str
+    sources: tuple[str, ...]
+    sides: tuple[str, str]
+    batches: str
+    temperature: float
+    weight: float | None = None
+    symmetric: bool = False
+    instructions: Mapping[str, str] = field(default_factory=dict)
+    prompts: tuple[str, str] = ("", "")
+    experts: tuple[int, int] = (0, 0)
 
-    @classmethod
-    def of(
-        cls, objectives: Sequence[Objective], routes: tuple[TrainedRoute, ...], config: TrainConfig
-    ) -> TrainingSet:
-        """Read the train splits of these routes.
 
-        Raises:
-            InputError: a route has no training pairs.
-        """
-        tables: list[pa.Table] = []
-        links: list[Numbers] = []
-        labels: list[Numbers] = []
-        count, label_count = 0, 0
-        for objective in objectives:
-            if own := own_routes(objective, routes):
-                rows = objective.rows(own, count)
-                tables.append(rows.table)
-                links.append(rows.links)
-                labels.append(rows.labels + np.array([[0], [label_count]]))
-                label_count = labels[-1][1].max(initial=label_count - 1) + 1
-                count = rows.end
-        table = pa.concat_tables(tables)
-        places, pools = _places(table, routes)
-        table, places = _sample(table, places, config)
-        texts = distinct(pa.chunked_array([*table["anchor"].chunks, *table["positive"].chunks]))[1]
-        texts = texts.reshape(2, -1).T
-        if any(route.batches == AUTO_BATCHES for route in routes):
-            routes = _mixed_where_small(routes, places, texts, config.batch_size * processes.count())
-            places, pools = _places(table, routes)
-        left, right = (torch.from_numpy(ends) for ends in np.concatenate(links, axis=1))
-        labelled = torch.from_numpy(np.concatenate(labels, axis=1))
-        numbers = np.stack([table[name].to_numpy() for name in NUMBER_COLUMNS], axis=1)
-        negatives = int(not LOSS_KINDS[config.loss].symmetric and (numbers[:, 2] != NONE).any())
-        anchors = _behind([route.prompts[0] for route in routes], places, table["anchor"])
-        positives, negative = (
-            _behind([route.prompts[1] for route in routes], places, table[name])
-            for name in ("positive", "negative")
-        )
-        return cls(
-            routes, anchors, positives, (negative,) * negatives, numbers[:, : 2 + negatives], places, pools,
-            texts, KnownPositives(left, right, max(count, 1), labelled),
-        )  # fmt: skip
+def with_batches(
+    routes: Sequence[TrainedRoute], chosen: Sequence[bool], batches: str
+) -> tuple[TrainedRoute, ...]:
+    """Return the routes, the chosen ones with other batches."""
+    return tuple(
+        replace(route, batches=batches) if take else route for route, take in zip(routes, chosen, strict=True)
+    )
 
-    def __len__(self) -> int:
-        return len(self.numbers)
+
+@dataclass(frozen=True)
+class LinkedPairs:
+    """Domains with pairs of linked papers (`compile_pairs`), or any pairs with links.
+
+    Attributes:
+        pairs: the pairs.
+        labels: columns `id` (of a text) and `label`: texts that share a label are linked too.
+    """
+
+    pairs: Pairs
+    labels: pa.Table | None = None
 
     @property
-    def symmetric(self) -> NDArray[np.bool_]:
-        """(rows,) whether anchor and positive may change places."""
-        of_routes = np.array([route.symmetric for route in self.routes])
-        return of_routes[self.places[:, 0]]
+    def routes(self) -> list[TrainedRoute]:
+        """The domains."""
+        return [
+            TrainedRoute("domain", name, (name,), (name, name), AUTO_BATCHES, 0.05, symmetric=True)
+            for name in self.pairs.domains
+        ]
 
-    def level_negatives(self) -> TrainingSet:
-        """Give all pairs of a pool the same number of negatives: the fewest that one of them has."""
-        has = self.numbers[:, 2:] != NONE
-        counts = has.sum(axis=1)
-        pools = self.places[:, 2]
-        fewest = np.full(len(self.pools), has.shape[1])
-        np.minimum.at(fewest, pools, counts)
-        names = [source for route in self.routes for source in route.sources]
-        for pool, (name, _) in enumerate(self.pools):
-            lacking = (pools == pool) & (counts == 0)
-            if lacking.any() and counts[pools == pool].any():
-                lacking_in = Counter(names[source] for source in self.places[lacking, 1])
-                sources = ", ".join(f"{source} ({rows:,})" for source, rows in lacking_in.items())
-                logger.info(f"{name}: mined negatives are not used, some pairs have none: {sources}")
-        keep = np.arange(has.shape[1]) < fewest[pools][:, None]
-        numbers = self.numbers.copy()
-        numbers[:, 2:] = np.where(keep, numbers[:, 2:], NONE)
-        negatives = tuple(
-            pc.if_else(pa.array(keep[:, place]), column, pa.scalar(None, column.type))
-            for place, column in enumerate(self.negatives)
+    @property
+    def links(self) -> pa.Table:
+        """Keys of papers that are linked, columns `left_id` and `right_id`."""
+        return self.pairs.known_links()
+
+    @property
+    def unit(self) -> str | None:
+        """The text of papers that the pairs were compiled of, if it is known."""
+        return self.pairs.settings.get("unit")
+
+    def split(self, name: str, routes: Sequence[TrainedRoute]) -> pa.Table:
+        """Return the pairs of domains, as `Pairs.split` does."""
+        table = self.pairs.split(name)
+        names = pa.array([route.name for route in routes], table["domain"].type)
+        return table.filter(pc.is_in(table["domain"], value_set=names))
+
+    def training_pairs(self, routes: Sequence[TrainedRoute]) -> pa.Table:
+        """Return the linked pairs of the train split; a key is the id of a paper."""
+        table = self.split("train", routes)
+        table = table.filter(pc.equal(table["label"], 1)).sort_by("domain")
+        names = table["domain"]
+        negatives = table[NEGATIVE] if NEGATIVE in table.column_names else pa.nulls(len(names), pa.string())
+        return _with_keys(
+            [names, names, table["anchor"], table["positive"], negatives],
+            *(table[name].cast(pa.string()) for name in ("anchor_id", "positive_id")),
         )
-        return replace(self, negatives=negatives, numbers=numbers)
 
-    def dataset(self) -> Dataset:
-        """Return columns anchor, positive, negative_1, ..., and label: [route, source, number of each text].
+    def fingerprint(self) -> str:
+        """Return a hash that changes when the data does."""
+        own = self.pairs.fingerprint()
+        return own if self.labels is None else sha256_text(own, parquet_hash(self.labels))
 
-        The pairs come twice: row i + len(self) is row i with anchor and positive swapped.
+    def describe(self) -> str:
+        """Return the settings that the pairs were compiled with, for the model card."""
+        settings = self.pairs.settings
+        how = f"s linked by {settings['relation']}, split by {settings['split']}" if settings else ""
+        what = f"pairs of {settings['unit']}" if settings else "linked pairs"
+        return f"{what}{how} (pairs dataset {self.fingerprint()[:12]})"
+
+
+@dataclass(frozen=True)
+class TaskPairs:
+    """Tasks with pairs of their own kind (`compile_tasks`); texts of one group are positives."""
+
+    tasks: Tasks
+    labels = None
+    unit = None
+
+    @property
+    def routes(self) -> list[TrainedRoute]:
+        """The tasks that models are trained on, as the task file says or as suits their kind."""
+        return [
+            TrainedRoute(
+                "task",
+                task.name,
+                tuple(task.datasets),
+                (task.anchor_route, task.positive_route),
+                task.batches or task.of.batches,
+                task.temperature or task.of.temperature,
+                task.weight,
+                instructions=task.instructions,
+            )
+            for task in self.tasks.task_file.trainable()
+        ]
+
+    @property
+    def links(self) -> pa.Table:
+        """No links beside those of the groups."""
+        return LINKS_SCHEMA.empty_table()
+
+    def training_pairs(self, routes: Sequence[TrainedRoute]) -> pa.Table:
+        """Return the pairs of the train splits; a key is a group of a dataset.
+
+        Raises:
+            InputError: a task has none.
         """
-        level = self.level_negatives()
-        halves = []
-        texts = (level.anchors, level.positives)
-        for first, second in ((0, 1), (1, 0)):
-            numbers = level.numbers[:, [first, second, *range(2, level.numbers.shape[1])]]
-            labels = np.column_stack([level.places[:, :2], numbers])
-            flat = pa.FixedSizeListArray.from_arrays(pa.array(labels.ravel()), labels.shape[1])
-            columns: dict[str, Any] = {"anchor": texts[first], "positive": texts[second]}
-            columns |= {f"negative_{place}": column for place, column in enumerate(level.negatives, 1)}
-            halves.append(pa.table({**columns, "label": flat.cast(pa.list_(pa.int64()))}))
-        return Dataset(pa.concat_tables(halves))
+        tables = []
+        for route in routes:
+            parts = {source: self.tasks.pairs(route.name, source, "train") for source in route.sources}
+            if not sum(part.num_rows for part in parts.values()):
+                raise InputError(f"{self.tasks.name}: task {route.name} has no training pairs")
+            for source, part in parts.items():
+                names = [pa.array([name] * part.num_rows, pa.string()) for name in (route.name, source)]
+                keys = pc.binary_join_element_wise(*names, part["group"].combine_chunks(), "\0")
+                keys = pa.chunked_array([keys])
+                tables.append(_with_keys([*names, *(part[name] for name in COLUMNS)], keys, keys))
+        return pa.concat_tables(tables)
+
+    def fingerprint(self) -> str:
+        """Return a hash that changes when the data does."""
+        return self.tasks.fingerprint()
+
+    def describe(self) -> str:
+        """Return the name of the tasks folder, for the model card."""
+        return f"pairs of tasks (tasks folder {self.fingerprint()[:12]})"
 
 
-def _sample(table: pa.Table, places: Numbers, config: TrainConfig) -> tuple[pa.Table, Numbers]:
-    """Draw a part of each source's pairs, at least one (Hallee 2024, 3.3, searched on a tenth)."""
-    if config.fraction == 1:
-        return table, places
-    chosen = []
-    for source in np.unique(places[:, 1]):
-        rows = np.flatnonzero(places[:, 1] == source)
-        order = np.random.default_rng([config.seed, source]).permutation(rows)
-        chosen.append(np.sort(order[: max(1, round(config.fraction * len(rows)))]))
-    rows = np.concatenate(chosen)
-    return table.take(rows), places[rows]
+TrainingPart = LinkedPairs | TaskPairs
 
 
-def _places(
-    table: pa.Table, routes: Sequence[TrainedRoute]
-) -> tuple[Numbers, tuple[tuple[str, tuple[int, ...]], ...]]:
-    """Return the route, source and pool of each row, and the pools."""
-    numbers: dict[tuple[str, str], tuple[int, int, int]] = {}
-    pools: dict[str, list[int]] = {}
-    for number, route in enumerate(routes):
-        for source in route.sources:
-            of_source = f", dataset {source}" if len(route.sources) > 1 else ""
-            name = {
-                AUTO_BATCHES: f"{route.kind} {route.name}",
-                "homogeneous": f"{route.kind} {route.name}{of_source}",
-                "heterogeneous": f"{route.kind} {route.name}",
-                "mixed": "all mixed routes together",
-            }[route.batches]
-            served = pools.setdefault(name, [])
-            served += [] if number in served else [number]
-            numbers[route.name, source] = (number, len(numbers), list(pools).index(name))
-    keys = zip(table["route"].to_pylist(), table["source"].to_pylist(), strict=True)
-    places = np.array([numbers[key] for key in keys], dtype=np.int64)
-    # A dataset of a trained task may be there for its test split alone.
-    used, places[:, 2] = np.unique(places[:, 2], return_inverse=True)
-    names = list(pools)
-    return places, tuple((names[pool], tuple(pools[names[pool]])) for pool in used)
+def own_routes(part: TrainingPart, routes: Sequence[TrainedRoute]) -> list[TrainedRoute]:
+    """Return those of `routes` that are the part's; names are unique among the parts of a run."""
+    names = {route.name for route in part.routes}
+    return [route for route in routes if route.name in names]
 
 
-def _mixed_where_small(
-    routes: tuple[TrainedRoute, ...], places: Numbers, texts: Numbers, size: int
-) -> tuple[TrainedRoute, ...]:
-    """Make batches of `auto` homogeneous where a domain fills one of `size` pairs, and mixed elsewhere.
+def open_data(data: Any) -> list[TrainingPart]:
+    """Open training data of any form.
 
-    If the small domains do not fill one together, all are mixed.
+    Args:
+        data: tasks or their folder, pairs of any form (`Pairs.of`), or a list of several of them. If a table
+            of pairs has no validation split, a tenth of its groups of pairs is held out.
+
+    Raises:
+        InputError: there is no such folder, or a table lacks a column.
+        UsageError: no data, or two parts with routes of the same name.
     """
-    is_auto = [route.batches == AUTO_BATCHES for route in routes]
-    small = [auto and not _fills(texts[places[:, 0] == number], size) for number, auto in enumerate(is_auto)]
-    if any(small):
-        names = ", ".join(route.name for route, take in zip(routes, small, strict=True) if take)
-        together = np.isin(places[:, 0], np.flatnonzero(small))
-        enough = _fills(texts[together], size)
-        where = "there, and of one domain elsewhere" if enough else "for all domains"
-        logger.info(
-            f"too few training pairs to fill a batch of {size}: {names}; batches are mixed {where} "
-            "(`batch_size`, `batches`)"
-        )
-        routes = with_batches(routes, small if enough else is_auto, "mixed")
-    return with_batches(routes, [route.batches == AUTO_BATCHES for route in routes], "homogeneous")
+    rows = isinstance(data, list | tuple) and data and all(isinstance(row, Mapping) for row in data)
+    several = data if isinstance(data, list | tuple) and not rows else [] if data is None else [data]
+    parts = [_open_part(part) for part in several]
+    if not parts:
+        raise UsageError("no training data: give pairs, tasks or both")
+    names = [route.name for part in parts for route in part.routes]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise UsageError(f"{', '.join(twice)}: a route of two parts of the training data; rename one")
+    return parts
 
 
-def _fills(texts: Numbers, size: int) -> bool:
-    """Return whether `size` of the pairs, (pairs, 2) text numbers, can be taken without a common text."""
-    seen: set[int] = set()
-    count = 0
-    for pair in (row.tolist() for row in texts):
-        if seen.isdisjoint(pair):
-            seen.update(pair)
-            count += 1
-            if count == size:
-                return True
-    return False
+def _open_part(data: Any) -> TrainingPart:
+    if isinstance(data, TrainingPart):
+        return data
+    dataset = open_dataset(data)
+    if isinstance(dataset, Tasks):
+        return TaskPairs(dataset)
+    if dataset.path is not None or dataset is data:
+        return LinkedPairs(dataset)
+    train = dataset.split("train")
+    if not train.num_rows:
+        raise InputError("the pairs have no train split")
+    return LinkedPairs(dataset if dataset.split("validation").num_rows else _hold_out(train))
 
 
-def _behind(prompts: list[str], places: Numbers, texts: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Put each text behind the prompt of its route; null stays null."""
-    own = pa.array(prompts, pa.large_string()).take(pa.array(places[:, 0]))
-    texts = texts.cast(pa.large_string()).combine_chunks()
-    return pa.chunked_array([pc.binary_join_element_wise(own, texts, pa.scalar("", pa.large_string()))])
+def _hold_out(pairs: pa.Table) -> Pairs:
+    """Make a train and a validation split of whole groups."""
+    groups = groups_of(pairs)
+    distinct_groups = np.unique(groups)
+    count = min(MAX_HELD_OUT, max(1, round(HELD_OUT_SHARE * len(distinct_groups))))
+    chosen = np.random.default_rng(0).permutation(distinct_groups)[:count]
+    held_out = pa.array(np.isin(groups, chosen))
+    return Pairs.from_tables(train=pairs.filter(pc.invert(held_out)), validation=pairs.filter(held_out))
 
 
-class PairCollator(SentenceTransformerDataCollator):
-    """Collates a batch of pairs, with the negatives that they have."""
+def groups_of(pairs: pa.Table) -> Numbers:
+    """Number the groups of pairs that share a text, directly or through other pairs."""
+    ends = zip(pairs["anchor"].to_pylist(), pairs["positive"].to_pylist(), strict=True)
+    return np.array(linked(list(ends)), dtype=np.int64)
 
-    def __call__(self, features: list[dict[str, Any]]) -> dict[str, Any]:
-        """Collate rows of `TrainingSet.dataset`; columns without texts and their numbers are left out."""
-        rows = [{name: value for name, value in row.items() if value is not None} for row in features]
-        # A label is route, source, and a number per text.
-        return super().__call__([{**row, "label": row["label"][: len(row) + 1]} for row in rows])
+
+def _with_keys(columns: Sequence[Any], anchors: pa.ChunkedArray, positives: pa.ChunkedArray) -> pa.Table:
+    """Return a table of pairs: route, source, `COLUMNS`, and `KEYS`, of which equal or linked ones are alike.
+
+    A negative that is a text elsewhere in the table has that text's key, and otherwise one for itself.
+    """
+    table = pa.table(list(columns), names=["route", "source", *COLUMNS])
+    texts = pa.chunked_array([*table["positive"].chunks, *table["anchor"].chunks], pa.string())
+    keys = pa.chunked_array([*positives.chunks, *anchors.chunks], pa.string())
+    places = places_in(table["negative"], texts)
+    own = pc.equal(table["negative"], table["positive"]).fill_null(False).to_numpy()
+    places[own] = np.flatnonzero(own)
+    alone = pa.array([f"negative {row}" for row in range(table.num_rows)], pa.string())
+    found = keys.take(pa.array(places, mask=places == NONE))
+    negatives = pc.if_else(pc.is_valid(table["negative"]), pc.coalesce(found, alone), None)
+    for name, column in zip(KEYS, (anchors, positives, negatives), strict=True):
+        table = table.append_column(name, column)
+    return table
+
+
+def places_in(values: pa.ChunkedArray, known: pa.ChunkedArray | pa.Array) -> Numbers:
+    """Return the place of each value in `known`, the first one; `NONE` for a missing one."""
+    known = known.combine_chunks() if isinstance(known, pa.ChunkedArray) else known
+    places = pc.index_in(values.cast(known.type), value_set=known, skip_nulls=True).fill_null(NONE)
+    numbers: Numbers = places.to_numpy().astype(np.int64)
+    return numbers
+
+
+def distinct(column: pa.ChunkedArray) -> tuple[list[str], Numbers]:
+    """Return the distinct values, in the order they come, and the number of each row's value."""
+    encoded = column.combine_chunks().dictionary_encode()
+    return encoded.dictionary.to_pylist(), encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,25 +25,28 @@ from sentence_experts.models.files.saving import model_output, write_model
 from sentence_experts.models.loading import load
 from sentence_experts.models.sources import CARD, notes_of, set_notes
 from sentence_experts.pairs.labels import MIN_PAIRS, find_conflicts
-from sentence_experts.storage import Output, check_apart, hidden_beside, write_text
+from sentence_experts.storage import check_apart, hidden_beside, write_text
 from sentence_experts.tables import Table, fingerprint, is_path
-from sentence_experts.training.fit_config import FitConfig
+from sentence_experts.training.config import FitConfig
 from sentence_experts.training.labelled_texts import TEST, TRAIN, LabelledTexts
-from sentence_experts.training.route_candidates import Candidate, choose_kind
+from sentence_experts.training.route_candidates import choose_kind
 
 if TYPE_CHECKING:
     import pandas as pd
 
 logger = logging.getLogger(__name__)
 
-TITLE = 'nDCG@10 of "more like this" and ROC-AUC of conflicting pairs, on test texts'
+FIGURES = ("tried", "verdict", "texts", "left_out", "refused")  # kept with a finished model, beside the gains
+
+TITLE = '"More like this" and ROC-AUC of conflicting pairs, on test texts'
+HEADINGS = (
+    *("route", "texts", "nDCG@10: chance", "base", "learned", "gain"),
+    *("recall@10: base", "learned", "conflicts: base", "learned"),
+)
 TRIED = (
     *("kind", "validation", "pairs per route", "seconds", "bytes per route", "encodings of a query"),
     "chosen",
 )
-RECALL_TITLE = 'recall@10 of "more like this", of at most 10 alike texts'
-RECALL = ("route", "base", "learned")
-HEADINGS = ("route", "texts", "chance", "base", "learned", "gain", "conflicts: base", "learned")
 
 
 @dataclass(frozen=True, repr=False)
@@ -72,19 +75,6 @@ class FitResult:
     refused: Mapping[str, str]
     out: Path | None = None
 
-    @classmethod
-    def read(cls, model: ExpertEncoder, figures: Mapping[str, Any], out: Path) -> FitResult:
-        """Return the result of a finished folder, with the figures that `figures` gave."""
-        gains = [RouteGain.from_json(each) for each in figures["gains"]]
-        return cls(model, **{**figures, "gains": gains}, out=out)
-
-    def figures(self) -> dict[str, Any]:
-        """Return everything but the model, as plain values."""
-        names = ("tried", "verdict", "texts", "left_out", "refused")
-        return {name: getattr(self, name) for name in names} | {
-            "gains": [asdict(each) for each in self.gains]
-        }
-
     def __repr__(self) -> str:
         where = "" if self.out is None else f", out={str(self.out)!r}"
         return f"FitResult({self.summary}{where})"
@@ -109,34 +99,18 @@ class FitResult:
             [
                 each.route,
                 f"{each.queries:,}",
-                f"{each.chance:.3f}",
-                f"{each.base_ndcg:.3f}",
-                f"{each.ndcg:.3f}",
+                *(f"{value:.3f}" for value in (each.chance, each.base_ndcg, each.ndcg)),
                 _with_half(each.gain, "+.3f"),
-                _with_half(each.base_auc),
-                _with_half(each.auc),
+                *(f"{value:.3f}" for value in (each.base_recall, each.recall)),
+                *(_with_half(value) for value in (each.base_auc, each.auc)),
             ]
             for each in self.gains
         ]
 
-    def recall_rows(self) -> list[list[str]]:
-        """Return a row of cells per route, as `RECALL` names them."""
-        return [[each.route, f"{each.base_recall:.3f}", f"{each.recall:.3f}"] for each in self.gains]
-
     def tried_rows(self) -> list[list[str]]:
         """Return a row of cells per kind of route that was learned, as `TRIED` names them."""
-        return [
-            [
-                each["kind"],
-                f"{each['validation']:.3f}",
-                f"{each['pairs_per_route']:,}",
-                f"{each['seconds']:.0f}",
-                f"{each['bytes_per_route']:,}",
-                each["encodings"],
-                each["chosen"],
-            ]
-            for each in self.tried
-        ]
+        forms = {"validation": ".3f", "pairs_per_route": ",", "seconds": ".0f", "bytes_per_route": ","}
+        return [[f"{value:{forms.get(name, '')}}" for name, value in each.items()] for each in self.tried]
 
     def to_pandas(self) -> pd.DataFrame:
         """Return a row per route: its figures on test texts, the base's, and the ends of 95% intervals."""
@@ -205,9 +179,17 @@ def fit(
         job = _Fit(base, table, chosen)
         identity = {"model": fingerprint_of(job.base), "config": chosen.model_dump(mode="json")}
         if place.begin(identity, {"table": lambda: _fingerprint(table)}) == "finished":
+            gains = [RouteGain.from_json(each) for each in place.result["gains"]]
             model = check_experts(load(place.path))
-            return FitResult.read(model, place.result, place.final)
-        return job.run(place)
+            return FitResult(model, **{**place.result, "gains": gains}, out=place.final)
+        result = replace(job.run(hidden_beside(place.final, ".vectors")), out=place.final)
+        place.result = {name: getattr(result, name) for name in FIGURES}
+        place.result["gains"] = [asdict(each) for each in result.gains]
+        with place.replacing() as folder:
+            write_model(result.model, folder)
+            write_text(folder / CARD, usage_card(result.model) + _card_section(result, chosen))
+        shutil.rmtree(hidden_beside(place.final, ".vectors"), ignore_errors=True)
+    return result
 
 
 def _fingerprint(table: Table) -> str:
@@ -222,10 +204,14 @@ class _Fit:
     def __init__(self, base: str | Path | SentenceTransformer, table: Table, config: FitConfig) -> None:
         self.config = config
         self.data = LabelledTexts.read(table, config)
-        self.refused = self._routes_with_few_pairs()
+        self.refused = {}
+        for route in self.data.labels:
+            pairs = self.data.labels_of(route, TRAIN).count_pairs(self.data.groups_of(TRAIN))
+            if pairs < MIN_PAIRS:
+                reason = f"{pairs} pairs of alike texts to learn from, and it needs {MIN_PAIRS}"
+                logger.warning(f"route {route!r} is not learned: {reason}")
+                self.refused[route] = reason
         self.routes = [route for route in self.data.labels if route not in self.refused]
-        for route, reason in self.refused.items():
-            logger.warning(f"route {route!r} is not learned: {reason}")
         if not self.routes:
             raise InputError("no route has enough pairs of alike texts to learn from")
         self.name = str(base) if isinstance(base, str | Path) and not Path(base).exists() else None
@@ -237,46 +223,19 @@ class _Fit:
                 "ROUTE=COLUMN, or drop the old one first"
             )
 
-    def _routes_with_few_pairs(self) -> dict[str, str]:
-        refused = {}
-        for route in self.data.labels:
-            pairs = self.data.labels_of(route, TRAIN).count_pairs(self.data.groups_of(TRAIN))
-            if pairs < MIN_PAIRS:
-                refused[route] = f"{pairs} pairs of alike texts to learn from, and it needs {MIN_PAIRS}"
-        return refused
-
-    def run(self, place: Output | None = None) -> FitResult:
-        """Learn the routes, measure them, and write the model."""
-        cache = None if place is None else hidden_beside(place.final, ".vectors")
-        chosen, tried, verdict = choose_kind(self.base, self.data, self.routes, self.config, cache)
-        model = chosen.model
-        if self.name is not None and "base" not in notes_of(model):
-            set_notes(model, notes_of(model) | {"base": self.name})
-        result = FitResult(
-            model,
-            self._measure(chosen),
-            [each.row() for each in tried],
-            verdict,
-            {name: len(rows) for name, rows in self.data.sets.items()},
-            self.data.left_out,
-            self.refused,
-            None if place is None else place.final,
-        )
-        if place is not None:
-            place.result = result.figures()
-            with place.replacing() as folder:
-                write_model(model, folder)
-                write_text(folder / CARD, usage_card(model) + _card_section(result, self.config))
-            if cache is not None:
-                shutil.rmtree(cache, ignore_errors=True)
-        return result
-
-    def _measure(self, chosen: Candidate) -> list[RouteGain]:
-        rows, groups = self.data.sets[TEST], self.data.groups_of(TEST)
-        labels = {route: self.data.labels_of(route, TEST) for route in self.routes}
+    def run(self, cache: Path | None = None) -> FitResult:
+        """Learn the routes and measure them; vectors of the base are kept in the folder `cache`."""
+        data = self.data
+        chosen, tried, verdict = choose_kind(self.base, data, self.routes, self.config, cache)
+        if self.name is not None and "base" not in notes_of(chosen.model):
+            set_notes(chosen.model, notes_of(chosen.model) | {"base": self.name})
+        rows, groups = data.sets[TEST], data.groups_of(TEST)
+        labels = {route: data.labels_of(route, TEST) for route in self.routes}
         conflicts = find_conflicts(list(labels.values()), groups, seed=self.config.seed)
-        base = chosen.base_vectors(rows)
-        return measure_gains(base, chosen.vectors(rows), labels, groups, conflicts)
+        gains = measure_gains(chosen.base_vectors(rows), chosen.vectors(rows), labels, groups, conflicts)
+        counts = {name: len(rows) for name, rows in data.sets.items()}
+        kinds = [each.row() for each in tried]
+        return FitResult(chosen.model, gains, kinds, verdict, counts, data.left_out, self.refused)
 
 
 def _card_section(result: FitResult, config: FitConfig) -> str:
@@ -286,16 +245,13 @@ def _card_section(result: FitResult, config: FitConfig) -> str:
 ## Routes from labels
 
 Learned from texts that share a label: {counts}. Texts of one group, and near duplicates, are in one set. The
-figures are of test texts and hold for these labels. nDCG@10 is that of "more like this": all test texts with
-a label are ranked by cosine, and those that share one with the query are right; chance is a random order.
+figures are of test texts and hold for these labels. nDCG@10 and recall@10 (of at most 10 alike texts) are
+those of "more like this": all test texts with a label are ranked by cosine, and those that share one with the
+query are right; chance is a random order.
 Conflicts are pairs alike by this route and unlike by another, against as many the other way around: ROC-AUC,
 where a model that is blind to the route has 0.5 on average. ± is half of a 95% interval.
 
 {_markdown(HEADINGS, result.rows())}
-
-{RECALL_TITLE}:
-
-{_markdown(RECALL, result.recall_rows())}
 
 Chosen by nDCG@10 on the validation texts: {result.verdict or "the learning rate and the step"}.
 

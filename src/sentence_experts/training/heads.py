@@ -8,16 +8,16 @@ validation texts of the route.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 from torch.nn.functional import cross_entropy, normalize
 
 from sentence_experts.evaluation.label_similarity import more_like_this
+from sentence_experts.models.pooling import unit
 from sentence_experts.pairs.labels import Labels, Rows
 
 Vectors = NDArray[np.float32]
@@ -37,25 +37,12 @@ class Head:
         bias: (dimensions,).
         rate: the learning rate that was chosen; None if no training was better than none.
         steps: number of steps that were kept.
-        validation: nDCG@10 on the validation texts before training and of what was kept.
     """
 
     weight: Vectors
     bias: Vectors
     rate: float | None = None
     steps: int = 0
-    validation: tuple[float, float] = (float("nan"), float("nan"))
-
-    def apply(self, vectors: Vectors) -> Vectors:
-        """Return the route's vectors, (texts, dimensions), of length 1, of the base's."""
-        return unit(vectors @ self.weight.T + self.bias)
-
-
-def unit(vectors: Vectors) -> Vectors:
-    """Scale vectors to length 1."""
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    scaled: Vectors = (vectors / np.maximum(lengths, 1e-12)).astype(np.float32)
-    return scaled
 
 
 @dataclass(frozen=True)
@@ -68,13 +55,14 @@ class LabelledVectors:
 
     def ndcg(self, head: Head) -> float:
         """Return the mean nDCG@10 of "more like this"; NaN if no text has another one like it."""
-        found = more_like_this(head.apply(self.vectors), self.labels, self.groups)
+        vectors = unit(self.vectors @ head.weight.T + head.bias)
+        found = more_like_this(vectors, self.labels, self.groups)
         return float(found.ndcg.mean()) if len(found.queries) else float("nan")
 
 
 def train_head(
     training: LabelledVectors,
-    validation: LabelledVectors | None,
+    validation: LabelledVectors,
     steps: int = 500,
     rank: int | None = None,
     seed: int = 0,
@@ -84,76 +72,56 @@ def train_head(
 
     Args:
         training: the texts to learn from.
-        validation: texts that choose the learning rate and the step; None keeps the last step at the first
-            rate.
+        validation: texts that choose the learning rate and the step; if none of them has another one like it,
+            the last step at the first rate is kept.
         steps: maximum number of steps, of 64 pairs each.
         rank: rank of the map's difference from the identity; None for any.
         seed: random seed.
         advance: called with numbers of steps as they are done.
     """
-    start = Head(np.eye(training.vectors.shape[1], dtype=np.float32), -training.vectors.mean(axis=0))
-    before = float("nan") if validation is None else validation.ndcg(start)
-    best = Head(start.weight, start.bias, validation=(before, before))
-    for rate in RATES if np.isfinite(before) else RATES[:1]:
-        run = _HeadRun(training, start, rate, steps, rank, seed)
-        for step in range(1, steps + 1):
-            run.step(step)
-            if step % MEASURED_EVERY and step != steps:
-                continue
-            advance(MEASURED_EVERY if step % MEASURED_EVERY == 0 else step % MEASURED_EVERY)
-            head = Head(*run.weights(), rate, step)
-            if validation is None or not np.isfinite(before):
-                if step == steps:
-                    return head
-            elif (figure := validation.ndcg(head)) > best.validation[1]:
-                best = Head(head.weight, head.bias, rate, step, (before, figure))
+    best = Head(np.eye(training.vectors.shape[1], dtype=np.float32), -training.vectors.mean(axis=0))
+    start, highest = best, validation.ndcg(best)
+    chooses = bool(np.isfinite(highest))
+    for rate in RATES if chooses else RATES[:1]:
+        done = 0
+        for head in _train(training, start, rate, steps, rank, seed):
+            advance(head.steps - done)
+            done = head.steps
+            figure = validation.ndcg(head)
+            if not chooses or figure > highest:
+                best, highest = head, figure
     return best
 
 
-class _HeadRun:
-    """One training of a map at one learning rate, which falls linearly to zero."""
-
-    def __init__(
-        self, training: LabelledVectors, start: Head, rate: float, steps: int, rank: int | None, seed: int
-    ) -> None:
-        self.training, self.rng, self.steps = training, np.random.default_rng(seed), steps
-        self.vectors = torch.from_numpy(np.ascontiguousarray(training.vectors))
-        self.identity = torch.from_numpy(start.weight)
-        self.bias = torch.tensor(start.bias, requires_grad=True)
-        width = len(start.bias)
-        if rank is None:
-            self.factors = [torch.zeros(width, width, requires_grad=True)]
-        else:
-            random = self.rng.normal(0, width**-0.5, (rank, width)).astype(np.float32)
-            self.factors = [
-                torch.zeros(width, rank, requires_grad=True),
-                torch.tensor(random, requires_grad=True),
-            ]
-        self.optimizer = torch.optim.AdamW([self.bias, *self.factors], lr=rate, weight_decay=0.0)
-        self.schedule = torch.optim.lr_scheduler.LambdaLR(self.optimizer, lambda step: 1 - step / steps)
-
-    def _weight(self) -> Tensor:
-        change = self.factors[0] if len(self.factors) == 1 else self.factors[0] @ self.factors[1]
-        return self.identity + change
-
-    def weights(self) -> tuple[Vectors, Vectors]:
-        with torch.no_grad():
-            return self._weight().numpy().copy(), self.bias.numpy().copy()
-
-    def step(self, step: int) -> None:
-        labels, groups = self.training.labels, self.training.groups
-        first, second = labels.draw_pairs(BATCH, self.rng, groups)
-        if len(first) < 2:
-            return
-        known = labels.sharing(first, second) | (groups[first][:, None] == groups[second])
-        np.fill_diagonal(known, False)
-        weight = self._weight()
-        anchors, positives = (
-            normalize(self.vectors[rows] @ weight.T + self.bias, dim=1) for rows in (first, second)
-        )
-        scores = (anchors @ positives.T / TEMPERATURE).masked_fill(torch.from_numpy(known), -torch.inf)
-        loss = cross_entropy(scores, torch.arange(len(first)))
-        self.optimizer.zero_grad()
-        loss.backward()
-        self.optimizer.step()
-        self.schedule.step()
+def _train(
+    training: LabelledVectors, start: Head, rate: float, steps: int, rank: int | None, seed: int
+) -> Iterator[Head]:
+    """Train a map at a learning rate that falls linearly to zero; yield it after some of the steps."""
+    rng, width = np.random.default_rng(seed), len(start.bias)
+    vectors = torch.from_numpy(np.ascontiguousarray(training.vectors))
+    identity, bias = torch.from_numpy(start.weight), torch.tensor(start.bias, requires_grad=True)
+    factors = [torch.zeros(width, rank or width, requires_grad=True)]
+    if rank is not None:
+        random = rng.normal(0, width**-0.5, (rank, width)).astype(np.float32)
+        factors.append(torch.tensor(random, requires_grad=True))
+    optimizer = torch.optim.AdamW([bias, *factors], lr=rate, weight_decay=0.0)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 - step / steps)
+    for step in range(1, steps + 1):
+        first, second = training.labels.draw_pairs(BATCH, rng, training.groups)
+        if len(first) > 1:
+            known = training.labels.sharing(first, second)
+            known |= training.groups[first][:, None] == training.groups[second]
+            np.fill_diagonal(known, False)
+            weight = identity + (factors[0] if rank is None else factors[0] @ factors[1])
+            anchors, positives = (
+                normalize(vectors[rows] @ weight.T + bias, dim=1) for rows in (first, second)
+            )
+            scores = (anchors @ positives.T / TEMPERATURE).masked_fill(torch.from_numpy(known), -torch.inf)
+            optimizer.zero_grad()
+            cross_entropy(scores, torch.arange(len(first))).backward()
+            optimizer.step()
+            schedule.step()
+        if step % MEASURED_EVERY == 0 or step == steps:
+            with torch.no_grad():
+                weight = identity + (factors[0] if rank is None else factors[0] @ factors[1])
+            yield Head(weight.numpy().copy(), bias.detach().numpy().copy(), rate, step)

@@ -20,7 +20,6 @@ from sentence_experts.names import check_route_names
 from sentence_experts.pairs.labels import LabelColumn, Labels, Rows, read_labels, split_groups
 from sentence_experts.tables import (
     BadRowError,
-    Row,
     Table,
     as_text,
     is_path,
@@ -28,7 +27,7 @@ from sentence_experts.tables import (
     read_columns,
     read_rows,
 )
-from sentence_experts.training.fit_config import FitConfig
+from sentence_experts.training.config import FitConfig
 
 logger = logging.getLogger(__name__)
 
@@ -68,25 +67,25 @@ class LabelledTexts:
         cells, bad = _read_cells(table, config)
         of_texts, columns = _text_columns(config, cells), _label_columns(config, cells)
         texts = [_joined(parts) for parts in zip(*(cells[name] for name in of_texts), strict=True)]
+        tree = MeshTree.read(config.mesh_descriptors) if config.mesh_descriptors else None
+        labels = {}
         for each in columns:
             if each.column in of_texts:
                 logger.warning(
                     f"column {each.column!r} is text and label: its labels can be read in the texts"
                 )
-        is_corpus = _is_corpus(table)  # whose authors and journals write "Mouse" and "mouse"
-        tree = MeshTree.read(config.mesh_descriptors) if config.mesh_descriptors else None
-        labels = {
-            each.route: read_labels(
-                cells[each.column], each, config.separator, config.bins, tree, ignore_case=is_corpus
-            )
-            for each in columns
-        }
+            values, is_corpus = cells[each.column], _is_corpus(table)  # with "Mouse" and "mouse"
+            labels[each.route] = read_labels(values, each, config.separator, config.bins, tree, is_corpus)
         written = np.array([bool(text) for text in texts])
         labelled = np.any([each.labelled for each in labels.values()], axis=0)
         kept = np.flatnonzero(written & labelled)
         if not len(kept):
             raise InputError(f"{name_of_table(table)}: no row has both a text and a label")
-        groups = _groups_of(cells[config.group] if config.group else [None] * len(texts), kept)
+        # A text without a group is one by itself.
+        given = cells[config.group] if config.group else [None] * len(texts)
+        keys = [("row", row) if given[row] is None else ("group", str(given[row])) for row in kept.tolist()]
+        numbers: dict[Any, int] = {}
+        groups = np.array([numbers.setdefault(key, len(numbers)) for key in keys])
         first = _without_near_duplicates([texts[row] for row in kept])
         left_out = {
             "unreadable": bad,
@@ -143,28 +142,21 @@ def _read_cells(
             raise InputError(f"`{setting}`: no column {name!r}; the columns are {', '.join(names)}")
     cells: dict[str, list[Any]] = {name: [] for name in names}
     bad = 0
-    rows = itertools.islice(read_rows(table), limit)
-    for number, row in enumerate(map(_with_whole_letters, rows), start=1):
-        if isinstance(row, BadRowError):
+    for number, row in enumerate(itertools.islice(read_rows(table), limit), start=1):
+        try:
+            if isinstance(row, BadRowError):
+                raise row
+            for value in row.values():  # of texts and labels that no file can hold
+                for part in value if isinstance(value, list) else [value]:
+                    as_text(part if isinstance(part, str) else None)
+        except BadRowError as error:
             bad += 1
             if bad == 1 and limit is None:
-                logger.warning(f"{name_of_table(table)}: row {number} is left out: {row}")
+                logger.warning(f"{name_of_table(table)}: row {number} is left out: {error}")
             continue
         for name, values in cells.items():
             values.append(row.get(name))
     return cells, bad
-
-
-def _with_whole_letters(row: Row | BadRowError) -> Row | BadRowError:
-    """Return a row whose texts and labels can be written to a file, or why they cannot."""
-    if not isinstance(row, BadRowError):
-        for value in row.values():
-            for part in value if isinstance(value, list) else [value]:
-                try:
-                    as_text(part if isinstance(part, str) else None)
-                except BadRowError as error:
-                    return error
-    return row
 
 
 def _text_columns(config: FitConfig, cells: Mapping[str, Any]) -> Sequence[str]:
@@ -193,15 +185,7 @@ def _label_columns(config: FitConfig, cells: Mapping[str, list[Any]]) -> list[La
 
 
 def _joined(parts: Sequence[Any]) -> str:
-    texts = (as_text(part) for part in parts if isinstance(part, str))
-    return "\n".join(text.strip() for text in texts if text and text.strip())
-
-
-def _groups_of(cells: Sequence[Any], kept: Rows) -> Rows:
-    """Return a number for each text's group, (texts,); a text without a group is one by itself."""
-    numbers: dict[Any, int] = {}
-    keys = [("row", row) if cells[row] is None else ("group", str(cells[row])) for row in kept.tolist()]
-    return np.array([numbers.setdefault(key, len(numbers)) for key in keys])
+    return "\n".join(part.strip() for part in parts if isinstance(part, str) and part.strip())
 
 
 def _without_near_duplicates(texts: Sequence[str]) -> Rows:

@@ -25,7 +25,7 @@ from torch.nn.parallel import DistributedDataParallel
 from sentence_experts.compat.sentence_transformers import merged_columns
 from sentence_experts.models.routes.sequence_router import router_logits_of
 from sentence_experts.models.routes.token_router import token_balance_loss, token_loads_of
-from sentence_experts.training.config import LOSS_KINDS
+from sentence_experts.training.config import ARGMAX_TARGET, IN_BATCH_NEGATIVES, LEARNED_TEMPERATURE
 
 _NO_LABEL = -1
 
@@ -69,16 +69,6 @@ class KnownPositives(nn.Module):
                 known = known | ((of_left[..., None] == of_right) & (of_right != _NO_LABEL)).any(-1)
         return known
 
-    def degrees(self) -> Tensor:
-        """Return an upper bound of the number of links of each number, (count,)."""
-        ends = torch.cat([self.keys // self.count, self.keys % self.count])
-        degrees = torch.bincount(ends, minlength=self.count)
-        has = self.labels != _NO_LABEL
-        if has.any():
-            sharing = torch.bincount(self.labels[has])
-            degrees += torch.where(has, sharing[self.labels.clamp(min=0)] - 1, 0).sum(dim=1)
-        return degrees
-
     def _key(self, left: Tensor, right: Tensor) -> Tensor:
         return torch.minimum(left, right) * self.count + torch.maximum(left, right)
 
@@ -93,16 +83,11 @@ def _padded(entries: Tensor, count: int) -> Tensor:
 
 
 def router_cross_entropy(logits: Tensor, experts: Tensor) -> Tensor:
-    """Return the cross-entropy of the routers' choices to the experts of the texts' domains.
-
-    Source: Hallee 2024, section 3.2.1.
+    """Return the cross-entropy of the routers' choices to the texts' domains (Hallee 2024, section 3.2.1).
 
     Args:
         logits: (texts, blocks, experts).
         experts: (texts,) the expert of each text's domain.
-
-    Returns:
-        The mean over blocks and texts.
     """
     targets = experts[:, None].expand(logits.shape[:2])
     return cross_entropy(logits.flatten(0, 1), targets.flatten())
@@ -112,14 +97,8 @@ def load_balancing(logits: Tensor) -> Tensor:
     """Return how evenly the routers use their experts (Fedus et al. 2022, Switch Transformers, eq. 4 to 6).
 
     experts * sum_i f_i P_i, where f_i is the share of the texts whose router prefers expert i, and P_i its
-    mean probability. 1 if all experts are used equally, up to `experts` if one takes everything. The gradient
-    flows through P alone.
-
-    Args:
-        logits: (texts, blocks, experts).
-
-    Returns:
-        The mean over the blocks.
+    mean probability, which alone has a gradient; the mean over the blocks. 1 if all experts are used equally,
+    up to `experts` if one takes everything. `logits` is (texts, blocks, experts).
     """
     experts = logits.shape[-1]
     probabilities = logits.softmax(dim=-1).mean(dim=0)  # (blocks, experts)
@@ -205,7 +184,7 @@ class ContrastiveLoss(CachedLossMixin, nn.Module):
         self,
         model: SentenceTransformer,
         temperatures: Sequence[float] = (0.05,),
-        kind: str = "in_batch_negatives",
+        kind: str = IN_BATCH_NEGATIVES,
         *,
         cache_mini_batch: int | None = None,
         known: KnownPositives | None = None,
@@ -217,7 +196,7 @@ class ContrastiveLoss(CachedLossMixin, nn.Module):
         Args:
             model: the encoder that is trained.
             temperatures: one per route, by its number in the labels; the first is where a learned one starts.
-            kind: one of `LOSS_KINDS`.
+            kind: one of `config.LOSSES`.
             cache_mini_batch: gradient caching with this number of texts at once; None for all at once.
             known: tells which texts are positives of each other, and so no negatives; None: every text of
                 another pair is a negative.
@@ -226,7 +205,7 @@ class ContrastiveLoss(CachedLossMixin, nn.Module):
         """
         super().__init__()
         self.model = model
-        self.kind = LOSS_KINDS[kind]
+        self.kind = kind
         self.uses_gradient_cache = cache_mini_batch is not None
         # Without caching the whole batch is one part.
         self.mini_batch_size = cache_mini_batch or torch.iinfo(torch.int64).max
@@ -234,12 +213,12 @@ class ContrastiveLoss(CachedLossMixin, nn.Module):
         self.register_buffer("experts", torch.tensor(experts or [(0, 0)]), persistent=False)
         self.known = known
         self.router = router
-        if self.kind.learns_temperature:
+        if kind == LEARNED_TEMPERATURE:
             self.log_scale = nn.Parameter(torch.tensor(-math.log(temperatures[0])))
 
     def learned(self) -> dict[str, float]:
         """Return what the loss itself has learned: the temperature, or nothing."""
-        return {"temperature": math.exp(-self.log_scale.item())} if self.kind.learns_temperature else {}
+        return {"temperature": math.exp(-self.log_scale.item())} if self.kind == LEARNED_TEMPERATURE else {}
 
     def own_weights(self) -> dict[str, Tensor]:
         """Return the weights of the loss that are not the model's, by name."""
@@ -307,7 +286,7 @@ class ContrastiveLoss(CachedLossMixin, nn.Module):
             experts = self.experts[labels[:, 0]][:, sides].T.flatten()
             extra = self.router.loss(outputs.unflatten(1, self._outputs_shape), _gathered(experts))
             columns = [column[:, :width] for column in columns]
-        contrastive = self._both_ways if self.kind.symmetric else self._in_batch_negatives
+        contrastive = self._in_batch_negatives if self.kind == IN_BATCH_NEGATIVES else self._both_ways
         return contrastive(columns, labels) + extra
 
     def _in_batch_negatives(self, columns: list[Tensor], labels: Tensor) -> Tensor:
@@ -322,7 +301,7 @@ class ContrastiveLoss(CachedLossMixin, nn.Module):
         own = _own_rows(first)
         firsts, seconds, numbers = _gathered(first), _gathered(second), _gathered(labels)
         there, back = first @ seconds.T, second @ firsts.T
-        if self.kind.has_temperature:
+        if self.kind == LEARNED_TEMPERATURE:
             targets = own
             # The mean over the processes has the mean of their gradients.
             scale = _gathered(self.log_scale.exp()[None]).mean()
@@ -334,7 +313,7 @@ class ContrastiveLoss(CachedLossMixin, nn.Module):
             ranking(scores, targets, self._left_out(labels[:, of_rows], numbers[:, of_columns], own))
             for scores, of_rows, of_columns in ((there, 2, 3), (back, 3, 2))
         ]
-        return (losses[0] + losses[1]) / (2 if self.kind.has_temperature else 1)
+        return (losses[0] + losses[1]) / (1 if self.kind == ARGMAX_TARGET else 2)
 
     def _left_out(self, rows: Tensor, candidates: Tensor, own: Tensor | None = None) -> Tensor:
         """Return (rows, candidates), True for a known positive of the row that is not its own."""

@@ -13,10 +13,9 @@ from sentence_transformers import SentenceTransformer
 
 from sentence_experts.models.card import usage_card
 from sentence_experts.models.sources import UNTRAINED
-from sentence_experts.training.config import LOSS_KINDS
-from sentence_experts.training.data import TrainingSet
-from sentence_experts.training.objectives import Objective, own_routes
-from sentence_experts.training.routes import TrainedRoute
+from sentence_experts.training.config import ARGMAX_TARGET, IN_BATCH_NEGATIVES, LEARNED_TEMPERATURE
+from sentence_experts.training.data import TrainedRoute, TrainingPart, own_routes
+from sentence_experts.training.training_set import TrainingSet
 from sentence_experts.training.validation import MEAN, TITLES
 
 if TYPE_CHECKING:
@@ -101,46 +100,42 @@ class TrainResult:
         return pd.DataFrame(rows)
 
 
-NOTES = {
-    "hard_negatives": "Each pair had {hard_negatives} mined negatives beside those of the batch.",
-    "only_expert": "Only the expert {only_expert} and its route token were trained.",
-    "lora_rank": "The attention was trained through low-rank adapters of rank {lora_rank}, merged here.",
-    "mask_known": "Known positives that met in a batch (linked papers, texts of one label) were not used as "
-    "negatives.",
-}
-FROZEN = {
-    "attention": "The attention was not trained.",
-    "shared": "Only experts, route tokens and routers were trained.",
+LOSSES = {
+    IN_BATCH_NEGATIVES: "in-batch negatives over cosines divided by the temperature",
+    ARGMAX_TARGET: "dot products of the batch; the target of each row is its most similar pair",
+    LEARNED_TEMPERATURE: "dot products over a learned temperature ({temperature:.4g} at the end), in both "
+    "directions",
 }
 BATCHES = {"homogeneous": "one dataset", "heterogeneous": "all datasets of the task", "mixed": "all routes"}
 
 
 def model_card(
-    model: SentenceTransformer,
-    objectives: Sequence[Objective],
-    training: TrainingSet,
-    result: dict[str, Any],
+    model: SentenceTransformer, parts: Sequence[TrainingPart], training: TrainingSet, result: dict[str, Any]
 ) -> str:
     """Return the README.md of a trained model; `result` is what run.json holds."""
-    config = result["config"]
-    data = [objective.describe() for objective in objectives if own_routes(objective, training.routes)]
+    config, processes = result["config"], result["processes"]
+    data = "; ".join(part.describe() for part in parts if own_routes(part, training.routes))
+    together = f", put together by {processes} processes" if processes > 1 else ""
     best: dict[str, Any] = next(
         (entry for entry in result["history"] if entry["step"] == result["kept_step"]), {}
     )
-    processes = result["processes"]
-    size = config["batch_size"] * processes
-    together = f", put together by {processes} processes" if processes > 1 else ""
+    counts = np.bincount(training.places[:, 0], minlength=len(training.routes))
+    rows = "\n".join(
+        f"| {route.name} | {count:,} | {', '.join(route.sources)} | {BATCHES[route.batches]} | "
+        f"{route.temperature:g} | {_figures(route, best)} |"
+        for route, count in zip(training.routes, counts, strict=True)
+    )
     title = f"A text encoder for {', '.join(route.name for route in training.routes)}"
     return f"""{usage_card(model, title)}
 ## Training
 
-{len(training):,} {"; ".join(data)}, in batches of
-{size:,} pairs{together}.
-Loss: {LOSS_KINDS[config["loss"]].description.format(**config | result["learned"])}.
-{_notes(config)}
-| route | pairs | datasets | a batch is of | temperature | validation | |
-|---|---|---|---|---|---|---|
-{_rows(training, best)}
+{len(training):,} {data}, in batches of
+{config["batch_size"] * processes:,} pairs{together}.
+Loss: {LOSSES[config["loss"]].format(**result["learned"])}.
+
+| route | pairs | datasets | a batch is of | temperature | validation |
+|---|---|---|---|---|---|
+{rows}
 
 {_chosen_step(result)} Settings:
 
@@ -151,13 +146,13 @@ Loss: {LOSS_KINDS[config["loss"]].description.format(**config | result["learned"
 
 def _chosen_step(result: dict[str, Any]) -> str:
     """Name the step that was kept and its validation figure."""
-    if result["validation"] is None:
-        return f"The last step was kept ({result['steps']}): no validation pairs could choose one."
     best, start = result["validation"], result["start_validation"]
+    step = f"{result['kept_step']} of {result['steps']}"
+    if best is None:
+        return f"The last step was kept ({result['steps']}): no validation pairs could choose one."
     if result["kept_step"] == 0:
         return f"""**{UNTRAINED}.** None of the {result["steps"]} steps had a better validation figure than
 the model before training: it was {start:.4f}."""
-    step = f"{result['kept_step']} of {result['steps']}"
     if result["config"]["keep"] == "last":
         return f"""The last step was kept: step {step}, with a validation figure of {best:.4f}; before
 training it was {start:.4f}."""
@@ -166,23 +161,6 @@ it was {start:.4f}. These figures chose the step, so they are not what to expect
 evaluation on the test split."""
 
 
-def _rows(training: TrainingSet, best: dict[str, Any]) -> str:
-    counts = np.bincount(training.places[:, 0], minlength=len(training.routes))
-    return "\n".join(
-        f"| {route.name} | {count:,} | {', '.join(route.sources)} | {BATCHES[route.batches]} | "
-        f"{route.temperature:g} | {_figures(route, best)}"
-        for route, count in zip(training.routes, counts, strict=True)
-    )
-
-
 def _figures(route: TrainedRoute, best: dict[str, Any]) -> str:
-    """Return two cells: the first two figures of the route."""
     keys = {f"eval_validation_{route.name}/{metric}": title for metric, title in TITLES.items()}
-    figures = [f"{title} {best[key]:.4f}" for key, title in keys.items() if key in best]
-    return f"{' | '.join([*figures, '', ''][:2])} |"
-
-
-def _notes(config: dict[str, Any]) -> str:
-    """Describe what differed from plain training, one line each."""
-    notes = [text.format(**config) for name, text in NOTES.items() if config.get(name)]
-    return "".join(f"{text}\n" for text in [*notes, *filter(None, [FROZEN.get(config["freeze"])])])
+    return ", ".join(f"{title} {best[key]:.4f}" for key, title in keys.items() if key in best)

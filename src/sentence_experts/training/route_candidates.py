@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +23,14 @@ from sentence_experts.models.pooling import pooled_model, unit
 from sentence_experts.models.surgery.add_drop_routes import with_heads
 from sentence_experts.models.surgery.extend import extend
 from sentence_experts.pairs.dataset import LINKS_SCHEMA, PAIRS_SCHEMA, Pairs
-from sentence_experts.pairs.labels import Labels, Rows
+from sentence_experts.pairs.labels import Rows
 from sentence_experts.progress import progress
 from sentence_experts.storage.text_cache import TextCache
-from sentence_experts.training.fit_config import FitConfig
+from sentence_experts.training.config import FitConfig
+from sentence_experts.training.data import LinkedPairs
 from sentence_experts.training.heads import BATCH as HEAD_BATCH
-from sentence_experts.training.heads import RATES, Head, LabelledVectors, train_head
+from sentence_experts.training.heads import RATES, LabelledVectors, train_head
 from sentence_experts.training.labelled_texts import TRAIN, VALIDATION, LabelledTexts
-from sentence_experts.training.objectives import LinkedPairs
 from sentence_experts.training.run import train
 
 logger = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ MAX_TOKENS = 64  # while adapters and experts are trained
 _VALIDATION_PAIRS = 400  # per route, alike and unlike
 
 
-@dataclass(frozen=True)
+@dataclass
 class Candidate:
     """A model whose routes were learned, all of one kind.
 
@@ -53,59 +53,45 @@ class Candidate:
         model: the model.
         vectors: returns route -> vectors of length 1 of the given rows, (rows, dimensions).
         base_vectors: returns those of the base.
-        validation: nDCG@10 of each validation query of each route, one after the other, (queries,).
-        queries: the groups of these queries, (queries,).
-        rates: what was chosen for each route: steps and learning rate.
-        seconds: of training, and of encoding where it came first.
+        chosen: what was chosen for each route: steps and learning rate.
         bytes_per_route: of the weights that a route owns.
         pairs_per_route: number of training pairs that a route had at each learning rate, at most.
+        seconds: of training, and of encoding where it came first.
+        ndcg: nDCG@10 of each validation query of each route, one after the other, (queries,).
+        groups: the groups of these queries, (queries,).
     """
 
     kind: str
     model: ExpertEncoder
     vectors: Callable[[Rows], dict[str, Vectors]]
     base_vectors: Callable[[Rows], Vectors]
-    validation: Floats
-    queries: Rows
-    rates: Mapping[str, str]
-    seconds: float
+    chosen: Mapping[str, str]
     bytes_per_route: int
     pairs_per_route: int
+    seconds: float = 0.0
+    ndcg: Floats = field(default_factory=lambda: np.empty(0))
+    groups: Rows = field(default_factory=lambda: np.empty(0, np.int64))
 
-    @classmethod
-    def measured(
-        cls,
-        kind: str,
-        model: ExpertEncoder,
-        vectors: Callable[[Rows], dict[str, Vectors]],
-        base_vectors: Callable[[Rows], Vectors],
-        data: LabelledTexts,
-        rates: Mapping[str, str],
-        began: float,
-        owned: int,
-        pairs: int,
-    ) -> Candidate:
+    def measure(self, data: LabelledTexts) -> None:
         """Measure "more like this" on the validation texts."""
         groups = data.groups_of(VALIDATION)
         found = [
             more_like_this(own, data.labels_of(route, VALIDATION), groups)
-            for route, own in vectors(data.sets[VALIDATION]).items()
+            for route, own in self.vectors(data.sets[VALIDATION]).items()
         ]
-        figures = np.concatenate([each.ndcg for each in found])
-        queries = np.concatenate([groups[each.queries] for each in found])
-        seconds = time.perf_counter() - began
-        return cls(kind, model, vectors, base_vectors, figures, queries, rates, seconds, owned, pairs)
+        self.ndcg = np.concatenate([each.ndcg for each in found])
+        self.groups = np.concatenate([groups[each.queries] for each in found])
 
     def row(self) -> dict[str, str | float | int]:
         """Return the figures that a choice between kinds needs."""
         return {
             "kind": self.kind,
-            "validation": float(self.validation.mean()) if len(self.validation) else float("nan"),
+            "validation": float(self.ndcg.mean()) if len(self.ndcg) else float("nan"),
             "pairs_per_route": self.pairs_per_route,
             "seconds": round(self.seconds, 1),
             "bytes_per_route": self.bytes_per_route,
             "encodings": "one for all routes" if self.kind == HEAD else "one per route",
-            "chosen": "; ".join(f"{route}: {rate}" for route, rate in self.rates.items()),
+            "chosen": "; ".join(f"{route}: {rate}" for route, rate in self.chosen.items()),
         }
 
 
@@ -123,51 +109,49 @@ def choose_kind(
     Returns:
         (the chosen candidate, all that were tried, a sentence on the choice).
     """
-    if config.kind != "auto":
-        only = _fit(config.kind, base, data, routes, config, cache)
-        return only, [only], ""
-    best = _fit(KINDS[0], base, data, routes, config, cache)
-    tried = [best]
-    for kind in KINDS[1:]:
-        candidate = _fit(kind, base, data, routes, config, cache)
+    best: Candidate | None = None
+    tried: list[Candidate] = []
+    verdict = ""
+    for kind in KINDS if config.kind == "auto" else (config.kind,):
+        began = time.perf_counter()
+        if kind == HEAD:
+            candidate = fit_heads(base, data, routes, config, cache)
+        else:
+            candidate = fit_trained(kind, base, data, routes, config)
+        candidate.measure(data)
+        candidate.seconds = time.perf_counter() - began
         tried.append(candidate)
-        gain = mean_over_groups(candidate.validation - best.validation, best.queries)
-        ends = gain.interval()
-        better = gain.value > MARGIN and ends.low > 0
-        verdict = (
-            f"{kind}s are {'' if better else 'not '}better than {best.kind}s by more than {MARGIN}: "
-            f"nDCG@10 on validation texts {gain.value:+.3f} ({ends.low:+.3f} to {ends.high:+.3f})"
-        )
-        if candidate.pairs_per_route != best.pairs_per_route:
-            verdict += (
-                f", with up to {candidate.pairs_per_route:,} training pairs per route and rate against "
-                f"{best.pairs_per_route:,}"
-            )
-        logger.info(verdict)
-        if not better:
-            break
+        if best is not None:
+            better, verdict = _compare(candidate, best)
+            logger.info(verdict)
+            if not better:
+                break
         best = candidate
-    return best, tried, f"{verdict}; {best.kind}s are kept"
+    assert best is not None
+    return best, tried, verdict and f"{verdict}; {best.kind}s are kept"
 
 
-def _fit(
-    kind: str,
-    base: SentenceTransformer,
-    data: LabelledTexts,
-    routes: list[str],
-    config: FitConfig,
-    cache: Path | None,
-) -> Candidate:
-    if kind == HEAD:
-        return fit_heads(base, data, routes, config, cache)
-    return fit_trained(kind, base, data, routes, config)
+def _compare(candidate: Candidate, best: Candidate) -> tuple[bool, str]:
+    """Return whether a kind is better by more than the margin, and a sentence on it."""
+    gain = mean_over_groups(candidate.ndcg - best.ndcg, best.groups)
+    ends = gain.interval()
+    better = gain.value > MARGIN and ends.low > 0
+    verdict = (
+        f"{candidate.kind}s are {'' if better else 'not '}better than {best.kind}s by more than {MARGIN}: "
+        f"nDCG@10 on validation texts {gain.value:+.3f} ({ends.low:+.3f} to {ends.high:+.3f})"
+    )
+    if candidate.pairs_per_route != best.pairs_per_route:
+        verdict += (
+            f", with up to {candidate.pairs_per_route:,} training pairs per route and rate against "
+            f"{best.pairs_per_route:,}"
+        )
+    return better, verdict
 
 
 def fit_heads(
     base: SentenceTransformer, data: LabelledTexts, routes: list[str], config: FitConfig, cache: Path | None
 ) -> Candidate:
     """Encode all texts once, and train a map per route on the vectors."""
-    began = time.perf_counter()
     width = int(pooled_model(base).get_embedding_dimension() or 0)
     identity = np.eye(width, dtype=np.float32), np.zeros(width, np.float32)
     model = with_heads(base, dict.fromkeys(routes, identity))  # refuses a base before the work
@@ -188,12 +172,9 @@ def fit_heads(
         mapped = {route: pooled[rows] @ head.weight.T + head.bias for route, head in heads.items()}
         return {route: unit(model.finish(each)) for route, each in mapped.items()}
 
-    def base_vectors(rows: Rows) -> Vectors:
-        return unit(model.finish(pooled[rows]))
-
-    rates = {route: _describe(head) for route, head in heads.items()}
+    chosen = {route: _describe(head.steps, head.rate) for route, head in heads.items()}
     owned, seen = 4 * width * (width + 1), HEAD_BATCH * config.steps
-    return Candidate.measured(HEAD, model, vectors, base_vectors, data, rates, began, owned, seen)
+    return Candidate(HEAD, model, vectors, lambda rows: unit(model.finish(pooled[rows])), chosen, owned, seen)
 
 
 def _encode(encoder: BatchEncoder, texts: Sequence[str], route: str, cache: Path | None) -> Vectors:
@@ -204,15 +185,14 @@ def _encode(encoder: BatchEncoder, texts: Sequence[str], route: str, cache: Path
         return kept.fetch(texts, lambda some: {"vector": encoder.encode(some, route)}, advance)["vector"]
 
 
-def _describe(head: Head) -> str:
-    return "not trained" if head.rate is None else f"{head.steps} steps at {head.rate:g}"
+def _describe(steps: int, rate: float | None) -> str:
+    return f"{steps} steps at {rate:g}" if steps else "not trained"
 
 
 def fit_trained(
     kind: str, base: SentenceTransformer, data: LabelledTexts, routes: list[str], config: FitConfig
 ) -> Candidate:
     """Train routes that lie within the blocks, on pairs of alike texts; the better of two learning rates."""
-    began = time.perf_counter()
     pairs = label_pairs(data, routes, config)
     runs = {}
     options: dict[str, Any] = {"rank": config.rank} if kind == "adapter" else {}
@@ -247,14 +227,10 @@ def fit_trained(
         finally:
             base.max_seq_length = longest
 
-    chosen = f"{run.kept_step} steps at {best_rate:g}" if run.kept_step else "not trained"
-    owned = (sum(weight.numel() for weight in model.parameters()) - _size(base)) * 4 // len(routes)
-    rates, seen = dict.fromkeys(routes, chosen), BATCH * config.steps // len(routes)
-    return Candidate.measured(kind, model, vectors, base_vectors, data, rates, began, owned, seen)
-
-
-def _size(model: SentenceTransformer) -> int:
-    return sum(weight.numel() for weight in model.parameters())
+    sizes = [sum(weight.numel() for weight in each.parameters()) for each in (model, base)]
+    owned, seen = (sizes[0] - sizes[1]) * 4 // len(routes), BATCH * config.steps // len(routes)
+    chosen = dict.fromkeys(routes, _describe(run.kept_step, best_rate))
+    return Candidate(kind, model, vectors, base_vectors, chosen, owned, seen)
 
 
 def label_pairs(data: LabelledTexts, routes: list[str], config: FitConfig) -> LinkedPairs:
@@ -264,40 +240,32 @@ def label_pairs(data: LabelledTexts, routes: list[str], config: FitConfig) -> Li
     of each other.
     """
     rng = np.random.default_rng(config.seed)
-    splits: dict[str, list[pa.Table]] = {"train": [], "validation": [], "test": []}
+    train_pairs, validation = [], []
     known: list[tuple[Rows, Rows]] = []
     label_count = int(data.groups.max()) + 1  # groups come first among the labels
     for route in routes:
-        rows = rng.permutation(data.sets[TRAIN])
-        labels = data.labels[route]
+        labels, rows = data.labels[route], rng.permutation(data.sets[TRAIN])
         rows = rows[labels.labelled[rows]]
         first, second = labels.rows(rows).draw_pairs(BATCH * config.steps, rng, data.groups[rows])
-        splits["train"].append(_pair_rows(data, route, rows[first], rows[second], 1))
+        train_pairs.append(_pair_rows(data, route, rows[first], rows[second], 1))
         of_text, label = labels.rows(rows).matrix.nonzero()
         known += [(_ids(route, rows[of_text]), label + label_count), (_ids(route, rows), data.groups[rows])]
         label_count += len(labels.names)
-        splits["validation"] += [
-            _pair_rows(data, route, *ends, label)
-            for label, ends in enumerate(_unlike_and_alike(data, labels, rng))
-        ]
+        rows = data.sets[VALIDATION][labels.labelled[data.sets[VALIDATION]]]
+        first, second = labels.rows(rows).draw_pairs(_VALIDATION_PAIRS, rng, data.groups[rows])
+        if len(rows):
+            one, other = rng.choice(rows, (2, 4 * _VALIDATION_PAIRS))
+            unlike = np.flatnonzero(~labels.alike(one, other))[: len(first)]
+            validation.append(_pair_rows(data, route, one[unlike], other[unlike], 0))
+        validation.append(_pair_rows(data, route, rows[first], rows[second], 1))
     tables = {
-        name: pa.concat_tables(parts) if parts else PAIRS_SCHEMA.empty_table()
-        for name, parts in splits.items()
+        "train": pa.concat_tables(train_pairs),
+        "validation": pa.concat_tables(validation),
+        "test": PAIRS_SCHEMA.empty_table(),
     }
     ids, of_ids = (np.concatenate(each) for each in zip(*known, strict=True))
     pairs = Pairs.in_memory(tables, LINKS_SCHEMA.empty_table(), {})
     return LinkedPairs(pairs, pa.table({"id": ids.astype(str).tolist(), "label": of_ids.astype(np.int64)}))
-
-
-def _unlike_and_alike(
-    data: LabelledTexts, labels: Labels, rng: np.random.Generator
-) -> list[tuple[Rows, Rows]]:
-    """Draw unlike, and alike pairs of validation texts."""
-    rows = data.sets[VALIDATION][labels.labelled[data.sets[VALIDATION]]]
-    first, second = labels.rows(rows).draw_pairs(_VALIDATION_PAIRS, rng, data.groups[rows])
-    one, other = rng.choice(rows, (2, 4 * _VALIDATION_PAIRS)) if len(rows) else np.empty((2, 0), np.int64)
-    unlike = np.flatnonzero(~labels.alike(one, other))[: len(first)]
-    return [(one[unlike], other[unlike]), (rows[first], rows[second])]
 
 
 def _ids(route: str, rows: Rows) -> Rows:

@@ -36,13 +36,10 @@ from sentence_experts.storage import (
 from sentence_experts.training import processes
 from sentence_experts.training.batches import RouteBatches
 from sentence_experts.training.config import TrainConfig
-from sentence_experts.training.data import PairCollator, TrainingSet
-from sentence_experts.training.hard_negatives import with_hard_negatives
+from sentence_experts.training.data import TrainingPart, open_data, own_routes
 from sentence_experts.training.losses import ContrastiveLoss
-from sentence_experts.training.objectives import Objective, open_data, own_routes
 from sentence_experts.training.result import TrainResult, model_card
-from sentence_experts.training.routes import trained_routes
-from sentence_experts.training.trainable import check_settings, choose_trainable, router_loss
+from sentence_experts.training.trainable import check_settings, router_loss, trained_routes, trained_weights
 from sentence_experts.training.trainer import (
     BEST_BY,
     CHECKPOINTS,
@@ -54,13 +51,14 @@ from sentence_experts.training.trainer import (
     take_best,
     training_arguments,
 )
+from sentence_experts.training.training_set import PairCollator, TrainingSet, with_hard_negatives
 from sentence_experts.training.validation import TITLES, Validator
 
 logger = logging.getLogger(__name__)
 
-HARD_NEGATIVES = "hard_negatives.parquet"
 MODEL, ADAPTER, CONFIG, LOGS = "model", "adapter", "config.yaml", "logs"
-RESULTS = (MODEL, ADAPTER, CONFIG, RUN_FILE, HARD_NEGATIVES)
+NO_MATTER = frozenset({"tensorboard", "wandb", "keep_checkpoints"})  # settings that change no weight
+RESULTS = (MODEL, ADAPTER, CONFIG, RUN_FILE)
 
 
 @with_settings(TrainConfig)
@@ -114,8 +112,9 @@ def train(
             output(folder, "training run", names=names, grows=True, overwrite=overwrite, shared=True)
         )
         run = Run(model, open_data(data), chosen)
-        stack.callback(run.restore)
-        result = run.run(place)
+        undecayed = stack.enter_context(trained_weights(run.model, chosen))
+        stack.callback(setattr, run.model, "max_seq_length", run.max_length)
+        result = run.run(place, undecayed)
     return TrainResult.of(run.model, result, None if out is None else folder)
 
 
@@ -127,71 +126,73 @@ class Run:
     """
 
     def __init__(
-        self, source: str | Path | SentenceTransformer, objectives: Sequence[Objective], config: TrainConfig
+        self, source: str | Path | SentenceTransformer, parts: Sequence[TrainingPart], config: TrainConfig
     ) -> None:
         """Load the model, and check what can be wrong with the settings before anything is written."""
         processes.log_in_first_only()
         set_seed(config.seed)
         model = source if isinstance(source, SentenceTransformer) else load(source)
         self.fingerprint = fingerprint_of(model)
-        self.model, self.objectives, self.config = model, objectives, config
+        self.model, self.parts, self.config = model, parts, config
         check_settings(model, config)
-        self.routes = trained_routes(objectives, config, model)
-        self.trainable = choose_trainable(model, config)
-        if len(self.routes) < sum(len(objective.routes) for objective in objectives):
+        self.routes = trained_routes(parts, config, model)
+        if len(self.routes) < sum(len(part.routes) for part in parts):
             logger.info(f"only these routes are trained: {', '.join(route.name for route in self.routes)}")
         self.max_length, self.limits = model.max_seq_length, tokenizer_limits(model)
 
-    def restore(self) -> None:
-        """Leave the model as it was but for what it learned."""
-        self.trainable.restore()
-        self.model.max_seq_length = self.max_length
-
-    def run(self, place: Output) -> dict[str, Any]:
+    def run(self, place: Output, undecayed: Sequence[str]) -> dict[str, Any]:
         """Train until the model is the one to keep; return what run.json holds.
+
+        Args:
+            place: the folder of the run.
+            undecayed: names of further weights without weight decay.
 
         Raises:
             InputError: there are too few pairs.
         """
-        config, model = self.config, self.model
-        training = TrainingSet.of(self.objectives, self.routes, config)
+        config, model, out = self.config, self.model, place.path
+        training = TrainingSet.of(self.parts, self.routes, config)
         batches = RouteBatches(
             training, config.batch_size, processes.count(), seed=config.seed, swap=config.swap
         )
         batches.steps = config.max_steps or max(1, math.floor(batches.groups_in_a_pass() * config.epochs))
-        validator = Validator(
-            [
-                validation
-                for each in self.objectives
-                if (own := own_routes(each, self.routes))
-                and (validation := each.validation(own, config)) is not None
-            ],
-            batch_size=config.batch_size,
-        )
-        if config.lora_rank is not None:
-            add_lora(model, config.lora_rank, config.lora_alpha)
-        arguments = training_arguments(place.path, config, batches.steps, model, validator.has_figure)
-        out, checkpoint, finished = processes.once(lambda: self._begin(place))
-        arguments.output_dir = str(out / CHECKPOINTS)
-        if finished:
+        validator = Validator.of(self.parts, self.routes, config)
+        arguments = training_arguments(out, config, batches.steps, model, validator.has_figure)
+        if processes.once(lambda: place.begin(self.identity(NO_MATTER))) == "finished":
             result: dict[str, Any] = read_json(out / RUN_FILE)
             self._load_finished(out / MODEL)
-            self._remove_checkpoints(place)  # of a run that was killed before it did
             return result
-        _log_unmeasured(validator)
+        if unmeasured := validator.without_figure:
+            rest = "" if validator.has_figure else ": no step can be chosen, the last one is kept"
+            logger.warning(
+                f"the validation pairs of {', '.join(unmeasured)} are all linked or all unlinked, so they "
+                f"measure nothing{rest}"
+            )
+        checkpoint = processes.once(lambda: last_whole_checkpoint(out / CHECKPOINTS))
+        if config.lora_rank is not None:
+            add_lora(model, config.lora_rank, config.lora_alpha)
         self._prepare_model()
         if config.hard_negatives:
-            training = with_hard_negatives(training, model, config.hard_negatives, out / HARD_NEGATIVES)
+            training = with_hard_negatives(training, model, config.hard_negatives)
+        loss = ContrastiveLoss(
+            model,
+            [route.temperature for route in self.routes],
+            config.loss,
+            cache_mini_batch=config.cache_mini_batch,
+            known=training.known if config.mask_known else None,
+            router=router_loss(model, config),
+            experts=[route.experts for route in self.routes],
+        )
         trainer = Trainer(
             model=model,
             args=arguments,
             train_dataset=training.dataset(),
-            loss=self._loss(training),
+            loss=loss,
             evaluator=validator if validator.has_figure else None,
             data_collator=PairCollator(preprocess_fn=model.preprocess),
         )
         trainer.batches = batches
-        trainer.undecayed = self.trainable.undecayed
+        trainer.undecayed = undecayed
         trainer.use_one_cycle = config.scheduler == "one_cycle"
         before = copy_of(trainer) if arguments.metric_for_best_model is not None else ({}, {})
         _train(trainer, out, config, [route.name for route in self.routes], checkpoint)
@@ -201,49 +202,22 @@ class Run:
             processes.once(lambda: save_adapter(model, out / ADAPTER))
             merge_lora(model)
         written: dict[str, Any] = processes.once(lambda: self._write(trainer, training, place))
-        self._remove_checkpoints(place)  # all processes have read the best one by now
+        if not config.keep_checkpoints:  # all processes have read the best one by now
+            processes.once(lambda: shutil.rmtree(out / CHECKPOINTS, ignore_errors=True))
         return written
 
-    def _loss(self, training: TrainingSet) -> ContrastiveLoss:
-        config = self.config
-        return ContrastiveLoss(
-            self.model,
-            [route.temperature for route in self.routes],
-            config.loss,
-            cache_mini_batch=config.cache_mini_batch,
-            known=training.known if config.mask_known else None,
-            router=router_loss(self.model, config),
-            experts=[route.experts for route in self.routes],
-        )
-
-    def identity(self) -> dict[str, Any]:
+    def identity(self, without: frozenset[str] = frozenset({"keep_checkpoints"})) -> dict[str, Any]:
         """Return what decides the result: model, data, settings and number of processes."""
         return {
             "model": self.fingerprint,
-            "data": [objective.fingerprint() for objective in self.objectives],
-            "config": self.config.model_dump(mode="json", exclude={"keep_checkpoints"}),
+            "data": [part.fingerprint() for part in self.parts],
+            "config": self.config.model_dump(mode="json", exclude=set(without)),
             "processes": processes.count(),
         }
 
-    def _begin(self, place: Output) -> tuple[Path, str | None, bool]:
-        """Return the folder, the checkpoint to continue from, and whether the run is finished."""
-        identity = self.identity()
-        no_matter = {"tensorboard", "wandb", "keep_checkpoints"}
-        config = {name: value for name, value in identity["config"].items() if name not in no_matter}
-        state = place.begin({**identity, "config": config})
-        if state == "finished":
-            return place.path, None, True
-        return place.path, last_whole_checkpoint(place.path / CHECKPOINTS), False
-
-    def _remove_checkpoints(self, place: Output) -> None:
-        """Remove them, unless this run keeps them, or the finished one kept them."""
-        if not (self.config.keep_checkpoints or place.result.get("keeps_checkpoints")):
-            folder = place.path / CHECKPOINTS
-            processes.once(lambda: shutil.rmtree(folder, ignore_errors=True))
-
     def _prepare_model(self) -> None:
         """Give the model the prompts and the maximum length that it is trained with."""
-        model, config = self.model, self.config
+        model = self.model
         for route in self.routes:
             # A model without routes is used as it was trained.
             for name, prompt in route.instructions.items() if any(route.prompts) else ():
@@ -251,12 +225,10 @@ class Run:
                 if before and before != prompt:
                     logger.info(f"the model's prompt {name!r} was {before!r}; it is now {prompt!r}")
                 model.prompts[name] = prompt
-        model.max_seq_length = config.max_length or model.max_seq_length
+        model.max_seq_length = self.config.max_length or model.max_seq_length
 
     def _load_finished(self, folder: Path) -> None:
         best = load(folder, device="cpu")
-        if self.config.lora_rank is not None:
-            merge_lora(self.model)
         self.model.load_state_dict(best.state_dict())
         self.model.prompts = best.prompts
         set_notes(self.model, notes_of(self.model) | notes_of(best))
@@ -284,10 +256,9 @@ class Run:
         set_tokenizer_limits(self.model, self.limits)
         with replacing_folder(out / MODEL) as folder:
             self.model.save_pretrained(str(folder), create_model_card=False)
-            write_text(folder / "README.md", model_card(self.model, self.objectives, training, result))
+            write_text(folder / "README.md", model_card(self.model, self.parts, training, result))
         self.config.write(out / CONFIG)
         write_json(out / RUN_FILE, result)
-        place.result["keeps_checkpoints"] = self.config.keep_checkpoints
         place.finish(*RESULTS)
         return result
 
@@ -295,7 +266,7 @@ class Run:
         """Return the notes for the model's card (`sources.notes_of`)."""
         if untrained:
             return {**notes_of(self.model), "untrained": True}
-        units = {each.unit for each in self.objectives if each.unit and own_routes(each, self.routes)}
+        units = {part.unit for part in self.parts if part.unit and own_routes(part, self.routes)}
         base = {name: value for name, value in notes_of(self.model).items() if name == "base"}
         return base | ({"unit": units.pop()} if len(units) == 1 else {})
 
@@ -314,10 +285,9 @@ def _train(
         trainer.remove_callback(stock)
     if checkpoint is not None:
         trainer.load_loss(checkpoint)
-    validates = trainer.evaluator is not None
-    if checkpoint is not None and trainer.args.metric_for_best_model is not None:
         state = TrainerState.load_from_json(str(Path(checkpoint) / "trainer_state.json"))
-        if is_over(state, config.patience):  # the run was killed after its last step
+        # The run may have been killed after its last step.
+        if trainer.args.metric_for_best_model is not None and is_over(state, config.patience):
             trainer.state = state
             return
     with progress(f"train {out.name}", trainer.args.max_steps) as advance:
@@ -329,16 +299,6 @@ def _train(
             trainer.add_callback(WandbCallback())
         trainer.add_callback(RunCallback(advance, config.patience, shown))
         # Within the run: measured before it, a model of several processes would train without the others.
-        trainer.args.eval_on_start = checkpoint is None and validates
+        trainer.args.eval_on_start = checkpoint is None and trainer.evaluator is not None
         hide_messages()
         trainer.train(resume_from_checkpoint=checkpoint)
-
-
-def _log_unmeasured(validator: Validator) -> None:
-    """Log the routes whose validation pairs cannot choose a step."""
-    if routes := validator.without_figure:
-        rest = "" if validator.has_figure else ": no step can be chosen, the last one is kept"
-        logger.warning(
-            f"the validation pairs of {', '.join(routes)} are all linked or all unlinked, so they measure "
-            f"nothing{rest}"
-        )

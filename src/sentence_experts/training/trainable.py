@@ -1,27 +1,145 @@
-"""The weights that a run trains, and the check that its settings suit the model."""
+"""The routes and the weights that a run trains, and the check that its settings suit the model."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import torch
 from sentence_transformers import SentenceTransformer
-from torch import nn
+from torch import Tensor
 
-from sentence_experts.compat.sentence_transformers import transformer_of
-from sentence_experts.errors import UsageError, require
-from sentence_experts.models.architectures.families import FAMILIES
+from sentence_experts.errors import RouteError, UsageError, require
 from sentence_experts.models.architectures.routed_model import RoutedModel
-from sentence_experts.models.layers.weight_names import ADAPTERS, EXPERTS, HEADS, ROUTERS, expert_prefix
-from sentence_experts.models.routes.kinds import router_kind_of
+from sentence_experts.models.layers.weight_names import ADAPTERS, HEADS, ROUTERS, expert_prefix
+from sentence_experts.models.routes.kinds import router_kind, router_kind_of
 from sentence_experts.models.routes.routes import is_domain_route
-from sentence_experts.training.config import TrainConfig
+from sentence_experts.pairs.dataset import describe_domain
+from sentence_experts.training.config import AUTO_BATCHES, STATIC_BATCHES, STATIC_TEMPERATURE, TrainConfig
+from sentence_experts.training.data import TrainedRoute, TrainingPart, with_batches
 from sentence_experts.training.losses import RouterLoss, sequence_router_loss, token_router_loss
-from sentence_experts.training.routes import routed_model
 
 # Weight of a token router's load balancing (Fedus et al. 2022, section 2.2).
 TOKEN_BALANCE = 0.01
+OF_ROUTERS = ("router_loss", "route_by", "balance_loss", "router_learning_rate")
+
+
+def routed_model(model: Any) -> RoutedModel | None:
+    """Return the transformer with experts inside `model`, however it is wrapped; None if there is none."""
+    return next((module for module in model.modules() if isinstance(module, RoutedModel)), None)
+
+
+def trained_routes(
+    parts: Sequence[TrainingPart], config: TrainConfig, model: SentenceTransformer
+) -> tuple[TrainedRoute, ...]:
+    """Return the routes that a run learns from; with `only_expert`, those that lead to that expert.
+
+    Raises:
+        UsageError: the data lack a route, or none leads to the expert, or weights are missing.
+        RouteError: the model lacks a route, or has it with another instruction.
+    """
+    offered = [route for part in parts for route in part.routes]
+    known = [route.name for route in offered]
+    for setting, named in (("routes", config.routes or []), ("temperatures", config.temperatures or {})):
+        if unknown := [name for name in named if name not in known]:
+            raise UsageError(
+                f"`{setting}`: no domain or task {', '.join(unknown)} to train on; there are "
+                f"{', '.join(known) or 'none, all are only measured'}"
+            )
+    if not offered:
+        raise UsageError("none of the tasks is for training, all are only measured")
+    chosen = [route for route in offered if not config.routes or route.name in config.routes]
+    without = [route.name for route in chosen if route.weight is None]
+    if 0 < len(without) < len(chosen):
+        raise UsageError(f"the task file has no weight for {', '.join(without)}: give all tasks one, or none")
+    routed = routed_model(model)
+    routes = [_decided(route, config, model, routed) for route in chosen]
+    # `choose_trainable` refuses an unknown expert.
+    if config.only_expert and routed is not None and config.only_expert in owned_parts(routed):
+        # Texts of other experts stay as they are, so a batch of them alone would teach nothing.
+        number = owned_parts(routed).index(config.only_expert)
+        routes = [route for route in routes if number in route.experts]
+        if not routes:
+            names = ", ".join(route.name for route in chosen)
+            raise UsageError(f"`only_expert={config.only_expert}`: none of the routes {names} leads to it")
+    # Batches of `auto` are mixed, unless fixed routes lead to different experts. Texts of other domains are
+    # easy negatives for an expert, which sees its own domain alone: they cost 0.015 to 0.019. A model that
+    # all domains share gained 0.006 by them, and a learned router that sees one domain per step collapses
+    # (benchmarks/results/studies.md).
+    is_auto = [route.batches == AUTO_BATCHES for route in routes]
+    experts = {route.experts for route in routes if route.batches == AUTO_BATCHES}
+    if len(experts) > 1 and routed is not None and not router_kind(routed.config).is_learned:
+        return tuple(routes)
+    return with_batches(routes, is_auto, "mixed")
+
+
+def owned_parts(routed: RoutedModel) -> list[str]:
+    """Return the names of a model's experts, adapters and heads."""
+    config = routed.config
+    return [*config.experts, *(each["route"] for each in config.adapters), *config.heads]
+
+
+def _decided(
+    route: TrainedRoute, config: TrainConfig, model: SentenceTransformer, routed: RoutedModel | None
+) -> TrainedRoute:
+    """Return a route as the settings and the model have it."""
+    is_static = config.curriculum == "static"
+    batches, temperature = (
+        (STATIC_BATCHES, STATIC_TEMPERATURE) if is_static else (route.batches, route.temperature)
+    )
+    own = (config.temperatures or {}).get(route.name)
+    prompts = _task_prompts(route, config, routed) if route.kind == "task" else (_prompt(route, model),) * 2
+    return replace(
+        route,
+        batches=batches if config.batches == AUTO_BATCHES else config.batches,
+        temperature=own or config.temperature or temperature,
+        prompts=prompts,
+        experts=(0, 0) if routed is None else _experts_of(route, routed),
+    )
+
+
+def _prompt(route: TrainedRoute, model: SentenceTransformer) -> str:
+    """Return the model's prompt of a domain; "" for a model without prompts."""
+    prompts = {name: prompt for name, prompt in model.prompts.items() if prompt}
+    if prompts and route.name not in prompts:
+        known = ", ".join(sorted(prompts))
+        raise RouteError(f"the model has no route for {describe_domain(route.name)}; it has {known}")
+    return prompts.get(route.name, "")
+
+
+def _task_prompts(route: TrainedRoute, config: TrainConfig, routed: RoutedModel | None) -> tuple[str, str]:
+    """Return a task's instructions, which a model with routes must have; nothing without `instructions`."""
+    if routed is not None and routed.config.routes:
+        if not config.instructions:
+            raise RouteError(
+                "`instructions=False`: this model finds its expert by the instruction; use a dense model"
+            )
+        known = {each.name: each.text for each in routed.routes}
+        for name, instruction in route.instructions.items():
+            if known.get(name) != instruction:
+                has = f"has {known[name]!r} for it" if name in known else f"has {', '.join(known)}"
+                raise RouteError(
+                    f"task {route.name}: the model has no route {name!r} with instruction {instruction!r}, "
+                    f"it {has}; extend the base with these tasks, or change the task file"
+                )
+    if not config.instructions:
+        return "", ""
+    return route.instructions[route.sides[0]], route.instructions[route.sides[1]]
+
+
+def _experts_of(route: TrainedRoute, routed: RoutedModel) -> tuple[int, int]:
+    """Return what the anchors and positives of a route lead to, as places in `owned_parts`."""
+    experts, parts = routed.config.experts, owned_parts(routed)
+    known = {name: number for number, name in enumerate(experts)}
+    known |= {each.name: each.expert for each in routed.routes}
+    known |= {name: number for number, name in enumerate(parts) if number >= len(experts)}
+    if missing := [name for name in route.sides if name not in known]:
+        raise RouteError(
+            f"the model has no expert for {', '.join(missing)}; it has {', '.join(sorted(known))}"
+        )
+    return known[route.sides[0]], known[route.sides[1]]
 
 
 def router_loss(model: SentenceTransformer, config: TrainConfig) -> RouterLoss | None:
@@ -43,135 +161,94 @@ def check_settings(model: SentenceTransformer, config: TrainConfig) -> None:
     """
     kind = router_kind_of(model)
     learned = kind is not None and kind.is_learned
-    reads_texts = kind is not None and kind.reads_texts
-    changed = {name for name, value in config if value != TrainConfig.model_fields[name].default}
-    weights = [name for name, _ in model.named_parameters()]
-    has_experts = any(EXPERTS in name for name in weights)
-    has_routers = any(ROUTERS in name for name in weights)
-    computes_bf16 = torch.cuda.is_available() and torch.cuda.is_bf16_supported()
-    refused = (
-        ("router_loss", not reads_texts, "the model has no learned router of whole texts"),
-        ("route_by", not reads_texts, "the model has no learned router of whole texts"),
-        ("balance_loss", not learned, "the model has no learned router"),
-        ("router_learning_rate", not has_routers, "the model has no learned router"),
-        ("expert_learning_rate", not has_experts, "the model has no experts in its blocks"),
-        ("only_expert", learned, "a learned router may send any text or token to the expert that changes"),
-        ("bf16", not computes_bf16, "there is no GPU here that computes in bfloat16; leave it out"),
-    )
-    for name, applies, problem in refused:
-        if applies and name in changed:
-            raise UsageError(f"`{name}`: {problem}")
+    for name in OF_ROUTERS:
+        if not learned and getattr(config, name) != TrainConfig.model_fields[name].default:
+            raise UsageError(f"`{name}`: the model has no learned router")
+    if learned and config.only_expert is not None:
+        raise UsageError(
+            "`only_expert`: a learned router may send any text or token to the expert that changes"
+        )
+    if config.bf16 and not (torch.cuda.is_available() and torch.cuda.is_bf16_supported()):
+        raise UsageError("`bf16`: there is no GPU here that computes in bfloat16; leave it out")
     for name, wanted in (("tensorboard", config.tensorboard), ("wandb", config.wandb)):
         if wanted:
             require(name, name)
 
 
-@dataclass(frozen=True)
-class Trainable:
-    """The weights that are trained, until `restore`.
+@contextmanager
+def trained_weights(model: SentenceTransformer, config: TrainConfig) -> Iterator[list[str]]:
+    """Freeze weights in place as the config says, while the block runs; all others are trained.
 
-    Attributes:
-        undecayed: names of the weights of which only some rows are trained: weight decay would shrink the
-            others.
-        frozen: the weights that were trainable before.
-        hooks: on the gradients of the weights in `undecayed`.
-    """
-
-    undecayed: list[str]
-    frozen: list[nn.Parameter]
-    hooks: list[Any]
-
-    def restore(self) -> None:
-        """Leave the model as it was, so that it can be trained again in another way."""
-        for weight in self.frozen:
-            weight.requires_grad_(True)
-        for hook in self.hooks:
-            hook.remove()
-
-
-def choose_trainable(model: SentenceTransformer, config: TrainConfig) -> Trainable:
-    """Freeze weights in place as the config says; all others are trained.
+    Gives the names of the weights of which only some rows are trained: weight decay would shrink the others.
 
     Raises:
         UsageError: the model has no such part, or nothing would be left to train.
     """
-    before = [weight for weight in model.parameters() if weight.requires_grad]
-    undecayed: list[str] = []
-    hooks: list[Any] = []
-    if config.freeze == "attention":
-        _freeze_attention(model)
-    elif config.only_expert is not None or config.freeze == "shared" or _shares_base(model):
-        setting = "`freeze=shared`" if config.only_expert is None else "`only_expert`"
-        routed = routed_model(model)
-        if routed is None:
-            raise UsageError(f"{setting}: the model has no experts; `extend` makes some")
-        experts, heads = list(routed.config.experts), list(routed.config.heads)
-        adapters = [each["route"] for each in routed.config.adapters]
-        if config.only_expert is None:
-            # An expert that only heads or adapters sit on stays: it would change under all of them.
-            unowned = {route.expert for route in routed.routes if route.kind != "expert"}
-            owned = {route.expert for route in routed.routes if route.kind == "expert"}
-            numbers = {*range(len(experts))} - (unowned - owned)
-            parts = [*map(expert_prefix, numbers), ROUTERS, ADAPTERS, HEADS]
-        elif config.only_expert in heads:
-            parts, numbers = [f"{HEADS}{heads.index(config.only_expert)}."], set()
-        elif config.only_expert in adapters:
-            parts, numbers = [f"{ADAPTERS}{adapters.index(config.only_expert)}."], set()
-        elif config.only_expert in experts:
-            number = experts.index(config.only_expert)
-            parts, numbers = [expert_prefix(number)], {number}
-        else:
-            known = ", ".join([*experts, *adapters, *heads])
-            raise UsageError(f"`only_expert={config.only_expert}`: the model's experts are {known}")
-        for name, parameter in model.named_parameters():
-            parameter.requires_grad_(any(part in name for part in parts))
-        undecayed, hooks = _train_rows(model, routed, numbers)
-    return Trainable(undecayed, [weight for weight in before if not weight.requires_grad], hooks)
-
-
-def _shares_base(model: SentenceTransformer) -> bool:
-    """Return whether routes own heads or adapters, which are trained on a base that stays as it is."""
+    before = [(weight, weight.requires_grad) for weight in model.parameters()]
     routed = routed_model(model)
-    return routed is not None and any(route.lead is not None for route in routed.routes)
-
-
-def _freeze_attention(model: SentenceTransformer) -> None:
-    """Freeze the attention's projections, which every family has; norms stay trained."""
-    transformer = transformer_of(model)
-    kind = transformer.config.model_type
-    family = next((one for one in FAMILIES if kind in (one.base_model_type, one.model_type)), None)
-    if family is None:
-        known = ", ".join(one.base_model_type for one in FAMILIES)
-        raise UsageError(f"`freeze=attention`: known for {known}, not for model type {kind!r}")
-    for block in transformer.get_submodule(family.blocks):
-        for path in family.attention:
-            block.get_submodule(path).requires_grad_(False)
-
-
-def _train_rows(
-    model: SentenceTransformer, routed: RoutedModel, experts: set[int]
-) -> tuple[list[str], list[Any]]:
-    """Train only the embeddings of these experts' domain tokens; an instruction has no token of its own.
-
-    The gradient of every other row is zero, so AdamW without weight decay does not change it. Returns the
-    names of these weights, and the hooks that see to it.
-    """
+    # Heads and adapters are trained on a base that stays as it is.
+    on_base = routed is not None and any(route.lead is not None for route in routed.routes)
+    if config.only_expert is None and config.freeze == "none" and not on_base:
+        yield []
+        return
+    setting = "`freeze=shared`" if config.only_expert is None else "`only_expert`"
+    if routed is None:
+        raise UsageError(f"{setting}: the model has no experts; `extend` makes some")
+    parts, experts = _trained_parts(routed, config.only_expert)
     rows = [
         route.token_ids[0]
         for route in routed.routes
         if route.expert in experts and is_domain_route(route, routed.config) and route.lead is None
     ]
-    if rows:
-        assert isinstance(routed, nn.Module)
-        weight = routed.get_input_embeddings().weight  # type: ignore[operator]
-        chosen = torch.zeros(len(weight), 1, dtype=torch.bool, device=weight.device)
-        chosen[rows] = True
-        hook = weight.requires_grad_(True).register_hook(
-            lambda gradient: gradient.where(chosen.to(gradient.device), torch.zeros_like(gradient))
-        )
-        return [name for name, parameter in model.named_parameters() if parameter is weight], [hook]
-    if not any(parameter.requires_grad for parameter in model.parameters()):
-        raise UsageError(
-            "nothing is left to train: the model has no experts in its blocks and no route tokens"
-        )
-    return [], []
+    try:
+        for name, weight in model.named_parameters():
+            weight.requires_grad_(any(part in name for part in parts))
+        if rows:
+            with _trained_rows(routed.get_input_embeddings().weight, rows) as tokens:  # type: ignore[attr-defined]
+                yield [name for name, weight in model.named_parameters() if weight is tokens]
+        elif any(weight.requires_grad for weight in model.parameters()):
+            yield []
+        else:
+            raise UsageError(
+                "nothing is left to train: the model has no experts in its blocks and no route tokens"
+            )
+    finally:
+        for weight, was_trained in before:
+            weight.requires_grad_(was_trained)
+
+
+@contextmanager
+def _trained_rows(weight: Tensor, rows: list[int]) -> Iterator[Tensor]:
+    """Train these rows of a weight, while the block runs: the embeddings of domain tokens.
+
+    The gradient of every other row is zero, so AdamW without weight decay does not change it.
+    """
+    chosen = torch.zeros(len(weight), 1, dtype=torch.bool, device=weight.device)
+    chosen[rows] = True
+    hook = weight.requires_grad_(True).register_hook(
+        lambda gradient: gradient.where(chosen.to(gradient.device), torch.zeros_like(gradient))
+    )
+    try:
+        yield weight
+    finally:
+        hook.remove()
+
+
+def _trained_parts(routed: RoutedModel, only: str | None) -> tuple[list[str], set[int]]:
+    """Return parts of the names of the trained weights, and the numbers of the experts among them."""
+    experts, heads = list(routed.config.experts), list(routed.config.heads)
+    adapters = [each["route"] for each in routed.config.adapters]
+    if only is None:
+        # An expert that only heads or adapters sit on stays: it would change under all of them.
+        unowned = {route.expert for route in routed.routes if route.kind != "expert"}
+        owned = {route.expert for route in routed.routes if route.kind == "expert"}
+        numbers = {*range(len(experts))} - (unowned - owned)
+        return [*map(expert_prefix, numbers), ROUTERS, ADAPTERS, HEADS], numbers
+    if only in experts and only not in [*heads, *adapters]:
+        number = experts.index(only)
+        return [expert_prefix(number)], {number}
+    for names, prefix in ((heads, HEADS), (adapters, ADAPTERS)):
+        if only in names:
+            return [f"{prefix}{names.index(only)}."], set()
+    known = ", ".join([*experts, *adapters, *heads])
+    raise UsageError(f"`only_expert={only}`: the model's experts are {known}")

@@ -25,7 +25,7 @@ from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from sentence_experts.errors import InputError, SentenceExpertsError, UsageError
-from sentence_experts.models.layers.weight_names import EXPERTS, ROUTERS
+from sentence_experts.models.layers.weight_names import ROUTERS
 from sentence_experts.models.loading import load
 from sentence_experts.models.sources import UNTRAINED
 from sentence_experts.progress import Advance
@@ -59,12 +59,13 @@ def training_arguments(
         UsageError: there are too few steps for the schedule.
     """
     chooses = validates and config.keep == "best"
+    has_routers = any(ROUTERS in name for name, _ in model.named_parameters())
     arguments = SentenceTransformerTrainingArguments(
         output_dir=str(out / CHECKPOINTS),
         max_steps=steps,
         per_device_train_batch_size=config.batch_size,
         learning_rate=config.learning_rate,
-        learning_rate_mapping=_rates(config, model),
+        learning_rate_mapping={re.escape(ROUTERS): config.router_learning_rate} if has_routers else {},
         # The trainer reads a number below one as a share of the steps.
         warmup_steps=config.warmup if config.warmup_steps is None else config.warmup_steps,
         # `Trainer.create_scheduler` makes the one cycle.
@@ -103,33 +104,14 @@ def training_arguments(
     return arguments
 
 
-def _rates(config: TrainConfig, model: SentenceTransformer) -> dict[str, float]:
-    """Return the peak learning rates by part of a weight's name, for the parts that the model has."""
-    rates = {ROUTERS: config.router_learning_rate, EXPERTS: config.expert_learning_rate}
-    names = [name for name, _ in model.named_parameters()]
-    return {
-        re.escape(part): rate
-        for part, rate in rates.items()
-        if rate is not None and any(part in name for name in names)
-    }
-
-
-def one_cycle(optimizer: Optimizer, steps: int, warmup_steps: int) -> OneCycleLR:
-    """Return the schedule of the preprint: up to each group's peak rate and down again.
-
-    Source: Hallee 2024, section 3.3; Smith and Topin 2019. The rate starts at 1/25 of its peak and ends near
-    zero, along a cosine; AdamW's first beta goes from 0.95 to 0.85 and back, as in PyTorch.
-    """
-    peaks = [group["lr"] for group in optimizer.param_groups]
-    return OneCycleLR(optimizer, max_lr=peaks, total_steps=steps, pct_start=warmup_steps / steps)
-
-
 class Trainer(SentenceTransformerTrainer):
     """The sentence-transformers trainer, with the batches of a whole run and a stop at the first bad loss.
 
     Attributes:
         batches: those of the run.
-        use_one_cycle: whether the learning rate follows `one_cycle`.
+        use_one_cycle: whether the learning rate goes up to its peak and down again, as in the preprint
+            (Hallee 2024, 3.3; Smith and Topin 2019): from 1/25 of it along a cosine to near zero, while
+            AdamW's first beta goes from 0.95 to 0.85 and back.
         undecayed: names of further weights of the model without weight decay.
     """
 
@@ -178,9 +160,12 @@ class Trainer(SentenceTransformerTrainer):
         """Return the schedule of the learning rate."""
         if self.use_one_cycle and self.lr_scheduler is None:
             assert self.optimizer is not None
-            warmup = self.args.get_warmup_steps(num_training_steps)
-            schedule = one_cycle(optimizer or self.optimizer, num_training_steps, warmup)
-            self.lr_scheduler = schedule  # type: ignore[assignment]  # any scheduler will do
+            self.lr_scheduler = OneCycleLR(  # type: ignore[assignment]  # any scheduler will do
+                self.optimizer,
+                max_lr=[group["lr"] for group in self.optimizer.param_groups],
+                total_steps=num_training_steps,
+                pct_start=self.args.get_warmup_steps(num_training_steps) / num_training_steps,
+            )
         scheduler: LRScheduler = super().create_scheduler(num_training_steps, optimizer)
         return scheduler
 

@@ -1,14 +1,9 @@
-"""Search for training settings with optuna, on a sample of the training pairs (Hallee 2024, section 3.3).
-
-Every trial is a training run in OUT/trials, recorded in OUT/study.db once it is finished. Its settings follow
-from the seed, its number and, with `tpe`, the trials before it: an interrupted search draws them again.
-"""
+"""Search for training settings with optuna, on a sample of the training pairs (Hallee 2024, section 3.3)."""
 
 from __future__ import annotations
 
 import logging
 import math
-import shutil
 from collections.abc import Mapping
 from contextlib import ExitStack
 from copy import deepcopy
@@ -26,7 +21,7 @@ from sentence_experts.models.files.fingerprint import fingerprint_of
 from sentence_experts.models.loading import load
 from sentence_experts.storage import NoSpaceError, check_apart, output, sha256_text, temporary_folder
 from sentence_experts.training.config import TrainConfig, TuneConfig
-from sentence_experts.training.objectives import open_data
+from sentence_experts.training.data import open_data
 from sentence_experts.training.run import train
 from sentence_experts.training.trainer import BadNumbersError
 from sentence_experts.yaml_files import read_settings
@@ -36,8 +31,8 @@ logger = logging.getLogger(__name__)
 BEST, STUDY, TRIALS = "best.yaml", "study.db", "trials"
 # Errors that drawn settings can cause: infinite numbers, too much memory, too few steps or pairs.
 FAILURES = (BadNumbersError, torch.OutOfMemoryError, UsageError, InputError)
-# Batch size, warmup and length are what the preprint (3.3) searched. It states only the range of the batch
-# size; the others reach from none to well beyond what its final runs used.
+# What the preprint (3.3) searched. It states only the range of the batch size; the others reach from none to
+# well beyond what its final runs used.
 PREPRINT_SPACE: dict[str, dict[str, Any]] = {
     "batch_size": {"type": "int", "low": 5, "high": 20},
     "warmup": {"type": "float", "low": 0.0, "high": 0.5},
@@ -48,14 +43,13 @@ EXAMPLE = "'batch_size: {type: int, low: 5, high: 20}'"
 
 @dataclass(frozen=True)
 class Trial:
-    """A trial: its number from 0, its settings, its best validation figure (None if it failed), the first."""
+    """A trial: its number from 0, settings, validation figure (None if it failed), steps, failure."""
 
     number: int
     settings: dict[str, Any]
     best: float | None
     steps: int | None = None
     failure: str | None = None
-    start: float | None = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -89,16 +83,15 @@ def tune(
     """Try training settings on a sample of the training pairs; the best validation figure wins.
 
     Args:
-        model: a folder, a hub id, "minilm" or a model in memory; every trial trains a copy.
-        data: as for `train`.
+        model, data: as for `train`; every trial trains a copy of the model.
         config: settings of the search and of all trials; `settings` replace single ones. Training settings
             that are given are not searched.
-        out: folder for the search: trials/, study.db, best.yaml (the settings of the best trial).
-        overwrite: start over, replacing another search in `out`. The same search continues, also with more
-            `trials`.
+        out: folder for the search: trials/, study.db, best.yaml (the settings of the best trial). The same
+            search continues there, also with more `trials`, and draws the same settings.
+        overwrite: start over, replacing another search in `out`.
         space: the settings to search, or a YAML file of them: {"warmup": {"type": "float", "low": 0, "high":
-            0.5}}; types: "int" and "float" (with "log": true if wanted), "categorical" (with "choices"). By
-            default those of the 2024 preprint: batch_size from 5 to 20, warmup and epochs.
+            0.5}}; types: "int" and "float" (with "log": true if wanted), "categorical" (with "choices").
+            Default: `PREPRINT_SPACE`.
 
     Raises:
         UsageError: `out` holds something else, or there is nothing to search.
@@ -117,25 +110,22 @@ def tune(
         folder = Path(out) if out is not None else Path(stack.enter_context(temporary_folder())) / "search"
         names = (BEST, STUDY, TRIALS)
         place = stack.enter_context(output(folder, "search", names=names, grows=True, overwrite=overwrite))
-        objectives = open_data(data)
-        loaded = model if isinstance(model, SentenceTransformer) else load(model, device="cpu")
+        parts = open_data(data)
         place.begin({
-            "model": fingerprint_of(loaded),
-            "data": [objective.fingerprint() for objective in objectives],
+            "model": fingerprint_of(model if isinstance(model, SentenceTransformer) else load(model)),
+            "data": [part.fingerprint() for part in parts],
             "config": chosen.model_dump(mode="json", exclude={"trials"}),
             "space": {name: str(distribution) for name, distribution in searched.items()},
         })  # fmt: skip
         given = chosen.model_fields_set & TrainConfig.model_fields.keys() | {"fraction"}
         shared = {name: getattr(chosen, name) for name in given}
-        trials = _run_trials(model, objectives, shared, chosen, searched, place.path)
+        trials = _run_trials(model, parts, shared, chosen, searched, place.path)
         best = max(trials, key=lambda trial: -math.inf if trial.best is None else trial.best)
         if best.best is None:
             raise SentenceExpertsError(
                 f"all {len(trials)} trials failed, the last with: {trials[-1].failure}; give other settings, "
                 "or another `space`, and `overwrite`"
             )
-        if best.best == best.start:
-            logger.warning(f"no trial made the model better than it was before training ({best.start:.4f})")
         best_config = TrainConfig.of(shared | best.settings | {"fraction": 1.0})
         best_config.write(place.path / BEST)
         place.finish(BEST)
@@ -148,36 +138,31 @@ def _run_trials(
     """Make the trials that are missing, each with the `shared` settings and those it draws; return all."""
     optuna = require("optuna", "tune")
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    storage = f"sqlite:///{out / STUDY}"
     study = optuna.create_study(
-        study_name="settings", storage=storage, direction="maximize", load_if_exists=True
+        study_name="settings", storage=f"sqlite:///{out / STUDY}", direction="maximize", load_if_exists=True
     )
     sampler = {"random": optuna.samplers.RandomSampler, "tpe": optuna.samplers.TPESampler}[config.sampler]
     for number in range(len(study.trials), config.trials):
-        # Drawn outside the study, in which only finished trials are recorded.
+        # Drawn outside the study, in which only finished trials are: an interrupted one is drawn again.
         seed = int(sha256_text(str(config.search_seed), str(number))[:8], 16)
         drawing = optuna.create_study(direction="maximize", sampler=sampler(seed=seed))
         drawing.add_trials(study.trials)
         made: dict[str, Any] = {"params": drawing.ask(space).params, "distributions": space}
         logger.info(f"trial {number + 1} of {config.trials}: {made['params']}")
-        folder = out / TRIALS / f"{number:03}"
         try:
-            result = train(deepcopy(model), data, out=folder, **{**shared, **made["params"]})
+            settings = {**shared, **made["params"]}
+            result = train(deepcopy(model), data, out=out / TRIALS / f"{number:03}", **settings)
         except NoSpaceError:
             raise
         except FAILURES as error:
             logger.info(f"the trial failed: {error}")
-            shutil.rmtree(folder / "checkpoints", ignore_errors=True)
             made |= {"state": optuna.trial.TrialState.FAIL, "user_attrs": {"failure": str(error)}}
         else:
             if result.validation is None:
                 raise SentenceExpertsError(
                     "trials cannot be compared: the validation pairs are all linked or all not"
                 )
-            made |= {
-                "value": result.validation,
-                "user_attrs": {"steps": result.steps, "start": result.start},
-            }
+            made |= {"value": result.validation, "user_attrs": {"steps": result.steps}}
         study.add_trial(optuna.trial.create_trial(**made))
     return [Trial(each.number, each.params, each.value, **each.user_attrs) for each in study.trials]
 
@@ -197,10 +182,10 @@ def read_space(source: Mapping[str, Any] | Path | str | None, config: TrainConfi
     space = {}
     for name, values in content.items():
         try:
-            kind, options = values["type"], {key: value for key, value in values.items() if key != "type"}
-            if kind == "float":  # since YAML reads 1e-6 as text
-                options |= {end: float(options[end]) for end in ("low", "high") if end in options}
-            space[name] = getattr(distributions, f"{kind.capitalize()}Distribution")(**options)
+            options = {key: value for key, value in values.items() if key != "type"}
+            if values["type"] == "float":  # since YAML reads 1e-6 as text
+                options |= {end: float(options[end]) for end in ("low", "high")}
+            space[name] = getattr(distributions, f"{values['type'].capitalize()}Distribution")(**options)
             for value in values.get("choices") or (values["low"], values["high"]):
                 TrainConfig(**{name: value})
         except (SettingError, AttributeError, KeyError, TypeError, ValueError) as error:

@@ -8,13 +8,13 @@ the end, on the test split.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from sentence_transformers import SentenceTransformer
@@ -28,25 +28,22 @@ from sentence_experts.evaluation.pairs import checked_table, domains_of, score_p
 from sentence_experts.evaluation.results import POOLED
 from sentence_experts.evaluation.router_accuracy import TEXTS_WHILE_TRAINING, router_accuracy
 from sentence_experts.evaluation.scorers import encoder_score, routes_by_domain
-from sentence_experts.training.routes import TrainedRoute
+from sentence_experts.training.config import TrainConfig
+from sentence_experts.training.data import (
+    NONE,
+    LinkedPairs,
+    TrainedRoute,
+    TrainingPart,
+    distinct,
+    groups_of,
+    own_routes,
+)
 
 MEAN = "mean"
 CUTOFF = 10
 NDCG = "ndcg_at_10"
 ANCHORS_AT_ONCE = 256
 TITLES = {"roc_auc": "ROC-AUC", "f1_max": "F1max", NDCG: "nDCG@10"}
-PAIR_METRICS = (
-    "f1_max",
-    "roc_auc",
-    "precision",
-    "recall",
-    "threshold",
-    "ratio",
-    "mean_distance",
-    "accuracy",
-    "mean_positive",
-    "mean_negative",
-)
 
 
 class Validator(SentenceEvaluator):
@@ -74,6 +71,45 @@ class Validator(SentenceEvaluator):
         self.batch_size = batch_size
         self.greater_is_better = True
         self.primary_metric = f"{name}_{MEAN}"
+
+    @classmethod
+    def of(
+        cls, parts: Sequence[TrainingPart], routes: Sequence[TrainedRoute], config: TrainConfig
+    ) -> Validator:
+        """Measure the validation splits of these routes.
+
+        Raises:
+            InputError: there are no validation pairs to choose the best step by.
+        """
+        measured: list[PairValidation | SearchValidation] = []
+        for part in parts:
+            if not (own := own_routes(part, routes)):
+                continue
+            if not isinstance(part, LinkedPairs):
+                tables = {
+                    route.name: [
+                        part.tasks.pairs(route.name, source, "validation") for source in route.sources
+                    ]
+                    for route in own
+                }
+                measured.append(SearchValidation(tables, own))
+                continue
+            table = part.split("validation", own)
+            if not table.num_rows and config.keep == "best":
+                raise InputError(
+                    f"{part.pairs.name}: no validation pairs to choose the best step by: give some, or "
+                    "`keep=last`"
+                )
+            if pc.any(pc.equal(table["label"], 0)).as_py():
+                measured.append(PairValidation(table, metric=config.pair_metric))
+            elif table.num_rows:
+                of_routes = {route.name: part.split("validation", [route]) for route in own}
+                tables = {
+                    name: [each.append_column("group", pa.array(groups_of(each)).cast(pa.string()))]
+                    for name, each in of_routes.items()
+                }
+                measured.append(SearchValidation(tables, own))
+        return cls(measured, batch_size=config.batch_size)
 
     @property
     def has_figure(self) -> bool:
@@ -113,9 +149,9 @@ class Validator(SentenceEvaluator):
 class PairValidation:
     """Linked and unlinked pairs of domains.
 
-    Figures are `{metric}` for all pairs together and `{domain}/{metric}` for a domain, for each of
-    `PAIR_METRICS` that is defined. A model with learned routers has `router_accuracy` too, the mean over its
-    blocks, and `router_accuracy_block_{number}`.
+    Figures are `{metric}` for all pairs together and `{domain}/{metric}` for a domain, for each metric that
+    is defined. A model with learned routers has `router_accuracy` too, the mean over its blocks, and
+    `router_accuracy_block_{number}`.
 
     Args:
         table: the pairs, columns as in `pairs.PAIR_COLUMNS`.
@@ -129,9 +165,10 @@ class PairValidation:
     def __init__(self, table: pa.Table, metric: str = "roc_auc") -> None:
         self.table = checked_table(table, "the validation pairs")
         self.metric = metric
-        labels = zip(self.table["domain"].to_pylist(), self.table["label"].to_pylist(), strict=True)
         kinds: dict[str, set[int]] = {domain: set() for domain in domains_of(self.table)}
-        for domain, label in labels:
+        for domain, label in zip(
+            *(self.table[name].to_pylist() for name in ("domain", "label")), strict=True
+        ):
             kinds[domain].add(label)
         self.without_figure = [domain for domain, given in kinds.items() if len(given) < 2]
         pooled = set().union(*kinds.values()) if metric == "pooled_f1_max" else set()
@@ -151,8 +188,8 @@ class PairValidation:
         values = {
             f"{view}{metric}": value
             for view, figures in views.items()
-            for metric in PAIR_METRICS
-            if (value := figures.metrics[metric]) is not None
+            for metric, value in figures.metrics.items()
+            if value is not None
         }
         counted = [f"{view}{self.metric}" for view in views if view]
         if self.metric == "pooled_f1_max":
@@ -164,41 +201,75 @@ class PairValidation:
         return values, [name for name in counted if name in values]
 
 
-@dataclass(frozen=True)
+class SearchValidation:
+    """nDCG@10 per route, the mean over its datasets (one search each): figures `{route}/ndcg_at_10`.
+
+    Args:
+        tables: route -> a table of pairs per dataset, with columns anchor, positive and group.
+        routes: these routes, with the prompts of their texts.
+
+    Raises:
+        InputError: a route has nothing to find.
+    """
+
+    without_figure = ()
+    has_figure = True
+
+    def __init__(self, tables: dict[str, list[pa.Table]], routes: Sequence[TrainedRoute]) -> None:
+        self.searches = {
+            route.name: [SearchSet(table, route.prompts) for table in tables[route.name] if table.num_rows]
+            for route in routes
+        }
+        for route in routes:
+            if not any(search.has_findable for search in self.searches[route.name]):
+                raise InputError(
+                    f"the validation split of {route.kind} {route.name} has no linked pair to choose "
+                    "the best step by: give it one"
+                )
+
+    def measure(self, encoder: BatchEncoder) -> tuple[dict[str, float], list[str]]:
+        """Return the figure of each route, by name, and these names, since the mean is taken of all."""
+        figures = {}
+        for route, searches in self.searches.items():
+            values = [search.measure(encoder) for search in searches]
+            figures[f"{route}/{NDCG}"] = fmean(figure for figure in values if figure is not None)
+        return figures, list(figures)
+
+
 class SearchSet:
     """Anchors, the texts they search among, and which of those they should find.
+
+    Args:
+        table: columns anchor, positive and group.
+        prompts: what stands in front of anchors, and of the others.
 
     Attributes:
         anchors: the distinct anchor texts, behind their prompt.
         candidates: the distinct positive texts, behind theirs.
         relevant: (anchors, candidates), above 0 where the two share a group.
-        same: (anchors, candidates), above 0 where the two are the same text, which does not count as found.
+        same: (anchors,) the candidate that is the same text, which does not count as found, or `NONE`.
     """
 
-    anchors: list[str]
-    candidates: list[str]
-    relevant: csr_array
-    same: csr_array
-
-    @classmethod
-    def of(cls, table: pa.Table, prompts: tuple[str, str]) -> SearchSet:
-        """Make a search from a table of pairs (columns anchor, positive, group)."""
+    def __init__(self, table: pa.Table, prompts: tuple[str, str]) -> None:
         anchors, anchor_of = distinct(table["anchor"])
         candidates, candidate_of = distinct(table["positive"])
-        groups, group_of = distinct(table["group"])
-        member = _incidence(anchor_of, group_of, (len(anchors), len(groups)))
-        holder = _incidence(candidate_of, group_of, (len(candidates), len(groups)))
-        place = {text: number for number, text in enumerate(candidates)}
-        both = [(row, place[text]) for row, text in enumerate(anchors) if text in place]
-        rows, columns = np.array(both, dtype=np.int64).reshape(-1, 2).T
-        same = _incidence(rows, columns, (len(anchors), len(candidates)))
-        first, second = ([prompts[0] + text for text in anchors], [prompts[1] + text for text in candidates])
-        return cls(first, second, member @ holder.T, same)
+        group_of = distinct(table["group"])[1]
+        groups = int(group_of.max(initial=-1)) + 1
+        ones = np.ones(len(group_of), dtype=np.int32)
+        member = csr_array((ones, (anchor_of, group_of)), (len(anchors), groups))
+        holder = csr_array((ones, (candidate_of, group_of)), (len(candidates), groups))
+        places = {text: number for number, text in enumerate(candidates)}
+        self.same = np.array([places.get(text, NONE) for text in anchors])
+        self.relevant = member @ holder.T
+        self.anchors = [prompts[0] + text for text in anchors]
+        self.candidates = [prompts[1] + text for text in candidates]
 
     @property
     def has_findable(self) -> bool:
         """Whether any anchor has a relevant candidate."""
-        return bool((self.relevant - self.relevant.multiply(self.same)).count_nonzero())
+        rows = np.flatnonzero(self.same != NONE)
+        themselves = self.relevant[rows, self.same[rows]]
+        return bool(self.relevant.count_nonzero() > themselves.count_nonzero())
 
     def measure(self, encoder: BatchEncoder) -> float | None:
         """Return `ndcg` of a model's vectors."""
@@ -215,47 +286,11 @@ class SearchSet:
         gains: list[float] = []
         for start in range(0, len(anchors), ANCHORS_AT_ONCE):
             part = slice(start, start + ANCHORS_AT_ONCE)
-            same = self.same[part].toarray() > 0
+            same = self.same[part, None] == np.arange(len(candidates))
             relevant = (self.relevant[part].toarray() > 0) & ~same
             scores = np.where(same, -np.inf, anchors[part] @ candidates.T)
             gains.extend(ndcg_at(CUTOFF, scores, relevant))
         return fmean(gains) if gains else None
-
-
-@dataclass(frozen=True)
-class SearchValidation:
-    """nDCG@10 per route, the mean over its datasets (one search each): figures `{route}/ndcg_at_10`."""
-
-    searches: Mapping[str, Sequence[SearchSet]]
-    without_figure = ()
-    has_figure = True
-
-    @classmethod
-    def of(cls, tables: Mapping[str, Sequence[pa.Table]], routes: Sequence[TrainedRoute]) -> SearchValidation:
-        """Make searches from tables of pairs with groups, one per dataset.
-
-        Raises:
-            InputError: a route has nothing to find.
-        """
-        searches = {
-            route.name: [SearchSet.of(table, route.prompts) for table in tables[route.name] if table.num_rows]
-            for route in routes
-        }
-        for route in routes:
-            if not any(search.has_findable for search in searches[route.name]):
-                raise InputError(
-                    f"the validation split of {route.kind} {route.name} has no linked pair to choose "
-                    "the best step by: give it one"
-                )
-        return cls(searches)
-
-    def measure(self, encoder: BatchEncoder) -> tuple[dict[str, float], list[str]]:
-        """Return the figure of each route, by name, and these names, since the mean is taken of all."""
-        figures = {}
-        for route, searches in self.searches.items():
-            values = [search.measure(encoder) for search in searches]
-            figures[f"{route}/{NDCG}"] = fmean(figure for figure in values if figure is not None)
-        return figures, list(figures)
 
 
 def ndcg_at(cutoff: int, scores: NDArray[np.floating], relevant: NDArray[np.bool_]) -> list[float]:
@@ -273,13 +308,3 @@ def ndcg_at(cutoff: int, scores: NDArray[np.floating], relevant: NDArray[np.bool
     ideal = np.cumsum(gains)[np.minimum(relevant[rows].sum(axis=1), top.shape[1]) - 1]
     values: list[float] = (reached / ideal).tolist()
     return values
-
-
-def distinct(column: pa.ChunkedArray) -> tuple[list[str], NDArray[np.int64]]:
-    """Return the distinct values, in the order they come, and the number of each row's value."""
-    encoded = column.combine_chunks().dictionary_encode()
-    return encoded.dictionary.to_pylist(), encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-
-
-def _incidence(rows: NDArray[np.int64], columns: NDArray[np.int64], shape: tuple[int, int]) -> csr_array:
-    return csr_array((np.ones(len(rows), dtype=np.int32), (rows, columns)), shape)

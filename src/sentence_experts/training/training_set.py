@@ -1,0 +1,324 @@
+"""The training set of a run: one table of the pairs of all routes."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import torch
+from datasets import Dataset
+from numpy.typing import NDArray
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.data_collator import SentenceTransformerDataCollator
+from torch import Tensor
+
+from sentence_experts.errors import InputError
+from sentence_experts.progress import progress
+from sentence_experts.training import processes
+from sentence_experts.training.config import AUTO_BATCHES, IN_BATCH_NEGATIVES, TrainConfig
+from sentence_experts.training.data import (
+    COLUMNS,
+    KEYS,
+    NONE,
+    Numbers,
+    TrainedRoute,
+    TrainingPart,
+    distinct,
+    own_routes,
+    places_in,
+    with_batches,
+)
+from sentence_experts.training.losses import KnownPositives
+
+logger = logging.getLogger(__name__)
+
+# Texts that are encoded at once, and pairs that are compared at once, where hard negatives are mined.
+TEXTS_AT_ONCE, PAIRS_AT_ONCE = 512, 128
+
+
+@dataclass(frozen=True)
+class TrainingSet:
+    """All training pairs of a run.
+
+    Attributes:
+        routes: a route's number is its place here; sources are numbered through all routes.
+        columns: anchors, positives, and any further columns with negatives, null where a row has none: each
+            (rows,) texts behind their prompts.
+        numbers: (rows, columns) for each text a number (`KnownPositives`), `NONE` for a missing one.
+        places: (rows, 3) the route, the source and the pool of each pair; a batch is drawn from one pool.
+        pools: the name of each pool, and the routes that it serves.
+        texts: (rows, 2) a number for the text of each anchor and positive, without its prompt.
+        known: which numbers are positives of each other.
+    """
+
+    routes: tuple[TrainedRoute, ...]
+    columns: tuple[pa.ChunkedArray, ...]
+    numbers: Numbers
+    places: Numbers
+    pools: tuple[tuple[str, tuple[int, ...]], ...]
+    texts: Numbers
+    known: KnownPositives
+
+    @classmethod
+    def of(
+        cls, parts: Sequence[TrainingPart], routes: tuple[TrainedRoute, ...], config: TrainConfig
+    ) -> TrainingSet:
+        """Read the train splits of these routes.
+
+        Raises:
+            InputError: a task, or all domains, have no training pairs.
+        """
+        table, numbers, known = numbered([(part, own) for part in parts if (own := own_routes(part, routes))])
+        sources = [(number, source) for number, route in enumerate(routes) for source in route.sources]
+        names = pa.array([f"{routes[number].name}\0{source}" for number, source in sources])
+        source = places_in(pc.binary_join_element_wise(table["route"], table["source"], "\0"), names)
+        if config.fraction < 1:
+            rows = _sample(source, config)
+            table, numbers, source = table.take(rows), numbers[rows], source[rows]
+        route = np.array([number for number, _ in sources])[source]
+        texts = distinct(pa.chunked_array([*table["anchor"].chunks, *table["positive"].chunks]))[1]
+        texts = texts.reshape(2, -1).T
+        if any(each.batches == AUTO_BATCHES for each in routes):
+            routes = _mixed_where_small(routes, route, texts, config.batch_size * processes.count())
+        pools: dict[str, list[int]] = {}
+        pool_of = {place: _join_pool(pools, routes, *sources[place]) for place in np.unique(source).tolist()}
+        pool = np.array([pool_of[place] for place in source.tolist()], dtype=np.int64)
+        count = 3 if config.loss == IN_BATCH_NEGATIVES and (numbers[:, 2] != NONE).any() else 2
+        prompts = [[each.prompts[side] for each in routes] for side in (0, 1, 1)]
+        columns = [_behind(prompts[n], route, table[name]) for n, name in enumerate(COLUMNS[:count])]
+        places = np.stack([route, source, pool], axis=1)
+        served = tuple((name, tuple(numbers)) for name, numbers in pools.items())
+        return cls(routes, tuple(columns), numbers[:, :count], places, served, texts, known)
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    @property
+    def symmetric(self) -> NDArray[np.bool_]:
+        """(rows,) whether anchor and positive may change places."""
+        return np.array([route.symmetric for route in self.routes])[self.places[:, 0]]
+
+    @cached_property
+    def level_columns(self) -> tuple[list[pa.ChunkedArray], Numbers]:
+        """Columns and numbers, with as many negatives for all pairs of a pool as one of them has at least."""
+        counts = (self.numbers[:, 2:] != NONE).sum(axis=1)
+        fewest = np.full(len(self.pools), self.numbers.shape[1])
+        np.minimum.at(fewest, self.places[:, 2], counts)
+        for pool in np.unique(self.places[counts > fewest[self.places[:, 2]], 2]):
+            logger.info(f"{self.pools[pool][0]}: some pairs have fewer negatives; the others' are not used")
+        numbers, columns = self.numbers.copy(), list(self.columns)
+        for place in range(2, len(columns)):
+            keep = place - 2 < fewest[self.places[:, 2]]
+            numbers[~keep, place] = NONE
+            columns[place] = pc.if_else(pa.array(keep), columns[place], pa.scalar(None, columns[place].type))
+        return columns, numbers
+
+    def dataset(self) -> Dataset:
+        """Return columns anchor, positive, negative_1, ..., and label: [route, source, number of each text].
+
+        The pairs come twice: row i + len(self) is row i with anchor and positive swapped.
+        """
+        columns, numbers = self.level_columns
+        names = ["anchor", "positive", *(f"negative_{place}" for place in range(1, len(columns) - 1))]
+        halves = []
+        for first, second in ((0, 1), (1, 0)):
+            order = [first, second, *range(2, len(columns))]
+            labels = np.column_stack([self.places[:, :2], numbers[:, order]])
+            flat = pa.FixedSizeListArray.from_arrays(pa.array(labels.ravel()), labels.shape[1])
+            texts = {name: columns[place] for name, place in zip(names, order, strict=True)}
+            halves.append(pa.table({**texts, "label": flat.cast(pa.list_(pa.int64()))}))
+        return Dataset(pa.concat_tables(halves))
+
+
+def numbered(
+    parts: Sequence[tuple[TrainingPart, list[TrainedRoute]]],
+) -> tuple[pa.Table, Numbers, KnownPositives]:
+    """Return all pairs, a number for each text of a row, (rows, 3), and the numbers that are linked."""
+    tables, numbers, links, labels = [], [], [], [np.zeros((2, 0), dtype=np.int64)]
+    count, label_count = 0, 0
+    for part, routes in parts:
+        table = part.training_pairs(routes)
+        keys = pa.chunked_array([chunk for name in KEYS for chunk in table[name].chunks], pa.string())
+        known = keys.unique().drop_null().sort()
+        places = np.stack([places_in(table[name], known) for name in KEYS], axis=1)
+        numbers.append(np.where(places == NONE, NONE, places + count))
+        ends = np.stack([places_in(part.links[name], known) for name in ("left_id", "right_id")])
+        links.append(ends[:, (ends != NONE).all(axis=0)] + count)
+        if part.labels is not None:
+            ids, names = places_in(part.labels["id"], known), distinct(part.labels["label"])[1]
+            labels.append(np.stack([ids + count, names + label_count])[:, ids != NONE])
+            label_count += int(names.max(initial=-1)) + 1
+        count += len(known)
+        tables.append(table)
+    together = pa.concat_tables(tables)
+    if not together.num_rows:
+        raise InputError("the train split holds no pairs")
+    left, right = torch.from_numpy(np.concatenate(links, axis=1))
+    known_positives = KnownPositives(left, right, count, torch.from_numpy(np.concatenate(labels, axis=1)))
+    return together, np.concatenate(numbers), known_positives
+
+
+def _sample(source: Numbers, config: TrainConfig) -> Numbers:
+    """Draw a part of each source's rows, at least one (Hallee 2024, 3.3, searched on a tenth)."""
+    chosen = []
+    for number in np.unique(source):
+        rows = np.flatnonzero(source == number)
+        order = np.random.default_rng([config.seed, number]).permutation(rows)
+        chosen.append(np.sort(order[: max(1, round(config.fraction * len(rows)))]))
+    return np.concatenate(chosen)
+
+
+def _join_pool(pools: dict[str, list[int]], routes: Sequence[TrainedRoute], number: int, source: str) -> int:
+    """Add a source of a route to the pool of the route's batches, and return the pool's number."""
+    route = routes[number]
+    name = "all mixed routes together" if route.batches == "mixed" else f"{route.kind} {route.name}"
+    if route.batches == "homogeneous" and len(route.sources) > 1:
+        name += f", dataset {source}"
+    served = pools.setdefault(name, [])
+    served += [] if number in served else [number]
+    return list(pools).index(name)
+
+
+def _mixed_where_small(
+    routes: tuple[TrainedRoute, ...], route: Numbers, texts: Numbers, size: int
+) -> tuple[TrainedRoute, ...]:
+    """Make batches of `auto` homogeneous where a domain fills one of `size` pairs, and mixed elsewhere.
+
+    If the small domains do not fill one together, all are mixed.
+    """
+    is_auto = [each.batches == AUTO_BATCHES for each in routes]
+    small = [auto and not _fills(texts[route == number], size) for number, auto in enumerate(is_auto)]
+    if any(small):
+        names = ", ".join(each.name for each, take in zip(routes, small, strict=True) if take)
+        enough = _fills(texts[np.isin(route, np.flatnonzero(small))], size)
+        where = "there, and of one domain elsewhere" if enough else "for all domains"
+        logger.info(
+            f"too few training pairs to fill a batch of {size}: {names}; batches are mixed {where} "
+            "(`batch_size`, `batches`)"
+        )
+        routes = with_batches(routes, small if enough else is_auto, "mixed")
+    return with_batches(routes, [each.batches == AUTO_BATCHES for each in routes], "homogeneous")
+
+
+def _fills(texts: Numbers, size: int) -> bool:
+    """Return whether `size` of the pairs, (pairs, 2) text numbers, can be taken without a common text."""
+    seen: set[int] = set()
+    count = 0
+    for pair in (row.tolist() for row in texts):
+        if seen.isdisjoint(pair):
+            seen.update(pair)
+            count += 1
+            if count == size:
+                return True
+    return False
+
+
+def _behind(prompts: list[str], routes: Numbers, texts: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Put each text behind the prompt of its route; null stays null."""
+    own = pa.array(prompts, pa.large_string()).take(pa.array(routes))
+    texts = texts.cast(pa.large_string()).combine_chunks()
+    return pa.chunked_array([pc.binary_join_element_wise(own, texts, pa.scalar("", pa.large_string()))])
+
+
+def with_hard_negatives(training: TrainingSet, model: SentenceTransformer, count: int) -> TrainingSet:
+    """Return the pairs with `count` mined negatives each; pairs with a negative already keep that one.
+
+    Those are the texts of the pair's route that are nearest to its anchor, but for known positives, by the
+    vectors of the model before training.
+
+    Raises:
+        InputError: a route has too few texts.
+    """
+    size = len(training)
+    has_own = training.numbers[:, 2] != NONE if training.numbers.shape[1] > 2 else np.zeros(size, bool)
+    rows = np.flatnonzero(~has_own)
+    if not len(rows):
+        return training
+    # A text is named by its place in the anchors, and then the positives, of all pairs.
+    sides = pa.chunked_array([chunk for column in training.columns[:2] for chunk in column.chunks])
+    used = np.concatenate([rows, rows + size])
+    texts, of_used = distinct(sides.take(pa.array(used)))
+    vectors = _vectors(texts, model)
+    text_of, numbers = np.full(2 * size, NONE), training.numbers[:, :2].T.ravel()
+    text_of[used] = of_used
+    mined = np.full((size, count), NONE)
+    for number, route in enumerate(training.routes):
+        own = rows[training.places[rows, 0] == number]
+        places = np.concatenate([own, own + size]) if route.symmetric else own + size
+        # Each text once; those of the anchors too if the two sides may change places.
+        keys = np.stack([numbers[places], text_of[places]], axis=1)
+        candidates = places[np.unique(keys, axis=0, return_index=True)[1]]
+        nearest = _nearest(
+            torch.from_numpy(training.numbers[own, :2]),
+            vectors[text_of[own]],
+            torch.from_numpy(numbers[candidates]),
+            vectors[text_of[candidates]],
+            training.known,
+            count,
+        )
+        if nearest is None:
+            raise InputError(
+                f"`hard_negatives={count}`: {route.name} has {len(candidates)} texts, too few without the "
+                "known positives"
+            )
+        mined[own] = candidates[nearest]
+    negatives = np.where(mined == NONE, NONE, numbers[mined])
+    columns = [sides.take(pa.array(mined[:, place], mask=mined[:, place] == NONE)) for place in range(count)]
+    if has_own.any():
+        negatives[has_own, 0] = training.numbers[has_own, 2]
+        columns[0] = pc.if_else(pa.array(has_own), training.columns[2].combine_chunks(), columns[0])
+    together = np.column_stack([training.numbers[:, :2], negatives])
+    return replace(training, columns=(*training.columns[:2], *columns), numbers=together)
+
+
+def _nearest(
+    pairs: Tensor, anchors: Tensor, numbers: Tensor, candidates: Tensor, known: KnownPositives, count: int
+) -> Numbers | None:
+    """Return the candidates nearest to each anchor, (pairs, count); None if too few are no known positives.
+
+    `pairs` (pairs, 2) and `numbers` (candidates,) are what `known` takes; `anchors` (pairs, width) and
+    `candidates` (candidates, width) are vectors of length one.
+    """
+    chosen = [torch.zeros(0, count, dtype=torch.long)]
+    for start in range(0, len(pairs), PAIRS_AT_ONCE):
+        part = pairs[start : start + PAIRS_AT_ONCE]
+        scores = anchors[start : start + PAIRS_AT_ONCE] @ candidates.T
+        near = 8 * count
+        while True:
+            nearest = scores.topk(min(near, len(numbers))).indices
+            linked = known(part[:, :1], numbers[nearest]) | known(part[:, 1:], numbers[nearest])
+            if int((~linked).sum(dim=1).min()) >= count:
+                break
+            if near >= len(numbers):
+                return None
+            near *= 4
+        chosen.append(nearest.gather(1, linked.int().argsort(dim=1, stable=True)[:, :count]))
+    return torch.cat(chosen).numpy()
+
+
+def _vectors(texts: list[str], model: SentenceTransformer) -> Tensor:
+    """Return vectors of length one, (texts, dimensions), of texts behind their prompts."""
+    parts = []
+    with progress("mine hard negatives", len(texts)) as advance:
+        for start in range(0, len(texts), TEXTS_AT_ONCE):
+            part = texts[start : start + TEXTS_AT_ONCE]
+            encoded = model.encode(part, prompt="", normalize_embeddings=True, show_progress_bar=False)
+            parts.append(torch.as_tensor(encoded).float())
+            advance(len(part))
+    return torch.cat(parts)
+
+
+class PairCollator(SentenceTransformerDataCollator):
+    """Collates a batch of pairs, with the negatives that they have."""
+
+    def __call__(self, features: list[dict[str, Any]]) -> dict[str, Any]:
+        """Collate rows of `TrainingSet.dataset`; columns without texts and their numbers are left out."""
+        rows = [{name: value for name, value in row.items() if value is not None} for row in features]
+        # A label is route, source, and a number per text.
+        return super().__call__([{**row, "label": row["label"][: len(row) + 1]} for row in rows])
