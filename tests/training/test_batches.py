@@ -101,12 +101,6 @@ def test_weights_are_the_chances_of_the_tasks(tmp_path: Path) -> None:
         assert len(set(own[start : start + size])) == size
 
 
-def test_the_seed_fixes_the_batches(large: TrainingSet) -> None:
-    one, same, other = (first(RouteBatches(large, 8, seed=seed), 40) for seed in (1, 1, 2))
-    assert one == same
-    assert one != other
-
-
 def test_resumed_run_gets_the_remaining_batches(large: TrainingSet) -> None:
     batches = RouteBatches(large, 8, steps=80)
     loader = DataLoader(large.dataset(), batch_sampler=batches, collate_fn=lambda rows: rows)

@@ -10,18 +10,6 @@ from sentence_experts.errors import InputError, UsageError
 from sentence_experts.training.config import TrainConfig
 
 
-def test_flags_go_over_the_file_and_the_file_over_the_defaults(tmp_path: Path) -> None:
-    (tmp_path / "c.yaml").write_text("batch_size: 8\nseed: 3\n")
-    config = TrainConfig.read(tmp_path / "c.yaml", seed=4)
-    assert (config.batch_size, config.seed, config.patience) == (8, 4, TrainConfig().patience)
-
-
-def test_what_is_written_reads_back_the_same(tmp_path: Path) -> None:
-    config = TrainConfig(batch_size=8, max_steps=3, bf16=True)
-    config.write(tmp_path / "c.yaml")
-    assert TrainConfig.read(tmp_path / "c.yaml") == config
-
-
 def test_routes_are_a_list_or_names_between_commas(tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_text("routes: [copd, skin cancer]\n")
     config = TrainConfig.read(tmp_path / "c.yaml")

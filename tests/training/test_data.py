@@ -15,7 +15,6 @@ from sentence_transformers import SentenceTransformer
 import sentence_experts
 from helpers.samples import TOPICS
 from helpers.saved_weights import weights_of
-from helpers.small_training_tasks import make_task_encoder
 from sentence_experts.errors import InputError, RouteError, UsageError
 from sentence_experts.models.loading import load
 from sentence_experts.pairs.dataset import Pairs
@@ -124,13 +123,6 @@ def test_validation_groups_are_held_out_whole() -> None:
     assert not texts["train"] & texts["validation"]
 
 
-def test_labelled_tables_with_validation_are_linked_pairs(pairs: Pairs) -> None:
-    parts = [pairs.split(split).to_pandas().assign(split=split) for split in ("train", "validation")]
-    (objective,) = open_data(pd.concat(parts))
-    assert isinstance(objective, LinkedPairs)
-    assert [route.name for route in objective.routes] == pairs.domains
-
-
 def test_data_that_cannot_be_used_is_named(pairs: Pairs, experts_model: Path) -> None:
     with pytest.raises(InputError, match="lacks the column positive"):
         open_data(frame().drop(columns="positive"))
@@ -142,14 +134,6 @@ def test_data_that_cannot_be_used_is_named(pairs: Pairs, experts_model: Path) ->
         open_data([])
     with pytest.raises(RouteError, match=r"domain .all., that of pairs without a column"):
         train(experts_model, frame().drop(columns="route"), **SHORT)
-
-
-def test_learned_router_trains_on_tasks(tasks: Tasks, minilm: str, tmp_path: Path) -> None:
-    model = make_task_encoder(tmp_path / "model", minilm, router="learned")
-    before = weights_of(model)
-    train(model, tasks, out=tmp_path / "run", **{**SHORT, "max_steps": 2, "eval_steps": 2})
-    after = weights_of(tmp_path / "run" / "model")
-    assert any(".router." in name and not torch.equal(before[name], after[name]) for name in before)
 
 
 def test_table_files_and_lists_of_dicts_are_pairs(plain: SentenceTransformer, tmp_path: Path) -> None:

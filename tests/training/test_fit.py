@@ -95,13 +95,6 @@ def test_the_name_of_a_route_that_is_there_is_refused(fitted: se.FitResult) -> N
         se.fit(fitted.model, make_rows(), by=["topic"], steps=10)
 
 
-def test_the_length_of_texts_is_kept_and_the_base_stays(plain_model: Path) -> None:
-    base = se.load(plain_model)
-    longest = base.max_seq_length
-    result = se.fit(base, make_rows(120), by=["topic"], steps=2, max_length=12)
-    assert (result.model.max_seq_length, base.max_seq_length) == (12, longest)
-
-
 def test_a_column_that_is_text_and_label_is_named(
     plain_model: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

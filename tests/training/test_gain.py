@@ -12,7 +12,6 @@ import pytest
 import torch
 
 from helpers.samples import make_pairs_folder
-from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import InputError
 from sentence_experts.models.files.fingerprint import folder_fingerprint
 from sentence_experts.models.loading import load
@@ -21,7 +20,7 @@ from sentence_experts.pairs.dataset import SPLITS, Pairs
 from sentence_experts.training import run as run_module
 from sentence_experts.training.config import TrainConfig
 from sentence_experts.training.run import train
-from sentence_experts.training.validation import PairValidation, Validator
+from sentence_experts.training.validation import Validator
 
 SHORT = TrainConfig(batch_size=8, max_steps=12, eval_steps=2, learning_rate=1e-3, patience=3)
 
@@ -56,15 +55,6 @@ def test_a_run_that_only_loses_gives_back_the_model_it_began_with(
     assert notes_of(result.model) == notes_of(tmp_path / "run" / "model") == {"untrained": True}
     again = train(str(experts_model), pairs, TrainConfig.of(SHORT, **settings), tmp_path / "run")
     assert (again.kept_step, again.start, again.history) == (0, 0.9, result.history)
-
-
-def test_the_gain_is_that_over_the_model_before(pairs: Pairs, experts_model: Path) -> None:
-    result = train(str(experts_model), pairs, SHORT)
-    assert result.start == result.history[0]["eval_validation_mean"]
-    assert result.validation is not None
-    assert result.validation >= result.start
-    if result.kept_step:
-        assert f"{result.validation - result.start:.4f} above the {result.start:.4f}" in repr(result)
 
 
 @pytest.mark.usefixtures("falling")
@@ -158,22 +148,6 @@ def test_checkpoints_of_a_finished_run_stay_only_with_that_setting(
     other = TrainConfig.of(config, keep_checkpoints=not keep)
     assert train(str(experts_model), pairs, other, tmp_path / "run").steps == 2
     assert bool(list(tmp_path.glob("run/**/optimizer.pt"))) is keep  # nor does another call remove them
-
-
-def test_domains_named_as_figures_lose_nothing(pairs: Pairs, experts_model: Path, tmp_path: Path) -> None:
-    names = {"crops": "router", "neuro": "mean"}
-    table = pairs.split("validation")
-    renamed = pa.array([names[domain] for domain in table["domain"].to_pylist()])
-    other = table.set_column(table.schema.get_field_index("domain"), "domain", renamed)
-    plain = experts_model.with_name(f"{experts_model.name}-plain")
-    encoder = BatchEncoder(load(plain, device="cpu"), 8, "the model")
-    one, two = (PairValidation(each).measure(encoder)[0] for each in (table, other))
-    expected = {
-        f"{names[name.split('/')[0]]}/{name.split('/')[1]}" if "/" in name else name: value
-        for name, value in one.items()
-    }
-    assert two == pytest.approx(expected)
-    assert len(two) == len(one)
 
 
 def test_a_model_notes_the_text_it_was_trained_on(pairs: Pairs, experts_model: Path, tmp_path: Path) -> None:

@@ -99,13 +99,6 @@ def test_domains_too_small_for_a_batch_share_mixed_ones(
         batches_of((3, 20, 9), batches="homogeneous")
 
 
-def test_a_domain_whose_pairs_share_one_text_is_too_small(experts_model: Path) -> None:
-    rows = [{"anchor": "the same", "positive": f"crop {n}", "domain": "crops"} for n in range(20)]
-    rows += [{"anchor": f"cell {n}", "positive": f"axon {n}", "domain": "neuro"} for n in range(20)]
-    training = made(Pairs.of(rows), experts_model, batch_size=4)
-    assert [route.batches for route in training.routes] == ["mixed", "mixed"]
-
-
 def test_missing_routes_and_domains_are_named(pairs: Pairs, experts_model: Path) -> None:
     train = pairs.split("train")
     place = train.column_names.index("domain")

@@ -136,14 +136,6 @@ def test_warmup_steps_are_counted(pairs: Pairs, experts_model: Path, tmp_path: P
     assert optimizer["param_groups"][0]["lr"] == pytest.approx(config.learning_rate / 2)
 
 
-def test_known_positives_are_masked_by_default(pairs: Pairs, experts_model: Path, tmp_path: Path) -> None:
-    # Of 32 pairs among 24 papers many are linked across a batch, so the mask changes the model.
-    for name, mask in (("masked", True), ("plain", False)):
-        train(str(experts_model), pairs, SHORT.model_copy(update={"mask_known": mask}), tmp_path / name)
-    one, other = weights(tmp_path / "masked"), weights(tmp_path / "plain")
-    assert not all(torch.allclose(one[name], other[name], atol=1e-6) for name in one)
-
-
 @pytest.mark.parametrize("update", [{"loss": "argmax_target"}, {"hard_negatives": 2}])
 def test_other_losses_lower_themselves(
     pairs: Pairs, experts_model: Path, tmp_path: Path, update: dict

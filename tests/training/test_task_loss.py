@@ -11,7 +11,7 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
 from helpers.small_training_tasks import INSTRUCTIONS, make_task_encoder
-from helpers.two_processes import BATCHES, LABELS, columns_of, loss_and_gradients, make_loss
+from helpers.two_processes import LABELS, columns_of, loss_and_gradients, make_loss
 from sentence_experts.models.routes.token_router import token_balance_loss, token_loads_of
 from sentence_experts.training.losses import token_router_loss
 
@@ -79,14 +79,6 @@ def test_only_the_experts_of_the_batch_learn(model: SentenceTransformer) -> None
         assert experts == wanted
         assert any("attention" in name for name in gradients)
     assert list(INSTRUCTIONS)[3] == "clustering"
-
-
-@pytest.mark.parametrize("size", [1, 3])
-@pytest.mark.parametrize("task", BATCHES)
-def test_the_cached_loss_is_the_plain_one(model: SentenceTransformer, task: str, size: int) -> None:
-    plain = loss_and_gradients(make_loss(model), columns_of(model, task), LABELS)
-    cached = make_loss(model, cache_mini_batch=size)
-    same(plain, loss_and_gradients(cached, columns_of(model, task), LABELS))
 
 
 def test_the_balance_of_token_routers_is_added_and_cached(token_model: SentenceTransformer) -> None:

@@ -101,33 +101,6 @@ def test_the_card_says_how_each_task_was_trained(finished: Path) -> None:
         assert expected in card
 
 
-def test_static_training_is_another_model(finished: Path, tasks: Tasks, model: Path, tmp_path: Path) -> None:
-    train(str(model), tasks, SHORT.model_copy(update={"curriculum": "static"}), tmp_path / "run")
-    card = (tmp_path / "run" / "model" / "README.md").read_text()
-    assert "| retrieval | 48 | plants, brains | all datasets of the task | 0.03 |" in card
-    assert "| clustering | 48 | a, b | all datasets of the task | 0.03 |" in card
-    one, other = (weights_of(run / "model") for run in (finished, tmp_path / "run"))
-    assert any(not torch.equal(one[name], other[name]) for name in one)
-
-
-@pytest.mark.usefixtures("last_step_is_best")
-def test_one_task_or_one_expert_alone(tasks: Tasks, model: Path, tmp_path: Path) -> None:
-    short = SHORT.model_copy(update={"max_steps": 2, "eval_steps": 2})
-    for name, options, experts in (
-        ("task", {"routes": ["clustering"]}, {3}),
-        ("expert", {"only_expert": "document"}, {1}),
-        ("cached", {"only_expert": "document", "cache_mini_batch": 3}, {1}),
-    ):
-        result = train(str(model), tasks, short.model_copy(update=options), tmp_path / name)
-        changed = moved(model, tmp_path / name / "model")
-        assert experts_in(changed) == experts, name
-        assert any(".attention.self." in weight for weight in changed) == (name == "task")
-        only = "clustering" if name == "task" else "retrieval"
-        assert set(result.history[0]) == {
-            "step", "eval_validation_mean", f"eval_validation_{only}/ndcg_at_10"
-        }  # fmt: skip
-
-
 def test_a_dense_model_keeps_the_instructions_it_learned_with(
     tasks: Tasks, task_experts: Path, tmp_path: Path
 ) -> None:

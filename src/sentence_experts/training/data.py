@@ -28,7 +28,7 @@ HELD_OUT_SHARE = 0.1
 MAX_HELD_OUT = 1000
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TrainedRoute:
     """A domain or task that is trained.
 
@@ -116,6 +116,11 @@ class LinkedPairs:
             *(table[name].cast(pa.string()) for name in ("anchor_id", "positive_id")),
         )
 
+    def validation_pairs(self, route: TrainedRoute) -> list[pa.Table]:
+        """Return the validation pairs of a domain; a group shares texts, directly or through other pairs."""
+        table = self.split("validation", [route])
+        return [table.append_column("group", pa.array(_groups_of(table)).cast(pa.string()))]
+
     def fingerprint(self) -> str:
         """Return a hash that changes when the data does."""
         own = self.pairs.fingerprint()
@@ -177,6 +182,10 @@ class TaskPairs:
                 tables.append(_with_keys([*names, *(part[name] for name in COLUMNS)], keys, keys))
         return pa.concat_tables(tables)
 
+    def validation_pairs(self, route: TrainedRoute) -> list[pa.Table]:
+        """Return the validation pairs of a task, a table per dataset."""
+        return [self.tasks.pairs(route.name, source, "validation") for source in route.sources]
+
     def fingerprint(self) -> str:
         """Return a hash that changes when the data does."""
         return self.tasks.fingerprint()
@@ -233,7 +242,7 @@ def _open_part(data: Any) -> TrainingPart:
 
 def _hold_out(pairs: pa.Table) -> Pairs:
     """Make a train and a validation split of whole groups."""
-    groups = groups_of(pairs)
+    groups = _groups_of(pairs)
     distinct_groups = np.unique(groups)
     count = min(MAX_HELD_OUT, max(1, round(HELD_OUT_SHARE * len(distinct_groups))))
     chosen = np.random.default_rng(0).permutation(distinct_groups)[:count]
@@ -241,7 +250,7 @@ def _hold_out(pairs: pa.Table) -> Pairs:
     return Pairs.from_tables(train=pairs.filter(pc.invert(held_out)), validation=pairs.filter(held_out))
 
 
-def groups_of(pairs: pa.Table) -> Numbers:
+def _groups_of(pairs: pa.Table) -> Numbers:
     """Number the groups of pairs that share a text, directly or through other pairs."""
     ends = zip(pairs["anchor"].to_pylist(), pairs["positive"].to_pylist(), strict=True)
     return np.array(linked(list(ends)), dtype=np.int64)

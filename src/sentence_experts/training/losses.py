@@ -175,6 +175,16 @@ class ContrastiveLoss(CachedLossMixin, nn.Module):
 
     Gradient caching (Gao et al. 2021) embeds a batch in small parts; loss and gradients stay the same,
     dropout included.
+
+    Args:
+        model: the encoder that is trained.
+        temperatures: one per route, by its number in the labels; the first is where a learned one starts.
+        kind: one of `config.LOSSES`.
+        cache_mini_batch: gradient caching with this number of texts at once; None for all at once.
+        known: tells which texts are positives of each other, and so no negatives; None: every text of another
+            pair is a negative.
+        router: the loss of the model's learned routers; None for a model without.
+        experts: per route, the experts of its anchors and of its positives; needed with `router`.
     """
 
     temperatures: Tensor
@@ -191,28 +201,13 @@ class ContrastiveLoss(CachedLossMixin, nn.Module):
         router: RouterLoss | None = None,
         experts: Sequence[tuple[int, int]] = (),
     ) -> None:
-        """Set up the loss.
-
-        Args:
-            model: the encoder that is trained.
-            temperatures: one per route, by its number in the labels; the first is where a learned one starts.
-            kind: one of `config.LOSSES`.
-            cache_mini_batch: gradient caching with this number of texts at once; None for all at once.
-            known: tells which texts are positives of each other, and so no negatives; None: every text of
-                another pair is a negative.
-            router: the loss of the model's learned routers; None for a model without.
-            experts: per route, the experts of its anchors and of its positives; needed with `router`.
-        """
         super().__init__()
-        self.model = model
-        self.kind = kind
+        self.model, self.kind, self.known, self.router = model, kind, known, router
         self.uses_gradient_cache = cache_mini_batch is not None
         # Without caching the whole batch is one part.
         self.mini_batch_size = cache_mini_batch or torch.iinfo(torch.int64).max
         self.register_buffer("temperatures", torch.tensor(temperatures), persistent=False)
         self.register_buffer("experts", torch.tensor(experts or [(0, 0)]), persistent=False)
-        self.known = known
-        self.router = router
         if kind == LEARNED_TEMPERATURE:
             self.log_scale = nn.Parameter(torch.tensor(-math.log(temperatures[0])))
 
@@ -222,11 +217,8 @@ class ContrastiveLoss(CachedLossMixin, nn.Module):
 
     def own_weights(self) -> dict[str, Tensor]:
         """Return the weights of the loss that are not the model's, by name."""
-        return {
-            name: value
-            for name, value in self.state_dict().items()
-            if name.split(".")[0] not in ("model", "known")
-        }
+        own = self.state_dict().items()
+        return {name: value for name, value in own if name.split(".")[0] not in ("model", "known")}
 
     def forward(self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor) -> Tensor:
         """Return the loss of a batch.
@@ -286,19 +278,17 @@ class ContrastiveLoss(CachedLossMixin, nn.Module):
             experts = self.experts[labels[:, 0]][:, sides].T.flatten()
             extra = self.router.loss(outputs.unflatten(1, self._outputs_shape), _gathered(experts))
             columns = [column[:, :width] for column in columns]
+        own = torch.arange(len(labels), device=labels.device) + get_rank() * len(labels)
         contrastive = self._in_batch_negatives if self.kind == IN_BATCH_NEGATIVES else self._both_ways
-        return contrastive(columns, labels) + extra
+        return contrastive(columns, labels, own) + extra
 
-    def _in_batch_negatives(self, columns: list[Tensor], labels: Tensor) -> Tensor:
-        anchors = columns[0]
+    def _in_batch_negatives(self, columns: list[Tensor], labels: Tensor, own: Tensor) -> Tensor:
         candidates = torch.cat([_gathered(column.contiguous()) for column in columns[1:]])
-        scores = cos_sim(anchors, candidates) / self.temperatures[labels[:, 0], None]
-        numbers = _gathered(labels)[:, 3:].T.flatten()
-        return ranking(scores, _own_rows(anchors), self._left_out(labels[:, 2], numbers))
+        scores = cos_sim(columns[0], candidates) / self.temperatures[labels[:, 0], None]
+        return self._ranking(scores, own, own, labels[:, 2], _gathered(labels)[:, 3:].T.flatten())
 
-    def _both_ways(self, columns: list[Tensor], labels: Tensor) -> Tensor:
+    def _both_ways(self, columns: list[Tensor], labels: Tensor, own: Tensor) -> Tensor:
         first, second = columns
-        own = _own_rows(first)
         firsts, seconds, numbers = _gathered(first), _gathered(second), _gathered(labels)
         there, back = first @ seconds.T, second @ firsts.T
         if self.kind == LEARNED_TEMPERATURE:
@@ -309,35 +299,24 @@ class ContrastiveLoss(CachedLossMixin, nn.Module):
         else:
             # An argmax is a constant to autograd: targets have no gradient.
             targets = (first @ firsts.T + second @ seconds.T).argmax(dim=1)
-        losses = [
-            ranking(scores, targets, self._left_out(labels[:, of_rows], numbers[:, of_columns], own))
-            for scores, of_rows, of_columns in ((there, 2, 3), (back, 3, 2))
-        ]
-        return (losses[0] + losses[1]) / (1 if self.kind == ARGMAX_TARGET else 2)
+        both = self._ranking(there, targets, own, labels[:, 2], numbers[:, 3])
+        both = both + self._ranking(back, targets, own, labels[:, 3], numbers[:, 2])
+        return both / (1 if self.kind == ARGMAX_TARGET else 2)
 
-    def _left_out(self, rows: Tensor, candidates: Tensor, own: Tensor | None = None) -> Tensor:
-        """Return (rows, candidates), True for a known positive of the row that is not its own."""
-        if self.known is None:
-            return torch.zeros(len(rows), len(candidates), dtype=torch.bool, device=rows.device)
-        left_out: Tensor = self.known(rows[:, None], candidates)
-        if own is not None:
-            left_out[torch.arange(len(rows), device=rows.device), own] = False
-        return left_out
+    def _ranking(
+        self, scores: Tensor, targets: Tensor, own: Tensor, rows: Tensor, candidates: Tensor
+    ) -> Tensor:
+        """Return the mean cross-entropy of the rows of scores to their targets, without known positives.
 
-
-def ranking(scores: Tensor, targets: Tensor, left_out: Tensor) -> Tensor:
-    """Return the mean cross-entropy of the rows of scores to their targets, without columns left out.
-
-    A target always takes part.
-    """
-    columns = torch.arange(scores.shape[1], device=scores.device)
-    left_out = left_out & (columns != targets[:, None])
-    return cross_entropy(scores.masked_fill(left_out, -torch.inf), targets)
-
-
-def _own_rows(anchors: Tensor) -> Tensor:
-    """Return the numbers of this process's rows among those of all processes."""
-    return torch.arange(len(anchors), device=anchors.device) + get_rank() * len(anchors)
+        The columns of the targets, and of the rows' own pairs, always take part. `rows` and `candidates` are
+        the numbers of the texts.
+        """
+        if self.known is not None:
+            left_out = self.known(rows[:, None], candidates)
+            for columns in (targets, own):
+                left_out[torch.arange(len(rows), device=rows.device), columns] = False
+            scores = scores.masked_fill(left_out, -torch.inf)
+        return cross_entropy(scores, targets)
 
 
 def _gathered(rows: Tensor) -> Tensor:

@@ -194,7 +194,7 @@ class Run:
         trainer.batches = batches
         trainer.undecayed = undecayed
         trainer.use_one_cycle = config.scheduler == "one_cycle"
-        before = copy_of(trainer) if arguments.metric_for_best_model is not None else ({}, {})
+        before = copy_of(trainer) if arguments.metric_for_best_model is not None else None
         _train(trainer, out, config, [route.name for route in self.routes], checkpoint)
         take_best(trainer, before)
         model.max_seq_length = self.max_length

@@ -271,33 +271,33 @@ def last_whole_checkpoint(folder: Path) -> str | None:
     return None
 
 
-Weights = dict[str, Tensor]
-
-
-def copy_of(trainer: Trainer) -> tuple[Weights, Weights]:
+def copy_of(trainer: Trainer) -> list[dict[str, Tensor]]:
     """Copy the trained weights of the model, and the loss's own, to the CPU's memory."""
     of_model = {name: weight for name, weight in trainer.model.named_parameters() if weight.requires_grad}
-    model, loss = (
+    return [
         {name: weight.detach().to("cpu", copy=True) for name, weight in weights.items()}
         for weights in (of_model, trainer.loss.own_weights())
-    )
-    return model, loss
+    ]
 
 
-def take_best(trainer: Trainer, before: tuple[Weights, Weights]) -> None:
-    """Put the weights of the best step into the model and the loss, in every process."""
-    if trainer.args.metric_for_best_model is None:
-        return  # the last step is kept
-    step = trainer.state.best_global_step
-    if not step:
-        for module, weights in zip((trainer.model, trainer.loss), before, strict=True):
-            module.load_state_dict(weights, strict=False)
-        start = trainer.state.best_metric
-        logger.warning(
-            f"{UNTRAINED}: no step was better than the model before training ({start:.4f}), which was kept"
-        )
+def take_best(trainer: Trainer, before: Sequence[dict[str, Tensor]] | None) -> None:
+    """Put the weights of the best step into the model and the loss, in every process.
+
+    `before` is the `copy_of` the model before training, which stays if no step was better; None to keep the
+    last step.
+    """
+    if before is None:
         return
-    checkpoint = Path(str(trainer.args.output_dir)) / f"{PREFIX_CHECKPOINT_DIR}-{step}"
-    # On the CPU, since a GPU may have no room for the model twice.
-    trainer.model.load_state_dict(load(checkpoint, device="cpu").state_dict())
-    trainer.load_loss(checkpoint)
+    state = trainer.state
+    if state.best_global_step:
+        checkpoint = Path(str(trainer.args.output_dir)) / f"{PREFIX_CHECKPOINT_DIR}-{state.best_global_step}"
+        # On the CPU, since a GPU may have no room for the model twice.
+        trainer.model.load_state_dict(load(checkpoint, device="cpu").state_dict())
+        trainer.load_loss(checkpoint)
+        return
+    for module, weights in zip((trainer.model, trainer.loss), before, strict=True):
+        module.load_state_dict(weights, strict=False)
+    logger.warning(
+        f"{UNTRAINED}: no step was better than the model before training ({state.best_metric:.4f}), which "
+        "was kept"
+    )

@@ -8,7 +8,7 @@ the end, on the test split.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 
@@ -35,7 +35,6 @@ from sentence_experts.training.data import (
     TrainedRoute,
     TrainingPart,
     distinct,
-    groups_of,
     own_routes,
 )
 
@@ -85,30 +84,19 @@ class Validator(SentenceEvaluator):
         for part in parts:
             if not (own := own_routes(part, routes)):
                 continue
-            if not isinstance(part, LinkedPairs):
-                tables = {
-                    route.name: [
-                        part.tasks.pairs(route.name, source, "validation") for source in route.sources
-                    ]
-                    for route in own
-                }
-                measured.append(SearchValidation(tables, own))
-                continue
-            table = part.split("validation", own)
-            if not table.num_rows and config.keep == "best":
-                raise InputError(
-                    f"{part.pairs.name}: no validation pairs to choose the best step by: give some, or "
-                    "`keep=last`"
-                )
-            if pc.any(pc.equal(table["label"], 0)).as_py():
-                measured.append(PairValidation(table, metric=config.pair_metric))
-            elif table.num_rows:
-                of_routes = {route.name: part.split("validation", [route]) for route in own}
-                tables = {
-                    name: [each.append_column("group", pa.array(groups_of(each)).cast(pa.string()))]
-                    for name, each in of_routes.items()
-                }
-                measured.append(SearchValidation(tables, own))
+            if isinstance(part, LinkedPairs):
+                table = part.split("validation", own)
+                if not table.num_rows and config.keep == "last":
+                    continue
+                if not table.num_rows:
+                    raise InputError(
+                        f"{part.pairs.name}: no validation pairs to choose the best step by: give some, or "
+                        "`keep=last`"
+                    )
+                if pc.any(pc.equal(table["label"], 0)).as_py():
+                    measured.append(PairValidation(table, config.pair_metric))
+                    continue
+            measured.append(SearchValidation({route: part.validation_pairs(route) for route in own}))
         return cls(measured, batch_size=config.batch_size)
 
     @property
@@ -206,7 +194,6 @@ class SearchValidation:
 
     Args:
         tables: route -> a table of pairs per dataset, with columns anchor, positive and group.
-        routes: these routes, with the prompts of their texts.
 
     Raises:
         InputError: a route has nothing to find.
@@ -215,12 +202,10 @@ class SearchValidation:
     without_figure = ()
     has_figure = True
 
-    def __init__(self, tables: dict[str, list[pa.Table]], routes: Sequence[TrainedRoute]) -> None:
-        self.searches = {
-            route.name: [SearchSet(table, route.prompts) for table in tables[route.name] if table.num_rows]
-            for route in routes
-        }
-        for route in routes:
+    def __init__(self, tables: Mapping[TrainedRoute, Sequence[pa.Table]]) -> None:
+        self.searches = {}
+        for route, own in tables.items():
+            self.searches[route.name] = [SearchSet(table, route.prompts) for table in own if table.num_rows]
             if not any(search.has_findable for search in self.searches[route.name]):
                 raise InputError(
                     f"the validation split of {route.kind} {route.name} has no linked pair to choose "
@@ -231,7 +216,10 @@ class SearchValidation:
         """Return the figure of each route, by name, and these names, since the mean is taken of all."""
         figures = {}
         for route, searches in self.searches.items():
-            values = [search.measure(encoder) for search in searches]
+            values = []
+            for search in searches:
+                vectors = encoder.encode([*search.anchors, *search.candidates], normalize=True)
+                values.append(search.ndcg(*np.split(vectors, [len(search.anchors)])))
             figures[f"{route}/{NDCG}"] = fmean(figure for figure in values if figure is not None)
         return figures, list(figures)
 
@@ -253,14 +241,13 @@ class SearchSet:
     def __init__(self, table: pa.Table, prompts: tuple[str, str]) -> None:
         anchors, anchor_of = distinct(table["anchor"])
         candidates, candidate_of = distinct(table["positive"])
-        group_of = distinct(table["group"])[1]
+        group_of, ones = distinct(table["group"])[1], np.ones(table.num_rows, dtype=np.int32)
         groups = int(group_of.max(initial=-1)) + 1
-        ones = np.ones(len(group_of), dtype=np.int32)
         member = csr_array((ones, (anchor_of, group_of)), (len(anchors), groups))
         holder = csr_array((ones, (candidate_of, group_of)), (len(candidates), groups))
+        self.relevant = member @ holder.T
         places = {text: number for number, text in enumerate(candidates)}
         self.same = np.array([places.get(text, NONE) for text in anchors])
-        self.relevant = member @ holder.T
         self.anchors = [prompts[0] + text for text in anchors]
         self.candidates = [prompts[1] + text for text in candidates]
 
@@ -271,17 +258,10 @@ class SearchSet:
         themselves = self.relevant[rows, self.same[rows]]
         return bool(self.relevant.count_nonzero() > themselves.count_nonzero())
 
-    def measure(self, encoder: BatchEncoder) -> float | None:
-        """Return `ndcg` of a model's vectors."""
-        vectors = encoder.encode([*self.anchors, *self.candidates], normalize=True)
-        return self.ndcg(vectors[: len(self.anchors)], vectors[len(self.anchors) :])
-
     def ndcg(self, anchors: Vectors, candidates: Vectors) -> float | None:
         """Return the mean nDCG@10 of the anchors that have something to find; None if none has.
 
-        Args:
-            anchors: (anchors, dimensions) of length one.
-            candidates: (candidates, dimensions) of length one.
+        Vectors are of length one: (anchors, dimensions), (candidates, dimensions).
         """
         gains: list[float] = []
         for start in range(0, len(anchors), ANCHORS_AT_ONCE):
