@@ -14,15 +14,11 @@ from functools import cache
 from typing import Any
 
 from accelerate.utils import broadcast_object_list
-from torch.distributed import (  # type: ignore[attr-defined]  # documented
-    DistError,
-    PrefixStore,
-    TCPStore,
-)
+from torch.distributed import DistError, PrefixStore, TCPStore  # type: ignore[attr-defined]  # documented
 
 from sentence_experts.errors import SentenceExpertsError
 
-# Longest time that processes wait for one that works alone, for example while it mines negatives.
+# Longest time that processes wait for one that works alone.
 WAIT_FOR_WORK = timedelta(hours=2)
 # Longest time for the others to read what the first process has sent.
 WAIT_FOR_RECEIPT = timedelta(minutes=5)
@@ -115,15 +111,15 @@ def _hold_the_first() -> None:
     """
     if count() == 1:
         return
-    if is_first():
-        round_number = _store().add("rounds", 1)
-        deadline = time.monotonic() + WAIT_FOR_RECEIPT.total_seconds()
-        while _store().add("received", 0) < round_number * (count() - 1):
-            if time.monotonic() > deadline:
-                raise OtherProcessEndedError
-            time.sleep(0.01)
-    else:
+    if not is_first():
         _store().add("received", 1)
+        return
+    expected = _store().add("rounds", 1) * (count() - 1)
+    deadline = time.monotonic() + WAIT_FOR_RECEIPT.total_seconds()
+    while _store().add("received", 0) < expected:
+        if time.monotonic() > deadline:
+            raise OtherProcessEndedError
+        time.sleep(0.01)
 
 
 @cache

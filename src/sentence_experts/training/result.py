@@ -137,28 +137,12 @@ Loss: {LOSSES[config["loss"]].format(**result["learned"])}.
 |---|---|---|---|---|---|
 {rows}
 
-{_chosen_step(result)} Settings:
+The kept model: {TrainResult.of(model, result, None).summary}. Figures of the validation split are no
+estimate for new texts: see an evaluation on the test split. Settings:
 
 ```yaml
 {yaml.safe_dump(config, sort_keys=False)}```
 """
-
-
-def _chosen_step(result: dict[str, Any]) -> str:
-    """Name the step that was kept and its validation figure."""
-    best, start = result["validation"], result["start_validation"]
-    step = f"{result['kept_step']} of {result['steps']}"
-    if best is None:
-        return f"The last step was kept ({result['steps']}): no validation pairs could choose one."
-    if result["kept_step"] == 0:
-        return f"""**{UNTRAINED}.** None of the {result["steps"]} steps had a better validation figure than
-the model before training: it was {start:.4f}."""
-    if result["config"]["keep"] == "last":
-        return f"""The last step was kept: step {step}, with a validation figure of {best:.4f}; before
-training it was {start:.4f}."""
-    return f"""The step with the best validation figure was kept: step {step}, {best:.4f}; before training
-it was {start:.4f}. These figures chose the step, so they are not what to expect on new texts: see an
-evaluation on the test split."""
 
 
 def _figures(route: TrainedRoute, best: dict[str, Any]) -> str:
