@@ -73,13 +73,14 @@ def fit(
 
     check_columns(table, config)
     load_quietly()
-    from sentence_experts.training.fit import HEADINGS, TITLE, TRIED
+    from sentence_experts.training.fit import HEADINGS, RECALL, RECALL_TITLE, TITLE, TRIED
     from sentence_experts.training.fit import fit as run
 
     result = run(model, table, config, out=out, overwrite=overwrite)
     counts = ", ".join(f"{count:,} {name}" for name, count in result.texts.items())
     show(f"texts: {counts}" + "".join(f"; left out: {n:,} {reason}" for reason, n in result.left_out.items()))
     show_table(TITLE, HEADINGS, result.rows())
+    show_table(RECALL_TITLE, RECALL, result.recall_rows())
     show_table(
         "Kinds of routes, by nDCG@10 on validation texts",
         TRIED[:-1],

@@ -38,11 +38,10 @@ logger = logging.getLogger(__name__)
 
 FIGURES = ("tried", "verdict", "texts", "left_out", "refused")  # kept with a finished model, beside the gains
 
-TITLE = '"More like this" and ROC-AUC of conflicting pairs, on test texts'
-HEADINGS = (
-    *("route", "texts", "nDCG@10: chance", "base", "learned", "gain"),
-    *("recall@10: base", "learned", "conflicts: base", "learned"),
-)
+TITLE = 'nDCG@10 of "more like this" and ROC-AUC of conflicting pairs, on test texts'
+HEADINGS = ("route", "texts", "chance", "base", "learned", "gain", "conflicts: base", "learned")
+RECALL_TITLE = 'recall@10 of "more like this", of at most 10 alike texts'
+RECALL = ("route", "base", "learned")
 TRIED = (
     *("kind", "validation", "pairs per route", "seconds", "bytes per route", "encodings of a query"),
     "chosen",
@@ -101,11 +100,14 @@ class FitResult:
                 f"{each.queries:,}",
                 *(f"{value:.3f}" for value in (each.chance, each.base_ndcg, each.ndcg)),
                 _with_half(each.gain, "+.3f"),
-                *(f"{value:.3f}" for value in (each.base_recall, each.recall)),
                 *(_with_half(value) for value in (each.base_auc, each.auc)),
             ]
             for each in self.gains
         ]
+
+    def recall_rows(self) -> list[list[str]]:
+        """Return a row of cells per route, as `RECALL` names them."""
+        return [[each.route, f"{each.base_recall:.3f}", f"{each.recall:.3f}"] for each in self.gains]
 
     def tried_rows(self) -> list[list[str]]:
         """Return a row of cells per kind of route that was learned, as `TRIED` names them."""
@@ -245,13 +247,16 @@ def _card_section(result: FitResult, config: FitConfig) -> str:
 ## Routes from labels
 
 Learned from texts that share a label: {counts}. Texts of one group, and near duplicates, are in one set. The
-figures are of test texts and hold for these labels. nDCG@10 and recall@10 (of at most 10 alike texts) are
-those of "more like this": all test texts with a label are ranked by cosine, and those that share one with the
-query are right; chance is a random order.
+figures are of test texts and hold for these labels. nDCG@10 is that of "more like this": all test texts with
+a label are ranked by cosine, and those that share one with the query are right; chance is a random order.
 Conflicts are pairs alike by this route and unlike by another, against as many the other way around: ROC-AUC,
 where a model that is blind to the route has 0.5 on average. ± is half of a 95% interval.
 
 {_markdown(HEADINGS, result.rows())}
+
+{RECALL_TITLE}:
+
+{_markdown(RECALL, result.recall_rows())}
 
 Chosen by nDCG@10 on the validation texts: {result.verdict or "the learning rate and the step"}.
 
