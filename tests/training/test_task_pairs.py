@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from sentence_transformers import SentenceTransformer
 
@@ -82,23 +84,28 @@ def test_mined_negative_has_the_group_of_its_text(tmp_path: Path) -> None:
     assert "negative_1_input_ids" not in batch
 
 
+def with_negatives(tmp_path: Path, negative_of: Callable[[str, int, str], str | None]) -> Tasks:
+    """The tasks with other negatives of retrieval, by dataset, row and the negative that is there."""
+    whole = make_tasks_folder(tmp_path / "tasks", negatives=True)
+    tables = {}
+    for task, names in DATASETS.items():
+        for name in names:
+            table = whole.pairs(task, name, "train")
+            if task == "retrieval":
+                rows = table.to_pylist()
+                for number, row in enumerate(rows):
+                    row["negative"] = negative_of(name, number, row["negative"])
+                table = pa.Table.from_pylist(rows, table.schema)
+            tables[f"{task}/{name}/train.parquet"] = table
+    parts = {key: whole.manifest[key] for key in ("hierarchy", "counts")}
+    return Tasks.in_memory(tables, parts).save(tmp_path / "changed")
+
+
 def test_negatives_that_some_pairs_lack_are_left_out_with_a_message(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    whole = make_tasks_folder(tmp_path / "tasks", negatives=True)
-    table = whole.pairs("retrieval", "brains", "train").to_pylist()
-    table[3]["negative"] = None
-    tables = {
-        f"{task}/{name}/train.parquet": whole.pairs(task, name, "train")
-        for task, names in DATASETS.items()
-        for name in names
-    }
-    schema = tables["retrieval/brains/train.parquet"].schema
-    tables["retrieval/brains/train.parquet"] = type(tables["retrieval/brains/train.parquet"]).from_pylist(
-        table, schema
-    )
-    parts = {key: whole.manifest[key] for key in ("hierarchy", "counts")}
-    made = training(Tasks.in_memory(tables, parts).save(tmp_path / "partly"))
+    lacks = with_negatives(tmp_path, lambda name, row, text: None if (name, row) == ("brains", 3) else text)
+    made = training(lacks)
     lacking = {
         made.routes[row["label"][0]].sources[row["label"][1]]
         for row in rows_of(made)
@@ -106,6 +113,13 @@ def test_negatives_that_some_pairs_lack_are_left_out_with_a_message(
     }
     assert lacking == {"brains"}
     assert "task retrieval, dataset brains: some pairs have fewer negatives" in capsys.readouterr().err
+
+
+def test_negatives_that_are_no_other_text_have_numbers_to_themselves(tmp_path: Path) -> None:
+    made = training(with_negatives(tmp_path, lambda name, row, text: f"unlike {row}"))
+    own = made.numbers[made.numbers[:, 2] != -1]
+    assert len(np.unique(own[:, 2])) == len(own) == 2 * SIZES["train"]
+    assert not set(own[:, 2]) & set(made.numbers[:, :2].ravel())
 
 
 def test_the_static_curriculum_and_overrides(tasks: Tasks) -> None:

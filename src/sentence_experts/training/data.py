@@ -262,14 +262,17 @@ def _with_keys(columns: Sequence[Any], anchors: pa.ChunkedArray, positives: pa.C
     A negative that is a text elsewhere in the table has that text's key, and otherwise one for itself.
     """
     table = pa.table(list(columns), names=["route", "source", *COLUMNS])
-    texts = pa.chunked_array([*table["positive"].chunks, *table["anchor"].chunks], pa.string())
-    keys = pa.chunked_array([*positives.chunks, *anchors.chunks], pa.string())
-    places = places_in(table["negative"], texts)
-    own = pc.equal(table["negative"], table["positive"]).fill_null(False).to_numpy()
-    places[own] = np.flatnonzero(own)
-    alone = pa.array([f"negative {row}" for row in range(table.num_rows)], pa.string())
-    found = keys.take(pa.array(places, mask=places == NONE))
-    negatives = pc.if_else(pc.is_valid(table["negative"]), pc.coalesce(found, alone), None)
+    negatives = pa.nulls(table.num_rows, pa.string())
+    if table["negative"].null_count < table.num_rows:
+        texts = pa.chunked_array([*table["positive"].chunks, *table["anchor"].chunks], pa.string())
+        keys = pa.chunked_array([*positives.chunks, *anchors.chunks], pa.string())
+        places = places_in(table["negative"], texts)
+        own = pc.equal(table["negative"], table["positive"]).fill_null(False).to_numpy()
+        places[own] = np.flatnonzero(own)
+        rows = pa.array(np.arange(table.num_rows)).cast(pa.string())
+        alone = pc.binary_join_element_wise(table["route"], table["source"], rows, "\0")
+        negatives = pc.coalesce(keys.take(pa.array(places, mask=places == NONE)), alone)
+        negatives = pc.if_else(pc.is_valid(table["negative"]), negatives, None)
     for name, column in zip(KEYS, (anchors, positives, negatives), strict=True):
         table = table.append_column(name, column)
     return table

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -104,9 +103,8 @@ class TrainingSet:
         """(rows,) whether anchor and positive may change places."""
         return np.array([route.symmetric for route in self.routes])[self.places[:, 0]]
 
-    @cached_property
-    def level_columns(self) -> tuple[list[pa.ChunkedArray], Numbers]:
-        """Columns and numbers, with as many negatives for all pairs of a pool as one of them has at least."""
+    def _level(self) -> tuple[list[pa.ChunkedArray], Numbers]:
+        """Return columns and numbers, with as many negatives for each pair of a pool as all of them have."""
         counts = (self.numbers[:, 2:] != NONE).sum(axis=1)
         fewest = np.full(len(self.pools), self.numbers.shape[1])
         np.minimum.at(fewest, self.places[:, 2], counts)
@@ -124,7 +122,7 @@ class TrainingSet:
 
         The pairs come twice: row i + len(self) is row i with anchor and positive swapped.
         """
-        columns, numbers = self.level_columns
+        columns, numbers = self._level()
         names = ["anchor", "positive", *(f"negative_{place}" for place in range(1, len(columns) - 1))]
         halves = []
         for first, second in ((0, 1), (1, 0)):
@@ -148,7 +146,8 @@ def numbered(
         known = keys.unique().drop_null().sort()
         places = np.stack([places_in(table[name], known) for name in KEYS], axis=1)
         numbers.append(np.where(places == NONE, NONE, places + count))
-        ends = np.stack([places_in(part.links[name], known) for name in ("left_id", "right_id")])
+        linked = part.links
+        ends = np.stack([places_in(linked[name], known) for name in ("left_id", "right_id")])
         links.append(ends[:, (ends != NONE).all(axis=0)] + count)
         if part.labels is not None:
             ids, names = places_in(part.labels["id"], known), distinct(part.labels["label"])[1]
