@@ -111,8 +111,9 @@ def tune(
         names = (BEST, STUDY, TRIALS)
         place = stack.enter_context(output(folder, "search", names=names, grows=True, overwrite=overwrite))
         parts = open_data(data)
+        loaded = model if isinstance(model, SentenceTransformer) else load(model, device="cpu")
         place.begin({
-            "model": fingerprint_of(model if isinstance(model, SentenceTransformer) else load(model)),
+            "model": fingerprint_of(loaded),
             "data": [part.fingerprint() for part in parts],
             "config": chosen.model_dump(mode="json", exclude={"trials"}),
             "space": {name: str(distribution) for name, distribution in searched.items()},
