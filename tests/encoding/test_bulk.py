@@ -15,7 +15,7 @@ import pytest
 from helpers.text_tables import text_partitions
 from sentence_experts.encoding.encode import encode
 from sentence_experts.encoding.encoder import BatchEncoder
-from sentence_experts.encoding.part_writer import PartWriter
+from sentence_experts.encoding.part_writer import PartJob
 from sentence_experts.encoding.text_files import chunks_of, count_rows, find_tables
 from sentence_experts.encoding.vector_files import Encoded
 from sentence_experts.errors import InputError, RouteError, UsageError
@@ -71,15 +71,15 @@ class StoppedError(Exception):
 def stop_at(monkeypatch, third: int) -> list[int]:
     """Stop before the part `third`; return the numbers of the parts that are written."""
     numbers: list[int] = []
-    real = PartWriter.write
+    real = PartJob.write
 
-    def write(self, number, first, rows):
+    def write(self, encoder, number, *given):
         if number == third:
             raise StoppedError
         numbers.append(number)
-        return real(self, number, first, rows)
+        return real(self, encoder, number, *given)
 
-    monkeypatch.setattr(PartWriter, "write", write)
+    monkeypatch.setattr(PartJob, "write", write)
     return numbers
 
 
@@ -145,7 +145,7 @@ def test_other_input_is_refused_until_told_to_start_over(encoded, model, partiti
 def test_input_that_changes_meanwhile_is_noticed(model, partitions, tmp_path, monkeypatch):
     copy = tmp_path / "texts"
     shutil.copytree(partitions[0], copy)
-    real = PartWriter.write
+    real = PartJob.write
 
     def and_changes(*given):
         with open(copy / "c.jsonl", "w") as file:
@@ -153,7 +153,7 @@ def test_input_that_changes_meanwhile_is_noticed(model, partitions, tmp_path, mo
         (copy / "b.jsonl").write_text((copy / "b.jsonl").read_text().replace("drought", "a flood"))
         return real(*given)
 
-    monkeypatch.setattr(PartWriter, "write", and_changes)
+    monkeypatch.setattr(PartJob, "write", and_changes)
     with pytest.raises(InputError, match="its input changed while it was read"):
         encode(model, copy, out=tmp_path / "vectors", route="crops", **SETTINGS)
     assert not (tmp_path / "vectors").exists()

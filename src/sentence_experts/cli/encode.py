@@ -48,7 +48,7 @@ def encode(
     if len(texts) > 1 and not is_folder(out):
         raise UsageError(f"{out}: several inputs are encoded into a folder: give one as `out`")
     source = texts[0] if len(texts) == 1 else texts
-    encoded = encode_texts(model, source, config, out, overwrite, load_config=load_config)
+    encoded = encode_texts(model, source, config, out=out, overwrite=overwrite, load_config=load_config)
     empty = f", {encoded.empty:,} of them empty" if encoded.empty else ""
     columns = f" ({', '.join(encoded.routes)})" if is_folder(out) else ""
     show(f"{encoded.path}: {encoded.texts:,} texts{empty}, {encoded.dimension} dimensions{columns}")

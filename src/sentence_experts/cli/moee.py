@@ -94,7 +94,9 @@ def encode(
     from sentence_experts.moee.saved import load_embedder
 
     embedder = load_embedder(model, config)
-    encoded = encode_file(BatchEncoder(embedder, name=Path(model).name), input, encoding, out, overwrite)
+    encoded = encode_file(
+        BatchEncoder(embedder, name=Path(model).name), input, encoding, out=out, overwrite=overwrite
+    )
     show(f"{encoded.path}: {encoded.texts:,} texts, {encoded.dimension} dimensions ({embedder.parts})")
 
 

@@ -7,8 +7,9 @@ chunks. So the result of an interrupted and continued run is that of an uninterr
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,26 @@ from sentence_experts.storage import PartStore, write_npy
 logger = logging.getLogger(__name__)
 
 Vectors = NDArray[np.float32]
+Rows = TypeVar("Rows", bound=Sequence[object])
+
+
+def missing_parts(
+    chunks: Iterable[Rows], parts: PartStore, advance: Advance
+) -> Iterator[tuple[int, int, Rows]]:
+    """Yield each chunk of texts whose part is not there yet: its number, that of its first text, the texts.
+
+    `advance` is called with the number of texts in the other chunks.
+    """
+    first = number = reused = 0
+    for number, rows in enumerate(chunks, start=1):
+        if parts.is_done(number - 1):
+            reused += 1
+            advance(len(rows))
+        else:
+            yield number - 1, first, rows
+        first += len(rows)
+    if reused:
+        logger.info(f"{reused} of {number} parts were already encoded by an earlier, interrupted run")
 
 
 def encode_chunks(
@@ -35,17 +56,8 @@ def encode_chunks(
     Returns:
         The files in the order of the chunks, each of shape (texts, dimensions), float32.
     """
-    files: list[Path] = []
-    reused = 0
-    for number, texts in enumerate(chunks):
-        if parts.is_done(number):
-            reused += 1
-            advance(len(texts))
-        else:
-            vectors = encode(texts, advance)
-            with parts.writing(number) as temporary:
-                write_npy(temporary, vectors)
-        files.append(parts.path(number))
-    if reused:
-        logger.info(f"{reused} of {len(files)} parts were already encoded by an earlier, interrupted run")
-    return files
+    for number, _, texts in missing_parts(chunks, parts, advance):
+        vectors = encode(texts, advance)
+        with parts.writing(number) as temporary:
+            write_npy(temporary, vectors)
+    return parts.paths()

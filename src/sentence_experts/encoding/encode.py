@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sentence_experts.config import with_settings
+from sentence_experts.encoding.chunks import Vectors, missing_parts
 from sentence_experts.encoding.config import ALL_ROUTES, EncodeConfig
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.encoding.part_writer import (
@@ -19,9 +20,7 @@ from sentence_experts.encoding.part_writer import (
     ROW,
     VECTOR,
     PartJob,
-    PartWriter,
-    ray_writer,
-    write_parts,
+    write_on_ray,
 )
 from sentence_experts.encoding.text_files import chunks_of, count_rows, find_tables
 from sentence_experts.encoding.vector_files import (
@@ -43,7 +42,7 @@ from sentence_experts.models.loading import LoadConfig
 from sentence_experts.models.routes.known_routes import KnownRoutes
 from sentence_experts.progress import progress
 from sentence_experts.storage import Output, check_apart, output
-from sentence_experts.tables import Table, TextTable, is_path
+from sentence_experts.tables import Table, TextRow, TextTable, is_path
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -57,11 +56,6 @@ def encode(
     model: Model, texts: Table, config: EncodeConfig | None = None,
     out: None = None, overwrite: bool = False, *, load_config: LoadConfig | None = None, **settings: Any,
 ) -> NDArray[Any]: ...  # fmt: skip
-@overload
-def encode(
-    model: Model, texts: Table, config: EncodeConfig | None, out: str | Path,
-    overwrite: bool = False, *, load_config: LoadConfig | None = None, **settings: Any,
-) -> Encoded: ...  # fmt: skip
 @overload
 def encode(
     model: Model, texts: Table, config: EncodeConfig | None = None,
@@ -120,16 +114,17 @@ def encode(
     if out is None:
         source = TextTable(texts, config.column, config.id_column)
         check_out(source, None, config)
-        return _encode_in_memory(model, source, config, load_config)
+        encoder, routes = _open_encoder(model, config, load_config)
+        return in_precision(_encode_in_memory(encoder, source, routes[VECTOR], config), config.precision)
     path = Path(out)
-    if not is_folder(path):
-        tables = [TextTable(texts, config.column, config.id_column)]
-        check_out(tables[0], path, config)
-    else:
+    if is_folder(path):
         check_form(path, config.precision)
         tables = find_tables(texts, config.column, config.id_column)
         tables[0].check()
         check_apart(path, overwrite, model, [table.source for table in tables])
+    else:
+        tables = [TextTable(texts, config.column, config.id_column)]
+        check_out(tables[0], path, config)
     ranges = [ranges_beside(path).name] if config.precision in WITH_RANGES else []
     kind = WHAT[is_folder(path)]
     with output(path, kind, is_file=not is_folder(path), names=ranges, overwrite=overwrite) as place:
@@ -174,52 +169,49 @@ def _choose_columns(known: KnownRoutes, names: Sequence[str] | None, in_folder: 
     if names == [ALL_ROUTES] and ALL_ROUTES not in known.prompts and known.prompts:
         routes: list[str | None] = list(known.prompts)
     else:
-        routes = [known.choose(name) for name in dict.fromkeys(names)] if names else [known.choose(None)]
+        routes = [known.choose(name) for name in dict.fromkeys(names or [None])]
     return {f"{VECTOR}_{route}" if route in (ROW, ID) else route or VECTOR: route for route in routes}
 
 
 def _encode_in_memory(
-    model: Model, source: TextTable, config: EncodeConfig, load_config: LoadConfig
-) -> NDArray[Any]:
-    encoder, routes = _open_encoder(model, config, load_config)
-    parts: list[NDArray[np.float32]] = []
+    encoder: BatchEncoder, source: TextTable, route: str | None, config: EncodeConfig
+) -> Vectors:
+    parts = [np.zeros((0, encoder.dimension), np.float32)]
     done = 0
     with progress(f"encoding {Path(source.name).name}") as advance:
         for rows in chunks_of([source], config.chunk_size):
             texts = [row.text for row in rows]
             encoder.check_empty(source.name, texts, done)
-            parts.append(encoder.encode(texts, routes[VECTOR], config.normalize, advance))
+            parts.append(encoder.encode(texts, route, config.normalize, advance))
             done += len(texts)
-    vectors = np.concatenate(parts) if parts else np.zeros((0, encoder.dimension), np.float32)
-    return in_precision(vectors, config.precision)
+    return np.concatenate(parts)
 
 
 def _encode_to_disk(
     model: Model, tables: Sequence[TextTable], config: EncodeConfig, load_config: LoadConfig, place: Output
 ) -> Encoded:
-    """Encode to parts beside the output, from which an interrupted run continues, and join or move them."""
-    in_folder = is_folder(place.path)
-    engine = Engine.parse(config.engine)
-    folder_or_name = model if isinstance(model, str | Path) else ""
+    """Encode to parts beside the output, from which an interrupted run continues, and join or link them."""
+    in_folder, engine = is_folder(place.path), Engine.parse(config.engine)
+    here = load_config
     if engine.kind != LOCAL:
-        if not folder_or_name:
+        if not isinstance(model, str | Path):
             raise UsageError(
                 f"`engine={engine.name}`: workers open the model themselves: give its folder or name"
             )
         load_config = load_config.model_copy(update={"device": load_config.device or "cpu"})
-    # Beside workers, this process needs the model's name and hashes, and may have no GPU.
-    here = load_config if engine.kind == LOCAL else load_config.model_copy(update={"device": "cpu"})
+        # This process needs the model's name and hashes, and may have no GPU.
+        here = load_config.model_copy(update={"device": "cpu"})
     encoder, routes = _open_encoder(model, config, here, in_folder)
     columns = {column: encoder.vector_settings(route) for column, route in routes.items()}
     settings = {
         "columns": columns,
         **config.model_dump(include={"column", "id_column", "normalize", "precision"}),
+        **({"shard_size": config.shard_size} if in_folder else {}),
     }
-    if in_folder:
-        settings["shard_size"] = config.shard_size
     if place.begin(settings, {"input": lambda: [table.fingerprint() for table in tables]}) == "finished":
         return Encoded.open(place.path)
-    place.result = {"model": encoder.name, "dimension": encoder.dimension}
+    counts = {"texts": 0, "empty": 0}
+    place.result = {"model": encoder.name, "dimension": encoder.dimension, "routes": routes}
     source = tables[0].name if len(tables) == 1 else f"{len(tables)} files"
     rounding = encoder.rounding_settings
     if engine.kind != LOCAL:
@@ -227,20 +219,20 @@ def _encode_to_disk(
     parts = place.parts(PARQUET, rounding=rounding, chunk_size=config.chunk_size)
     has_ids = config.id_column is not None
     job = PartJob(parts, routes, columns, has_ids, config.chunk_size, config.normalize, source)
-    total = count_rows(tables) if in_folder else None
-    with progress(f"encoding {Path(source).name}", total) as advance:
+    with progress(f"encoding {Path(source).name}", count_rows(tables) if in_folder else None) as advance:
         chunks = chunks_of(tables, config.shard_size if in_folder else config.chunk_size)
+        missing = missing_parts(_counted(chunks, counts), parts, advance)
         if engine.kind == LOCAL:
-            counts = write_parts(chunks, parts, PartWriter(job, encoder, advance).write, advance)
+            for part in missing:
+                job.write(encoder, *part, advance)
         else:
             del encoder  # its memory belongs to the workers
-            where = str(Path(folder_or_name).absolute() if Path(folder_or_name).exists() else folder_or_name)
-            with ray_writer(engine, advance, job, where, load_config, config.batch_size) as write:
-                counts = write_parts(chunks, parts, write, advance)
+            where = str(Path(str(model)).absolute() if Path(str(model)).exists() else model)
+            write_on_ray(missing, engine, advance, job, where, load_config, config.batch_size)
     if not counts["texts"]:
         parts.remove()
         raise InputError(f"{source}: no texts in it")
-    place.result |= {"routes": routes, **counts}
+    place.result |= counts
     with place.replacing() as temporary:
         if in_folder:
             for number, part in enumerate(parts.paths()):
@@ -251,6 +243,14 @@ def _encode_to_disk(
             made_by = {"model": place.result["model"], "fingerprint": columns[VECTOR]["fingerprint"]}
             write_parquet(temporary, parts.paths(), {**made_by, "route": routes[VECTOR] or ""})
     return Encoded.open(place.path)
+
+
+def _counted(chunks: Iterable[list[TextRow]], counts: dict[str, int]) -> Iterator[list[TextRow]]:
+    """Yield the chunks; count the texts, and the empty ones."""
+    for rows in chunks:
+        counts["texts"] += len(rows)
+        counts["empty"] += sum(not row.text.strip() for row in rows)
+        yield rows
 
 
 def _link(part: Path, name: Path) -> None:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -28,9 +27,7 @@ from sentence_experts.storage import PartStore, explained
 from sentence_experts.tables import TextRow
 
 ROW, ID, VECTOR = "row", "id", "vector"
-
-# Writes the part of a number, whose first text has another number.
-WritePart = Callable[[int, int, list[TextRow]], Any]
+_FORM = {"compression": "zstd", "use_dictionary": False, "write_page_checksum": True}
 
 
 @dataclass(frozen=True)
@@ -55,49 +52,42 @@ class PartJob:
     normalize: bool
     source: str
 
-
-@dataclass
-class PartWriter:
-    """Writes the parts of one job with an open model; `advance` is called as texts are done."""
-
-    job: PartJob
-    encoder: BatchEncoder
-    advance: Advance = unseen
-
-    def write(self, number: int, first: int, rows: list[TextRow]) -> int:
+    def write(
+        self, encoder: BatchEncoder, number: int, first: int, rows: list[TextRow], advance: Advance = unseen
+    ) -> int:
         """Write the part `number`, whose first text has the number `first`; return its number of texts."""
-        options = {"compression": "zstd", "use_dictionary": False, "write_page_checksum": True}
+        kind = pa.list_(pa.float32(), encoder.dimension)
+        fields = [pa.field(ROW, pa.int64()), *([pa.field(ID, pa.string())] if self.has_ids else [])]
+        for column, route in self.routes.items():
+            about = {"route": route or "", "fingerprint": str(self.settings[column]["fingerprint"])}
+            fields.append(pa.field(column, kind, metadata=about))
+        schema = pa.schema(fields)
         with (
-            explained(self.job.parts.folder),
-            self.job.parts.writing(number) as temporary,
-            pq.ParquetWriter(temporary, self._schema, **options) as writer,
+            explained(self.parts.folder),
+            self.parts.writing(number) as temporary,
+            pq.ParquetWriter(temporary, schema, **_FORM) as writer,
         ):
-            for start in range(0, len(rows), self.job.chunk_size):
-                chunk = rows[start : start + self.job.chunk_size]
-                writer.write_table(self._encode(chunk, first + start), row_group_size=len(chunk))
+            for start in range(0, len(rows), self.chunk_size):
+                chunk = rows[start : start + self.chunk_size]
+                columns = self._encode(encoder, chunk, first + start, advance)
+                table = pa.table([columns[name] for name in schema.names], schema=schema)
+                writer.write_table(table, row_group_size=len(chunk))
             writer.close()
         return len(rows)
 
-    @cached_property
-    def _schema(self) -> pa.Schema:
-        kind = pa.list_(pa.float32(), self.encoder.dimension)
-        fields = [pa.field(ROW, pa.int64()), *([pa.field(ID, pa.string())] if self.job.has_ids else [])]
-        for column, route in self.job.routes.items():
-            about = {"route": route or "", "fingerprint": str(self.job.settings[column]["fingerprint"])}
-            fields.append(pa.field(column, kind, metadata=about))
-        return pa.schema(fields)
-
-    def _encode(self, rows: Sequence[TextRow], first: int) -> pa.Table:
+    def _encode(
+        self, encoder: BatchEncoder, rows: Sequence[TextRow], first: int, advance: Advance
+    ) -> dict[str, Any]:
         texts = [row.text for row in rows]
-        self.encoder.check_empty(self.job.source, texts, first)
-        numbers = np.arange(first, first + len(rows))
-        columns: dict[str, Any] = {ROW: _array(numbers, pa.int64()), ID: [row.id for row in rows]}
-        for left, (column, route) in enumerate(self.job.routes.items(), start=1 - len(self.job.routes)):
+        encoder.check_empty(self.source, texts, first)
+        numbers = _array(np.arange(first, first + len(rows)), pa.int64())
+        columns: dict[str, Any] = {ROW: numbers, ID: [row.id for row in rows]}
+        for left, (column, route) in enumerate(self.routes.items(), start=1 - len(self.routes)):
             # Texts are done when they have the last vector.
-            vectors = self.encoder.encode(texts, route, self.job.normalize, unseen if left else self.advance)
+            vectors = encoder.encode(texts, route, self.normalize, unseen if left else advance)
             flat = _array(np.ascontiguousarray(vectors, np.float32), pa.float32())
             columns[column] = pa.FixedSizeListArray.from_arrays(flat, vectors.shape[1])
-        return pa.table([columns[name] for name in self._schema.names], schema=self._schema)
+        return columns
 
 
 def _array(numbers: NDArray[Any], kind: pa.DataType) -> pa.Array:
@@ -105,38 +95,9 @@ def _array(numbers: NDArray[Any], kind: pa.DataType) -> pa.Array:
     return pa.Array.from_buffers(kind, numbers.size, [None, pa.py_buffer(numbers)])
 
 
-def write_parts(
-    chunks: Iterable[list[TextRow]], parts: PartStore, write: WritePart, advance: Advance
-) -> dict[str, int]:
-    """Write a part of each chunk of texts, unless an earlier run did; return the number of texts.
-
-    Returns:
-        How many `texts` there are, and how many of them are `empty`.
-    """
-    logger = logging.getLogger(__name__)
-    number = texts = empty = reused = 0
-    for number, rows in enumerate(chunks, start=1):
-        if parts.is_done(number - 1):
-            reused += 1
-            advance(len(rows))
-        else:
-            write(number - 1, texts, rows)
-        texts += len(rows)
-        empty += sum(not row.text.strip() for row in rows)
-    if reused:
-        logger.info(f"{reused} of {number} parts were already encoded by an earlier, interrupted run")
-    return {"texts": texts, "empty": empty}
-
-
 @dataclass
 class RayWorker:
-    """Opens a model on one core, or one GPU, of a Ray cluster, and writes parts.
-
-    Attributes:
-        job: what is written.
-        model: the path or name of the model.
-        load_config, batch_size: how to open it, as `load` and `BatchEncoder` have it.
-    """
+    """Opens a model (a path or name) on one core, or one GPU, of a Ray cluster, and writes parts of a job."""
 
     job: PartJob
     model: str
@@ -144,7 +105,7 @@ class RayWorker:
     batch_size: int | None
 
     @cached_property
-    def _writer(self) -> PartWriter:
+    def _encoder(self) -> BatchEncoder:
         import torch
 
         torch.set_num_threads(1)
@@ -152,25 +113,23 @@ class RayWorker:
         for column, route in self.job.routes.items():
             if encoder.vector_settings(route) != self.job.settings[column]:
                 raise InputError(f"{self.model}: a worker found another model there than the one that began")
-        return PartWriter(self.job, encoder)
+        return encoder
 
     def write(self, number: int, first: int, rows: list[TextRow]) -> int:
-        """Write a part, as `PartWriter` does."""
-        return self._writer.write(number, first, rows)
+        """Write a part, as `PartJob.write` does."""
+        return self.job.write(self._encoder, number, first, rows)
 
 
-@contextmanager
-def ray_writer(
+def write_on_ray(
+    missing: Iterable[tuple[int, int, list[TextRow]]],
     engine: Engine,
     advance: Advance,
     job: PartJob,
-    model: str,
-    load_config: LoadConfig,
-    batch_size: int | None,
-) -> Iterator[WritePart]:
-    """Yield what hands parts to the workers of a Ray cluster; at the end all are written.
+    *model: Any,
+) -> None:
+    """Hand parts (`missing_parts`) to workers of a Ray cluster, in any order; one that dies is replaced.
 
-    A worker that dies is replaced. Parts are written in any order.
+    `model` are the other attributes of `RayWorker`.
 
     Raises:
         SentenceExpertsError: a worker met an error, Ray does not start, or it gave up.
@@ -179,21 +138,19 @@ def ray_writer(
         from ray.util import ActorPool
 
         logging.getLogger("ray").setLevel(logging.ERROR)
-        uses_gpu = (load_config.device or "").startswith("cuda")
+        worker = RayWorker(job, *model)
+        uses_gpu = (worker.load_config.device or "").startswith("cuda")
         resource = "GPU" if uses_gpu else "CPU"
         if not (workers := int(ray.cluster_resources().get(resource, 0))):
             raise SentenceExpertsError(f"`engine={engine.name}`: this cluster of Ray has no {resource}")
         options = {"num_cpus": 1, "num_gpus": int(uses_gpu), "max_restarts": -1, "max_task_retries": -1}
         actors = itertools.repeat(ray.remote(**options)(RayWorker), workers)
-        pool: Any = ActorPool([each.remote(job, model, load_config, batch_size) for each in actors])
-
-        def write(number: int, first: int, rows: list[TextRow]) -> None:
-            if not pool.has_free():
-                advance(pool.get_next_unordered())
-            pool.submit(lambda actor, given: actor.write.remote(*given), (number, first, rows))
-
+        pool: Any = ActorPool([actor.remote(*vars(worker).values()) for actor in actors])
         try:
-            yield write
+            for part in missing:
+                if not pool.has_free():
+                    advance(pool.get_next_unordered())
+                pool.submit(lambda actor, given: actor.write.remote(*given), part)
             while pool.has_next():
                 advance(pool.get_next_unordered())
         except ray.exceptions.RayTaskError as error:

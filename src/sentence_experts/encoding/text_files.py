@@ -3,30 +3,15 @@
 from __future__ import annotations
 
 import itertools
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from sentence_experts.errors import InputError, UsageError
-from sentence_experts.storage import temporary_folder
-from sentence_experts.tables import (
-    BadRowError,
-    Table,
-    TextRow,
-    TextTable,
-    as_identifier,
-    format_of,
-    is_path,
-    opened,
-    parquet_file,
-    read_rows,
-)
+from sentence_experts.tables import Table, TextRow, TextTable, format_of, is_path, opened, parquet_file
 
 _IN_FOLDERS = ("parquet", "json")
-_ROWS_PER_BATCH = 8192
-_MEMORY = "1GB"  # of the comparison of ids; the rest goes to the disk
 
 
 def find_tables(sources: Table, column: str | None, id_column: str | None) -> list[TextTable]:
@@ -75,49 +60,24 @@ def count_rows(tables: Sequence[TextTable]) -> int | None:
 
 
 def _count_ids(tables: Sequence[TextTable]) -> int:
-    """Return the number of rows, all with their own id; ids that do not fit into memory go to the disk."""
-    import duckdb  # the command line starts without it
-
-    total = 0
-    with temporary_folder() as home, duckdb.connect(f"{home}/ids.duckdb") as connection:
-        connection.execute(f"SET memory_limit = '{_MEMORY}'; SET enable_progress_bar = false")
-        connection.execute("CREATE TABLE ids (id VARCHAR, file INTEGER, row BIGINT)")
-        for file, table in enumerate(tables):
-            numbered = enumerate(_ids(table), start=1)
-            while some := list(itertools.islice(numbered, _ROWS_PER_BATCH)):
-                numbers, ids = zip(*some, strict=True)
-                batch = pa.table({"id": ids, "file": [file] * len(ids), "row": numbers})  # noqa: F841 - found by name
-                connection.execute("INSERT INTO ids SELECT * FROM batch")
-                total += len(ids)
-        twice = connection.execute(
-            "SELECT id, min((file, row)), max((file, row)), count(*) OVER () FROM ids GROUP BY id "
-            "HAVING count(*) > 1 ORDER BY 2 LIMIT 1"
-        ).fetchone()
-    if twice is not None:
-        identifier, *rows, count = twice
-        places = " and ".join(f"{tables[file].name}, row {row}" for file, row in rows)
-        more = f", as do the rows of {count - 1:,} more ids" if count > 1 else ""
-        raise InputError(f"{places} have one id, {identifier!r}{more}: ids must be distinct")
-    return total
-
-
-def _ids(table: TextTable) -> Iterator[str]:
-    """Yield the ids of a table's rows.
-
-    Raises:
-        InputError: there is none, or a row cannot be read.
-    """
-    name = table.columns()[-1]
-    for number, row in enumerate(read_rows(table.source, [name]), start=1):
-        try:
-            if isinstance(row, BadRowError):
-                raise row
-            identifier = as_identifier(row.get(name))
-        except BadRowError as error:
-            raise InputError(f"{table.name}: row {number}: {error}") from error
-        if not identifier:
-            raise InputError(f"{table.name}: row {number} has no {name}")
-        yield identifier
+    """Return the number of rows, all with their own id."""
+    numbers: dict[str, int] = {}
+    starts = []
+    for table in tables:
+        starts.append(len(numbers))
+        name = table.columns()[-1]
+        for row in TextTable(table.source, name, name).rows():
+            number = len(numbers) - starts[-1] + 1
+            if not row.id:
+                raise InputError(f"{table.name}: row {number} has no {name}")
+            if (other := numbers.get(row.id)) is not None:
+                file = bisect_right(starts, other) - 1
+                there = f"{tables[file].name}, row {other - starts[file] + 1}"
+                raise InputError(
+                    f"{there} and {table.name}, row {number} have one id, {row.id!r}: ids must be distinct"
+                )
+            numbers[row.id] = len(numbers)
+    return len(numbers)
 
 
 def chunks_of(tables: Sequence[TextTable], size: int) -> Iterator[list[TextRow]]:

@@ -8,7 +8,7 @@ bounds are written beside the file (`NAME.ranges.npy`), because queries must be 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,15 +43,14 @@ def check_form(out: Path | None, precision: str) -> None:
     Raises:
         UsageError: another ending, or a precision that needs another kind of file.
     """
-    if out is not None and re.match(r"\w\w+:/", str(out)):  # `s3://...` as a path
+    if out is None:
+        if precision in WITH_RANGES:
+            raise UsageError(f"`precision={precision}` also writes the ranges of its steps: give `out`")
+    elif re.match(r"\w\w+:/", str(out)):  # `s3://...` as a path
         raise UsageError(f"{out}: vectors are written to a disk: name a file or folder, and copy it")
-    if out is None and precision in WITH_RANGES:
-        raise UsageError(
-            f"`precision={precision}` also writes the ranges of its steps, beside `out`: give `out`"
-        )
-    if out is not None and precision != FLOAT32 and out.suffix != NPY:
+    elif precision != FLOAT32 and out.suffix != NPY:
         raise UsageError(f"{out}: vectors of {precision} are written to {NPY}")
-    if out is not None and not is_folder(out) and out.suffix not in (NPY, PARQUET):
+    elif not is_folder(out) and out.suffix not in (NPY, PARQUET):
         raise UsageError(f"{out}: the output's name must end in {PARQUET} or {NPY}, or be a folder's")
 
 
@@ -137,14 +136,12 @@ class Encoded:
         if self.path.suffix == NPY:
             return read_vectors(self.path)
         shape = (self.texts, self.dimension)
-        empty = (
-            np.lib.format.open_memmap(into, "w+", np.float32, shape) if into else np.empty(shape, np.float32)
-        )
+        vectors = np.lib.format.open_memmap(into, "w+", np.float32, shape) if into else np.empty(shape, "f4")
         done = 0
         for batch in self.batches([name]):
-            empty[done : done + len(batch)] = batch.column(0).flatten().to_numpy().reshape(len(batch), -1)
+            vectors[done : done + len(batch)] = batch.column(0).flatten().to_numpy().reshape(len(batch), -1)
             done += len(batch)
-        return empty
+        return vectors
 
     def to_pandas(self) -> pd.DataFrame:
         """Return one row per text: `row`, `id` (if wanted), and a column of vectors for each route."""
@@ -171,40 +168,29 @@ def read_vectors(file: Path, column: str = "vector") -> NDArray[Any]:
 
 
 def write_in_precision(out: Path, files: Sequence[Path], rows: int, precision: str) -> None:
-    """Join files of vectors to one `.npy` in a precision; ranges of 8-bit numbers go to a file beside it.
-
-    Args:
-        out: the file.
-        files: parts of an encoding, or other files of vectors.
-        rows: the number of vectors in all files.
-        precision: as `EncodeConfig` has it.
-    """
+    """Join files of vectors, `rows` in all, to one `.npy`; ranges of 8-bit numbers go to a file beside it."""
     ranges = None
     if precision in WITH_RANGES:
         bounds = [(part.min(axis=0), part.max(axis=0)) for part in map(read_vectors, files)]
         least, largest = map(np.array, zip(*bounds, strict=True))
         ranges = np.stack([least.min(axis=0), largest.max(axis=0)])  # (2, dimensions)
         write_npy(ranges_beside(out), ranges)
-    convert = _conversion(precision, ranges)
-    example = convert(read_vectors(files[0])[:1])
-    kind = example.dtype.newbyteorder("<")
-    with open(out, "wb") as target:
-        header = {"descr": kind.str, "fortran_order": False, "shape": (rows, example.shape[1])}
-        np.lib.format.write_array_header_2_0(target, header)
-        for file in files:
-            target.write(np.ascontiguousarray(convert(read_vectors(file)), dtype=kind).tobytes())
+    joined, done = None, 0
+    for file in files:
+        part = in_precision(read_vectors(file), precision, ranges)
+        if joined is None:
+            joined = np.lib.format.open_memmap(out, "w+", part.dtype, (rows, part.shape[1]))
+        joined[done : done + len(part)] = part
+        done += len(part)
 
 
-def in_precision(vectors: Vectors, precision: str) -> NDArray[Any]:
-    """Return vectors of shape (texts, dimensions) in a precision that needs no ranges."""
-    return _conversion(precision, None)(vectors)
-
-
-def _conversion(precision: str, ranges: Vectors | None) -> Callable[[Vectors], NDArray[Any]]:
+def in_precision(vectors: Vectors, precision: str, ranges: Vectors | None = None) -> NDArray[Any]:
+    """Return vectors, (texts, dimensions), in a precision; 8-bit numbers are steps of `ranges`."""
     if precision in (FLOAT32, FLOAT16):
-        return lambda vectors: vectors.astype(precision, copy=False)
+        return vectors.astype(precision, copy=False)
     quantize = require("sentence_transformers.util", "models").quantize_embeddings
-    return lambda vectors: quantize(np.asarray(vectors), precision=precision, ranges=ranges)  # type: ignore[no-any-return]
+    quantized: NDArray[Any] = quantize(np.asarray(vectors), precision=precision, ranges=ranges)
+    return quantized
 
 
 def write_parquet(out: Path, files: Sequence[Path], made_by: dict[str, str]) -> None:
