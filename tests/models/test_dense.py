@@ -13,7 +13,7 @@ from sentence_transformers import SentenceTransformer
 
 import sentence_experts
 from helpers.fresh_process import run_fresh
-from sentence_experts.errors import RouteError, UsageError
+from sentence_experts.errors import RouteError
 from sentence_experts.models.architectures.families import family_of_base
 from sentence_experts.models.dense import average_experts, export_route
 from sentence_experts.models.encoder import ExpertEncoder
@@ -155,10 +155,9 @@ def test_no_such_route(mixed: ExpertEncoder) -> None:
         export_route(mixed, "cancer")
 
 
-def mean_by_hand(
-    encoder: ExpertEncoder, base: SentenceTransformer, weights: list[float]
-) -> SentenceTransformer:
-    """A copy of the base with each expert-owned weight, and [CLS]'s row, set to a weighted mean."""
+def mean_by_hand(encoder: ExpertEncoder, base: SentenceTransformer) -> SentenceTransformer:
+    """A copy of the base with each expert-owned weight, and [CLS]'s row, set to the mean."""
+    weights = [1 / len(encoder.experts)] * len(encoder.experts)
     family = family_of_base(base[0].auto_model.config.model_type)
     routed, made = encoder[0].auto_model, export_route(encoder, encoder.experts[0])
     dense = made[0].auto_model
@@ -175,19 +174,11 @@ def mean_by_hand(
     return made
 
 
-@pytest.mark.parametrize(
-    ("given", "weights"),
-    [(None, [1 / 3, 1 / 3, 1 / 3]), ({"copd": 3, "skin cancer": 1}, [0.75, 0.0, 0.25])],
-)
 def test_the_average_is_the_mean_of_the_experts(
-    mixed: ExpertEncoder,
-    base: SentenceTransformer,
-    texts: list[str],
-    given: dict[str, float] | None,
-    weights: list[float],
+    mixed: ExpertEncoder, base: SentenceTransformer, texts: list[str]
 ) -> None:
-    averaged = average_experts(mixed, given)
-    expected = mean_by_hand(mixed, base, weights).encode(texts)
+    averaged = average_experts(mixed)
+    expected = mean_by_hand(mixed, base).encode(texts)
     assert np.abs(averaged.encode(texts) - expected).max() <= 1e-5
     assert parameters(averaged) == parameters(base)
 
@@ -204,13 +195,8 @@ def test_the_average_of_heads_is_the_mean_of_the_mapped_vectors(
     maps = {name: (rng.normal(size=(width, width)), rng.normal(size=width)) for name in ("use", "field")}
     encoder = sentence_experts.with_heads(base, maps)
     pooled = encoder.without_heads().encode(texts, prompt_name="use")
-    for weights, shares in ((None, (0.5, 0.5)), ({"use": 3, "field": 1}, (0.75, 0.25))):
-        mapped = sum(
-            share * (pooled @ weight.T + bias)
-            for share, (weight, bias) in zip(shares, maps.values(), strict=True)
-        )
-        averaged = average_experts(encoder, weights).encode(texts)
-        assert np.abs(averaged - encoder.finish(mapped)).max() <= 1e-5
+    mapped = sum((pooled @ weight.T + bias) / 2 for weight, bias in maps.values())
+    assert np.abs(average_experts(encoder).encode(texts) - encoder.finish(mapped)).max() <= 1e-5
 
 
 @ONE_FAMILY
@@ -229,13 +215,3 @@ def test_the_average_of_adapters_is_the_mean_of_their_changes(
     assert changed
     for name, weight in mean.items():
         assert torch.allclose(weight, (one[name] + other[name]) / 2, atol=1e-6)
-
-
-@ONE_FAMILY
-@pytest.mark.parametrize(
-    ("weights", "message"),
-    [({"x": 1}, "not an expert"), ({"copd": -1, "cvd": 2}, "negative"), ({"copd": 0}, "above 0")],
-)
-def test_wrong_weights(mixed: ExpertEncoder, weights: dict[str, float], message: str) -> None:
-    with pytest.raises(UsageError, match=message):
-        average_experts(mixed, weights)

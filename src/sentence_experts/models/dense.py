@@ -7,7 +7,7 @@ mean of all experts is one too (`average_experts`; MoTE, "expert averaging").
 from __future__ import annotations
 
 import logging
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -21,7 +21,7 @@ from transformers import AutoConfig, AutoModel, PreTrainedModel, PreTrainedToken
 
 from sentence_experts.compat.sentence_transformers import transformer_of
 from sentence_experts.compat.transformers import attention_of
-from sentence_experts.errors import RouteError, UsageError
+from sentence_experts.errors import RouteError
 from sentence_experts.models.architectures.configs import ExpertsFields
 from sentence_experts.models.architectures.families import family_of, inherited_values
 from sentence_experts.models.layers.adapters import key_of
@@ -84,64 +84,42 @@ def export_route(encoder: ExpertEncoder, name: str) -> SentenceTransformer:
     return dense
 
 
-def average_experts(
-    encoder: ExpertEncoder, weights: Mapping[str, float] | None = None
-) -> SentenceTransformer:
+def average_experts(encoder: ExpertEncoder) -> SentenceTransformer:
     """Make the dense encoder whose MLPs are the mean of the experts, its [CLS] the mean of their tokens.
 
-    Instructions stay as prompts. `weights`: expert -> its weight in the mean; experts that are not named are
-    left out; by default all weigh the same. Where routes own heads or adapters, it is the mean of the routes
-    (`average_routes`).
+    Instructions stay as prompts. Where routes own heads or adapters, it is the mean over the routes: of the
+    experts that they sit on, their adapters (none changes nothing) and their heads (none is the identity).
     """
     _refuse_scaled(encoder)
-    if encoder.routed_model.config.heads or encoder.routed_model.config.adapters:
-        return average_routes(encoder, weights)
-    shares = equal_shares(len(encoder.experts)) if weights is None else _shares(encoder.experts, weights)
-    routes = [route for route in encoder.routes if shares.get(route.expert)]
+    config, routes = encoder.routed_model.config, encoder.routes
+    shares: Shares = equal_shares(len(encoder.experts))
+    if config.heads or config.adapters:
+        on = Counter(route.expert for route in routes)
+        shares = {expert: count / len(routes) for expert, count in on.items()}
     model = _dense_model(encoder, shares, routes)
+    for route in routes:
+        if route.adapter is not None:
+            _merge_adapter(encoder, route.adapter, model, 1 / len(routes))
     prompts = {route.name: dense_prompt(encoder, route) for route in routes}
     default = encoder.default_prompt_name if encoder.default_prompt_name in prompts else None
-    config = encoder.routed_model.config
-    if any(prompts.values()) and all(is_domain_route(route, config) for route in encoder.routes):
+    if any(prompts.values()) and all(is_domain_route(route, config) for route in routes):
         default = next(iter(prompts))  # the base's own prompt, the same for every domain
-    return _around(encoder, model, _with_roles(prompts, default), default)
-
-
-def average_routes(encoder: ExpertEncoder, weights: Mapping[str, float] | None = None) -> SentenceTransformer:
-    """Make the dense encoder of the mean of what each route owns, for models with heads or adapters.
-
-    A route counts with the expert that it sits on, the change by its adapter (none is no change) and its head
-    (none is the identity). Of a model of heads alone, a text's vector is the mean of its vectors under all
-    routes, before these are scaled to length 1. `weights`: route -> its weight in the mean.
-    """
-    routes, width = encoder.routes, encoder.routed_model.config.hidden_size
-    names = [route.name for route in routes]
-    shares = _shares(names, dict.fromkeys(names, 1.0) if weights is None else weights, "route")
-    experts: dict[int, float] = defaultdict(float)
-    for number, share in shares.items():
-        experts[routes[number].expert] += share
-    used = [routes[number] for number, share in shares.items() if share]
-    model = _dense_model(encoder, experts, used)
-    identity = nn.Linear(width, width)
-    nn.init.eye_(identity.weight)
-    nn.init.zeros_(identity.bias)
-    heads = {
-        number: identity if routes[number].head is None else encoder.head(routes[number].name)
-        for number in shares
-    }
-    head = nn.Linear(width, width)
-    with torch.no_grad():
-        head.weight.copy_(weighted_mean(shares, lambda number: heads[number].weight.float().cpu()))
-        head.bias.copy_(weighted_mean(shares, lambda number: heads[number].bias.float().cpu()))
-    for number, share in shares.items():
-        if (adapter := routes[number].adapter) is not None:
-            _merge_adapter(encoder, adapter, model, share)
-    prompts = {route.name: dense_prompt(encoder, route) for route in used}
-    default = next(iter(prompts)) if any(prompts.values()) else None
     dense = _around(encoder, model, _with_roles(prompts, default), default)
-    if any(route.head is not None for route in used):
-        _put_head(dense, head)
+    if config.heads:
+        _put_head(dense, _mean_head(encoder))
     return dense
+
+
+def _mean_head(encoder: ExpertEncoder) -> nn.Linear:
+    width, shares = encoder.routed_model.config.hidden_size, equal_shares(len(encoder.routes))
+    heads = [None if route.head is None else encoder.head(route.name) for route in encoder.routes]
+    weights = [torch.eye(width) if head is None else head.weight.float().cpu() for head in heads]
+    biases = [torch.zeros(width) if head is None else head.bias.float().cpu() for head in heads]
+    mean = nn.Linear(width, width)
+    with torch.no_grad():
+        mean.weight.copy_(weighted_mean(shares, weights.__getitem__))
+        mean.bias.copy_(weighted_mean(shares, biases.__getitem__))
+    return mean
 
 
 def _merge_adapter(encoder: ExpertEncoder, number: int, dense: PreTrainedModel, share: float = 1.0) -> None:
@@ -183,16 +161,6 @@ def _with_roles(prompts: Mapping[str, str], default: str | None) -> dict[str, st
     return extended
 
 
-def _shares(experts: Sequence[str], weights: Mapping[str, float], what: str = "expert") -> dict[int, float]:
-    if unknown := sorted(set(weights) - set(experts)):
-        article = "an" if what == "expert" else "a"
-        known = ", ".join(experts)
-        raise UsageError(f"weight for {unknown[0]!r}, which is not {article} {what}; they are {known}")
-    if any(not weight >= 0 for weight in weights.values()) or not sum(weights.values()) > 0:
-        raise UsageError(f"weights {dict(weights)}: none may be negative, and one must be above 0")
-    return _normalized({experts.index(name): weight for name, weight in weights.items()})
-
-
 def _dense_model(encoder: ExpertEncoder, shares: Shares, routes: Sequence[Route]) -> PreTrainedModel:
     """Make the base's architecture of the experts in `shares`, with the tokens of `routes` in [CLS]'s row."""
     routed = encoder.routed_model
@@ -211,17 +179,13 @@ def _dense_model(encoder: ExpertEncoder, shares: Shares, routes: Sequence[Route]
         tokens: dict[int, float] = defaultdict(float)
         for route in routes:
             tokens[route.token_ids[0] if route.lead is None else route.lead] += shares[route.expert]
-        mean = weighted_mean(_normalized(tokens), lambda token: rows[token])
+        total = sum(tokens.values())
+        mean = weighted_mean({token: share / total for token, share in tokens.items()}, rows.__getitem__)
         state[embeddings][encoder.tokenizer.cls_token_id] = mean
     dense.to(dtype=encoder.dtype)
     dense.load_state_dict({key: state[key] for key in dense.state_dict()})  # routers stay behind
     model: PreTrainedModel = dense.eval()
     return model
-
-
-def _normalized(weights: Mapping[int, float]) -> dict[int, float]:
-    total = sum(weights.values())
-    return {key: weight / total for key, weight in weights.items()}
 
 
 def _dense_config(encoder: ExpertEncoder) -> PreTrainedConfig:

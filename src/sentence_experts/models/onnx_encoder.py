@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 MODEL_FILE, TOKENIZER_FILE, HEADS_FILE = "model.onnx", "tokenizer.json", "heads.npz"
 VECTOR, POOLED = "sentence_embedding", "pooled_embedding"  # outputs of the graph; the latter is before heads
+HEAD = ("weight", "bias")  # the arrays of a head in its file, behind its number
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 MINILM = Path(__file__).parent / "minilm"  # its graph without weights (`scripts/write_minilm_graph.py`)
 _WEIGHTS_FOLDER = "session.model_external_initializers_file_folder_path"

@@ -34,8 +34,7 @@ class Exported:
         model: the dense model; of a graph, the model that it was made of.
         onnx_difference: largest difference of a graph's vectors from torch's; None for a dense model.
         routes: the routes of a graph.
-        int8: of a graph in 8 bits, the number of `texts` that were not calibrated on, and the `mean_cosine`
-            and `min_cosine` of their vectors with those of full precision.
+        int8: of a graph in 8 bits, what `compute_in_int8` returned.
     """
 
     out: Path
@@ -74,26 +73,14 @@ class Exported:
 
 @overload
 def export(
-    model: SentenceTransformer | Path | str,
-    out: None = None,
-    config: ExportConfig | None = None,
-    overwrite: bool = False,
-    **settings: Any,
-) -> SentenceTransformer: ...
-
-
+    model: SentenceTransformer | Path | str, out: None = None, config: ExportConfig | None = None,
+    overwrite: bool = False, **settings: Any,
+) -> SentenceTransformer: ...  # fmt: skip
 @overload
 def export(
-    model: SentenceTransformer | Path | str,
-    out: Path | str,
-    config: ExportConfig | None = None,
-    overwrite: bool = False,
-    *,
-    int8: Table | None = None,
-    **settings: Any,
-) -> Exported: ...
-
-
+    model: SentenceTransformer | Path | str, out: Path | str, config: ExportConfig | None = None,
+    overwrite: bool = False, *, int8: Table | None = None, **settings: Any,
+) -> Exported: ...  # fmt: skip
 @with_settings(ExportConfig)
 def export(
     model: SentenceTransformer | Path | str,
@@ -133,41 +120,36 @@ def export(
         (1, 32)
     """
     config = ExportConfig.of(config, **settings)
-    if int8 is not None and config.format != "onnx":
+    as_graph = config.format == "onnx"
+    if int8 is not None and not as_graph:
         raise UsageError("`int8` is for `format=onnx`")
     if out is None:
-        if config.format == "onnx":
+        if as_graph:
             raise UsageError("`format=onnx` needs `out`, a folder to write to")
         return _dense(load(model, device="cpu"), config)
     out, texts = Path(out), None if int8 is None else TextTable(int8, config.column)
     check_apart(out, overwrite, model, int8 if is_path(int8) else None)
     with model_output(out, overwrite) as place:
         read = [] if texts is None else usable_texts(texts.texts())
-        encoder = load(model, device="cpu", dtype="float32" if config.format == "onnx" else None)
+        encoder = load(model, device="cpu", dtype="float32" if as_graph else None)
         made_from = {"model": fingerprint_of(encoder), "config": config.model_dump(mode="json")}
-        if config.format == "onnx":
-            made_from |= described(encoder)
-        inputs = {} if texts is None else {"texts": texts.fingerprint}
-        finished = place.begin(made_from, inputs) == "finished"
-        if config.format == "onnx":
-            whole = encoder if config.route is None and not config.average else _dense(encoder, config)
-            if not finished:
-                with place.replacing() as folder:
-                    place.result = {"onnx_difference": write_graph(whole, folder), "int8": None}
-                    if texts is not None:
-                        place.result["int8"] = compute_in_int8(folder, whole, read)
-            made = place.result
-            return Exported(out, whole, made["onnx_difference"], tuple(graph_prompts(whole)), made["int8"])
-        if finished:
+        made_from |= described(encoder) if as_graph else {}
+        finished = place.begin(made_from, {} if texts is None else {"texts": texts.fingerprint}) == "finished"
+        if finished and not as_graph:
             return Exported(out, load(out, device="cpu"))
-        dense = _dense(encoder, config)
-        with place.replacing() as folder:
-            write_model(dense, folder)
-    return Exported(out, dense)
+        made = encoder if config.route is None and not config.average else _dense(encoder, config)
+        if not finished:
+            with place.replacing() as folder:
+                if as_graph:
+                    place.result = {"onnx_difference": write_graph(made, folder), "int8": None}
+                    if texts is not None:
+                        place.result["int8"] = compute_in_int8(folder, made, read)
+                else:
+                    write_model(made, folder)
+        routes = tuple(graph_prompts(made)) if as_graph else ()
+        return Exported(out, made, place.result.get("onnx_difference"), routes, place.result.get("int8"))
 
 
 def _dense(model: SentenceTransformer, config: ExportConfig) -> SentenceTransformer:
     encoder = check_experts(model)
-    if config.route is None:
-        return average_experts(encoder, config.weights)
-    return export_route(encoder, config.route)
+    return average_experts(encoder) if config.route is None else export_route(encoder, config.route)

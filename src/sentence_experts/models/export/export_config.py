@@ -16,10 +16,6 @@ class ExportConfig(Config):
         None, description="Route to export; the name of an expert if the model has no routes"
     )
     average: bool = Field(False, description="Export the mean of all experts and of their tokens (MoTE)")
-    weights: dict[str, float] | None = Field(
-        None,
-        description="EXPERT=NUMBER: weights of the mean, with `average`; experts without one are left out",
-    )
     format: Literal["torch", "onnx"] = Field(
         "torch",
         description="onnx: a graph for ONNX Runtime, checked against torch, that encodes, searches and "
@@ -32,6 +28,4 @@ class ExportConfig(Config):
         chosen = (self.route is not None) + self.average
         if chosen > 1 or (not chosen and self.format == "torch"):
             raise ValueError("give one of `route`, `average` and `format=onnx`")
-        if self.weights is not None and not self.average:
-            raise ValueError("`weights` is for `average`")
         return self

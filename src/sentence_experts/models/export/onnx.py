@@ -26,6 +26,7 @@ from sentence_experts.models.architectures.routed_model import RoutedModel
 from sentence_experts.models.encoder import ExpertEncoder
 from sentence_experts.models.files.fingerprint import fingerprint_of
 from sentence_experts.models.onnx_encoder import (
+    HEAD,
     HEADS_FILE,
     INPUTS,
     MODEL_FILE,
@@ -36,9 +37,8 @@ from sentence_experts.models.onnx_encoder import (
 )
 from sentence_experts.models.pooling import place_of_pooling, pooling_of
 from sentence_experts.models.routes.kinds import router_kind
-from sentence_experts.models.routes.known_routes import KnownRoutes
-from sentence_experts.models.sources import GRAPH_FILE, GRAPH_VERSION, notes_of, origin_of
-from sentence_experts.storage import sha256_text, write_json, write_text
+from sentence_experts.models.sources import GRAPH_FILE, GRAPH_VERSION, notes_of
+from sentence_experts.storage import write_json, write_text
 
 TOLERANCE = 1e-5  # of the largest number in torch's vectors
 # What the graph is traced with, and batches of other sizes and lengths that it is checked with.
@@ -112,37 +112,21 @@ def write_graph(encoder: SentenceTransformer, folder: Path, tolerance: float = T
     encoder = encoder.to("cpu").eval()
     prompts = graph_prompts(encoder)
     leads = list(prompts.values()) or [""]
-    routed_texts = _begun(leads, TRACED)
-    encoder.encode(routed_texts, prompt="")  # makes the tables that the graph holds
-    if isinstance(routed, RoutedModel):
-        routed.is_recorded = True
-    attention = attention_of(routed.config)
-    set_attention(routed.config, "eager")  # its graph computes abstracts 1.13 times as fast as that of sdpa
-    try:
-        module = WholeEncoder(encoder, routed_texts)
-        if strange := set(module.inputs) - set(INPUTS):
-            raise InputError(f"the model reads {', '.join(sorted(strange))}, which a graph does not")
-        program = _traced(module)
-    finally:
-        set_attention(routed.config, attention)
-        if isinstance(routed, RoutedModel):
-            routed.is_recorded = False
+    program = _traced(encoder, _begun(leads, TRACED))
     # Beside the graph, since a file of protobuf ends at 2 GB.
-    program.save(str(folder / MODEL_FILE), external_data=_size(encoder) > 1 << 30)
+    size = sum(parameter.numel() * parameter.element_size() for parameter in encoder.parameters())
+    program.save(str(folder / MODEL_FILE), external_data=size > 1 << 30)
     _write_tokenizer(encoder, folder / TOKENIZER_FILE)
     if heads := encoder.head_routes if isinstance(encoder, ExpertEncoder) else {}:
-        named = {f"{n}.{part}": each for n, pair in enumerate(heads.values()) for part, each in _parts(pair)}
+        pairs = enumerate(heads.values())
+        named = {f"{n}.{part}": each for n, pair in pairs for part, each in zip(HEAD, pair, strict=True)}
         np.savez(folder / HEADS_FILE, allow_pickle=False, **named)
-    write_json(folder / GRAPH_FILE, _describe(encoder, prompts, bool(heads)))
+    write_json(folder / GRAPH_FILE, _describe(encoder, prompts))
     write_text(folder / "README.md", _card(next(iter(prompts), None)))
     orders = [*([lead] for lead in leads), leads, leads[::-1]]
     difference = check_graph(encoder, folder, orders, tolerance)
     encoder.train(trains)
     return difference
-
-
-def _parts(head: tuple[Any, Any]) -> list[tuple[str, Any]]:
-    return list(zip(("weight", "bias"), head, strict=True))
 
 
 def graph_prompts(encoder: SentenceTransformer) -> dict[str, str]:
@@ -162,41 +146,32 @@ def described(encoder: SentenceTransformer) -> dict[str, Any]:
     }
 
 
-def _describe(encoder: SentenceTransformer, prompts: Mapping[str, str], has_heads: bool) -> dict[str, Any]:
+def _describe(encoder: SentenceTransformer, prompts: Mapping[str, str]) -> dict[str, Any]:
     """Return the content of graph.json."""
     config = config_of(encoder)
     names = ("model_type", "experts", "heads", "search_routes", "matryoshka_dimensions", "is_matryoshka")
     facts = {name: getattr(config, name) for name in names if getattr(config, name, None)}
-    named = encoder.prompts.get(encoder.default_prompt_name or "")
-    default = next((name for name, prompt in prompts.items() if prompt == named), None)
+    default = encoder.prompts.get(encoder.default_prompt_name or "")
     tokens = [list(route.token_ids) for route in encoder.routes] if isinstance(encoder, ExpertEncoder) else []
-    record = {
+    record = described(encoder) | {
         "format_version": GRAPH_VERSION,
         "prompts": prompts,
-        "default_prompt_name": default,
+        "default_prompt_name": next((name for name, prompt in prompts.items() if prompt == default), None),
         "route_tokens": tokens,
-        "max_length": encoder.max_seq_length,
         "dimension": encoder.get_embedding_dimension(),
-        "pooling": pooling_of(encoder),
         "config": facts | ({"routes": list(prompts)} if facts.get("experts") else {}),
         "notes": notes_of(encoder),
         "fingerprints": _fingerprints(encoder, prompts),
     }
-    if has_heads and isinstance(encoder, ExpertEncoder):
-        pooled = encoder.without_heads()
+    if facts.get("heads") and isinstance(encoder, ExpertEncoder):
         record["scales_after_pooling"] = encoder.scales_after_pooling
-        record["pooled_fingerprints"] = _fingerprints(pooled, prompts)
+        record["pooled_fingerprints"] = _fingerprints(encoder.without_heads(), prompts)
     return record
 
 
 def _fingerprints(encoder: SentenceTransformer, prompts: Mapping[str, str]) -> dict[str, str]:
     """Return the hash of what decides the vectors of each route, and under "" of all."""
-    found = {name or "": fingerprint_of(encoder, name) for name in (None, *prompts)}
-    origin = origin_of(encoder)
-    saved = None if origin is None else KnownRoutes.read(origin.place)
-    if saved is not None and dict(saved.prompts) != dict(prompts):  # changed in memory: of other vectors
-        found = {name: sha256_text(each, *prompts, *prompts.values()) for name, each in found.items()}
-    return found
+    return {name or "": fingerprint_of(encoder, name) for name in (None, *prompts)}
 
 
 def check_graph(
@@ -223,32 +198,43 @@ def check_graph(
     return difference
 
 
-def _traced(module: WholeEncoder) -> Any:
+def _traced(encoder: SentenceTransformer, texts: Sequence[str]) -> Any:
     """Return the graph of a model; batch and length of the inputs are free."""
+    encoder.encode(list(texts), prompt="")  # makes the tables that the graph holds
+    routed = transformer_of(encoder)
     free = {0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC}
     # They warn of torchvision, which no text needs, and of a library's own empty attributes.
     for name in ("torch.onnx", "onnx_ir", "onnxscript"):
         logging.getLogger(name).setLevel(logging.ERROR)
-    with torch.no_grad(), warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # of torch, about itself
-        return torch.onnx.export(
-            module.eval(),
-            tuple(module.inputs.values()),
-            input_names=list(module.inputs),
-            output_names=module.outputs,
-            dynamic_shapes=(tuple(free for _ in module.inputs),),
-            dynamo=True,
-            verbose=False,
-        )
+    attention = attention_of(routed.config)
+    set_attention(routed.config, "eager")  # its graph computes abstracts 1.13 times as fast as that of sdpa
+    is_routed = isinstance(routed, RoutedModel)
+    if is_routed:
+        routed.is_recorded = True
+    try:
+        module = WholeEncoder(encoder, texts).eval()
+        if strange := set(module.inputs) - set(INPUTS):
+            raise InputError(f"the model reads {', '.join(sorted(strange))}, which a graph does not")
+        with torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # of torch, about itself
+            return torch.onnx.export(
+                module,
+                tuple(module.inputs.values()),
+                input_names=list(module.inputs),
+                output_names=module.outputs,
+                dynamic_shapes=(tuple(free for _ in module.inputs),),
+                dynamo=True,
+                verbose=False,
+            )
+    finally:
+        set_attention(routed.config, attention)
+        if is_routed:
+            routed.is_recorded = False
 
 
 def _begun(leads: Sequence[str], texts: Sequence[str]) -> list[str]:
     """Return the texts behind the routes' prompts, in turn."""
     return [leads[number % len(leads)] + text for number, text in enumerate(texts)]
-
-
-def _size(encoder: SentenceTransformer) -> int:
-    return sum(parameter.numel() * parameter.element_size() for parameter in encoder.parameters())
 
 
 def _write_tokenizer(encoder: SentenceTransformer, file: Path) -> None:
