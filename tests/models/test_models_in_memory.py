@@ -91,9 +91,6 @@ def test_settings_that_change_nothing_give_the_model_itself(model: SentenceTrans
     "settings",
     [
         {"revision": "main"},
-        {"token": "a"},
-        {"cache_folder": "here"},
-        {"local_files_only": True},
         {"trust_remote_code": True},
     ],
 )

@@ -27,8 +27,6 @@ from sentence_experts.models.sources import (
     load_quietly,
     model_folder,
     notes_of,
-    set_notes,
-    set_origin,
     source_name,
 )
 from sentence_experts.progress import announced
@@ -42,7 +40,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 LIMITS = ("routes", "max_resident_experts")  # settings that keep experts on disk
-HUB = ("revision", "cache_folder", "token", "local_files_only")  # settings that find a hub model's files
 
 
 class LoadConfig(Config):
@@ -65,15 +62,12 @@ class LoadConfig(Config):
         "least recently used one is unloaded",
     )
     revision: Revision = None
-    cache_folder: str | None = Field(None, description="Folder for hub downloads")
-    token: str | None = Field(None, description="Access token for private hub models")
-    local_files_only: bool = Field(False, description="Download nothing")
     trust_remote_code: TrustRemoteCode = False
 
     @property
     def hub(self) -> dict[str, Any]:
-        """The settings in `HUB` that are not at their defaults."""
-        return {name: value for name in HUB if (value := getattr(self, name))}
+        """The keyword of libraries for the revision of a hub model, if one is given."""
+        return {"revision": self.revision} if self.revision else {}
 
     def refuse(self, names: Sequence[str], reason: str) -> None:
         """Stop if one of these settings is not at its default.
@@ -146,7 +140,7 @@ def _from_files(source: str, config: LoadConfig) -> SentenceTransformer:
         config.refuse(["revision"], f"{name} is a folder")
         check_unchanged(Path(place), but="model-expert-*" if config.partial else "")
     else:
-        cached = check_hub(place, **config.hub)
+        cached = check_hub(place, config.revision)
     is_graph = (Path(place) / GRAPH_FILE).is_file()
     if is_graph or (place != source == NAME and find_spec("sentence_transformers") is None):
         from sentence_experts.models import onnx_encoder  # needs no torch
@@ -159,16 +153,15 @@ def _from_files(source: str, config: LoadConfig) -> SentenceTransformer:
             if cached is None:
                 model: SentenceTransformer = opener(place, config)
             else:  # so that no library asks a hub that does not answer, many times over
-                model = _open(str(cached), config.model_copy(update=dict.fromkeys(HUB)))
+                model = _open(str(cached), config.model_copy(update={"revision": None}))
     except SentenceExpertsError:
         raise
     except Exception as error:  # whatever a broken file or a missing device makes the libraries raise
         where = f" on {config.device}" if config.device else ""
         raise InputError(f"{source}: this model cannot be loaded{where}: {brief(error)}") from error
     if not is_folder:
-        commit = hub_commit(place, config.revision, config.cache_folder)
-    set_origin(model, ModelOrigin(name, place, commit))
-    set_notes(model, notes_of(place))
+        commit = hub_commit(place, config.revision)
+    ModelOrigin(name, place, commit, notes=notes_of(place)).set(model)
     if opener is _open:
         model = _with_settings(model, config, {*config.model_fields_set, "packed"}, in_place=True)
     return model
@@ -184,9 +177,8 @@ def _open(place: str, config: LoadConfig) -> SentenceTransformer:
     from sentence_experts.models.files.complete import checked_weights, transformers_of
     from sentence_experts.models.layers.weight_files import shared_part
 
-    hub = {"cache_dir" if name == "cache_folder" else name: value for name, value in config.hub.items()}
     try:
-        content, _ = PreTrainedConfig.get_config_dict(place, **hub)
+        content, _ = PreTrainedConfig.get_config_dict(place, **config.hub)
     except OSError:  # no config, as where no transformer is
         content = {}
     has_experts = content.get("model_type") in MODEL_TYPES
@@ -261,7 +253,7 @@ def _check_in_memory(model: SentenceTransformer, config: LoadConfig) -> None:
 
     if not isinstance(model, SentenceTransformer):
         raise UsageError(f"a model is a path, a hub id or a SentenceTransformer, not {type(model).__name__}")
-    config.refuse((*HUB, "trust_remote_code"), "the model is in memory already")
+    config.refuse(("revision", "trust_remote_code"), "the model is in memory already")
 
 
 def _with_settings(

@@ -25,9 +25,7 @@ from sentence_experts.models.sources import (
     NAME,
     ModelOrigin,
     minilm_path,
-    name_origin,
     read_graph,
-    set_notes,
     source_name,
 )
 
@@ -357,6 +355,6 @@ def _check_settings(name: str, config: LoadConfig) -> None:
 
 
 def _named(encoder: OnnxEncoder, place: str, name: str = "") -> OnnxEncoder:
-    name_origin(encoder, ModelOrigin(name or source_name(place), place))
-    set_notes(encoder, encoder.record.get("notes", {}))
+    notes = encoder.record.get("notes", {})
+    ModelOrigin(name or source_name(place), place, notes=notes).set(encoder)
     return encoder

@@ -59,7 +59,7 @@ def pooled_model(model: M) -> M:
     """
     from sentence_experts.compat.sentence_transformers import sharing_transformer, transformer_of
     from sentence_experts.compat.torch import sharing_weights
-    from sentence_experts.models.sources import origin_of, set_origin
+    from sentence_experts.models.sources import origin_of
 
     transformer = transformer_of(model)
     if hasattr(transformer, "uses_heads"):
@@ -69,7 +69,7 @@ def pooled_model(model: M) -> M:
     del pooled[place_of_pooling(model) + 1 :]
     vars(pooled)["fingerprint_parts"] = (BEFORE_HEADS,)
     if (origin := origin_of(model)) is not None:
-        set_origin(pooled, replace(origin, arithmetic=f"{origin.arithmetic} {BEFORE_HEADS}".strip()))
+        replace(origin, arithmetic=BEFORE_HEADS).set(pooled)
     return pooled
 
 

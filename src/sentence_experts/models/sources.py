@@ -5,19 +5,17 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sentence_experts.errors import InputError, SentenceExpertsError, require
 from sentence_experts.storage import check_version, read_json, sha256_file
-
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
 
 logger = logging.getLogger(__name__)
 
@@ -38,12 +36,11 @@ FORMAT_VERSION = 1  # of saved models with experts
 RUN_FILE = "run.json"  # beside the model of a training run
 CARD = "README.md"
 NOTED = "sentence_experts"  # in a card's metadata
-_NOTES = "_sentence_experts_notes"  # an attribute of models in memory
 UNTRAINED = "UNTRAINED: identical to the base"
 # The file that marks a folder of another kind -> what opens it, given the folder and a `LoadConfig`.
 # Packages that build on this one fill it in; `sentence_experts/__init__.py` imports the modules that do.
 OPENERS: dict[str, Callable[[str, Any], Any]] = {}
-_ORIGIN = "sentence_experts_origin"  # an attribute of models in memory
+_ORIGIN = "sentence_experts_origin"  # an attribute of models in memory, which a `ModelOrigin` has
 WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 
 
@@ -93,11 +90,11 @@ def notes_of(model: Any) -> dict[str, Any]:
     """Return the notes of training in a model's card, where no hash of the model changes by them.
 
     `base` is the packaged model or hub id that it was extended from. `unit` is the text of papers that it was
-    trained on; `untrained` is there if no step was better than the
-    model before. `model` is a folder, a hub id, or a model that `load` or `train` gave; others have none.
+    trained on; `untrained` is there if no step was better than the model before. `model` is a folder, a hub
+    id, or a model that `load` or `train` gave; others have none.
     """
     if not isinstance(model, str | Path):
-        return dict(getattr(model, _NOTES, {}))
+        return dict(ModelOrigin.of(model).notes)
     place = model_folder(str(model))
     if (graph := Path(place) / GRAPH_FILE).is_file():
         return dict(read_graph(graph).get("notes") or {})
@@ -106,7 +103,7 @@ def notes_of(model: Any) -> dict[str, Any]:
 
 def set_notes(model: Any, notes: Mapping[str, Any]) -> None:
     """Give a model in memory the notes that its card will hold."""
-    setattr(model, _NOTES, dict(notes))
+    setattr(model, _ORIGIN, replace(ModelOrigin.of(model), notes=dict(notes)))
 
 
 def base_at_hand(model: Any) -> str | None:
@@ -162,91 +159,97 @@ def source_name(source: str) -> str:
     return folder.parent.name if (folder.parent / RUN_FILE).is_file() else folder.name
 
 
-@dataclass
+@dataclass(frozen=True)
 class ModelOrigin:
-    """Where `load` found a model.
+    """The files that a model in memory was loaded from, by which it is named and hashed; and its notes.
 
     Attributes:
         name: what the model is called in results.
-        place: its folder or hub id.
+        place: its folder or hub id; "" if it has no files, or differs from them.
         commit: of a hub model.
-        arithmetic: how it computes, if not as its weights say (8 bits).
+        arithmetic: how it computes, if not as its files say.
+        notes: see `notes_of`.
+        prompts: what they were when it was loaded.
         changes: how often each weight had been changed in place when the model was loaded.
         usual_changes: the same for weights that were added later.
     """
 
-    name: str
-    place: str
+    name: str = ""
+    place: str = ""
     commit: str | None = None
     arithmetic: str = ""
-    changes: dict[str, int] = field(default_factory=dict)
+    notes: Mapping[str, Any] = field(default_factory=dict)
+    prompts: Mapping[str, Any] = field(default_factory=dict)
+    changes: Mapping[str, int] = field(default_factory=dict)
     usual_changes: int = 0
+
+    @staticmethod
+    def of(model: Any) -> ModelOrigin:
+        """Return the origin of a model; an empty one if it is not known."""
+        origin: ModelOrigin = getattr(model, _ORIGIN, None) or ModelOrigin()
+        return origin
+
+    def set(self, model: Any) -> None:
+        """Note that a model is as its files are."""
+        noted = replace(self, prompts=dict(model.prompts), changes=_changes(model))
+        setattr(model, _ORIGIN, noted)
+
+    def holds(self, model: Any) -> bool:
+        """Return whether the files are there, and the model is still as they are."""
+        if not self.place or (self.commit is None and not Path(self.place).is_dir()):
+            return False
+        known, usual = self.changes, self.usual_changes
+        unchanged = all(count <= known.get(name, usual) for name, count in _changes(model).items())
+        return unchanged and dict(model.prompts) == self.prompts
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for another process, where each weight counts its changes from zero."""
         from sentence_experts.compat.torch import changes_when_unpickled
 
-        return {**self.__dict__, "changes": {}, "usual_changes": changes_when_unpickled()}
+        return {**vars(self), "changes": {}, "usual_changes": changes_when_unpickled()}
 
     def __deepcopy__(self, memo: dict[int, Any]) -> ModelOrigin:
         return replace(self, changes={})
 
 
-def set_origin(model: SentenceTransformer, origin: ModelOrigin) -> None:
-    """Note where a model was found, so that it is named and hashed by its files."""
-    origin.changes = _changes(model)
-    setattr(model, _ORIGIN, origin)
-
-
-def name_origin(model: Any, origin: ModelOrigin) -> None:
-    """Note where a model was found that has no weights of torch."""
-    setattr(model, _ORIGIN, origin)
-
-
-def _changes(model: SentenceTransformer) -> dict[str, int]:
+def _changes(model: Any) -> dict[str, int]:
+    if not hasattr(model, "named_parameters"):  # a graph, which nothing changes
+        return {}
     from sentence_experts.compat.torch import changes_of
 
     return {name: changes_of(weight) for name, weight in model.named_parameters()}
 
 
-def origin_of(model: SentenceTransformer) -> ModelOrigin | None:
+def origin_of(model: Any) -> ModelOrigin | None:
     """Return where `load` found a model; None if it has changed since, or its files are gone."""
-    origin: ModelOrigin | None = getattr(model, _ORIGIN, None)
-    if origin is None or (origin.commit is None and not Path(origin.place).is_dir()):
-        return None
-    known, usual = origin.changes, origin.usual_changes
-    unchanged = all(count <= known.get(name, usual) for name, count in _changes(model).items())
-    return origin if unchanged else None
+    origin = ModelOrigin.of(model)
+    return origin if origin.holds(model) else None
 
 
-def name_of(model: SentenceTransformer) -> str:
+def name_of(model: Any) -> str:
     """Return a model's name in results: its folder's base name, its hub id, or else its class."""
-    origin: ModelOrigin | None = getattr(model, _ORIGIN, None)
-    if origin is not None:
-        return origin.name
+    if name := ModelOrigin.of(model).name:
+        return name
     from sentence_experts.compat.sentence_transformers import config_of
 
     return source_name(getattr(config_of(model), "name_or_path", "") or type(model).__name__)
 
 
-def check_hub(source: str, **hub: Any) -> Path | None:
+def check_hub(source: str, revision: str | None = None) -> Path | None:
     """Check that a hub model is in the local cache or on the hub, without the retries of a download.
 
     Returns:
-        The model's folder in the cache, if the hub does not answer or `local_files_only` is set.
+        The model's folder in the cache, if the hub does not answer.
     """
     from huggingface_hub import get_hf_file_metadata, hf_hub_url
     from huggingface_hub.errors import EntryNotFoundError, HFValidationError, RepositoryNotFoundError
 
-    revision, reason = hub.get("revision"), "`local_files_only`"
+    reason = ""
     # sentence-transformers looks for names without an organization in its own.
     names = [source] if "/" in source else [f"sentence-transformers/{source}", source]
-    files = [] if hub.get("local_files_only") else [(name, file) for name in names for file in HUB_FILES]
-    for name, file in files:
+    for name, file in itertools.product(names, HUB_FILES):
         try:
-            get_hf_file_metadata(
-                hf_hub_url(name, file, revision=revision), token=hub.get("token"), timeout=HUB_SECONDS
-            )
+            get_hf_file_metadata(hf_hub_url(name, file, revision=revision), timeout=HUB_SECONDS)
             return None
         except HFValidationError as error:
             raise InputError(f"{source}: no such folder, and no name of a hub model") from error
@@ -255,9 +258,8 @@ def check_hub(source: str, **hub: Any) -> Path | None:
             if not isinstance(error, EntryNotFoundError | RepositoryNotFoundError):
                 break
     for name in names:
-        if (cached := cached_folder(name, revision, hub.get("cache_folder"))) is not None:
-            if not hub.get("local_files_only"):
-                logger.info(f"{source}: the hub does not answer ({reason}); the model comes from the cache")
+        if (cached := cached_folder(name, revision)) is not None:
+            logger.info(f"{source}: the hub does not answer ({reason}); the model comes from the cache")
             return cached
     raise InputError(
         f"{source}: no such folder, not in the cache of the Hugging Face hub, and not available from the hub "
@@ -265,13 +267,13 @@ def check_hub(source: str, **hub: Any) -> Path | None:
     )
 
 
-def hub_commit(source: str, revision: str | None = None, cache_folder: str | None = None) -> str | None:
+def hub_commit(source: str, revision: str | None = None) -> str | None:
     """Return the commit of a hub model in the local cache; None if it is not there, or no hub model."""
-    folder = cached_folder(source, revision, cache_folder)
+    folder = cached_folder(source, revision)
     return None if folder is None else folder.name
 
 
-def cached_folder(source: str, revision: str | None = None, cache_folder: str | None = None) -> Path | None:
+def cached_folder(source: str, revision: str | None = None) -> Path | None:
     """Return the folder of a hub model's commit in the local cache; None if it is not there."""
     from huggingface_hub import try_to_load_from_cache
     from huggingface_hub.errors import HFValidationError
@@ -280,7 +282,7 @@ def cached_folder(source: str, revision: str | None = None, cache_folder: str | 
         return None
     for name in HUB_FILES:
         try:
-            file = try_to_load_from_cache(source, name, cache_dir=cache_folder, revision=revision)
+            file = try_to_load_from_cache(source, name, revision=revision)
         except HFValidationError:
             return None
         if isinstance(file, str):

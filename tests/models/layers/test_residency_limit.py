@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from huggingface_hub import constants
 from sentence_transformers import SentenceTransformer
 
 import sentence_experts
@@ -101,9 +102,10 @@ def hub(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
 
 def test_only_the_called_experts_are_fetched_from_the_hub(
-    hub: list[str], whole: SentenceTransformer, tmp_path: Path
+    hub: list[str], whole: SentenceTransformer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    part = sentence_experts.load("me/model", device="cpu", routes=["b"], cache_folder=str(tmp_path))
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    part = sentence_experts.load("me/model", device="cpu", routes=["b"])
     fetched = [name for name in hub if name.startswith("model-expert")]
     assert fetched == ["model-expert-001.safetensors"]
     assert np.array_equal(part.encode("lungs", prompt_name="b"), whole.encode("lungs", prompt_name="b"))

@@ -201,12 +201,12 @@ def shared_part(source: str, **options: Any) -> Iterator[str]:
         yield temporary
 
 
-def _fetched(source: str, cache_folder: str | None = None, **options: Any) -> Path:
+def _fetched(source: str, **options: Any) -> Path:
     """Return a hub model's files without its experts' files."""
     from huggingface_hub import snapshot_download
 
     patterns = [EXPERT_FILES, "*.bin", "onnx/*", "openvino/*"]
-    return Path(snapshot_download(source, cache_dir=cache_folder, ignore_patterns=patterns, **options))
+    return Path(snapshot_download(source, ignore_patterns=patterns, **options))
 
 
 def _link(entry: Path, place: Path) -> None:
