@@ -7,6 +7,7 @@ the one of the exported model, whose vectors the graph's are.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -44,9 +45,7 @@ _FITTING = frozenset({"max_length", "device", "dtype", "packed", "trust_remote_c
 class GraphTokenizer:
     """The tokenizer of a graph, called as one of transformers is; it never changes, so threads may share it.
 
-    Attributes:
-        backend: reads texts whole.
-        cutting: cuts texts at the model's length.
+    `backend` reads texts whole, `cutting` cuts them at the model's length.
     """
 
     is_fast = True
@@ -71,13 +70,11 @@ class GraphTokenizer:
         self, texts: str | Sequence[str], add_special_tokens: bool = True, **_: Any
     ) -> dict[str, Any]:
         """Tokenize a text, or several, without cutting them: `input_ids` and `offset_mapping`."""
-        several = [texts] if isinstance(texts, str) else list(texts)
-        rows = self.backend.encode_batch(several, add_special_tokens=add_special_tokens)
-        tokens: dict[str, Any] = {
-            "input_ids": [row.ids for row in rows],
-            "offset_mapping": [row.offsets for row in rows],
-        }
-        return {name: each[0] for name, each in tokens.items()} if isinstance(texts, str) else tokens
+        if isinstance(texts, str):
+            row = self.backend.encode(texts, add_special_tokens=add_special_tokens)
+            return {"input_ids": row.ids, "offset_mapping": row.offsets}
+        rows = self.backend.encode_batch(list(texts), add_special_tokens=add_special_tokens)
+        return {"input_ids": [row.ids for row in rows], "offset_mapping": [row.offsets for row in rows]}
 
     @property
     def added_tokens_decoder(self) -> Mapping[int, Any]:
@@ -103,10 +100,7 @@ class OnnxEncoder:
     """An exported model: `encode` as `ExpertEncoder.encode`, on ONNX Runtime.
 
     Attributes:
-        prompts: route -> what stands in front of its texts.
-        default_prompt_name: the route of texts that have none.
-        max_seq_length: the number of tokens that are read of a text.
-        tokenizer: the tokenizer.
+        prompts, default_prompt_name, max_seq_length, tokenizer: as those of a `SentenceTransformer`.
         config: facts of the exported model: experts, heads, search_routes, model_type.
         pooling: how token vectors became one.
         head_routes: route -> (weight, bias) of its head, as `ExpertEncoder.head_routes`.
@@ -159,34 +153,23 @@ class OnnxEncoder:
     def __getitem__(self, place: int) -> Any:
         return self.modules  # the error above
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __reduce__(self) -> tuple[Any, ...]:
         """Return what opens the same graph again: a session can be neither pickled nor copied."""
-        return {**vars(self), "_session": None, "tokenizer": None}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self._session = _open_session(self._folder / MODEL_FILE, self._weights)
-        self.tokenizer = GraphTokenizer((self._weights or self._folder) / TOKENIZER_FILE, self.max_seq_length)
+        state = {name: value for name, value in vars(self).items() if name not in ("_session", "tokenizer")}
+        return OnnxEncoder, (self._folder, self.max_seq_length, self._weights), state
 
     def with_settings(self, config: LoadConfig) -> OnnxEncoder:
-        """Return this model, or one that shares its session and reads fewer tokens of a text.
+        """Return this model, or one that reads fewer tokens of a text.
 
         Raises:
             UsageError: a graph cannot follow another of the settings.
         """
         _check_settings(str(self._folder), config)
-        lengths = [each for each in (self.record["max_length"], config.max_length) if each is not None]
-        if config.max_length is None or (longest := min(lengths)) == self.max_seq_length:
+        if config.max_length is None or config.max_length >= (self.max_seq_length or math.inf):
             return self
-        changed = self._shared()
-        place = (self._weights or self._folder) / TOKENIZER_FILE
-        changed.max_seq_length, changed.tokenizer = longest, GraphTokenizer(place, longest)
-        return changed
-
-    def _shared(self) -> OnnxEncoder:
-        shared = object.__new__(OnnxEncoder)
-        vars(shared).update(vars(self))
-        return shared
+        shorter = OnnxEncoder(self._folder, config.max_length, self._weights)
+        ModelOrigin.of(self).set(shorter)
+        return shorter
 
     @property
     def cores(self) -> int:
@@ -214,8 +197,8 @@ class OnnxEncoder:
 
     def without_heads(self) -> OnnxEncoder:
         """Return this model as it pools texts, before heads and the modules after the pooling."""
-        pooled = self._shared()
-        pooled._output = POOLED
+        pooled = object.__new__(OnnxEncoder)
+        vars(pooled).update(vars(self), _output=POOLED)
         return pooled
 
     def with_own_tokenizer(self) -> OnnxEncoder:

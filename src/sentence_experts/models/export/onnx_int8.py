@@ -97,35 +97,27 @@ def calibrate(encoder: SentenceTransformer, texts: Sequence[str]) -> dict[str, Q
     """Measure what the linear layers of the blocks read on these texts, and quantize them.
 
     Args:
-        encoder: a model whose weights are fp32. Texts begin with their routes where it has any.
-        texts: like those that it will encode; some hundreds are enough.
+        encoder: a model whose weights are fp32.
+        texts: like those that it will encode, of all its routes; some hundreds are enough.
 
     Returns:
         Name of a layer -> the layer in 8 bits.
 
     Raises:
-        UsageError: too few texts, no layers, or routes own adapters.
+        UsageError: the model has no blocks, or routes with adapters.
     """
-    if len(texts) < MIN_TEXTS:
-        raise UsageError(f"{len(texts)} texts to calibrate on; at least {MIN_TEXTS} are needed")
     layers = dict(block_layers(encoder))
     if any(isinstance(layer, AdaptedLinear) for layer in layers.values()):
         raise UsageError("routes of this model own adapters, which do not compute in 8 bits")
     if not layers:
         raise UsageError(f"no blocks with linear layers in {type(encoder[0]).__name__}")
-    largest: dict[str, Tensor] = {}
+    largest = {name: torch.zeros(layer.in_features) for name, layer in layers.items()}
 
     def see(name: str, rows: Tensor) -> None:
-        seen = rows.abs().amax(dim=0)
-        largest[name] = torch.maximum(largest[name], seen) if name in largest else seen
+        largest[name] = torch.maximum(largest[name], rows.abs().amax(dim=0))
 
     _watch(encoder, texts, layers, see)
-    if missing := sorted(set(layers) - set(largest)):
-        raise UsageError(
-            f"no calibration text went through {missing[0]} and {len(missing) - 1} more layers: give texts "
-            "of every route"
-        )
-    uneven = {name for name, channels in largest.items() if channels.max() > UNEVEN * channels.median()}
+    uneven = [name for name, channels in largest.items() if channels.max() > UNEVEN * channels.median()]
     smooth = {name: smoothing(largest[name], layers[name].weight) for name in sorted(uneven)}
     seen: dict[str, list[Tensor]] = {name: [] for name in layers}
     generator = torch.Generator().manual_seed(0)
@@ -192,8 +184,8 @@ def compute_in_int8(folder: Path, encoder: SentenceTransformer, texts: Sequence[
     """Make the graph in a folder compute in 8 bits, calibrated on three quarters of the texts.
 
     Args:
-        folder: as `write_graph` wrote it.
-        encoder: the model that it was made of.
+        folder: as `write_graph` wrote it, of `encoder`.
+        encoder: the model.
         texts: like those that it will encode (`usable_texts`); of each route, the same ones.
 
     Returns:
@@ -234,38 +226,35 @@ def quantize_graph(file: Path, encoder: SentenceTransformer, layers: Mapping[str
     model = onnx.load(str(file))
     graph = model.graph
     by_weight = {
-        weight.detach().t().contiguous().numpy().tobytes(): layers[name]
+        layer.weight.detach().t().contiguous().numpy().tobytes(): layers[name]
         for name, layer in block_layers(encoder)
-        for weight in (layer.weight,)
         if name in layers
     }
     constants = {each.name: each for each in graph.initializer}
     nodes: list[Any] = []
     made: dict[str, Any] = {}
+    count = 0
     for node in graph.node:
         weight = constants.get(node.input[1]) if node.op_type == "MatMul" else None
         layer = None if weight is None else by_weight.get(numpy_helper.to_array(weight).tobytes())
         if layer is None:
             nodes.append(node)
             continue
-        name, source = f"int8_{len(made)}", node.input[0]
-        parts = {"weight": layer.weight, "weight_scales": layer.weight_scales}
-        parts |= {"scale": layer.scale, "zero": layer.zero}
+        name, source = f"int8_{count}", node.input[0]
+        count += 1
+        made |= {f"{name}.{part}": each for part, each in vars(layer).items() if each is not None}
         if layer.multiply is not None:
-            parts["multiply"] = layer.multiply
             nodes.append(helper.make_node("Mul", [source, f"{name}.multiply"], [f"{name}.smoothed"]))
             source = f"{name}.smoothed"
-        inputs = [source, f"{name}.scale", f"{name}.zero"]
-        nodes.append(helper.make_node("QuantizeLinear", inputs, [f"{name}.input"]))
-        inputs = [f"{name}.{part}" for part in ("input", "weight", "scale", "weight_scales", "zero")]
-        multiplied = helper.make_node(
-            "MatMulIntegerToFloat", inputs, [node.output[0]], domain="com.microsoft"
+        scale, zero = f"{name}.scale", f"{name}.zero"
+        nodes.append(helper.make_node("QuantizeLinear", [source, scale, zero], [f"{name}.input"]))
+        given = [f"{name}.input", f"{name}.weight", scale, f"{name}.weight_scales", zero]
+        nodes.append(
+            helper.make_node("MatMulIntegerToFloat", given, [node.output[0]], domain="com.microsoft")
         )
-        nodes.append(multiplied)
-        made[name] = {f"{name}.{part}": np.asarray(each) for part, each in parts.items()}
     used = {name for node in nodes for name in node.input}
     kept = [each for each in graph.initializer if each.name in used]
-    kept += [numpy_helper.from_array(each, name) for parts in made.values() for name, each in parts.items()]
+    kept += [numpy_helper.from_array(np.asarray(each), name) for name, each in made.items()]
     for field, values in (("node", nodes), ("initializer", kept), ("value_info", ())):
         graph.ClearField(field)
         getattr(graph, field).extend(values)
@@ -274,4 +263,4 @@ def quantize_graph(file: Path, encoder: SentenceTransformer, layers: Mapping[str
     is_large = data.exists()
     data.unlink(missing_ok=True)
     onnx.save(model, str(file), save_as_external_data=is_large, location=data.name)
-    return len(made)
+    return count
