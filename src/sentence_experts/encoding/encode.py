@@ -169,7 +169,7 @@ def _choose_columns(known: KnownRoutes, names: Sequence[str] | None, in_folder: 
     if names == [ALL_ROUTES] and ALL_ROUTES not in known.prompts and known.prompts:
         routes: list[str | None] = list(known.prompts)
     else:
-        routes = [known.choose(name) for name in dict.fromkeys(names or [None])]
+        routes = [known.choose(name) for name in dict.fromkeys(names or (None,))]
     return {f"{VECTOR}_{route}" if route in (ROW, ID) else route or VECTOR: route for route in routes}
 
 
@@ -223,8 +223,8 @@ def _encode_to_disk(
         chunks = chunks_of(tables, config.shard_size if in_folder else config.chunk_size)
         missing = missing_parts(_counted(chunks, counts), parts, advance)
         if engine.kind == LOCAL:
-            for part in missing:
-                job.write(encoder, *part, advance)
+            for number, first, rows in missing:
+                job.write(encoder, number, first, rows, advance)
         else:
             del encoder  # its memory belongs to the workers
             where = str(Path(str(model)).absolute() if Path(str(model)).exists() else model)
