@@ -14,7 +14,6 @@ from transformers import BertModel
 
 from helpers.samples import make_tiny_encoder
 from sentence_experts.compat.sentence_transformers import (
-    config_of,
     merged_columns,
     prompt_of,
     sharing_all_but_tokenizer,
@@ -98,9 +97,9 @@ def test_a_random_state_gives_the_same_dropout_again() -> None:
 def test_the_transformer_of_a_model_is_found(tmp_path: Path, minilm: str) -> None:
     model = SentenceTransformer(str(make_tiny_encoder(tmp_path, minilm)), device="cpu")
     assert isinstance(transformer_of(model), BertModel)
-    assert config_of(model).model_type == "bert"
+    assert model.config.model_type == "bert"
     other = SentenceTransformer(modules=[torch.nn.Identity()])
-    assert transformer_of(other) is config_of(other) is None
+    assert transformer_of(other) is other.config is None
 
 
 def test_a_model_that_shares_weights_has_a_tokenizer_of_its_own(tmp_path: Path, minilm: str) -> None:

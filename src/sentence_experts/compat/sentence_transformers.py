@@ -28,11 +28,6 @@ def transformer_of(model: SentenceTransformer) -> Any:
     return getattr(model[0], "auto_model", None)
 
 
-def config_of(model: SentenceTransformer) -> Any:
-    """Return the config of `transformer_of`; None without one."""
-    return getattr(transformer_of(model), "config", None)
-
-
 def sharing_transformer(model: M, transformer: Any) -> M:
     """Return a model with the modules of another, but for the transformers model in the first of them."""
     return sharing_weights(model, **{"0": sharing_weights(model[0], model=transformer)})

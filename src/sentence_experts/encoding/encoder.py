@@ -35,7 +35,7 @@ class BatchEncoder:
     Attributes:
         model: any `SentenceTransformer`, or `OnnxEncoder`, as `sentence_experts.load` opens it.
         batch_size: number of texts per batch; by default, on a CPU, batches have a number of tokens and run
-            side by side on all cores (`parallel_cpu`), elsewhere they have 32 texts.
+            side by side on all cores, elsewhere they have 32 texts.
         cores: number of batches side by side on a CPU; by default as torch has threads.
     """
 
@@ -46,15 +46,25 @@ class BatchEncoder:
         name: str | None = None,
         cores: int | None = None,
     ) -> None:
-        """Prepare a model for many texts; `name` is by default the model's own (`fingerprint.name_of`)."""
+        """Prepare a model for many texts; `name` is by default the model's own (`name_of`)."""
         if batch_size is not None and isinstance(model, OnnxEncoder):
             raise UsageError(
                 "`batch_size` has no effect here: the batches of an ONNX graph are cut by tokens"
             )
         self.model: Any = model
-        self.cores = cores
-        self.batch_size = batch_size
-        self._name = name
+        self.cores, self.batch_size, self._name = cores, batch_size, name
+
+    @classmethod
+    def open(
+        cls, source: Any, load_config: LoadConfig | None = None, batch_size: int | None = None, **options: Any
+    ) -> BatchEncoder:
+        """Open a model to encode with, as `load` does; "minilm" on ONNX Runtime where that fits the settings.
+
+        `options` are those of the class.
+        """
+        load_config = LoadConfig.of(load_config)
+        light = batch_size is None and takes_minilm(source, load_config)
+        return cls(open_minilm(load_config) if light else load(source, load_config), batch_size, **options)
 
     @cached_property
     def name(self) -> str:
@@ -71,27 +81,10 @@ class BatchEncoder:
         """A hash of everything in the model that decides a vector."""
         return fingerprint_of(self.model)
 
-    @classmethod
-    def open(
-        cls, source: Any, load_config: LoadConfig | None = None, batch_size: int | None = None, **options: Any
-    ) -> BatchEncoder:
-        """Open a model to encode with, as `load` does; "minilm" on ONNX Runtime where that fits the settings.
-
-        `options` are those of the class.
-        """
-        load_config = LoadConfig.of(load_config)
-        light = batch_size is None and takes_minilm(source, load_config)
-        model = open_minilm(load_config) if light else load(source, load_config)
-        return cls(model, batch_size, **options)
-
     @property
     def config(self) -> Any:
         """The config of the transformer; None without one."""
-        if isinstance(self.model, OnnxEncoder):
-            return self.model.config
-        from sentence_experts.compat.sentence_transformers import config_of
-
-        return config_of(self.model)
+        return self.model.config
 
     @property
     def known_routes(self) -> KnownRoutes:
@@ -121,12 +114,7 @@ class BatchEncoder:
         return bool(getattr(self.model, "takes_empty", True))
 
     def check_empty(self, name: str, texts: Sequence[str], first: int) -> None:
-        """Refuse an empty text if the model cannot encode it.
-
-        Args:
-            name: the name of the table with the texts.
-            texts: some of its texts.
-            first: the number of texts before them.
+        """Refuse an empty text of the table `name`, behind the `first` ones, if the model cannot encode it.
 
         Raises:
             InputError: one is empty.
@@ -143,11 +131,7 @@ class BatchEncoder:
         return int(self.model.get_embedding_dimension() or self.encode([""]).shape[1])
 
     def chosen_route(self, route: str | None) -> str | None:
-        """Return the route that `route` means for this model: None only for a model without routes.
-
-        Raises:
-            RouteError: the model has routes and none is named or set as default, or it does not know `route`.
-        """
+        """Return the route that `route` means for this model (`KnownRoutes.choose`)."""
         return self.known_routes.choose(route)
 
     def encode(
@@ -183,9 +167,8 @@ class BatchEncoder:
             encoded = self.model.encode(list(texts), prompt=prompt, show_progress_bar=False, **options)
             vectors = np.asarray(encoded, dtype=np.float32)
             advance(len(texts))
-        bad = ~np.isfinite(vectors).all(axis=1)
-        if bad.any():
-            start = texts[int(np.argmax(bad))][:60]
+        if not (finite := np.isfinite(vectors).all(axis=1)).all():
+            start = texts[int(np.argmin(finite))][:60]
             raise InputError(f"{self.name} gives numbers that are not finite for the text {start!r}...")
         return vectors
 
@@ -199,17 +182,20 @@ class BatchEncoder:
 
     @cached_property
     def _parallel_cpu(self) -> ParallelCpuEncoder | None:
-        if self.batch_size is not None and not isinstance(self.model, OnnxEncoder):
-            return None
-        runtime = runtime_of(self.model)
+        runtime = runtime_of(self.model) if self.batch_size is None else None
         return None if runtime is None else ParallelCpuEncoder(runtime, self.cores)
+
+    @cached_property
+    def _empty_has_no_token(self) -> bool:
+        decodes = isinstance(self.model, OnnxEncoder) or is_decoder(self.model)
+        return decodes and not self.model.tokenizer("")["input_ids"]
 
     def vector_settings(self, route: str | None) -> dict[str, Any]:
         """Return what decides the vectors of a route up to rounding: the key of stored vectors."""
         return {
             "fingerprint": fingerprint_of(self.model, route),
             "route": route,
-            "pooling": pooling_of(self.model),
+            "pooling": self.pooling,
             "max_length": self.model.max_seq_length,
             "number_type": str(self.model.dtype),
         }
@@ -237,11 +223,6 @@ class BatchEncoder:
             "routes": self.routes,
             **({"untrained": True} if notes_of(self.model).get("untrained") else {}),
         }
-
-    @cached_property
-    def _empty_has_no_token(self) -> bool:
-        decodes = isinstance(self.model, OnnxEncoder) or is_decoder(self.model)
-        return decodes and not self.model.tokenizer("")["input_ids"]
 
 
 def runtime_of(model: Any, device: str = "cpu") -> Runtime | None:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from sentence_experts.encoding.chunks import Vectors
 from sentence_experts.errors import InputError, UsageError, require
-from sentence_experts.storage import RECORD, check_file_unchanged, check_unchanged, checked_record, write_npy
+from sentence_experts.storage import RECORD, checked_record, write_npy
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -95,14 +95,6 @@ class Encoded:
             raise InputError(f"{path}: not vectors that `encode` wrote and finished")
         return cls(path, **record["result"], settings=record["settings"])
 
-    def check_unchanged(self) -> None:
-        """Check that all files are as they were written.
-
-        Raises:
-            InputError: one is not.
-        """
-        check_unchanged(self.path) if self.path.is_dir() else check_file_unchanged(self.path)
-
     @property
     def files(self) -> list[Path]:
         """The files, in the order of the texts."""
@@ -121,12 +113,10 @@ class Encoded:
             except (OSError, pa.ArrowException) as error:
                 raise InputError(f"{file}: damaged ({error}): give `overwrite`") from error
 
-    def vectors(self, column: str | None = None, into: Path | None = None) -> NDArray[Any]:
+    def vectors(self, column: str | None = None) -> NDArray[Any]:
         """Return the vectors of a route, (texts, dimensions); `.npy` is mapped into memory.
 
-        Args:
-            column: may be left out if there is one route.
-            into: a new `.npy` file that holds them, where they do not fit into memory.
+        `column` may be left out if there is one route.
 
         Raises:
             UsageError: there is no such column, or none is named of several.
@@ -135,8 +125,7 @@ class Encoded:
             raise UsageError(f"name one of the columns {', '.join(self.routes)}")
         if self.path.suffix == NPY:
             return read_vectors(self.path)
-        shape = (self.texts, self.dimension)
-        vectors = np.lib.format.open_memmap(into, "w+", np.float32, shape) if into else np.empty(shape, "f4")
+        vectors = np.empty((self.texts, self.dimension), np.float32)
         done = 0
         for batch in self.batches([name]):
             vectors[done : done + len(batch)] = batch.column(0).flatten().to_numpy().reshape(len(batch), -1)

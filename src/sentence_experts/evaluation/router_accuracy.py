@@ -50,14 +50,13 @@ def router_accuracy(
     """
     if isinstance(encoder.model, OnnxEncoder):  # which has no learned routers
         return None
-    from sentence_experts.compat.sentence_transformers import config_of
     from sentence_experts.models.routes.kinds import router_kind_of
     from sentence_experts.models.routes.sequence_router import router_choices  # imports torch
 
     kind = router_kind_of(encoder.model)
     if kind is None or not kind.reads_texts:
         return None
-    config = config_of(encoder.model)
+    config: Any = encoder.model.config
     experts = {name: number for number, name in enumerate(config.experts)}
     experts |= {route["name"]: route["expert"] for route in config.routes}
     by_domain = texts_by_domain(table)

@@ -9,7 +9,6 @@ from typing import Any
 import yaml
 from sentence_transformers import SentenceTransformer
 
-from sentence_experts.compat.sentence_transformers import config_of
 from sentence_experts.models.architectures.families import MODEL_TYPES
 from sentence_experts.models.routes.kinds import router_kind
 from sentence_experts.models.sources import NOTED, notes_of
@@ -33,7 +32,7 @@ model = sentence_experts.load("path/to/this/folder")"""
 def usage_card(model: SentenceTransformer, title: str | None = None) -> str:
     """Return the front matter, a description and a snippet that runs, for README.md."""
     prompts = {name: prompt for name, prompt in model.prompts.items() if prompt}
-    config = config_of(model)
+    config: Any = model.config
     has_experts = getattr(config, "model_type", None) in MODEL_TYPES
     opening = REGISTERED if has_experts else STOCK
     texts, use = ["a text", "another"], ""

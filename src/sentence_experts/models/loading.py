@@ -216,10 +216,9 @@ def _dense(model: SentenceTransformer, place: str, config: LoadConfig) -> Senten
 
 def is_decoder(model: SentenceTransformer) -> bool:
     """Return whether the model's blocks are those of a causal language model, not of a masked one."""
-    from sentence_experts.compat.sentence_transformers import config_of
     from sentence_experts.compat.transformers import is_causal_only
 
-    return is_causal_only(getattr(config_of(model), "model_type", None))
+    return is_causal_only(getattr(model.config, "model_type", None))
 
 
 def _pad_on_the_right(model: SentenceTransformer) -> None:
@@ -260,9 +259,9 @@ def _with_settings(
     model: SentenceTransformer, config: LoadConfig, given: set[str], in_place: bool = False
 ) -> SentenceTransformer:
     """Return the model as the settings want it: itself, if it is so already or may be changed in place."""
-    from sentence_experts.compat.sentence_transformers import config_of, sharing_all_but_tokenizer
+    from sentence_experts.compat.sentence_transformers import sharing_all_but_tokenizer
 
-    has_experts = getattr(config_of(model), "model_type", None) in MODEL_TYPES
+    has_experts = getattr(model.config, "model_type", None) in MODEL_TYPES
     if config.partial and not has_experts:
         name = next(name for name in LIMITS if getattr(config, name) is not None)
         raise UsageError(f"`{name}` has no effect here: this model has no experts")

@@ -230,9 +230,7 @@ def name_of(model: Any) -> str:
     """Return a model's name in results: its folder's base name, its hub id, or else its class."""
     if name := ModelOrigin.of(model).name:
         return name
-    from sentence_experts.compat.sentence_transformers import config_of
-
-    return source_name(getattr(config_of(model), "name_or_path", "") or type(model).__name__)
+    return source_name(getattr(model.config, "name_or_path", "") or type(model).__name__)
 
 
 def check_hub(source: str, revision: str | None = None) -> Path | None:

@@ -18,7 +18,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 
-from sentence_experts.compat.sentence_transformers import config_of, transformer_of
+from sentence_experts.compat.sentence_transformers import transformer_of
 from sentence_experts.compat.tokenizers import backend_copy
 from sentence_experts.compat.transformers import attention_of, set_attention
 from sentence_experts.errors import InputError, SentenceExpertsError, UsageError, require
@@ -63,7 +63,7 @@ class WholeEncoder(nn.Module):
         super().__init__()
         features = encoder.preprocess(list(texts))
         self.encoder, self.pooling = encoder, place_of_pooling(encoder)
-        self.outputs = [VECTOR, POOLED] if getattr(config_of(encoder), "heads", ()) else [VECTOR]
+        self.outputs = [VECTOR, POOLED] if getattr(encoder.config, "heads", ()) else [VECTOR]
         self.inputs = {name: value for name, value in features.items() if isinstance(value, Tensor)}
         self.constants = {name: value for name, value in features.items() if name not in self.inputs}
 
@@ -148,7 +148,7 @@ def described(encoder: SentenceTransformer) -> dict[str, Any]:
 
 def _describe(encoder: SentenceTransformer, prompts: Mapping[str, str]) -> dict[str, Any]:
     """Return the content of graph.json."""
-    config = config_of(encoder)
+    config: Any = encoder.config
     names = ("model_type", "experts", "heads", "search_routes", "matryoshka_dimensions", "is_matryoshka")
     facts = {name: getattr(config, name) for name in names if getattr(config, name, None)}
     default = encoder.prompts.get(encoder.default_prompt_name or "")

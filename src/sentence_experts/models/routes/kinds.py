@@ -83,7 +83,5 @@ def router_kind(config: Any) -> RouterKind:
 
 def router_kind_of(encoder: SentenceTransformer) -> RouterKind | None:
     """Return what chooses the experts of an encoder; None if it has none."""
-    from sentence_experts.compat.sentence_transformers import config_of
-
-    config = config_of(encoder)
+    config: Any = encoder.config
     return router_kind(config) if hasattr(config, "expert_layers") else None

@@ -156,15 +156,13 @@ def router_choices(
     """
     from sentence_transformers.util import batch_to_device
 
-    from sentence_experts.compat.sentence_transformers import config_of
-
     kind = router_kind_of(encoder)
     if kind is None or not kind.reads_texts:
         raise UsageError(
             "only learned routers (`router='learned'`) choose an expert per text and block; here the text's "
             "route chooses, or each token chooses its own"
         )
-    config = config_of(encoder)
+    config: Any = encoder.config
     encoder.eval()
     order = sorted(range(len(texts)), key=lambda row: -len(texts[row]))  # texts of like length meet
     shape = (len(texts), len(config.expert_layers), len(config.experts))
