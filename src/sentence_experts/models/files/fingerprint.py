@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from sentence_experts.errors import InputError
 from sentence_experts.models.architectures.families import MODEL_TYPES, MODELING, family_of
@@ -43,14 +43,6 @@ _IRRELEVANT = (
     *("transformers_version", "vocab_size", "base_vocab_size", "search_routes"),
 )
 _MARKER = "\ufdd0"  # of domain tokens, in a normalizer (`route_tokens.MARKER`)
-
-
-class _Met(NamedTuple):
-    """The parts of the model and the tokens that a route's texts meet."""
-
-    owners: tuple[tuple[str, int] | None, ...]
-    tokens: tuple[int, ...]
-    base_tokens: int
 
 
 def fingerprint_of(model: SentenceTransformer, route: str | None = None) -> str:
@@ -107,33 +99,43 @@ def folder_fingerprint(folder: Path, route: str | None = None, heads: bool = Tru
     With the name of a route of the saved model, where routes choose the experts, it covers only what decides
     the vectors of that route; without `heads`, before its head and whatever its name is.
     """
+    files = sorted(file for file in folder.rglob("*") if file.is_file() and _decides(file, folder))
     config, prompt = ({}, "") if route is None else _routing(folder, route)
     chosen = [each for each in config.get("routes", ()) if prompt.startswith(each["text"])]
     if not chosen or config.get("base_vocab_size") is None:
-        return sha256_text(*(part for file in _files(folder) for part in _name_and_hash(folder, file)))
-    route_fields = max(chosen, key=lambda each: len(each["text"]))
-    lead = route_fields.get("lead")
+        return sha256_text(*_names_and_hashes(folder, files))
+    own = max(chosen, key=lambda each: len(each["text"]))
     # Before heads, routes that read the same token are the same; an instruction is read itself.
-    if not heads and len(route_fields["token_ids"]) == 1:
-        prompt = prompt.removeprefix(route_fields["text"])
-    own_tokens = {each["token_ids"][0] for each in config["routes"]} if _has_tokens(config) else set()
+    if not heads and len(own["token_ids"]) == 1:
+        prompt = prompt.removeprefix(own["text"])
+    # Where each route begins with a token that the base's tokenizer lacks.
+    has_tokens = config.get("inner_route_token_id") is not None
+    own_tokens = {each["token_ids"][0] for each in config["routes"]} if has_tokens else set()
     tokenizer, count = _tokenizer_digest(folder / TOKENIZER, own_tokens)
-    tokens = [token for token in route_fields["token_ids"] if token in own_tokens] if lead is None else [lead]
+    lead = own.get("lead")
+    tokens = tuple(token for token in own["token_ids"] if token in own_tokens) if lead is None else (lead,)
     kinds = ("expert", "adapter", "head") if heads else ("expert", "adapter")
-    owners = [(kind, int(route_fields[kind])) for kind in kinds if kind in route_fields]
-    meets = _Met((None, *owners), tuple(tokens), count)
-    weights = [
-        digest
-        for file in _weight_files(folder)
-        for status in [file.stat()]
-        for digest in _weight_digests(folder, file, (status.st_size, status.st_mtime_ns), meets)
+    owners = (None, *((kind, int(own[kind])) for kind in kinds if kind in own))
+    shards = {WEIGHTS}
+    if not (folder / WEIGHTS).is_file():
+        shards = set(read_json(folder / INDEX)["weight_map"].values())
+    weights: list[tuple[str, str]] = []
+    for file in (folder / name for name in sorted(shards)):
+        status = file.stat()
+        stamp = (status.st_size, status.st_mtime_ns)
+        weights += _weight_digests(folder, file, stamp, owners, tokens, count)
+    special = {"config.json", SETTINGS, TOKENIZER, INDEX, f"{MODELING}.py"}
+    others = [
+        file
+        for file in files
+        if not (file.parent == folder and (file.suffix == ".safetensors" or file.name in special))
     ]
     return sha256_text(
         "route",
         prompt,
         sha256_settings({name: value for name, value in config.items() if name not in _IRRELEVANT}),
         tokenizer,
-        *_other_files(folder),
+        *_names_and_hashes(folder, others),
         *(part for digest in sorted(weights) for part in digest),
     )
 
@@ -148,41 +150,17 @@ def _routing(folder: Path, route: str) -> tuple[dict[str, Any], str]:
     return config, (settings.get("prompts") or {}).get(route) or ""
 
 
-def _files(folder: Path) -> list[Path]:
-    """Return the files in a folder that may change a vector, relative to it."""
-    files = sorted(file.relative_to(folder) for file in folder.rglob("*") if file.is_file())
-    return [
-        file
-        for file in files
-        if file.suffix not in IGNORED_SUFFIXES
-        and file.name != RECORD
-        and not any(part.startswith((".", "checkpoint-")) for part in file.parts)
-    ]
+def _decides(file: Path, folder: Path) -> bool:
+    """Return whether a file may change a vector."""
+    parts = file.relative_to(folder).parts
+    described = file.suffix in IGNORED_SUFFIXES or file.name == RECORD
+    return not described and not any(part.startswith((".", "checkpoint-")) for part in parts)
 
 
-def _name_and_hash(folder: Path, file: Path) -> tuple[str, str]:
-    return file.as_posix(), sha256_unchanging(folder / file)
-
-
-def _other_files(folder: Path) -> Iterator[str]:
-    """Return names and hashes of the files beside weights, tokenizer and configs."""
-    special = {"config.json", SETTINGS, TOKENIZER, INDEX, f"{MODELING}.py"}
-    for file in _files(folder):
-        is_weights = len(file.parts) == 1 and file.suffix == ".safetensors"
-        if not is_weights and file.as_posix() not in special:
-            yield from _name_and_hash(folder, file)
-
-
-def _weight_files(folder: Path) -> list[Path]:
-    if (folder / WEIGHTS).is_file():
-        return [folder / WEIGHTS]
-    names = sorted(set(read_json(folder / INDEX)["weight_map"].values()))
-    return [folder / name for name in names]
-
-
-def _has_tokens(config: Mapping[str, Any]) -> bool:
-    """Return whether each route begins with a token that the base's tokenizer lacks."""
-    return config.get("inner_route_token_id") is not None
+def _names_and_hashes(folder: Path, files: Iterable[Path]) -> Iterator[str]:
+    for file in files:
+        yield file.relative_to(folder).as_posix()
+        yield sha256_unchanging(file)
 
 
 def _tokenizer_digest(file: Path, own_tokens: Set[int]) -> tuple[str, int]:
@@ -201,9 +179,14 @@ def _tokenizer_digest(file: Path, own_tokens: Set[int]) -> tuple[str, int]:
 
 @lru_cache(maxsize=4096)
 def _weight_digests(
-    folder: Path, file: Path, stamp: tuple[int, int], meets: _Met
+    folder: Path,
+    file: Path,
+    stamp: tuple[int, int],
+    owners: tuple[tuple[str, int] | None, ...],
+    tokens: tuple[int, ...],
+    base_tokens: int,
 ) -> tuple[tuple[str, str], ...]:
-    """Return the name in the dense base, and the hash, of each weight in a file that a route meets.
+    """Return the name in the dense base, and the hash, of each weight in a file that a route's texts meet.
 
     Of embeddings these are the rows of the base, and those of the route's own tokens.
     """
@@ -213,15 +196,15 @@ def _weight_digests(
     digests = []
     for name in sorted(header):
         owner, (start, end) = owner_of(name), header[name]["data_offsets"]
-        if owner not in meets.owners:
+        if owner not in owners:
             continue
         shape, kind = header[name]["shape"], header[name]["dtype"]
         rows = data[start:end]
         if owner is None and "embeddings" in name and shape[:1] == [config["vocab_size"]]:
             each = rows.reshape(shape[0], -1)
-            own = each[list(meets.tokens)]
+            own = each[list(tokens)]
             digests.append((f"{name} of the route", hashlib.sha256(own.tobytes()).hexdigest()))
-            rows, shape = each[: meets.base_tokens], [meets.base_tokens, *shape[1:]]
+            rows, shape = each[:base_tokens], [base_tokens, *shape[1:]]
         canonical = base_name(family, name)
         if owner is not None and owner[0] != "expert":
             canonical = name.replace(f"{owner[0]}s.{owner[1]}.", f"{owner[0]}.")
