@@ -12,17 +12,13 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import AfterValidator
 
 from sentence_experts.errors import SentenceExpertsError, brief, require
 
-Kind = Literal["local", "spark", "ray"]
-LOCAL: Kind = "local"
-SPARK: Kind = "spark"
-RAY: Kind = "ray"
-_KINDS: dict[str, Kind] = {kind: kind for kind in (LOCAL, SPARK, RAY)}
+LOCAL, SPARK, RAY = "local", "spark", "ray"
 _ON_THIS_MACHINE = re.compile(r"(local|spark|ray)(?:\[(\d+|\*)\])?")
 _CLUSTER = re.compile(r"(spark|ray)://.+|yarn|k8s://.+")
 _FORMS = "local[CORES], spark[CORES], spark://HOST:PORT, ray[CORES] or ray://HOST:PORT"
@@ -36,17 +32,19 @@ class Engine:
 
     Attributes:
         name: as the user wrote it.
-        kind: what runs it.
+        kind: what runs it: "local", "spark" or "ray".
         cores: the number of cores on this machine; None for those of a cluster, or all.
+        on_this_machine: whether no cluster is named.
     """
 
     name: str
-    kind: Kind
+    kind: str
     cores: int | None = None
+    on_this_machine: bool = True
 
     @classmethod
     def parse(cls, name: str) -> Engine:
-        """The engine of a name.
+        """Return the engine of a name.
 
         Raises:
             ValueError: it is no engine; the message lists the forms.
@@ -54,15 +52,16 @@ class Engine:
         if here := _ON_THIS_MACHINE.fullmatch(name):
             cores = (os.cpu_count() or 1) if here[2] == "*" else int(here[2]) if here[2] else None
             if cores != 0:
-                return cls(name, _KINDS[here[1]], cores)
+                return cls(name, here[1], cores)
         if there := _CLUSTER.fullmatch(name):
-            return cls(name, _KINDS[there[1] or SPARK])
+            return cls(name, there[1] or SPARK, on_this_machine=False)
         raise ValueError(f"give {_FORMS}")
 
-    @property
-    def on_this_machine(self) -> bool:
-        """Whether no cluster is named."""
-        return _ON_THIS_MACHINE.fullmatch(self.name) is not None
+    def not_started(self, error: Exception, needs: str = "") -> SentenceExpertsError:
+        """Return the error of an engine that does not start, and needs something."""
+        return SentenceExpertsError(
+            f"`engine={self.name}`: {self.kind} did not start ({brief(error)}){needs}"
+        )
 
 
 def _checked(name: str) -> str:
@@ -71,12 +70,6 @@ def _checked(name: str) -> str:
 
 
 EngineName = Annotated[str, AfterValidator(_checked)]
-
-
-def _not_started(engine: Engine, error: Exception, needs: str = "") -> SentenceExpertsError:
-    return SentenceExpertsError(
-        f"`engine={engine.name}`: {engine.kind} did not start ({brief(error)}){needs}"
-    )
 
 
 @contextmanager
@@ -112,7 +105,7 @@ def spark_session(engine: Engine, name: str, settings: Mapping[str, str] = {}) -
     try:
         session = builder.getOrCreate()
     except Exception as error:  # anything from Java, the network or the cluster
-        raise _not_started(engine, error, "; it needs Java 17 or newer") from error
+        raise engine.not_started(error, "; it needs Java 17 or newer") from error
     try:
         yield session
     finally:
@@ -148,7 +141,7 @@ def ray_cluster(engine: Engine) -> Iterator[Any]:
     try:
         ray.init(**options)
     except Exception as error:  # anything from its processes or the network
-        raise _not_started(engine, error) from error
+        raise engine.not_started(error) from error
     try:
         yield ray
     finally:

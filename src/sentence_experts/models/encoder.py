@@ -20,7 +20,7 @@ from sentence_experts.models.architectures.routed_model import RoutedModel
 from sentence_experts.models.card import usage_card
 from sentence_experts.models.layers.residency import CPU, DISK
 from sentence_experts.models.layers.weight_names import owner_of
-from sentence_experts.models.pooling import finish, place_of_pooling, pooled_model
+from sentence_experts.models.pooling import place_of_pooling, pooled_model
 from sentence_experts.models.routes.kinds import router_kind
 from sentence_experts.models.routes.routes import Route, describe
 from sentence_experts.models.routes.sequence_router import RouterChoices, router_choices
@@ -122,7 +122,12 @@ class ExpertEncoder(SentenceTransformer):
 
     def finish(self, pooled: NDArray[Any]) -> NDArray[np.float32]:
         """Return what the modules after the pooling (`Normalize`, say) make of vectors, (texts, width)."""
-        return finish(self, pooled)
+        with torch.inference_mode():
+            vectors = torch.as_tensor(pooled, device=self.device, dtype=self.dtype)
+            features: dict[str, Any] = {"sentence_embedding": vectors}
+            for module in list(self)[place_of_pooling(self) + 1 :]:
+                features = module(features)
+            return _array(features["sentence_embedding"])
 
     def extra_repr(self) -> str:
         """Return the experts and routes, shown above the modules."""

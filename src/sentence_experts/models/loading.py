@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import logging
-import os
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from importlib.util import find_spec
@@ -34,8 +33,6 @@ from sentence_experts.storage import check_unchanged
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
-
-    from sentence_experts.models.encoder import ExpertEncoder
 
 logger = logging.getLogger(__name__)
 
@@ -122,7 +119,9 @@ def load(
         return graph.with_settings(chosen)  # type: ignore[no-any-return]
     if isinstance(source, str | Path):
         return _from_files(str(source), chosen)
-    _check_in_memory(source, chosen)
+    if not isinstance(source, require("sentence_transformers", "models").SentenceTransformer):
+        raise UsageError(f"a model is a path, a hub id or a SentenceTransformer, not {type(source).__name__}")
+    chosen.refuse(("revision", "trust_remote_code"), "the model is in memory already")
     return _with_settings(source, chosen, chosen.model_fields_set)
 
 
@@ -134,9 +133,6 @@ def _from_files(source: str, config: LoadConfig) -> SentenceTransformer:
         known.check_loadable(config.routes)
     cached = commit = None
     if is_folder := Path(place).exists():
-        for file in Path(place).rglob("*"):
-            if not os.access(file, os.R_OK):  # libraries say that there is no such file
-                raise InputError(f"{file}: this user may not read it")
         config.refuse(["revision"], f"{name} is a folder")
         check_unchanged(Path(place), but="model-expert-*" if config.partial else "")
     else:
@@ -175,7 +171,7 @@ def _open(place: str, config: LoadConfig) -> SentenceTransformer:
 
     from sentence_experts.compat.torch import LightMeta
     from sentence_experts.models.files.complete import checked_weights, transformers_of
-    from sentence_experts.models.layers.weight_files import shared_part
+    from sentence_experts.models.layers.weight_files import INDEX, WEIGHTS, WeightFiles, shared_part
 
     try:
         content, _ = PreTrainedConfig.get_config_dict(place, **config.hub)
@@ -189,7 +185,7 @@ def _open(place: str, config: LoadConfig) -> SentenceTransformer:
     if not has_experts:
         options["trust_remote_code"] = config.trust_remote_code
     files = shared_part(place, **config.hub) if in_part else nullcontext(place)
-    kind: type[SentenceTransformer] = SentenceTransformer
+    kind: Any = SentenceTransformer
     if has_experts:  # the classes of models with experts are imported for these alone
         from sentence_experts.models.encoder import ExpertEncoder
 
@@ -197,21 +193,15 @@ def _open(place: str, config: LoadConfig) -> SentenceTransformer:
     with checked_weights(place) as loaded, LightMeta(), files as folder:
         model = kind(folder, device=config.device, **options, **config.hub)
         loaded += transformers_of(model)
-    return _with_experts(model, place, config) if has_experts else _dense(model, place, config)  # type: ignore[arg-type]
-
-
-def _dense(model: SentenceTransformer, place: str, config: LoadConfig) -> SentenceTransformer:
-    """Return a model without experts, with the padding and pooling that a decoder's checkpoint lacks."""
-    from sentence_transformers.util import is_sentence_transformer_model
-
-    from sentence_experts.models.pooling import set_pooling
-
-    if is_decoder(model):
-        _pad_on_the_right(model)
-        if config.pooling is None and not is_sentence_transformer_model(place, **config.hub):
-            set_pooling(model, "mean")
-            logger.info(f"{place}: a decoder language model; its vectors are the mean over the tokens")
-    return model
+    if not has_experts:
+        if is_decoder(model):
+            _prepare_decoder(model, place, config)
+    elif config.partial or any((Path(place) / name).is_file() for name in (WEIGHTS, INDEX)):
+        residency = model.routed_model.residency
+        residency.files = WeightFiles.find(place, **config.hub)
+        if config.partial:
+            residency.check_files()
+    return model  # type: ignore[no-any-return]
 
 
 def is_decoder(model: SentenceTransformer) -> bool:
@@ -221,38 +211,23 @@ def is_decoder(model: SentenceTransformer) -> bool:
     return is_causal_only(getattr(model.config, "model_type", None))
 
 
-def _pad_on_the_right(model: SentenceTransformer) -> None:
-    """Pad a decoder's texts after their last token, with any token of the vocabulary.
+def _prepare_decoder(model: SentenceTransformer, place: str, config: LoadConfig) -> None:
+    """Give a decoder the padding, after the last token, and the pooling that its checkpoint lacks.
 
     No token attends to later ones, so this padding changes nothing. On the left it would shift positions,
     which matters with absolute position embeddings (GPT-2).
     """
+    from sentence_transformers.util import is_sentence_transformer_model
+
+    from sentence_experts.models.pooling import set_pooling
+
     tokenizer = model.tokenizer
     tokenizer.padding_side = "right"
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token or tokenizer.convert_ids_to_tokens(0)
-
-
-def _with_experts(model: ExpertEncoder, place: str, config: LoadConfig) -> ExpertEncoder:
-    """Return a model with experts that knows their files."""
-    from sentence_experts.models.layers.weight_files import INDEX, WEIGHTS, WeightFiles
-
-    folder, residency = Path(place), model.routed_model.residency
-    if config.partial or (folder / WEIGHTS).is_file() or (folder / INDEX).is_file():
-        residency.files = WeightFiles.find(place, **config.hub)
-    if config.partial:
-        residency.check_files()
-    return model
-
-
-def _check_in_memory(model: SentenceTransformer, config: LoadConfig) -> None:
-    """Refuse what is not a model, and settings that have no effect on one in memory."""
-    require("sentence_transformers", "models")
-    from sentence_transformers import SentenceTransformer
-
-    if not isinstance(model, SentenceTransformer):
-        raise UsageError(f"a model is a path, a hub id or a SentenceTransformer, not {type(model).__name__}")
-    config.refuse(("revision", "trust_remote_code"), "the model is in memory already")
+    if config.pooling is None and not is_sentence_transformer_model(place, **config.hub):
+        set_pooling(model, "mean")
+        logger.info(f"{place}: a decoder language model; its vectors are the mean over the tokens")
 
 
 def _with_settings(
@@ -272,13 +247,6 @@ def _with_settings(
     for change in changes.values():
         change(model)
     return model
-
-
-def check_length(model: SentenceTransformer, max_length: int) -> None:
-    """Refuse a maximum length in tokens that leaves no room for any text."""
-    count = getattr(model.tokenizer, "num_special_tokens_to_add", int)
-    if max_length <= (own := count()):
-        raise UsageError(f"`max_length={max_length}`: no room for text beside the {own} tokens of the model")
 
 
 def _changes(
@@ -305,9 +273,11 @@ def _changes(
         changes["packed"] = lambda model: use_packing(model, config.packed)
     if (pooling := config.pooling) not in (None, pooling_of(model)):
         changes["pooling"] = lambda model: set_pooling(model, str(pooling))
-    length = model.max_seq_length
     if config.max_length is not None:
-        check_length(model, config.max_length)
-    if config.max_length is not None and (length is None or length > config.max_length):
-        changes["max_length"] = lambda model: setattr(model, "max_seq_length", config.max_length)
+        own = getattr(model.tokenizer, "num_special_tokens_to_add", int)()
+        if config.max_length <= own:
+            setting = f"`max_length={config.max_length}`"
+            raise UsageError(f"{setting}: no room for text beside the {own} tokens of the model")
+        if model.max_seq_length is None or model.max_seq_length > config.max_length:
+            changes["max_length"] = lambda model: setattr(model, "max_seq_length", config.max_length)
     return changes

@@ -73,19 +73,6 @@ def pooled_model(model: M) -> M:
     return pooled
 
 
-def finish(model: SentenceTransformer, pooled: NDArray[Any]) -> NDArray[np.float32]:
-    """Return what a model's modules after the pooling make of vectors, (texts, width)."""
-    import torch
-
-    with torch.inference_mode():
-        vectors = torch.as_tensor(pooled, device=model.device, dtype=model.dtype)
-        features: dict[str, Any] = {"sentence_embedding": vectors}
-        for module in list(model)[place_of_pooling(model) + 1 :]:
-            features = module(features)
-        finished: NDArray[np.float32] = features["sentence_embedding"].float().cpu().numpy()
-        return finished
-
-
 def place_of_pooling(model: SentenceTransformer) -> int:
     """Return the place of the pooling among a model's modules; an InputError if it has none, or several."""
     places = [place for place, module in enumerate(model) if hasattr(module, "pooling_mode")]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -43,13 +42,4 @@ def test_prompts_that_are_no_texts_are_named(tmp_path: Path, settings: Any, said
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / "config_sentence_transformers.json").write_text(json.dumps(settings))
     with pytest.raises(InputError, match=rf"config_sentence_transformers\.json: {said}"):
-        load(tmp_path)
-
-
-def test_weights_that_may_not_be_read_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The libraries say that there is no such file."""
-    (tmp_path / "config.json").write_text("{}")
-    (tmp_path / "model.safetensors").touch()
-    monkeypatch.setattr(os, "access", lambda path, mode: Path(path).suffix != ".safetensors")
-    with pytest.raises(InputError, match=r"model\.safetensors: this user may not read it"):
         load(tmp_path)
