@@ -16,7 +16,6 @@ from sentence_experts.encoding.encode import encode
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import InputError, RouteError, UsageError
 from sentence_experts.models.loading import load
-from sentence_experts.storage import locked
 
 
 def test_output_has_one_vector_per_text_in_order(tmp_path, plain):
@@ -33,14 +32,6 @@ def test_output_has_one_vector_per_text_in_order(tmp_path, plain):
     assert {file.name for file in tmp_path.iterdir()} == {
         "a.jsonl", "v.parquet", "v.parquet.json", "v.npy", "v.npy.json",
     }  # fmt: skip
-
-
-def test_chunk_size_does_not_change_vectors(tmp_path, plain):
-    source = write_texts(tmp_path, "a.txt")
-    for chunk in (1, 4, 100):
-        encode(plain, source, out=tmp_path / f"{chunk}.npy", chunk_size=chunk)
-    assert np.abs(np.load(tmp_path / "1.npy") - np.load(tmp_path / "100.npy")).max() < 1e-6
-    assert np.abs(np.load(tmp_path / "4.npy") - np.load(tmp_path / "100.npy")).max() < 1e-6
 
 
 class StoppedError(Exception):
@@ -69,19 +60,6 @@ def test_an_interrupted_run_continues_to_the_same_bytes(tmp_path, plain, monkeyp
     assert (tmp_path / f"part.{ending}").read_bytes() == (tmp_path / f"whole.{ending}").read_bytes()
 
 
-def test_other_settings_or_texts_do_not_reuse_parts(tmp_path, experts):
-    source = write_texts(tmp_path, "a.txt")
-    out = tmp_path / "v.npy"
-    encode(experts, source, out=out, route="crops", chunk_size=4)
-    before = np.load(out)
-    folder = tmp_path / ".v.npy.parts"
-    folder.mkdir()
-    (folder / "settings.json").write_text("{}")
-    (folder / "000000.00000000.parquet").write_bytes(b"PAR1")
-    encode(experts, source, out=out, route="crops", chunk_size=4, overwrite=True)
-    assert np.array_equal(np.load(out), before)
-
-
 def test_file_of_other_vectors_is_refused_and_one_of_these_is_kept(tmp_path, experts):
     source, out = write_texts(tmp_path, "a.txt"), tmp_path / "v.npy"
     first = encode(experts, source, out=out, route="crops", precision="int8")
@@ -95,21 +73,6 @@ def test_file_of_other_vectors_is_refused_and_one_of_these_is_kept(tmp_path, exp
         encode(experts, source, out=out, route="crops", precision="int8")
     assert encode(experts, source, out=out, route="crops", overwrite=True).texts == 2
     assert {file.name for file in tmp_path.iterdir()} == {"a.txt", "v.npy", "v.npy.json"}
-
-
-def test_input_that_is_replaced_meanwhile_is_noticed(tmp_path, plain, monkeypatch):
-    source, out = write_texts(tmp_path, "a.txt"), tmp_path / "v.npy"
-    real = plain.encode
-
-    def replaces(texts, *rest):
-        write_texts(tmp_path, "a.txt", ["other", "texts"])
-        return real(texts, *rest)
-
-    monkeypatch.setattr(plain, "encode", replaces)
-    with pytest.raises(InputError, match="its input changed while it was read"):
-        encode(plain, source, out=out)
-    assert not out.exists()
-    assert encode(plain, source, out=out, overwrite=True).texts == 2
 
 
 def test_a_killed_process_continues_to_the_same_bytes(tmp_path, plain_model, capsys):
@@ -167,11 +130,6 @@ def test_result_gives_its_vectors_back(tmp_path, plain):
         frame = found.to_pandas()
         assert frame["row"].tolist() == list(range(6))
         assert np.array_equal(np.stack(frame["vector"]), found.vectors())
-
-
-def test_second_run_to_one_file_is_refused(tmp_path, plain):
-    with locked(tmp_path / "v.npy", "encode others"), pytest.raises(InputError, match="is in use by process"):
-        encode(plain, TEXTS, out=tmp_path / "v.npy")
 
 
 def test_one_text_is_given_as_a_list(plain):

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import shutil
 
 import numpy as np
@@ -63,31 +62,6 @@ def test_no_or_unknown_route_names_the_routes(plain, experts):
         plain.chosen_route("x")
     assert plain.chosen_route(None) is None
     assert (plain.has_experts, experts.has_experts) == (False, True)
-
-
-def test_a_default_route_is_taken(experts_model):
-    encoder = BatchEncoder(load(experts_model, device="cpu"))
-    encoder.model.default_prompt_name = "neuro"
-    assert encoder.chosen_route(None) == "neuro"
-    assert encoder.chosen_route("crops") == "crops"
-
-
-@pytest.mark.parametrize(
-    ("files", "message"), [(None, "no such model folder"), (["x.txt"], "no model in this")]
-)
-def test_a_folder_without_a_model_is_an_error(tmp_path, files, message):
-    folder = tmp_path / "model"
-    if files:
-        folder.mkdir()
-        (folder / files[0]).touch()
-    with pytest.raises(InputError, match=message):
-        BatchEncoder(load(folder))
-
-
-def test_a_broken_model_is_an_error(tmp_path):
-    (tmp_path / "config.json").write_text(json.dumps({"model_type": "nothing"}))
-    with pytest.raises(InputError, match="cannot be loaded"):
-        BatchEncoder(load(tmp_path))
 
 
 def test_fingerprint_depends_on_content_not_folder(plain_model, tmp_path):

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from sentence_transformers.util import quantize_embeddings
 
-from sentence_experts.encoding.vector_files import check_form, write_in_precision
-from sentence_experts.errors import UsageError
+from sentence_experts.encoding.vector_files import write_in_precision
 
 
 @pytest.fixture
@@ -20,10 +19,11 @@ def files(tmp_path):
     return vectors, parts
 
 
-def test_full_precision_is_the_chunks(files, tmp_path):
+@pytest.mark.parametrize("precision", ["float32", "float16"])
+def test_floats_are_the_chunks(files, tmp_path, precision):
     vectors, parts = files
-    write_in_precision(tmp_path / "all.npy", parts, 40, "float32")
-    assert np.array_equal(np.load(tmp_path / "all.npy"), vectors)
+    write_in_precision(tmp_path / "all.npy", parts, 40, precision)
+    assert np.array_equal(np.load(tmp_path / "all.npy"), vectors.astype(precision))
 
 
 @pytest.mark.parametrize("precision", ["int8", "uint8", "binary", "ubinary"])
@@ -39,14 +39,3 @@ def test_ranges_are_those_of_all_chunks(files, tmp_path, precision):
     if precision in ("int8", "uint8"):
         ranges = np.load(tmp_path / "v.ranges.npy")
         assert np.array_equal(quantize_embeddings(vectors[:3], precision=precision, ranges=ranges), found[:3])
-
-
-def test_half_precision(files, tmp_path):
-    vectors, parts = files
-    write_in_precision(tmp_path / "v.npy", parts, 40, "float16")
-    assert np.array_equal(np.load(tmp_path / "v.npy"), vectors.astype(np.float16))
-
-
-def test_what_cannot_be_written_is_reported(tmp_path):
-    with pytest.raises(UsageError, match=r"vectors of int8 are written to .npy"):
-        check_form(tmp_path / "v.parquet", "int8")

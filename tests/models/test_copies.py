@@ -25,10 +25,8 @@ NAMES = ["a", "b", "c"]
 TEXTS = ["[A]heart", "[C]lungs and air", "[B]blood"]
 KINDS: dict[str, dict[str, Any]] = {
     "dense": {},
-    "dense unpacked": {"packed": False},
     "experts": {},
     "experts unpacked": {"packed": False},
-    "one route": {"routes": ["a", "b", "c"]},
     "limited": {"max_resident_experts": 2},
     "learned": {},
 }

@@ -58,10 +58,10 @@ def damage(folder: Path, file: str, fault: Callable[[Weights], None]) -> None:
 
 @each_fault
 def test_a_dense_base(
-    base_folders: dict[str, Path], family: str, tmp_path: Path, fault: Callable[[Weights], None]
+    base_folders: dict[str, Path], tmp_path: Path, fault: Callable[[Weights], None]
 ) -> None:
     base = tmp_path / "base"
-    shutil.copytree(base_folders[family], base)
+    shutil.copytree(base_folders["bert"], base)
     damage(base, "model.safetensors", fault)
     for use in (sentence_experts.load, lambda folder: sentence_experts.extend(folder, ["a", "b"])):
         with pytest.raises(InputError, match=rf"^{base}/model.safetensors: weights.*{FAULTS[fault]}.*again"):
