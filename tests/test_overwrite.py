@@ -80,7 +80,7 @@ VERBS = {
     "encode": Verb(
         "texts.txt",
         lambda read, out, **more: package.encode(
-            "model", read, out=out, route="genomics", precision="int8", **more
+            "model", read, out=out, route="genomics", precision="float16", **more
         ),
         "out.npy",
     ),

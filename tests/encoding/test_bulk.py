@@ -206,8 +206,8 @@ def test_what_cannot_go_into_a_folder_is_refused(model, partitions, tmp_path):
         encode(model, folder, out=tmp_path / "vectors", route="crops", column="abstract")
     with pytest.raises(RouteError, match="no route 'x'"):
         encode(model, folder, out=tmp_path / "vectors", route=["crops", "x"], **SETTINGS)
-    with pytest.raises(UsageError, match=r"vectors of int8 are written to \.npy"):
-        encode(model, folder, out=tmp_path / "vectors", precision="int8", **SETTINGS)
+    with pytest.raises(UsageError, match=r"vectors of float16 are written to \.npy"):
+        encode(model, folder, out=tmp_path / "vectors", precision="float16", **SETTINGS)
     with pytest.raises(UsageError, match="workers open the model themselves"):
         encode(model, folder, out=tmp_path / "vectors", engine="ray[1]", route="crops", **SETTINGS)
     with pytest.raises(UsageError, match=r"`engine`: give local\[CORES\]"):

@@ -27,7 +27,7 @@ class EncodeConfig(Config):
         "may have the same",
     )
     normalize: bool = Field(False, description="Scale every vector to length 1")
-    precision: Literal["float32", "float16", "int8", "uint8", "binary", "ubinary"] = Field(
+    precision: Literal["float32", "float16"] = Field(
         "float32", description="Precision of the vectors in memory or in .npy"
     )
     chunk_size: int = Field(1024, ge=1, description="Number of texts encoded between two writes to disk")

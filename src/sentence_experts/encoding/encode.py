@@ -15,26 +15,20 @@ from sentence_experts.config import with_settings
 from sentence_experts.encoding.chunks import Vectors, missing_parts
 from sentence_experts.encoding.config import ALL_ROUTES, EncodeConfig
 from sentence_experts.encoding.encoder import BatchEncoder
-from sentence_experts.encoding.part_writer import (
-    ID,
-    ROW,
-    VECTOR,
-    PartJob,
-    write_on_ray,
-)
+from sentence_experts.encoding.part_writer import PartJob, write_on_ray
 from sentence_experts.encoding.text_files import chunks_of, count_rows, find_tables
 from sentence_experts.encoding.vector_files import (
+    ID,
     NPY,
     PARQUET,
+    ROW,
+    VECTOR,
     WHAT,
-    WITH_RANGES,
     Encoded,
     check_form,
-    in_precision,
     is_folder,
-    ranges_beside,
-    write_in_precision,
     write_parquet,
+    write_vectors,
 )
 from sentence_experts.engines import LOCAL, Engine
 from sentence_experts.errors import InputError, UsageError
@@ -115,7 +109,8 @@ def encode(
         source = TextTable(texts, config.column, config.id_column)
         check_out(source, None, config)
         encoder, routes = _open_encoder(model, config, load_config)
-        return in_precision(_encode_in_memory(encoder, source, routes[VECTOR], config), config.precision)
+        vectors = _encode_in_memory(encoder, source, routes[VECTOR], config)
+        return vectors.astype(config.precision, copy=False)
     path = Path(out)
     if is_folder(path):
         check_form(path, config.precision)
@@ -125,16 +120,16 @@ def encode(
     else:
         tables = [TextTable(texts, config.column, config.id_column)]
         check_out(tables[0], path, config)
-    ranges = [ranges_beside(path).name] if config.precision in WITH_RANGES else []
-    kind = WHAT[is_folder(path)]
-    with output(path, kind, is_file=not is_folder(path), names=ranges, overwrite=overwrite) as place:
+    in_folder = is_folder(path)
+    with output(path, WHAT[in_folder], is_file=not in_folder, overwrite=overwrite) as place:
         return _encode_to_disk(model, tables, config, load_config, place)
 
 
 def check_out(source: TextTable, out: Path | None, config: EncodeConfig) -> None:
     """Check, before a model is loaded, that the texts can be read and the vectors written to a file."""
     source.check()
-    check_form(out, config.precision)
+    if out is not None:
+        check_form(out, config.precision)
     if config.engine != LOCAL or len(config.route or ()) > 1:
         name = "engine" if config.engine != LOCAL else "route"
         given = config.engine if config.engine != LOCAL else ",".join(config.route or ())
@@ -238,7 +233,7 @@ def _encode_to_disk(
             for number, part in enumerate(parts.paths()):
                 _link(part, temporary / f"part-{number:06d}{PARQUET}")
         elif temporary.suffix == NPY:
-            write_in_precision(temporary, parts.paths(), counts["texts"], config.precision)
+            write_vectors(temporary, parts.paths(), counts["texts"], config.precision)
         else:
             made_by = {"model": place.result["model"], "fingerprint": columns[VECTOR]["fingerprint"]}
             write_parquet(temporary, parts.paths(), {**made_by, "route": routes[VECTOR] or ""})

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from sentence_experts.encoding.encoder import BatchEncoder
+from sentence_experts.encoding.vector_files import ID, ROW
 from sentence_experts.engines import Engine, ray_cluster
 from sentence_experts.errors import InputError, SentenceExpertsError, brief
 from sentence_experts.models.loading import LoadConfig
@@ -26,7 +27,6 @@ from sentence_experts.progress import Advance, unseen
 from sentence_experts.storage import PartStore, explained
 from sentence_experts.tables import TextRow
 
-ROW, ID, VECTOR = "row", "id", "vector"
 _FORM = {"compression": "zstd", "use_dictionary": False, "write_page_checksum": True}
 
 

@@ -1,9 +1,4 @@
-"""Vectors on a disk: `.parquet`, `.npy` in any precision (by sentence-transformers' quantization), folders.
-
-8-bit numbers are steps between the least and the largest value of each dimension over all vectors. These
-bounds are written beside the file (`NAME.ranges.npy`), because queries must be quantized with the same:
-`quantize_embeddings(queries, precision, ranges=np.load("NAME.ranges.npy"))`.
-"""
+"""Vectors on a disk: `.parquet` or `.npy`, or folders of Parquet files."""
 
 from __future__ import annotations
 
@@ -18,17 +13,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from sentence_experts.encoding.chunks import Vectors
-from sentence_experts.errors import InputError, UsageError, require
-from sentence_experts.storage import RECORD, checked_record, write_npy
+from sentence_experts.errors import InputError, UsageError
+from sentence_experts.storage import RECORD, checked_record
 
 if TYPE_CHECKING:
     import pandas as pd
 
 WHAT = {False: "file of vectors", True: "folder of vectors"}
-FLOAT32, FLOAT16 = "float32", "float16"
-WITH_RANGES = ("int8", "uint8")
 NPY, PARQUET = ".npy", ".parquet"
+ROW, ID, VECTOR = "row", "id", "vector"  # columns
 _ROWS_PER_BATCH = 4096
 
 
@@ -37,26 +30,18 @@ def is_folder(out: Path | str) -> bool:
     return Path(out).is_dir() or not Path(out).suffix
 
 
-def check_form(out: Path | None, precision: str) -> None:
-    """Refuse an output that cannot hold vectors of this precision; None means memory.
+def check_form(out: Path, precision: str) -> None:
+    """Refuse an output that cannot hold vectors of this precision.
 
     Raises:
         UsageError: another ending, or a precision that needs another kind of file.
     """
-    if out is None:
-        if precision in WITH_RANGES:
-            raise UsageError(f"`precision={precision}` also writes the ranges of its steps: give `out`")
-    elif re.match(r"\w\w+:/", str(out)):  # `s3://...` as a path
+    if re.match(r"\w\w+:/", str(out)):  # `s3://...` as a path
         raise UsageError(f"{out}: vectors are written to a disk: name a file or folder, and copy it")
-    elif precision != FLOAT32 and out.suffix != NPY:
+    if precision != "float32" and out.suffix != NPY:
         raise UsageError(f"{out}: vectors of {precision} are written to {NPY}")
-    elif not is_folder(out) and out.suffix not in (NPY, PARQUET):
+    if not is_folder(out) and out.suffix not in (NPY, PARQUET):
         raise UsageError(f"{out}: the output's name must end in {PARQUET} or {NPY}, or be a folder's")
-
-
-def ranges_beside(out: Path) -> Path:
-    """Return the name of the file of the ranges of 8-bit numbers."""
-    return out.with_name(f"{out.stem}.ranges{NPY}")
 
 
 @dataclass(frozen=True)
@@ -124,11 +109,12 @@ class Encoded:
         if (name := column or (next(iter(self.routes)) if len(self.routes) == 1 else "")) not in self.routes:
             raise UsageError(f"name one of the columns {', '.join(self.routes)}")
         if self.path.suffix == NPY:
-            return read_vectors(self.path)
+            array: NDArray[Any] = np.load(self.path, mmap_mode="r")
+            return array
         vectors = np.empty((self.texts, self.dimension), np.float32)
         done = 0
         for batch in self.batches([name]):
-            vectors[done : done + len(batch)] = batch.column(0).flatten().to_numpy().reshape(len(batch), -1)
+            vectors[done : done + len(batch)] = _rows_of(batch.column(0))
             done += len(batch)
         return vectors
 
@@ -142,44 +128,25 @@ class Encoded:
         return frame
 
 
-def read_vectors(file: Path, column: str = "vector") -> NDArray[Any]:
-    """Read the vectors in a file, (texts, dimensions); `.npy` is mapped into memory."""
-    if file.suffix == NPY:
-        array: NDArray[Any] = np.load(file, mmap_mode="r")
-        return array
-    # `pq.read_table` and `to_numpy` would import pandas.
-    with pq.ParquetFile(file) as parquet:
-        vectors = parquet.read(columns=[column])[column].combine_chunks()
-    values = vectors.flatten()
-    numbers = np.frombuffer(values.buffers()[1], values.type.to_pandas_dtype())
-    rows: NDArray[Any] = numbers[values.offset : values.offset + len(values)].reshape(len(vectors), -1)
-    return rows
-
-
-def write_in_precision(out: Path, files: Sequence[Path], rows: int, precision: str) -> None:
-    """Join files of vectors, `rows` in all, to one `.npy`; ranges of 8-bit numbers go to a file beside it."""
-    ranges = None
-    if precision in WITH_RANGES:
-        bounds = [(part.min(axis=0), part.max(axis=0)) for part in map(read_vectors, files)]
-        least, largest = map(np.array, zip(*bounds, strict=True))
-        ranges = np.stack([least.min(axis=0), largest.max(axis=0)])  # (2, dimensions)
-        write_npy(ranges_beside(out), ranges)
+def write_vectors(out: Path, files: Sequence[Path], rows: int, precision: str) -> None:
+    """Join parts, `rows` vectors in all, to one `.npy`."""
     joined, done = None, 0
     for file in files:
-        part = in_precision(read_vectors(file), precision, ranges)
-        if joined is None:
-            joined = np.lib.format.open_memmap(out, "w+", part.dtype, (rows, part.shape[1]))
-        joined[done : done + len(part)] = part
-        done += len(part)
+        with pq.ParquetFile(file) as parquet:
+            for batch in parquet.iter_batches(_ROWS_PER_BATCH, columns=[VECTOR]):
+                part = _rows_of(batch.column(0))
+                if joined is None:
+                    joined = np.lib.format.open_memmap(out, "w+", precision, (rows, part.shape[1]))
+                joined[done : done + len(part)] = part
+                done += len(part)
 
 
-def in_precision(vectors: Vectors, precision: str, ranges: Vectors | None = None) -> NDArray[Any]:
-    """Return vectors, (texts, dimensions), in a precision; 8-bit numbers are steps of `ranges`."""
-    if precision in (FLOAT32, FLOAT16):
-        return vectors.astype(precision, copy=False)
-    quantize = require("sentence_transformers.util", "models").quantize_embeddings
-    quantized: NDArray[Any] = quantize(np.asarray(vectors), precision=precision, ranges=ranges)
-    return quantized
+def _rows_of(vectors: pa.FixedSizeListArray) -> NDArray[np.float32]:
+    """Return a column of vectors as an array, without pandas, which `to_numpy` would import."""
+    values = vectors.flatten()
+    numbers = np.frombuffer(values.buffers()[1], np.float32)
+    rows: NDArray[np.float32] = numbers[values.offset : values.offset + len(values)]
+    return rows.reshape(len(vectors), -1)
 
 
 def write_parquet(out: Path, files: Sequence[Path], made_by: dict[str, str]) -> None:
