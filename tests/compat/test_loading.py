@@ -8,13 +8,15 @@ import pytest
 from sentence_transformers import SentenceTransformer
 from transformers import AutoModel, BertConfig, OlmoeConfig
 
+from sentence_experts.compat.sentence_transformers import takes_sentences
 from sentence_experts.compat.transformers import records_router_logits
 
 SMALL = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
 
 
-def test_encode_takes_inputs_first() -> None:
+def test_encode_takes_inputs_first_and_its_old_name() -> None:
     assert list(inspect.signature(SentenceTransformer.encode).parameters)[:2] == ["self", "inputs"]
+    assert takes_sentences(lambda inputs: inputs)(sentences="x") == "x"
 
 
 @pytest.mark.parametrize(("config", "records"), [(BertConfig, False), (OlmoeConfig, True)])

@@ -43,19 +43,6 @@ def test_copies_begin_with_known_numbers_of_changes() -> None:
     assert changes_of(copy.deepcopy(layer).weight) == 0
 
 
-def test_a_recorded_graph_is_noticed() -> None:
-    seen: list[bool] = []
-
-    def note(value: torch.Tensor) -> torch.Tensor:
-        seen.append(is_recording())
-        return value + 1
-
-    note(torch.ones(1))
-    torch.jit.trace(note, torch.ones(1))
-    assert seen[0] is False
-    assert seen[1] is True
-
-
 def test_an_exported_graph_is_noticed() -> None:
     class Noting(torch.nn.Module):
         def forward(self, value: torch.Tensor) -> torch.Tensor:

@@ -13,10 +13,6 @@ from transformers import (
     AttentionMaskInterface,
     BertConfig,
     BertModel,
-    ModernBertConfig,
-    ModernBertModel,
-    NomicBertConfig,
-    NomicBertModel,
     TrainerState,
 )
 from transformers.integrations import TensorBoardCallback, WandbCallback  # type: ignore[attr-defined]
@@ -33,45 +29,9 @@ from sentence_experts.compat.transformers import (
     padded_mask,
     set_attention,
 )
-from sentence_experts.models.architectures.families import family_of_base
-from sentence_experts.models.architectures.registration import config_class_of, model_class_of
 from sentence_experts.models.layers.packing import PACKED
-from sentence_experts.models.layers.weight_names import base_name
 
 SIZES = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2}
-MODELS = {
-    "bert": (BertModel, BertConfig(vocab_size=40, **SIZES)),
-    "modernbert": (ModernBertModel, ModernBertConfig(vocab_size=40, pad_token_id=0, **SIZES)),
-    "nomic_bert": (NomicBertModel, NomicBertConfig(vocab_size=40, **SIZES)),
-}
-
-
-@pytest.mark.parametrize("norms", [False, True])
-@pytest.mark.parametrize("name", list(MODELS))
-def test_blocks_with_experts_compute_what_the_librarys_blocks_compute(name: str, norms: bool) -> None:
-    torch.manual_seed(0)
-    model_class, config = MODELS[name]
-    dense = model_class(config).eval()
-    for parameter in dense.parameters():
-        nn.init.normal_(parameter, std=0.3)  # norms and biases too, so that no step is the identity
-    family = family_of_base(name)
-    kept = {
-        key: value for key, value in config.to_dict().items() if key not in ("model_type", "architectures")
-    }
-    ours = model_class_of(family)(
-        config_class_of(family)(**kept, experts=["a"], expert_layers=[0, 1], expert_norms=norms)
-    ).eval()
-    weights = dense.state_dict()
-    ours.load_state_dict({key: weights[base_name(family, key)] for key in ours.state_dict()}, strict=True)
-    ids = torch.randint(1, 40, (3, 7))
-    mask = torch.ones_like(ids)
-    mask[1, 4:] = 0
-    expected = dense(ids, mask, output_hidden_states=True).hidden_states
-    found = ours(
-        ids, mask, output_hidden_states=True, expert_ids=torch.zeros(3, dtype=torch.long)
-    ).hidden_states
-    for one, other in zip(found, expected, strict=True):
-        assert (one - other)[mask.bool()].abs().max() < 1e-5 * max(1.0, other.abs().max().item())
 
 
 def test_the_blocks_take_the_arguments_that_are_handed_on() -> None:

@@ -112,21 +112,6 @@ def test_an_interrupted_run_writes_only_what_is_missing_or_damaged(
         list(Encoded.open(out).batches())
 
 
-@pytest.mark.parametrize(
-    ("change", "named"),
-    [
-        ({"route": "crops"}, "another columns"),
-        ({"normalize": True}, "another normalize"),
-        ({"shard_size": 8}, r"another shard_size \(16\)"),
-    ],
-)
-def test_other_settings_are_refused(encoded, model, partitions, change, named):
-    before = bytes_of(encoded.path)
-    with pytest.raises(UsageError, match=f"made with {named}.*; give another `out`, or `overwrite`"):
-        encode(model, partitions[0], out=encoded.path, **{"route": "all", **SETTINGS, **change})
-    assert bytes_of(encoded.path) == before
-
-
 def test_other_input_is_refused_until_told_to_start_over(encoded, model, partitions, tmp_path):
     copy, out = tmp_path / "texts", tmp_path / "vectors"
     shutil.copytree(partitions[0], copy)

@@ -94,13 +94,3 @@ def test_an_exported_route_puts_its_instruction_before_texts_of_any_role(
         assert np.abs(found - expected).max() <= 1e-6
     with pytest.raises(ValueError, match="not found"):
         dense.encode(["heart"], prompt_name="clustering")
-
-
-def test_the_average_answers_both_roles_with_an_instruction(
-    bases: dict[str, SentenceTransformer], tmp_path: Path
-) -> None:
-    encoder = sentence_experts.extend(bases["bert"], ["query", "passage"], route="prefix")
-    sentence_experts.export(encoder, tmp_path / "dense", average=True)
-    dense = SentenceTransformer(str(tmp_path / "dense"), device="cpu")
-    assert np.array_equal(dense.encode_query(["heart"]), dense.encode(["query: heart"]))
-    assert np.array_equal(dense.encode_document(["heart"]), dense.encode(["passage: heart"]))

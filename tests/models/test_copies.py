@@ -81,16 +81,6 @@ def test_a_copy_gives_the_same_vectors(model: SentenceTransformer, copied: Calla
     assert fingerprint_of(other) != fingerprint_of(model)
 
 
-@pytest.mark.slow
-def test_several_processes_give_the_same_vectors(model: SentenceTransformer) -> None:
-    pool = model.start_multi_process_pool(["cpu", "cpu"])
-    try:
-        together = model.encode(TEXTS * 2, pool=pool, chunk_size=2)
-    finally:
-        model.stop_multi_process_pool(pool)
-    assert np.allclose(together, model.encode(TEXTS * 2), atol=1e-6)
-
-
 def test_a_changed_file_is_noticed_in_a_copy(folders: dict[str, Path], tmp_path: Path) -> None:
     import shutil
 

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.losses.merged_forward import merge_feature_batches
+from sentence_transformers.util.decorators import deprecated_kwargs
 from torch import Tensor
 
 from sentence_experts.compat.torch import sharing_weights
@@ -63,3 +64,7 @@ def set_tokenizer_limits(model: SentenceTransformer, limits: Any) -> None:
 def prompt_of(model: SentenceTransformer, prompt: str | None, prompt_name: str | None) -> str:
     """Return what stands in front of the texts of an `encode` with these arguments; "" for nothing."""
     return model._resolve_prompt(prompt, prompt_name) or ""
+
+
+# The decorator by which the library's `encode` takes `sentences=`, the old name of its first parameter.
+takes_sentences = deprecated_kwargs(sentences="inputs")

@@ -13,7 +13,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Normalize
 from torch import nn
 
-from sentence_experts.compat.sentence_transformers import transformer_of
+from sentence_experts.compat.sentence_transformers import takes_sentences, transformer_of
 from sentence_experts.errors import InputError, RouteError, UsageError
 from sentence_experts.models.architectures.registration import register
 from sentence_experts.models.architectures.routed_model import RoutedModel
@@ -225,6 +225,7 @@ class ExpertEncoder(SentenceTransformer):
         prompt = self.prompts.get(name) or ""
         return next((route.expert for route in self.routes if prompt.startswith(route.text)), None)
 
+    @takes_sentences
     def encode(self, inputs: Any, *args: Any, expert_ids: Any = None, **kwargs: Any) -> Any:
         """Encode texts as `SentenceTransformer.encode` does; a route is a prompt or a text's first token.
 
