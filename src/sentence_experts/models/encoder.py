@@ -246,27 +246,27 @@ class ExpertEncoder(SentenceTransformer):
         """
         self._check_prompt_name(args[0] if args else kwargs.get("prompt_name"))
         prompts = [kwargs.get(name) for name in ("prompt", "prompt_name")]
+        is_one = self.is_singular_input(inputs)
+        texts = [inputs] if is_one else list(inputs)
         if expert_ids is not None:
             if self.routes and (args or any(prompts)):
                 raise UsageError("expert_ids and a prompt both choose the expert; give one of them")
-            inputs = self._with_experts(inputs, expert_ids)
+            texts = self._with_experts(texts, expert_ids)
         elif self.routes and self.default_prompt_name and not args and prompts == [None, None]:
-            inputs = self._with_default_route(inputs)
+            lead = self.prompts[self.default_prompt_name] or ""
+            texts = [text if self._begins_with_route(text) else prepend(lead, text) for text in texts]
         else:
             return super().encode(inputs, *args, **kwargs)
         # Where learned routers are overridden, a prompt stays as it is.
         no_prompt = {"prompt": "", "prompt_name": None} if self.routes else {}
-        return super().encode(inputs, *args, **kwargs | no_prompt)
+        return super().encode(texts[0] if is_one else texts, *args, **kwargs | no_prompt)
 
     def router_choices(
         self, texts: Sequence[str], prompt_name: str | None = None, batch_size: int = 32
     ) -> RouterChoices:
         """Return the experts that the learned routers choose in each block, and their probabilities.
 
-        Args:
-            texts: the texts.
-            prompt_name: the texts' route, if the model has routes too and the texts lack theirs.
-            batch_size: number of texts per batch.
+        `prompt_name` is the texts' route, if the model has routes too and the texts lack theirs.
 
         Raises:
             UsageError: the model has no learned routers.
@@ -289,9 +289,8 @@ class ExpertEncoder(SentenceTransformer):
             features["expert_ids"] = torch.tensor(experts)
         return features
 
-    def _with_experts(self, inputs: Any, expert_ids: Any) -> Any:
+    def _with_experts(self, texts: list[Any], expert_ids: Any) -> list[Any]:
         """Put the routes of the experts in front; for learned routers, texts carry the expert's number."""
-        texts = [inputs] if self.is_singular_input(inputs) else list(inputs)
         try:
             numbers = torch.as_tensor(expert_ids).expand(len(texts)).tolist()
         except (TypeError, ValueError, RuntimeError):  # no numbers, or of another shape
@@ -306,18 +305,10 @@ class ExpertEncoder(SentenceTransformer):
             )
         is_learned = router_kind(self.routed_model.config).is_learned
         leads = {route.expert: self.prompts.get(route.name) or route.text for route in reversed(self.routes)}
-        routed = [
+        return [
             prepend(leads.get(number, ""), text, number if is_learned else None)
             for number, text in zip(numbers, texts, strict=True)
         ]
-        return routed[0] if self.is_singular_input(inputs) else routed
-
-    def _with_default_route(self, inputs: Any) -> Any:
-        """Put the default route in front of each text that has no route."""
-        lead = self.prompts[self.default_prompt_name or ""] or ""
-        if self.is_singular_input(inputs):
-            return inputs if self._begins_with_route(inputs) else prepend(lead, inputs)
-        return [text if self._begins_with_route(text) else prepend(lead, text) for text in inputs]
 
     def _begins_with_route(self, text: Any) -> bool:
         start = text if isinstance(text, str) else text[0]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sentence_experts.errors import InputError, UsageError
+from sentence_experts.errors import InputError
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -42,8 +42,6 @@ def set_pooling(model: SentenceTransformer, pooling: str) -> None:
     """
     from sentence_transformers.sentence_transformer.modules import Pooling
 
-    if pooling not in POOLINGS:
-        raise UsageError(f"unknown `pooling` {pooling!r}: choose {', '.join(POOLINGS)}")
     for name, module in model.named_children():
         if isinstance(module, Pooling):
             replacement = Pooling(module.embedding_dimension, POOLINGS[pooling], module.include_prompt)
