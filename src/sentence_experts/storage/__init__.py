@@ -42,7 +42,6 @@ from sentence_experts.storage.record import (
     RECORD,
     WHOLE,
     check_apart,
-    check_file_unchanged,
     check_unchanged,
     checked_record,
     described,
@@ -55,7 +54,7 @@ from sentence_experts.storage.record import (
 
 __all__ = [
     "RECORD", "WHOLE", "InUseError", "NoSpaceError", "Output", "PartStore", "check_apart",
-    "check_file_unchanged", "check_kinds", "check_regular", "check_unchanged", "check_version",
+    "check_kinds", "check_regular", "check_unchanged", "check_version",
     "checked_record", "described", "different_setting", "explained", "hashes_of", "hidden_beside",
     "is_unchanged", "locked", "no_space", "note_changes", "open_to_readers", "output", "read_json",
     "record_of", "remove_leftovers", "replacing", "replacing_folder", "sha256_file", "sha256_settings",

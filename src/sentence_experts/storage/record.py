@@ -171,21 +171,6 @@ def check_unchanged(folder: Path, but: str = "") -> None:
             )
 
 
-def check_file_unchanged(file: Path) -> None:
-    """Refuse to read an output file that was damaged, or edited, since it was written.
-
-    Raises:
-        InputError: it has no record, or is not as its record says.
-    """
-    beside = record_file(file, is_file=True)
-    if (record := checked_record(beside)) is None:
-        raise InputError(f"{beside}: no such file, or not the record of {file.name}")
-    if file.name not in (record["files"] or {}):
-        raise InputError(f"{file}: not finished; give the command that makes it again to finish it")
-    if (changed := changed_file(file.parent, {file.name: record["files"][file.name]})) is not None:
-        raise InputError(f"{changed}: make it again")
-
-
 def _has_hash(file: Path, digest: str) -> bool:
     return sha256_file(file) == digest
 
