@@ -13,7 +13,6 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from tokenizers import Tokenizer, normalizers
-from tokenizers.processors import TemplateProcessing
 from transformers import PreTrainedTokenizerBase
 from transformers.tokenization_utils_tokenizers import TokenizersBackend
 
@@ -76,16 +75,12 @@ def leading_token(backend: Tokenizer) -> str | None:
     return leads.pop() if len(leads) == 1 else None
 
 
-def without_leading_token(backend: Tokenizer) -> TemplateProcessing:
-    """Return the post-processor without the special token that begins its templates."""
-    processor = _described(backend)["post_processor"]
-    single, pair = (processor[kind][1:] for kind in TEMPLATES)
-    others = sorted({part["SpecialToken"]["id"] for part in single + pair if "SpecialToken" in part})
-    return TemplateProcessing(
-        single=[_piece(part) for part in single],
-        pair=[_piece(part) for part in pair],
-        special_tokens=[(token, backend.token_to_id(token)) for token in others],
-    )
+def without_leading_token(backend: Tokenizer) -> Tokenizer:
+    """Copy a tokenizer so that sequences lack the special token that begins its templates."""
+    described = _described(backend)
+    for kind in TEMPLATES:
+        del described["post_processor"][kind][0]
+    return Tokenizer.from_str(json.dumps(described))
 
 
 def with_leading_token(backend: Tokenizer, token: str) -> Tokenizer:
@@ -124,9 +119,3 @@ def _replaces(step: Mapping[str, Any], text: str) -> bool:
     if step["type"] != "Replace":
         return False
     return text in step["content"] or step["pattern"].get("String") == text
-
-
-def _piece(part: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return one part of a template in the notation that `TemplateProcessing` takes: "$A:0", "[SEP]:1"."""
-    ((kind, fields),) = part.items()
-    return f"{'$' if kind == 'Sequence' else ''}{fields['id']}:{fields['type_id']}"

@@ -62,7 +62,7 @@ def with_domain_tokens(
     starts = _starts(backend, names, tokens)
     if tokenizer.cls_token is None or leading_token(backend) != tokenizer.cls_token:
         raise InputError("the base's tokenizer does not begin texts with a [CLS] token; use `route='prefix'`")
-    backend.post_processor = without_leading_token(backend)  # the domain token stands there instead
+    backend = without_leading_token(backend)  # the domain token stands there instead
     normalizer = backend.normalizer
     rules = [
         normalizers.Replace(Regex(rf"\A{re.escape(start)}"), _marked(token))
