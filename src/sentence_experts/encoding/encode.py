@@ -68,22 +68,17 @@ def encode(
 ) -> NDArray[Any] | Encoded:
     """Encode texts, in their order: in memory, to a file, or to a folder, also on a cluster.
 
-    With `out`, vectors are written to a file, and what they were made from to `OUT.json` beside it. Until it
-    is whole, chunks are kept in a hidden folder beside it; the same call after an interruption continues
-    from there, to the same bytes. `.npy` holds an array of shape (texts, dimensions). `.parquet` holds `row`
-    (int64, from 0), `id` (if there is an `id_column`) and `vector` (fixed-size list of float32).
-
-    If `out` is a folder, the texts come from files, and `engine` says where they are encoded. The folder
-    holds Parquet files of `shard_size` texts each with `row`, `id` and a column for each route (`vector`
-    without routes), the same bytes on every engine. A run that was interrupted continues with the files that
-    are missing, also on another engine.
+    `.npy` holds an array of shape (texts, dimensions), `.parquet` holds `row` (int64, from 0), `id` (if there
+    is an `id_column`) and `vector` (fixed-size list of float32). A folder holds Parquet files of `shard_size`
+    texts each, with a column for each route. Until the output is whole, parts are kept in a hidden folder
+    beside it; the same call after an interruption continues from there, to the same bytes.
 
     Args:
         model: a model in memory, or the path or name of one (which workers of Ray need).
         texts: a list of texts, the path of a table (Parquet, CSV, TSV, JSON lines, or plain text with one
-            text per line; optionally gzipped), or a table or series in memory (pandas, polars, Arrow,
-            `datasets.Dataset`). Into a folder: a file, folder or pattern (`papers/*.parquet`), or several;
-            of folders and patterns, the Parquet and JSON-lines files.
+            text per line; optionally gzipped), or a table or series in memory. Into a folder: a file, folder
+            or pattern (`papers/*.parquet`), or several; of folders and patterns, the Parquet and JSON-lines
+            files.
         config: settings; those given by name come before it.
         out: a file that ends in .npy or .parquet, or a folder.
         overwrite: start over, replacing other vectors.
