@@ -4,15 +4,21 @@ import base64
 import re
 from html.parser import HTMLParser
 from io import StringIO
+from pathlib import Path
 
+import numpy as np
 import pytest
 from lxml import etree
 from rich.console import Console
 
+from sentence_experts.errors import UsageError
+from sentence_experts.evaluation.audit import Audit
+from sentence_experts.evaluation.moee.analysis import Analysis
+from sentence_experts.evaluation.similarity import Similarity
 from sentence_experts.report.content import for_terminal, html
 from sentence_experts.report.figures import STYLE, heat_map
 from sentence_experts.report.wording import bounds
-from sentence_experts.report.write import report_of
+from sentence_experts.report.write import report_of, write_report
 
 VOID = {"meta", "img", "br"}
 
@@ -135,3 +141,27 @@ def test_report_shows_seeds_and_warns_about_too_few(several, evaluation):
         assert "3 seeds" in text
     assert max(len(line) for line in terminal(several).splitlines()) <= 80
     assert "There is one training run of single" in evaluation_page(several)
+
+
+def test_reports_have_their_names(analysis: Analysis, audited: Audit, tmp_path: Path) -> None:
+    page = write_report(analysis, tmp_path / "out")
+    assert page == tmp_path / "out" / "analysis.html"
+    assert "olmoe" in page.read_text()
+    page = write_report(audited, tmp_path / "audit")
+    assert page == tmp_path / "audit" / "report.html"
+    assert "memory of training, with and without leaked test pairs" in page.read_text()
+
+
+def test_figure_of_similarity(tmp_path: Path) -> None:
+    cosines = {"model": {("a", "b"): np.linspace(0.2, 0.9, 8)}}
+    figure = write_report(Similarity.of(cosines, {"used": 8}, {"model": {}}), tmp_path)
+    assert figure == tmp_path / "similarity.png"
+    assert figure.read_bytes().startswith(b"\x89PNG")
+
+
+def test_other_results_have_no_report(tmp_path: Path) -> None:
+    with pytest.raises(
+        UsageError, match="no report is made of a dict; only of PairEvaluation, TaskEvaluation"
+    ):
+        write_report({}, tmp_path)  # type: ignore[arg-type]
+    assert not list(tmp_path.iterdir())

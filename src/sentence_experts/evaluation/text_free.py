@@ -133,7 +133,7 @@ def suspicion(text_free: Sequence[ModelResult]) -> str | None:
     if not telling:
         return None
     return (
-        "the classes of these pairs can be told apart without comparing texts: ROC-AUC by "
+        "The classes of these pairs can be told apart without comparing texts: ROC-AUC by "
         f"{', '.join(telling)}. Figures on them say little about texts; compile pairs with "
-        "`negatives=matched`"
+        "`negatives=matched`."
     )

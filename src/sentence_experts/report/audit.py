@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from sentence_experts.evaluation.audit import CLEANED, LEAKS, WITHOUT, Audit, Measurement
+from sentence_experts.evaluation.results import PairMetrics
 from sentence_experts.evaluation.scorers import MEMORY_LABEL, TFIDF_LABEL
+from sentence_experts.evaluation.text_free import suspicion
 from sentence_experts.report.content import Item, Report, Table, Verdict
-from sentence_experts.report.pairs import METRICS, pair_figures, text_free_table, told_without_texts
+from sentence_experts.report.pairs import METRICS, text_free_table
 from sentence_experts.report.wording import REAL_ARTICLES, SIMULATED, metric_cell, number
 
 ALL_PAIRS = next(iter(WITHOUT))
@@ -71,7 +73,7 @@ def _verdict(audit: Audit, models: Mapping[str, Mapping[str, Measurement]]) -> V
             f"{leaked / pairs:.1%} of the test pairs leak from training in some way; the most frequent: "
             f"{LEAKS[worst]} ({counts[worst]:,} pairs)."
         ]
-    findings += told_without_texts(audit.text_free)
+    findings += filter(None, [suspicion(audit.text_free)])
     falls = False
     for model, sets in models.items():
         text, fell = _change_without_leaks(model, sets)
@@ -96,13 +98,20 @@ def _change_without_leaks(model: str, sets: Mapping[str, Measurement]) -> tuple[
     if before is None or value is None:
         return None, False
     if model == MEMORY_LABEL:
-        return f"The training pairs alone, without any text, reach ROC-AUC {pair_figures(before)}.", False
+        return f"The training pairs alone, without any text, reach ROC-AUC {_pair_figures(before)}.", False
     clean = after.metrics["roc_auc"] if after else None
     if after is None or clean is None or after.pairs == before.pairs:  # nothing of that kind leaks
-        return f"{model}: ROC-AUC {pair_figures(before)}.", False
+        return f"{model}: ROC-AUC {_pair_figures(before)}.", False
     interval = after.intervals.get("roc_auc")
     fell = interval is not None and interval.high < value
     sure = "more than chance explains" if fell else "no more than chance may explain"
     sure = sure if interval is not None else "with unknown certainty"
-    both = f"{pair_figures(before)}, and {pair_figures(after)} {CLEANED}"
+    both = f"{_pair_figures(before)}, and {_pair_figures(after)} {CLEANED}"
     return f"{model}: ROC-AUC {both}: {clean - value:+.3f}, {sure}.", fell
+
+
+def _pair_figures(figures: PairMetrics) -> str:
+    """Return ROC-AUC with its interval, as part of a sentence."""
+    interval = figures.intervals.get("roc_auc")
+    ends = f" ({interval.low:.3f} to {interval.high:.3f})" if interval else ""
+    return f"{number(figures.metrics['roc_auc'])}{ends}"

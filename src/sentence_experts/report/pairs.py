@@ -12,7 +12,6 @@ from sentence_experts.evaluation.results import (
     POOLED,
     ModelResult,
     PairEvaluation,
-    PairMetrics,
     View,
     score_column,
 )
@@ -35,7 +34,6 @@ from sentence_experts.report.wording import (
     p_value,
     single_runs,
     standing,
-    with_sign,
 )
 
 METRICS = {name: COLUMNS[name] for name in ("f1_max", "roc_auc")}  # those with an interval
@@ -210,9 +208,9 @@ def pairs_verdict(evaluation: PairEvaluation) -> Verdict:
     if order:
         figures = "; ".join(f"{label} {known[label]:.3f}" for label in order)
         findings.append(f"{METRICS[metric]}, {SHORT_VIEWS[view]}: {figures}.")
-    findings += standing(order, gaps, with_sign, f"{settings.get('margin', 0.01):g}")
+    findings += standing(order, gaps, "{:+.3f}".format, f"{settings.get('margin', 0.01):g}")
     findings += [f"{label} and {first} give the same vectors." for label, first in same.items()]
-    findings += [*single_runs(trained, len(models)), *told_without_texts(evaluation.text_free)]
+    findings += [*single_runs(trained, len(models)), *filter(None, [suspicion(evaluation.text_free)])]
     baselines = [model.label for model in models if not model.trained]
     advice = [
         *([REAL_ARTICLES] if settings.get("simulated") else []),
@@ -232,16 +230,3 @@ def pairs_verdict(evaluation: PairEvaluation) -> Verdict:
         f"linked ({', '.join(data)})."
     )
     return Verdict(compared, findings, advice)
-
-
-def told_without_texts(text_free: Sequence[ModelResult]) -> list[str]:
-    """Say whether the classes can be told apart without comparing texts."""
-    warning = suspicion(text_free)
-    return [] if warning is None else [f"{warning[0].upper()}{warning[1:]}."]
-
-
-def pair_figures(figures: PairMetrics) -> str:
-    """Return ROC-AUC with its interval, as part of a sentence."""
-    interval = figures.intervals.get("roc_auc")
-    ends = f" ({interval.low:.3f} to {interval.high:.3f})" if interval else ""
-    return f"{number(figures.metrics['roc_auc'])}{ends}"

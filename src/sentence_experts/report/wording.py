@@ -90,11 +90,6 @@ def standing(
     return [text.format(first, listed(group)) for text, group in sentences.items() if group]
 
 
-def with_sign(value: float) -> str:
-    """Write a difference of a metric of pairs."""
-    return f"{value:+.3f}"
-
-
 def points(value: float) -> str:
     """Write a difference in percentage points."""
     return f"{100 * value:+.2f}"
