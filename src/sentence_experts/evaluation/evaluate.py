@@ -205,4 +205,7 @@ def _open_encoders(
     chosen([KnownRoutes.read(run.source) for run in models])  # before anything is loaded
     encoders = [run.open(config, setting_of(run, config.pooling), config.max_length) for run in models]
     found = chosen([encoder.known_routes for encoder in encoders])
+    for run, of in zip(models, found, strict=True):
+        if len(of) > 1 and len(taken := set(of.values())) == 1 and (route := taken.pop()) is not None:
+            logger.info(f"{run.label}: route {route} for every domain")
     return {run.label: (encoder, of) for run, encoder, of in zip(models, encoders, found, strict=True)}
