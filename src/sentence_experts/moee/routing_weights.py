@@ -25,21 +25,14 @@ SCORES = "scores"
 
 @dataclass(frozen=True)
 class RouterFamily:
-    """The routers of one or more model types.
+    """The routers of one or more model types."""
 
-    Attributes:
-        model_types: as `config.model_type` has them.
-        scoring: how the model scores its experts: "softmax" over all, or "sigmoid" of each.
-        recorded: what transformers records: "logits", or "probabilities" (scores already).
-        of_each: (n, m): of every m records only the n-th (from 0) is an MLP's. JetMoE also routes attention.
-        gate: the class of the routers, for models whose own code records nothing: their logits are computed
-            from its input and `weight`.
-    """
-
-    model_types: tuple[str, ...]
-    scoring: str = SOFTMAX
-    recorded: str = LOGITS
+    model_types: tuple[str, ...]  # as `config.model_type` has them
+    scoring: str = SOFTMAX  # how the model scores its experts: over all, or by the sigmoid of each
+    recorded: str = LOGITS  # what transformers records: logits, or probabilities (scores already)
+    # (n, m): of every m records only the n-th (from 0) is an MLP's. JetMoE also routes attention.
     of_each: tuple[int, int] = (0, 1)
+    # The class of routers that nothing records: their logits come from their input and `weight`.
     gate: str | None = None
 
 

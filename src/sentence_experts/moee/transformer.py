@@ -56,14 +56,7 @@ _NF4: dict[str, Any] = {
 class MoeTransformer(Transformer):
     """sentence-transformers' `Transformer` for a mixture-of-experts language model.
 
-    Attributes:
-        name: the model's folder or hub id.
-        prompt: the words around each text.
-        tokens: "last", or "mean" over all tokens, those of the prompt included (MoEE, Table 5).
-        layers: "last" or "all" for hidden states (their mean) and routing weights (concatenated);
-            None for the paper's choice, the last for hidden states and all for routing weights.
-        weights: "scores", or the raw "logits".
-        quantize: in how many bits linear layers were loaded; "none" for as they are.
+    `tokens`, `layers`, `weights` and `quantize` are as in `MoeeConfig`, with their defaults filled in.
     """
 
     def __init__(self, model_name_or_path: str, config: MoeeConfig) -> None:

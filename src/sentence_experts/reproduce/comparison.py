@@ -25,21 +25,14 @@ DRAWN = (
 
 @dataclass(frozen=True)
 class Compared:
-    """One published figure and ours, None if undefined or the model was not run.
-
-    Attributes:
-        gain: ours as a gain, where the published one is.
-        interval: the 95% interval of `value`.
-        domain_here: the domain of ours.
-        differs: what is not as in the paper: data, base, scale, protocol; or that the model was not run.
-    """
+    """One published figure and ours, None if undefined or the model was not run."""
 
     published: PublishedFigure
     value: float | None = None
-    gain: float | None = None
-    interval: tuple[float, float] | None = None
+    gain: float | None = None  # ours as a gain, where the published one is
+    interval: tuple[float, float] | None = None  # the 95% interval of `value`
     domain_here: str | None = None
-    differs: tuple[str, ...] = ()
+    differs: tuple[str, ...] = ()  # data, base, scale, protocol; or that the model was not run
 
     @property
     def ours(self) -> str:

@@ -62,44 +62,22 @@ class Step:
 
 @dataclass(frozen=True)
 class Model:
-    """A model of the final comparison.
+    """A model of the final comparison."""
 
-    Attributes:
-        label: its name in our evaluation.
-        name: its row in the published tables.
-        sources: one folder per seed, or a single hub id, folder or `tfidf`.
-        base: the pretrained model; `published_base` that of the paper.
-        route: the paper's domain or task that it was trained on alone; None for all.
-        run: None for a model that is not trained.
-        pooling: of a baseline.
-    """
-
-    label: str
-    name: str
-    sources: tuple[str, ...]
-    base: str
+    label: str  # its name in our evaluation
+    name: str  # its row in the published tables
+    sources: tuple[str, ...]  # one folder per seed, or a single hub id, folder or `tfidf`
+    base: str  # the pretrained model here
     published_base: str
-    route: str | None = None
-    run: TrainedModel | None = None
+    route: str | None = None  # the paper's domain or task that it was trained on alone
+    run: TrainedModel | None = None  # None for a model that is not trained
     pooling: str | None = None
 
 
 class Experiment(ABC):
-    """One recipe at one scale, ready to run. The kinds of recipes are its subclasses.
+    """One recipe at one scale, ready to run. The kinds of recipes are its subclasses."""
 
-    Attributes:
-        root: folder of all recipes of the same protocol and scale; they share data and models.
-        report: the folder of the comparison.
-        steps: in their order.
-        models: that are measured; `left_out`: baselines that only the hub has, at small scale.
-        evaluations: name of an evaluation -> the file of its results.
-        routes: the paper's domain or task -> the one here.
-        folder: of the compiled pairs or tasks.
-        differences: from the paper's data and settings, in words.
-        result: file of an evaluation's results.
-    """
-
-    result: ClassVar[str] = "tasks.json"
+    result: ClassVar[str] = "tasks.json"  # file of an evaluation's results
 
     def __init__(self, recipe: Recipe, name: str, config: ReproduceConfig, out: Path) -> None:
         """Plan a recipe; `name` is the folder of its results, `out` that of all recipes.
@@ -118,16 +96,16 @@ class Experiment(ABC):
                 "`trust_remote_code=True`"
             )
         self.published = Published.read(self.protocol.published)
-        self.root = out / config.scale / self.protocol.name
+        # Recipes of the same protocol and scale share this folder with data and models.
+        self.root = self.folder = out / config.scale / self.protocol.name
         self.report = self.root / name
         self.seeds = config.seeds or self.protocol.seeds
         self.steps: list[Step] = []
         self.models: list[Model] = []
-        self.left_out: list[Baseline] = []
-        self.evaluations: dict[str, Path] = {}
-        self.routes: dict[str, str] = {}
-        self.folder = self.root
-        self.differences: list[str] = []
+        self.left_out: list[Baseline] = []  # those that only the hub has, at small scale
+        self.evaluations: dict[str, Path] = {}  # name -> file of the results
+        self.routes: dict[str, str] = {}  # the paper's domain or task -> the one here
+        self.differences: list[str] = []  # from the paper's data and settings
         self.find_data(config.corpus)
         self.plan()
 

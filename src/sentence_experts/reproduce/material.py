@@ -35,23 +35,14 @@ SMALL_OLMOE: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Material:
-    """Articles, and settings that suit them.
+    """Articles, and settings that suit them."""
 
-    Attributes:
-        sources: for `import_corpus`.
-        simulated: whether `simulate_corpus` has to write them first.
-        name: in words.
-        rules: the domain rules.
-        pairs: settings of `compile_pairs`.
-        queries: domain -> a search in its papers.
-    """
-
-    sources: tuple[Path, ...]
-    simulated: bool
-    name: str
-    rules: Path
-    pairs: dict[str, Any]
-    queries: dict[str, str]
+    sources: tuple[Path, ...]  # for `import_corpus`
+    simulated: bool  # whether `simulate_corpus` has to write them first
+    name: str  # in words
+    rules: Path  # the domain rules
+    pairs: dict[str, Any]  # settings of `compile_pairs`
+    queries: dict[str, str]  # domain -> a search in its papers
 
     @classmethod
     def find(cls, folder: Path, data: Path | None) -> Material:

@@ -18,51 +18,34 @@ ALL_DOMAINS = "all"
 
 @dataclass(frozen=True)
 class PublishedFigure:
-    """One published figure and its place: a printed number, or a bar of a chart.
-
-    Attributes:
-        group: shared by several columns: a set of pairs, or a type of task; else "".
-        value: absolute: a gain is added to the figure that it is a gain over. None for a bar.
-        printed: as it stands in the paper; None for a bar.
-        gain: whether it is printed as a gain.
-        domain, model, prompt: those of the whole table, if it has one.
-        highest: for a bar, whether the paper's text says that it is the highest of its row.
-    """
+    """One published figure and its place: a printed number, or a bar of a chart."""
 
     table: str
     row: str
     column: str
-    group: str
+    group: str  # shared by several columns: a set of pairs, or a type of task; else ""
     metric: str
-    value: float | None
-    printed: float | None
+    value: float | None  # absolute: a gain is added to the figure that it is a gain over; None for a bar
+    printed: float | None  # as it stands in the paper; None for a bar
     gain: bool
     decimals: int
-    domain: str | None = None
+    domain: str | None = None  # these three: of the whole table, if it has one
     model: str | None = None
     prompt: str | None = None
-    highest: bool = False
+    highest: bool = False  # whether the paper's text says that a bar is the highest of its row
 
 
 class PublishedTable(BaseModel, extra="forbid", frozen=True):
-    """A table, or a part of one: a figure per row and column. A chart that is only drawn has no rows.
+    """A table, or a part of one: a figure per row and column. A chart that is only drawn has no rows."""
 
-    Attributes:
-        table: its name, or the name per group of columns.
-        domain: the domain of all figures, or "all".
-        columns: names in printed order, or group (a set of pairs, a type of task) -> names.
-        gains_over: the column that the others are gains over.
-        highest: of a chart, row -> its highest column by the paper's text.
-    """
-
-    table: str | dict[str, str]
-    domain: str | None = None
+    table: str | dict[str, str]  # its name, or the name per group of columns
+    domain: str | None = None  # of all figures; or "all"
     model: str | None = None
     prompt: str | None = None
-    columns: tuple[str, ...] | dict[str, tuple[str, ...]]
+    columns: tuple[str, ...] | dict[str, tuple[str, ...]]  # names, or group -> names
     rows: dict[str, tuple[float, ...]] = {}
-    gains_over: str | None = None
-    highest: dict[str, str] = {}
+    gains_over: str | None = None  # the column that the others are gains over
+    highest: dict[str, str] = {}  # of a chart: row -> its highest column by the paper's text
     decimals: int = 4
 
     @model_validator(mode="after")
@@ -79,35 +62,23 @@ class PublishedTable(BaseModel, extra="forbid", frozen=True):
 
 
 class PublishedTask(BaseModel, extra="forbid", frozen=True):
-    """A type of task of a benchmark.
-
-    Attributes:
-        datasets: their names or number; an average over all datasets weighs the types by it.
-        read_as: for a type that no model was trained on, the type whose instruction its texts get.
-    """
+    """A type of task of a benchmark."""
 
     metric: str
-    datasets: int | tuple[str, ...]
-    read_as: str | None = None
+    datasets: int | tuple[str, ...]  # names or number; an average over all datasets weighs the types by it
+    read_as: str | None = None  # of a type that is not trained on: the type whose instruction its texts get
 
 
 class Published(BaseModel, extra="forbid", frozen=True):
-    """The results of one paper.
-
-    Attributes:
-        notes: errors in the paper, and what was inferred.
-        models: name -> hub id (`hub`) and numbers of parameters.
-        sizes: domain -> number of abstracts, training_pairs and evaluation_pairs.
-        means_of_domains: `rows` and `metrics` of the figures for all domains that are means of the domains'
-            figures, not figures of all pairs.
-    """
+    """The results of one paper."""
 
     paper: str
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # errors in the paper, and what was inferred
     tables: tuple[PublishedTable, ...]
     tasks: dict[str, PublishedTask] = {}
-    models: dict[str, dict[str, Any]] = {}
-    sizes: dict[str, dict[str, int]] = {}
+    models: dict[str, dict[str, Any]] = {}  # name -> hub id (`hub`) and numbers of parameters
+    sizes: dict[str, dict[str, int]] = {}  # domain -> numbers of abstracts and pairs
+    # `rows` and `metrics` of the figures for all domains that are means of the domains' figures.
     means_of_domains: dict[str, tuple[str, ...]] = {"rows": (), "metrics": ()}
 
     @classmethod

@@ -27,25 +27,15 @@ class Choice(BaseModel, extra="forbid", frozen=True):
 
 
 class TrainedModel(BaseModel, extra="forbid", frozen=True):
-    """One trained model, or one per domain or task.
+    """One trained model, or one per domain or task."""
 
-    Attributes:
-        name: its row in the published tables, with "{domain}" for the domain that it is trained on.
-        columns: published table -> the model's column, in tables whose columns are models.
-        base: hub id or folder of the pretrained encoder.
-        extend: settings of `extend`; None: the base is trained as it is.
-        train: over the protocol's training settings.
-        per_route: one model per domain or task, trained on that alone.
-        average_of: the run whose experts are averaged to give this model, which is then not trained.
-    """
-
-    name: str
-    columns: dict[str, str] = {}
-    base: str | None = None
-    extend: Settings | None = None
-    train: Settings = {}
-    per_route: bool = False
-    average_of: str | None = None
+    name: str  # its row in the published tables, with "{domain}" for the domain that it is trained on
+    columns: dict[str, str] = {}  # table -> the model's column, in tables whose columns are models
+    base: str | None = None  # hub id or folder of the pretrained encoder
+    extend: Settings | None = None  # None: the base is trained as it is
+    train: Settings = {}  # over the protocol's training settings
+    per_route: bool = False  # one model per domain or task, trained on that alone
+    average_of: str | None = None  # the run whose experts are averaged to give this model
 
     @model_validator(mode="after")
     def _has_one_origin(self) -> Self:
@@ -75,19 +65,13 @@ class Search(BaseModel, extra="forbid", frozen=True):
 
 
 class SmallScale(BaseModel, extra="forbid", frozen=True):
-    """The changes at small scale; everything else stays as published.
+    """The changes at small scale; everything else stays as published."""
 
-    Attributes:
-        base: in place of every pretrained model; "drawn": a small language model with random weights.
-        domains: the paper's domain -> the one of the articles at hand.
-        tasks, simulated: task files on the data at hand, and on simulated articles.
-        pairs, compile, train, read, evaluate: over the settings of the full scale.
-    """
-
-    base: str = "minilm"
-    domains: dict[str, str] = {}
-    tasks: str = ""
-    simulated: str = ""
+    base: str = "minilm"  # for every pretrained model; "drawn": a language model with random weights
+    domains: dict[str, str] = {}  # the paper's domain -> the one of the articles at hand
+    tasks: str = ""  # task file on the data at hand
+    simulated: str = ""  # task file on simulated articles
+    # Over the settings of the full scale.
     pairs: Settings = {}
     compile: Settings = {}
     train: Settings = {}
@@ -96,65 +80,43 @@ class SmallScale(BaseModel, extra="forbid", frozen=True):
 
 
 class Protocol(BaseModel, extra="forbid", frozen=True):
-    """The settings that the recipes of one paper share.
-
-    Attributes:
-        file: where it was read.
-        faithful: whether it is the published one.
-        published: the paper's figures.
-        domains, plan, pairs: (pairs) domain rules, a plan for `fetch_corpus`, settings of `compile_pairs`.
-        tasks, compile: (tasks) the task file, settings of `compile_tasks`.
-        prompts, read: (language models) the prompts, settings of the embedder.
-        analyse: (analysis of a language model) settings of `analyse`.
-        evaluate: name of an evaluation -> settings of `evaluate`; `mteb` names a benchmark.
-        seeds: number of training runs per model.
-    """
+    """The settings that the recipes of one paper share."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9_-]+$")
     kind: Literal["pairs", "tasks", "language_models", "analysis"]
-    file: Path
-    faithful: bool = True
-    published: Path
-    domains: Path = Path()
-    plan: Path = Path()
-    pairs: Settings = {}
-    tasks: Path = Path()
-    compile: Settings = {}
+    file: Path  # where it was read
+    faithful: bool = True  # whether it is the published one
+    published: Path  # the paper's figures
+    domains: Path = Path()  # domain rules
+    plan: Path = Path()  # of `fetch_corpus`
+    pairs: Settings = {}  # of `compile_pairs`
+    tasks: Path = Path()  # task file
+    compile: Settings = {}  # of `compile_tasks`
     prompts: tuple[str, ...] = ()
-    read: Settings = {}
+    read: Settings = {}  # of the embedder of a language model
     train: Settings = {}
     analyse: Settings = {}
-    evaluate: dict[str, Settings] = {}
-    seeds: int = Field(1, ge=1)
+    evaluate: dict[str, Settings] = {}  # name -> settings of `evaluate`; `mteb` names a benchmark
+    seeds: int = Field(1, ge=1)  # number of training runs per model
     choices: tuple[Choice, ...] = ()
     small: SmallScale
 
 
 class Recipe(BaseModel, extra="forbid", frozen=True):
-    """One experiment.
-
-    Attributes:
-        about: a description.
-        tables: the published tables that its models are in.
-        beside: recipes whose models belong in the same tables; they are run too.
-        runs: the models of `beside`, then its own.
-        model: (language models) the paper's name of the model.
-        needs_remote_code: the model comes with its own code, which only the user may allow.
-        small_train, read: over the protocol's, for every run.
-    """
+    """One experiment."""
 
     title: str
     about: str
-    tables: tuple[str, ...] = ()
+    tables: tuple[str, ...] = ()  # that its models are in
     protocol: Protocol
-    beside: tuple[str, ...] = ()
-    runs: tuple[TrainedModel, ...] = ()
+    beside: tuple[str, ...] = ()  # recipes whose models belong in the same tables; they are run too
+    runs: tuple[TrainedModel, ...] = ()  # the models of `beside`, then its own
     baselines: tuple[Baseline, ...] = ()
     search: Search | None = None
-    model: str = ""
-    needs_remote_code: bool = False
-    small_train: Settings = {}
-    read: Settings = {}
+    model: str = ""  # the paper's name of a language model
+    needs_remote_code: bool = False  # it comes with its own code, which only the user may allow
+    small_train: Settings = {}  # over the protocol's, for every run
+    read: Settings = {}  # over the protocol's
 
     def train_settings(self, run: TrainedModel | None, small: bool) -> Settings:
         """Return a run's training settings, later ones over earlier ones; None: those that runs share."""

@@ -43,23 +43,15 @@ Opened = tuple[tuple[str, ...], Iterable[Record], dict[str, Any]]
 
 
 class Row(NamedTuple):
-    """A pair of texts, or one text with its label.
+    """A pair of texts, or one text with its label."""
 
-    Attributes:
-        anchor: the text; of a pair the first.
-        negative: a text that is not an answer to the anchor, if given.
-        score: the similarity of the texts of a pair.
-        group: rows of one group stay in one split.
-        split: the source's split of the row, if it has splits.
-    """
-
-    anchor: str
+    anchor: str  # the text; of a pair the first
     positive: str | None = None
-    negative: str | None = None
+    negative: str | None = None  # a text that is not an answer to the anchor
     label: str | None = None
-    score: float | None = None
-    group: str | None = None
-    split: str | None = None
+    score: float | None = None  # the similarity of the texts of a pair
+    group: str | None = None  # rows of one group stay in one split
+    split: str | None = None  # the source's, if it has splits
 
     def texts(self) -> tuple[str, ...]:
         """Return the anchor, and the positive of a pair."""

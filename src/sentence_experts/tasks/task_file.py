@@ -24,27 +24,17 @@ Split = Literal["train", "validation", "test"]
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of task.
-
-    Attributes:
-        columns: of each row: texts, a label or a score; `optional`: further ones that a row may have.
-        trainable: whether models are trained on it; if not, its datasets are test sets.
-        mteb_type: the task type of mteb.
-        batches: "homogeneous" (a batch is of one dataset) or "heterogeneous" (of all datasets of the task).
-        temperature: of the contrastive loss.
-        binary: scores are 0 or 1.
-        instructions: default instruction per route; empty means one route, the task's name.
-    """
+    """One kind of task."""
 
     name: str
-    columns: tuple[str, ...]
-    trainable: bool
+    columns: tuple[str, ...]  # of each row: texts, a label or a score
+    trainable: bool  # if not, its datasets are test sets
     mteb_type: str
-    batches: str = "homogeneous"
-    temperature: float = 0.03
-    binary: bool = False
-    optional: tuple[str, ...] = ()
-    instructions: Mapping[str, str] = field(default_factory=dict, hash=False)
+    batches: str = "homogeneous"  # a batch is of one dataset; "heterogeneous": of all datasets of the task
+    temperature: float = 0.03  # of the contrastive loss
+    binary: bool = False  # scores are 0 or 1
+    optional: tuple[str, ...] = ()  # further columns that a row may have
+    instructions: Mapping[str, str] = field(default_factory=dict, hash=False)  # none: one, the task's name
 
     @property
     def labelled(self) -> bool:

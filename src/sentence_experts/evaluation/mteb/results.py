@@ -90,22 +90,14 @@ class ModelScores:
 
 @dataclass(frozen=True, repr=False)
 class TaskEvaluation(Evaluation):
-    """Several models on the same tasks.
-
-    Attributes:
-        settings: what is needed to repeat the evaluation.
-        tasks: those that every run was measured on, by type.
-        models: in the order given.
-        differences: of the averages of each model and each later one.
-        missing: name of each task that some run lacks -> why.
-    """
+    """Several models on the same tasks."""
 
     FILES = ("tasks.json",)
-    settings: Mapping[str, Any]
-    tasks: tuple[MeasuredTask, ...]
+    settings: Mapping[str, Any]  # that the evaluation needs to be repeated
+    tasks: tuple[MeasuredTask, ...]  # that every run was measured on, by type
     models: tuple[ModelScores, ...]
-    differences: tuple[Difference, ...] = ()
-    missing: Mapping[str, str] = field(default_factory=dict)
+    differences: tuple[Difference, ...] = ()  # of the averages of each model and each later one
+    missing: Mapping[str, str] = field(default_factory=dict)  # task that some run lacks -> why
 
     @property
     def types(self) -> dict[str, int]:

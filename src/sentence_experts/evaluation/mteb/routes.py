@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import RouteError
@@ -24,24 +23,18 @@ ROUTES: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class TaskRoutes:
-    """The routes of one model's texts.
-
-    Attributes:
-        dense: whether it can encode without a route.
-        given: key -> route, from the user; "none" for texts without a route.
-        own: key -> route, of local tasks.
-    """
+    """The routes of one model's texts."""
 
     routes: tuple[str, ...]
     model: str = "the model"
-    dense: bool = True
-    given: Mapping[str, str] = field(default_factory=dict)
-    own: Mapping[str, str] = field(default_factory=dict)
+    dense: bool = True  # whether it can encode without a route
+    given: Mapping[str, str] = field(default_factory=dict)  # key -> route, or "none"; from the user
+    own: Mapping[str, str] = field(default_factory=dict)  # key -> route, of local tasks
 
     @classmethod
-    def of(cls, encoder: BatchEncoder, given: Any = None, own: Any = None) -> TaskRoutes:
-        """Return the routes of an encoder's texts."""
-        return cls(tuple(encoder.routes), encoder.name, not encoder.has_experts, given or {}, own or {})
+    def of(cls, encoder: BatchEncoder, *routes: Mapping[str, str], **more: Mapping[str, str]) -> TaskRoutes:
+        """Return the routes of an encoder's texts, `given` and `own` among them."""
+        return cls(tuple(encoder.routes), encoder.name, not encoder.has_experts, *routes, **more)
 
     def route(self, name: str, kind: str, role: str | None = None) -> str | None:
         """Return the route of the texts of task `name`, of type `kind`; None if the model has no routes.
