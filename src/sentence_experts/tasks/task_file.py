@@ -201,18 +201,18 @@ class TaskFile(BaseModel):
             for route, text in task.instructions.items():
                 if instructions.setdefault(route, text) != text:
                     raise ValueError(
-                        f"{name}.instructions: route {route!r} has two instructions, "
+                        f"tasks.{name}.instructions: route {route!r} has two instructions, "
                         f"{instructions[route]!r} and {text!r}; one route has one, rename one of the routes"
                     )
                 if owner.setdefault(text.strip(), route) != route:
                     raise ValueError(
-                        f"{name}.instructions: routes {owner[text.strip()]!r} and {route!r} have the same "
-                        f"instruction {text!r}; give the tasks the same route, or change one instruction"
+                        f"tasks.{name}.instructions: routes {owner[text.strip()]!r} and {route!r} have the "
+                        f"same instruction {text!r}; give the tasks one route, or change an instruction"
                     )
         shared = self._shared()
         for name, task in self.tasks.items():
             for route, expert in task.experts.items():
-                where = f"{name}.experts: {route}: {expert}"
+                where = f"tasks.{name}.experts: {route}: {expert}"
                 if unknown := {route, expert} - set(instructions):
                     known = ", ".join(instructions)
                     raise ValueError(f"{where}: there is no route {min(unknown)!r}; the routes are {known}")
