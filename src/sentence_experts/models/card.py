@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import yaml
@@ -24,9 +23,6 @@ STOCK = """from sentence_transformers import SentenceTransformer
 model = SentenceTransformer("path/to/this/folder")"""
 REGISTERED = f"""import sentence_experts.register  # makes the model type known
 {STOCK}"""
-OWN = """import sentence_experts
-
-model = sentence_experts.load("path/to/this/folder")"""
 
 
 def usage_card(model: SentenceTransformer, title: str | None = None) -> str:
@@ -44,30 +40,19 @@ def usage_card(model: SentenceTransformer, title: str | None = None) -> str:
         texts = [routes[0] + text for text in texts]
     if title is None:
         title = f"A text encoder{' with experts' if has_experts and config.expert_layers else ''}"
-    return snippet_card(title, _architecture(config, prompts), opening, texts, use, notes_of(model))
-
-
-def snippet_card(
-    title: str,
-    description: str,
-    opening: str,
-    texts: Sequence[str] = ("a text", "another"),
-    use: str = "",
-    notes: Mapping[str, Any] = {},
-) -> str:
-    """Make a card whose snippet opens the model with `opening` and encodes texts with the arguments `use`."""
-    metadata = METADATA | ({NOTED: dict(notes)} if notes else {})
+    notes = notes_of(model)
+    metadata = METADATA | ({NOTED: notes} if notes else {})
     return f"""---
 {yaml.safe_dump(metadata, sort_keys=False)}---
 # {title}
 
-{description}
+{_architecture(config, prompts)}
 
 ## Use
 
 ```python
 {opening}
-vectors = model.encode({json.dumps(list(texts), ensure_ascii=False)}{use})
+vectors = model.encode({json.dumps(texts, ensure_ascii=False)}{use})
 ```
 """
 
