@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from helpers.small_articles import jats, links, papers, ref
-from sentence_experts.corpus import importing
+from sentence_experts.corpus import building
 from sentence_experts.corpus.corpus_folder import DOMAINS, DOMAINS_SCHEMA, MANIFEST, CorpusFolder
 from sentence_experts.corpus.importing import add_to_corpus, import_corpus
 from sentence_experts.errors import InputError, UsageError
-from sentence_experts.storage import write_parquet
+from sentence_experts.storage import record, write_parquet
 
 RIS = """TY  - JOUR
 TI  - {0}
@@ -57,7 +57,7 @@ def test_adding_in_steps_is_importing_at_once(tmp_path: Path, article: Path) -> 
     assert len(content(grown)[2]) == 1
     kinds = [source["kind"] for source in grown.manifest["sources"]]
     assert kinds == ["corpus", "records of ris"]
-    assert not list(tmp_path.glob(".*adding*"))
+    assert not (tmp_path / "corpus" / ".new").exists()
 
 
 def test_what_a_corpus_has_is_not_added_again(
@@ -80,10 +80,10 @@ def test_an_addition_that_was_stopped_continues(
     import_corpus([article], tmp_path / "corpus", workers=1)
     more = ris(tmp_path, "one.ris", "b")
 
-    def stopped(*_: object) -> None:
+    def stopped(*_: object, **more: object) -> None:
         raise KeyboardInterrupt
 
-    for module, name in ((importing, "_exchanged"), (importing.os, "link")):
+    for module, name in ((building, "resolving"), (building, "write_json"), (record, "sync")):
         with monkeypatch.context() as patch:
             patch.setattr(module, name, stopped)
             with pytest.raises(KeyboardInterrupt):

@@ -1,15 +1,13 @@
-"""A full disk, pipes in place of files: one line each."""
+"""A full disk is one line."""
 
 from __future__ import annotations
 
 import errno
-import os
 from pathlib import Path
 
 import pytest
 
-from sentence_experts.errors import InputError
-from sentence_experts.storage import NoSpaceError, explained, locked, read_json
+from sentence_experts.storage import NoSpaceError, explained, locked
 
 
 @pytest.mark.parametrize(
@@ -37,9 +35,3 @@ def test_other_errors_stay_what_they_are(tmp_path: Path, error: Exception) -> No
     with pytest.raises(type(error)) as found, explained(tmp_path):
         raise error
     assert found.value is error
-
-
-def test_pipe_is_refused(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "made_from.json")
-    with pytest.raises(InputError, match="a pipe or device"):
-        read_json(tmp_path / "made_from.json")

@@ -48,12 +48,3 @@ def test_folder_without_readable_settings_is_emptied(tmp_path: Path):
     write(parts, 0, "")
     (tmp_path / "settings.json").write_text("{")
     assert not PartStore.open(tmp_path, {}, ".txt").is_done(0)
-
-
-def test_foreign_part_is_not_taken(tmp_path: Path):
-    other = PartStore.open(tmp_path / "other", {"model": "a"}, ".txt")
-    write(other, 0, "a")
-    mine = PartStore.open(tmp_path / "mine", {"model": "b"}, ".txt")
-    (mine.folder / other.path(0).name).write_text("a")
-    assert not mine.is_done(0)
-    assert mine.paths() == []

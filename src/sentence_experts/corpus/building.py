@@ -12,9 +12,8 @@ import logging
 import os
 import shutil
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -60,10 +59,11 @@ logger = logging.getLogger(__name__)
 
 PARTIAL = ".partial"
 JOURNAL = "journal.sqlite"
-OURS = (PARTIAL, PAPERS, CITATIONS, MENTIONS, BODIES, MANIFEST, DOMAINS, PROVENANCE)
-JOURNAL_FILES = (JOURNAL, f"{JOURNAL}-wal", f"{JOURNAL}-shm")
+_OURS = (PARTIAL, PAPERS, CITATIONS, MENTIONS, BODIES, MANIFEST, DOMAINS, PROVENANCE)
 # The answers of services, and the list that says why a run found nothing.
-KEPT = (REJECTED, *JOURNAL_FILES)
+_KEPT = (REJECTED, JOURNAL, f"{JOURNAL}-wal", f"{JOURNAL}-shm")
+NOT_FETCHED = "not-fetched"
+"""The reason of rejections that the next run requests again."""
 
 
 class TableSource(Protocol):
@@ -76,57 +76,48 @@ class TableSource(Protocol):
         """Write the parts of all described sources, which are numbered from `first_source`."""
 
 
-class Fetch(Protocol):
-    """The additional tables of a fetched corpus."""
+class Additions(Protocol):
+    """What a corpus has from services besides its papers and citations."""
 
     def rejections(self) -> list[Rejection]:
         """Return what could not be fetched, or was left out on purpose."""
 
     def finish(self, out: Path) -> tuple[list[str], dict[str, Any]]:
-        """Write the tables; return their names and a part of the manifest."""
+        """Write additional tables; return their names and a part of the manifest."""
 
 
-@dataclass(frozen=True)
+Complete = Callable[[Path], tuple[TableSource, Additions]]
+"""Takes the table of papers, and returns the records that complete them."""
+
+
 class Sources:
     """The sources of a corpus.
 
     Attributes:
-        sources: documents.
-        extras: papers and citations that are not XML documents.
-        described: name, kind, size and SHA-256 of each, documents first.
-        firsts: the number of the first source of each of the `extras`.
-        state: sizes and times of the files, to notice a change.
+        documents: sources of XML documents.
+        tables: papers and citations that are not XML documents, each with the number of its first source.
         full_text: whether the text of bodies is kept.
+        described: name, kind, size and SHA-256 of each source, documents first.
     """
 
-    sources: Sequence[Source]
-    extras: Sequence[TableSource]
-    described: list[dict[str, Any]]
-    firsts: list[int]
-    state: str
-    full_text: bool = False
-
-    @classmethod
-    def of(cls, sources: Sequence[Source], extras: Sequence[TableSource], full_text: bool = False) -> Sources:
-        """Describe the sources as they are now."""
-        state = _state_of(sources)
-        described: list[dict[str, Any]] = []
-        for source in sources:
+    def __init__(
+        self, documents: Sequence[Source], tables: Sequence[TableSource] = (), full_text: bool = False
+    ) -> None:
+        self.documents, self.full_text = list(documents), full_text
+        self._state = _state_of(documents)
+        self.tables: list[tuple[int, TableSource]] = []
+        self.described: list[dict[str, Any]] = []
+        for source in documents:
             size, digest = source_hash(source)
-            described.append({"name": source.name, "kind": source.kind, "size": size, "sha256": digest})
-        read = cls(sources, [], described, [], state, full_text)
-        for extra in extras:
-            read = read.adding(extra)
-        return read
+            named = {"name": source.name, "kind": source.kind}
+            self.described.append(named | {"size": size, "sha256": digest})
+        for table in tables:
+            self.add(table)
 
-    def adding(self, extra: TableSource) -> Sources:
-        """Return these sources with another one."""
-        return replace(
-            self,
-            extras=[*self.extras, extra],
-            described=[*self.described, *extra.described()],
-            firsts=[*self.firsts, len(self.described)],
-        )
+    def add(self, table: TableSource) -> None:
+        """Add another source."""
+        self.tables.append((len(self.described), table))
+        self.described += table.described()
 
     def request(self) -> str:
         """Return a hash of what decides the corpus."""
@@ -139,12 +130,12 @@ class Sources:
         Raises:
             InputError: they were.
         """
-        if _state_of(self.sources) != self.state:
-            names = ", ".join(source.name for source in self.sources[:3])
+        if _state_of(self.documents) != self._state:
+            names = ", ".join(source.name for source in self.documents[:3])
             raise InputError(f"{names}: changed while it was read; give the same command again")
 
 
-def _state_of(sources: Sequence[Source]) -> str:
+def _state_of(sources: Sequence[Source]) -> list[str]:
     """Return the sizes and times of all files, which are cheaper to compare than contents."""
     states = []
     for source in sources:
@@ -152,49 +143,56 @@ def _state_of(sources: Sequence[Source]) -> str:
         for path in (source.path, *inside):
             status = os.stat(path) if path.exists() else None
             states.append(f"{path} {status and (status.st_size, status.st_mtime_ns)}")
-    return sha256_text(*sorted(states))
+    return sorted(states)
 
 
 def corpus_output(out: Path, overwrite: bool) -> AbstractContextManager[Output]:
     """Lock the folder of a corpus while it is written (`storage.output`)."""
-    return output(out, "corpus", names=OURS, keeps=KEPT, grows=True, overwrite=overwrite)
+    return output(out, "corpus", names=_OURS, keeps=_KEPT, grows=True, overwrite=overwrite)
 
 
 def build_corpus(
     place: Output,
     read: Sources,
     workers: int | None,
-    fetch: Fetch | None = None,
+    *,
     memory: str | None = None,
+    additions: Additions | None = None,
+    complete: Complete | None = None,
 ) -> CorpusFolder:
     """Parse, resolve and write a corpus, reusing the parts of an interrupted run.
 
     Raises:
         InputError: no article could be read, or the sources changed meanwhile.
     """
+    workers = number_of_workers(workers)
     parts = open_parts(place.path / PARTIAL, request=read.request())
+    if parts.keys():
+        logger.info(f"continuing an interrupted import in {place.path}")
+    remove_leftovers(parts.folder)
+    shutil.rmtree(parts.folder / SCRATCH, ignore_errors=True)
     try:
-        ignored = _parse(place, parts, read, number_of_workers(workers))
-        return _write_corpus(place, parts, read, ignored, number_of_workers(workers), fetch, memory)
+        ignored = parse_sources(read.documents, parts, workers, read.full_text)
+        for first, table in read.tables:
+            table.parse(parts, first)
+        read.check_unchanged()
+        if not parts.keys():  # so that there are tables to read
+            CorpusPart(len(read.described), 0).write(parts)
+        if complete:
+            with resolving(parts, _names(read), workers, memory) as resolved:
+                write_stream(parts.folder / PAPERS, resolved.papers(), PAPERS_SCHEMA)
+            found, additions = complete(parts.folder / PAPERS)
+            read.add(found)
+            found.parse(parts, len(read.described) - 1)
+        return _write_corpus(place, parts, read, ignored, workers, additions, memory)
     except InputError:
         if not any(pq.read_metadata(part).num_rows for part in parts.paths()):  # nothing is lost
             parts.remove()
         raise
 
 
-def _parse(place: Output, parts: PartStore, read: Sources, workers: int) -> int:
-    """Write the parts that are not there; returns the number of members that are no documents."""
-    if parts.keys():
-        logger.info(f"continuing an interrupted import in {place.path}")
-    remove_leftovers(parts.folder)
-    shutil.rmtree(parts.folder / SCRATCH, ignore_errors=True)
-    ignored = parse_sources(list(read.sources), parts, workers, read.full_text)
-    for extra, first in zip(read.extras, read.firsts, strict=True):
-        extra.parse(parts, first)
-    read.check_unchanged()
-    # An empty part, so that there are tables to read if nothing was parsed.
-    CorpusPart(len(read.described), 0).write(parts)
-    return ignored
+def _names(read: Sources) -> list[str]:
+    return [str(source["name"]) for source in read.described]
 
 
 def _write_corpus(
@@ -203,15 +201,15 @@ def _write_corpus(
     read: Sources,
     ignored: int,
     workers: int,
-    fetch: Fetch | None,
+    additions: Additions | None,
     memory: str | None,
 ) -> CorpusFolder:
-    out, names = place.path, [str(source["name"]) for source in read.described]
+    out = place.path
     # Without a manifest there is no corpus: it is removed first and written last.
     (out / MANIFEST).unlink(missing_ok=True)
     rejections = [rejection for path in parts.paths(PART_REJECTED) for rejection in read_rejections(path)]
     tables = [PAPERS, CITATIONS, MENTIONS]
-    with resolving(parts, names, workers, memory) as resolved:
+    with resolving(parts, _names(read), workers, memory) as resolved:
         write_stream(out / PAPERS, resolved.papers(), PAPERS_SCHEMA)
         write_stream(out / CITATIONS, resolved.citations(), CITATIONS_SCHEMA)
         write_stream(out / MENTIONS, resolved.mentions(), MENTIONS_SCHEMA)
@@ -221,14 +219,14 @@ def _write_corpus(
             tables.append(BODIES)
         rejections += resolved.duplicates()
         counts = resolved.counts(out / PAPERS, out / CITATIONS, out / MENTIONS)
-    rejections += fetch.rejections() if fetch else []
+    rejections += additions.rejections() if additions else []
     rejections.sort(key=_by_place)
     write_rejections(out / REJECTED, rejections)
     if not counts["papers"]:
         parts.remove()
         for name in tables if rejections else [*tables, REJECTED]:
             (out / name).unlink()
-        raise _nothing_read(out, names, rejections)
+        raise _nothing_read(out, _names(read), rejections)
     rejected: Counter[str] = Counter()
     for rejection in rejections:
         rejected[rejection.reason] += rejection.records
@@ -240,15 +238,15 @@ def _write_corpus(
         "sources": read.described,
         "counts": counts | {"rejected": dict(rejected), "other_files": ignored},
     }
-    if fetch:
-        more, described = fetch.finish(out)
+    if additions:
+        more, described = additions.finish(out)
         tables += more
         manifest |= described
     # Their hashes are in the record that `finish` writes.
     manifest["tables"] = dict.fromkeys(tables, "")
     write_json(out / MANIFEST, manifest)
     parts.remove()
-    place.result = {"request": read.request()}
+    place.result = {"missing": rejected[NOT_FETCHED]}
     place.finish(MANIFEST, *tables)
     return CorpusFolder.open(place.path)
 
@@ -259,9 +257,9 @@ def _nothing_read(out: Path, sources: list[str], rejected: list[Rejection]) -> I
     if not rejected:
         return InputError(f"{where}: holds no article (.xml, .nxml, or an archive of them) and no record")
     records = sum(rejection.records for rejection in rejected)
-    if all(rejection.reason == "filtered" for rejection in rejected):
+    first = next((rejection for rejection in rejected if rejection.reason != "filtered"), None)
+    if first is None:
         return InputError(f"{where}: none of the {records:,} records matches the settings")
-    first = next(rejection for rejection in rejected if rejection.reason != "filtered")
     named = "/".join(filter(None, [first.member, first.record])) or first.source
     return InputError(
         f"{where}: no article could be read; {records:,} were set aside, the first is {named} "

@@ -169,7 +169,10 @@ def _source(client: Client, config: FetchConfig) -> OpenAlexSource | PmcSource:
 
 def _fetch_to(out: Path, config: FetchConfig, overwrite: bool) -> CorpusFolder:
     with corpus_output(out, overwrite) as place:
-        state = place.begin({"fetch": config.identity()})
+        if place.begin({"fetch": config.identity()}) == "finished":
+            if not place.result["missing"]:
+                return CorpusFolder.open(out)
+            place.reopen()
         with open_client(config.services, out / JOURNAL, config.email, config.api_key) as client:
             source = _source(client, config)
             fetched = Fetched(config, {})
@@ -187,16 +190,12 @@ def _fetch_to(out: Path, config: FetchConfig, overwrite: bool) -> CorpusFolder:
                     "in rejected.jsonl, and the next call requests them again"
                 )
             fetched.left_out += dict.fromkeys(client.set_aside)
-            if isinstance(source, OpenAlexSource):
-                read = Sources.of([], [FetchedPapers(source, ids)])
-            else:
-                read = Sources.of([fetched.documents(source, ids)], [], config.full_text)
             fetched.describe(source, ids)
-            if state == "finished":
-                if place.result["request"] == read.request():
-                    return CorpusFolder.open(out)
-                place.reopen()  # what failed before was there this time
-            return build_corpus(place, read, config.workers, fetched)
+            if isinstance(source, OpenAlexSource):
+                read = Sources([], [FetchedPapers(source, ids)])
+            else:
+                read = Sources([fetched.documents(source, ids)], full_text=config.full_text)
+            return build_corpus(place, read, config.workers, additions=fetched)
 
 
 def sample(ids: list[str], maximum: int | None) -> list[str]:
@@ -210,7 +209,7 @@ def sample(ids: list[str], maximum: int | None) -> list[str]:
 
 @dataclass
 class Fetched:
-    """The additional tables of a fetched corpus (a `building.Fetch`).
+    """The additional tables of a fetched corpus (a `building.Additions`).
 
     Attributes:
         config: the settings of the fetch.

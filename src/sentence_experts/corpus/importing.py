@@ -4,25 +4,16 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
-
 from sentence_experts.config import with_settings
-from sentence_experts.corpus.building import (
-    JOURNAL,
-    JOURNAL_FILES,
-    Sources,
-    TableSource,
-    build_corpus,
-    corpus_output,
-)
+from sentence_experts.corpus.building import JOURNAL, Sources, TableSource, build_corpus, corpus_output
 from sentence_experts.corpus.config import ImportConfig
-from sentence_experts.corpus.corpus_folder import MANIFEST, PAPERS, REJECTED, CorpusFolder, corpus_in_memory
+from sentence_experts.corpus.corpus_folder import MANIFEST, CorpusFolder, corpus_in_memory
 from sentence_experts.corpus.corpus_source import CorpusSource
 from sentence_experts.corpus.formats.archives import find_sources, kind_of
 from sentence_experts.corpus.formats.openalex import RecordFilter
@@ -37,7 +28,7 @@ from sentence_experts.corpus.record_files import (
 from sentence_experts.corpus.user_tables import user_tables
 from sentence_experts.corpus.workers import number_of_workers
 from sentence_experts.errors import InputError, UsageError
-from sentence_experts.storage import WHOLE, check_apart, hidden_beside, replacing
+from sentence_experts.storage import Output, check_apart
 from sentence_experts.tables import Table
 
 logger = logging.getLogger(__name__)
@@ -127,7 +118,7 @@ def gather_sources(
     extras += user_tables(papers, citations)
     if not files and not extras:
         raise UsageError("nothing to import: name at least one folder, file or archive, or give `papers`")
-    return Sources.of(files, extras, config.full_text)
+    return Sources(files, extras, config.full_text)
 
 
 def _holds_records(path: Path) -> bool:
@@ -177,22 +168,7 @@ def _read_ids(path: Path) -> frozenset[str]:
 
 def _import(out: Path, read: Sources, config: ImportConfig, overwrite: bool) -> CorpusFolder:
     with corpus_output(out, overwrite) as place:
-        chosen = {"full_text": read.full_text, "complete": config.complete}
-        settings = {name: value for name, value in chosen.items() if value}
-        state = place.begin({"sources": read.described, **settings})
-        if state == "finished" and not config.complete:
-            return CorpusFolder.open(place.path)
-        try:
-            if config.complete:
-                from sentence_experts.corpus.completing import build_completed
-
-                corpus = build_completed(place, state, read, config)
-            else:
-                corpus = build_corpus(place, read, config.workers, memory=config.memory)
-        except InputError as error:
-            if hint := _likely_format(read, config.format):
-                raise InputError(f"{error}; {hint}") from error
-            raise
+        corpus = _build(place, read, config)
     counts = corpus.manifest["counts"]
     if counts["with_abstract"] < 0.8 * counts["with_title"]:
         use = "to make pairs and to search" if counts["citations"] else "to search them (unit title)"
@@ -203,9 +179,33 @@ def _import(out: Path, read: Sources, config: ImportConfig, overwrite: bool) -> 
     return corpus
 
 
+def _build(place: Output, read: Sources, config: ImportConfig) -> CorpusFolder:
+    """Build a corpus in its place, and complete it; a finished one only if requests failed before."""
+    chosen = {"full_text": read.full_text, "complete": config.complete}
+    settings = {name: value for name, value in chosen.items() if value}
+    if place.begin({"sources": read.described, **settings}) == "finished":
+        if not place.result["missing"]:
+            return CorpusFolder.open(place.path)
+        place.reopen()
+    build = partial(build_corpus, place, read, config.workers, memory=config.memory)
+    try:
+        if not config.complete:
+            return build()
+        from sentence_experts.corpus.completing import complete_papers
+        from sentence_experts.corpus.fetching import open_client, openalex_key
+
+        email, key = config.email or os.environ.get("NCBI_EMAIL"), openalex_key(config.api_key)
+        with open_client(config.services, place.final / JOURNAL, email, key) as client:
+            return build(complete=partial(complete_papers, client))
+    except InputError as error:
+        if hint := _likely_format(read, config.format):
+            raise InputError(f"{error}; {hint}") from error
+        raise
+
+
 def _likely_format(read: Sources, given: str | None) -> str | None:
     """Return a hint for an import that failed with a `format` which the first file does not look like."""
-    files = [file for extra in read.extras if isinstance(extra, RecordFiles) for file in extra.files]
+    files = [file for _, table in read.tables if isinstance(table, RecordFiles) for file in table.files]
     likely = format_of(files[0].path) if given and files else given
     if likely == given or likely not in FORMATS:
         return None
@@ -246,32 +246,22 @@ def add_to_corpus(
     """
     config = ImportConfig.of(config, **settings)
     folder = corpus.path if isinstance(corpus, CorpusFolder) else Path(corpus)
-    merged = hidden_beside(folder, ".adding")
-    exchanging = (folder / WHOLE).is_dir() or not (folder / MANIFEST).is_file()
-    if not (exchanging and (merged / MANIFEST).is_file()):
+    with corpus_output(folder, overwrite=True) as place:
         before = CorpusFolder.open(folder)
         if before.domains is not None:
             raise UsageError(
                 f"{folder}: fetched by queries, whose domains and provenance a merged corpus does not have; "
                 "import this folder and the sources into a new corpus, with rules for its domains"
             )
-        paths = _paths(sources)
-        if config.complete:
-            if not (merged / JOURNAL).exists():
-                _copy_journal(folder, merged)
-        else:
-            given = gather_sources(paths, config, papers, citations).described
-            if {source["sha256"] for source in given} <= _hashes(before.manifest.get("sources", [])):
-                logger.info(f"{folder}: has all of these sources already")
-                return before
-        every = [folder, *paths]
-        try:
-            import_corpus(every, merged, config, papers=papers, citations=citations)
-        except UsageError:  # left by an interrupted run with other sources
-            import_corpus(every, merged, config, overwrite=True, papers=papers, citations=citations)
-        old, new = (pq.read_metadata(each / PAPERS).num_rows for each in (folder, merged))
-        logger.info(f"{folder}: {new - old:,} new papers, {new:,} in all")
-    return _exchanged(folder, CorpusFolder.open(merged))
+        read = gather_sources([folder, *_paths(sources)], config, papers, citations)
+        added = {source["sha256"] for source in read.described} - {before.fingerprint()}
+        if not config.complete and added <= _hashes(before.manifest.get("sources", [])):
+            logger.info(f"{folder}: has all of these sources already")
+            return before
+        merged = _build(place, read, config)
+    old, new = (each.manifest["counts"]["papers"] for each in (before, merged))
+    logger.info(f"{folder}: {new - old:,} new papers, {new:,} in all")
+    return merged
 
 
 def _hashes(sources: list[dict[str, Any]]) -> set[str]:
@@ -279,31 +269,3 @@ def _hashes(sources: list[dict[str, Any]]) -> set[str]:
     return {source["sha256"] for source in sources}.union(
         *(_hashes(source.get("sources", [])) for source in sources)
     )
-
-
-def _exchanged(folder: Path, merged: CorpusFolder) -> CorpusFolder:
-    """Put the merged corpus in the place of the old one; a run that was stopped here can continue."""
-    with corpus_output(folder, overwrite=True) as place:
-        place.begin({"sources": merged.manifest["sources"]})
-        for name in (*merged.manifest["tables"], REJECTED, MANIFEST):
-            try:
-                os.link(merged.path / name, place.path / name)
-            except OSError:  # a file system without links
-                shutil.copy2(merged.path / name, place.path / name)
-        place.result = {"request": merged.manifest["request"]}
-        place.finish(MANIFEST, *merged.manifest["tables"])
-        _copy_journal(merged.path, folder)
-    shutil.rmtree(merged.path)
-    return CorpusFolder.open(folder)
-
-
-def _copy_journal(source: Path, target: Path) -> None:
-    """Copy the answers of services to a folder that has none, or fewer."""
-    if not (source / JOURNAL).is_file():
-        return
-    target.mkdir(exist_ok=True)
-    for name in JOURNAL_FILES[::-1]:  # the journal itself last, which the others belong to
-        (target / name).unlink(missing_ok=True)
-        if (source / name).is_file():
-            with replacing(target / name) as temporary:
-                shutil.copyfile(source / name, temporary)

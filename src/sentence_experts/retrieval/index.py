@@ -41,13 +41,13 @@ from sentence_experts.storage import (
     hashes_of,
     is_unchanged,
     locked,
+    read_record,
     record_of,
     replacing_folder,
     sha256_settings,
     write_json,
     write_npy,
 )
-from sentence_experts.storage.record import read_record
 
 if TYPE_CHECKING:
     from sentence_experts.corpus.corpus_folder import CorpusFolder

@@ -7,27 +7,23 @@ folder of parts from which the next run continues, and `locked` the lock behind 
 
 from __future__ import annotations
 
-from sentence_experts.storage.disk import (
+from sentence_experts.storage.files import (
     NoSpaceError,
-    check_regular,
+    check_kinds,
+    check_version,
     explained,
     hidden_beside,
     no_space,
-    remove_leftovers,
-    sync,
-    temporary_folder,
-)
-from sentence_experts.storage.files import (
-    check_kinds,
-    check_version,
     open_to_readers,
     read_json,
+    remove_leftovers,
     replacing,
     replacing_folder,
     sha256_file,
     sha256_settings,
     sha256_text,
     sha256_unchanging,
+    temporary_folder,
     update_json,
     write_json,
     write_npy,
@@ -36,28 +32,25 @@ from sentence_experts.storage.files import (
     write_text,
 )
 from sentence_experts.storage.locking import InUseError, locked
-from sentence_experts.storage.output import Output, output
+from sentence_experts.storage.output import Output, State, output
 from sentence_experts.storage.parts import PartStore
 from sentence_experts.storage.record import (
     RECORD,
-    WHOLE,
     check_apart,
     check_unchanged,
     checked_record,
-    described,
-    different_setting,
     hashes_of,
     is_unchanged,
     note_changes,
+    read_record,
     record_of,
 )
 
 __all__ = [
-    "RECORD", "WHOLE", "InUseError", "NoSpaceError", "Output", "PartStore", "check_apart",
-    "check_kinds", "check_regular", "check_unchanged", "check_version",
-    "checked_record", "described", "different_setting", "explained", "hashes_of", "hidden_beside",
-    "is_unchanged", "locked", "no_space", "note_changes", "open_to_readers", "output", "read_json",
-    "record_of", "remove_leftovers", "replacing", "replacing_folder", "sha256_file", "sha256_settings",
-    "sha256_text", "sha256_unchanging", "sync", "temporary_folder", "update_json", "write_json",
-    "write_npy", "write_parquet", "write_stream", "write_text",
+    "RECORD", "InUseError", "NoSpaceError", "Output", "PartStore", "State", "check_apart",
+    "check_kinds", "check_unchanged", "check_version", "checked_record", "explained",
+    "hashes_of", "hidden_beside", "is_unchanged", "locked", "no_space", "note_changes", "open_to_readers",
+    "output", "read_json", "read_record", "record_of", "remove_leftovers", "replacing", "replacing_folder",
+    "sha256_file", "sha256_settings", "sha256_text", "sha256_unchanging", "temporary_folder", "update_json",
+    "write_json", "write_npy", "write_parquet", "write_stream", "write_text",
 ]  # fmt: skip

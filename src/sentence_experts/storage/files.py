@@ -1,22 +1,24 @@
-"""Single files: written under a temporary name and renamed; JSON, Parquet, hashes."""
+"""Single files and folders: written under a temporary name and renamed; JSON, Parquet, hashes, full disks."""
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import json
 import os
+import re
 import shutil
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from functools import lru_cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from sentence_experts.errors import InputError
+from sentence_experts.errors import InputError, SentenceExpertsError
 from sentence_experts.progress import announced
-from sentence_experts.storage.disk import check_regular, sync, temporary_beside
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,6 +26,91 @@ if TYPE_CHECKING:
 
 _ROWS_PER_GROUP = 1 << 14
 _LARGE = 1 << 30  # bytes, which take seconds
+_NO_SPACE = {errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)}
+# Libraries that write from C++ or Rust put the system's error into their message, if anywhere.
+_NO_SPACE_WORDS = re.compile(
+    r"no space left on device|os error (28|27|122)\b|errno\W+(28|27|122)\b|database or disk is full|"
+    r"file too large$|quota exceeded$|requested and \d+ written$|PytorchStreamWriter failed writing|"
+    r"inline_container.*unexpected pos",
+    re.IGNORECASE,
+)
+TEMPORARY = r"\.(.+)\.(\d+)(?:\.scratch\.\w+)?\.(?:tmp|old)"
+"""Names of what a process, of which they have the number, is writing or replacing."""
+
+
+class NoSpaceError(InputError):
+    """The disk, or what the user may write to it, is full."""
+
+
+# ---- temporary names -----------------------------------------------------------------------------
+
+
+def hidden_beside(path: Path, ending: str) -> Path:
+    """Return a hidden name beside `path`, such as `.corpus.lock`."""
+    return path.parent / f".{path.name}{ending}"
+
+
+def temporary_beside(path: Path, ending: str = ".tmp") -> Path:
+    """Return the name under which this process writes what will take the place of `path`."""
+    return hidden_beside(path, f".{os.getpid()}{ending}")
+
+
+def temporary_folder() -> TemporaryDirectory[str]:
+    """Make a folder in the system's temporary folder, removed at the end of a `with`, or with the object."""
+    return TemporaryDirectory(prefix=f"sentence-experts-{os.getpid()}-")
+
+
+def remove_leftovers(path: Path) -> None:
+    """Remove what killed processes left of `path`, beside it and in it; call it under the lock of `path`.
+
+    A folder that was retired while its successor did not yet take its place comes back. What other processes
+    are writing in the folder stays.
+    """
+    for folder in (path.parent, path):
+        for file in _hidden(folder):
+            match = re.fullmatch(TEMPORARY, file.name)
+            if match is None or (folder != path and match[1] != path.name):
+                continue
+            # An output in the folder has its own lock; who takes that one next removes the file.
+            if folder == path and ((path / f".{match[1]}.lock").exists() or _is_alive(match[2])):
+                continue
+            replaced = folder / match[1]
+            if file.suffix == ".old" and not os.path.lexists(replaced):
+                os.replace(file, replaced)
+            else:
+                remove(file)
+
+
+def _hidden(folder: Path) -> list[Path]:
+    """Return the hidden entries of a folder, which may hold many thousand others."""
+    try:
+        return [Path(entry.path) for entry in os.scandir(folder) if entry.name[0] == "."]
+    except OSError:
+        return []
+
+
+def _is_alive(pid: str) -> bool:
+    """Whether another process has this number."""
+    if os.name == "nt" or int(pid) == os.getpid():  # there, `os.kill` would end the process
+        return False
+    try:
+        os.kill(int(pid), 0)
+    except PermissionError:  # it is another user's
+        return True
+    except OSError:
+        return False
+    return True
+
+
+def remove(path: Path) -> None:
+    """Remove a file or folder, as far as possible."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+# ---- writing -------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -43,6 +130,26 @@ def replacing(path: Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+@contextmanager
+def replacing_folder(path: Path) -> Iterator[Path]:
+    """Yield a temporary folder beside `path` that takes the place of `path` on success."""
+    path = Path(path)
+    temporary, retired = temporary_beside(path), temporary_beside(path, ".old")
+    remove(temporary)
+    temporary.mkdir(parents=True)
+    try:
+        yield temporary
+        open_to_readers(temporary)
+        sync(temporary)
+        if path.exists():
+            os.replace(path, retired)
+        os.replace(temporary, path)
+        remove(retired)
+        sync(path.parent, inner=False)
+    finally:
+        remove(temporary)
+
+
 def open_to_readers(path: Path) -> None:
     """Give files that a library wrote for their owner alone, as safetensors does, the mode of any new file.
 
@@ -54,28 +161,20 @@ def open_to_readers(path: Path) -> None:
             file.chmod(0o666 & ~mask)
 
 
-@contextmanager
-def replacing_folder(path: Path) -> Iterator[Path]:
-    """Yield a temporary folder beside `path` that takes the place of `path` on success."""
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = temporary_beside(path)
-    shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir()
-    try:
-        yield temporary
-        open_to_readers(temporary)
-        sync(temporary)
-        if path.exists():
-            retired = temporary_beside(path, ".old")
-            os.replace(path, retired)
-            os.replace(temporary, path)
-            shutil.rmtree(retired)
-        else:
-            os.replace(temporary, path)
-        sync(path.parent, inner=False)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+def sync(path: Path, inner: bool = True) -> None:
+    """Wait until the disk holds a file, or a folder with (unless `inner` is false) all that is in it."""
+    for each in (*path.rglob("*"), path) if inner else (path,):
+        is_folder = each.is_dir()
+        if each.is_symlink() or (is_folder and os.name == "nt"):  # Windows opens no folders
+            continue
+        descriptor = os.open(each, os.O_RDWR if os.name == "nt" else os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        except OSError:
+            if not is_folder:  # some network file systems do not know it of folders
+                raise
+        finally:
+            os.close(descriptor)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -92,52 +191,6 @@ def write_json(path: Path, value: Any, sort: bool = True) -> None:
 def update_json(path: Path, changes: dict[str, Any]) -> None:
     """Replace some keys of an object in a JSON file."""
     write_json(path, {**read_json(path), **changes})
-
-
-def read_json(path: Path) -> Any:
-    """Read a JSON file.
-
-    Raises:
-        InputError: the file is missing or is not JSON.
-    """
-    check_regular(path)
-    try:
-        return json.loads(Path(path).read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise InputError(f"{path}: no such file") from error
-    except RecursionError as error:
-        raise InputError(f"{path}: not valid JSON: nested too deep") from error
-    except ValueError as error:  # also a number of 5,000 digits
-        raise InputError(f"{path}: not valid JSON: {str(error).partition('; use sys.')[0]}") from error
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror}") from error
-
-
-def check_version(where: Path | str, version: Any, newest: int) -> int:
-    """Return the format version that was found in `where` if it is at most `newest`.
-
-    Raises:
-        InputError: it is not a version, or a newer one.
-    """
-    if isinstance(version, bool) or not isinstance(version, int) or version < 1:
-        raise InputError(f"{where}: damaged: {version!r} is not a format version")
-    if version > newest:
-        raise InputError(
-            f"{where}: written by a newer sentence-experts (format version {version}, this one reads up to "
-            f"{newest}): update it with `pip install -U sentence-experts`"
-        )
-    return version
-
-
-def check_kinds(path: Path, value: Mapping[str, Any], **kinds: type) -> None:
-    """Check that the values under some keys of a JSON object, where it has them, are of these types.
-
-    Raises:
-        InputError: one is not; `path` is the file that the object comes from.
-    """
-    for name, kind in kinds.items():
-        if not isinstance(value.get(name, kind()), kind):
-            raise InputError(f"{path}: damaged: {name!r} is a {type(value[name]).__name__}; make it again")
 
 
 def write_npy(path: Path, array: NDArray[Any]) -> None:
@@ -176,6 +229,52 @@ def write_stream(path: Path, batches: Iterable[pa.RecordBatch], schema: pa.Schem
             writer.write_table(waiting.combine_chunks())
 
 
+# ---- reading -------------------------------------------------------------------------------------
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON file.
+
+    Raises:
+        InputError: the file is missing or is not JSON.
+    """
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise InputError(f"{path}: no such file") from error
+    except (ValueError, RecursionError) as error:  # also a number of 5,000 digits
+        raise InputError(f"{path}: not valid JSON: {str(error).partition('; use sys.')[0]}") from error
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}") from error
+
+
+def check_version(where: Path | str, version: Any, newest: int) -> int:
+    """Return the format version that was found in `where` if it is at most `newest`.
+
+    Raises:
+        InputError: it is not a version, or a newer one.
+    """
+    if isinstance(version, bool) or not isinstance(version, int) or version < 1:
+        raise InputError(f"{where}: damaged: {version!r} is not a format version")
+    if version > newest:
+        raise InputError(
+            f"{where}: written by a newer sentence-experts (format version {version}, this one reads up to "
+            f"{newest}): update it with `pip install -U sentence-experts`"
+        )
+    return version
+
+
+def check_kinds(path: Path, value: Mapping[str, Any], **kinds: type) -> None:
+    """Check that the values under some keys of a JSON object, where it has them, are of these types.
+
+    Raises:
+        InputError: one is not; `path` is the file that the object comes from.
+    """
+    for name, kind in kinds.items():
+        if not isinstance(value.get(name, kind()), kind):
+            raise InputError(f"{path}: damaged: {name!r} is a {type(value[name]).__name__}; make it again")
+
+
 def sha256_file(path: Path) -> str:
     """Return the SHA-256 of a file's bytes, in hex, read in blocks."""
     waits = announced(f"checking {path.name}") if path.stat().st_size > _LARGE else nullcontext()
@@ -205,3 +304,48 @@ def sha256_text(*parts: str) -> str:
     for part in parts:
         digest.update(part.encode("utf-8") + b"\0")
     return digest.hexdigest()
+
+
+# ---- full disks ----------------------------------------------------------------------------------
+
+
+@contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """Turn the errors of a full disk, and of a name too long for it, into one line about `path`.
+
+    Raises:
+        NoSpaceError: the disk is full.
+        InputError: a name is too long.
+    """
+    try:
+        yield
+    except SentenceExpertsError:
+        raise
+    except Exception as error:
+        if (message := no_space(error, path)) is not None:
+            raise NoSpaceError(message) from error
+        if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+            raise InputError(f"{error.filename or path}: {error.strerror}; give a shorter name") from error
+        raise
+
+
+def no_space(error: BaseException, path: Path) -> str | None:
+    """Return the message for an error that a full disk caused, directly or indirectly; None for any other."""
+    current: BaseException | None = error
+    while current is not None:
+        if isinstance(current, OSError) and current.errno in _NO_SPACE:
+            path = Path(os.fsdecode(current.filename)) if isinstance(current.filename, str) else path
+            break
+        # The words of other errors may be those of the user's texts.
+        named = isinstance(current, SentenceExpertsError | LookupError | TypeError | UnicodeError)
+        if not named and _NO_SPACE_WORDS.search(str(current)):
+            break
+        current = current.__cause__ or current.__context__
+    if current is None:
+        return None
+    folder = next((each for each in (path, *path.absolute().parents) if each.is_dir()), Path())
+    free = shutil.disk_usage(folder).free / 1e6
+    return (
+        f"{path}: no space left on the disk, or a quota is reached ({free:,.1f} MB free in {folder}); make "
+        "room and give the same command again, or write elsewhere"
+    )

@@ -14,23 +14,17 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from sentence_experts.errors import InputError, UsageError
-from sentence_experts.storage.disk import explained, hidden_beside, remove_leftovers
+from sentence_experts.storage.files import explained, hidden_beside, remove_leftovers
 
 logger = logging.getLogger(__name__)
 
 _POLL_SECONDS = 0.1
 _MAX_COMMAND_LENGTH = 200
-_MAX_FOLDERS = 250  # in each other; those that are missing are made by recursion
 _NO_LOCKS = {errno.ENOSYS, errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL}
 
 
 class InUseError(InputError):
     """Another process is writing the same folder or file."""
-
-
-def is_later_process() -> bool:
-    """Whether `torchrun` started this process beside a first one, which writes."""
-    return "LOCAL_RANK" in os.environ and os.environ.get("RANK", "0") != "0"
 
 
 @contextmanager
@@ -49,7 +43,7 @@ def locked(path: Path | str, purpose: str, *, wait: bool = False) -> Iterator[No
     Raises:
         InUseError: another process holds the lock, and `wait` is false. Names that process.
         InputError: the folder of `path` cannot be written to, or its disk is full.
-        UsageError: it has no name, one that is not UTF-8, or a path of too many folders.
+        UsageError: it is the root of a file system.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -64,14 +58,6 @@ def locked(path: Path | str, purpose: str, *, wait: bool = False) -> Iterator[No
     path = Path(os.path.abspath(path))
     if not path.name:
         raise UsageError(f"{path}: nothing can take the place of a whole file system: name a folder in it")
-    try:
-        os.fspath(path).encode()
-    except UnicodeEncodeError as error:
-        raise UsageError(f"{str(path)!a}: this name is not UTF-8: choose another one") from error
-    if len(path.parts) > _MAX_FOLDERS:
-        raise UsageError(
-            f"{str(path)[:60]}...: {len(path.parts):,} folders in each other: choose a shorter path"
-        )
     with explained(path):
         inside = path.is_dir() and not os.access(path.parent, os.W_OK)
         file = path / ".lock" if inside else hidden_beside(path, ".lock")
@@ -93,13 +79,13 @@ def locked(path: Path | str, purpose: str, *, wait: bool = False) -> Iterator[No
 
 def _acquire(lock: FileLock, path: Path, file: Path, wait: bool) -> None:
     """Acquire a lock that nobody holds, or wait for it."""
-    holder = "another process"
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.touch()  # `filelock` takes a place where no file can be made for a lock that is held
         try:
             lock.acquire(blocking=False)
         except Timeout:
+            holder = "another process"
             with suppress(OSError, ValueError):
                 holder = file.read_text(encoding="utf-8") or holder
             if not wait:

@@ -13,32 +13,37 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from sentence_experts.errors import InputError, UsageError
-from sentence_experts.storage.disk import hidden_beside, remove, sync, temporary_beside
-from sentence_experts.storage.files import open_to_readers, write_json
-from sentence_experts.storage.locking import is_later_process, locked
+from sentence_experts.storage.files import (
+    hidden_beside,
+    open_to_readers,
+    remove,
+    sync,
+    temporary_beside,
+    write_json,
+)
+from sentence_experts.storage.locking import locked
 from sentence_experts.storage.parts import SETTINGS, PartStore, settings_of_parts
 from sentence_experts.storage.record import (
     NEW,
     RECORD,
-    WHOLE,
     changed_file,
     check_free,
     described,
     different_setting,
-    files_in,
+    files_under,
     hashes_of,
     is_damaged,
+    own_files,
     read_record,
     record_file,
     record_of,
-    removable_files,
-    remove_own_files,
     take_place,
 )
 
@@ -84,18 +89,16 @@ def output(
         InputError: the place cannot be written to, or a newer version of this package wrote what is there.
     """
     path = Path(out)
-    if path.parts[:1] and path.parts[0][:1] == "~":  # which pyarrow would take for a home, and others not
-        path = Path.cwd() / path
-    if os.path.islink(path) or not path.name or path.name == "..":
-        path = Path(os.path.realpath(path))  # what a link points to is replaced, not the link
-    options = (what, tuple(names), frozenset(keeps), grows, is_file, overwrite)
-    if shared and is_later_process():
-        yield Output(path, *options)
+    # What a link points to is replaced, not the link. And pyarrow would take "~" for a home.
+    if path.is_symlink() or path.name in ("", "..") or path.parts[0][:1] == "~":
+        path = Path(os.path.realpath(path))
+    place = Output(path, what, tuple(names), frozenset(keeps), grows, is_file, overwrite)
+    if shared and "LOCAL_RANK" in os.environ and os.environ.get("RANK", "0") != "0":
+        yield place
         return
     with locked(path, what):
         if not is_file:
-            take_place(path, options[1])  # where a run was interrupted
-        place = Output(path, *options)
+            take_place(path, place.names)  # where a run was interrupted
         place.check_vacant()
         try:
             yield place
@@ -104,6 +107,7 @@ def output(
             raise
 
 
+@dataclass
 class Output:
     """A folder or file that is being written, under its lock.
 
@@ -113,27 +117,27 @@ class Output:
         result: small values to note with the finished output, for the run that finds it finished.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        what: str,
-        names: tuple[str, ...],
-        keeps: frozenset[str],
-        grows: bool,
-        is_file: bool,
-        overwrite: bool,
-    ) -> None:
-        self.path = self.final = path
-        self.result: dict[str, Any] = {}
-        self._what, self._keeps, self._overwrite = what, keeps, overwrite
-        self._is_file, self._grows = is_file, grows
-        self._home = path.parent if is_file else path
-        self._names = (path.name, *names) if is_file else names
-        self._file = record_file(path, is_file)
-        self._record = read_record(self._file)
-        self._parts = hidden_beside(path, ".parts")
+    path: Path
+    what: str
+    names: tuple[str, ...]
+    keeps: Collection[str]
+    grows: bool
+    is_file: bool
+    overwrite: bool
+    result: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.final = self.path
+        self._home = self.path.parent if self.is_file else self.path
+        self._parts = hidden_beside(self.path, ".parts")
         self._settings: dict[str, Any] = {}
         self._inputs: Mapping[str, Callable[[], Any]] = {}
+        if self.is_file:
+            self.names = (self.path.name, *self.names)
+
+    @property
+    def _file(self) -> Path:
+        return record_file(self.path, self.is_file)
 
     def check_vacant(self) -> None:
         """Refuse what no run of this package wrote, or a run that wrote something else.
@@ -142,22 +146,21 @@ class Output:
             UsageError: such a thing is there.
             InputError: the record of what is there is damaged.
         """
-        if self.path.exists() and self.path.is_dir() == self._is_file:
-            kinds = ("folder", "file") if self._is_file else ("file", "folder")
+        if self.path.exists() and self.path.is_dir() == self.is_file:
+            kinds = ("folder", "file") if self.is_file else ("file", "folder")
             raise UsageError(f"{self.path} is a {kinds[0]}; `out` must be a {kinds[1]}")
-        if self._record is not None:
-            if self._record["what"] != self._what:  # also with `overwrite`: it may be what is read
-                raise UsageError(f"{self.path} holds a {self._record['what']}: give another `out`")
+        if (record := read_record(self._file)) is not None:
+            if record["what"] != self.what:  # also with `overwrite`: it may be what is read
+                raise UsageError(f"{self.path} holds a {record['what']}: give another `out`")
             return
         if is_damaged(self._file):
-            if not self._overwrite:
+            if not self.overwrite:
                 raise InputError(f"{self._file}: damaged; give `overwrite` to start over")
-            if self._grows or self._is_file:
+            if self.grows or self.is_file:
                 return
-        beside = self._is_file or self._overwrite
-        names = [*self._names, self._file.name] if beside else _listed(self._home)
-        replaced = {self.path.name} if self._is_file and self._overwrite else set()
-        stays = self._keeps | replaced
+        beside = self.is_file or self.overwrite
+        names = [*self.names, self._file.name] if beside else _listed(self._home)
+        stays = {*self.keeps, *([self.path.name] if self.is_file and self.overwrite else [])}
         others = [name for name in names if name not in stays and os.path.lexists(self._home / name)]
         if others and beside:
             choice = ", or give `overwrite` to replace it" if others[0] == self.path.name else ""
@@ -168,7 +171,7 @@ class Output:
             shown = ", ".join(others[:_NAMED]) + (", ..." if len(others) > _NAMED else "")
             raise UsageError(
                 f"{self.path} holds other files ({shown}): give another `out`, or `overwrite` to write the "
-                f"{self._what} beside them"
+                f"{self.what} beside them"
             )
 
     def begin(self, settings: Mapping[str, Any], inputs: Mapping[str, Callable[[], Any]] = {}) -> State:
@@ -185,63 +188,51 @@ class Output:
         self._inputs = inputs
         given = {**settings, **{name: fingerprint() for name, fingerprint in inputs.items()}}
         self._settings = json.loads(json.dumps(given, default=str))
-        state: State = "new" if self._overwrite else self._compare()
+        new = read_record(self.path / NEW / RECORD) if self.grows else None
+        if new is not None and new["settings"] == self._settings:  # a replacement that was interrupted
+            self.path = self._home = self.path / NEW
+            return "unfinished"
+        state: State = "new" if self.overwrite else self._compare()
         if state == "new":
             remove(self._parts)
-        if state == "new" and self._grows:
-            if removable_files(self.path, self._names) and self._overwrite:
+            if self.grows and self.overwrite and own_files(self.path, self.names):
                 self.reopen()
-            else:
-                remove_own_files(self.path, self._names)
+            elif self.grows:
                 self._note(None)
         return state
 
     def _compare(self) -> State:
         """Compare the settings with those of what was finished or begun."""
-        new, parts = read_record(self.path / NEW / RECORD), settings_of_parts(self._parts)
-        if self._grows and new is not None and different_setting(new["settings"], self._settings) is None:
-            self._move_to(self.path / NEW)
+        record, parts = read_record(self._file), settings_of_parts(self._parts)
         begun = {name: value for name, value in (parts or {}).items() if name in self._settings}
-        if begun and different_setting(begun, self._settings) is None:
+        if begun and begun == self._settings:
             return "unfinished"  # whatever it is to replace
-        record = self._record
-        if record is None and parts is None:
+        is_finished = record is not None and record["files"] is not None
+        if not is_finished and parts is None and not files_under(self._home, self.names):
             return "new"
         before = begun if record is None else record["settings"]
-        unfinished = record is None or record["files"] is None
         if (name := different_setting(before, self._settings)) is not None:
-            if record and unfinished and not self._has_content():
-                return "new"
-            verb = "begun" if unfinished else "made"
             raise UsageError(
-                f"{self.path}: this {self._what} was {verb} with {described(name, before)}; give another "
-                "`out`, or `overwrite` to start over"
+                f"{self.path}: this {self.what} was {'made' if is_finished else 'begun'} with "
+                f"{described(name, before)}; give another `out`, or `overwrite` to start over"
             )
-        if record is None or unfinished:
+        if record is None or not is_finished:
             return "unfinished"
         if (changed := changed_file(self._home, record["files"])) is not None:
-            raise InputError(f"{changed}: give `overwrite` to make this {self._what} again")
+            raise InputError(f"{changed}: give `overwrite` to make this {self.what} again")
         self.result = record["result"]
-        logger.info(f"{self.path}: this {self._what} is finished already, with the same settings and inputs")
+        logger.info(f"{self.path}: this {self.what} is finished already, with the same settings and inputs")
         return "finished"
-
-    def _move_to(self, folder: Path) -> None:
-        self.path = self._home = folder
-        self._file = record_file(folder, False)
-        self._record = read_record(self._file)
 
     def remove_empty(self) -> None:
         """Remove the record of what was begun, if nothing was written besides."""
         if self._parts.is_dir() and {entry.name for entry in os.scandir(self._parts)} <= {SETTINGS}:
             remove(self._parts)
-        begun = self._grows and self._record and self._record["files"] is None
-        if begun and not self._has_content():
-            self._file.unlink(missing_ok=True)
-            if self.path.is_dir() and not any(os.scandir(self.path)):
+        record = read_record(self._file) if self.grows else None
+        if record and record["files"] is None and not files_under(self._home, self.names):
+            self._file.unlink()
+            if not any(os.scandir(self.path)):
                 self.path.rmdir()
-
-    def _has_content(self) -> bool:
-        return any(files_in(self._home / name) for name in self._names)
 
     def parts(self, suffix: str, **more: Any) -> PartStore:
         """Parts of the result beside it, for a result that does not grow in its folder.
@@ -261,23 +252,24 @@ class Output:
             InputError: an input has changed meanwhile.
             UsageError: a file that this package did not write has a name that is needed.
         """
-        inside = not self._is_file and self.path.is_dir()
+        inside = not self.is_file and self.path.is_dir()
         temporary = temporary_beside(self.path / "new" if inside else self.path)
         temporary.mkdir(parents=True)
         try:
-            yield temporary / self.path.name if self._is_file else temporary
+            yield temporary / self.path.name if self.is_file else temporary
             self._check_inputs()
             open_to_readers(temporary)
             sync(temporary)
-            if self._is_file:
+            if self.is_file:
                 self._replace_files(temporary)
             else:
                 if inside:
-                    check_free(self.path, temporary, keeps=self._keeps)
+                    check_free(self.path, temporary, keeps=self.keeps)
+                    remove(self.path / NEW)
                 self._note(hashes_of(temporary, _listed(temporary)), temporary / RECORD)
                 sync(temporary / RECORD)
                 sync(temporary, inner=False)
-                os.replace(temporary, self.path / WHOLE if inside else self.path)
+                os.replace(temporary, self.path / NEW if inside else self.path)
                 take_place(self.path)
             sync(self.path.parent, inner=False)
         finally:
@@ -285,49 +277,42 @@ class Output:
         remove(self._parts)
 
     def _replace_files(self, temporary: Path) -> None:
-        old = (self._record or {}).get("files") or {}
+        old = (read_record(self._file) or {}).get("files") or {}
         self._note(None)
-        for name in (*self._names[1:], self.path.name):
+        for name in (*self.names[1:], self.path.name):
             if (temporary / name).exists():
                 os.replace(temporary / name, self._home / name)
-        for name in old.keys() - set(self._names):
+        for name in old.keys() - set(self.names):
             (self._home / name).unlink(missing_ok=True)
-        self._note(hashes_of(self._home, self._names))
+        self._note(hashes_of(self._home, self.names))
         sync(self._file)
 
     def reopen(self) -> None:
         """Make an output that grows again, in `NEW`; the old one stays until then."""
-        new = self.final / NEW
-        remove(new)
-        new.mkdir()
-        self._move_to(new)
+        self.path = self._home = self.final / NEW
+        remove(self.path)
         self._note(None)
 
-    def finish(self, *names: str, whole: bool = True) -> None:
+    def finish(self, *names: str) -> None:
         """Note that an output that grows is whole, with the hashes of its files: of `names`, or of all.
-
-        If it is not `whole`, it takes the place of an older one all the same, and the next run continues it.
 
         Raises:
             InputError: an input has changed meanwhile.
             UsageError: a file that this package did not write has a name that is needed.
         """
         self._check_inputs()
-        hashed = [name for name in names or self._names if (self._home / name).exists()]
+        hashed = [name for name in names or self.names if (self._home / name).exists()]
         if self.path != self.final:
-            check_free(self.final, self.path, self._names, self._keeps)
+            check_free(self.final, self.path, self.names, self.keeps)
         for name in hashed:
             sync(self._home / name)
-        every = self._names
-        if whole:
-            self._names = tuple(name for name in every if name not in (names or every))
-        self._note(hashes_of(self._home, hashed) if whole else None)
+        owned = [name for name in self.names if name not in (names or self.names)]
+        self._note(hashes_of(self._home, hashed), owned=owned)
         sync(self._file)
         sync(self._home, inner=False)
         if self.path != self.final:
-            os.replace(self.path, self.final / WHOLE)
-            take_place(self.final, every)
-            self._move_to(self.final)
+            take_place(self.final, self.names)
+            self.path = self._home = self.final
 
     def _check_inputs(self) -> None:
         for name, fingerprint in self._inputs.items():
@@ -337,10 +322,11 @@ class Output:
                     "command again"
                 )
 
-    def _note(self, files: dict[str, str] | None, file: Path | None = None) -> None:
-        owned = self._names if self._grows else ()
-        self._record = record_of(self._what, self._settings, self.result, files, owned)
-        write_json(file or self._file, self._record)
+    def _note(
+        self, files: dict[str, str] | None, file: Path | None = None, owned: Iterable[str] | None = None
+    ) -> None:
+        owned = (self.names if self.grows else ()) if owned is None else owned
+        write_json(file or self._file, record_of(self.what, self._settings, self.result, files, owned))
 
 
 def _listed(folder: Path) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,17 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from sentence_experts.errors import InputError
-from sentence_experts.storage.files import (
-    check_version,
-    read_json,
-    replacing,
-    sha256_file,
-    sha256_settings,
-    write_json,
-)
+from sentence_experts.storage.files import read_json, remove, replacing, sha256_file, write_json
 
 SETTINGS = "settings.json"
-_FORMAT_VERSION = 1
 _HASHES = ".sha256.json"
 
 
@@ -29,20 +20,17 @@ _HASHES = ".sha256.json"
 class PartStore:
     """Parts of one result, each written whole or not at all and used only under the same settings.
 
-    `settings.json` in the folder holds all settings; every part's file name ends in their hash. So a part is
-    never taken for one of other settings, however it came into the folder. The hashes of its files stand
-    beside it, so that a damaged part is made again. The store is a plain value that can be sent to worker
-    processes. It takes no lock: lock the result while it is made.
+    `settings.json` in the folder holds all settings. The hashes of a part's files stand beside them, so that
+    a damaged part is made again. The store is a plain value that can be sent to worker processes. It takes no
+    lock: lock the result while it is made.
 
     Attributes:
         folder: contains nothing but the parts.
-        settings_hash: eight hex digits.
         suffix: the ending of a part's main file, with its dot.
         others: the endings of files that may belong to it, written before the main one.
     """
 
     folder: Path
-    settings_hash: str
     suffix: str
     others: tuple[str, ...] = ()
 
@@ -53,24 +41,16 @@ class PartStore:
         """Reuse the parts in `folder`, or empty it if they were made with other settings.
 
         `settings` are everything that decides what is in the parts, as plain JSON values.
-
-        Raises:
-            InputError: a newer version of this package wrote the parts.
         """
-        content = {"format_version": _FORMAT_VERSION, "settings": dict(settings)}
-        digest = sha256_settings(content)[:8]
-        noted = folder / SETTINGS
-        if folder.is_dir() and any(folder.iterdir()) and _read_hash(noted) != digest:
-            noted.unlink(missing_ok=True)
-            shutil.rmtree(folder)
-        if not noted.exists():
-            write_json(noted, content)
-        return cls(folder, digest, suffix, others)
+        if settings_of_parts(folder) != json.loads(json.dumps(settings)):
+            remove(folder)
+            write_json(folder / SETTINGS, {"settings": settings})
+        return cls(folder, suffix, others)
 
     def path(self, key: str | int, suffix: str | None = None) -> Path:
         """Return the main file of a part, or another one by its `suffix`, which is written before."""
         name = f"{key:06d}" if isinstance(key, int) else key
-        return self.folder / f"{name}.{self.settings_hash}{self.suffix if suffix is None else suffix}"
+        return self.folder / f"{name}{self.suffix if suffix is None else suffix}"
 
     def is_done(self, key: str | int) -> bool:
         """Whether the part is there, with the bytes that were written."""
@@ -94,7 +74,7 @@ class PartStore:
 
     def keys(self, suffix: str | None = None) -> list[str]:
         """Return the keys of all parts, or of all files with `suffix`, sorted."""
-        ending = f".{self.settings_hash}{self.suffix if suffix is None else suffix}"
+        ending = self.suffix if suffix is None else suffix
         return sorted(file.name.removesuffix(ending) for file in self.folder.glob(f"[!.]*{ending}"))
 
     def paths(self, suffix: str | None = None) -> list[Path]:
@@ -103,23 +83,13 @@ class PartStore:
 
     def remove(self) -> None:
         """Remove the folder, once the result that the parts were made for is whole."""
-        shutil.rmtree(self.folder, ignore_errors=True)  # what is left does no harm
-
-
-def _read_hash(noted: Path) -> str:
-    try:
-        content = read_json(noted)
-    except InputError:
-        return ""
-    if isinstance(content, dict) and isinstance(version := content.get("format_version"), int):
-        check_version(noted, version, _FORMAT_VERSION)
-    return sha256_settings(content)[:8]
+        remove(self.folder)  # what is left does no harm
 
 
 def settings_of_parts(folder: Path) -> dict[str, Any] | None:
     """Return the settings of the parts in a folder; None if there are none."""
     try:
         settings: dict[str, Any] = read_json(folder / SETTINGS)["settings"]
-    except (InputError, OSError, KeyError, TypeError):
+    except (InputError, KeyError, TypeError):
         return None
     return settings
