@@ -65,8 +65,6 @@ one of `paper.NOTICE_KINDS`. `organisms` are those that JATS articles name, whic
 `topic`, `subfield` and `field` are those of OpenAlex's primary topic. `has_body` tells whether its text came
 too."""
 
-LATER_COLUMNS = ("organisms",)
-"""Columns of papers that corpora of earlier versions lack."""
 LIST_COLUMNS = tuple(field.name for field in PAPERS_SCHEMA if pa.types.is_list(field.type))
 TEXT_COLUMNS = tuple(field.name for field in PAPERS_SCHEMA if pa.types.is_string(field.type))[5:]
 """The columns of papers that are lists, and those that are texts other than identifiers."""
@@ -140,12 +138,13 @@ class CorpusFolder:
         """
         path = Path(path)
         if not (path / MANIFEST).is_file():
-            began = (path / ".partial").is_dir()
+            if (path / ".partial").is_dir():
+                raise InputError(
+                    f"{path} holds no finished corpus: the same call again continues where it stopped"
+                )
             raise InputError(
-                f"{path} holds no {'finished ' if began else ''}corpus (no {MANIFEST}): "
-                + ("the same call again continues where it stopped" if began
-                   else "make one with `import_corpus` or `fetch_corpus`")
-            )  # fmt: skip
+                f"{path} holds no corpus (no {MANIFEST}): make one with `import_corpus` or `fetch_corpus`"
+            )
         manifest = read_json(path / MANIFEST)
         if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
             raise InputError(
@@ -157,8 +156,7 @@ class CorpusFolder:
         missing = [name for name in (PAPERS, CITATIONS) if not (path / name).is_file()]
         if missing:
             raise InputError(f"{path} lacks {' and '.join(missing)}: make it again with `overwrite`")
-        stated = {name: digest for name, digest in manifest.get("tables", {}).items() if digest}
-        return cls(path, manifest, stated | (record.get("files") or {}))
+        return cls(path, manifest, record.get("files") or {})
 
     @property
     def label(self) -> str:

@@ -70,14 +70,11 @@ class Resolved:
     def citations(self) -> Iterator[pa.RecordBatch]:
         """Yield the citations, ordered by citing paper and place in its list, as in `CITATIONS_SCHEMA`."""
         self._of_links.clear()
-        numbered = f"SELECT count(*) FROM stated_references WHERE {sql.BY_NUMBER}"
-        ((links,),) = self._database.execute(f"SELECT ({numbered}) + count(*) FROM linked").fetchall()
-        names = "SELECT paper_id FROM identified UNION ALL SELECT citing FROM linked"
+        ((links,),) = self._database.execute("SELECT count(*) FROM linked").fetchall()
+        names = "SELECT citing FROM linked"
         for first, end in self._ranges(links * _BYTES_PER_LINK // self.memory + 1, names):
-            for statement in sql.links(first, end):
-                self._database.execute(statement)
-            for query in (sql.OF_NUMBERED, sql.OF_LINKS):
-                self._of_links.update(self._row(query))
+            self._database.execute(sql.links(sql.between("citing", first, end)))
+            self._of_links.update(self._row(sql.OF_LINKS))
             yield from self._stream(sql.LINKS_IN_ORDER)
 
     def _ranges(self, number: int, names: str) -> Iterator[tuple[str | None, str | None]]:
@@ -108,12 +105,11 @@ class Resolved:
         """Return the counts for the manifest, after the tables were written to these files."""
         for view, path in (("papers", papers), ("citations", citations)):
             self._database.execute(f"CREATE OR REPLACE VIEW {view} AS FROM read_parquet({_quoted(path)})")
-        of_links = self._of_links + Counter(self._row(sql.OF_LINKED))
         cited = self._row("SELECT count(DISTINCT cited) AS distinct_cited_works FROM citations")
         counts: dict[str, Any] = self._row(sql.OF_WORKS) | self._row(sql.OF_PAPERS) | self._row(sql.OF_LISTED)
         # From the file's own statistics, since abstracts take long to read.
         counts |= {"with_abstract": _rows(papers, "abstract"), "mentions": _rows(mentions), **cited}
-        counts |= {name: of_links[name] for name in sql.NUMBERS_OF_LINKS}
+        counts |= self._row(sql.OF_LINKED) | self._of_links
         for name, query in sql.TALLIES.items():
             counts[name] = {str(key): number for key, number in self._database.execute(query).fetchall()}
         return counts

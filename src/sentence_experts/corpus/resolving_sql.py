@@ -207,10 +207,6 @@ def papers(condition: str) -> str:
 
 # ---- from references to citations ------------------------------------------------------------------
 
-BY_NUMBER = """(citing IS NULL AND doi IS NULL AND pmid IS NULL AND pmcid IS NULL AND other IS NULL
-    AND title IS NULL AND openalex IS NOT NULL AND NOT coalesce(retracts, false))"""
-"""References that have nothing but a number, as all of OpenAlex have. They are by far the most, and are
-linked range by range (`numbered`)."""
 _NAMED = " UNION ALL ".join(
     f"""SELECT '{PREFIX[kind]}' || {kind} AS name, paper_id, 0 AS rank FROM identified
         WHERE {kind} IS NOT NULL
@@ -254,35 +250,17 @@ REFERENCE_IDS = (
     SELECT spot, key, coalesce('doi:' || one_doi, key) AS paper_id,
         one_doi AS doi, pmid, pmcid, openalex FROM chosen""",
     "DROP TABLE kept",
-    """CREATE TABLE openalex_names AS
-    WITH named AS (
-        SELECT openalex, paper_id, 0 AS rank FROM identified WHERE openalex IS NOT NULL
-        UNION ALL SELECT w.openalex, i.paper_id, 1 FROM works w JOIN identified i USING (key)
-            WHERE w.openalex IS NOT NULL AND w.openalex IS DISTINCT FROM i.openalex
-    ) SELECT openalex, first(paper_id ORDER BY rank, paper_id) AS paper_id FROM named GROUP BY openalex""",
-    # Works that are cited by numbers alone need no further names.
     f"""CREATE TABLE paper_names AS
     WITH named AS (
         {_NAMED}
         UNION ALL SELECT 'own:' || w.other, i.paper_id, 1 FROM works w JOIN identified i USING (key)
             WHERE w.other IS NOT NULL
-    ) SELECT name, first(paper_id ORDER BY rank, paper_id) AS paper_id FROM named
-    WHERE EXISTS (SELECT 1 FROM stated_references WHERE NOT {BY_NUMBER}) GROUP BY name""",
+    ) SELECT name, first(paper_id ORDER BY rank, paper_id) AS paper_id FROM named GROUP BY name""",
 )
 
 
-def numbered(condition: str) -> str:
-    """Return the query for references by number alone of papers of `identified` that meet a condition."""
-    return f"""
-    SELECT r.spot, r.source, r.position, r.year, i.paper_id AS citing,
-        coalesce(w.paper_id, 'openalex:W' || r.openalex) AS cited, w.paper_id IS NOT NULL AS in_corpus
-    FROM (SELECT * FROM stated_references WHERE {BY_NUMBER}) r
-    JOIN (SELECT spot, paper_id FROM identified WHERE {condition}) i ON i.spot = r.spot
-    LEFT JOIN openalex_names w ON w.openalex = r.openalex"""
-
-
 LINKS = (
-    f"""CREATE TABLE linked AS
+    """CREATE TABLE linked AS
     SELECT r.source, r.spot, r.position, r.retracts, r.doi, r.pmid, r.title, r.year,
         coalesce(i.paper_id, by_own.paper_id, by_key.paper_id, citing_doi.doi,
             r.citing_key, r.citing) AS citing,
@@ -293,7 +271,7 @@ LINKS = (
         coalesce(i.paper_id, by_own.paper_id, by_key.paper_id) IS NOT NULL AS from_corpus,
         coalesce(o.paper_id, d.paper_id, p.paper_id, c.paper_id, l.paper_id, w.paper_id)
             IS NOT NULL AS in_corpus
-    FROM (SELECT * FROM stated_references WHERE NOT {BY_NUMBER}) r
+    FROM stated_references r
     LEFT JOIN identified i ON i.spot = r.spot
     LEFT JOIN paper_names by_own ON by_own.name = 'own:' || r.citing
     LEFT JOIN paper_names by_key ON by_key.name = r.citing_key
@@ -308,36 +286,25 @@ LINKS = (
     LEFT JOIN pmcid_pmid e ON e.pmcid = r.pmcid
     LEFT JOIN paper_names l ON l.name = coalesce(
         'doi:' || r.doi, 'doi:' || a.doi, 'doi:' || b.doi, 'pmid:' || r.pmid, 'pmid:' || e.pmid)
-    LEFT JOIN openalex_names w ON w.openalex = r.openalex
+    LEFT JOIN paper_names w ON w.name = 'openalex:W' || r.openalex
     WHERE i.spot IS NOT NULL OR r.citing IS NOT NULL""",
     """CREATE TABLE retracted AS
     SELECT DISTINCT cited AS paper_id FROM linked WHERE retracts AND in_corpus""",
     # Of a paper with several records, the references and mentions of the best one count.
-    f"""CREATE TABLE listed AS
+    """CREATE TABLE listed AS
     SELECT l.spot, l.position, l.citing, l.cited,
         (l.spot, l.position) IN (SELECT (spot, reference) FROM all_mentions) AS mentioned
-    FROM (
-        SELECT spot, position, citing, cited FROM linked WHERE NOT retracts
-        UNION ALL SELECT spot, position, citing, cited
-            FROM ({numbered("spot IN (SELECT spot FROM stated_papers WHERE has_body)")})
-    ) l JOIN stated_papers p USING (spot) WHERE p.has_body""",
+    FROM linked l JOIN stated_papers p USING (spot) WHERE NOT retracts AND p.has_body""",
 )
 
 
-def links(first: str | None, end: str | None) -> tuple[str, ...]:
-    """Return the statements that make the tables `numbered` and `links` of a range of citing works."""
-    return (
-        f"CREATE OR REPLACE TABLE numbered AS {numbered(between('paper_id', first, end))}",
-        f"""CREATE OR REPLACE TABLE links AS
+def links(condition: str) -> str:
+    """Return the statement that makes the table `links` of the citing works that meet a condition."""
+    return f"""CREATE OR REPLACE TABLE links AS
     SELECT citing, cited, title AS cited_title, year AS cited_year, in_corpus, from_corpus, source, position,
         CASE WHEN cited IS NULL THEN 1 ELSE row_number() OVER (PARTITION BY citing, cited ORDER BY
             (title IS NULL), position, source, title, year) END AS place
-    FROM (
-        SELECT citing, cited, title, year, in_corpus, from_corpus, source, position FROM linked
-        WHERE NOT retracts AND {between("citing", first, end)}
-        UNION ALL SELECT citing, cited, NULL, year, in_corpus, true, source, position FROM numbered
-    ) WHERE cited IS NULL OR cited <> citing""",
-    )
+    FROM linked WHERE NOT retracts AND {condition} AND (cited IS NULL OR cited <> citing)"""
 
 
 def between(column: str, first: str | None, end: str | None) -> str:
@@ -394,10 +361,6 @@ _TALLY = """
 TALLIES = {
     f"by_{column}": _TALLY.format(column=column) for column in ("article_type", "kind", "year", "licence")
 }
-OF_NUMBERED = """
-    SELECT count(*) AS references, count(*) FILTER (WHERE cited = citing) AS self_citations,
-        count(*) FILTER (WHERE NOT in_corpus) AS references_by_unknown_number
-    FROM numbered"""
 OF_LINKS = """
     SELECT count(*) FILTER (WHERE place > 1) AS duplicate_citations,
         count(*) FILTER (WHERE place = 1) AS citations,
@@ -417,9 +380,3 @@ OF_LISTED = """
     SELECT count(*) AS references_with_body, count(*) FILTER (WHERE NOT mentioned) AS
         references_never_mentioned
     FROM (SELECT bool_or(mentioned) AS mentioned FROM listed WHERE cited <> citing GROUP BY citing, cited)"""
-NUMBERS_OF_LINKS = (
-    *("references", "references_with_doi", "references_with_pmid", "references_with_title"),
-    *("distinct_cited_dois", "unidentified_references", "self_citations", "references_by_unknown_number"),
-    *("duplicate_citations", "citations", "in_corpus_citations", "citations_by_others"),
-)
-"""The sum of the three counts above."""
