@@ -115,5 +115,5 @@ def _choose(corpus: CorpusFolder, by: str, config: SuggestDomainsConfig) -> dict
 def _name(value: str, taken: Collection[str]) -> str:
     """A name of a domain, such as `cell_biology` of "Cell biology"."""
     name = re.sub(r"[^a-z0-9]+", "_", value.lower()).strip("_")[:40].rstrip("_")
-    name = name if DOMAIN.pattern.fullmatch(name) else f"domain_{name}".rstrip("_")
+    name = name if re.fullmatch(DOMAIN.pattern, name) else f"domain_{name}".rstrip("_")
     return next(each for each in (name, *(f"{name}_{n}" for n in range(2, 1000))) if each not in taken)
