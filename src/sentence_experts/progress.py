@@ -10,13 +10,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Protocol
 
 logger = logging.getLogger("sentence_experts")
 
-# Nobody waits longer without a word, also where the first unit takes longer.
 THREAD = "progress"  # writes lines, and imports nothing
+# Nobody waits longer without a word, also where the first unit takes longer.
 SECONDS_BEFORE_FIRST_LINE = 4.0
 SECONDS_BETWEEN_LINES = 10.0
 
@@ -41,27 +41,17 @@ def use_bar(bar: Bar) -> None:
     _bars[:] = [bar]
 
 
-@contextmanager
-def progress(description: str, total: int | None = None) -> Iterator[Advance]:
-    """Show the progress of one piece of work.
+def progress(description: str, total: int | None = None) -> AbstractContextManager[Advance]:
+    """Show the progress of one piece of work while a `with` runs, which gets an `Advance` to call.
 
     Args:
         description: what the work is, as it stands before the bar.
         total: the number of units, where it is known.
-
-    Yields:
-        What the work calls as units are done.
     """
     if not logger.isEnabledFor(logging.INFO):
-        yield unseen
-    elif _bars and sys.stderr.isatty():
-        with _bars[0](description, total) as advance:
-            yield advance
-    else:
-        lines = _Lines(description, total)
-        with lines:
-            yield lines.advance
-        lines.end()
+        return nullcontext(unseen)
+    show = _bars[0] if _bars and sys.stderr.isatty() else _lines
+    return show(description, total)
 
 
 @contextmanager
@@ -71,51 +61,44 @@ def announced(description: str) -> Iterator[None]:
     Args:
         description: what the work is, such as "loading minilm".
     """
-    if logger.isEnabledFor(logging.INFO):
-        with _Lines(description, None):
-            yield
-    else:
+    with _lines(description, None) if logger.isEnabledFor(logging.INFO) else nullcontext():
         yield
 
 
-class _Lines:
-    """A line after four seconds and then every ten; longer work also gets a line at its end."""
+@contextmanager
+def _lines(description: str, total: int | None) -> Iterator[Advance]:
+    """Write a line after four seconds and then every ten; longer work also gets a line at its end."""
+    started, ended = time.monotonic(), threading.Event()
+    done = written = 0
+    last_note = ""
 
-    def __init__(self, description: str, total: int | None) -> None:
-        self._description = description
-        self._of = f"/{total:,}" if total else ""
-        self._started = time.monotonic()
-        self._done = self._written = 0
-        self._note = ""
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._write_regularly, name=THREAD, daemon=True)
+    def advance(steps: int = 1, note: str = "") -> None:
+        nonlocal done, last_note
+        done, last_note = done + steps, note or last_note
 
-    def __enter__(self) -> None:
-        self._thread.start()
+    def write() -> None:
+        nonlocal written
+        seconds, written = time.monotonic() - started, done
+        if written == 0:
+            logger.info(f"{description}: {seconds:.0f} s so far")
+            return
+        per_second = written / seconds
+        speed = f"{per_second:,.1f}/s" if per_second >= 1 else f"{per_second * 60:.1f}/min"
+        of_all = f"/{total:,}" if total else ""
+        logger.info(f"{description}: {written:,}{of_all} ({speed}) {last_note}".rstrip())
 
-    def __exit__(self, *error: object) -> None:
-        self._ended.set()
-        self._thread.join()
-
-    def advance(self, steps: int = 1, note: str = "") -> None:
-        self._done, self._note = self._done + steps, note or self._note
-
-    def end(self) -> None:
-        if 0 < self._written < self._done:
-            self._write()
-
-    def _write_regularly(self) -> None:
+    def write_regularly() -> None:
         seconds = SECONDS_BEFORE_FIRST_LINE
-        while not self._ended.wait(seconds):
-            self._write()
+        while not ended.wait(seconds):
+            write()
             seconds = SECONDS_BETWEEN_LINES
 
-    def _write(self) -> None:
-        seconds = time.monotonic() - self._started
-        if (done := self._done) == 0:
-            logger.info(f"{self._description}: {seconds:.0f} s so far")
-            return
-        self._written = done
-        per_second = done / seconds
-        speed = f"{per_second:,.1f}/s" if per_second >= 1 else f"{per_second * 60:.1f}/min"
-        logger.info(f"{self._description}: {done:,}{self._of} ({speed}) {self._note}".rstrip())
+    thread = threading.Thread(target=write_regularly, name=THREAD, daemon=True)
+    thread.start()
+    try:
+        yield advance
+    finally:
+        ended.set()
+        thread.join()
+    if 0 < written < done:
+        write()

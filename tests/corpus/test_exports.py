@@ -171,14 +171,6 @@ def test_of_two_entries_of_one_work_the_one_that_says_more_counts(tmp_path: Path
     assert left_out["detail"] == "the same work as x.bib/record 2"
 
 
-def test_an_error_about_a_wrong_format_names_the_likely_one(tmp_path: Path) -> None:
-    (tmp_path / "x.ris").write_text(RIS)
-    with pytest.raises(InputError, match=r"x\.ris looks like `format=ris`, not bibtex"):
-        import_corpus([tmp_path / "x.ris"], format="bibtex")
-    with pytest.raises(InputError, match="looks like `format=ris`, not openalex"):
-        import_corpus([tmp_path / "x.ris"], format="openalex")
-
-
 def test_several_formats_are_one_corpus_merged_by_identifier(tmp_path: Path) -> None:
     for name, text in (("a.ris", RIS), ("b.csv", ZOTERO), ("c.nbib", NBIB)):
         (tmp_path / name).write_text(text)

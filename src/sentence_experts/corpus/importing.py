@@ -19,11 +19,9 @@ from sentence_experts.corpus.formats.archives import find_sources, kind_of
 from sentence_experts.corpus.formats.openalex import RecordFilter
 from sentence_experts.corpus.identifiers import normalise_openalex, parse_identifier
 from sentence_experts.corpus.record_files import (
-    FORMATS,
     RECORD_SUFFIXES,
     RecordFiles,
     find_record_files,
-    format_of,
 )
 from sentence_experts.corpus.user_tables import user_tables
 from sentence_experts.corpus.workers import number_of_workers
@@ -188,28 +186,14 @@ def _build(place: Output, read: Sources, config: ImportConfig) -> CorpusFolder:
             return CorpusFolder.open(place.path)
         place.reopen()
     build = partial(build_corpus, place, read, config.workers, memory=config.memory)
-    try:
-        if not config.complete:
-            return build()
-        from sentence_experts.corpus.completing import complete_papers
-        from sentence_experts.corpus.fetching import open_client, openalex_key
+    if not config.complete:
+        return build()
+    from sentence_experts.corpus.completing import complete_papers
+    from sentence_experts.corpus.fetching import open_client, openalex_key
 
-        email, key = config.email or os.environ.get("NCBI_EMAIL"), openalex_key(config.api_key)
-        with open_client(config.services, place.final / JOURNAL, email, key) as client:
-            return build(complete=partial(complete_papers, client))
-    except InputError as error:
-        if hint := _likely_format(read, config.format):
-            raise InputError(f"{error}; {hint}") from error
-        raise
-
-
-def _likely_format(read: Sources, given: str | None) -> str | None:
-    """Return a hint for an import that failed with a `format` which the first file does not look like."""
-    files = [file for _, table in read.tables if isinstance(table, RecordFiles) for file in table.files]
-    likely = format_of(files[0].path) if given and files else given
-    if likely == given or likely not in FORMATS:
-        return None
-    return f"{files[0].name} looks like `format={likely}`, not {given}"
+    email, key = config.email or os.environ.get("NCBI_EMAIL"), openalex_key(config.api_key)
+    with open_client(config.services, place.final / JOURNAL, email, key) as client:
+        return build(complete=partial(complete_papers, client))
 
 
 @with_settings(ImportConfig)
