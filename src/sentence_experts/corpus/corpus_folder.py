@@ -26,7 +26,7 @@ from sentence_experts.storage import (
     temporary_folder,
     write_parquet,
 )
-from sentence_experts.tables import identifiers, to_arrow
+from sentence_experts.tables import check_columns, identifiers, to_arrow
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -327,11 +327,10 @@ def open_corpus(corpus: Corpus) -> Iterator[CorpusFolder]:
                 papers = papers.append_column("retracted", pa.array([False] * papers.num_rows))
             table = _with_schema(papers, PAPERS_SCHEMA, "papers")
             counts = table["paper_id"].value_counts()
-            twice = counts.filter(pc.greater(counts.field("counts"), 1)).field("values")
-            if len(twice):
+            if twice := counts.filter(pc.greater(counts.field("counts"), 1)).field("values").to_pylist():
                 raise InputError(
-                    f"papers: {len(twice):,} `paper_id` stand in several rows, the first is "
-                    f"{twice[0].as_py()!r}: give one row per paper"
+                    f"papers: {len(twice):,} `paper_id` stand in several rows, the first is {twice[0]!r}: "
+                    "give one row per paper"
                 )
             write_parquet(folder / PAPERS, table)
             write_parquet(folder / CITATIONS, _with_schema(citations, CITATIONS_SCHEMA, "citations"))
@@ -345,23 +344,22 @@ def open_corpus(corpus: Corpus) -> Iterator[CorpusFolder]:
 
 
 def _with_schema(table: pa.Table, schema: pa.Schema, name: str) -> pa.Table:
-    """The columns of a schema; those that may be null are filled with nulls where the table lacks them."""
+    """Return the columns of a schema; those that may be null are filled with nulls where the table lacks
+    them."""
     needed = [field.name for field in schema if not field.nullable]
-    needed += ["cited"] if schema is CITATIONS_SCHEMA else []
-    missing = [column for column in needed if column not in table.column_names]
-    if missing:
-        raise InputError(f"{name}: column {missing[0]!r} is missing, found {', '.join(table.column_names)}")
-    columns = [
-        pa.nulls(table.num_rows, field.type)
-        if field.name not in table.column_names
-        else identifiers(table[field.name], f"{name}, column {field.name}")
-        if field.name in _IDENTIFIERS
-        else table[field.name]
-        for field in schema
-    ]
-    for column, wanted in zip(columns, schema, strict=True):
-        if column.null_count and not wanted.nullable:
-            raise InputError(f"{name}: {column.null_count:,} of {len(column):,} rows have no `{wanted.name}`")
+    check_columns(name, [*needed, *(["cited"] if schema is CITATIONS_SCHEMA else [])], table.column_names)
+    columns = []
+    for each in schema:
+        if each.name not in table.column_names:
+            columns.append(pa.nulls(table.num_rows, each.type))
+            continue
+        column = table[each.name]
+        if each.name in _IDENTIFIERS:
+            column = identifiers(column, f"{name}, column {each.name}")
+        if column.null_count and not each.nullable:
+            missing = f"{column.null_count:,} of {len(column):,} rows have no `{each.name}`"
+            raise InputError(f"{name}: {missing}")
+        columns.append(column)
     try:
         return pa.table(columns, names=schema.names).cast(schema)
     except (pa.ArrowException, ValueError) as error:
