@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
@@ -13,12 +12,11 @@ import pyarrow.parquet as pq
 from sentence_experts.corpus.corpus_folder import LIST_COLUMNS, TEXT_COLUMNS, CorpusFolder
 from sentence_experts.corpus.identifiers import normalise_openalex, parse_identifier
 from sentence_experts.corpus.paper import Citation, Mention, Paper
-from sentence_experts.corpus.parts import CorpusPart, in_groups, part_key, read_rejections
+from sentence_experts.corpus.parts import CorpusPart, part_key, read_rejections
 from sentence_experts.progress import progress
 from sentence_experts.storage import PartStore
 
-_PAPERS_PER_PART, _FULL_TEXTS_PER_PART = 20_000, 500  # a part is in memory
-_ROWS_PER_BATCH = 10_000
+_PAPERS_PER_PART, _FULL_TEXTS_PER_PART = 5_000, 500  # a part is in memory
 _PLACE = Mention._fields[1:]
 
 Row = dict[str, Any]
@@ -40,74 +38,52 @@ class CorpusSource:
         ]
 
     def parse(self, parts: PartStore, first_source: int) -> None:
-        """Write the corpus's rows as parts."""
-        cited = _Sorted(_rows(self.corpus, "citations"), "citing")
-        mentioned = _Sorted(_rows(self.corpus, "mentions"), "citing")
-        bodies = _Sorted(_rows(self.corpus, "bodies") if self.corpus.bodies else iter(()), "paper_id")
+        """Write the corpus's rows as parts: each some papers, and all that lies between their ids."""
+        ids = pq.read_table(self.corpus.papers, columns=["paper_id"])["paper_id"]
         at_once = _FULL_TEXTS_PER_PART if self.corpus.bodies else _PAPERS_PER_PART
-        total = pq.read_metadata(self.corpus.papers).num_rows
-        number = -1
-        with progress("papers of the corpus", total) as advance:
-            for number, group in enumerate(in_groups(_rows(self.corpus, "papers"), at_once)):
-                part = CorpusPart(first_source, number)
-                if number == 0 and self.corpus.rejected.is_file():
-                    part.rejections += read_rejections(self.corpus.rejected)
-                for row in group:
-                    self._cited_by_others(part, cited.before(row["paper_id"]))
-                    rows = (table.of(row["paper_id"]) for table in (cited, mentioned, bodies))
-                    part.add(_paper(row, *rows), row["paper_id"])
+        bounds = [id_.as_py() for id_ in ids[::at_once]]
+        with progress("papers of the corpus", len(ids)) as advance:
+            for number, (first, end) in enumerate(zip(["", *bounds[1:]], [*bounds[1:], None], strict=True)):
                 if not parts.is_done(part_key(first_source, number)):
-                    part.write(parts)
-                advance(len(group))
-        rest = CorpusPart(first_source, number + 1)
-        self._cited_by_others(rest, cited.before(None))
-        rest.write(parts)
+                    self._part(first_source, number, first, end).write(parts)
+                advance(min(at_once, len(ids) - number * at_once))
 
-    @staticmethod
-    def _cited_by_others(part: CorpusPart, rows: Iterator[Row]) -> None:
-        """Citations by works outside the corpus."""
-        for number, row in enumerate(rows):
-            name = parse_identifier(row["citing"]).name()
-            part.add_citation(row["citing"], name, number, _citation(row))
+    def _part(self, source: int, number: int, first: str, end: str | None) -> CorpusPart:
+        """Return the part of the papers from `first` to before `end`."""
+        part = CorpusPart(source, number)
+        if number == 0 and self.corpus.rejected.is_file():
+            part.rejections += read_rejections(self.corpus.rejected)
+        papers, citations, mentions, bodies = (
+            self._rows(table, column, first, end)
+            for table, column in (
+                *(("papers", "paper_id"), ("citations", "citing")),
+                *(("mentions", "citing"), ("bodies", "paper_id")),
+            )
+        )
+        for paper, (row,) in papers.items():
+            rows = (table.pop(paper, []) for table in (citations, mentions, bodies))
+            part.add(_paper(row, *rows), paper)
+        for citing, rows_of_others in citations.items():  # by works outside the corpus
+            name = parse_identifier(citing).name()
+            for position, row in enumerate(rows_of_others):
+                part.add_citation(citing, name, position, _citation(row))
+        return part
 
-
-class _Sorted:
-    """Rows in the order of a column of paper ids, taken paper by paper."""
-
-    def __init__(self, rows: Iterator[Row], column: str) -> None:
-        self._groups = groupby(rows, key=itemgetter(column))
-        self._next = next(self._groups, None)
-
-    def before(self, paper: str | None) -> Iterator[Row]:
-        """Yield the rows of works before a paper; of all that are left for None."""
-        while self._next and (paper is None or self._next[0] < paper):
-            yield from self._next[1]
-            self._next = next(self._groups, None)
-
-    def of(self, paper: str) -> list[Row]:
-        """Return the rows of a paper."""
-        for _ in self.before(paper):
-            pass
-        if not self._next or self._next[0] != paper:
-            return []
-        rows = list(self._next[1])
-        self._next = next(self._groups, None)
-        return rows
-
-
-def _rows(corpus: CorpusFolder, table: str) -> Iterator[Row]:
-    path = corpus.path / f"{table}.parquet"
-    if path.is_file():
-        with pq.ParquetFile(path) as file:
-            for batch in file.iter_batches(_ROWS_PER_BATCH):
-                yield from batch.to_pylist()
+    def _rows(self, table: str, column: str, first: str, end: str | None) -> dict[str, list[Row]]:
+        """Return the rows of a table, by paper."""
+        path = self.corpus.path / f"{table}.parquet"
+        if not path.is_file() or (table == "bodies" and not self.corpus.bodies):
+            return {}
+        limits = [(column, ">=", first), *([(column, "<", end)] if end else [])]
+        rows = pq.read_table(path, filters=limits, partitioning=None).to_pylist()
+        return {paper: list(group) for paper, group in groupby(rows, itemgetter(column))}
 
 
 def _paper(row: Row, references: list[Row], mentions: list[Row], bodies: list[Row]) -> Paper:
     place_of = {reference["cited"]: place for place, reference in enumerate(references)}
     columns = ("doi", "pmid", "pmcid", "year", "retracted", "has_body", *TEXT_COLUMNS)
     values = {column: row[column] for column in columns}
-    values |= {column: tuple(row.get(column) or ()) for column in LIST_COLUMNS}
+    values |= {column: tuple(row[column] or ()) for column in LIST_COLUMNS}
     return Paper(
         **values,
         openalex=normalise_openalex(row["openalex"]),
