@@ -1,14 +1,15 @@
-"""JSON that is none, or none that can be read, is one line with the file's name."""
+"""Files that cannot be read, and full disks, are one line."""
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
 import pytest
 
 from sentence_experts.errors import InputError
-from sentence_experts.storage import read_json, replacing, replacing_folder
+from sentence_experts.storage import NoSpaceError, explained, locked, read_json, replacing, replacing_folder
 
 
 @pytest.mark.parametrize("content", [b"[" * 100_000, b"9" * 5000, b"\xff", b"{", b""])
@@ -43,3 +44,30 @@ def test_weights_get_the_mode_of_any_new_file(tmp_path: Path, umask: int, mode: 
         assert file.stat().st_mode & 0o777 == mode
     assert (tmp_path / "folder" / "program").stat().st_mode & 0o777 == 0o700 & ~umask
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder"]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, "No space left on device"),
+        OSError(errno.EFBIG, "File too large"),
+        OSError("7680 requested and 718 written"),
+        RuntimeError("[enforce fail at inline_container.cc:659] . unexpected pos 64 vs 0"),
+        ValueError("Error while serializing: I/O error: No space left on device (os error 28)"),
+        OSError(
+            'Async write failed: {"exception_message":"Could not write \\"a\\": File too large","errno":"27"}'
+        ),
+    ],
+)
+def test_full_disk_is_one_line_from_every_library(tmp_path: Path, error: Exception) -> None:
+    with pytest.raises(NoSpaceError, match=r"MB free in .*make room"), locked(tmp_path / "out", "write"):
+        raise error
+
+
+@pytest.mark.parametrize(
+    "error", [KeyError("no space left on device"), ValueError("bad text 'There is no space left.'")]
+)
+def test_other_errors_stay_what_they_are(tmp_path: Path, error: Exception) -> None:
+    with pytest.raises(type(error)) as found, explained(tmp_path):
+        raise error
+    assert found.value is error

@@ -125,7 +125,8 @@ def test_old_run_stays_whole_until_the_new_one_is(tmp_path: Path):
     assert grow(out, {"seed": 1}, 3) == "finished"
     with pytest.raises(UsageError, match="another seed"):
         grow(out, {"seed": 3}, 3)
-    assert grow(out, {"seed": 2}, 3) == "unfinished"  # without `overwrite`, as the command line says
+    assert grow(out, {"seed": 2}, 2, overwrite=True) == "unfinished"
+    assert grow(out, {"seed": 2}, 3) == "unfinished"  # also without `overwrite`
     assert grow(out, {"seed": 2}, 3) == "finished"
     assert files(out) == {*before}
     assert "2" in (out / "parts" / "0").read_text()
