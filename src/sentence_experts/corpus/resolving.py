@@ -59,7 +59,7 @@ class Resolved:
     ) -> None:
         self._database, self.has_bodies = database, has_bodies
         self._size_of_papers, self.memory = size_of_papers, memory
-        self._of_links: Counter[str] = Counter()
+        self._link_counts: Counter[str] = Counter()
 
     def papers(self) -> Iterator[pa.RecordBatch]:
         """Yield the papers in the order of their ids, as in `PAPERS_SCHEMA`."""
@@ -69,17 +69,17 @@ class Resolved:
 
     def citations(self) -> Iterator[pa.RecordBatch]:
         """Yield the citations, ordered by citing paper and place in its list, as in `CITATIONS_SCHEMA`."""
-        self._of_links.clear()
+        self._link_counts.clear()
         ((links,),) = self._database.execute("SELECT count(*) FROM linked").fetchall()
         names = "SELECT citing FROM linked"
         for first, end in self._ranges(links * _BYTES_PER_LINK // self.memory + 1, names):
             self._database.execute(sql.links(sql.between("citing", first, end)))
-            self._of_links.update(self._row(sql.OF_LINKS))
+            self._link_counts.update(self._row(sql.COUNT_LINKS))
             yield from self._stream(sql.LINKS_IN_ORDER)
 
     def _ranges(self, number: int, names: str) -> Iterator[tuple[str | None, str | None]]:
-        """About equal ranges of names in their order: the first of each, and of the next one, as SQL strings;
-        None at the ends."""
+        """Return about equal ranges of names in their order: the first name of each, and of the next one, as
+        SQL strings; None at the ends."""
         bounds: list[str] = []
         if number > 1:
             sample = f"SELECT * FROM ({names}) USING SAMPLE reservoir({_SAMPLED} ROWS)"
@@ -96,20 +96,19 @@ class Resolved:
         return self._stream(sql.BODIES_IN_ORDER)
 
     def duplicates(self) -> list[Rejection]:
-        """The records of works that another record describes better, and the PubMed records that a later file
-        replaces or deletes."""
+        """Return the records of works that another record describes better, and the PubMed records that a
+        later file replaces or deletes."""
         queries = (sql.DUPLICATES, sql.REVISED)
         return [Rejection(*row) for query in queries for row in self._database.execute(query).fetchall()]
 
     def counts(self, papers: Path, citations: Path, mentions: Path) -> dict[str, Any]:
         """Return the counts for the manifest, after the tables were written to these files."""
-        for view, path in (("papers", papers), ("citations", citations)):
+        for view, path in (("papers", papers), ("citations", citations), ("mentions", mentions)):
             self._database.execute(f"CREATE OR REPLACE VIEW {view} AS FROM read_parquet({_quoted(path)})")
-        cited = self._row("SELECT count(DISTINCT cited) AS distinct_cited_works FROM citations")
-        counts: dict[str, Any] = self._row(sql.OF_WORKS) | self._row(sql.OF_PAPERS) | self._row(sql.OF_LISTED)
-        # From the file's own statistics, since abstracts take long to read.
-        counts |= {"with_abstract": _rows(papers, "abstract"), "mentions": _rows(mentions), **cited}
-        counts |= self._row(sql.OF_LINKED) | self._of_links
+        counts: dict[str, Any] = {}
+        for query in (sql.COUNT_WORKS, sql.COUNT_PAPERS, sql.COUNT_LISTED, sql.COUNT_CITED, sql.COUNT_LINKED):
+            counts |= self._row(query)
+        counts |= self._link_counts
         for name, query in sql.TALLIES.items():
             counts[name] = {str(key): number for key, number in self._database.execute(query).fetchall()}
         return counts
@@ -161,18 +160,8 @@ def _unpacked_bytes(path: Path) -> int:
     return sum(table.row_group(number).total_byte_size for number in range(table.num_row_groups))
 
 
-def _rows(path: Path, column: str | None = None) -> int:
-    """Return the number of rows of a Parquet file, or of those where a column is not null."""
-    file = pq.read_metadata(path)
-    if column is None:
-        return int(file.num_rows)
-    place = file.schema.names.index(column)
-    groups = (file.row_group(number).column(place).statistics for number in range(file.num_row_groups))
-    return int(file.num_rows - sum(group.null_count for group in groups))
-
-
 def _quoted(text: Path | str, is_pattern: bool = False) -> str:
-    """A text as an SQL string; the name of a file is a pattern if `is_pattern`, that of its folder never."""
+    """Return a text as an SQL string; a file's name is a pattern if `is_pattern`, its folder's never."""
     if isinstance(text, Path):
         folder, name = (re.sub(r"([\[\]*?])", r"[\1]", str(part)) for part in (text.parent, text.name))
         text = f"{folder}/{text.name if is_pattern else name}"

@@ -180,15 +180,15 @@ def _merged(column: str) -> str:
     return f"CASE WHEN {own} THEN p.{column} ELSE o.{column} END AS {column}"
 
 
-_OF_BEST = "first(p.{0} ORDER BY w.place) FILTER ({1}) AS {0}"
+_FIRST_STATED = "first(p.{0} ORDER BY w.place) FILTER ({1}) AS {0}"
 
 # What the best record of a work lacks comes from the next best: PubMed has MeSH headings, PMC licences.
 TOGETHER = f"""
     CREATE TABLE together AS
     SELECT w.key, bool_or(p.retracted) AS retracted,
-        {", ".join(_OF_BEST.format(name, f"p.{name} IS NOT NULL") for name in _SINGLE)},
-        {_OF_BEST.format("kind", "p.kind <> 'article'")},
-        {", ".join(_OF_BEST.format(name, f"len(p.{name}) > 0") for name in LIST_COLUMNS)}
+        {", ".join(_FIRST_STATED.format(name, f"p.{name} IS NOT NULL") for name in _SINGLE)},
+        {_FIRST_STATED.format("kind", "p.kind <> 'article'")},
+        {", ".join(_FIRST_STATED.format(name, f"len(p.{name}) > 0") for name in LIST_COLUMNS)}
     FROM stated_papers p JOIN (
         SELECT * FROM works WHERE key IN (SELECT key FROM works WHERE place > 1)
     ) w USING (spot) GROUP BY w.key"""
@@ -342,12 +342,13 @@ DUPLICATES = """
     WHERE w.place > 1 AND w.member IS NOT NULL AND k.member IS NOT NULL
     ORDER BY 1, 2, w.record, w.spot"""
 
-OF_WORKS = """
+COUNT_WORKS = """
     SELECT count(*) AS articles, count(*) FILTER (WHERE place > 1) AS duplicates,
         count(*) FILTER (WHERE place = 1 AND key NOT IN (SELECT key FROM identified)) AS completing_no_paper
     FROM works"""
-OF_PAPERS = f"""
-    SELECT count(*) AS papers, count(title) AS with_title, count(topic) AS with_topic,
+COUNT_PAPERS = f"""
+    SELECT count(*) AS papers, count(title) AS with_title, count(abstract) AS with_abstract,
+        count(topic) AS with_topic,
         count(doi) AS with_doi, count(*) FILTER (WHERE len(authors) > 0) AS with_authors,
         count(*) FILTER (WHERE starts_with(doi, '{SIMULATED_DOI}')) AS simulated,
         count(*) FILTER (WHERE article_type = 'research-article') AS research_articles,
@@ -361,13 +362,13 @@ _TALLY = """
 TALLIES = {
     f"by_{column}": _TALLY.format(column=column) for column in ("article_type", "kind", "year", "licence")
 }
-OF_LINKS = """
+COUNT_LINKS = """
     SELECT count(*) FILTER (WHERE place > 1) AS duplicate_citations,
         count(*) FILTER (WHERE place = 1) AS citations,
         count(*) FILTER (WHERE place = 1 AND in_corpus AND from_corpus) AS in_corpus_citations,
         count(*) FILTER (WHERE place = 1 AND NOT from_corpus) AS citations_by_others
     FROM links"""
-OF_LINKED = """
+COUNT_LINKED = """
     SELECT count(*) AS references,
         count(doi) AS references_with_doi, count(pmid) AS references_with_pmid, count(title) AS
         references_with_title, count(DISTINCT doi) AS distinct_cited_dois,
@@ -376,7 +377,10 @@ OF_LINKED = """
         count(*) FILTER (WHERE NOT in_corpus AND starts_with(cited, 'openalex:')) AS
         references_by_unknown_number
     FROM linked WHERE NOT retracts"""
-OF_LISTED = """
+COUNT_CITED = """
+    SELECT count(DISTINCT cited) AS distinct_cited_works, (SELECT count(*) FROM mentions) AS mentions
+    FROM citations"""
+COUNT_LISTED = """
     SELECT count(*) AS references_with_body, count(*) FILTER (WHERE NOT mentioned) AS
         references_never_mentioned
     FROM (SELECT bool_or(mentioned) AS mentioned FROM listed WHERE cited <> citing GROUP BY citing, cited)"""

@@ -235,7 +235,7 @@ class Output:
                 self.path.rmdir()
 
     def parts(self, suffix: str, **more: Any) -> PartStore:
-        """Parts of the result beside it, for a result that does not grow in its folder.
+        """Return the parts of the result, which lie beside it, for a result that does not grow in its folder.
 
         `more` are settings that decide the parts, but not the result.
         """
