@@ -156,7 +156,8 @@ class CorpusFolder:
         missing = [name for name in (PAPERS, CITATIONS) if not (path / name).is_file()]
         if missing:
             raise InputError(f"{path} lacks {' and '.join(missing)}: make it again with `overwrite`")
-        return cls(path, manifest, record.get("files") or {})
+        stated = {name: digest for name, digest in manifest.get("tables", {}).items() if digest}
+        return cls(path, manifest, stated | (record.get("files") or {}))
 
     @property
     def label(self) -> str:
