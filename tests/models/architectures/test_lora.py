@@ -146,22 +146,6 @@ def test_the_adapter_adds_its_factors_product_times_alpha_by_rank(
     assert torch.allclose(added, factor * up @ down, atol=1e-5)
 
 
-def test_a_learned_router_goes_with_an_adapter(base: SentenceTransformer, tmp_path: Path) -> None:
-    encoder = sentence_experts.extend(base, NAMES, router="learned")
-    add_lora(encoder, rank=2)
-    batch = encoder.preprocess([encoder.prompts[name] + "lungs" for name in NAMES])
-    batch = {name: value for name, value in batch.items() if isinstance(value, torch.Tensor)}
-    model = encoder[0].auto_model
-    logits = model(**batch).router_logits
-    torch.cat(logits).sin().sum().backward()
-    assert all(p.grad is not None for name, p in model.named_parameters() if ".router." in name)
-    some_steps(encoder)
-    save(encoder, tmp_path / "model")
-    again = load(tmp_path / "model", device="cpu")
-    name = NAMES[0]
-    assert np.array_equal(again.encode(TEXTS, prompt_name=name), encoder.encode(TEXTS, prompt_name=name))
-
-
 def test_gradient_checkpointing_gives_the_same_gradients(encoder: SentenceTransformer) -> None:
     add_lora(encoder, rank=2)
     model = encoder[0].auto_model

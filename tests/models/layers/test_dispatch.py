@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
-import sentence_experts
 from helpers.features import features_of
 from sentence_experts.models.layers.dispatch import dispatch
 
@@ -87,15 +84,3 @@ def test_sequences_are_grouped_by_expert_in_order() -> None:
     assert plan.order is not None
     assert plan.order.tolist() == [1, 3, 0, 2]
     assert plan.slices == ((0, 0, 6), (2, 6, 10))
-
-
-@pytest.mark.parametrize("layers", ["alternate", [0]])
-def test_blocks_without_experts_stay_shared(base: SentenceTransformer, layers: Any) -> None:
-    encoder = sentence_experts.extend(base, ["copd", "cvd"], layers=layers)
-    model = encoder[0].auto_model
-    with_experts = {
-        int(name.split(".experts.")[0].rsplit(".", 1)[1])
-        for name in model.state_dict()
-        if ".experts." in name
-    }
-    assert with_experts == ({1, 3} if layers == "alternate" else {0})

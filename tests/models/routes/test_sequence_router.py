@@ -182,3 +182,32 @@ def test_a_mask_of_another_shape_hides_the_padding(choosing: SentenceTransformer
     square = (mask[:, None, :, None] * mask[:, None, None, :]).bool()
     with pytest.raises(UsageError, match="padding"):
         choosing[0].auto_model(input_ids=features["input_ids"], attention_mask=square)
+
+
+def test_choices_are_those_of_the_forward_in_the_texts_order(
+    choosing: SentenceTransformer,
+) -> None:
+    found = choosing.router_choices(PLAIN, batch_size=2)
+    logits = choosing[0].auto_model(**features_of(choosing, PLAIN)).router_logits
+    expected = torch.stack(logits, dim=1).detach()
+    assert (found.experts, found.blocks) == (tuple(NAMES), (0, 1, 2, 3))
+    assert np.allclose(found.logits, expected, atol=1e-4)
+    assert np.allclose(found.probabilities, expected.softmax(dim=2), atol=1e-5)
+    assert found.chosen.tolist() == expected.argmax(dim=2).tolist()
+    assert choosing.router_choices([]).chosen.shape == (0, 4)
+
+
+def test_a_route_is_read_before_the_text(bases: dict[str, SentenceTransformer]) -> None:
+    encoder = sentence_experts.extend(bases["bert"], NAMES, router="learned")
+    named = encoder.router_choices(PLAIN, prompt_name="cvd")
+    in_text = encoder.router_choices([f"[CVD]{text}" for text in PLAIN])
+    assert np.array_equal(named.logits, in_text.logits)
+    with pytest.raises(RouteError, match="begin with no known route"):
+        encoder.router_choices(PLAIN)
+    with pytest.raises(RouteError, match="'heart'; known routes"):
+        encoder.router_choices(PLAIN, prompt_name="heart")
+
+
+def test_a_model_with_routes_has_no_router_choices(bases: dict[str, SentenceTransformer]) -> None:
+    with pytest.raises(UsageError, match="route chooses"):
+        sentence_experts.extend(bases["bert"], NAMES).router_choices(PLAIN)

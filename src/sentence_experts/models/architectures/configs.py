@@ -31,7 +31,7 @@ class ExpertsFields:
         base_vocab_size: the number of rows of the base's embeddings, before those of domain tokens.
         experts_on_disk: build the model without its experts (they are read when called); false once built.
         search_routes: route of queries -> route of documents, where a task tells them apart.
-        lora: the low-rank adapter beside the attention (`lora.add_lora`): rank, alpha, dropout; None without.
+        lora: the low-rank adapter beside the attention (`lora.add_lora`): rank and alpha; None without.
         format_version: the version of the saved folder's format.
     """
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from sentence_experts.errors import UsageError
 from sentence_experts.models.architectures.families import family_of
-from sentence_experts.models.layers.adapters import adapting, put_adapters
+from sentence_experts.models.layers.adapters import put_adapters, use_adapters
 from sentence_experts.models.layers.dispatch import Dispatch, RecordedDispatch, TokenDispatch
 from sentence_experts.models.layers.experts import Experts, IdleExpert
 from sentence_experts.models.layers.weight_names import is_router
@@ -77,7 +77,7 @@ class RoutedBlock:
         slices = getattr(plan, "adapters", ())
         if slices is None or (not isinstance(slices, Tensor) and not slices):
             return self.run(hidden_states, *args, plan=plan, **kwargs)
-        with adapting(self.adapters, slices):
+        with use_adapters(self.adapters, slices):
             return self.run(hidden_states, *args, plan=plan, **kwargs)
 
     def run(self, hidden_states: Tensor, *args: Any, plan: Plan, **kwargs: Any) -> Any:

@@ -73,7 +73,7 @@ class RoutedModel:
     is_recorded: bool
 
     def __init__(self, config: Any, **options: Any) -> None:
-        """As the base model, with blocks with experts in the place of its own."""
+        """Build the base model, with blocks that hold experts."""
         super().__init__(config, **options)  # type: ignore[call-arg]
         layers = range(self.config.num_hidden_layers)
         blocks = nn.ModuleList(self.block_class(self.config, layer) for layer in layers)

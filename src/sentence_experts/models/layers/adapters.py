@@ -101,7 +101,7 @@ def _in_pass(current: _Pass) -> Iterator[None]:
 
 
 @contextmanager
-def adapting(adapters: Any, slices: ExpertSlices | Tensor) -> Iterator[None]:
+def use_adapters(adapters: Any, slices: ExpertSlices | Tensor) -> Iterator[None]:
     """Let the linear layers use a block's adapters, each on its slice, while the block runs."""
     recorded = isinstance(slices, Tensor)
     with _in_pass(_Pass(adapters, numbers=slices) if recorded else _Pass(adapters, slices)):  # type: ignore[arg-type]
@@ -109,8 +109,8 @@ def adapting(adapters: Any, slices: ExpertSlices | Tensor) -> Iterator[None]:
 
 
 @contextmanager
-def adapting_part(start: int, end: int, chosen: Tensor | None = None) -> Iterator[None]:
-    """Say that the linear layers get the tokens from `start` to `end` alone.
+def narrow_adapters(start: int, end: int, chosen: Tensor | None = None) -> Iterator[None]:
+    """Let the linear layers expect the tokens from `start` to `end` alone.
 
     In a recorded graph they get the sequences `chosen`.
     """

@@ -16,7 +16,7 @@ ExpertSlices = tuple[tuple[int, int, int], ...]
 
 @dataclass(frozen=True)
 class Dispatch:
-    """How a batch is put in the order of its experts.
+    """The order that groups a batch by expert.
 
     Attributes:
         order: the sequences (dim 0) or, of packed sequences, the tokens (dim 1), grouped by expert; None when
@@ -36,7 +36,7 @@ class Dispatch:
 
 @dataclass(frozen=True)
 class TokenDispatch:
-    """How single tokens, each `top_k` times, are put in the order of their experts, and mixed.
+    """The order that groups single tokens, each `top_k` times, by expert, and the weights that mix them.
 
     Attributes:
         order: (calls,) the tokens, as positions in the batch as one row, grouped by expert.

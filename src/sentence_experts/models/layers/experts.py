@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from sentence_experts.compat.torch import hide
-from sentence_experts.models.layers.adapters import adapting_part
+from sentence_experts.models.layers.adapters import narrow_adapters
 from sentence_experts.models.layers.dispatch import Dispatch, RecordedDispatch, TokenDispatch
 
 
@@ -55,7 +55,7 @@ class Experts(nn.ModuleList):
         if isinstance(plan, RecordedDispatch):
 
             def recorded(number: int, own: Tensor, chosen: Tensor) -> Tensor:
-                with adapting_part(0, 0, chosen):
+                with narrow_adapters(0, 0, chosen):
                     return function(self.expert(number), own)
 
             return plan.apply(hidden, recorded)
@@ -74,7 +74,7 @@ class Experts(nn.ModuleList):
         parts = []
         for number, start, end in slices:
             scale = None if scales is None else scales[start:end]
-            with adapting_part(start, end):
+            with narrow_adapters(start, end):
                 parts.append(self._call(number, tokens[start:end], function, scale))
         return torch.cat(parts).view(*hidden.shape[:-1], -1)
 

@@ -30,7 +30,7 @@ LOCAL_BLOCK = 256
 
 @dataclass(frozen=True)
 class Packing:
-    """Where the tokens of a padded batch stand in the row without padding.
+    """The places of a padded batch's tokens in the row without padding.
 
     Attributes:
         places: (tokens,) each token's place in the padded batch, read row by row.

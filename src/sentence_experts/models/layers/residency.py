@@ -28,7 +28,7 @@ DISK, CPU = "disk", "cpu"
 
 
 class Residency:
-    """Which experts of a model are in memory; several threads may use the model at once.
+    """The experts of a model that are in memory; several threads may use the model at once.
 
     Attributes:
         files: the files that the model was loaded from; None for a model that was made in memory.

@@ -1,1 +1,1 @@
-"""How a sequence finds its expert: routes, their tokenizer, learned routers, routes chosen from the text."""
+"""The ways of a sequence to its expert: routes, their tokenizer, and learned routers."""

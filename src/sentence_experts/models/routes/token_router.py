@@ -31,7 +31,7 @@ REENTRANT = (
 
 
 class Tokens:
-    """Which positions of a batch are tokens, and of which sequence.
+    """The positions of a batch that are tokens, and the sequence of each.
 
     Attributes:
         positions: (tokens,) in the batch as one row; None when there is no padding.
@@ -41,7 +41,7 @@ class Tokens:
     """
 
     def __init__(self, lengths: Tensor, mask: Tensor | None) -> None:
-        """From (sequences,) lengths, padding included, and a mask (batch, length), 0 at padding."""
+        """Take (sequences,) lengths, padding included, and a mask (batch, length), 0 at padding."""
         if mask is not None and mask.dim() != 2:
             raise UsageError("a token router reads the padding from a mask of shape (batch, length)")
         self.sequences, self.with_gradient = len(lengths), torch.is_grad_enabled()

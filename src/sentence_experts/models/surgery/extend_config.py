@@ -18,7 +18,7 @@ EXPERT_SETTINGS = ("layers", "route", "prefixes", "router", "top_k", "expert_nor
 
 
 class ExtendConfig(Config):
-    """How a pretrained encoder gets its routes."""
+    """The routes that a pretrained encoder gets, and what they own."""
 
     kind: Kind = Field(
         "expert",
