@@ -134,6 +134,10 @@ def normalise_openalex(value: str | None) -> int | None:
     return int(match.group(1)) if match else None
 
 
+NORMALISE = {"doi": normalise_doi, "pmid": normalise_pmid, "pmcid": normalise_pmcid}
+"""The function for each kind of identifier that is a text."""
+
+
 def identifiers_in_url(url: str) -> tuple[str | None, str | None, str | None]:
     """Return the (DOI, PMID, PMCID) that a web address names; None if it names none."""
     doi = normalise_doi(url) if "10." in url else None

@@ -24,20 +24,13 @@ from sentence_experts.corpus.formats.bibtex import KIND, Fields, is_bibtex, read
 from sentence_experts.corpus.formats.markup import unique, without_tags
 from sentence_experts.corpus.formats.pubmed import RETRACTED, article_type, without_marks
 from sentence_experts.corpus.formats.references import SHOWN, page_range, year_in
-from sentence_experts.corpus.identifiers import (
-    find_doi,
-    identifiers_in_url,
-    normalise_doi,
-    normalise_pmcid,
-    normalise_pmid,
-)
+from sentence_experts.corpus.identifiers import NORMALISE, find_doi, identifiers_in_url
 from sentence_experts.corpus.paper import NOTICE_KINDS, Paper, RecordError, kind_of_type
 from sentence_experts.storage import sha256_text
 
 # A short DOI names a DOI that only doi.org knows.
 _SHORT_DOI = re.compile(r"(?:https?://(?:dx\.)?doi\.org/|doi:)?\s*10/\S+", re.IGNORECASE)
 _LABELLED = re.compile(r"\b(PMID|PMCID|DOI):\s*(\S+)", re.IGNORECASE)
-_NORMALISE = {"doi": normalise_doi, "pmid": normalise_pmid, "pmcid": normalise_pmcid}
 _TEXTS = ("title", "abstract", "journal", "volume", "issue", "pages")
 _LANGUAGES = {
     name: code
@@ -150,7 +143,7 @@ def _paper(stated: dict[str, Any]) -> Paper:
     texts: dict[str, Any] = {name: without_tags(stated.get(name)) for name in _TEXTS}
     if not texts["title"] and not texts["abstract"]:
         raise RecordError("no-text", "neither title nor abstract")
-    identifiers: dict[str, Any] = {kind: read(stated.get(kind)) for kind, read in _NORMALISE.items()}
+    identifiers: dict[str, Any] = {kind: read(stated.get(kind)) for kind, read in NORMALISE.items()}
     for address in filter(None, stated.get("addresses", ())):
         for kind, value in _identifiers_in(address):
             identifiers[kind] = identifiers[kind] or value
@@ -180,7 +173,7 @@ def _identifiers_in(text: str) -> Iterator[tuple[str, str | None]]:
     """Find identifiers in an address or note: of doi.org, PubMed and PMC, or named before."""
     for match in _LABELLED.finditer(text):
         kind = match[1].lower()
-        yield kind, _NORMALISE[kind](match[2].rstrip(".,;"))
+        yield kind, NORMALISE[kind](match[2].rstrip(".,;"))
     _, pmid, pmcid = identifiers_in_url(text)
     # Other addresses may go on after the DOI that they hold ("/full").
     yield from (("doi", find_doi(text)), ("pmid", pmid), ("pmcid", pmcid))

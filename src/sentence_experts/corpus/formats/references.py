@@ -12,24 +12,14 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from sentence_experts.corpus.formats.markup import XLINK, Element, plain_text
-from sentence_experts.corpus.identifiers import (
-    find_doi,
-    identifiers_in_url,
-    normalise_doi,
-    normalise_pmcid,
-    normalise_pmid,
-)
+from sentence_experts.corpus.identifiers import NORMALISE, find_doi, identifiers_in_url
 from sentence_experts.corpus.paper import Citation
 
 _CITATION_TAGS = ("element-citation", "mixed-citation", "nlm-citation", "citation")
 _KINDS = frozenset((*_CITATION_TAGS, "citation-alternatives"))
 _YEAR = re.compile(r"(?<!\d)(1[5-9]\d\d|20\d\d)(?!\d)")
 _YEARS = frozenset(map(str, range(1500, 2100)))
-_NORMALISE = {
-    "doi": ("doi", normalise_doi), "pmid": ("pmid", normalise_pmid), "pubmed": ("pmid", normalise_pmid),
-    "medline": ("pmid", normalise_pmid), "pmcid": ("pmcid", normalise_pmcid),
-    "pmc": ("pmcid", normalise_pmcid),
-}  # fmt: skip
+_OTHER_NAMES = {"pubmed": "pmid", "medline": "pmid", "pmc": "pmcid"}
 SHOWN = 80  # characters of a DOI that cannot be read
 _TYPED = ("pub-id-type", "object-id-type", "article-id-type")
 
@@ -103,10 +93,10 @@ _NEVER_IDENTIFY = frozenset({
 
 def add_identifier(known: dict[str, Any], kind: str | None, node: Element) -> None:
     """Add the identifier in an element whose attributes name its kind; the first of a kind counts."""
-    field, normalise = _NORMALISE.get((kind or "").lower(), (None, None))
-    if field and normalise and field not in known:
+    field = _OTHER_NAMES.get((kind or "").lower(), (kind or "").lower())
+    if field in NORMALISE and field not in known:
         text = "".join(node.itertext()) if len(node) else node.text or ""
-        if value := normalise(text):
+        if value := NORMALISE[field](text):
             known[field] = value
             if field == "doi":
                 known.pop("unreadable_doi", None)
@@ -143,7 +133,7 @@ def _add_nested(known: dict[str, Any], citation: Element) -> None:
         else:
             add_identifier(known, next((node.get(name) for name in _TYPED if node.get(name)), None), node)
     for link in links:
-        for field, value in zip(("doi", "pmid", "pmcid"), identifiers_in_url(link), strict=True):
+        for field, value in zip(NORMALISE, identifiers_in_url(link), strict=True):
             if value:
                 known.setdefault(field, value)
     if "doi" not in known and (doi := find_doi("".join(citation.itertext()))):
