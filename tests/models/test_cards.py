@@ -10,7 +10,6 @@ import pytest
 from sentence_transformers import SentenceTransformer
 
 import sentence_experts
-from helpers.small_language_models import make_language_model
 from sentence_experts.models.files.saving import save
 
 Save = Callable[[Path], None]
@@ -65,12 +64,6 @@ def test_the_snippet_of_a_saved_model_runs(ways: dict[str, Save], tmp_path: Path
     vectors = run_snippet(tmp_path / "model")
     assert vectors.shape == (2, 32)
     assert np.isfinite(vectors).all()
-
-
-def test_the_snippet_of_an_embedder_runs(tmp_path: Path) -> None:
-    model = make_language_model(tmp_path / "olmoe", "olmoe")
-    sentence_experts.MoeEmbedder(str(model), device="cpu").save_pretrained(str(tmp_path / "embedder"))
-    assert run_snippet(tmp_path / "embedder").shape[0] == 2
 
 
 @pytest.mark.parametrize("route", ["query", "passage"])
