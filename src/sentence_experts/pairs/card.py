@@ -47,9 +47,9 @@ def dataset_card(manifest: dict[str, Any], columns: Mapping[str, Sequence[str]])
     ]  # fmt: skip
     return f"""---
 {yaml.safe_dump(metadata, sort_keys=False)}---
-{_description(manifest) if "corpus" in manifest else "# Pairs of texts"}
+{_describe_pairs(manifest) if "corpus" in manifest else "# Pairs of texts"}
 
-{_table(("domain", *SPLITS, "papers in test"), rows)}
+{_format_table(("domain", *SPLITS, "papers in test"), rows)}
 
 Pairs are given as positives + negatives.
 
@@ -62,7 +62,7 @@ All settings, hashes and counts are in `manifest.json`.
 """
 
 
-def _description(manifest: dict[str, Any]) -> str:
+def _describe_pairs(manifest: dict[str, Any]) -> str:
     """Describe the pairs of a corpus for readers of results on them."""
     settings = manifest["settings"]
     near = "" if settings["within"] == "article" else f", within one {settings['within']} of it"
@@ -75,7 +75,7 @@ def _description(manifest: dict[str, Any]) -> str:
     levels = ""
     if counts := manifest["closest_levels"]:
         rows = [(level, *(counts[name][level] for name in SPLITS)) for level in LEVELS]
-        table = _table(("closest mention in one", *SPLITS), [row for row in rows if any(row[1:])])
+        table = _format_table(("closest mention in one", *SPLITS), [row for row in rows if any(row[1:])])
         trained = describe_trained(manifest["trained_within"])
         levels = f"\n\n{table}\n\nTraining pairs were sampled from: {trained}."
     return f"""# Pairs of scientific texts by {settings["relation"]}
@@ -97,7 +97,7 @@ def describe_trained(trained: Mapping[str, Mapping[str, Any]]) -> str:
     )
 
 
-def _table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+def _format_table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     """A table of Markdown."""
     cells = [[f"{each:,}" if isinstance(each, int) else each for each in row] for row in rows]
     lines = [f"| {' | '.join(row)} |" for row in (header, *cells)]

@@ -284,13 +284,13 @@ def table_or_dataset(source: Table, subset: str | None) -> pa.Table:
     if is_path(source):
         path = Path(source)
         if path.is_dir() or (not (path.exists() or _FILE.search(path.name)) and _HUB_ID.fullmatch(str(path))):
-            return _hub_dataset(str(source), subset)
+            return _load_hub_dataset(str(source), subset)
     if subset is not None:
         raise UsageError(f"`subset` is for hub datasets, and {name_of_table(source)} is a table")
     return whole_table(source)
 
 
-def _hub_dataset(name: str, subset: str | None) -> pa.Table:
+def _load_hub_dataset(name: str, subset: str | None) -> pa.Table:
     require("datasets", "models")
     from sentence_experts.compat.datasets import load_splits
 

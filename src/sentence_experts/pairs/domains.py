@@ -179,13 +179,13 @@ class DomainRules(BaseModel):
     def test(self, domain: str, key: str, patterns: tuple[str, ...]) -> Callable[[str], bool]:
         """A test whether a value matches one of the patterns that a domain has under a key of its rule."""
         if key == "mesh":
-            return _mesh_matcher(domain, patterns, self._tree)
+            return _match_mesh(domain, patterns, self._tree)
         if key == "title":
-            words = "|".join(_pattern(phrase, r"\w*") for phrase in patterns)
+            words = "|".join(_write_pattern(phrase, r"\w*") for phrase in patterns)
             # Not \b: a phrase may begin or end with a sign, as "C++" does.
             expression = re.compile(rf"(?<!\w)(?:{words})(?!\w)", re.IGNORECASE)
             return lambda title: expression.search(title) is not None
-        return _any_of(patterns)
+        return _match_any(patterns)
 
     @cached_property
     def _tree(self) -> MeshTree | None:
@@ -198,13 +198,15 @@ def values_of(paper: Mapping[str, Any], column: str) -> Sequence[str]:
     return [values] if isinstance(values, str) else values
 
 
-def _pattern(text: str, star: str) -> str:
+def _write_pattern(text: str, star: str) -> str:
     """A regular expression for `text`: `*` stands for `star`, every other character for itself."""
     return star.join(re.escape(part) for part in text.split("*"))
 
 
-def _any_of(patterns: tuple[str, ...]) -> Callable[[str], bool]:
-    expression = re.compile("|".join(_pattern(pattern.casefold(), ".*") for pattern in patterns), re.DOTALL)
+def _match_any(patterns: tuple[str, ...]) -> Callable[[str], bool]:
+    expression = re.compile(
+        "|".join(_write_pattern(pattern.casefold(), ".*") for pattern in patterns), re.DOTALL
+    )
     return lambda value: expression.fullmatch(value.casefold()) is not None
 
 
@@ -213,7 +215,7 @@ def descriptor_of(heading: str) -> str:
     return heading.strip("*").split("/")[0].strip("* ")
 
 
-def _mesh_matcher(domain: str, headings: tuple[str, ...], tree: MeshTree | None) -> Callable[[str], bool]:
+def _match_mesh(domain: str, headings: tuple[str, ...], tree: MeshTree | None) -> Callable[[str], bool]:
     numbers = [heading for heading in headings if TREE_NUMBER.fullmatch(heading)]
     names = tuple(heading for heading in headings if heading not in numbers)
     if tree is None:
@@ -221,10 +223,10 @@ def _mesh_matcher(domain: str, headings: tuple[str, ...], tree: MeshTree | None)
             raise InputError(
                 f"domain {domain}: MeSH tree number {numbers[0]} needs 'mesh_descriptors: desc20XX.xml'"
             )
-        by_name = _any_of(names)
+        by_name = _match_any(names)
         return lambda heading: by_name(descriptor_of(heading))
     names = tuple(tree.name_of(name) for name in names)
-    is_named = _any_of(names)
+    is_named = _match_any(names)
     below = tuple(
         f"{number}." for number in (*numbers, *(n for name in names for n in tree.numbers_of(name)))
     )
@@ -319,13 +321,13 @@ def unmatched_rules(rules: DomainRules, values: Values) -> dict[str, list[str]]:
         for domain, rule in rules.domains.items():
             for pattern in getattr(rule, key):
                 if not any(map(rules.test(domain, key, (pattern,)), values[column])):
-                    close = "" if key == "title" else _closest(pattern, values[column])
+                    close = "" if key == "title" else _describe_closest(pattern, values[column])
                     message = f"{domain}.{key}: {pattern!r} matches no paper{close}"
                     unmatched.setdefault(domain, []).append(message)
     return unmatched
 
 
-def _closest(pattern: str, values: Mapping[str, int]) -> str:
+def _describe_closest(pattern: str, values: Mapping[str, int]) -> str:
     frequent = sorted(values, key=lambda value: (-values[value], value))[:_COMPARED]
     folded = {value.casefold(): value for value in reversed(frequent)}
     close = get_close_matches(pattern.strip("*").casefold(), folded, n=1, cutoff=0.7)

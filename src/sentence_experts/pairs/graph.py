@@ -92,11 +92,11 @@ class LinkGraph:
         )
         self._works = engine.compute(numbered_works(self._texts, domains))
         works = engine.rows(f"SELECT work, same_text, year FROM {self._works} ORDER BY work")
-        self._same_text = _wide(works["same_text"])
+        self._same_text = _widen(works["same_text"])
         self._year = works["year"].fill_null(UNKNOWN_YEAR).to_numpy()
         members = engine.compute(numbered_members(self._works, domains))
         columns = engine.rows(f"SELECT work, domain FROM {members} ORDER BY member")
-        self._work_of_member = _wide(columns["work"])
+        self._work_of_member = _widen(columns["work"])
         self._domain_of_member = columns["domain"].to_numpy().astype(object)
         # All references with an identifier, and the works under every id that their text has.
         self._cited = f"(SELECT citing, cited FROM {self._references} WHERE citing <> cited)"
@@ -220,7 +220,7 @@ class LinkGraph:
         texts = np.unique(text[works])
         asked = self._engine.store(pa.table({"paper_id": texts}))
         links = self._engine.rows(touching(self._every.by_text, asked))
-        linked = find_links(texts, _wide(links["citing"]), _wide(links["cited"]))
+        linked = find_links(texts, _widen(links["citing"]), _widen(links["cited"]))
         return lambda left, right: linked(text[left], text[right])
 
     def citing_articles(self, pairs: PairArrays) -> CitingArticles:
@@ -234,7 +234,7 @@ class LinkGraph:
         rows = self._engine.rows(f"""SELECT pair, through, coalesce(same_text, through) AS text
             FROM ({linking(asked, self._every.by_node, "co-citation")}) AS behind
             LEFT JOIN {self._every.texts} AS t ON through = node ORDER BY pair, through""")
-        return CitingArticles(*(_wide(column) for column in rows.columns))
+        return CitingArticles(*(_widen(column) for column in rows.columns))
 
     def known_links(self, works: np.ndarray) -> pa.Table:
         """`left_id, right_id` (left < right) of every link between the works, of any count and domain.
@@ -350,7 +350,7 @@ def find_links(texts: np.ndarray, citing: np.ndarray, cited: np.ndarray) -> Pair
     return linked
 
 
-def _wide(column: pa.ChunkedArray) -> np.ndarray:
+def _widen(column: pa.ChunkedArray) -> np.ndarray:
     """The column as 64-bit integers, so that products do not overflow."""
     numbers: np.ndarray = column.to_numpy().astype(np.int64)
     return numbers

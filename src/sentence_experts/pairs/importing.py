@@ -143,14 +143,14 @@ class _Texts:
 
     def __init__(self, table: pa.Table) -> None:
         both = pa.chunked_array([*table["anchor"].chunks, *table["positive"].chunks], pa.string())
-        self.ids, numbers = np.unique(_ids(table), return_inverse=True)
+        self.ids, numbers = np.unique(_join_ids(table), return_inverse=True)
         self.ends = numbers.reshape(2, -1).T
         self.texts = np.empty(len(self.ids), dtype=object)
         self.texts[numbers] = both.to_pylist()
         folded = fold_texts(both).to_numpy(zero_copy_only=False)
         _, text = np.unique(folded.astype(object), return_inverse=True)
         # One text under two ids is one, and so are the texts of one id.
-        same_text = _components(numbers, text + len(self.ids), len(self.ids) + int(text.max()) + 1)
+        same_text = _find_components(numbers, text + len(self.ids), len(self.ids) + int(text.max()) + 1)
         of_columns = [np.isin(np.arange(len(self.ids)), self.ends[:, column]) for column in (0, 1)]
         self.side = of_columns[0].astype(np.int64) - of_columns[1]
         unknown = np.full(len(self.ids), -1)
@@ -182,14 +182,14 @@ class _Texts:
         return linked
 
 
-def _ids(table: pa.Table) -> np.ndarray:
+def _join_ids(table: pa.Table) -> np.ndarray:
     """The ids of the anchors, then of the positives: shape (2 * rows,)."""
     ids = pa.chunked_array([*table["anchor_id"].chunks, *table["positive_id"].chunks], pa.string())
     found: np.ndarray = ids.to_numpy(zero_copy_only=False).astype(object)
     return found
 
 
-def _components(left: np.ndarray, right: np.ndarray, size: int) -> np.ndarray:
+def _find_components(left: np.ndarray, right: np.ndarray, size: int) -> np.ndarray:
     """The number of the connected part of each of `size` things: shape (size,)."""
     graph = coo_array((np.ones(len(left), np.int8), (left, right)), shape=(size, size))
     numbers: np.ndarray = connected_components(graph, directed=False)[1]
@@ -198,7 +198,7 @@ def _components(left: np.ndarray, right: np.ndarray, size: int) -> np.ndarray:
 
 def _split_pairs(table: pa.Table, split: np.ndarray | None, config: ImportPairsConfig) -> Pairs:
     rng = np.random.default_rng(config.seed)
-    whole = _with_stated_negatives(table)
+    whole = _append_stated_negatives(table)
     known = _Texts(whole)
     domains = whole["domain"].to_numpy(zero_copy_only=False).astype(object)
     # The count holds the row, so that pairs that get no negative can be told.
@@ -218,7 +218,7 @@ def _split_pairs(table: pa.Table, split: np.ndarray | None, config: ImportPairsC
         if empty := [each for each in SPLITS if not tables[each].num_rows]:
             logger.warning(f"by the column `split`, there are no pairs for {' and '.join(empty)}")
         trained, tested = (
-            known.works.same_text[np.searchsorted(known.ids, _ids(tables[name]))]
+            known.works.same_text[np.searchsorted(known.ids, _join_ids(tables[name]))]
             for name in ("train", "test")
         )
         seen = seen_in_training(trained, tested)[0]
@@ -236,7 +236,7 @@ def _split_pairs(table: pa.Table, split: np.ndarray | None, config: ImportPairsC
     return Pairs.in_memory(tables, links_of(tables["train"]), {"imported": config.model_dump() | made})
 
 
-def _with_stated_negatives(table: pa.Table) -> pa.Table:
+def _append_stated_negatives(table: pa.Table) -> pa.Table:
     """The table with a row of label 0 for each anchor and its negative; `row` is the number of its pair."""
     whole = table.append_column("row", pa.array(np.arange(table.num_rows)))
     if NEGATIVE not in table.column_names:
@@ -263,7 +263,7 @@ def _assign(
     train, validation, test = config.fractions
     fractions = (train, validation, test)
     text = known.works.same_text
-    group = _components(text[pairs.left], text[pairs.right], int(text.max()) + 1)[text[pairs.left]]
+    group = _find_components(text[pairs.left], text[pairs.right], int(text.max()) + 1)[text[pairs.left]]
     split_of_group = np.zeros(int(group.max()) + 1, dtype=np.int64)
     sizes = np.bincount(group)
     groups, first = np.unique(group, return_index=True)
@@ -310,12 +310,12 @@ def _add_negatives(
         without = np.setdiff1d(lacking[number].count, drawn.splits[number].count)
         rows = np.setdiff1d(np.flatnonzero(assignment.pairs == number), without)
         linked = whole.take(rows).drop_columns(["row"])
-        negatives = _table_of_negatives(drawn.negatives[number], known).select(linked.column_names)
+        negatives = _make_rows(drawn.negatives[number], known).select(linked.column_names)
         tables[SPLITS[number]] = pa.concat_tables([linked, negatives.cast(linked.schema)]).combine_chunks()
     return tables
 
 
-def _table_of_negatives(negatives: PairArrays, known: _Texts) -> pa.Table:
+def _make_rows(negatives: PairArrays, known: _Texts) -> pa.Table:
     """The rows of negatives; a text of only one column of the user's table stays in that column."""
     ends = np.stack([negatives.left, negatives.right])
     anchor, positive = np.where(known.side[ends[0]] < known.side[ends[1]], ends[::-1], ends)

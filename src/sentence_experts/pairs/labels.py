@@ -78,7 +78,7 @@ class LabelColumn:
                 f"`by`: {text!r} is not of the form COLUMN, COLUMN:BRANCH or ROUTE=COLUMN:BRANCH"
             )
         if column not in columns:
-            having = _columns_with(branch or column, columns)
+            having = _find_columns(branch or column, columns)
             if branch or len(having) != 1:
                 hint = "".join(f"; {each}:{branch or column} has such labels" for each in having)
                 known = ", ".join(columns) or "none"
@@ -95,12 +95,12 @@ class LabelColumn:
         return cls(column, branch or None, route)
 
 
-def _columns_with(branch: str, columns: Mapping[str, Sequence[Any]]) -> list[str]:
+def _find_columns(branch: str, columns: Mapping[str, Sequence[Any]]) -> list[str]:
     """Return the columns that have labels such as `BRANCH::LABEL`."""
     having = []
     for column, cells in columns.items():
         with contextlib.suppress(InputError):  # objects, in columns that nobody asked for
-            values = (str(value) for cell in cells for value in _cell_values(cell, None))
+            values = (str(value) for cell in cells for value in _read_cell(cell, None))
             if any(value.startswith(f"{branch}::") for value in values):
                 having.append(column)
     return having
@@ -167,10 +167,10 @@ class Labels:
 
     def count_pairs(self, groups: Rows, enough: int = MIN_PAIRS) -> int:
         """Count the different pairs of alike texts of different groups; at most about `enough`."""
-        return len(_unordered(self.draw_pairs(_DRAWS * enough, np.random.default_rng(0), groups)))
+        return len(_sort_pairs(self.draw_pairs(_DRAWS * enough, np.random.default_rng(0), groups)))
 
 
-def _unordered(pairs: Rows) -> Rows:
+def _sort_pairs(pairs: Rows) -> Rows:
     """Return each pair of (2, pairs) once, whatever its order: (different pairs, 2), sorted."""
     return np.unique(np.sort(pairs.T, axis=1), axis=0)
 
@@ -203,19 +203,19 @@ def read_labels(
     """
     named = f"column {column.column!r}" + (f", branch {column.branch!r}" if column.branch else "")
     try:
-        values: list[list[Any]] = [_cell_values(cell, separator) for cell in cells]
+        values: list[list[Any]] = [_read_cell(cell, separator) for cell in cells]
     except InputError as error:
         raise InputError(f"{named} {error}") from error
     if tree is not None and column.branch is not None:
-        values = [[number for value in each for number in _tree_numbers(value, tree)] for each in values]
+        values = [[number for value in each for number in _find_tree_numbers(value, tree)] for each in values]
     kinds = Counter("numbers" if isinstance(value, float) else "texts" for each in values for value in each)
     if len(kinds) > 1:
         counts = " and ".join(f"{count:,} {kind}" for kind, count in sorted(kinds.items()))
         raise InputError(f"{named} mixes kinds of labels: {counts}; make them all texts or all numbers")
     if column.branch is not None:  # 1.10 is a place there, not 1.1
-        labels = [_below(column.branch, [str(value) for value in each]) for each in values]
+        labels = [_cut_branch(column.branch, [str(value) for value in each]) for each in values]
     else:
-        labels = _binned(values, bins) if kinds["numbers"] else _as_numbers(values, bins)
+        labels = _bin_numbers(values, bins) if kinds["numbers"] else _bin_texts(values, bins)
     if ignore_case:
         times = Counter(label for each in labels for label in each)
         spelled = {label.lower(): label for label in sorted(times, key=lambda label: (times[label], label))}
@@ -238,7 +238,7 @@ def read_labels(
     return found
 
 
-def _cell_values(cell: Any, separator: str | None) -> list[str | float]:
+def _read_cell(cell: Any, separator: str | None) -> list[str | float]:
     """Return the labels in a cell: numbers as floats, all else as texts."""
     if cell is None or (isinstance(cell, float) and math.isnan(cell)):
         return []
@@ -247,13 +247,13 @@ def _cell_values(cell: Any, separator: str | None) -> list[str | float]:
         if text.startswith("[") and text.endswith("]"):  # a list, as JSON or pandas writes it into a cell
             for read in (json.loads, ast.literal_eval):
                 with contextlib.suppress(ValueError, SyntaxError, RecursionError, MemoryError):
-                    return _cell_values(read(text), separator)
+                    return _read_cell(read(text), separator)
         parts = text.split(separator) if separator else SEPARATORS.split(text)
         return [part.strip() for part in parts if part.strip()]
     if isinstance(cell, Mapping):
         raise InputError(f"holds an object ({cell!r:.60}), not labels")
     if isinstance(cell, Iterable) and not isinstance(cell, bytes):
-        return [value for part in cell for value in _cell_values(part, separator)]
+        return [value for part in cell for value in _read_cell(part, separator)]
     if isinstance(cell, bool | np.bool_):
         return [str(bool(cell)).lower()]
     if isinstance(cell, int | float | np.number):
@@ -263,13 +263,13 @@ def _cell_values(cell: Any, separator: str | None) -> list[str | float]:
     return [str(cell)]
 
 
-def _tree_numbers(heading: str | float, tree: MeshTree) -> Sequence[str]:
+def _find_tree_numbers(heading: str | float, tree: MeshTree) -> Sequence[str]:
     """Return the tree numbers of a heading such as "*Asthma/drug therapy"; a tree number stays."""
     name = str(heading)
     return [name] if TREE_NUMBER.fullmatch(name) else tree.numbers_of(descriptor_of(name))
 
 
-def _as_numbers(values: list[list[Any]], bins: int) -> list[list[str]]:
+def _bin_texts(values: list[list[Any]], bins: int) -> list[list[str]]:
     """Bin texts that are all numbers, as CSV writes them, or missing; others stay as they are."""
     known = [[value for value in each if value.lower() not in _MISSING] for each in values]
     try:
@@ -278,10 +278,10 @@ def _as_numbers(values: list[list[Any]], bins: int) -> list[list[str]]:
         return values
     flat = [value for each in numbers for value in each]
     exact = all(math.isfinite(value) and abs(value) <= _EXACT for value in flat)
-    return _binned(numbers, bins) if flat and exact else values
+    return _bin_numbers(numbers, bins) if flat and exact else values
 
 
-def _binned(values: list[list[Any]], bins: int) -> list[list[str]]:
+def _bin_numbers(values: list[list[Any]], bins: int) -> list[list[str]]:
     """Return numbers as labels: themselves if there are few, else the quantile that each lies in.
 
     A bin is named after its least and its greatest number.
@@ -289,7 +289,7 @@ def _binned(values: list[list[Any]], bins: int) -> list[list[str]]:
     flat = np.array([value for each in values for value in each])
     different = np.unique(flat)
     if len(different) <= MAX_CATEGORIES:
-        labels = dict(zip(different.tolist(), _written(different, 15), strict=True))
+        labels = dict(zip(different.tolist(), _write_numbers(different, 15), strict=True))
         return [[labels[value] for value in each] for each in values]
     ends = np.unique(np.quantile(flat, np.linspace(0, 1, bins + 1)[1:-1], method="inverted_cdf"))
     places = np.searchsorted(ends, flat)
@@ -297,12 +297,12 @@ def _binned(values: list[list[Any]], bins: int) -> list[list[str]]:
         int(place): (flat[places == place].min(), flat[places == place].max()) for place in np.unique(places)
     }
     limits = np.unique(list(bounds.values()))
-    written = dict(zip(limits.tolist(), _written(limits, 6), strict=True))
+    written = dict(zip(limits.tolist(), _write_numbers(limits, 6), strict=True))
     names = {place: f"{written[low]} to {written[high]}" for place, (low, high) in bounds.items()}
     return [[names[int(place)] for place in np.searchsorted(ends, each)] for each in values]
 
 
-def _written(numbers: NDArray[np.float64], least: int) -> list[str]:
+def _write_numbers(numbers: NDArray[np.float64], least: int) -> list[str]:
     """Write different numbers with as few digits, `least` or more, as tell them apart."""
     for digits in range(least, 18):  # 17 digits tell any two floats apart
         texts = [f"{number:.{digits}g}" for number in numbers]
@@ -311,7 +311,7 @@ def _written(numbers: NDArray[np.float64], least: int) -> list[str]:
     return texts
 
 
-def _below(branch: str, labels: list[str]) -> list[str]:
+def _cut_branch(branch: str, labels: list[str]) -> list[str]:
     """Return the labels right below a place in the hierarchy: `viewing` for `use::viewing::image`."""
     found = []
     for label in labels:
@@ -351,19 +351,19 @@ def find_conflicts(
     for place, one in enumerate(labels):
         for other in labels[place + 1 :]:
             rng = np.random.default_rng([seed, place])
-            ways = [_alike_by(a, b, groups, number, rng) for a, b in ((one, other), (other, one))]
+            ways = [_draw_alike(a, b, groups, number, rng) for a, b in ((one, other), (other, one))]
             size = min(map(len, ways))
             if size >= MIN_PAIRS:
                 found.append(Conflicts(one.route, other.route, ways[0][:size], ways[1][:size]))
     return found
 
 
-def _alike_by(one: Labels, other: Labels, groups: Rows, number: int, rng: np.random.Generator) -> Rows:
+def _draw_alike(one: Labels, other: Labels, groups: Rows, number: int, rng: np.random.Generator) -> Rows:
     """Draw different pairs alike by `one` and unlike by `other`, nearly uniformly: (pairs, 2)."""
     kept = np.flatnonzero(one.labelled & other.labelled)
     # A label of c texts has about c * c / 2 pairs.
     drawn = one.rows(kept).draw_pairs(_DRAWS * number, rng, groups[kept], power=2)
-    pairs = rng.permutation(_unordered(kept[drawn]))
+    pairs = rng.permutation(_sort_pairs(kept[drawn]))
     if not len(pairs):
         return pairs
     chosen: Rows = pairs[~other.alike(*pairs.T)][:number]

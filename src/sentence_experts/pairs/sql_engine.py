@@ -74,14 +74,14 @@ class SqlEngine:
         """Return the rows of a query, in its order."""
         path = self._run(query)
         # Spark adds metadata, and whether values can be null.
-        table = pa.concat_tables(pq.read_table(part, partitioning=None) for part in _part_files(path))
+        table = pa.concat_tables(pq.read_table(part, partitioning=None) for part in _list_parts(path))
         _remove(path)
         return pa.table(table.columns, table.column_names)
 
     def batches(self, query: str) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a query, in parts that fit into memory."""
         path = self._run(query)
-        for part in _part_files(path):
+        for part in _list_parts(path):
             yield from pq.ParquetFile(part).iter_batches()
         _remove(path)
 
@@ -111,10 +111,10 @@ class SqlEngine:
             # Spark reads a backslash in a text as the beginning of an escape.
             self._spark.sql(query.replace("\\", "\\\\")).write.parquet(str(path))
         else:
-            self._duck.execute(f"COPY ({query}) TO '{_quoted(path)}' (FORMAT parquet)")
+            self._duck.execute(f"COPY ({query}) TO '{_quote(path)}' (FORMAT parquet)")
 
 
-def _part_files(path: Path) -> list[Path]:
+def _list_parts(path: Path) -> list[Path]:
     """The Parquet files of a table, in its order: itself, or those in the folder that Spark wrote."""
     return sorted(path.glob("part-*")) if path.is_dir() else [path]
 
@@ -123,7 +123,7 @@ def _remove(path: Path) -> None:
     shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
-def _quoted(path: Path) -> str:
+def _quote(path: Path) -> str:
     return str(path).replace("'", "''")
 
 
@@ -158,7 +158,7 @@ def open_engine(settings: PairsConfig, beside: Path | None) -> Iterator[SqlEngin
             connection.execute("SET enable_progress_bar = false")
             # Results are sorted by their values; preserving an order in between costs memory.
             connection.execute("SET preserve_insertion_order = false")
-            connection.execute(f"SET temp_directory = '{_quoted(scratch / 'spilled')}'")
+            connection.execute(f"SET temp_directory = '{_quote(scratch / 'spilled')}'")
             if settings.memory:
                 connection.execute(f"SET memory_limit = '{settings.memory}'")
             if engine.cores:

@@ -72,7 +72,7 @@ def suggest_domains(
     rules: dict[str, dict[str, list[str]]] = {}
     lines = ["several: first      # papers in several domains: first | drop | each", "domains:"]
     for value, count in tried[by].items():
-        name, rule = _name(value, rules), {by: [value]}
+        name, rule = _make_name(value, rules), {by: [value]}
         rules[name] = rule
         written = yaml.safe_dump(rule, default_flow_style=True, allow_unicode=True, width=1000).strip()
         lines.append(f"  {name}: {written}  # {count:,} papers, without those of the domains above")
@@ -112,7 +112,7 @@ def _choose(corpus: CorpusFolder, by: str, config: SuggestDomainsConfig) -> dict
     return chosen
 
 
-def _name(value: str, taken: Collection[str]) -> str:
+def _make_name(value: str, taken: Collection[str]) -> str:
     """A name of a domain, such as `cell_biology` of "Cell biology"."""
     name = re.sub(r"[^a-z0-9]+", "_", value.lower()).strip("_")[:40].rstrip("_")
     name = name if re.fullmatch(DOMAIN.pattern, name) else f"domain_{name}".rstrip("_")
