@@ -15,6 +15,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 
+import sentence_experts.register  # noqa: F401  # stock loaders then know the model types
 from sentence_experts.training.losses import (
     ContrastiveLoss,
     KnownPositives,
