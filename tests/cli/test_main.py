@@ -183,6 +183,10 @@ def test_interrupted_command_says_how_to_continue(
 @pytest.mark.parametrize(
     ("shell", "said"),
     [
+        (
+            "mkdir gone && cd gone && rmdir ../gone && $run tasks a.yaml --out b",
+            "the working directory was removed",
+        ),
         ("$run --version > /dev/full", "standard output cannot be written to: No space left"),
         ("$run train --help > /dev/full", "standard output cannot be written to: No space left"),
         ("$run --version >&-", "standard output is closed"),
@@ -190,7 +194,10 @@ def test_interrupted_command_says_how_to_continue(
 )
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
 def test_place_that_takes_no_output_is_one_line(tmp_path: Path, shell: str, said: str) -> None:
-    command = shell.replace("$run", f"{Path(sys.executable).parent}/sentence-experts")
+    (tmp_path / "tasks.yaml").write_text("tasks: {a: {kind: sts, datasets: {b: {file: c.csv}}}}")
+    command = shell.replace("$run", f"{Path(sys.executable).parent}/sentence-experts").replace(
+        "a.yaml", str(tmp_path / "tasks.yaml")
+    )
     done = subprocess.run(command, shell=True, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 1
     assert done.stderr.startswith(f"error: {said}")

@@ -162,7 +162,11 @@ def _one_line(error: Exception) -> str:
     writer = Path(traceback.extract_tb(error.__traceback__)[-1].filename)
     if isinstance(error, OSError) and not error.filename and PRINTING & {*writer.parts}:
         return f"standard output cannot be written to: {error.strerror}"
-    if (full := no_space(error, Path())) is not None:
+    try:
+        here = Path.cwd()
+    except FileNotFoundError:
+        return "the working directory was removed: change to one that exists, and give the same command again"
+    if (full := no_space(error, here)) is not None:
         return full
     if isinstance(error, OSError) and error.filename and error.strerror:
         return f"{error.filename}: {error.strerror}"
