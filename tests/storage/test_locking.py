@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from sentence_experts.errors import UsageError
 from sentence_experts.storage import InUseError, locked, output
 
 HOLDER = """
@@ -101,3 +102,11 @@ def test_lock_of_folder_in_read_only_folder_lies_within(tmp_path: Path, monkeypa
     with locked(tmp_path / "out", "write"):
         assert (tmp_path / "out" / ".lock").exists()
     assert list((tmp_path / "out").iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["/", "bad\udcff", "a/" * 2000 + "b"])
+def test_names_that_no_output_can_have_are_refused(tmp_path: Path, monkeypatch, name: str):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match=r"whole file system|not UTF-8|shorter path"), locked(name, "x"):
+        pass
+    assert not list(tmp_path.iterdir())

@@ -20,6 +20,7 @@ logger = logging.getLogger(__name__)
 
 _POLL_SECONDS = 0.1
 _MAX_COMMAND_LENGTH = 200
+_MAX_FOLDERS = 250  # in each other; those that are missing are made by recursion
 _NO_LOCKS = {errno.ENOSYS, errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL}
 
 
@@ -43,7 +44,7 @@ def locked(path: Path | str, purpose: str, *, wait: bool = False) -> Iterator[No
     Raises:
         InUseError: another process holds the lock, and `wait` is false. Names that process.
         InputError: the folder of `path` cannot be written to, or its disk is full.
-        UsageError: it is the root of a file system.
+        UsageError: it is the root of a file system, its name is not UTF-8, or its path has too many folders.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -58,6 +59,10 @@ def locked(path: Path | str, purpose: str, *, wait: bool = False) -> Iterator[No
     path = Path(os.path.abspath(path))
     if not path.name:
         raise UsageError(f"{path}: nothing can take the place of a whole file system: name a folder in it")
+    if os.fspath(path).encode(errors="ignore") != os.fsencode(path):
+        raise UsageError(f"{str(path)!a}: this name is not UTF-8: choose another one")
+    if (folders := len(path.parts)) > _MAX_FOLDERS:
+        raise UsageError(f"{str(path)[:60]}...: {folders:,} folders in each other: choose a shorter path")
     with explained(path):
         inside = path.is_dir() and not os.access(path.parent, os.W_OK)
         file = path / ".lock" if inside else hidden_beside(path, ".lock")
