@@ -37,6 +37,9 @@ def test_ndcg_is_that_of_scikit_learn() -> None:
 def test_an_anchor_looks_for_its_group_and_not_for_itself() -> None:
     rows = [("a", "b", "x"), ("b", "c", "x"), ("a", "d", "x"), ("e", "f", "y"), ("f", "f", "z")]
     search = SearchSet(table(rows), ("q: ", "d: "))
+    assert search.has_findable
+    assert SearchSet(table(rows[:1]), ("", "")).has_findable
+    assert not SearchSet(table(rows[4:]), ("", "")).has_findable
     assert search.anchors == ["q: a", "q: b", "q: e", "q: f"]
     assert search.candidates == ["d: b", "d: c", "d: d", "d: f"]
     found = (search.relevant.toarray() > 0) & (search.same[:, None] != np.arange(4))

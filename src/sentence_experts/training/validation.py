@@ -255,8 +255,8 @@ class SearchSet:
     def has_findable(self) -> bool:
         """Whether any anchor has a relevant candidate."""
         rows = np.flatnonzero(self.same != NONE)
-        themselves = self.relevant[rows, self.same[rows]]
-        return bool(self.relevant.count_nonzero() > themselves.count_nonzero())
+        themselves = self.relevant[rows, self.same[rows]].astype(bool).sum()  # an array, or an empty sparse one
+        return bool(self.relevant.count_nonzero() > themselves)
 
     def ndcg(self, anchors: Vectors, candidates: Vectors) -> float | None:
         """Return the mean nDCG@10 of the anchors that have something to find; None if none has.
