@@ -255,7 +255,9 @@ class SearchSet:
     def has_findable(self) -> bool:
         """Whether any anchor has a relevant candidate."""
         rows = np.flatnonzero(self.same != NONE)
-        themselves = self.relevant[rows, self.same[rows]].astype(bool).sum()  # an array, or an empty sparse one
+        themselves = (
+            self.relevant[rows, self.same[rows]].astype(bool).sum()
+        )  # an array, or an empty sparse one
         return bool(self.relevant.count_nonzero() > themselves)
 
     def ndcg(self, anchors: Vectors, candidates: Vectors) -> float | None:
