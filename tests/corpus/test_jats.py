@@ -7,7 +7,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from helpers.small_articles import jats, ref, rejected
-from sentence_experts.corpus import corpus_source
 from sentence_experts.corpus.formats.articles import read_articles
 from sentence_experts.corpus.importing import import_corpus
 from sentence_experts.corpus.paper import Citation, Paper, RecordError
@@ -108,9 +107,6 @@ def test_organisms_are_keywords_with_a_column_of_their_own(tmp_path: Path) -> No
     corpus = import_corpus(papers=rows, out=tmp_path / "corpus")
     (row,) = pq.read_table(corpus.papers).to_pylist()
     assert (row["organisms"], row["keywords"]) == (["Rice", "Mouse"], [])
-    pq.write_table(pq.read_table(corpus.papers).drop_columns(["organisms"]), tmp_path / "older.parquet")
-    (older,) = pq.read_table(tmp_path / "older.parquet").to_pylist()
-    assert corpus_source._paper(older, [], [], []).organisms == ()
 
 
 @pytest.mark.parametrize(
