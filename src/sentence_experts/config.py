@@ -46,10 +46,10 @@ _MEMORY = re.compile(r"([1-9]\d*)\s*([MG])(i?)B", re.IGNORECASE)
 
 
 def memory_bytes(size: str) -> int:
-    """The number of bytes in a size such as 4GB, 512 MB or 2GiB.
+    """Return the number of bytes in a size such as 4GB, 512 MB or 2GiB.
 
     Raises:
-        ValueError: another unit, or no whole number.
+        ValueError: another unit, or not a whole number.
     """
     match = _MEMORY.fullmatch(size.strip())
     if match is None:
@@ -156,7 +156,7 @@ def with_settings(config: Callable[S, Config]) -> Callable[[Callable[P, R_co]], 
 
 
 class SettingError(UsageError):
-    """The setting `name` has a bad value; an empty name: several settings contradict each other."""
+    """An error of the setting `name`; with an empty name, of several settings that contradict each other."""
 
     def __init__(self, name: str, reason: str) -> None:
         super().__init__(f"`{name}`: {reason}" if name else reason)
@@ -164,7 +164,7 @@ class SettingError(UsageError):
 
     @classmethod
     def of(cls, error: ValidationError, settings: Mapping[str, Any], known: Iterable[str]) -> Self:
-        """The first problem that pydantic found with `settings`; `known` are those that there are."""
+        """Return the first problem that pydantic found with `settings`; `known` are the existing settings."""
         first = error.errors()[0]
         name = str(first["loc"][0]) if first["loc"] else ""
         if first["type"] == "extra_forbidden" and len(first["loc"]) == 1:
@@ -208,7 +208,7 @@ class Config(BaseModel):
 
     @classmethod
     def of(cls, config: Self | Mapping[str, Any] | Path | str | None = None, **settings: Any) -> Self:
-        """Return `config`, or the defaults, with `settings` in place of its own.
+        """Return `config`, or the defaults, with `settings` in place of its values.
 
         `config` may also be a dict, or the path of a YAML file.
 
@@ -222,7 +222,7 @@ class Config(BaseModel):
         if config is not None and not isinstance(config, cls | Mapping):
             raise UsageError(f"`config` is a dict, a YAML file (.yaml) or {cls.__name__}, not {config!r}")
         if unknown := next((name for name in settings if name not in cls.model_fields), None):
-            code = sys._getframe(1).f_code  # of the function whose settings these are
+            code = sys._getframe(1).f_code  # code of the function whose settings these are
             others = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
             raise UsageError(f"`{unknown}`: {unknown_setting(unknown, [*cls.model_fields, *others])}")
         given = (
@@ -239,22 +239,22 @@ class Config(BaseModel):
 
     @classmethod
     def read(cls, path: Path | str | None, **settings: Any) -> Self:
-        """The settings of a YAML file, or the defaults, with `settings` in place of the file's.
+        """Read the settings of a YAML file, or the defaults, with `settings` in place of the file's.
 
         Raises:
             InputError: no such file, not YAML, or an unknown key or a bad value in it.
-            UsageError: as `of`.
+            UsageError: as in `of`.
         """
         content = {} if path is None else read_settings(cls.find_file(path))
         return cls.checked({**content, **settings}, settings, path)
 
     @classmethod
     def checked(cls, values: dict[str, Any], settings: dict[str, Any], path: Path | str | None) -> Self:
-        """The settings `values`, of which `settings` were given by the caller and the rest come from `path`.
+        """Check the settings `values`; the caller gave those in `settings`, and the rest come from `path`.
 
         Raises:
             InputError: a bad value that comes from the file.
-            UsageError: any other one.
+            UsageError: any other bad value.
         """
         try:
             return cls(**values)

@@ -1,4 +1,4 @@
-"""Where the work of a verb runs: the values of `engine`, one grammar for all verbs, and what starts them.
+"""The engines that run the work of a verb: one grammar of `engine` for all verbs, and their start.
 
 `local` is this machine without another program, `spark` and `ray` are these programs on this machine, each
 with `[CORES]` behind it; an address names a cluster.
@@ -22,18 +22,18 @@ LOCAL, SPARK, RAY = "local", "spark", "ray"
 _ON_THIS_MACHINE = re.compile(r"(local|spark|ray)(?:\[(\d+|\*)\])?")
 _CLUSTER = re.compile(r"(spark|ray)://.+|yarn|k8s://.+")
 _FORMS = "local[CORES], spark[CORES], spark://HOST:PORT, ray[CORES] or ray://HOST:PORT"
-_OBJECT_STORE = 256 << 20  # bytes that Ray reserves on this machine, for the texts of the next parts
-_ATTEMPTS = 4  # of a task of Spark on one machine, as on a cluster
+_OBJECT_STORE = 256 << 20  # bytes that Ray reserves on this machine for the texts of the next parts
+_ATTEMPTS = 4  # number of attempts of a task of Spark on one machine, as on a cluster
 
 
 @dataclass(frozen=True)
 class Engine:
-    """Where work runs.
+    """A place where work runs.
 
     Attributes:
-        name: as the user wrote it.
-        kind: what runs it: "local", "spark" or "ray".
-        cores: the number of cores on this machine; None for those of a cluster, or all.
+        name: name as the user wrote it.
+        kind: kind of engine: "local", "spark" or "ray".
+        cores: number of cores on this machine; None for those of a cluster, or all.
         on_this_machine: whether no cluster is named.
     """
 
@@ -58,7 +58,7 @@ class Engine:
         raise ValueError(f"give {_FORMS}")
 
     def not_started(self, error: Exception, needs: str = "") -> SentenceExpertsError:
-        """Return the error of an engine that does not start, and needs something."""
+        """Return the error of an engine that does not start, with the things that it needs."""
         return SentenceExpertsError(
             f"`engine={self.name}`: {self.kind} did not start ({brief(error)}){needs}"
         )
@@ -74,12 +74,12 @@ EngineName = Annotated[str, AfterValidator(_checked)]
 
 @contextmanager
 def spark_session(engine: Engine, name: str, settings: Mapping[str, str] = {}) -> Iterator[Any]:
-    """A Spark session, stopped at the end; one that runs already is used as it is and left running.
+    """Yield a Spark session, stopped at the end; one that runs already is used as it is and left running.
 
     Args:
-        engine: where it runs.
-        name: of the application.
-        settings: Spark's own, beside those that keep it quiet.
+        engine: engine that runs the session.
+        name: name of the application.
+        settings: settings of Spark, beside those that keep it quiet.
 
     Raises:
         SentenceExpertsError: Spark is not installed, or does not start.
@@ -114,7 +114,7 @@ def spark_session(engine: Engine, name: str, settings: Mapping[str, str] = {}) -
 
 @contextmanager
 def ray_cluster(engine: Engine) -> Iterator[Any]:
-    """Ray, connected; ended afterwards unless it ran before.
+    """Connect to Ray and yield it; end it afterwards unless it ran before.
 
     `ray` is the cluster of RAY_ADDRESS, or one on this machine.
 

@@ -1,6 +1,6 @@
-"""Texts to vectors in batches with a number of tokens, on every core of a CPU.
+"""Encoding of texts in batches with a number of tokens, on every core of a CPU.
 
-Two cores that work on a batch each get more done than two that share one, since they never wait for each
+Two cores with a batch for each get more done than two that share one, since they never wait for each
 other; and texts of about equal length beside each other leave little padding, or many equal lengths to a
 packed batch. `benchmarks/encode.py` measures both.
 """
@@ -17,16 +17,16 @@ from numpy.typing import NDArray
 
 from sentence_experts.progress import Advance, unseen
 
-BATCHES = 24  # aimed at, so that cores end at about the same time
-BATCHING = f"{BATCHES} of a number of tokens"  # how texts are cut into batches
+BATCHES = 24  # number of batches to aim at, so that cores end at about the same time
+BATCHING = f"{BATCHES} of a number of tokens"  # description of the cut of texts into batches
 
 
 class Runtime(Protocol):
     """A model by the steps that batches are made of: on torch (`TorchRuntime`), or on ONNX (`OnnxEncoder`).
 
     Attributes:
-        tokens_per_batch: least and largest number.
-        padded: whether a batch computes its padding too.
+        tokens_per_batch: minimum and maximum number of tokens in a batch.
+        padded: whether the padding of a batch is computed too.
     """
 
     tokens_per_batch: tuple[int, int]
@@ -34,10 +34,10 @@ class Runtime(Protocol):
 
     @property
     def cores(self) -> int:
-        """The number of batches side by side."""
+        """Number of batches side by side."""
 
     def one_core_each(self) -> AbstractContextManager[Callable[[], None]]:
-        """Yield what each thread calls first, so that it works on one core."""
+        """Yield the function that a thread calls first, so that it works on one core."""
 
     def tokenize(self, texts: Sequence[str], prompt: str) -> tuple[list[Any], list[int], list[int] | None]:
         """Return each text as the model reads it, its number of tokens, and its expert if one is known."""
@@ -46,10 +46,10 @@ class Runtime(Protocol):
         """Return vectors of tokenized texts in one batch, (texts, dimensions)."""
 
     def batch_key(self, row: Any) -> Hashable:
-        """Return what must be the same for all texts of a batch."""
+        """Return the key that all texts of a batch must share."""
 
     def with_own_tokenizer(self) -> Runtime:
-        """Return one of the same weights, which tokenizes beside this one."""
+        """Return a runtime of the same weights, which tokenizes beside this one."""
 
 
 def batches_of_tokens(
@@ -63,8 +63,8 @@ def batches_of_tokens(
     Args:
         lengths: number of tokens per text.
         budget: maximum number of tokens per batch, with padding if `padded`.
-        groups: the group of each text.
-        padded: count every text as long as the longest of its batch.
+        groups: group of each text.
+        padded: whether to count every text as long as the longest of its batch.
     """
     group = groups or [0] * len(lengths)
     batch: list[int] = []
@@ -82,7 +82,7 @@ def batches_of_tokens(
 
 
 class ParallelCpuEncoder:
-    """Encodes many texts with one model on several cores; `workers` batches at a time."""
+    """An encoder of many texts with one model on several cores; `workers` batches at a time."""
 
     def __init__(self, runtime: Runtime, workers: int | None = None) -> None:
         self.runtime = runtime

@@ -1,4 +1,4 @@
-"""The first part of every model card: what a model is, and code that uses it."""
+"""The first part of every model card: a description of the model, and code that uses it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Merge a model with experts into a dense encoder of the base's family, which loads without this package.
+"""Dense encoders of the base's family, merged from a model with experts; they load without this package.
 
 A text meets one expert, so a model restricted to one route is a dense model already (`export_route`). The
 mean of all experts is one too (`average_experts`; MoTE, "expert averaging").
@@ -76,7 +76,7 @@ def export_route(encoder: ExpertEncoder, name: str) -> SentenceTransformer:
     if route is not None and route.adapter is not None:
         _merge_adapter(encoder, route.adapter, model)
     prompt = dense_prompt(encoder, route) if route else ""
-    # Queries and documents get the prompt too, for which a stock encoder has empty ones.
+    # Queries and documents get the prompt too, since a stock encoder has empty ones for them.
     prompts = dict.fromkeys((name, *ROLES), prompt)
     dense = _around(encoder, model, prompts, name if prompt else None)
     if route is not None and route.head is not None:
@@ -103,7 +103,7 @@ def average_experts(encoder: ExpertEncoder) -> SentenceTransformer:
     prompts = {route.name: dense_prompt(encoder, route) for route in routes}
     default = encoder.default_prompt_name if encoder.default_prompt_name in prompts else None
     if any(prompts.values()) and all(is_domain_route(route, config) for route in routes):
-        default = next(iter(prompts))  # the base's own prompt, the same for every domain
+        default = next(iter(prompts))  # the prompt of the base, the same for every domain
     dense = _around(encoder, model, _with_roles(prompts, default), default)
     if config.heads:
         _put_head(dense, _mean_head(encoder))
@@ -198,7 +198,7 @@ def _dense_config(encoder: ExpertEncoder) -> PreTrainedConfig:
 
 
 def dense_prompt(encoder: ExpertEncoder, route: Route) -> str:
-    """Return the prompt of a route's texts in a dense encoder: the instruction, or the base's own prompt."""
+    """Return the prompt of a route's texts in a dense encoder: the instruction, or the base's prompt."""
     prompt = encoder.prompts.get(route.name) or route.text
     is_domain = is_domain_route(route, encoder.routed_model.config)
     return prompt.removeprefix(route.text) if is_domain else prompt
@@ -214,7 +214,7 @@ def _around(
 
 
 def equal_shares(count: int) -> dict[int, float]:
-    """Return the mean of `count` experts."""
+    """Return the shares in the mean of `count` experts."""
     return dict.fromkeys(range(count), 1 / count)
 
 
@@ -248,7 +248,7 @@ def with_transformer(
 ) -> Encoder:
     """Put `encoder`'s modules (pooling, heads, normalization) around `model` and `tokenizer`.
 
-    It goes through the files of a saved model: the result is what loading gives, and shares no memory with
+    It goes through the files of a saved model: the result is as if loaded, and shares no memory with
     `encoder`, but for its name.
     """
     with temporary_folder() as folder:

@@ -35,7 +35,7 @@ class ExpertEncoder(SentenceTransformer):
     """A `SentenceTransformer` that knows its experts and routes; a stock one encodes the same files."""
 
     def __init__(self, model_name_or_path: str | None = None, *args: Any, **kwargs: Any) -> None:
-        """As `SentenceTransformer`."""
+        """Load a model as `SentenceTransformer` does."""
         super().__init__(model_name_or_path, *args, **kwargs)
         self.prompts = without_task_types(self.prompts)
 
@@ -47,11 +47,11 @@ class ExpertEncoder(SentenceTransformer):
         *args: Any,
         **kwargs: Any,
     ) -> None:
-        """As `SentenceTransformer.save`; prompts for mteb's task types are added (`task_types`).
+        """Save as `SentenceTransformer.save` does, with prompts for mteb's task types (`task_types`).
 
         The model card is this package's, since the stock one encodes its examples without a route.
         """
-        (Path(path) / RECORD).unlink(missing_ok=True)  # of another model that was saved there
+        (Path(path) / RECORD).unlink(missing_ok=True)  # the record of another model that was saved there
         super().save(path, model_name, False, *args, **kwargs)
         if create_model_card:
             write_text(Path(path) / "README.md", usage_card(self))
@@ -73,17 +73,17 @@ class ExpertEncoder(SentenceTransformer):
 
     @property
     def experts(self) -> tuple[str, ...]:
-        """The experts' names, in the order of their indices."""
+        """Names of the experts, in the order of their indices."""
         return tuple(self.routed_model.config.experts)
 
     @property
     def routes(self) -> tuple[Route, ...]:
-        """The routes to the experts."""
+        """Routes to the experts."""
         return self.routed_model.routes
 
     @property
     def head_routes(self) -> dict[str, tuple[NDArray[np.float32], NDArray[np.float32]]]:
-        """Route -> (weight, bias) of its head, for all routes that own one; see `without_heads`.
+        """The heads of routes: route -> (weight, bias), for all routes that own one; see `without_heads`.
 
         A head maps the pooled vector x to weight @ x + bias: weight is (width, width), bias (width,).
         """
@@ -97,7 +97,7 @@ class ExpertEncoder(SentenceTransformer):
         """Return the head that a route owns.
 
         Raises:
-            UsageError: it owns none.
+            UsageError: the route owns no head.
         """
         names = self.routed_model.config.heads
         if route not in names:
@@ -121,7 +121,7 @@ class ExpertEncoder(SentenceTransformer):
         return all(isinstance(each, Normalize) for each in list(self)[place_of_pooling(self) + 1 :])
 
     def finish(self, pooled: NDArray[Any]) -> NDArray[np.float32]:
-        """Return what the modules after the pooling (`Normalize`, say) make of vectors, (texts, width)."""
+        """Apply the modules after the pooling (`Normalize`, say) to vectors, (texts, width)."""
         with torch.inference_mode():
             vectors = torch.as_tensor(pooled, device=self.device, dtype=self.dtype)
             features: dict[str, Any] = {"sentence_embedding": vectors}
@@ -141,7 +141,7 @@ class ExpertEncoder(SentenceTransformer):
         sizes = {name: parameter.numel() for name, parameter in self.named_parameters()}
         total = sum(sizes.values())
         config = self.routed_model.config
-        # Of experts, those in memory; a text meets at most one adapter or one head.
+        # Only the experts in memory count; a text meets at most one adapter or one head.
         counts = {"expert": len(self.experts) - len(self.routed_model.residency.idle)}
         counts |= {"adapter": len(config.adapters), "head": len(config.heads)}
         owned = dict.fromkeys(counts, 0)
@@ -154,13 +154,13 @@ class ExpertEncoder(SentenceTransformer):
 
     @property
     def loaded_routes(self) -> tuple[str, ...]:
-        """The routes whose experts are in memory."""
+        """Routes whose experts are in memory."""
         idle = self.routed_model.residency.idle
         return tuple(route.name for route in self.routes if route.expert not in idle)
 
     @property
     def idle_routes(self) -> tuple[str, ...]:
-        """The prompts that texts cannot use, since their experts are not in memory (`use_routes`).
+        """Prompts that texts cannot use, since their experts are not in memory (`use_routes`).
 
         There are none where experts come and go (`limit_experts`).
         """
@@ -175,7 +175,7 @@ class ExpertEncoder(SentenceTransformer):
 
         Args:
             routes: names of routes or experts; those that share an expert come together.
-            idle: where the other experts wait: "disk" (dropped, and read again from the folder that `load`
+            idle: place of the other experts: "disk" (dropped, and read again from the folder that `load`
                 read) or "cpu" (moved there; it frees a GPU's memory). By default "cpu" for a model on another
                 device, "disk" for one on the CPU.
 
@@ -233,12 +233,12 @@ class ExpertEncoder(SentenceTransformer):
         default prompt in front of every text.)
 
         Args:
-            inputs: a text or pair of texts, or a list of them.
-            *args: as `SentenceTransformer.encode`.
-            expert_ids: (texts,) the index of each text's expert, or one index for all, in place of a route or
+            inputs: text or pair of texts, or a list of them.
+            *args: arguments of `SentenceTransformer.encode`.
+            expert_ids: index of each text's expert, (texts,), or one index for all, in place of a route or
                 of learned routers. The expert's route is put in front of the text, where a route is then
                 ordinary text.
-            **kwargs: as `SentenceTransformer.encode`.
+            **kwargs: arguments of `SentenceTransformer.encode`.
 
         Raises:
             UsageError: `expert_ids` does not fit the inputs, names no expert, or comes with a prompt.
@@ -281,7 +281,7 @@ class ExpertEncoder(SentenceTransformer):
             raise RouteError(f"no route is named {name!r}; {describe(self.routes)}")
 
     def preprocess(self, inputs: Any, prompt: str | None = None, **kwargs: Any) -> dict[str, Any]:
-        """`SentenceTransformer.preprocess`, with the experts of texts that `expert_ids` were given for."""
+        """Preprocess as `SentenceTransformer.preprocess` does, with the experts of texts by `expert_ids`."""
         features: dict[str, Any] = super().preprocess(inputs, prompt=prompt, **kwargs)
         firsts = [text[0] if isinstance(text, tuple) else text for text in inputs]
         experts = [text.expert for text in firsts if isinstance(text, RoutedText)]
@@ -338,7 +338,7 @@ class RoutedText(str):
     expert: int
 
     def __new__(cls, text: str, expert: int) -> RoutedText:
-        """Make the text as it is, with the expert's index."""
+        """Make a copy of the text, with the expert's index."""
         sent = super().__new__(cls, text)
         sent.expert = expert
         return sent

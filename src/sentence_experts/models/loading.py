@@ -63,14 +63,14 @@ class LoadConfig(Config):
 
     @property
     def hub(self) -> dict[str, Any]:
-        """The keyword of libraries for the revision of a hub model, if one is given."""
+        """Keyword of libraries for the revision of a hub model, if one is given."""
         return {"revision": self.revision} if self.revision else {}
 
     def refuse(self, names: Sequence[str], reason: str) -> None:
         """Stop if one of these settings is not at its default.
 
         Raises:
-            UsageError: it is; the message ends with `reason`.
+            UsageError: a setting is not at its default; the message ends with `reason`.
         """
         for name in names:
             if getattr(self, name) != type(self).model_fields[name].default:
@@ -95,8 +95,8 @@ def load(
             tokens as its pooling, decoders too (as the 2025 paper pools its own models; it does not say how
             it pools Llama). A mixture-of-experts language model comes as a plain decoder too;
             `MoeEmbedder(source)` reads its routing weights.
-        config: the settings, and
-        **settings: single ones, by name (`LoadConfig`).
+        config: the settings (`LoadConfig`).
+        **settings: fields of `LoadConfig`, in place of the config's.
 
     Returns:
         The model, ready to encode. It can be pickled and copied. A model in memory stays as it is: it is
@@ -152,7 +152,7 @@ def _from_files(source: str, config: LoadConfig) -> SentenceTransformer:
                 model = _open(str(cached), config.model_copy(update={"revision": None}))
     except SentenceExpertsError:
         raise
-    except Exception as error:  # whatever a broken file or a missing device makes the libraries raise
+    except Exception as error:  # any error that a broken file or a missing device makes the libraries raise
         where = f" on {config.device}" if config.device else ""
         raise InputError(f"{source}: this model cannot be loaded{where}: {brief(error)}") from error
     if not is_folder:
@@ -175,7 +175,7 @@ def _open(place: str, config: LoadConfig) -> SentenceTransformer:
 
     try:
         content, _ = PreTrainedConfig.get_config_dict(place, **config.hub)
-    except OSError:  # no config, as where no transformer is
+    except OSError:  # no config, as in a folder without a transformer
         content = {}
     has_experts = content.get("model_type") in MODEL_TYPES
     if has_experts and Path(place).exists() and not (Path(place) / "modules.json").is_file():
@@ -205,7 +205,7 @@ def _open(place: str, config: LoadConfig) -> SentenceTransformer:
 
 
 def is_decoder(model: SentenceTransformer) -> bool:
-    """Return whether the model's blocks are those of a causal language model, not of a masked one."""
+    """Return whether the model's blocks belong to a causal language model, not to a masked one."""
     from sentence_experts.compat.transformers import is_causal_only
 
     return is_causal_only(getattr(model.config, "model_type", None))
@@ -274,10 +274,10 @@ def _changes(
     if (pooling := config.pooling) not in (None, pooling_of(model)):
         changes["pooling"] = lambda model: set_pooling(model, str(pooling))
     if config.max_length is not None:
-        own = getattr(model.tokenizer, "num_special_tokens_to_add", int)()
-        if config.max_length <= own:
+        special = getattr(model.tokenizer, "num_special_tokens_to_add", int)()
+        if config.max_length <= special:
             setting = f"`max_length={config.max_length}`"
-            raise UsageError(f"{setting}: no room for text beside the {own} tokens of the model")
+            raise UsageError(f"{setting}: no room for text beside the {special} tokens of the model")
         if model.max_seq_length is None or model.max_seq_length > config.max_length:
             changes["max_length"] = lambda model: setattr(model, "max_seq_length", config.max_length)
     return changes

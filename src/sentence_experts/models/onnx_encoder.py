@@ -1,8 +1,8 @@
 """`OnnxEncoder`: a model that `export` wrote as an ONNX graph, on ONNX Runtime and without torch.
 
-The graph reads the route from a text's tokens, so that a batch may mix routes. Beside it, graph.json has what
-names the model: prompts, lengths, and the fingerprint of each route, under which vectors are stored; it is
-the one of the exported model, whose vectors the graph's are.
+The graph reads the route from a text's tokens, so that a batch may mix routes. Beside it, graph.json has
+prompts, lengths, and the fingerprint of each route, under which vectors are stored; it is the one of the
+exported model, which gives the same vectors.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
 MODEL_FILE, TOKENIZER_FILE, HEADS_FILE = "model.onnx", "tokenizer.json", "heads.npz"
 VECTOR, POOLED = "sentence_embedding", "pooled_embedding"  # outputs of the graph; the latter is before heads
-HEAD = ("weight", "bias")  # the arrays of a head in its file, behind its number
+HEAD = ("weight", "bias")  # arrays of a head in the file, after the head's number
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
-MINILM = Path(__file__).parent / "minilm"  # its graph without weights (`scripts/write_minilm_graph.py`)
+MINILM = Path(__file__).parent / "minilm"  # graph of minilm without weights (`scripts/write_minilm_graph.py`)
 _WEIGHTS_FOLDER = "session.model_external_initializers_file_folder_path"
 _FITTING = frozenset({"max_length", "device", "dtype", "packed", "trust_remote_code"})  # settings of `load`
 
@@ -78,7 +78,7 @@ class GraphTokenizer:
 
     @property
     def added_tokens_decoder(self) -> Mapping[int, Any]:
-        """The added tokens by their ids."""
+        """Added tokens by their ids."""
         added: Mapping[int, Any] = self.backend.get_added_tokens_decoder()
         return added
 
@@ -93,17 +93,17 @@ class GraphTokenizer:
 
 
 class _NotInGraphError(UsageError, AttributeError):
-    """A function that changes or trains a model was given a graph."""
+    """An error of a function that changes or trains a model and was given a graph."""
 
 
 class OnnxEncoder:
     """An exported model: `encode` as `ExpertEncoder.encode`, on ONNX Runtime.
 
     Attributes:
-        prompts, default_prompt_name, max_seq_length, tokenizer: as those of a `SentenceTransformer`.
+        prompts, default_prompt_name, max_seq_length, tokenizer: attributes as of a `SentenceTransformer`.
         config: facts of the exported model: experts, heads, search_routes, model_type.
-        pooling: how token vectors became one.
-        head_routes: route -> (weight, bias) of its head, as `ExpertEncoder.head_routes`.
+        pooling: kind of pooling of the token vectors.
+        head_routes: heads, route -> (weight, bias), as in `ExpertEncoder.head_routes`.
 
     Example:
         >>> from sentence_experts import export, load
@@ -115,7 +115,7 @@ class OnnxEncoder:
     tokens_per_batch = (384, 512)  # larger batches leave the processor's cache
     padded = True
     truncate_dim = None
-    dtype = "torch.float32"  # of the arithmetic; vectors are stored under it
+    dtype = "torch.float32"  # precision of the arithmetic; vectors are stored under it
     device = SimpleNamespace(type="cpu")
 
     def __init__(self, folder: Path, max_length: int | None = None, weights: Path | None = None) -> None:
@@ -124,9 +124,9 @@ class OnnxEncoder:
         read = [each for each in (self.record["max_length"], max_length) if each is not None]
         self.max_seq_length = min(read, default=None)
         self.tokenizer = GraphTokenizer((weights or folder) / TOKENIZER_FILE, self.max_seq_length)
-        if max_length is not None and max_length <= (own := self.tokenizer.num_special_tokens_to_add()):
+        if max_length is not None and max_length <= (special := self.tokenizer.num_special_tokens_to_add()):
             raise UsageError(
-                f"`max_length={max_length}`: no room for text beside the {own} tokens of the model"
+                f"`max_length={max_length}`: no room for text beside the {special} tokens of the model"
             )
         self.prompts = dict(KnownRoutes.of_graph("", self.record).prompts)
         self.default_prompt_name: str | None = self.record.get("default_prompt_name")
@@ -154,7 +154,7 @@ class OnnxEncoder:
         return self.modules  # the error above
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return what opens the same graph again: a session can be neither pickled nor copied."""
+        """Return the call that opens the graph again: a session can be neither pickled nor copied."""
         state = {name: value for name, value in vars(self).items() if name not in ("_session", "tokenizer")}
         return OnnxEncoder, (self._folder, self.max_seq_length, self._weights), state
 
@@ -173,12 +173,12 @@ class OnnxEncoder:
 
     @property
     def cores(self) -> int:
-        """The number of batches side by side: the cores that this process may use."""
+        """Number of batches side by side: the cores that this process may use."""
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
     @contextmanager
     def one_core_each(self) -> Iterator[Callable[[], None]]:
-        """Yield what a thread calls first: nothing, since a session computes in the thread that calls it."""
+        """Yield a function that does nothing: a session computes in the thread that calls it."""
         yield lambda: None
 
     def get_embedding_dimension(self) -> int:
@@ -186,7 +186,7 @@ class OnnxEncoder:
         return int(self.record["dimension"])
 
     def route_fingerprint(self, route: str | None = None) -> str:
-        """Return the hash of what decides the vectors of a route, or all: the one of the exported model."""
+        """Return the hash of everything that decides a route's or all vectors, as in the exported model."""
         fingerprints = self.record["fingerprints" if self._output == VECTOR else "pooled_fingerprints"]
         return str(fingerprints.get(route or "", fingerprints[""]))
 
@@ -219,11 +219,11 @@ class OnnxEncoder:
         """Encode texts as `ExpertEncoder.encode` does; a route is a prompt or the beginning of a text.
 
         Args:
-            inputs: a text, or several.
-            prompt_name, route: the route's name.
-            prompt: what to put in front of the texts instead.
-            batch_size, show_progress_bar: without effect; batches are cut by tokens, and no bar is shown.
-            normalize_embeddings: scale vectors to length 1.
+            inputs: text, or several texts.
+            prompt_name, route: name of the route.
+            prompt: text to put in front of the texts instead.
+            batch_size, show_progress_bar: settings without effect; batches are cut by tokens, without a bar.
+            normalize_embeddings: whether to scale vectors to length 1.
 
         Returns:
             (dimensions,) for one text, else (texts, dimensions).
@@ -249,7 +249,7 @@ class OnnxEncoder:
         return vectors[0] if isinstance(inputs, str) else vectors
 
     def _begins_with_route(self, text: str) -> bool:
-        """Return whether a text names its route, as `ExpertEncoder` reads it; of a dense model none does."""
+        """Return whether a text names its route, as `ExpertEncoder` reads it; never for a dense model."""
         routes = self.record.get("route_tokens", ())
         longest = max(map(len, self.prompts.values()), default=0)
         ids = self.tokenizer(text[: longest + 1])["input_ids"] if routes else []
@@ -281,12 +281,12 @@ class OnnxEncoder:
         return vectors
 
     def batch_key(self, row: NDArray[np.int64]) -> Hashable:
-        """Return nothing: all texts may share a batch."""
+        """Return the same key for all texts, which may share a batch."""
         return None
 
 
 def _read_heads(file: Path, names: Sequence[str]) -> dict[str, Any]:
-    """Return route -> (weight, bias) of its head."""
+    """Read the heads: route -> (weight, bias)."""
     if not names:
         return {}
     try:
@@ -310,7 +310,7 @@ def _open_session(file: Path, weights: Path | None = None) -> Any:
         graph = file.read_bytes()
     try:
         return runtime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # of many classes of the library
+    except Exception as error:  # an error of any class of the library
         version = f"onnxruntime {runtime.__version__}"
         raise InputError(f"{file}: {version} does not open it ({brief(error)})") from error
 

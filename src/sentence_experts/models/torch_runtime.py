@@ -13,19 +13,19 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-TEXTS_AT_ONCE = 1024  # tokenized in one call
+TEXTS_AT_ONCE = 1024  # number of texts that are tokenized in one call
 
 # Features of several texts, and the row of one of them.
 TokenizedText = tuple[dict[str, Any], int]
 
 
 class TorchRuntime:
-    """Tokenizes texts and encodes batches of them; `OnnxEncoder` has the same methods.
+    """A tokenizer of texts and encoder of batches; `OnnxEncoder` has the same methods.
 
     Attributes:
-        tokens_per_batch: least and largest number. Fewer do not keep a matrix multiplication busy, more only
+        tokens_per_batch: minimum and maximum number of tokens. Fewer do not keep the cores busy, more only
             wait in memory.
-        padded: whether a batch computes its padding too.
+        padded: whether the padding of a batch is computed too.
     """
 
     tokens_per_batch = (1024, 2048)
@@ -41,7 +41,7 @@ class TorchRuntime:
 
     @staticmethod
     def takes(model: SentenceTransformer, device: str = "cpu") -> bool:
-        """Whether the model runs on this kind of device, by steps that cores can take side by side."""
+        """Return whether the model runs on this kind of device, by steps that cores can take side by side."""
         from sentence_transformers import SentenceTransformer
         from sentence_transformers.sentence_transformer.modules import Transformer
 
@@ -52,14 +52,14 @@ class TorchRuntime:
 
     @property
     def cores(self) -> int:
-        """The number of batches side by side: as torch has threads, one on another device than the CPU."""
+        """Number of batches side by side: the threads of torch, or one on another device than the CPU."""
         import torch
 
         return torch.get_num_threads() if self.model.device.type == "cpu" else 1
 
     @contextmanager
     def one_core_each(self) -> Iterator[Callable[[], None]]:
-        """Yield what each thread calls first, so that it works on one core."""
+        """Yield the function that a thread calls first, so that it works on one core."""
         import torch
 
         threads = torch.get_num_threads()
@@ -111,7 +111,7 @@ class TorchRuntime:
         from torch.nn.utils.rnn import pad_sequence
 
         tokenizer, first = self.model.tokenizer, rows[0][0]
-        batch, device = dict(first), self.model.device  # what is the same for all texts stays
+        batch, device = dict(first), self.model.device  # features that are the same for all texts stay
         for name, example in first.items():
             if not isinstance(example, torch.Tensor) or not example.dim():
                 continue
@@ -131,7 +131,7 @@ class TorchRuntime:
             return vectors
 
     def batch_key(self, row: TokenizedText) -> Hashable:
-        """Return what else decides the vectors of a batch, and must be the same for all its texts."""
+        """Return the other facts that decide the vectors of a batch, and that all its texts must share."""
         import torch
 
         return tuple(
@@ -141,7 +141,7 @@ class TorchRuntime:
         )
 
     def with_own_tokenizer(self) -> TorchRuntime:
-        """Return one of the same weights, which tokenizes beside this one."""
+        """Return a runtime of the same weights, which tokenizes beside this one."""
         from sentence_experts.compat.sentence_transformers import sharing_all_but_tokenizer
 
         return TorchRuntime(sharing_all_but_tokenizer(self.model))

@@ -1,1 +1,1 @@
-"""From a corpus to training pairs: linked works, domains, splits and negatives."""
+"""Training pairs from a corpus: linked works, domains, splits and negatives."""

@@ -1,4 +1,4 @@
-"""The dataset card of pairs, and what it and `pairs compile` say about them."""
+"""The dataset card of pairs, and the sentences about them in it and in `pairs compile`."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ CAUTION = {
     "random": "Pairs were split at random, as published, so figures on this test set are optimistic.",
     "year": "The test pairs have a paper of the newest year.",
 }
-MAX_NAMED = 3  # sets in a message
+MAX_NAMED = 3  # maximum number of sets that a message names
 
 
 def dataset_card(manifest: dict[str, Any], columns: Mapping[str, Sequence[str]]) -> str:
-    """README.md with metadata for `datasets.load_dataset(folder)`: the columns of each configuration."""
+    """Write README.md with metadata for `datasets.load_dataset(folder)`: columns of each configuration."""
     files = [{"split": name, "path": f"{name}.parquet"} for name in SPLITS]
     metadata = {
         "configs": [
@@ -89,7 +89,7 @@ The texts keep the licences of their articles: {describe_licences(manifest["corp
 
 
 def describe_trained(trained: Mapping[str, Mapping[str, Any]]) -> str:
-    """How near to each other an article mentions the two papers of training pairs, by domain."""
+    """Describe how near to each other an article mentions the papers of training pairs, by domain."""
     return ", ".join(
         f"{domain} {counts['pairs']:,} of one {counts['level'] or 'article'}"
         + (f" (of {counts['of']:,})" if counts["level"] else "")
@@ -98,20 +98,20 @@ def describe_trained(trained: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def _format_table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """A table of Markdown."""
+    """Format a table in Markdown."""
     cells = [[f"{each:,}" if isinstance(each, int) else each for each in row] for row in rows]
     lines = [f"| {' | '.join(row)} |" for row in (header, *cells)]
     return "\n".join([lines[0], "|" + "---|" * len(header), *lines[1:]])
 
 
 def describe_licences(licences: dict[str, int] | None) -> str:
-    """The licences of articles, the most frequent first."""
+    """List the licences of articles, the most frequent first."""
     ordered = sorted((licences or {}).items(), key=lambda item: -item[1])
     return ", ".join(f"{name} ({count:,})" for name, count in ordered) or "see the corpus"
 
 
 def describe_shortfall(shortfall: Mapping[str, Mapping[str, Mapping[str, int]]]) -> str | None:
-    """How many negatives are not fully matched and what was taken instead; None if all are."""
+    """Describe how many negatives are not fully matched, and their substitutes; None if all are matched."""
     sets = {
         f"{domain} ({split})": counts
         for domain, by_split in shortfall.items()

@@ -49,10 +49,10 @@ from sentence_experts.storage import check_apart, sha256_text
 
 logger = logging.getLogger(__name__)
 
-# Linked pairs of abstracts that are enough: three sets of a few hundred pairs each, and some to train on.
+# Sufficient number of linked pairs of abstracts: three sets of a few hundred pairs, and some to train on.
 ENOUGH_PAIRS = 1_000
 AUTO_UNITS = ("abstract", "title")  # in the order of preference
-MAX_TRIED = 100_000  # pairs on which other settings are tried out
+MAX_TRIED = 100_000  # maximum number of pairs on which other settings are tried out
 SPLIT_METHODS = {"paper": split_by_paper, "random": split_by_pair, "year": split_by_year}
 _SHARED_OUT = {"paper": "papers", "article": "citing articles"}
 
@@ -74,7 +74,7 @@ def compile_pairs(
             `abstract`, `year`, ..., optionally `domain`) and citations (`citing`, `cited`).
         config: the settings; `settings` override its fields, by name.
         out: the folder to write to; without, the pairs stay in memory.
-        overwrite: start over, replacing other pairs in `out`.
+        overwrite: whether to start over, replacing other pairs in `out`.
 
     Raises:
         InputError: a domain rule cannot be applied.
@@ -155,7 +155,7 @@ def _dump_rules(config: PairsConfig) -> str:
 def _make_tables(
     graph: LinkGraph, drawn: DrawnNegatives, settings: PairsConfig, rng: np.random.Generator
 ) -> tuple[dict[str, pa.Table], pa.Table]:
-    """The table of each split, and that of the works of validation and test."""
+    """Return the table of each split, and the table of the works of validation and test."""
     tables, works = {}, np.empty(0, dtype=np.int64)
     for number, name in enumerate(SPLITS):
         pairs, negatives = drawn.splits[number], drawn.negatives[number]
@@ -182,11 +182,11 @@ class Sets(NamedTuple):
     """The three sets.
 
     Attributes:
-        before: the number of pairs of each set before sampling.
-        crossing: the number of pairs that are left out, being between two sets.
-        sampled: the linked pairs of each set.
-        drawn: the negatives, with the pairs that have one.
-        trained_within: how near training pairs are, as `keep_nearest` counts them.
+        before: number of pairs of each set before sampling.
+        crossing: number of pairs that are left out because they are between two sets.
+        sampled: linked pairs of each set.
+        drawn: negatives, with the pairs that have one.
+        trained_within: proximity of the training pairs, as returned by `keep_nearest`.
     """
 
     before: list[int]
@@ -200,7 +200,7 @@ def make_sets(graph: LinkGraph, settings: PairsConfig, rng: np.random.Generator)
     """Split the linked pairs, sample them and draw negatives.
 
     Raises:
-        TooFewPairsError: a set gets no pairs or no negatives; names the settings that would work.
+        TooFewPairsError: a set gets no pairs or no negatives; the message names settings that would work.
     """
     try:
         return _try_sets(graph, settings, rng)
@@ -236,10 +236,10 @@ def _try_sets(graph: LinkGraph, settings: PairsConfig, rng: np.random.Generator)
 def keep_nearest(
     pairs: PairArrays, levels: Sequence[Level], enough: int
 ) -> tuple[np.ndarray, dict[str, dict[str, Any]]]:
-    """The pairs of each domain at the first of `levels` that has enough of them, else all: a mask.
+    """Select the pairs of each domain at the first of `levels` that has enough of them, else all.
 
     Returns:
-        The mask, and domain -> the level ("" for all), the number of its pairs, and `of` how many.
+        Mask of the pairs, and domain -> the level ("" for all), the number of its pairs, and `of` how many.
     """
     chosen, counts = np.ones(len(pairs), dtype=bool), {}
     closest = np.zeros(len(pairs), dtype=np.int64) if pairs.level is None else pairs.level
@@ -256,7 +256,7 @@ def keep_nearest(
 
 
 def _count_leaks(graph: LinkGraph, splits: list[PairArrays], settings: PairsConfig) -> dict[str, int | None]:
-    """Count papers of test pairs, and articles behind them, that are in training too, after sampling.
+    """Count the papers of test pairs, and the articles behind them, that training has too, after sampling.
 
     Only co-citation has articles behind its pairs; None otherwise.
     """
@@ -274,7 +274,7 @@ def _count_leaks(graph: LinkGraph, splits: list[PairArrays], settings: PairsConf
 
 
 def _describe_uneven(sets: Sets, settings: PairsConfig) -> str | None:
-    """Describe how the sets' shares of pairs are far from `fractions`, which are of papers or articles.
+    """Describe how far the sets' shares of pairs are from `fractions`, the shares of papers or articles.
 
     Shares of pairs follow them only roughly: one long reference list can link more pairs than all others.
     """
@@ -293,7 +293,7 @@ def _describe_uneven(sets: Sets, settings: PairsConfig) -> str | None:
 
 
 def _describe_feasible(graph: LinkGraph, settings: PairsConfig) -> str:
-    """The other settings of the split and the negatives that give all sets, with the sizes of these."""
+    """List the other settings of split and negatives that leave no set empty, with the sizes of the sets."""
     if len(graph.pairs) > MAX_TRIED:
         return "Try another `split`, other `fractions` or `negatives=matched`, or add articles"
     even = list(DEFAULT_FRACTIONS["paper"])
@@ -325,13 +325,13 @@ def _describe_feasible(graph: LinkGraph, settings: PairsConfig) -> str:
 def _link_works(
     corpus: CorpusFolder, settings: PairsConfig, engine: SqlEngine
 ) -> tuple[LinkGraph, PairsConfig, str | None]:
-    """The linked works of a corpus, the settings with a unit, and why it is that one, if it was chosen.
+    """Return the linked works of a corpus, the settings with a unit, and the reason if the unit was chosen.
 
     Abstracts say more than titles, and are taken if they give `ENOUGH_PAIRS`, or nearly as many pairs as
     titles do. Titles of cited works outside the corpus often give many more.
 
     Raises:
-        NothingLinkedError: nothing is linked; names the other relations and units that link something.
+        NothingLinkedError: nothing is linked; the message names other relations and units that link works.
     """
     is_open = settings.unit == AUTO_UNIT
     message, graphs = "", {}
@@ -362,9 +362,9 @@ def _link_works(
 
 
 def _describe_others(corpus: CorpusFolder, settings: PairsConfig, engine: SqlEngine) -> str:
-    """The other relations and units that link something, and the number of pairs that they link."""
+    """List the other relations and units that link works, and the number of pairs that they link."""
     works = []
-    fixed = settings.within != "article" or settings.split == "article"  # which need co-citation
+    fixed = settings.within != "article" or settings.split == "article"  # these need co-citation
     for relation in (settings.relation,) if fixed else RELATIONS:
         for unit in AUTO_UNITS:
             other = settings.model_copy(update={"relation": relation, "unit": unit})

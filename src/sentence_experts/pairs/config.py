@@ -12,19 +12,19 @@ from sentence_experts.engines import LOCAL, RAY, Engine, EngineName
 
 SPLITS = ("train", "validation", "test")
 OTHER_NAMES = {"val": "validation", "valid": "validation", "dev": "validation"}
-ONE_DOMAIN = "all"  # of works and texts that no rule or column sorts
-# Characters that do not make texts different: citing papers give a title with and without its final stop.
+ONE_DOMAIN = "all"  # domain of works and texts without a rule or column that sorts them
+# Characters that are ignored in comparing texts: papers cite a title with and without its final stop.
 # White space is spelled out, as engines differ in the meaning of \s.
 NOT_WORDS = r"\p{P}\t\n\f\r "
 AUTO_UNIT: Literal["auto"] = "auto"
 Level = Literal["article", "section", "paragraph", "sentence", "bracket"]
-# From the widest to the closest; each lies within the one before.
+# Levels from the widest to the closest; each lies within the one before.
 LEVELS: tuple[Level, ...] = get_args(Level)
 AUTO_LEVEL: Literal["auto"] = "auto"
-# Levels that training pairs are kept to where enough are so near, since those have more in common.
+# Levels that training pairs are kept to where enough are so near: nearer works have more in common.
 TRAINED_LEVELS: tuple[Level, ...] = ("bracket", "sentence", "paragraph")
-# Training pairs of a domain that are enough to leave wider levels out: some thirty batches of 32, with which
-# a first training was better than the base (docs/training.md).
+# Number of training pairs of a domain from which wider levels are left out: some thirty batches of 32, with
+# which a first training was better than the base (docs/training.md).
 ENOUGH_TO_TRAIN = 1_000
 # Split -> the default of `fractions`.
 DEFAULT_FRACTIONS = {
@@ -36,7 +36,7 @@ DEFAULT_FRACTIONS = {
 
 
 def check_shares(value: Any, example: str = "0.6,0.2,0.2") -> list[float] | None:
-    """Three shares of train, validation and test, given as a list or as "0.6,0.2,0.2".
+    """Return the shares of train, validation and test, given as a list or as "0.6,0.2,0.2".
 
     Raises:
         ValueError: they are not three numbers that add up to 1, or nothing is left for training.
@@ -186,7 +186,7 @@ class PairsConfig(Config):
 
     @property
     def trained_levels(self) -> tuple[Level, ...]:
-        """Levels that training pairs are kept to, to be tried in this order; none if no pair is left out."""
+        """Levels that training pairs are kept to, in the order of trial; none if no pair is left out."""
         if self.train_within == AUTO_LEVEL:
             return TRAINED_LEVELS if self.relation == "co-citation" and self.within == "article" else ()
         is_nearer = LEVELS.index(self.train_within) > LEVELS.index(self.within)
@@ -194,7 +194,7 @@ class PairsConfig(Config):
 
     @property
     def at_least(self) -> str:
-        """How near and how often two works must be linked, for a message."""
+        """Proximity and number of links that a pair needs, for a message."""
         near = f" within a {self.within}" if self.within != "article" else ""
         return f"{near} at least {self.min_count} times" if self.min_count > 1 else near
 
@@ -205,7 +205,7 @@ class PairsConfig(Config):
         return train, validation, test
 
     def max_per_domain(self, split: str) -> int | None:
-        """The maximum number of positive pairs of a domain in a split; None for all."""
+        """Return the maximum number of positive pairs of a domain in a split; None for all."""
         if split == "train":
             return self.max_train_per_domain
         if split == "validation" and self.max_validation_per_domain is not None:
@@ -213,7 +213,7 @@ class PairsConfig(Config):
         return self.max_eval_per_domain
 
     def stored(self) -> dict[str, Any]:
-        """The settings that a manifest holds: those that decide the bytes of the pairs."""
+        """Return the settings that a manifest holds: those that decide the bytes of the pairs."""
         return self.model_dump(mode="json", exclude={"domains", "engine", "memory", "scratch"})
 
 

@@ -52,7 +52,7 @@ PAIRS_SCHEMA = pa.schema([
 PAIR_COLUMNS: tuple[str, ...] = tuple(PAIRS_SCHEMA.names)
 LINKS_SCHEMA = pa.schema([("left_id", pa.string()), ("right_id", pa.string())])
 NEGATIVE = "negative"  # an optional column: a text unlike the anchor
-# How columns of users' tables are read; the others are numbers.
+# Column of a user's table -> the function that reads it; other columns are numbers.
 _READ: dict[str, Any] = dict.fromkeys(("anchor", "positive", NEGATIVE), texts) | dict.fromkeys(
     ("domain", "anchor_id", "positive_id"), identifiers
 )
@@ -62,7 +62,7 @@ _FILE = re.compile(r"\.(csv|tsv|jsonl|parquet|gz|txt)$")
 # configuration shows it these alone. The rest says where the pair comes from.
 TRAINER_COLUMNS = ("anchor", "positive", "label")
 KNOWN_LINKS = "known_links.parquet"
-# What is known of the works of validation and test beside their text.
+# Facts about the works of validation and test beside their text.
 WORKS = "works.parquet"
 WORKS_SCHEMA = pa.schema([
     ("paper_id", pa.string()),
@@ -100,14 +100,14 @@ class Pairs(TableFolder):
 
     @classmethod
     def of(cls, source: Any, split: str | None = "train", labelled: bool = False) -> Pairs:
-        """Pairs of any form.
+        """Read pairs in any form.
 
         Args:
             source: a `Pairs`; a folder of pairs; the file of a table; a table in memory (pandas, polars,
                 Arrow, `datasets.Dataset`, a list of dicts, a mapping of columns); or a mapping from split to
                 one of these tables, such as a `DatasetDict`. The columns are as `from_tables` describes; a
                 column `split` holds the split of each row.
-            split: what a table without a column `split` is; None if it must have one.
+            split: the split of a table without a column `split`; None if it must have one.
             labelled: whether the pairs of validation and test must have labels.
 
         Raises:
@@ -141,7 +141,7 @@ class Pairs(TableFolder):
 
     @classmethod
     def from_tables(cls, train: Any = None, validation: Any = None, test: Any = None) -> Pairs:
-        """Pairs from a table per split (pandas, polars, Arrow, `datasets.Dataset`); a split may be missing.
+        """Read a table per split (pandas, polars, Arrow, `datasets.Dataset`); a split may be missing.
 
         Columns: `anchor` and `positive` (texts); optional `label` (default 1), `domain` or `route` (default
         "all"), `count` (default the label), `anchor_id` and `positive_id` (default: a hash of the text
@@ -168,13 +168,13 @@ class Pairs(TableFolder):
         manifest: Mapping[str, Any],
         works: pa.Table | None = None,
     ) -> Pairs:
-        """Pairs of tables that have all columns already, with a manifest that gets their counts."""
+        """Make pairs of tables that have all columns, with a manifest that gets their counts."""
         tables = {f"{name}.parquet": splits[name] for name in SPLITS} | {KNOWN_LINKS: known_links}
         tables |= {} if works is None else {WORKS: works}
         return cls(None, cls.new_manifest(domains=count_pairs(splits), **manifest), tables)
 
     def split(self, name: str) -> pa.Table:
-        """The pairs of `train`, `validation` or `test`.
+        """Return the pairs of `train`, `validation` or `test`.
 
         Raises:
             UsageError: no such split.
@@ -187,9 +187,9 @@ class Pairs(TableFolder):
         return table
 
     def known_links(self) -> pa.Table:
-        """Every linked pair of the training works, sampled or not: string columns `left_id` < `right_id`.
+        """Return every linked pair of the training works, sampled or not: columns `left_id` < `right_id`.
 
-        Such works are not negatives of each other, wherever they meet.
+        The columns are strings. Such works are not negatives of each other, wherever they meet.
 
         Raises:
             InputError: the table is missing.
@@ -197,7 +197,7 @@ class Pairs(TableFolder):
         return self.required(KNOWN_LINKS)
 
     def works(self) -> pa.Table | None:
-        """Facts about the works of validation and test beside their text: `paper_id`, `times_cited` and
+        """Return facts about the works of validation and test: `paper_id`, `times_cited` and
         `references` within the corpus (0 references for works outside), `year`, `journal`.
 
         None for pairs from tables.
@@ -221,17 +221,17 @@ class Pairs(TableFolder):
         return any(self.manifest.get(source, {}).get("simulated") for source in ("corpus", "imported"))
 
     def fingerprint(self) -> str:
-        """A hash that changes when the bytes of a split or of the known links do; the same after saving."""
+        """Hash the bytes of the splits and of the known links; the hash stays the same after saving."""
         return sha256_text(*self.hashes().values())
 
     def about(self, manifest: dict[str, Any]) -> dict[str, str]:
-        """The dataset card."""
+        """Return the dataset card."""
         # Training pairs have no `linked_by`, and a configuration has the same columns in all splits.
         full = [name for name in self.split("train").column_names if name != LINKED_BY]
         return {"README.md": dataset_card(manifest, {"pairs": TRAINER_COLUMNS, "full": full})}
 
     def to_pandas(self) -> pd.DataFrame:
-        """All pairs as one DataFrame, with a column `split`."""
+        """Return all pairs as one DataFrame, with a column `split`."""
         return with_split_column({name: self.split(name) for name in SPLITS}).to_pandas()
 
     def __repr__(self) -> str:
@@ -241,12 +241,12 @@ class Pairs(TableFolder):
 
 
 def describe_domain(name: str) -> str:
-    """A domain as messages name it, with a hint if the pairs have no column `domain`."""
+    """Name a domain for a message, with a hint if the pairs have no column `domain`."""
     return f"domain {name!r}" + ", that of pairs without a column `domain`" * (name == ONE_DOMAIN)
 
 
 def count_pairs(splits: Mapping[str, pa.Table]) -> dict[str, dict[str, Any]]:
-    """Domain -> split -> the numbers of positives, negatives and papers."""
+    """Count positives, negatives and papers: domain -> split -> the numbers."""
     names = sorted({name for table in splits.values() for name in table["domain"].unique().to_pylist()})
 
     def count(rows: pa.Table) -> dict[str, int]:
@@ -267,7 +267,7 @@ def count_pairs(splits: Mapping[str, pa.Table]) -> dict[str, dict[str, Any]]:
 
 
 def whole_table(source: Any) -> pa.Table:
-    """A table, with `domain` for `route`."""
+    """Read a table, and rename the column `route` to `domain`."""
     table = read_table(source, read_columns(source)) if is_path(source) else to_arrow(source)
     if "domain" in table.column_names:
         return table
@@ -275,11 +275,11 @@ def whole_table(source: Any) -> pa.Table:
 
 
 def table_or_dataset(source: Table, subset: str | None) -> pa.Table:
-    """All rows of a source; those of a hub dataset that is split have a column `split`.
+    """Read all rows of a source; those of a hub dataset that is split have a column `split`.
 
     Raises:
         InputError: it cannot be read.
-        UsageError: `subset` of something else than a hub dataset.
+        UsageError: `subset` is given for something else than a hub dataset.
     """
     if is_path(source):
         path = Path(source)
@@ -308,7 +308,7 @@ def _load_hub_dataset(name: str, subset: str | None) -> pa.Table:
 
 
 def with_split_column(tables: dict[str, pa.Table]) -> pa.Table:
-    """The tables of all splits as one, with a column `split`."""
+    """Join the tables of all splits into one, with a column `split`."""
     named = [
         table.append_column("split", pa.array([name] * table.num_rows, pa.string()))
         for name, table in tables.items()
@@ -317,7 +317,7 @@ def with_split_column(tables: dict[str, pa.Table]) -> pa.Table:
 
 
 def split_column(table: pa.Table, where: str) -> np.ndarray:
-    """The number in `SPLITS` of each row, by a column `split` in any case; `where` names the table.
+    """Return the number in `SPLITS` of each row, by a column `split` in any case; `where` names the table.
 
     Raises:
         InputError: there is no such column, or a cell names no split.
@@ -334,7 +334,7 @@ def split_column(table: pa.Table, where: str) -> np.ndarray:
 
 
 def pair_table(table: pa.Table, split: str) -> pa.Table:
-    """The table with all of `PAIR_COLUMNS` and `negative`, if it has one; `split` names it in messages.
+    """Complete a table to all of `PAIR_COLUMNS`, with `negative` if it has one; messages name its `split`.
 
     Raises:
         InputError: a column or a value is missing, a label is neither 0 nor 1, or pairs without labels have
@@ -392,7 +392,7 @@ def _check_labels(name: str, table: pa.Table) -> None:
 
 
 def links_of(train: pa.Table) -> pa.Table:
-    """The linked pairs of a training table, in the form of `Pairs.known_links`."""
+    """Return the linked pairs of a training table, in the form of `Pairs.known_links`."""
     linked = train.filter(pc.equal(train["label"], 1))
     ends = zip(linked["anchor_id"].to_pylist(), linked["positive_id"].to_pylist(), strict=True)
     pairs = sorted({(min(two), max(two)) for two in ends if two[0] != two[1]})

@@ -57,7 +57,7 @@ COLUMNS = {
     "topics": "topic", "subfields": "subfield", "fields": "field",
 }  # fmt: skip
 _FIELDS = ("paper_id", *dict.fromkeys(COLUMNS.values()), "year")
-_COMPARED = 20_000  # values, the most frequent, that a pattern without a match is compared with
+_COMPARED = 20_000  # number of frequent values that a pattern without a match is compared with
 # Column -> its values in the corpus, with the number of papers that have each.
 Values = Mapping[str, Mapping[str, int]]
 
@@ -98,7 +98,7 @@ class DomainRules(BaseModel):
     @field_validator("domains", mode="before")
     @classmethod
     def _check_names(cls, domains: Any) -> Any:
-        # Before types are checked: YAML reads a bare `no` or `2020` as something other than text.
+        # This precedes the check of types: YAML reads a bare `no` or `2020` as something other than text.
         DOMAIN.check("domain", *(domains if isinstance(domains, dict) else ()))
         return domains
 
@@ -110,7 +110,7 @@ class DomainRules(BaseModel):
 
     @classmethod
     def of(cls, source: Path | str | Mapping[str, Any]) -> DomainRules:
-        """Rules from a file, or from a dict: that of the file, or its `domains` alone.
+        """Read rules from a file, or from a dict of the same form or of its `domains` alone.
 
         Raises:
             InputError: no such file, not YAML, or a field that does not have the form above.
@@ -169,7 +169,7 @@ class DomainRules(BaseModel):
         return lambda paper: tuple(name for name in tests if matches(paper, name))
 
     def chosen(self, matched: tuple[str, ...]) -> tuple[str, ...]:
-        """The domains of a paper that the rules of `matched` match."""
+        """Choose the domains of a paper from the domains that match it."""
         if not matched:
             return () if self.none == "drop" else (self.none,)
         if len(matched) == 1 or self.several == "each":
@@ -177,7 +177,7 @@ class DomainRules(BaseModel):
         return matched[:1] if self.several == "first" else ()
 
     def test(self, domain: str, key: str, patterns: tuple[str, ...]) -> Callable[[str], bool]:
-        """A test whether a value matches one of the patterns that a domain has under a key of its rule."""
+        """Make a test of whether a value matches a pattern that a domain has under a key of its rule."""
         if key == "mesh":
             return _match_mesh(domain, patterns, self._tree)
         if key == "title":
@@ -193,13 +193,13 @@ class DomainRules(BaseModel):
 
 
 def values_of(paper: Mapping[str, Any], column: str) -> Sequence[str]:
-    """The values of a paper in a column, which holds one text or a list of them."""
+    """Return the values of a paper in a column of single texts or of lists of texts."""
     values = paper.get(column) or ()
     return [values] if isinstance(values, str) else values
 
 
 def _write_pattern(text: str, star: str) -> str:
-    """A regular expression for `text`: `*` stands for `star`, every other character for itself."""
+    """Write a regular expression for `text`: `*` stands for `star`, any other character for itself."""
     return star.join(re.escape(part) for part in text.split("*"))
 
 
@@ -211,7 +211,7 @@ def _match_any(patterns: tuple[str, ...]) -> Callable[[str], bool]:
 
 
 def descriptor_of(heading: str) -> str:
-    """The descriptor of a heading: "*Asthma/drug therapy" is the major topic Asthma with a qualifier."""
+    """Return the descriptor of a heading: Asthma of "*Asthma/drug therapy", which has a qualifier."""
     return heading.strip("*").split("/")[0].strip("* ")
 
 
@@ -249,7 +249,7 @@ def domains_of_works(
     citations: str,
     found_in: Path | None,
 ) -> tuple[str, dict[str, Any] | None]:
-    """`paper_id, domain`: a row for each domain of each work of `texts` (`folded_texts`) that has any; and,
+    """Return the table `paper_id, domain`, a row for each domain of a work of `texts` (`folded_texts`); and,
     with rules, the number of papers of each domain, as the manifest has it.
 
     Without rules, `found_in` tells which domain's query found each paper of a fetched corpus; without either,
@@ -287,9 +287,9 @@ def domains_of_works(
 
 
 def _classify(engine: SqlEngine, papers: str, rules: DomainRules) -> tuple[str, dict[str, Any], Values]:
-    """The table `paper_id, domain` of papers that have a domain; how many papers have each; and the values of
-    the columns that rules look at."""
-    import pyarrow as pa  # not where rules are only read
+    """Return the table `paper_id, domain` of papers that have a domain, the number of papers per domain, and
+    the values of the columns that rules look at."""
+    import pyarrow as pa  # here, since reading rules does not need it
 
     matching, batches = rules.matching(), []
     domains_of_papers: Counter[str] = Counter()
@@ -302,8 +302,8 @@ def _classify(engine: SqlEngine, papers: str, rules: DomainRules) -> tuple[str, 
         rows = []
         for paper in batch.to_pylist():
             for column, counted in values.items():
-                own = values_of(paper, column)
-                counted.update(map(descriptor_of, own) if column == "mesh" else own)
+                in_paper = values_of(paper, column)
+                counted.update(map(descriptor_of, in_paper) if column == "mesh" else in_paper)
             matched = matching(paper)
             several, none = several + (len(matched) > 1), none + (not matched)
             domains = rules.chosen(matched)
@@ -315,7 +315,7 @@ def _classify(engine: SqlEngine, papers: str, rules: DomainRules) -> tuple[str, 
 
 
 def unmatched_rules(rules: DomainRules, values: Values) -> dict[str, list[str]]:
-    """Domain -> a description of each of its patterns that matches no paper, with the closest value."""
+    """Describe the patterns of each domain that match no paper, with the closest value."""
     unmatched: dict[str, list[str]] = {}
     for key, column in COLUMNS.items():
         for domain, rule in rules.domains.items():
@@ -340,7 +340,7 @@ def _check_not_empty(
     """Check that each domain has a paper.
 
     Raises:
-        InputError: one has none; says why, and what may be misspelt.
+        InputError: a domain has none; the message says why, and what may be misspelt.
     """
     empty = [domain for domain in rules.domains if domain not in papers]
     if not empty:

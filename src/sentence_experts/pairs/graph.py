@@ -36,24 +36,24 @@ from sentence_experts.pairs.sql_engine import SqlEngine
 
 LINK_COUNTS = (1, 2, 3, 5)
 PAIRS_AT_ONCE = 20_000
-MAX_TABLE = 4_000  # texts, of which a table of all pairs takes 16 MB
-# The ends of a citation that are members, if it makes pairs.
+MAX_TABLE = 4_000  # maximum number of texts for a table of all pairs, which then takes 16 MB
+# Relation -> the ends of a citation that are members if it makes pairs.
 _MEMBER_ENDS = {"co-citation": ("cited",), "coupling": ("citing",), "citation": ("citing", "cited")}
 
 
 class NothingLinkedError(TooFewPairsError):
-    """No two works are linked, under the settings."""
+    """An error of settings under which no two works are linked."""
 
 
 class _AllCitations(NamedTuple):
-    """Names of tables of all citations that the works make and receive.
+    """The names of the tables of all citations that the works make and receive.
 
     Attributes:
-        by_id: `citing, cited`, distinct ids.
-        texts: `paper_id, node, same_text` of each end of them that has a text, numbered from the works on;
+        by_id: table of `citing, cited`, distinct ids.
+        texts: table of `paper_id, node, same_text` of the ends that have a text, numbered from the works on;
             `same_text` is the smallest number of those with that text.
-        by_node: `citing, cited`, by number.
-        by_text: the same between texts; a citation of a reprint is one of the paper.
+        by_node: table of `citing, cited`, by number.
+        by_text: the same table between texts; a citation of a reprint is one of the paper.
     """
 
     by_id: str
@@ -71,9 +71,9 @@ class LinkGraph:
     those in long reference lists: for clean negatives and the split by article.
 
     Attributes:
-        pairs: the linked pairs of one domain and two texts, by works and domain.
-        works: the works, with the number of citations of each within the corpus.
-        counts: what the manifest says about papers and links: `papers` of each domain, if there are rules;
+        pairs: linked pairs of one domain and two texts, by works and domain.
+        works: works, with the number of citations of each within the corpus.
+        counts: numbers in the manifest about papers and links: `papers` of each domain, if there are rules;
             `retracted` papers and `notices` (`NOTICE_KINDS`) with the unit's text; `link_counts`, pairs
             linked at least 1, 2, 3, 5 times, from `min_count` on; `left_out_by_max_references`, papers and
             their citations of works that can be in a pair (with coupling: by such works), None without that
@@ -123,7 +123,7 @@ class LinkGraph:
         }  # fmt: skip
 
     def _compute_texts(self) -> tuple[str, dict[str, int]]:
-        """The table `folded_texts` of the papers that are kept, and the numbers of the others."""
+        """Compute the table `folded_texts` of the papers that are kept, and count the others."""
         texts = self._engine.compute(folded_texts(self._settings.unit, self._papers, self._references))
         notice = "kind IN ({})".format(", ".join(f"'{kind}'" for kind in sorted(NOTICE_KINDS)))
         counts = self._engine.rows(f"""SELECT coalesce(sum(CAST(retracted AS INT)), 0) AS retracted,
@@ -137,7 +137,7 @@ class LinkGraph:
         return texts, {name: int(count) for name, count in counts.items()}
 
     def _leave_out_long_lists(self, max_references: int) -> dict[str, int]:
-        """Let papers with more entries in their list, identified or not, link nothing, and count them."""
+        """Let papers with more references, identified or not, link nothing, and count them."""
         long = self._engine.compute(
             f"SELECT citing FROM {self._references} GROUP BY citing HAVING count(*) > {max_references}"
         )
@@ -153,11 +153,11 @@ class LinkGraph:
         return row
 
     def _that_link(self, citations: str) -> str:
-        """The citations that can link, under the settings."""
+        """Return the citations that can link, under the settings."""
         return f"(SELECT * FROM {citations} AS every {' '.join(self._making_pairs)})"
 
     def _link_works(self, members: str) -> tuple[PairArrays, dict[str, int]]:
-        """The linked pairs, and how many are linked so many times."""
+        """Return the linked pairs, and the numbers of pairs that are linked so many times."""
         settings, cited = self._settings, self._that_link(self._cited)
         if self._mentions is None:
             links = linked_members(settings.relation, cited, members)
@@ -211,7 +211,7 @@ class LinkGraph:
         return WorkArrays(self._same_text, self._year, times_cited)
 
     def links_among(self, works: np.ndarray) -> PairTest:
-        """A function that gives a mask of shape (pairs,) of the pairs of these works that any relation links.
+        """Make a test that gives a mask of shape (pairs,) of the pairs of these works that a relation links.
 
         A link of a work is also one of all works with the same text. Links through long reference lists and
         through references that many cite count too.
@@ -224,9 +224,9 @@ class LinkGraph:
         return lambda left, right: linked(text[left], text[right])
 
     def citing_articles(self, pairs: PairArrays) -> CitingArticles:
-        """The articles that cite both works of each pair, ordered by pair and article.
+        """Return the articles that cite both works of each pair, ordered by pair and article.
 
-        Those with long reference lists count too: they make no pairs, but must not be behind two sets.
+        Articles with long reference lists count too: they make no pairs, but must not be behind two sets.
         """
         asked = self._engine.store(
             pa.table({"pair": np.arange(len(pairs)), "one": pairs.left, "other": pairs.right})
@@ -237,7 +237,7 @@ class LinkGraph:
         return CitingArticles(*(_widen(column) for column in rows.columns))
 
     def known_links(self, works: np.ndarray) -> pa.Table:
-        """`left_id, right_id` (left < right) of every link between the works, of any count and domain.
+        """Return `left_id, right_id` (left < right) of every link between the works, of any count and domain.
 
         A link of a text is one of all works with that text, and those are linked with each other: none is a
         negative of another. Ordered by the ids, which is the order of the work numbers.
@@ -257,15 +257,15 @@ class LinkGraph:
         return pa.table(dict(zip(("left_id", "right_id"), ends, strict=True))).combine_chunks()
 
     def in_domain(self, domain: str) -> np.ndarray:
-        """A mask of shape (works,) of the works of a domain."""
+        """Return a mask of shape (works,) of the works of a domain."""
         mask = np.zeros(len(self._same_text), dtype=bool)
         mask[self._work_of_member[self._domain_of_member == domain]] = True
         return mask
 
     def pair_table(self, pairs: PairArrays, labels: np.ndarray, rng: np.random.Generator) -> pa.Table:
-        """The pairs with texts and ids, in random order, each with its two ends in random order.
+        """Return the pairs with texts and ids, in random order, and the two ends of a pair in random order.
 
-        Pairs with levels get a column `within`: that of the closest one, null if they have none; labelled
+        Pairs with levels get a column `within`: the closest level, null if they have none; labelled
         pairs get `linked_by`.
         """
         order = rng.permutation(len(pairs))
@@ -292,7 +292,7 @@ class LinkGraph:
         return table.combine_chunks()
 
     def _named(self, works: np.ndarray) -> pa.Table:
-        """`paper_id` and `text` of works (ascending numbers)."""
+        """Return `paper_id` and `text` of works (ascending numbers)."""
         asked = self._engine.store(pa.table({"work": works}))
         return self._engine.rows(f"""SELECT paper_id, text FROM {self._works} SEMI JOIN {asked} USING (work)
             JOIN (SELECT paper_id, text FROM {self._texts}) AS texts USING (paper_id) ORDER BY work""")
@@ -308,7 +308,7 @@ class LinkGraph:
         return known.rename_columns(WORKS_SCHEMA.names).cast(WORKS_SCHEMA)
 
     def _linked_by(self, table: pa.Table) -> pa.Array:
-        """For each pair of a table the ids of the papers through which its works are linked: lists."""
+        """Return lists of the ids of the papers through which the works of each pair are linked."""
         rows = np.flatnonzero(table["label"].to_numpy())
         ends = {"one": table["anchor_id"].take(rows), "other": table["positive_id"].take(rows)}
         asked = self._engine.store(pa.table({"pair": rows, **ends}))
@@ -327,7 +327,7 @@ def find_links(texts: np.ndarray, citing: np.ndarray, cited: np.ndarray) -> Pair
     """
     size = int(max(texts.max(initial=0), citing.max(initial=0), cited.max(initial=0))) + 1
     made, received = np.isin(citing, texts), np.isin(cited, texts)
-    # Columns: each paper that cites the text, then each work that it cites. A text is among its own citing
+    # Columns: the papers that cite the text, then the works that it cites. A text counts among its citing
     # papers, so that it shares a column with what it cites.
     rows = np.searchsorted(texts, np.concatenate([texts, cited[received], citing[made]]))
     columns = np.concatenate([texts, citing[received], size + cited[made]])
@@ -351,6 +351,6 @@ def find_links(texts: np.ndarray, citing: np.ndarray, cited: np.ndarray) -> Pair
 
 
 def _widen(column: pa.ChunkedArray) -> np.ndarray:
-    """The column as 64-bit integers, so that products do not overflow."""
+    """Return the column as 64-bit integers, so that products do not overflow."""
     numbers: np.ndarray = column.to_numpy().astype(np.int64)
     return numbers

@@ -1,4 +1,4 @@
-"""`import_pairs`: a table of your own to train, validation and test pairs, split by text."""
+"""`import_pairs`: train, validation and test pairs from a user's table, split by text."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def import_pairs(
             any case.
         out: the folder to write to; without, the pairs stay in memory.
         config: the settings; `settings` override its fields, by name.
-        overwrite: start over, replacing other pairs in `out`.
+        overwrite: whether to start over, replacing other pairs in `out`.
 
     Raises:
         InputError: a file cannot be read, a column or a text is missing, or the labels are scores.
@@ -84,7 +84,7 @@ def import_pairs(
 
 
 def _read(source: Table, config: ImportPairsConfig) -> tuple[pa.Table, np.ndarray | None]:
-    """All pairs with both texts, each once, and the set of each if a column says it."""
+    """Read all pairs with both texts, without repetition, and their sets if a column names them."""
     name = name_of_table(source)
     table = table_or_dataset(source, config.subset)
     chosen = {config.anchor.lower(): "anchor", config.positive.lower(): "positive"}
@@ -134,10 +134,10 @@ class _Texts:
     """The texts of a table of pairs as numbers, with the links that `draw_negatives` asks for.
 
     Attributes:
-        ids: the ids of the texts, sorted; a text's number is its place here.
-        ends: the texts of each row, shape (rows, 2).
-        texts: the texts.
-        side: 1 for a text of anchors only, -1 of positives only, 0 for one of both.
+        ids: sorted ids of the texts; a text's number is its place here.
+        ends: numbers of the two texts of a row, shape (rows, 2).
+        texts: texts by number.
+        side: 1 for a text that is only an anchor, -1 only a positive, 0 both.
         works: numbers of equal texts, and years and frequencies, which are unknown.
     """
 
@@ -149,7 +149,7 @@ class _Texts:
         self.texts[numbers] = both.to_pylist()
         folded = fold_texts(both).to_numpy(zero_copy_only=False)
         _, text = np.unique(folded.astype(object), return_inverse=True)
-        # One text under two ids is one, and so are the texts of one id.
+        # A text under two ids counts once, and so do the texts of one id.
         same_text = _find_components(numbers, text + len(self.ids), len(self.ids) + int(text.max()) + 1)
         of_columns = [np.isin(np.arange(len(self.ids)), self.ends[:, column]) for column in (0, 1)]
         self.side = of_columns[0].astype(np.int64) - of_columns[1]
@@ -160,17 +160,17 @@ class _Texts:
         self._linked = np.unique(keys_of(*linked.T))
 
     def mask_of(self, rows: np.ndarray) -> np.ndarray:
-        """A mask of shape (texts,) of those in some rows, given by a mask."""
+        """Return a mask of shape (texts,) of the texts in some rows, given by a mask."""
         mask = np.zeros(len(self.ids), dtype=bool)
         mask[self.ends[rows]] = True
         return mask
 
     def in_domain(self, domain: str) -> np.ndarray:
-        """A mask of shape (texts,) of those in a pair of the domain."""
+        """Return a mask of shape (texts,) of the texts in a pair of the domain."""
         return self.mask_of(self._domains == domain)
 
     def links_among(self, works: np.ndarray) -> PairTest:
-        """Tells which two of the texts are linked by any row, or cannot be a pair, being of one column."""
+        """Make a test of which two texts a row links, or which cannot be a pair, being of one column."""
         text, side = self.works.same_text, self.side
 
         def linked(left: np.ndarray, right: np.ndarray) -> np.ndarray:
@@ -183,14 +183,14 @@ class _Texts:
 
 
 def _join_ids(table: pa.Table) -> np.ndarray:
-    """The ids of the anchors, then of the positives: shape (2 * rows,)."""
+    """Join the ids of the anchors and then of the positives: shape (2 * rows,)."""
     ids = pa.chunked_array([*table["anchor_id"].chunks, *table["positive_id"].chunks], pa.string())
     found: np.ndarray = ids.to_numpy(zero_copy_only=False).astype(object)
     return found
 
 
 def _find_components(left: np.ndarray, right: np.ndarray, size: int) -> np.ndarray:
-    """The number of the connected part of each of `size` things: shape (size,)."""
+    """Number the connected components of `size` nodes: the component of each node, shape (size,)."""
     graph = coo_array((np.ones(len(left), np.int8), (left, right)), shape=(size, size))
     numbers: np.ndarray = connected_components(graph, directed=False)[1]
     return numbers
@@ -237,7 +237,7 @@ def _split_pairs(table: pa.Table, split: np.ndarray | None, config: ImportPairsC
 
 
 def _append_stated_negatives(table: pa.Table) -> pa.Table:
-    """The table with a row of label 0 for each anchor and its negative; `row` is the number of its pair."""
+    """Append a row of label 0 for each anchor and its negative; `row` is the number of its pair."""
     whole = table.append_column("row", pa.array(np.arange(table.num_rows)))
     if NEGATIVE not in table.column_names:
         return whole
@@ -251,15 +251,15 @@ def _append_stated_negatives(table: pa.Table) -> pa.Table:
 
 
 def _keep_sets(known: _Texts, sets: np.ndarray) -> Assignment:
-    """Each row in the set of `sets`, whose negatives are made of its texts."""
+    """Assign each row to its set in `sets`; the negatives of a set are made of its texts."""
     return Assignment(sets, {number: known.mask_of(sets == number) for number in range(len(SPLITS))})
 
 
 def _assign(
     pairs: PairArrays, known: _Texts, labels: np.ndarray, config: ImportPairsConfig, rng: np.random.Generator
 ) -> Assignment:
-    """Groups of pairs that share texts go to one set each; where one group is most pairs, papers are split as
-    in `compile_pairs`, and pairs between two sets left out."""
+    """Assign groups of pairs that share texts to sets; where one group is most pairs, split papers as in
+    `compile_pairs`, and leave out pairs between two sets."""
     train, validation, test = config.fractions
     fractions = (train, validation, test)
     text = known.works.same_text
@@ -296,8 +296,8 @@ def _add_negatives(
     whole: pa.Table, pairs: PairArrays, known: _Texts, assignment: Assignment, config: ImportPairsConfig,
     rng: np.random.Generator,
 ) -> dict[str, pa.Table]:  # fmt: skip
-    """The tables of validation and test; a domain of a set that states no negative gets as many as linked
-    pairs, and pairs for which there is none are left out."""
+    """Make the tables of validation and test: a domain of a set that states no negative gets as many as
+    linked pairs, and pairs for which there is none are left out."""
     labels = whole["label"].to_numpy()
     lacking = [pairs.take(np.empty(0, np.int64))] * len(SPLITS)
     for number in (VALIDATION, TEST):
@@ -316,7 +316,7 @@ def _add_negatives(
 
 
 def _make_rows(negatives: PairArrays, known: _Texts) -> pa.Table:
-    """The rows of negatives; a text of only one column of the user's table stays in that column."""
+    """Make the rows of negatives; a text of only one column of the user's table stays in that column."""
     ends = np.stack([negatives.left, negatives.right])
     anchor, positive = np.where(known.side[ends[0]] < known.side[ends[1]], ends[::-1], ends)
     zeros = pa.array(np.zeros(len(negatives), np.int64))

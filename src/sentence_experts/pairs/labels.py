@@ -33,9 +33,9 @@ MAX_CATEGORIES = 20  # a column of more different numbers is cut into bins
 SEPARATORS = re.compile(r"\s*[;|]\s*")  # between the labels in one cell
 LABEL_POWER = 0.75  # a label is drawn with its count to this power, so that rare ones are not drowned
 _LEVELS = {"::": re.compile(r"::|:"), ":": re.compile(":"), ".": re.compile(r"\."), "/": re.compile("/")}
-_MISSING = {"na", "n/a", "nan", "null", "none", "-", "inf", "-inf"}  # among numbers that are written as texts
+_MISSING = {"na", "n/a", "nan", "null", "none", "-", "inf", "-inf"}  # cells without a number
 _EXACT = 1 << 53  # floats hold whole numbers up to here
-_DRAWS = 40  # pairs that are drawn for each that is wanted, before a search for unlike ones ends
+_DRAWS = 40  # number of draws per pair that is wanted, before a search for unlike ones ends
 
 
 @dataclass(frozen=True)
@@ -43,9 +43,9 @@ class LabelColumn:
     """A column that teaches a route, or one branch of the hierarchy in it.
 
     Attributes:
-        column: the column's name.
-        branch: a place in the hierarchy, below which labels count: `use` of `use::viewing`, `C` of `C14.280`.
-        route: the name of the route.
+        column: name of the column.
+        branch: place in the hierarchy below which labels count: `use` of `use::viewing`, `C` of `C14.280`.
+        route: name of the route.
     """
 
     column: str
@@ -99,7 +99,7 @@ def _find_columns(branch: str, columns: Mapping[str, Sequence[Any]]) -> list[str
     """Return the columns that have labels such as `BRANCH::LABEL`."""
     having = []
     for column, cells in columns.items():
-        with contextlib.suppress(InputError):  # objects, in columns that nobody asked for
+        with contextlib.suppress(InputError):  # cells that are objects, in columns that nobody asked for
             values = (str(value) for cell in cells for value in _read_cell(cell, None))
             if any(value.startswith(f"{branch}::") for value in values):
                 having.append(column)
@@ -111,9 +111,9 @@ class Labels:
     """The labels of all texts under one route.
 
     Attributes:
-        route: the route's name.
-        names: the labels, in the order of the columns of `matrix`.
-        matrix: 1 where a text has a label, shape (texts, labels).
+        route: name of the route.
+        names: labels, in the order of the columns of `matrix`.
+        matrix: array of shape (texts, labels), 1 where a text has a label.
     """
 
     route: str
@@ -136,7 +136,7 @@ class Labels:
         return Labels(self.route, self.names, self.matrix[chosen])
 
     def alike(self, first: Rows, second: Rows) -> NDArray[np.bool_]:
-        """Return whether two texts share a label, for each of (pairs,)."""
+        """Return whether the two texts of a pair share a label: shape (pairs,)."""
         shared: Rows = np.asarray(self.matrix[first].multiply(self.matrix[second]).sum(axis=1)).ravel()
         return shared > 0
 
@@ -171,7 +171,7 @@ class Labels:
 
 
 def _sort_pairs(pairs: Rows) -> Rows:
-    """Return each pair of (2, pairs) once, whatever its order: (different pairs, 2), sorted."""
+    """Return the distinct pairs of (2, pairs), whatever their order: (distinct pairs, 2), sorted."""
     return np.unique(np.sort(pairs.T, axis=1), axis=0)
 
 
@@ -186,12 +186,12 @@ def read_labels(
     """Read the labels of a column.
 
     Args:
-        cells: the column's values, (texts,).
-        column: which column or branch they are of.
-        separator: stands between labels in one cell; by default `;` and `|`.
+        cells: values of the column, (texts,).
+        column: column or branch of the values.
+        separator: text between labels in one cell; by default `;` and `|`.
         bins: number of bins of equal size for a column of more than 20 different numbers.
-        tree: gives MeSH headings their tree numbers, for a branch of them.
-        ignore_case: labels that differ only in their case are one, in the most frequent spelling.
+        tree: MeSH tree with the tree numbers of headings, for a branch of them.
+        ignore_case: whether labels that differ only in case are one, in the most frequent spelling.
 
     Raises:
         InputError: no text has a label, all have the same, or no two texts share one; or numbers and texts

@@ -32,7 +32,7 @@ BEYOND_THE_CORPUS = ("title",)
 
 
 def folded_texts(unit: str, papers: str, citations: str) -> str:
-    """`paper_id, text, year, folded` of all works with the unit's text.
+    """Select `paper_id, text, year, folded` of all works with the unit's text.
 
     `folded` is equal for texts that differ only in case, punctuation and white space: a hash, as it is only
     compared.
@@ -46,7 +46,7 @@ def folded_texts(unit: str, papers: str, citations: str) -> str:
 
 
 def numbered_works(texts: str, domains: str) -> str:
-    """`work, paper_id, year, same_text` of the works of `domains(paper_id, domain)`, in the order of the ids.
+    """Select `work, paper_id, year, same_text` of the works of `domains(paper_id, domain)`, ordered by id.
 
     `same_text` is the smallest number among the works of one text (a paper published twice), which count as
     one paper for leaks.
@@ -58,15 +58,15 @@ def numbered_works(texts: str, domains: str) -> str:
 
 
 def numbered_members(works: str, domains: str) -> str:
-    """`paper_id, work, domain, domain_number, member`: each work once for each of its domains, numbered by
-    domain and work."""
+    """Select `paper_id, work, domain, domain_number, member`: a row per domain of a work, numbered by domain
+    and work."""
     return f"""SELECT *, CAST(row_number() OVER (ORDER BY domain_number, work) - 1 AS INT) AS member
         FROM (SELECT DISTINCT paper_id, work, domain, dense_rank() OVER (ORDER BY domain) AS domain_number
             FROM {domains} JOIN {works} USING (paper_id)) AS members"""
 
 
 def domains_of_cited(works: str, papers: str, citations: str, memberships: str) -> str:
-    """`paper_id, domain` of works outside the corpus: the domain that cites them most, none on a tie.
+    """Select `paper_id, domain` of works outside the corpus: the domain citing them most, none on a tie.
 
     Papers of the corpus have the domains of the rules, or none: `memberships(paper_id, domain)`.
     """
@@ -82,7 +82,7 @@ def domains_of_cited(works: str, papers: str, citations: str, memberships: str) 
 
 
 def within_years(memberships: str, works: str, years: Mapping[str, tuple[int, int]]) -> str:
-    """Rows of `memberships(paper_id, domain)` whose work is of its domain's years, if it has any."""
+    """Select rows of `memberships(paper_id, domain)` whose work is of its domain's years, if it has any."""
     conditions = [
         f"(domain <> '{domain}' OR coalesce(year BETWEEN {first} AND {last}, false))"
         for domain, (first, last) in sorted(years.items())
@@ -92,7 +92,7 @@ def within_years(memberships: str, works: str, years: Mapping[str, tuple[int, in
 
 
 def touching(citations: str, works: str) -> str:
-    """Distinct rows of `citations(citing, cited)` that a work of `works(paper_id)` makes or receives."""
+    """Select distinct rows of `citations(citing, cited)` that a work of `works(paper_id)` makes or gets."""
     return f"""SELECT citing, cited FROM {citations} AS c SEMI JOIN {works} AS w ON c.cited = w.paper_id
         UNION SELECT citing, cited FROM {citations} AS c SEMI JOIN {works} AS w ON c.citing = w.paper_id"""
 
@@ -101,12 +101,12 @@ def touching(citations: str, works: str) -> str:
 
 
 RELATIONS = ("co-citation", "coupling", "citation")
-# The end of a citation that is a member, and the end that two members share.
+# Relation -> the end of a citation that is a member, and the end that two members share.
 _ENDS = {"co-citation": ("cited", "citing"), "coupling": ("citing", "cited")}
 
 
 def linked_members(relation: str, citations: str, members: str) -> str:
-    """`one, other, count` of the members that a relation links; third works need not be members.
+    """Select `one, other, count` of the members that a relation links; third works need not be members.
 
     The count is of the papers that cite both (co-citation), of shared references (coupling), or 2 if each
     cites the other (citation). Source of co-citation: Hallee et al. 2025, Methods, Data compilation.
@@ -126,7 +126,7 @@ def linked_members(relation: str, citations: str, members: str) -> str:
 
 
 def _pairs_in_lists(ends: str, through: Sequence[str], keep: str = "") -> str:
-    """`one, other` (and a column to keep) for each two members of one domain that share the values of
+    """Select `one, other` (and a column to keep) of every two members of one domain with the same values of
     `through`, once for each such values, of a query for `*through, domain_number, member`.
 
     Each of those values has a sorted list of members, and each member pairs with those after it: half the
@@ -141,7 +141,7 @@ def _pairs_in_lists(ends: str, through: Sequence[str], keep: str = "") -> str:
 
 
 def references_of_few(citations: str, members: str, rare: int) -> str:
-    """`cited`: the works that members cite and that at most `rare` papers of the corpus cite.
+    """Select `cited`: the works that members cite and that at most `rare` papers of the corpus cite.
 
     A work that half a field cites (a method, a program) tells little about two papers that share it.
     """
@@ -151,9 +151,9 @@ def references_of_few(citations: str, members: str, rare: int) -> str:
 
 
 def linking(pairs: str, citations: str, relation: str) -> str:
-    """`pair, through`: the works that link each row of `pairs(pair, one, other)`, or its own that does.
+    """Select `pair, through`: the works that link each row of `pairs(pair, one, other)`.
 
-    That is each citing article with co-citation, each shared reference with coupling, and with citation the
+    They are the citing articles with co-citation, the shared references with coupling, and with citation the
     work that cites the other.
     """
     if relation == "citation":
@@ -168,7 +168,7 @@ def linking(pairs: str, citations: str, relation: str) -> str:
 
 # ---- proximity -----------------------------------------------------------------------------------
 
-# The columns that number a place of a level within its article.
+# Level -> the columns that number a place of it within its article.
 _PLACE: dict[str, tuple[str, ...]] = {
     "article": (),
     "section": ("section",),
@@ -179,7 +179,7 @@ _PLACE: dict[str, tuple[str, ...]] = {
 
 
 def co_cited_within(citations: str, mentions: str, members: str, within: Level) -> str:
-    """`one, other, count, level` of works that an article cites together at a level or closer.
+    """Select `one, other, count, level` of works that an article cites together at a level or closer.
 
     `count` is the number of such articles, `level` the number in `LEVELS` of the closest one. The tables are
     those of `linked_members`, and `mentions(citing, cited, section, paragraph, sentence, bracket)`.

@@ -27,17 +27,17 @@ from sentence_experts.pairs.splits import (
     WorkArrays,
 )
 
-ENUMERATE_UP_TO = 1_500  # works of which all pairs are enumerated; of more, pairs are sampled
+ENUMERATE_UP_TO = 1_500  # maximum number of works for enumerating all pairs; of more works, pairs are sampled
 SAMPLING_ROUNDS = 12
 MAX_ROUNDS = 3_000
 # Give up after this number of rounds, or of checked exchanges, that leave as many bad pairs as before.
 IDLE_ROUNDS, LEAST_IDLE_ROUNDS, IDLE_EXCHANGES = 300, 20, 2_000_000
-MAX_TRIES = 16  # exchanges that are checked for one bad pair in a round
+MAX_TRIES = 16  # maximum number of exchanges that are checked for a bad pair in a round
 NO_KEYS = np.empty(0, dtype=np.int64)
 NO_PAIRS = np.empty((0, 2), dtype=np.int64)
 
-# (left, right) work numbers, each of shape (pairs,) -> a mask: of the linked ones, or of those that can be
-# negatives.
+# (left, right) work numbers, both of shape (pairs,) -> a mask of the pairs that are linked, or of the pairs
+# that can be negatives.
 PairTest = Callable[[np.ndarray, np.ndarray], np.ndarray]
 # Domain -> split -> counts.
 Counts = dict[str, dict[str, dict[str, int]]]
@@ -47,9 +47,9 @@ class DrawnNegatives(NamedTuple):
     """The negatives of the evaluation sets, and the positives that they belong to.
 
     Attributes:
-        splits: the linked pairs of each split, without those of validation and test that got no negative.
-        negatives: the negatives of each split, none for training.
-        shortfall: how many of the negatives are not fully matched: `nearest` have one end of a linked pair
+        splits: linked pairs of each split, without those of validation and test that got no negative.
+        negatives: negatives of each split, none for training.
+        shortfall: numbers of negatives that are not fully matched: `nearest` have one end of a linked pair
             and a work near in frequency, `random` two unlinked works.
     """
 
@@ -63,17 +63,17 @@ class LinkedWorks(Protocol):
 
     @property
     def works(self) -> WorkArrays:
-        """Their texts and frequencies."""
+        """Texts and frequencies of the works."""
 
     def in_domain(self, domain: str) -> np.ndarray:
-        """A mask of the works of a domain."""
+        """Return a mask of the works of a domain."""
 
     def links_among(self, works: np.ndarray) -> PairTest:
-        """Tells which two works are linked."""
+        """Make a test of which two works are linked."""
 
 
 class Request(NamedTuple):
-    """Negatives that one set needs of one domain, from a pool of works.
+    """A request for the negatives of one domain in one set, from a pool of works.
 
     With `one_end`, a mask over the works, each negative has one end there, as each positive has.
     """
@@ -101,7 +101,7 @@ def draw_negatives(
     """Draw as many unlinked pairs as positives, per domain of each evaluation set.
 
     Raises:
-        TooFewPairsError: there are too few.
+        TooFewPairsError: there are too few unlinked pairs.
     """
     requests = [
         Request(
@@ -143,13 +143,13 @@ def _allow(request: Request, works: WorkArrays, linked: PairTest, used: np.ndarr
 
 
 def keys_of(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """A number for each pair, whichever way round: shape (pairs,)."""
+    """Number the pairs, the same whichever way round: shape (pairs,)."""
     keys: np.ndarray = (np.minimum(left, right).astype(np.int64) << 32) | np.maximum(left, right)
     return keys
 
 
 def find_among(keys: np.ndarray, known: np.ndarray) -> np.ndarray:
-    """Which `keys` are among the sorted `known`; for few of each, ten times as fast as `np.isin`."""
+    """Return whether `keys` are among the sorted `known`; for few keys ten times as fast as `np.isin`."""
     if len(known) == 0:
         return np.zeros(len(keys), dtype=bool)
     places = np.minimum(np.searchsorted(known, keys), len(known) - 1)
@@ -173,7 +173,7 @@ def draw_cited(
     """
 
     def draw(least: int) -> tuple[list[np.ndarray], str]:
-        """The negatives, and the first request that gets too few."""
+        """Draw the negatives, and name the first request that gets too few."""
         drawn, used, lack = [], NO_KEYS, ""
         for request in requests:
             pool = request.pool[works.times_cited[request.pool] >= least]
@@ -223,7 +223,7 @@ def _sample(
 
 
 def _take_allowed(ends: np.ndarray, needed: int, allowed: PairTest) -> np.ndarray:
-    """The first rows of `ends`, shape (n, 2), that can be negatives: at least `needed`, if there are."""
+    """Return the first rows of `ends`, shape (n, 2), that can be negatives: at least `needed` if possible."""
     clean = [ends[:0]]
     # Linked pairs are rare among all pairs, so a few times the number needed is nearly always enough.
     size = max(4 * needed, 1_000)
@@ -245,10 +245,10 @@ def _draw_matched(
     linked: PairTest,
     rng: np.random.Generator,
 ) -> tuple[list[np.ndarray], Counts]:
-    """The negatives of each request, and the shortfall; pairs without a negative leave `splits`."""
+    """Draw the negatives of each request, and count the shortfall; pairs without one leave `splits`."""
     drawn: list[np.ndarray] = []
     shortfall: Counts = {}
-    used = NO_KEYS  # of the negatives of other sets
+    used = NO_KEYS  # keys of the negatives of other sets
     for request in requests:
         pairs = splits[request.split]
         rows = np.flatnonzero(pairs.domain == request.domain)
@@ -298,7 +298,7 @@ def pair_anew(ends: np.ndarray, allowed: PairTest, rng: np.random.Generator) -> 
 
 
 class _Pairs:
-    """Pairs of ends, and which of them are bad: not allowed, or there already."""
+    """Pairs of ends, with a mask of the bad ones: not allowed, or there already."""
 
     def __init__(self, ends: np.ndarray, allowed: PairTest) -> None:
         self.ends = ends
@@ -328,7 +328,7 @@ class _Pairs:
         left, right = swapped.reshape(-1, 2).T
         is_good = self._allowed(left, right) & ~find_among(keys_of(left, right), self._keys)
         gain = is_good.reshape(-1, 2).sum(axis=1) - (0 if among_bad else 1)
-        # The best exchange of each bad pair: rows of `tries` are of one.
+        # The best exchange of each bad pair: `tries` rows in succession belong to one.
         best = gain.reshape(-1, tries).argmax(axis=1) + np.arange(0, len(gain), tries)
         chosen = best[(gain[best] > 0) | ((gain[best] == 0) & (rng.random(len(best)) < 0.5))]
         rows = np.concatenate([one[chosen], other[chosen]])
@@ -338,8 +338,8 @@ class _Pairs:
         return len(one)
 
     def _partners(self, rng: np.random.Generator, among_bad: bool) -> tuple[np.ndarray, np.ndarray, int]:
-        """Rows of bad pairs and of the pairs to exchange ends with, all distinct but for repeated bad ones:
-        each `tries` times in a row."""
+        """Draw rows of bad pairs and of the pairs to exchange ends with, all distinct, but a bad pair
+        `tries` times in succession."""
         bad = rng.permutation(self.bad)
         if among_bad:
             half = len(bad) // 2
@@ -353,7 +353,7 @@ class _Pairs:
 def _match_nearly(
     ends: np.ndarray, good: np.ndarray, bad: np.ndarray, allowed: PairTest, rng: np.random.Generator
 ) -> np.ndarray:
-    """Negatives for `bad` pairs, of one end of each and the work whose frequency that changes least.
+    """Make negatives for `bad` pairs, of one end of each and the work whose frequency that changes least.
 
     Frequencies are compared with those in the linked pairs `ends`; all arrays are of shape (pairs, 2).
     """

@@ -1,4 +1,4 @@
-"""Train, validation and test: by paper, by citing article, by pair (as published) or by year (preprint).
+"""Splits into train, validation and test by paper, citing article, pair (as published) or year (preprint).
 
 Companion papers share reference lists. If pairs are of cited works, a split by work alone still leaks: the
 list of one article makes both training pairs and test pairs. The split by citing article does not.
@@ -23,14 +23,14 @@ from sentence_experts.pairs.config import NOT_WORDS, SPLITS
 TRAIN, VALIDATION, TEST = range(3)
 CROSSING = -1
 UNKNOWN_YEAR = -1
-# Blocks of papers per domain: fewer keep more pairs, more make the sets more similar.
+# Number of blocks of papers per domain: fewer keep more pairs, more make the sets more similar.
 BLOCKS = 25
 # Shares of train, validation and test.
 Fractions = tuple[float, float, float]
 
 
 class TooFewPairsError(UsageError, InputError):
-    """These settings give no pairs, or no negatives, for one of the sets; others may."""
+    """An error of settings that give no pairs, or no negatives, for one of the sets; others may."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class PairArrays:
         return len(self.left)
 
     def take(self, rows: np.ndarray) -> PairArrays:
-        """The given rows (indices or mask), in that order."""
+        """Return the given rows (indices or mask), in that order."""
         columns: Any = (None if column is None else column[rows] for column in vars(self).values())
         return PairArrays(*columns)
 
@@ -78,9 +78,9 @@ class Assignment(NamedTuple):
     """The set of each pair, and the works that the negatives of a set may be made of.
 
     Attributes:
-        pairs: shape (pairs,), the set of each, -1 for none.
-        pools: set -> mask of shape (works,).
-        one_end: set -> mask of shape (works,): each negative has one such work, as each positive has.
+        pairs: set of each pair, -1 for none, shape (pairs,).
+        pools: set -> mask of its works, shape (works,).
+        one_end: set -> mask of shape (works,): a negative has one such work, as a positive has.
     """
 
     pairs: np.ndarray
@@ -114,13 +114,13 @@ def split_by_paper(pairs: PairArrays, works: WorkArrays, fractions: Fractions, r
 
 
 def assign_at_random(count: int, fractions: Fractions, rng: Generator) -> np.ndarray:
-    """A random set for each of `count` things: shape (count,)."""
+    """Assign a random set to each of `count` things: shape (count,)."""
     places = rng.permutation(count) / max(count, 1)
     return np.searchsorted(np.cumsum(fractions)[:2], places, side="right")
 
 
 def assign_blocks(count: int, fractions: Fractions, rng: Generator) -> np.ndarray:
-    """A set for each of `count` things in order, by at most `BLOCKS` blocks of one size: shape (count,)."""
+    """Assign sets to `count` things in order, by at most `BLOCKS` blocks of one size: shape (count,)."""
     sizes = [len(block) for block in np.array_split(np.arange(count), BLOCKS) if len(block)]
     places = (rng.permutation(len(sizes)) + 0.5) / max(len(sizes), 1)
     return np.repeat(np.searchsorted(np.cumsum(fractions)[:2], places, side="right"), sizes)
@@ -172,7 +172,7 @@ def split_by_year(pairs: PairArrays, works: WorkArrays, fractions: Fractions, rn
 
 
 def seen_in_training(trained: np.ndarray, tested: np.ndarray) -> tuple[int, int]:
-    """Number of papers (or articles) of test pairs that training pairs have too, and number of all."""
+    """Count the papers (or articles) of test pairs that training pairs have too, and all of them."""
     tested = np.unique(tested)
     return int(np.isin(tested, trained).sum()), len(tested)
 
@@ -180,7 +180,7 @@ def seen_in_training(trained: np.ndarray, tested: np.ndarray) -> tuple[int, int]
 def split_by_article(
     pairs: PairArrays, works: WorkArrays, citing: CitingArticles, fractions: Fractions, rng: Generator
 ) -> Assignment:
-    """Separate works and citing articles: none is behind pairs of two sets. Other pairs are left out.
+    """Separate works and citing articles, so that none is behind pairs of two sets; leave out other pairs.
 
     `fractions` are of articles. In each domain the articles are sampled in blocks of neighbours, which cite
     the same works, as articles sampled one by one would split more pairs. A work goes where most of its links
@@ -215,7 +215,7 @@ def _assign_articles(
     fractions: Fractions,
     rng: Generator,
 ) -> np.ndarray:
-    """The set of each article, shape (articles,), sampled in the domain of most of its pairs."""
+    """Assign a set to each article, shape (articles,), sampled in the domain of most of its pairs."""
     names, domain_of_pair = np.unique(pairs.domain, return_inverse=True)
     domain = domain_of_pair[pair]
     articles = int(article.max()) + 1
@@ -269,5 +269,5 @@ def draw_per_domain(
 
 
 def fold_texts(texts: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The texts without case, punctuation and white space."""
+    """Return the texts without case, punctuation and white space."""
     return pc.utf8_trim_whitespace(pc.replace_substring_regex(pc.utf8_lower(texts), f"[{NOT_WORDS}]+", " "))

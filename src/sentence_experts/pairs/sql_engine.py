@@ -24,7 +24,7 @@ from sentence_experts.errors import InputError, SentenceExpertsError, UsageError
 from sentence_experts.pairs.config import PairsConfig
 from sentence_experts.storage import explained
 
-# Tasks per core of a self-join on one machine, so that no core waits long for the largest task.
+# Number of tasks per core of a self-join on one machine, so that no core waits long for the largest task.
 TASKS_PER_CORE = 2
 _MACROS = {
     "explode(list)": "unnest(list)",
@@ -38,7 +38,7 @@ _FILE_ERRORS = (duckdb.Error, duckdb.InvalidInputException, duckdb.IOException, 
 
 
 class SqlEngine:
-    """Runs SQL over tables in a scratch folder; tables are called by the names that its methods return."""
+    """A runner of SQL over tables in a scratch folder; queries use the names that its methods return."""
 
     def __init__(self, scratch: Path, duck: duckdb.DuckDBPyConnection | None, spark: Any = None) -> None:
         """Run queries in `scratch` on DuckDB, or on a session of Spark."""
@@ -115,7 +115,7 @@ class SqlEngine:
 
 
 def _list_parts(path: Path) -> list[Path]:
-    """The Parquet files of a table, in its order: itself, or those in the folder that Spark wrote."""
+    """List the Parquet files of a table, in its order: itself, or those in the folder that Spark wrote."""
     return sorted(path.glob("part-*")) if path.is_dir() else [path]
 
 
@@ -131,7 +131,7 @@ def _quote(path: Path) -> str:
 def open_engine(settings: PairsConfig, beside: Path | None) -> Iterator[SqlEngine]:
     """Start the engine of the settings, with a scratch folder that is removed at the end.
 
-    Unless the settings name a place, it is made `beside` a path, or in the system's temporary folder.
+    Unless the settings name a place, the folder is made `beside` a path, or in the system's temporary folder.
 
     Raises:
         SentenceExpertsError: Spark was chosen and is not installed, or does not start.

@@ -19,10 +19,10 @@ from sentence_experts.pairs.domains import COLUMNS, descriptor_of, values_of
 from sentence_experts.progress import announced
 from sentence_experts.storage import write_text
 
-_TRIED_PER_DOMAIN = 4  # values of a column that are tried for each domain
-# A value that most papers have separates nothing.
+_TRIED_PER_DOMAIN = 4  # number of values of a column that are tried for each domain
+# Maximum share of the papers with a value: one that most papers have separates nothing.
 _MAX_SHARE = 0.6
-# In this order, if several sort as many papers.
+# Columns in the order of preference, if several sort as many papers.
 _BY = ("subjects", "subfields", "fields", "mesh", "topics", "keywords", "journals")
 
 
@@ -34,16 +34,16 @@ def suggest_domains(
     overwrite: bool = False,
     **settings: Any,
 ) -> dict[str, Any]:
-    """A first `domains.yaml` for `compile_pairs`, of the subjects, headings or topics of a corpus.
+    """Suggest a first `domains.yaml` for `compile_pairs`, of the subjects, headings or topics of a corpus.
 
-    The values are chosen one by one, each the one that brings most papers that are in no domain yet. Merge,
+    The values are chosen one by one, always the one with most papers that are in no domain yet. Merge,
     rename and drop domains as your question needs.
 
     Args:
         corpus: a corpus, or its folder.
         out: the file to write; without, only the rules are returned.
         config: the settings; `settings` override its fields, by name.
-        overwrite: replace `out`.
+        overwrite: whether to replace `out`.
 
     Returns:
         The rules, as `compile_pairs` takes them for `domains`.
@@ -83,7 +83,7 @@ def suggest_domains(
 
 @announced("choosing domains")
 def _choose(corpus: CorpusFolder, by: str, config: SuggestDomainsConfig) -> dict[str, int]:
-    """Value -> the papers that it brings beside those of the values before it."""
+    """Choose values: value -> the number of papers that it adds to those of the values before it."""
     common: dict[str, int] = {}
     spelling: dict[str, str] = {}  # the most common one; rules are matched without regard to case
     for value, count in corpus.count_values(COLUMNS[by], _TRIED_PER_DOMAIN * config.most).items():
@@ -113,7 +113,7 @@ def _choose(corpus: CorpusFolder, by: str, config: SuggestDomainsConfig) -> dict
 
 
 def _make_name(value: str, taken: Collection[str]) -> str:
-    """A name of a domain, such as `cell_biology` of "Cell biology"."""
+    """Make the name of a domain, such as `cell_biology` of "Cell biology"."""
     name = re.sub(r"[^a-z0-9]+", "_", value.lower()).strip("_")[:40].rstrip("_")
     name = name if re.fullmatch(DOMAIN.pattern, name) else f"domain_{name}".rstrip("_")
     return next(each for each in (name, *(f"{name}_{n}" for n in range(2, 1000))) if each not in taken)

@@ -1,4 +1,4 @@
-"""Tables and a manifest about them, in memory or in a folder: what pairs and task datasets have in common."""
+"""Tables and a manifest about them, in memory or in a folder: the base of pairs and task datasets."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class TableFolder(ABC):
     """Tables by file name, in memory or in a folder.
 
     Attributes:
-        path: the folder; None if the tables are in memory.
+        path: path of the folder; None if the tables are in memory.
         manifest: settings, counts and, in a folder, hashes.
         tables: file name -> table, if they are in memory.
     """
@@ -49,15 +49,15 @@ class TableFolder(ABC):
     tables: Mapping[str, pa.Table] = field(default_factory=dict)
 
     kind: ClassVar[str]
-    names: ClassVar[tuple[str, ...]] = ()  # of the files that every folder of the kind has
-    sections: ClassVar[tuple[str, ...]] = ()  # of its manifest, besides `files`
+    names: ClassVar[tuple[str, ...]] = ()  # names of the files that every folder of the kind has
+    sections: ClassVar[tuple[str, ...]] = ()  # sections of the manifest, besides `files`
 
     @classmethod
     def read_manifest(cls, path: Path) -> dict[str, Any]:
-        """The manifest of a folder.
+        """Read the manifest of a folder.
 
         Raises:
-            InputError: the folder has none, or that of something else, or a file is missing.
+            InputError: the folder has no manifest, or one of another kind, or a file is missing.
         """
         if kind_of(path) != cls.kind:
             missing = "" if (path / MANIFEST).is_file() else f" ({MANIFEST} missing)"
@@ -74,7 +74,7 @@ class TableFolder(ABC):
 
     @classmethod
     def new_manifest(cls, **content: Any) -> dict[str, Any]:
-        """A manifest of this kind."""
+        """Make a manifest of this kind."""
         return {"kind": cls.kind, "format": FORMAT, "version": __version__, **content}
 
     @property
@@ -85,7 +85,7 @@ class TableFolder(ABC):
         return str(self.manifest.get("source", f"{self.kind} in memory"))
 
     def table(self, file: str) -> pa.Table | None:
-        """A table by its file name; None if there is none.
+        """Return a table by its file name; None if there is none.
 
         Raises:
             InputError: the file is not the one that the manifest lists.
@@ -102,10 +102,10 @@ class TableFolder(ABC):
         return _read(path, pq.read_table)
 
     def required(self, file: str) -> pa.Table:
-        """A table by its file name.
+        """Return a table by its file name.
 
         Raises:
-            InputError: as `table`, or there is none.
+            InputError: as `table`, or there is no such table.
         """
         table = self.table(file)
         if table is None:
@@ -113,21 +113,21 @@ class TableFolder(ABC):
         return table
 
     def number_of_rows(self, file: str) -> int:
-        """The number of rows of a table, without reading it."""
+        """Return the number of rows of a table, without reading it."""
         if self.path is None:
             return int(self.tables[file].num_rows)
         return int(_read(self.path / file, pq.read_metadata).num_rows)
 
     def other_files(self) -> dict[str, str]:
-        """Other files of data, by name."""
+        """Return other files of data, by name."""
         return {}
 
     def about(self, manifest: dict[str, Any]) -> dict[str, str]:
-        """Files that describe the folder, by name; no hash is kept of them."""
+        """Return files that describe the folder, by name; no hash is kept of them."""
         return {}
 
     def hashes(self) -> dict[str, str]:
-        """File name -> SHA-256, in the order of the names; the same before and after saving."""
+        """Hash the files: name -> SHA-256, in the order of the names; the same before and after saving."""
         files: dict[str, str] = self.manifest.get("files") or {
             **{name: parquet_hash(table) for name, table in self.tables.items()},
             **{name: hashlib.sha256(text.encode()).hexdigest() for name, text in self.other_files().items()},
@@ -188,7 +188,7 @@ def kind_of(source: Any) -> str | None:
 
 
 def parquet_hash(table: pa.Table) -> str:
-    """The SHA-256 of the file that `write_parquet` writes."""
+    """Return the SHA-256 of the file that `write_parquet` writes."""
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, compression="zstd")
     return hashlib.sha256(sink.getvalue()).hexdigest()

@@ -1,4 +1,4 @@
-"""The recipes of published experiments, as YAML files, and how they are found by name."""
+"""The recipes of published experiments, as YAML files, and the functions that find them by name."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from pathlib import Path
 from sentence_experts.errors import InputError
 
 RECIPES = Path(__file__).parent
-# Files that recipes refer to, and that are none themselves.
+# Files that recipes refer to, and that are not recipes themselves.
 PARTS = ("protocol", "published", "domains", "tasks", "small_tasks", "simulated_tasks")
 NOT_RECIPES = ("corpus", "material")
 PLANS = "corpus"
 
 
 def recipe_names() -> list[str]:
-    """The names of the shipped recipes, such as "hallee2025/moe_all"."""
+    """Return the names of the shipped recipes, such as "hallee2025/moe_all"."""
     names = (file.relative_to(RECIPES) for file in RECIPES.rglob("*.yaml") if file.stem not in PARTS)
     return sorted(name.with_suffix("").as_posix() for name in names if name.parts[0] not in NOT_RECIPES)
 
 
 def plan_names() -> list[str]:
-    """The names of the shipped plans of `fetch_corpus`, such as "hallee2025_domains"."""
+    """Return the names of the shipped plans of `fetch_corpus`, such as "hallee2025_domains"."""
     return sorted(file.stem for file in (RECIPES / PLANS).glob("*.yaml"))
 
 
 def find_recipe(recipe: str | Path) -> Path:
-    """The file of a recipe: a path, or the name of a shipped one ("hallee2025/moe_all").
+    """Return the file of a recipe: a path, or the name of a shipped one ("hallee2025/moe_all").
 
     Raises:
         InputError: there is neither.
@@ -35,7 +35,7 @@ def find_recipe(recipe: str | Path) -> Path:
 
 
 def find_plan(plan: str | Path) -> Path:
-    """The file of a plan of `fetch_corpus`: a path, or the name of a shipped one ("hallee2025_domains").
+    """Return the file of a plan of `fetch_corpus`: a path, or a shipped name ("hallee2025_domains").
 
     Raises:
         InputError: there is neither.

@@ -1,4 +1,4 @@
-"""The app: routers of all protocols around one engine, and whether the server is well."""
+"""The app: routers of all protocols around one engine, and the state of the server."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ ROUTERS = (openai.router, tei.router, status, pages.router)
 
 @status.get("/health")
 async def health() -> Response:
-    """Answers as long as the server runs."""
+    """Answer as long as the server runs."""
     return await json_answer({"status": "ok"})
 
 
 @status.get("/ready")
 async def ready(request: Request) -> Response:
-    """Whether the server takes requests: not while it is shutting down."""
+    """Tell whether the server takes requests: not while it is shutting down."""
     if request.app.state.engine.draining:
         raise RequestError(503, "the server is shutting down", retry_after=1)
     return await json_answer({"status": "ready", "models": request.app.state.engine.models.names})
@@ -39,7 +39,7 @@ async def ready(request: Request) -> Response:
 
 @status.get("/metrics", response_class=PlainTextResponse)
 async def metrics(request: Request) -> Response:
-    """Figures for Prometheus."""
+    """Return figures for Prometheus."""
     return Response(request.app.state.engine.metrics.page(), media_type=CONTENT_TYPE_LATEST)
 
 

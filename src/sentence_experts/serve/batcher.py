@@ -20,18 +20,18 @@ from numpy.typing import NDArray
 
 from sentence_experts.serve.errors import RequestError
 
-SHORT = 128  # tokens; longer texts do not share a batch with shorter ones
-RESERVED_SECONDS = 5.0  # after a short text, in which texts longer than a batch leave one worker free
+SHORT = 128  # maximum number of tokens of a short text; longer texts do not share a batch with it
+RESERVED_SECONDS = 5.0  # time after a short text in which texts longer than a batch leave a worker free
 # Clients that were answered together come back at about the same time. A small batch waits for as many texts
 # as the last one had, at most this share of the time that it took: fewer tokens cost nearly as much as these.
 LINGER, BUSY_TOKENS = 0.15, 128
-RATE_WEIGHT = 0.1  # of the newest batch in the running mean of tokens per second
+RATE_WEIGHT = 0.1  # weight of the newest batch in the running mean of tokens per second
 
 Vector = NDArray[np.float32]
 
 
 class TextEncoder(Protocol):
-    """Encodes batches; one per model."""
+    """An encoder of batches; one per model."""
 
     padded: bool
 
@@ -44,10 +44,10 @@ class QueuedText:
     """A text to encode.
 
     Attributes:
-        encoder: encodes it.
-        text: the text.
-        prompt: what stands in front of it, or the name of its route.
-        tokens: about its length.
+        encoder: encoder of the text.
+        text: text to encode.
+        prompt: prompt in front of the text, or the name of its route.
+        tokens: approximate number of tokens.
     """
 
     encoder: TextEncoder
@@ -73,12 +73,12 @@ class _Entry(NamedTuple):
     number: int
     text: QueuedText
     job: _Job
-    place: int  # in the job
+    place: int  # index in the job
 
 
 @dataclass
 class Batcher:
-    """Encodes the texts of many requests on a few threads.
+    """An encoder of the texts of many requests on a few threads.
 
     Every method belongs to the event loop, except for what runs in the workers.
 
@@ -86,9 +86,9 @@ class Batcher:
         workers: number of batches at a time.
         batch_tokens: maximum number of tokens per batch; a longer text gets its own.
         queue_tokens: maximum number of tokens in accepted requests.
-        initializer: called in each thread when it begins.
-        on_batch: called with the numbers of texts, tokens and requests of each batch.
-        on_wait: called with the seconds that a request waited for its vectors.
+        initializer: function called in every thread when it begins.
+        on_batch: function called with the numbers of texts, tokens and requests of a batch.
+        on_wait: function called with the seconds that a request waited for its vectors.
     """
 
     workers: int
@@ -99,7 +99,7 @@ class Batcher:
     on_wait: Callable[[float], None] = lambda seconds: None
 
     def __post_init__(self) -> None:
-        self.tokens = 0  # of accepted requests, not encoded yet
+        self.tokens = 0  # number of tokens in accepted requests that are not encoded yet
         self.rate = 0.0  # tokens per second
         self._queues: dict[Hashable, list[_Entry]] = {}
         self._clock = self._count = self._running = 0

@@ -28,7 +28,7 @@ def stems(text: str) -> frozenset[str]:
 
 
 def common_terms(wanted: frozenset[str], text: str) -> list[str]:
-    """Words of a text with one of these stems, as the text writes them; most frequent first.
+    """Return the words of a text with one of these stems, as the text writes them; most frequent first.
 
     >>> query = stems("memory replays in sleep")
     >>> common_terms(query, "Replay of memories. The memories of rats are replayed.")

@@ -23,8 +23,8 @@ from sentence_experts.serve.models import Models, ServedModel
 
 logger = logging.getLogger(__name__)
 
-CPU_TOKENS, DEVICE_TOKENS = 512, 16_384  # per batch by default
-CHARACTERS_PER_TOKEN = 4  # about; the exact number is known when a text's batch runs
+CPU_TOKENS, DEVICE_TOKENS = 512, 16_384  # default numbers of tokens per batch
+CHARACTERS_PER_TOKEN = 4  # estimate; the exact number is known when a text's batch runs
 
 
 @dataclass
@@ -32,10 +32,10 @@ class Embedded:
     """The answer for the texts of one request.
 
     Attributes:
-        served: the model that gave it.
-        vectors: one of float32 per text.
+        served: model that gave the answer.
+        vectors: float32 vector of each text.
         tokens: number of tokens of each text.
-        routes: the route of each text; None where the model has none.
+        routes: route of each text; None where the model has none.
     """
 
     served: ServedModel
@@ -44,7 +44,7 @@ class Embedded:
     routes: list[str | None]
 
     def finished(self, dimensions: int | None, normalize: bool) -> NDArray[np.float32]:
-        """Return (texts, dimensions), cut to a length; scaled to length 1 if they are cut or should be."""
+        """Return vectors, (texts, dimensions), cut to `dimensions`; of length 1 if cut or if `normalize`."""
         vectors: NDArray[np.float32] = np.stack(self.vectors)
         if dimensions not in (None, self.served.dimension):
             vectors, normalize = vectors[:, :dimensions], True
@@ -92,7 +92,7 @@ class EmbeddingEngine:
             if newer is None:
                 logger.warning(f"{served.name}: {error}")
                 raise RequestError(500, "the model could not encode these texts") from error
-            # Its folder was replaced, and an expert that waited there is gone.
+            # The model's folder was replaced, and an expert that waited there is gone.
             for route in {*routes} - {None}:
                 newer.find_route(str(route), "route")
             embedded = await self._embed(newer, texts, routes)

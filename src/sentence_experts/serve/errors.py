@@ -19,13 +19,13 @@ TEI_PATHS = ("/", "/embed", "/similarity", "/tokenize", "/info")
 
 
 class RequestError(Exception):
-    """A request that is refused.
+    """An error that refuses a request.
 
     Attributes:
         status: HTTP status.
-        message: one sentence: what is wrong, and what to do.
-        field: the place in the request, such as "input.3".
-        retry_after: seconds after which the same request may be taken.
+        message: sentence on the fault and its remedy.
+        field: place in the request, such as "input.3".
+        retry_after: number of seconds after which the same request may be taken.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class RequestError(Exception):
 
     @property
     def headers(self) -> dict[str, str]:
-        """The headers of the answer that belong to the error."""
+        """Headers of the answer that belong to the error."""
         headers = (
             {} if self.retry_after is None else {"Retry-After": str(max(math.ceil(self.retry_after), 1))}
         )

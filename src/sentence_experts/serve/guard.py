@@ -1,4 +1,4 @@
-"""Around every request: keys, headers, the access log, and one sentence in place of a stack trace."""
+"""Keys, headers, the access log, and one sentence in place of a stack trace, around every request."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ logger = logging.getLogger(__name__)
 access = logging.getLogger("sentence_experts.access")
 
 WITHOUT_KEY = ("/health", "/ready", "/")
-STATIC = "/static/"  # with "/", the search page without anything in it: it asks for the key itself
-LEFT = 499  # in the log only: the client has left
+STATIC = "/static/"  # beside "/", the empty search page, which asks for the key itself
+LEFT = 499  # status, in the log only, of a client that has left
 HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
@@ -72,7 +72,7 @@ class Guard:
     """The outermost layer of the app."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics, keys: Keys | None, local_only: bool) -> None:
-        """Around `app`; with `local_only`, requests must name this machine as their host.
+        """Guard `app`; with `local_only`, requests must name this machine as their host.
 
         A page of another site that resolves its own name to this machine is thus kept out.
         """
@@ -89,9 +89,12 @@ class Guard:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                own = {name for name, _ in message["headers"]}
+                present = {name for name, _ in message["headers"]}
                 added = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
-                message["headers"] = [*message["headers"], *(each for each in added if each[0] not in own)]
+                message["headers"] = [
+                    *message["headers"],
+                    *(each for each in added if each[0] not in present),
+                ]
             await send(message)
 
         if scope["method"] == "HEAD":  # as GET; the server leaves the body out

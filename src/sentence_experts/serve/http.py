@@ -1,4 +1,4 @@
-"""Requests read within limits, answers written, clients that leave."""
+"""Reading requests within limits, writing answers, and clients that leave."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from starlette.requests import ClientDisconnect
 from sentence_experts.config import unknown_setting
 from sentence_experts.serve.errors import RequestError
 
-BODY_SECONDS = 30  # for a client to send its request
-LARGE_ANSWER = 50_000  # numbers; more are written in a thread
+BODY_SECONDS = 30  # time for a client to send its request
+LARGE_ANSWER = 50_000  # maximum count of numbers in an answer that is not written in a thread
 
 T = TypeVar("T")
 
@@ -30,7 +30,7 @@ class Schema(BaseModel):
 S = TypeVar("S", bound=Schema)
 
 STRINGS = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
-# Checked by `texts_of`, which says what is wrong with one.
+# Texts are checked by `texts_of`, whose errors name the fault.
 Texts = Annotated[Any, WithJsonSchema(STRINGS), Field(description="A text, or a list of texts")]
 ModelName = Annotated[
     str | None, Field(None, description="Name of a model, or NAME:ROUTE; by default the first one")
@@ -51,7 +51,7 @@ def body_of(schema: type[Schema]) -> dict[str, Any]:
 
 
 def _without_references(part: Any, definitions: Mapping[str, Any]) -> Any:
-    """Put what a schema refers to in place: references would be looked up in the whole page."""
+    """Put the parts that a schema refers to in place: references would be looked up in the whole page."""
     if isinstance(part, list):
         return [_without_references(each, definitions) for each in part]
     if not isinstance(part, dict):

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-LARGE = 20_000  # papers; encoding them takes long enough to be announced
+LARGE = 20_000  # number of papers from which their encoding is announced
 # Setting of `search` -> field of a request.
 FIELDS = {"type": "types", "journal": "journals", "domain": "domains", "keyword": "keywords"}
 _NAMED = re.compile(r"`(\w+)`: ")
-MAX_VALUES = 2_000  # of a filter that the page lists, the frequent ones first
+MAX_VALUES = 2_000  # maximum number of values of a filter that the page lists, frequent ones first
 
 
 @dataclass(frozen=True)
@@ -38,11 +38,11 @@ class CorpusView:
     """The corpus under one route of one model.
 
     Attributes:
-        name: what requests call it: NAME:ROUTE, or NAME for a model without routes.
-        label: what the page calls it.
-        blend: the route, or several with their weights.
-        served: the model that encodes queries; the one that encoded the papers.
-        searcher: finds papers.
+        name: name in requests: NAME:ROUTE, or NAME for a model without routes.
+        label: name on the page.
+        blend: route, or several routes with their weights.
+        served: model that encodes queries, and has encoded the papers.
+        searcher: searcher of papers.
     """
 
     name: str
@@ -65,9 +65,9 @@ class Library:
     """A corpus, under every route of every served model.
 
     Attributes:
-        corpus: the corpus.
-        papers: its table.
-        views: by name, those of the first model first.
+        corpus: corpus of the search page.
+        papers: table of the papers.
+        views: views by name, those of the first model first.
     """
 
     def __init__(self, corpus: CorpusFolder, models: Models, unit: str, beside: Sequence[str] = ()) -> None:

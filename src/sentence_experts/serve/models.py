@@ -1,4 +1,4 @@
-"""The served models: their routes, what encodes for them, and how they are replaced while requests run."""
+"""The served models: their routes, their encoders, and their replacement while requests run."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ ALIASES = {
     "retrieval_passage": "document",
     "passage": "document",
 }
-# What protocols must say of every text; a model without routes has no use for it.
+# Purposes that protocols must name for every text; a model without routes has no use for them.
 PURPOSES = {*ALIASES, *ALIASES.values(), "classification", "clustering"}
-WATCH_SECONDS = 2.0  # between checks of the folders; a changed one must be the same in two of them
+WATCH_SECONDS = 2.0  # time between checks of the folders; a changed one must be the same in two checks
 
 
 class ServedModel:
-    """A model in memory that requests are answered with.
+    """A model in memory that answers requests.
 
     Attributes:
-        name: what requests call it.
-        model: the model.
-        encoder: names the model's parts, and its routes.
-        tokenizer: counts and shows tokens, beside the text encoder's own, which cuts and pads.
-        created: when it was loaded, in seconds since 1970.
+        name: name in requests.
+        model: model in memory.
+        encoder: wrapper that names the model's parts, and its routes.
+        tokenizer: tokenizer that counts and shows tokens; the text encoder's cuts and pads.
+        created: time of loading, in seconds since 1970.
     """
 
     def __init__(self, name: str, model: SentenceTransformer | OnnxEncoder) -> None:
@@ -71,14 +71,14 @@ class ServedModel:
 
     @cached_property
     def shorter(self) -> frozenset[int] | None:
-        """The shorter vectors that the model was trained for (Matryoshka); None for any length."""
+        """Lengths of the shorter vectors that the model was trained for (Matryoshka); None for any length."""
         config = self.encoder.config
         if lengths := getattr(config, "matryoshka_dimensions", None):
             return frozenset(int(each) for each in lengths)
         return None if getattr(config, "is_matryoshka", False) else frozenset()
 
     def beside(self) -> Any:
-        """Return the model with a tokenizer of another, for use beside the server's batches."""
+        """Return the model with another tokenizer, for use beside the server's batches."""
         if isinstance(self.model, OnnxEncoder):
             return self.model
         from sentence_experts.compat.sentence_transformers import sharing_all_but_tokenizer
@@ -87,11 +87,11 @@ class ServedModel:
 
     @property
     def max_length(self) -> int | None:
-        """The number of tokens that the model reads of a text."""
+        """Number of tokens that the model reads of a text."""
         return self.model.max_seq_length
 
     def find_route(self, requested: str, field: str) -> str | None:
-        """Return the model's own name of a route; None where the model has no use for it."""
+        """Return the model's name of a route; None where the model has no use for it."""
         known = self.known.prompts
         if requested in known:
             return requested
@@ -127,7 +127,7 @@ class ServedModel:
             raise RequestError(422, how, field) from None
 
     def prompt(self, route: str | None) -> str | None:
-        """Return what stands in front of the texts of a route."""
+        """Return the prompt in front of the texts of a route."""
         if isinstance(self.text_encoder, RouteEncoder):
             return route
         return self.known.prompts[route] if route else ""
@@ -143,7 +143,7 @@ def _purpose(name: str) -> str:
 
 @dataclass
 class _Source:
-    """Where a model comes from, and the state of its files when it was loaded and last looked at."""
+    """The source of a model, and the state of its files when it was loaded and last looked at."""
 
     place: str | SentenceTransformer
     loaded: Any = None
@@ -171,7 +171,7 @@ class Models:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of all models."""
+        """Names of all models."""
         return tuple(self._by_name)
 
     def get(self, name: str) -> ServedModel | None:
@@ -197,10 +197,10 @@ class Models:
                     logger.warning(f"{name}: not loaded again, the model before it stays: {text}")
 
     async def replaced(self, served: ServedModel) -> ServedModel | None:
-        """Return what has taken a model's place, loaded now if its folder has changed; None if nothing."""
+        """Return the successor of a model, loaded now if the folder has changed; None if there is none."""
         source = self._sources[served.name]
         async with self._locks[served.name]:
-            pass  # it may be on its way
+            pass  # the folder may be on its way
         if self.get(served.name) is served and _state_of(source.place) != source.loaded:
             await self.reload([served.name])
         newer = self.get(served.name)
@@ -227,13 +227,13 @@ class Models:
         model = BatchEncoder.open(place, config).model
         if Path(place).is_dir() and not isinstance(model, OnnxEncoder):
             for weight in (*model.parameters(), *model.buffers()):
-                # Not a mapping of the file any more, which may be overwritten in place.
+                # The weights must not stay a mapping of the file, which may be overwritten in place.
                 weight.data = weight.data.clone()
         return ServedModel(name, model)
 
 
 def _state_of(place: Any) -> Any:
-    """Return what changes when a model's folder is replaced or written to; None where there is no folder."""
+    """Return a value that changes when a model's folder is replaced or written to; None without a folder."""
     if not isinstance(place, str):
         return None
     folder = Path(place)
@@ -268,7 +268,7 @@ def named_sources(models: Any) -> dict[str, str | SentenceTransformer]:
 
 
 def _named(model: Any) -> tuple[str, Any]:
-    """Return the name of a model, and where it is."""
+    """Return the name of a model, and its place."""
     if not isinstance(model, str | Path):
         return name_of(model), model
     label, equals, path = str(model).partition("=")

@@ -29,7 +29,7 @@ router = APIRouter(tags=["OpenAI"])
 
 
 class EmbeddingsRequest(Schema):
-    """OpenAI's request, and routes."""
+    """A request for embeddings in OpenAI's form, with routes."""
 
     input: Texts
     model: ModelName
@@ -47,7 +47,7 @@ class EmbeddingsRequest(Schema):
 
 @router.post("/v1/embeddings", openapi_extra=body_of(EmbeddingsRequest))
 async def embeddings(request: Request) -> Response:
-    """Vectors of texts."""
+    """Return the vectors of texts."""
     engine: EmbeddingEngine = request.app.state.engine
     body = await read(request, EmbeddingsRequest)
     served = find_model(engine.models, body.model)
@@ -71,7 +71,7 @@ def _item(number: int, vector: NDArray[np.float32], as_base64: bool) -> dict[str
 
 @router.get("/v1/models")
 async def models(request: Request) -> Response:
-    """The models and their routes."""
+    """List the models and their routes."""
     engine: EmbeddingEngine = request.app.state.engine
     data = [describe_model(served) for served in engine.models]
     return await json_answer({"object": "list", "data": data})
@@ -79,13 +79,13 @@ async def models(request: Request) -> Response:
 
 @router.get("/v1/models/{name:path}")
 async def model(request: Request, name: str) -> Response:
-    """One model and its routes."""
+    """Describe a model and its routes."""
     served, _ = find_model(request.app.state.engine.models, name)
     return await json_answer(describe_model(served))
 
 
 def describe_model(served: ServedModel) -> dict[str, Any]:
-    """Describe a model in OpenAI's form, with what else clients need to know."""
+    """Describe a model in OpenAI's form, with further facts for clients."""
     return {
         "id": served.name,
         "object": "model",

@@ -26,13 +26,13 @@ TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 
 @router.get("/")
 async def start(request: Request) -> Response:
-    """The search page, or what there is without a corpus."""
+    """Show the search page, or what there is without a corpus."""
     return _page("start.html" if request.app.state.library is None else "search.html", version=__version__)
 
 
 @router.get("/docs")
 async def docs(request: Request) -> Response:
-    """Every path, with the fields of its request."""
+    """List every path, with the fields of its request."""
     schema = request.app.openapi()
     endpoints = [
         _endpoint(path, method, about)
@@ -44,7 +44,7 @@ async def docs(request: Request) -> Response:
 
 @router.get("/static/{name}")
 async def static(name: str) -> Response:
-    """A script, a style or an image of the pages."""
+    """Return a script, a style or an image of the pages."""
     if name not in (known := _static()):
         raise RequestError(404, "there is no such file")
     content, kind = known[name]
@@ -53,7 +53,7 @@ async def static(name: str) -> Response:
 
 @cache
 def _static() -> dict[str, tuple[bytes, str]]:
-    """Content and type of each file by name."""
+    """Read the files of the pages: name -> content and type."""
     entries = files("sentence_experts.serve").joinpath("static").iterdir()
     return {each.name: (each.read_bytes(), TYPES[Path(each.name).suffix]) for each in entries}
 

@@ -1,4 +1,4 @@
-"""Which model, route and texts a request means, however its protocol says so; and their vectors."""
+"""The model, route and texts that a request means, in any protocol; and their vectors."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ async def embed_texts(
     """Check a request and encode its texts; encoding stops if the client leaves.
 
     Args:
-        request: the request.
-        model: the model, and the route in its name if there is one.
-        given: the texts, as they were sent, in `field`.
-        field: for messages.
-        routes: the fields that can name a route.
+        request: request of the client.
+        model: model, and the route in its name if there is one.
+        given: texts, as they were sent, in `field`.
+        field: name of the texts' field, for messages.
+        routes: fields that can name a route.
         dimensions: length of the vectors.
-        whole: refuse texts that the model does not read whole.
+        whole: whether to refuse texts that the model does not read whole.
     """
     engine: EmbeddingEngine = request.app.state.engine
     served, in_name = model

@@ -1,4 +1,4 @@
-"""`create_app` and `serve`: models over HTTP, in another server's process or in one of its own."""
+"""`create_app` and `serve`: models over HTTP, in another server's process or in a separate one."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 CAPACITY, KERNELS = "ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64"
-IDLE_SECONDS = 30  # after which a connection without requests is closed
-HEADER_SECONDS = 10  # for a client to send a request's headers
+IDLE_SECONDS = 30  # time after which a connection without requests is closed
+HEADER_SECONDS = 10  # time for a client to send a request's headers
 # Connections wait in the system's queue until they are accepted, few at a time: asyncio tries as often in one
 # go, also after an error, and those that are closed to make room are gone by the next.
 BACKLOG, ACCEPTED_AT_ONCE = 2048, 16
@@ -43,13 +43,13 @@ def create_app(
     routers: Sequence[APIRouter] = (),
     **settings: Any,
 ) -> FastAPI:
-    """Load models and give an ASGI app that serves them, for a server of your own.
+    """Load models and return an ASGI app that serves them, for a server of your own.
 
     Args:
         models: a path, hub id, `NAME=PATH` or model in memory, a list of them, or a mapping of names to them.
         config: settings; those given by name come before it. `host` only decides whether requests must
             name this machine as their host; `port`, `max_connections` and `drain_seconds` have no effect.
-        load_config: how to open models that are given by path or name; see `load`.
+        load_config: settings for opening models that are given by path or name; see `load`.
         routers: FastAPI routers of your own; `request.app.state.engine` has the models and the batches.
 
     Returns:
@@ -101,16 +101,16 @@ def serve(
     Accepted requests are then finished first. On SIGHUP, models are loaded again from their folders.
 
     Args:
-        models: as `create_app`.
+        models: models, as in `create_app`.
         config: settings; those given by name come before it.
-        load_config: how to open models that are given by path or name; see `load`.
+        load_config: settings for opening models that are given by path or name; see `load`.
 
     Raises:
-        UsageError, InputError: as `create_app`, or the server cannot listen on the address.
+        UsageError, InputError: as in `create_app`, or the server cannot listen on the address.
     """
     require("uvicorn", "serve")
     # oneDNN keeps a kernel for each size of a batch, and batches have all sizes: its own limit of 1,024 lets
-    # memory grow for hours. To make one anew takes no time that could be measured.
+    # memory grow for hours. Making a kernel anew takes no measurable time.
     os.environ.setdefault(CAPACITY, KERNELS)
     import uvicorn
 
@@ -135,7 +135,7 @@ def serve(
         timeout_keep_alive=IDLE_SECONDS,
         timeout_graceful_shutdown=config.drain_seconds,
     )
-    # What is loaded stays: looking through it for garbage, again and again, would only hold up requests.
+    # The loaded objects stay: searching them for garbage, again and again, would only hold up requests.
     gc.collect()
     gc.freeze()
     _show_access()

@@ -1,4 +1,4 @@
-"""`/search`: the papers of the corpus under several routes, compared; best sentences; files of papers."""
+"""`/search`: the papers of the corpus under several routes, best sentences, and files of papers."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from sentence_experts.serve.http import Schema, answered, body_of, json_answer, 
 from sentence_experts.serve.library import CorpusView, Library
 from sentence_experts.serve.models import ServedModel
 
-NEAR = 200  # papers per route whose years are counted
-# Of a text that is shown; hostile records hold megabytes.
+NEAR = 200  # number of papers per route whose years are counted
+# Maximum number of characters of a text that is shown; hostile records hold megabytes.
 MAX_ABSTRACT, MAX_TITLE, MAX_SENTENCES = 20_000, 1_000, 40
 SHOWN = ("paper_id", "title", "abstract", "year", "journal", "article_type", "doi", "pmid", "pmcid", "link",
          "retracted", "domains", "kind", "authors", "volume", "issue", "pages", "keywords",
          "mesh")  # fmt: skip
-MAX_LISTED = 40  # authors, keywords, ... of a paper; papers that cite one
+MAX_LISTED = 40  # maximum number of authors, keywords, ... of a paper, and of papers that cite it
 FILES = {
     "ris": ("application/x-research-info-systems", "papers.ris"),
     "bibtex": ("application/x-bibtex", "papers.bib"),
@@ -42,11 +42,11 @@ FILES = {
 
 T = TypeVar("T")
 Ids = Annotated[list[str], Field(description="Papers, by DOI, PMID, PMCID or `paper_id`")]
-Values = Annotated[list[str], Field(max_length=100)]  # of a filter
+Values = Annotated[list[str], Field(max_length=100)]  # values of a filter
 
 
 class SearchTarget(Schema):
-    """The query: a text, or papers."""
+    """A query: a text, or papers."""
 
     query: str | None = Field(None, description="A text")
     like: Annotated[list[str] | None, Field(max_length=20)] = Field(
@@ -55,7 +55,7 @@ class SearchTarget(Schema):
 
 
 class SearchRequest(SearchTarget):
-    """A search under several routes."""
+    """A request for the nearest papers under several routes."""
 
     routes: list[str] | None = Field(
         None,
@@ -73,7 +73,7 @@ class SearchRequest(SearchTarget):
     hybrid: bool = Field(False, description="Rank by the words of the query too (BM25)")
 
     def filters(self, any_year: bool = False) -> Filters:
-        """Which papers to look at."""
+        """Return the filters of papers."""
         return Filters.of(
             None if any_year else self.year,
             self.notices,
@@ -86,20 +86,20 @@ class SearchRequest(SearchTarget):
 
 
 class SentencesRequest(SearchTarget):
-    """The sentences of papers that are nearest to a query under one route."""
+    """A request for the sentences of papers that are nearest to a query under one route."""
 
     route: str = Field(description="One route, or a blend")
     papers: Annotated[Ids, Field(max_length=50)]
 
 
 class CitationsRequest(Schema):
-    """A paper whose citations are wanted."""
+    """A request for the citations of a paper."""
 
     paper: str = Field(description="DOI, PMID, PMCID or `paper_id`")
 
 
 class ExportRequest(Schema):
-    """Papers for a reference manager or a spreadsheet."""
+    """A request for papers in the format of a reference manager or a spreadsheet."""
 
     papers: Annotated[Ids, Field(max_length=10_000)]
     format: Literal["ris", "bibtex", "csv"] = Field(description="Form of the file")
@@ -109,10 +109,10 @@ class RouteResult(NamedTuple):
     """The papers near a query under one route.
 
     Attributes:
-        view: the route.
-        compared: the query and the papers.
-        hits: the papers found.
-        near: the rows of the papers near the query in any year.
+        view: route of the search.
+        compared: comparison of the query with the papers.
+        hits: papers found.
+        near: rows of the papers near the query in any year.
     """
 
     view: CorpusView
@@ -126,7 +126,7 @@ router = APIRouter(tags=["Search"], prefix="/search")
 
 @router.get("/corpus")
 async def corpus(request: Request) -> Response:
-    """The corpus, its routes, and the values that filters take."""
+    """Describe the corpus, its routes, and the values that filters take."""
     library: Library = request.app.state.library
     library.follow()
     return await json_answer(await asyncio.to_thread(library.about))
@@ -134,7 +134,7 @@ async def corpus(request: Request) -> Response:
 
 @router.post("", openapi_extra=body_of(SearchRequest))
 async def search(request: Request) -> Response:
-    """The nearest papers under each route, and how the routes differ."""
+    """Find the nearest papers under each route, and the differences between the routes."""
     started = time.perf_counter()
     library: Library = request.app.state.library
     library.follow()
@@ -147,7 +147,7 @@ async def search(request: Request) -> Response:
 
 @router.post("/sentences", openapi_extra=body_of(SentencesRequest))
 async def sentences(request: Request) -> Response:
-    """The sentence of each abstract, or best passage, that is nearest to a query: its start and end."""
+    """Find the sentence of each abstract, or best passage, that is nearest to a query: its start and end."""
     library: Library = request.app.state.library
     body = await read(request, SentencesRequest)
     view, *others = library.find([body.route], "route")
@@ -160,7 +160,7 @@ async def sentences(request: Request) -> Response:
 
 @router.post("/citations", openapi_extra=body_of(CitationsRequest))
 async def citations(request: Request) -> Response:
-    """The papers of the corpus that a paper cites, and those that cite it."""
+    """List the papers of the corpus that a paper cites, and those that cite it."""
     library: Library = request.app.state.library
     body = await read(request, CitationsRequest)
     (row,) = await asyncio.to_thread(library.rows, [body.paper], "paper")
@@ -175,7 +175,7 @@ async def citations(request: Request) -> Response:
 
 @router.post("/export", openapi_extra=body_of(ExportRequest))
 async def export(request: Request) -> Response:
-    """Papers as RIS, BibTeX or CSV."""
+    """Write papers as RIS, BibTeX or CSV."""
     library: Library = request.app.state.library
     body = await read(request, ExportRequest)
     rows = await asyncio.to_thread(library.rows, body.papers, "papers")
@@ -206,7 +206,7 @@ async def _per_route(library: Library, work: Callable[..., T], *of_routes: Seque
 async def _compare_query(
     engine: EmbeddingEngine, library: Library, body: SearchTarget, views: Sequence[CorpusView]
 ) -> tuple[list[int], list[Comparison]]:
-    """Return the rows of the papers that others should be like, and the query under each route."""
+    """Return the rows of the papers that hits should be like, and the query under each route."""
     if (body.query is None) == (body.like is None):
         raise RequestError(422, "give `query`, a text, or `like`, a list of papers", "query")
     liked: list[int] = []
@@ -263,7 +263,7 @@ def _find(
 def _ranks(
     rows: Sequence[int], body: SearchRequest, liked: Sequence[int], result: RouteResult
 ) -> list[dict[str, Any] | None]:
-    """Return where each paper stands under a route; None for a paper that has no vector there."""
+    """Return the rank of each paper under a route; None for a paper that has no vector there."""
     by_row = {hit.row: hit for hit in result.hits}
     passing = result.view.searcher.passing(body.filters(), liked)
     ranks: list[dict[str, Any] | None] = []
@@ -322,7 +322,7 @@ def _describe(
 
 
 def _shown(facts: dict[str, Any]) -> dict[str, Any]:
-    """Return the facts of a paper that an answer holds, its texts cut to what is shown."""
+    """Return the facts of a paper that an answer holds, its texts cut for display."""
     shown = {name: facts.get(name) for name in SHOWN}
     shown |= {"title": _cut(shown["title"], MAX_TITLE), "abstract": _cut(shown["abstract"], MAX_ABSTRACT)}
     shown["by"] = short_authors(facts.get("authors"))

@@ -38,7 +38,7 @@ router = APIRouter(tags=["TEI"])
 
 
 class Options(Schema):
-    """The fields that all requests have."""
+    """A request with the fields that all requests have."""
 
     model: ModelName
     prompt_name: Route
@@ -88,21 +88,21 @@ class TokenizeRequest(Options):
 @router.post("/embed", openapi_extra=body_of(EmbedRequest))
 @router.post("/models/{model:path}/embed", include_in_schema=False)
 async def embed(request: Request) -> Response:
-    """Vectors of texts."""
+    """Return the vectors of texts."""
     return await _embed(request, await read(request, EmbedRequest))
 
 
 @router.post("/similarity", openapi_extra=body_of(SimilarityRequest))
 @router.post("/models/{model:path}/similarity", include_in_schema=False)
 async def similarity(request: Request) -> Response:
-    """The cosine of a text with each of some others."""
+    """Return the cosines of a text with others."""
     return await _similarity(request, await read(request, SimilarityRequest))
 
 
 @router.post("/tokenize", openapi_extra=body_of(TokenizeRequest))
 @router.post("/models/{model:path}/tokenize", include_in_schema=False)
 async def tokenize(request: Request) -> Response:
-    """The tokens of texts as the model reads them, with the route's own."""
+    """Return the tokens of texts as the model reads them, with the tokens of the route."""
     engine: EmbeddingEngine = request.app.state.engine
     body = await read(request, TokenizeRequest)
     served, in_name = _model(request, body.model)
@@ -124,7 +124,7 @@ async def info(request: Request) -> Response:
     engine: EmbeddingEngine = request.app.state.engine
     served, in_name = _model(request, None)
     if in_name:
-        served.find_route(in_name, "model")  # refuses an unknown one
+        served.find_route(in_name, "model")  # an unknown route is refused
     return await json_answer(
         {
             "model_id": served.name,
@@ -144,7 +144,7 @@ async def info(request: Request) -> Response:
 @router.post("/", include_in_schema=False)
 @router.post("/models/{model:path}", include_in_schema=False)
 async def either(request: Request) -> Response:
-    """The fields of requests to `/embed` and `/similarity`."""
+    """Answer a request with the fields of `/embed` or `/similarity`."""
     body = await read(request, AnyRequest)
     given = {name: getattr(body, name) for name in body.model_fields_set}
     if isinstance(body.inputs, dict):

@@ -1,4 +1,4 @@
-"""How the texts of a batch become vectors."""
+"""Encoders of the texts of a batch."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class MixedEncoder:
     """A model that takes tokenized texts of all routes and requests in one forward pass."""
 
     def __init__(self, runtime: Runtime, longest: int | None) -> None:
-        """`longest` is the number of tokens that the model reads of a text."""
+        """Encode with `runtime`; `longest` is the number of tokens that the model reads of a text."""
         self._runtime, self._longest = runtime, longest or 0
-        # A tokenizer may take one call at a time, so texts that take it long have another one.
+        # A tokenizer may take one call at a time, so long texts have another one.
         self._for_long = runtime.with_own_tokenizer()
         self.padded = runtime.padded
 
@@ -61,7 +61,7 @@ class MixedEncoder:
 
 
 class RouteEncoder:
-    """Any other model: texts are encoded route by route, and one batch runs at a time."""
+    """An encoder for any other model: texts are encoded route by route, and one batch runs at a time."""
 
     padded = True
 
@@ -69,7 +69,7 @@ class RouteEncoder:
         self._encoder, self._lock = encoder, Lock()
 
     def encode(self, texts: Sequence[QueuedText]) -> list[tuple[Vector, int]]:
-        """Return the vector and about the number of tokens of each text."""
+        """Return the vector and the approximate number of tokens of each text."""
         results: list[Any] = [None] * len(texts)
         for route, numbers in _grouped(texts, lambda text: text.prompt).items():
             with self._lock:

@@ -17,22 +17,22 @@ class ExpertsFields:
     """The fields of every config with experts, as plain JSON.
 
     Attributes:
-        experts: the experts' names; their order gives the expert indices.
+        experts: names of the experts; their order gives the expert indices.
         router: "route" (the route chooses the expert), "learned" (each block's `SequenceRouter`, for a
             whole text), "switch" (the same, its probability scaling the expert's output) or "token" (each
             block's `TokenRouter`, for each token).
-        top_k: the number of experts per token with router "token".
-        adapters: one dict per adapter of a route: `route`, `rank`, and `layers`, their paths in a block.
-        heads: the names of the routes that own a head; their order gives the heads' indices.
-        routes: one dict per route, the fields of `routes.Route`.
-        expert_layers: the blocks that hold experts, ascending.
-        inner_route_token_id: the token that replaces a domain token inside a text; None if there are none.
-        expert_norms: each expert also owns its block's norms (MoTE, fig. 2b).
-        base_vocab_size: the number of rows of the base's embeddings, before those of domain tokens.
-        experts_on_disk: build the model without its experts (they are read when called); false once built.
+        top_k: number of experts per token with router "token".
+        adapters: dict of each route's adapter: `route`, `rank`, and `layers`, their paths in a block.
+        heads: names of the routes that own a head; their order gives the heads' indices.
+        routes: dict of each route, with the fields of `routes.Route`.
+        expert_layers: numbers of the blocks that hold experts, ascending.
+        inner_route_token_id: token that replaces a domain token inside a text; None if there are none.
+        expert_norms: whether experts also own their block's norms (MoTE, fig. 2b).
+        base_vocab_size: number of rows of the base's embeddings, before those of domain tokens.
+        experts_on_disk: whether to build the model without experts, which are read later; false once built.
         search_routes: route of queries -> route of documents, where a task tells them apart.
-        lora: the low-rank adapter beside the attention (`lora.add_lora`): rank and alpha; None without.
-        format_version: the version of the saved folder's format.
+        lora: low-rank adapter beside the attention (`lora.add_lora`): rank and alpha; None without.
+        format_version: version of the saved folder's format.
     """
 
     experts: list[str] = field(default_factory=list)
@@ -59,7 +59,7 @@ class ExpertsFields:
         super().__post_init__(**kwargs)  # type: ignore[misc]
         folder = getattr(self, "name_or_path", "") or self.model_type  # type: ignore[attr-defined]
         check_version(f"{folder}/config.json", self.format_version, FORMAT_VERSION)
-        # Always our own: from the hub it would name the repository that the model came from.
+        # The mapping is always ours: from the hub it would name the repository that the model came from.
         family = family_of(self.model_type)  # type: ignore[attr-defined]
         classes = {"AutoConfig": family.config_class, "AutoModel": family.model_class}
         self.auto_map = {auto: f"{MODELING}.{name}" for auto, name in classes.items()}

@@ -1,4 +1,4 @@
-"""BERT, ModernBERT and NomicBERT with experts: transformers' own classes, whose blocks take a plan.
+"""BERT, ModernBERT and NomicBERT with experts: the classes of transformers, whose blocks take a plan.
 
 BERT and NomicBERT are post-norm: norm, MLP and norm follow the attention, and treat every token by itself.
 ModernBERT is pre-norm: one norm before the attention, one before the MLP.
@@ -49,10 +49,10 @@ class BertExpertsLayer(RoutedBlock, BertLayer):
         return self.experts.run(attended, self.plan_at(plan, attended), self._norm_mlp_norm)
 
     def _norm_mlp_norm(self, expert: Expert, attended: Tensor) -> Tensor:
-        own = self.expert_norms
-        hidden = (expert["attention_norm"] if own else self.attention.output.LayerNorm)(attended)
+        owns_norms = self.expert_norms
+        hidden = (expert["attention_norm"] if owns_norms else self.attention.output.LayerNorm)(attended)
         mlp: Tensor = self.output.dropout(expert["output"](expert["intermediate"](hidden)))
-        normed: Tensor = (expert["output_norm"] if own else self.output.LayerNorm)(mlp + hidden)
+        normed: Tensor = (expert["output_norm"] if owns_norms else self.output.LayerNorm)(mlp + hidden)
         return normed
 
 
@@ -72,10 +72,10 @@ class NomicBertExpertsLayer(RoutedBlock, NomicBertLayer):
         return self.experts.run(attended, self.plan_at(plan, attended), self._norm_mlp_norm)
 
     def _norm_mlp_norm(self, expert: Expert, attended: Tensor) -> Tensor:
-        own = self.expert_norms
-        hidden = (expert["attention_norm"] if own else self.post_attention_layernorm)(attended)
+        owns_norms = self.expert_norms
+        hidden = (expert["attention_norm"] if owns_norms else self.post_attention_layernorm)(attended)
         mlp = self.post_mlp_dropout(expert["mlp"](hidden))
-        normed: Tensor = (expert["output_norm"] if own else self.post_mlp_layernorm)(hidden + mlp)
+        normed: Tensor = (expert["output_norm"] if owns_norms else self.post_mlp_layernorm)(hidden + mlp)
         return normed
 
 
@@ -92,7 +92,7 @@ class ModernBertExpertsLayer(RoutedBlock, ModernBertEncoderLayer):
             return ModernBertEncoderLayer.forward(self, hidden_states, *args, **kwargs)
         if self.expert_norms:
             chosen = self.plan_at(plan, hidden_states)
-            normed = self.experts.run(hidden_states, chosen, lambda expert, own: expert["attn_norm"](own))
+            normed = self.experts.run(hidden_states, chosen, lambda expert, rows: expert["attn_norm"](rows))
             attended = hidden_states + self.attn(normed, *args, **kwargs)[0]
         else:
             attended = hidden_states + self.attn(self.attn_norm(hidden_states), *args, **kwargs)[0]
@@ -106,7 +106,7 @@ class ModernBertExpertsLayer(RoutedBlock, ModernBertEncoderLayer):
 
 
 class BertExpertsModel(RoutedModel, BertModel):
-    """`BertModel` whose sequences each go through one expert per block."""
+    """`BertModel` that sends a sequence through one expert per block."""
 
     config_class = BertExpertsConfig
     config: BertExpertsConfig
@@ -115,7 +115,7 @@ class BertExpertsModel(RoutedModel, BertModel):
 
 
 class NomicBertExpertsModel(RoutedModel, NomicBertModel):
-    """`NomicBertModel` whose sequences each go through one expert per block."""
+    """`NomicBertModel` that sends a sequence through one expert per block."""
 
     config_class = NomicBertExpertsConfig
     config: NomicBertExpertsConfig
@@ -124,7 +124,7 @@ class NomicBertExpertsModel(RoutedModel, NomicBertModel):
 
 
 class ModernBertExpertsModel(RoutedModel, ModernBertModel):
-    """`ModernBertModel` whose sequences each go through one expert per block."""
+    """`ModernBertModel` that sends a sequence through one expert per block."""
 
     config_class = ModernBertExpertsConfig
     config: ModernBertExpertsConfig

@@ -1,6 +1,6 @@
-"""The encoder families that can hold experts, and where each keeps its blocks, attention, MLP and norms.
+"""The encoder families that can hold experts, with the paths of their blocks, attention, MLP and norms.
 
-Imports neither torch nor transformers, so that the model types can be registered with this package's import.
+It imports neither torch nor transformers, so that this package's import can register the model types.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ MODELING = "modeling_sentence_experts"
 
 @dataclass(frozen=True)
 class Family:
-    """One row of the table: how a base model type becomes a model type with experts.
+    """A row of the table that turns a base model type into a model type with experts.
 
     `class_name` begins the names of the base's classes, and of ours. `attention` names the linear projections
-    of the attention inside a block (what a low-rank adapter adapts). `mlp` and `norms` map the name that a
+    of the attention inside a block (a low-rank adapter adapts them). `mlp` and `norms` map the name that a
     module has inside an expert to its path inside the block of the base model; the last of `mlp` gives its
     output. An expert always owns the MLP; with `expert_norms` it owns the norms too.
     """
@@ -34,22 +34,22 @@ class Family:
     norms: Mapping[str, str]
 
     def owned(self, expert_norms: bool) -> dict[str, str]:
-        """Return the modules that each expert owns: name inside the expert -> path inside the base block."""
+        """Return the modules that an expert owns: name inside the expert -> path inside the base block."""
         return {**self.mlp, **(self.norms if expert_norms else {})}
 
     @property
     def model_type(self) -> str:
-        """The model type with experts."""
+        """Model type with experts."""
         return f"{self.base_model_type}_experts"
 
     @property
     def config_class(self) -> str:
-        """The name of the config class with experts."""
+        """Name of the config class with experts."""
         return f"{self.class_name}ExpertsConfig"
 
     @property
     def model_class(self) -> str:
-        """The name of the model class with experts."""
+        """Name of the model class with experts."""
         return f"{self.class_name}ExpertsModel"
 
 

@@ -2,10 +2,10 @@
 
 Hallee 2025 (Discussion) offers them so that attention, which all routes share, can adapt too. An adapted
 projection computes W x + (alpha / rank) B A x: W stays as it is, A is (rank, in) and starts at random, B is
-(out, rank) and starts at zero. What a projection is called in each family stands in `families.FAMILIES`.
+(out, rank) and starts at zero. The names of the projections in each family stand in `families.FAMILIES`.
 
 A model with an adapter is saved as any other: its config says so, and `load` puts the adapter in again, with
-all weights trainable; `add_lora` freezes what it adapts.
+all weights trainable; `add_lora` freezes the projections that it adapts.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from sentence_experts.storage import replacing_folder
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-ADAPTER = "default"  # peft's name of an adapter that got none
+ADAPTER = "default"  # peft's default name of an adapter
 WEIGHTS_FILE = "adapter_model.safetensors"
 
 
@@ -38,7 +38,7 @@ def insert_adapter(model: Any, settings: Mapping[str, Any]) -> None:
     for parameter in model.parameters():
         if id(parameter) in trained - frozen:  # peft froze everything but the adapter
             parameter.requires_grad_(True)
-    model.train(model.training)  # the new layers, too
+    model.train(model.training)  # this reaches the new layers, too
 
 
 def add_lora(encoder: SentenceTransformer, rank: int, alpha: float | None = None) -> None:
@@ -48,8 +48,8 @@ def add_lora(encoder: SentenceTransformer, rank: int, alpha: float | None = None
 
     Args:
         encoder: a model that `extend` made.
-        rank: the adapter's inner width.
-        alpha: the adapter's output is multiplied by alpha / rank; by default alpha = rank.
+        rank: inner width of the adapter.
+        alpha: numerator of alpha / rank, the factor of the adapter's output; by default alpha = rank.
     """
     model = transformer_of(encoder)
     model_type = getattr(getattr(model, "config", None), "model_type", None)

@@ -1,7 +1,7 @@
-"""Packing on or off: for encoders with experts, and for plain dense ones, which gain by it as much.
+"""The switch of packing for encoders with experts, and for plain dense ones, which gain by it as much.
 
 A model with experts packs by itself (`routed_model`). A dense encoder of transformers gets a `forward` in
-front of its own (`replace_forward`), which packs its inputs and unpacks its outputs.
+front of the original (`replace_forward`), which packs the inputs and unpacks the outputs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from sentence_experts.compat.transformers import attention_of, set_attention
 from sentence_experts.models.architectures.families import FAMILIES, MODEL_TYPES
 from sentence_experts.models.layers.packing import PACKED, PADDED, Packing, packs
 
-# Dense encoders without a step that looks across tokens beside the attention; True where a token's position
+# Dense encoders in which only the attention looks across tokens; True where a token's position
 # is counted from the padding's id (RoBERTa), not from 0.
 DENSE = dict.fromkeys((family.base_model_type for family in FAMILIES), False)
 DENSE |= {"roberta": True, "xlm-roberta": True}
@@ -40,7 +40,7 @@ def use_packing(model: nn.Module, packed: bool = True) -> nn.Module:
 
 
 def is_packed(model: nn.Module) -> bool | None:
-    """Return whether an encoder in it leaves the padding out on the CPU; None if none could."""
+    """Return whether an encoder in the model leaves the padding out on the CPU; None if none could."""
     packed = [
         attention_of(encoder.config) == PACKED
         and (encoder.config.model_type in MODEL_TYPES or isinstance(encoder.forward, PackedForward))
@@ -60,13 +60,13 @@ def _encoders(model: nn.Module) -> Iterator[PreTrainedModel]:
 
 
 class PackedForward:
-    """A dense encoder's `forward`, on packed batches where it can be; it is copied and pickled with it."""
+    """A dense encoder's `forward`, on packed batches where possible; copied and pickled with the encoder."""
 
     def __init__(self, encoder: PreTrainedModel) -> None:
         self.encoder: Any = encoder
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """As the encoder's own; what is given by position is left padded."""
+        """Run the encoder's `forward`; inputs that are given by position are left padded."""
         encoder, forward = self.encoder, type(self.encoder).forward
         inputs = {name: kwargs[name] for name in _TOKEN_INPUTS if kwargs.get(name) is not None}
         example, mask = inputs.get("input_ids", inputs.get("inputs_embeds")), kwargs.get("attention_mask")
@@ -83,6 +83,6 @@ class PackedForward:
 
 
 def _positions_after(input_ids: Tensor, padding: int) -> Tensor:
-    """Return RoBERTa's positions: its tokens are counted from the padding's id on."""
+    """Return positions as in RoBERTa, which counts tokens from the padding's id on."""
     real = input_ids != padding
     return real.cumsum(dim=1) * real + padding

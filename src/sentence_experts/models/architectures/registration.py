@@ -1,4 +1,4 @@
-"""Make the model types known to transformers: in this process, and in saved folders.
+"""Registration of the model types with transformers, in this process and in saved folders.
 
 `import sentence_experts` registers nothing, as that would import torch; `import sentence_experts.register`
 does, and so does every function of this package that makes or opens a model.

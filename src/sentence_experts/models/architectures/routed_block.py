@@ -18,15 +18,15 @@ from sentence_experts.models.routes.kinds import router_kind
 from sentence_experts.models.routes.sequence_router import SequencePass, SequenceRouter
 from sentence_experts.models.routes.token_router import REENTRANT, TokenPass, TokenRouter
 
-# How the blocks of one forward pass find their experts.
+# The plan by which the blocks of a forward pass find their experts.
 Plan = Dispatch | RecordedDispatch | SequencePass | TokenPass
 NOTHING_ROUTED = Dispatch(None, ())
 
 
 class RoutedBlock:
-    """Mixin in front of a base block: lets a sequence router choose before the block runs.
+    """A mixin in front of a base block that lets a sequence router choose before the block runs.
 
-    What runs inside a block is computed again under gradient checkpointing, and not recorded for gradients
+    The inside of a block is computed again under gradient checkpointing, and not recorded for gradients
     the first time; the routers' losses need their logits from the first time.
     """
 
@@ -73,7 +73,7 @@ class RoutedBlock:
         return super().__call__(hidden_states, *args, plan=plan, **kwargs)  # type: ignore[misc]
 
     def forward(self, hidden_states: Tensor, *args: Any, plan: Plan = NOTHING_ROUTED, **kwargs: Any) -> Any:
-        """Run the block with the routes' adapters; also when it is computed again for its gradients."""
+        """Run the block with the routes' adapters, also when it is computed again for its gradients."""
         slices = getattr(plan, "adapters", ())
         if slices is None or (not isinstance(slices, Tensor) and not slices):
             return self.run(hidden_states, *args, plan=plan, **kwargs)
@@ -81,7 +81,7 @@ class RoutedBlock:
             return self.run(hidden_states, *args, plan=plan, **kwargs)
 
     def run(self, hidden_states: Tensor, *args: Any, plan: Plan, **kwargs: Any) -> Any:
-        """Run the block; each family has its own."""
+        """Run the block; every family overrides it."""
         raise NotImplementedError
 
     def plan_at(self, plan: Plan, hidden: Tensor) -> Dispatch | RecordedDispatch | TokenDispatch:

@@ -57,18 +57,18 @@ from sentence_experts.models.routes.token_router import TokenPass, Tokens
 
 
 class RoutedModel:
-    """Mixin in front of a transformers encoder: reads the routes, groups the batch, puts the outputs back.
+    """A mixin in front of a transformers encoder: reads routes, groups the batch, puts the outputs back.
 
     A subclass sets `block_class`, the block that takes a `plan`.
     """
 
     block_class: Any
     config: Any
-    # Which experts are in memory.
+    # The experts that are in memory.
     residency: Residency
     # Whether routes' heads map their states; without, heads do nothing.
     uses_heads: bool
-    # Whether a graph is recorded of the model, of fixed steps: texts without a known route get NaN, and heads
+    # Whether a graph of fixed steps is recorded of the model: texts without a known route get NaN, and heads
     # come after the pooling (`map_pooled`).
     is_recorded: bool
 
@@ -95,7 +95,7 @@ class RoutedModel:
 
     @property
     def routes(self) -> tuple[Route, ...]:
-        """The known routes."""
+        """Known routes."""
         return tuple(Route.from_json(fields) for fields in self.config.routes)
 
     def forward(
@@ -109,7 +109,7 @@ class RoutedModel:
         return_dict: bool | None = None,
         **kwargs: Any,
     ) -> Any:
-        """As the base model's forward, each sequence through the expert that its route or each router names.
+        """Run the base model's forward, each sequence through the expert that its route or a router names.
 
         Inputs are (batch, length), or (1, tokens) with `cu_seq_lens_q`; padding is on either side.
         `expert_ids`, (sequences,) integers, are used instead of the routes in the sequences and of the
@@ -117,7 +117,7 @@ class RoutedModel:
 
         With learned routers the output has `router_logits` too: a tuple with (sequences, experts) for each
         block with experts, or (tokens, experts), padding left out, where each token chooses. Heads map the
-        last hidden state, and what the base's pooler makes of it; `hidden_states` are those before.
+        last hidden state, and the pooler's output from it; `hidden_states` are the states before the heads.
         """
         optional = {
             "attention_mask": attention_mask,
@@ -147,10 +147,10 @@ class RoutedModel:
         """Return the ids that the base reads, and the key by which each sequence is sorted (`sort_keys`).
 
         The key is UNKNOWN for a sequence without a known route or expert; there are none where nothing but
-        the routers chooses. Replaced are route tokens inside a text, and those of routes with a `lead`.
+        the routers chooses. Route tokens inside a text, and those of routes with a `lead`, are replaced.
         """
         routes, experts, ids = self.routes, len(self.config.experts), input_ids
-        # A mask of another shape is the caller's own attention pattern and says nothing about padding.
+        # A mask of another shape is an attention pattern of the caller and says nothing about padding.
         is_own = mask is not None and mask.dim() != 2
         if (unknown := self.config.inner_route_token_id) is not None:
             ids = without_inner_route_tokens(routes, unknown, ids, None if is_own else mask, packed)
@@ -190,7 +190,7 @@ class RoutedModel:
             choices = SequencePass(lengths, mask, packed, chosen, kind.scales(self.config))
         elif kind.per_token and given is None:
             choices = TokenPass(Tokens(lengths, mask), self.config.top_k, kind.scales(self.config))
-        if choices is not None:  # each block puts the batch in order for its own experts
+        if choices is not None:  # every block puts the batch in the order of its experts
             outputs = base_forward(**inputs, **{**kwargs, "plan": choices, "return_dict": True})
             outputs["router_logits"] = tuple(choices.logits)
             return outputs
@@ -233,10 +233,10 @@ class RoutedModel:
         _, keys = self._read_routes(input_ids, mask, None, None)
         assert keys is not None
         dispatch = RecordedDispatch(self._look_up_owners(keys)[2], len(self.heads))
-        return dispatch.apply(pooled, lambda number, own, _: self.heads[number](own))
+        return dispatch.apply(pooled, lambda number, rows, _: self.heads[number](rows))
 
     def _map(self, outputs: ModelOutput, slices: ExpertSlices) -> None:
-        """Apply the heads to the last hidden state, in place of it: each to its slice, none to -1's."""
+        """Replace the last hidden state by the heads' outputs: each head on its slice, none on that of -1."""
         if not self.uses_heads or all(head < 0 for head, *_ in slices):
             return
         hidden = outputs["last_hidden_state"]
@@ -257,7 +257,7 @@ class RoutedModel:
         return UsageError(f"expert_ids {torch.as_tensor(expert_ids).tolist()} go beyond the experts: {names}")
 
     def check_whole(self, what: str) -> None:
-        """Refuse what needs the weights of every expert and no adapter beside them."""
+        """Refuse a step that needs the weights of every expert and no adapter beside them."""
         if self.residency.idle:
             raise UsageError(
                 f"only some experts of this model are loaded, so it cannot be {what}; load it without routes"
@@ -268,7 +268,7 @@ class RoutedModel:
             )
 
     def save_pretrained(self, save_directory: Any, *args: Any, **kwargs: Any) -> None:
-        """As transformers' own, a file for each part that a route owns; those of idle experts are copied."""
+        """Save as transformers does, with a file per part that a route owns; copy those of idle experts."""
         if self.residency.idle and "state_dict" not in kwargs:
             model: Any = self
             kwargs["state_dict"] = {**model.state_dict(), **self.residency.idle_weights()}

@@ -30,11 +30,11 @@ class Exported:
     """The result of `export`: a dense model, or an ONNX graph.
 
     Attributes:
-        out: its folder.
-        model: the dense model; of a graph, the model that it was made of.
+        out: folder of the result.
+        model: dense model; with a graph, the model that it was made of.
         onnx_difference: largest difference of a graph's vectors from torch's; None for a dense model.
-        routes: the routes of a graph.
-        int8: of a graph in 8 bits, what `compute_in_int8` returned.
+        routes: routes of a graph.
+        int8: figures that `compute_in_int8` returned for a graph in 8 bits.
     """
 
     out: Path
@@ -45,18 +45,18 @@ class Exported:
 
     @property
     def parameters(self) -> int:
-        """The number of parameters."""
+        """Number of parameters."""
         return sum(parameter.numel() for parameter in self.model.parameters())
 
     @property
     def model_type(self) -> str:
-        """The family, as transformers calls it, such as "bert"."""
+        """Family, as transformers calls it, such as "bert"."""
         transformer: Any = self.model[0]
         return str(transformer.config.model_type)
 
     @property
     def default_prompt(self) -> str | None:
-        """The prompt in front of every text, if there is one."""
+        """Prompt in front of every text, if there is one."""
         name = self.model.default_prompt_name
         return None if name is None else self.model.prompts[name]
 
@@ -64,7 +64,7 @@ class Exported:
         return f"Exported({self.out}: {self.model_type}, {self.parameters:,} parameters)"
 
     def to_pandas(self) -> pd.DataFrame:
-        """One row: out, model_type, parameters, onnx_difference, and the figures of 8 bits."""
+        """Return a table of one row: out, model_type, parameters, onnx_difference, the figures of 8 bits."""
         import pandas as pd
 
         names = ("out", "model_type", "parameters", "onnx_difference")
@@ -101,12 +101,12 @@ def export(
         model: a model with experts, or for a graph any model: in memory, a folder or a hub id.
         out: the folder to write to; None to keep the model in memory.
         config: the settings; `settings` override its fields, by name.
-        overwrite: start over, replacing another model in `out`.
+        overwrite: whether to start over, replacing another model in `out`.
         int8: texts like those to encode, as a list, a file or a table: a graph is calibrated on them, and
             computes in 8 bits; 500 are enough.
 
     Returns:
-        What was written; without `out` the dense model itself.
+        The result that was written; without `out` the dense model itself.
 
     Raises:
         UsageError: the settings do not fit, too few texts for 8 bits, or `out` holds something else.

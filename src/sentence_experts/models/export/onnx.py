@@ -40,8 +40,8 @@ from sentence_experts.models.routes.kinds import router_kind
 from sentence_experts.models.sources import GRAPH_FILE, GRAPH_VERSION, notes_of
 from sentence_experts.storage import write_json, write_text
 
-TOLERANCE = 1e-5  # of the largest number in torch's vectors
-# What the graph is traced with, and batches of other sizes and lengths that it is checked with.
+TOLERANCE = 1e-5  # share of the largest number in torch's vectors
+# Texts for tracing the graph, and batches of other sizes and lengths for checking it.
 TRACED = ["leaves", "The roots of a plant take up water from the soil."]
 CHECKED = (
     ["leaves"],
@@ -55,8 +55,8 @@ class WholeEncoder(nn.Module):
     """All modules of an encoder (transformer, pooling, heads, normalisation) as one function of tensors.
 
     Attributes:
-        inputs: the texts that it is traced with, as the tokenizer names the tensors.
-        outputs: names of what it gives.
+        inputs: texts of the trace, as tensors by the tokenizer's names.
+        outputs: names of the outputs.
     """
 
     def __init__(self, encoder: SentenceTransformer, texts: Sequence[str]) -> None:
@@ -68,7 +68,7 @@ class WholeEncoder(nn.Module):
         self.constants = {name: value for name, value in features.items() if name not in self.inputs}
 
     def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
-        """(batch, length) inputs -> vectors, (batch, dimensions), and those before heads if there are any."""
+        """Map (batch, length) inputs to vectors, (batch, dimensions), and to those before heads, if any."""
         features = dict(zip(self.inputs, inputs, strict=True)) | self.constants
         given = dict(features)
         modules = list(self.encoder)
@@ -130,14 +130,14 @@ def write_graph(encoder: SentenceTransformer, folder: Path, tolerance: float = T
 
 
 def graph_prompts(encoder: SentenceTransformer) -> dict[str, str]:
-    """Return what stands in front of each route's texts."""
+    """Return the prompt in front of each route's texts."""
     if not isinstance(encoder, ExpertEncoder):
         return {name: prompt for name, prompt in encoder.prompts.items() if prompt}
     return {route.name: encoder.prompts.get(route.name) or route.text for route in encoder.routes}
 
 
 def described(encoder: SentenceTransformer) -> dict[str, Any]:
-    """Return what decides a graph, and may differ from the files of a model that was changed in memory."""
+    """Return the facts that decide a graph, and may differ from the files of a model changed in memory."""
     return {
         "max_length": encoder.max_seq_length,
         "pooling": pooling_of(encoder),
@@ -170,7 +170,7 @@ def _describe(encoder: SentenceTransformer, prompts: Mapping[str, str]) -> dict[
 
 
 def _fingerprints(encoder: SentenceTransformer, prompts: Mapping[str, str]) -> dict[str, str]:
-    """Return the hash of what decides the vectors of each route, and under "" of all."""
+    """Return the hash of everything that decides the vectors of each route, and under "" of all."""
     return {name or "": fingerprint_of(encoder, name) for name in (None, *prompts)}
 
 
@@ -180,7 +180,7 @@ def check_graph(
     """Return the largest difference between a graph's vectors and torch's, with leads in several orders.
 
     Raises:
-        SentenceExpertsError: it is larger than `tolerance` of torch's largest number.
+        SentenceExpertsError: the difference is larger than `tolerance` of torch's largest number.
     """
     graph = OnnxEncoder(folder)
     difference = largest = 0.0
@@ -200,10 +200,10 @@ def check_graph(
 
 def _traced(encoder: SentenceTransformer, texts: Sequence[str]) -> Any:
     """Return the graph of a model; batch and length of the inputs are free."""
-    encoder.encode(list(texts), prompt="")  # makes the tables that the graph holds
+    encoder.encode(list(texts), prompt="")  # this makes the tables that the graph holds
     routed = transformer_of(encoder)
     free = {0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC}
-    # They warn of torchvision, which no text needs, and of a library's own empty attributes.
+    # The libraries warn of torchvision, which no text needs, and of empty attributes of theirs.
     for name in ("torch.onnx", "onnx_ir", "onnxscript"):
         logging.getLogger(name).setLevel(logging.ERROR)
     attention = attention_of(routed.config)
@@ -216,7 +216,7 @@ def _traced(encoder: SentenceTransformer, texts: Sequence[str]) -> Any:
         if strange := set(module.inputs) - set(INPUTS):
             raise InputError(f"the model reads {', '.join(sorted(strange))}, which a graph does not")
         with torch.no_grad(), warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # of torch, about itself
+            warnings.simplefilter("ignore", FutureWarning)  # a warning of torch about itself
             return torch.onnx.export(
                 module,
                 tuple(module.inputs.values()),
@@ -233,7 +233,7 @@ def _traced(encoder: SentenceTransformer, texts: Sequence[str]) -> Any:
 
 
 def _begun(leads: Sequence[str], texts: Sequence[str]) -> list[str]:
-    """Return the texts behind the routes' prompts, in turn."""
+    """Return the texts with the routes' prompts in front, in turn."""
     return [leads[number % len(leads)] + text for number, text in enumerate(texts)]
 
 

@@ -1,4 +1,4 @@
-"""A graph whose matrix multiplications run in 8 bits on the CPU: smoothed and calibrated once.
+"""Graphs whose matrix multiplications run in 8 bits on the CPU: smoothed and calibrated once.
 
 The linear layers of the blocks (attention and MLP, each expert's too) get weights of -64 to 64 with one scale
 per output channel. Their inputs become 0 to 255 with one scale that calibration texts have fixed, not the
@@ -35,7 +35,7 @@ from sentence_experts.models.sources import GRAPH_FILE
 from sentence_experts.storage import read_json, sha256_text, write_json
 
 MAX_WEIGHT, MAX_INPUT = 64, 255
-# Tells vectors that were computed in 8 bits from others.
+# Name of the arithmetic, which tells vectors that were computed in 8 bits from others.
 ARITHMETIC = f"8 bits by ONNX Runtime, weights to {MAX_WEIGHT}, inputs to {MAX_INPUT}"
 # Measured on all-MiniLM-L6-v2: the smoothing with the best cosines (0.5 gave 0.986, 0.8 0.9977), and the
 # unevenness below which a layer's smoothing costs time for nothing.
@@ -43,9 +43,9 @@ SMOOTHING = 0.75  # alpha of SmoothQuant
 UNEVEN = 6.0  # the largest value of an input's largest channel over that of its middle one
 OUTSIDE = 1e-5  # share of the inputs of a layer that may lie outside its 8 bits
 MIN_TEXTS = 32
-SAMPLED_VALUES = 20_000  # values of an input that are sampled per batch for its range
+SAMPLED_VALUES = 20_000  # number of values of an input that are sampled per batch for its range
 BATCH_SIZE = 32
-MAX_TEXTS = 512  # texts that are read
+MAX_TEXTS = 512  # maximum number of texts that are read
 CHECKED_EVERY = 4  # one text in this many is not calibrated on, but compared
 
 
@@ -54,11 +54,11 @@ class QuantizedLinear:
     """A linear layer in 8 bits.
 
     Attributes:
-        weight: (in, out) int8.
-        weight_scales: (out,) float32, what a weight of 1 stands for.
-        scale: float32, what an input of 1 stands for.
-        zero: uint8, the input that stands for 0.
-        multiply: (in,) float32 factors of the inputs before; None for 1.
+        weight: int8 weight, (in, out).
+        weight_scales: float32 values that a weight of 1 stands for, (out,).
+        scale: float32 value that an input of 1 stands for.
+        zero: uint8 input that stands for 0.
+        multiply: float32 factors of the inputs beforehand, (in,); None for 1.
     """
 
     weight: NDArray[np.int8]
@@ -72,9 +72,9 @@ class QuantizedLinear:
         """Quantize a weight, (out, in).
 
         Args:
-            weight: the weight.
-            smooth: (in,) what each input channel is divided by; None for nothing.
-            low, high: the least and the largest value of the smoothed inputs.
+            weight: weight of the layer.
+            smooth: divisors of the input channels, (in,); None for 1.
+            low, high: least and largest value of the smoothed inputs.
         """
         weight = weight.detach().float()
         if smooth is not None:
@@ -94,11 +94,11 @@ class QuantizedLinear:
 
 
 def calibrate(encoder: SentenceTransformer, texts: Sequence[str]) -> dict[str, QuantizedLinear]:
-    """Measure what the linear layers of the blocks read on these texts, and quantize them.
+    """Measure the inputs of the blocks' linear layers on these texts, and quantize the layers.
 
     Args:
         encoder: a model whose weights are fp32.
-        texts: like those that it will encode, of all its routes; some hundreds are enough.
+        texts: texts like those that it will encode, of all its routes; some hundreds are enough.
 
     Returns:
         Name of a layer -> the layer in 8 bits.
@@ -137,7 +137,7 @@ def calibrate(encoder: SentenceTransformer, texts: Sequence[str]) -> dict[str, Q
 
 
 def block_layers(encoder: SentenceTransformer) -> Iterator[tuple[str, nn.Linear]]:
-    """Return the linear layers inside the encoder's blocks, learned routers left out, with their names."""
+    """Yield the linear layers inside the encoder's blocks, learned routers left out, with their names."""
     for name, module in encoder.named_modules():
         inside = any(part.isdigit() for part in name.split(".")[2:])
         if inside and isinstance(module, nn.Linear) and not is_router(name):
@@ -162,13 +162,13 @@ def _watch(
 
 
 def smoothing(largest: Tensor, weight: Tensor) -> Tensor:
-    """SmoothQuant, equation 4: what each input channel is divided by."""
+    """Compute the divisor of each input channel (SmoothQuant, equation 4)."""
     weights = weight.detach().float().abs().amax(dim=0).clamp(min=1e-5)
     return (largest.clamp(min=1e-5) ** SMOOTHING / weights ** (1 - SMOOTHING)).clamp(min=1e-4)
 
 
 def usable_texts(texts: Sequence[str]) -> list[str]:
-    """Return the texts that are calibrated on and compared: not the empty ones, and not all of very many.
+    """Return the texts for calibration and comparison: not the empty ones, and not all of very many.
 
     Raises:
         UsageError: there are too few.
@@ -184,16 +184,16 @@ def compute_in_int8(folder: Path, encoder: SentenceTransformer, texts: Sequence[
     """Make the graph in a folder compute in 8 bits, calibrated on three quarters of the texts.
 
     Args:
-        folder: as `write_graph` wrote it, of `encoder`.
-        encoder: the model.
-        texts: like those that it will encode (`usable_texts`); of each route, the same ones.
+        folder: folder that `write_graph` wrote of `encoder`.
+        encoder: model of the graph.
+        texts: texts like those that it will encode (`usable_texts`), the same for all routes.
 
     Returns:
         `texts`, the number of the others, and the `mean_cosine` and `min_cosine` of their vectors with those
         of full precision, over all routes.
 
     Raises:
-        UsageError: as `calibrate`.
+        UsageError: as in `calibrate`.
     """
     compared = texts[::CHECKED_EVERY]
     others = [text for number, text in enumerate(texts) if number % CHECKED_EVERY]
@@ -259,7 +259,7 @@ def quantize_graph(file: Path, encoder: SentenceTransformer, layers: Mapping[str
         graph.ClearField(field)
         getattr(graph, field).extend(values)
     model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
-    data = file.with_name(f"{file.name}.data")  # of a graph too large for one file
+    data = file.with_name(f"{file.name}.data")  # the weights of a graph too large for one file
     is_large = data.exists()
     data.unlink(missing_ok=True)
     onnx.save(model, str(file), save_as_external_data=is_large, location=data.name)

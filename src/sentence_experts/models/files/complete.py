@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-POOLER = "pooler"  # of BERT: reads no vector of ours, and masked language models are saved without
+POOLER = "pooler"  # part of BERT that no vector of ours needs; masked language models are saved without it
 
 
 @contextmanager

@@ -1,10 +1,9 @@
-"""Everything that decides a model's vectors as one hash, under which vectors are cached.
+"""Hashes of everything that decides a model's vectors, under which vectors are cached.
 
 A model that is as `load` found it is hashed by its folder's files, which are read without torch, any other by
 its weights. The hash of one route covers what decides that route's vectors: the shared weights, the expert,
 adapter, head and token of the route, its prompt, the tokenizer without other routes' tokens, and the rest of
-the folder's files without what only describes the model. So adding or dropping other routes does not change
-it.
+the folder's files except descriptions of the model. So adding or dropping other routes does not change it.
 """
 
 from __future__ import annotations
@@ -35,30 +34,30 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 TOKENIZER = "tokenizer.json"
-IGNORED_SUFFIXES = (".md", ".tmp", ".lock")  # of files that do not change a vector
-# Keys of config.json that name routes, or what made the file; they decide no vector of this route.
+IGNORED_SUFFIXES = (".md", ".tmp", ".lock")  # suffixes of files that do not change a vector
+# Keys of config.json that name routes, or the file's origin; they decide no vector of this route.
 _IRRELEVANT = (
     *("adapters", "architectures", "auto_map", "experts", "expert_layers", "expert_norms"),
     *("experts_on_disk", "format_version", "heads", "inner_route_token_id", "route_kind", "routes"),
     *("transformers_version", "vocab_size", "base_vocab_size", "search_routes"),
 )
-_MARKER = "\ufdd0"  # of domain tokens, in a normalizer (`route_tokens.MARKER`)
+_MARKER = "\ufdd0"  # marker of domain tokens in a normalizer (`route_tokens.MARKER`)
 
 
 def fingerprint_of(model: SentenceTransformer, route: str | None = None) -> str:
     """Return the hash of everything in a model that decides a vector.
 
-    That of its folder's files, or of its hub revision, if it is as `load` found it there; else that of its
-    weights. A model may have a `fingerprint` already: that of an embedder whose folder lacks its weights.
+    The files of its folder, or its hub revision, are hashed if it is as `load` found it there; else its
+    weights. A model may have a `fingerprint` already, such as an embedder whose folder lacks its weights.
 
     Args:
         model: a model in memory.
-        route: hash only what decides the vectors of this route, as far as the files tell it apart
-            (`folder_fingerprint`). Of `without_heads()` all routes whose vectors are the same there have the
+        route: route whose vectors the hash is limited to, as far as the files tell it apart
+            (`folder_fingerprint`). In `without_heads()` all routes whose vectors are the same have the
             same hash.
     """
-    if (own := getattr(model, "fingerprint", None)) is not None:
-        return str(own)
+    if (known := getattr(model, "fingerprint", None)) is not None:
+        return str(known)
     if (of_graph := getattr(model, "route_fingerprint", None)) is not None:
         return str(of_graph(route))
     if (origin := origin_of(model)) is None:
@@ -96,26 +95,26 @@ def path_fingerprint(path: Path) -> str:
 def folder_fingerprint(folder: Path, route: str | None = None, heads: bool = True) -> str:
     """Return the SHA-256 over names and contents of a folder's files; cards, records and hidden files aside.
 
-    With the name of a route of the saved model, where routes choose the experts, it covers only what decides
-    the vectors of that route; without `heads`, before its head and whatever its name is.
+    With the name of a route of the saved model, where routes choose the experts, it covers only the files and
+    weights that decide that route's vectors; without `heads`, before its head and whatever its name is.
     """
     files = sorted(file for file in folder.rglob("*") if file.is_file() and _decides(file, folder))
     config, prompt = ({}, "") if route is None else _routing(folder, route)
     chosen = [each for each in config.get("routes", ()) if prompt.startswith(each["text"])]
     if not chosen or config.get("base_vocab_size") is None:
         return sha256_text(*_names_and_hashes(folder, files))
-    own = max(chosen, key=lambda each: len(each["text"]))
-    # Before heads, routes that read the same token are the same; an instruction is read itself.
-    if not heads and len(own["token_ids"]) == 1:
-        prompt = prompt.removeprefix(own["text"])
-    # Where each route begins with a token that the base's tokenizer lacks.
+    best = max(chosen, key=lambda each: len(each["text"]))
+    # Before heads, routes that read the same token are the same; an instruction is read as text.
+    if not heads and len(best["token_ids"]) == 1:
+        prompt = prompt.removeprefix(best["text"])
+    # The case in which every route begins with a token that the base's tokenizer lacks.
     has_tokens = config.get("inner_route_token_id") is not None
     own_tokens = {each["token_ids"][0] for each in config["routes"]} if has_tokens else set()
     tokenizer, count = _tokenizer_digest(folder / TOKENIZER, own_tokens)
-    lead = own.get("lead")
-    tokens = tuple(token for token in own["token_ids"] if token in own_tokens) if lead is None else (lead,)
+    lead = best.get("lead")
+    tokens = tuple(token for token in best["token_ids"] if token in own_tokens) if lead is None else (lead,)
     kinds = ("expert", "adapter", "head") if heads else ("expert", "adapter")
-    owners = (None, *((kind, int(own[kind])) for kind in kinds if kind in own))
+    owners = (None, *((kind, int(best[kind])) for kind in kinds if kind in best))
     shards = {WEIGHTS}
     if not (folder / WEIGHTS).is_file():
         shards = set(read_json(folder / INDEX)["weight_map"].values())
@@ -186,9 +185,9 @@ def _weight_digests(
     tokens: tuple[int, ...],
     base_tokens: int,
 ) -> tuple[tuple[str, str], ...]:
-    """Return the name in the dense base, and the hash, of each weight in a file that a route's texts meet.
+    """Hash the weights in a file that a route's texts meet: name in the dense base, and hash.
 
-    Of embeddings these are the rows of the base, and those of the route's own tokens.
+    Embeddings count with the rows of the base and those of the route's tokens.
     """
     config = read_json(folder / "config.json")
     family = family_of(config["model_type"])
@@ -202,8 +201,8 @@ def _weight_digests(
         rows = data[start:end]
         if owner is None and "embeddings" in name and shape[:1] == [config["vocab_size"]]:
             each = rows.reshape(shape[0], -1)
-            own = each[list(tokens)]
-            digests.append((f"{name} of the route", hashlib.sha256(own.tobytes()).hexdigest()))
+            routed = each[list(tokens)]
+            digests.append((f"{name} of the route", hashlib.sha256(routed.tobytes()).hexdigest()))
             rows, shape = each[:base_tokens], [base_tokens, *shape[1:]]
         canonical = base_name(family, name)
         if owner is not None and owner[0] != "expert":

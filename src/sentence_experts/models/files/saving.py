@@ -12,7 +12,7 @@ from sentence_experts.models.encoder import ExpertEncoder
 from sentence_experts.models.files.fingerprint import weights_fingerprint
 from sentence_experts.storage import Output, output, write_text
 
-# The first of a model's files, by which folders of the user's own are known before the work.
+# The first of a model's files, which tells models from other folders of the user before the work.
 MODEL_FILES = ("modules.json", "config.json", "README.md")
 
 

@@ -1,4 +1,4 @@
-"""Low-rank adapters of routes (LoRA, Hu et al. 2021): each adds up(down(x)) to linear layers of the blocks.
+"""Low-rank adapters of routes (LoRA, Hu et al. 2021), which add up(down(x)) to linear layers of the blocks.
 
 The layers stay as they are, and an adapter works on the slice of the batch's tokens that belongs to its
 route. A layer learns of the slices from the block around it, for the time of the block's `forward` in one
@@ -28,17 +28,17 @@ class LowRank(nn.Module):
         self.up = nn.Parameter(torch.zeros(outputs, rank))
 
     def product(self) -> Tensor:
-        """Return what the layer's weight would gain by the adapter, (out, in)."""
+        """Return the change of the layer's weight by the adapter, (out, in)."""
         return self.up @ self.down
 
 
 class AdaptedLinear(nn.Linear):
-    """A linear layer that adapters may change; `path` is its place in the block, their name for it."""
+    """A linear layer that adapters may change; `path` is its place in the block, and its name in them."""
 
     path: str
 
     def forward(self, hidden: Tensor) -> Tensor:
-        """(..., in) -> (..., out)."""
+        """Map (..., in) to (..., out)."""
         output = super().forward(hidden)
         now = _active.current
         if now.numbers is not None:
@@ -49,22 +49,22 @@ class AdaptedLinear(nn.Linear):
             start, end = max(first, now.start) - now.start, min(last, now.end or last) - now.start
             if number < 0 or start >= end or self.path not in now.adapters[number]:
                 continue
-            own = now.adapters[number][self.path]
-            low = nn.functional.linear(rows[start:end], own.down)
-            if not torch.is_grad_enabled() and before.dtype == own.up.dtype:  # without copies
-                before[start:end].addmm_(low, own.up.t())
+            factors = now.adapters[number][self.path]
+            low = nn.functional.linear(rows[start:end], factors.down)
+            if not torch.is_grad_enabled() and before.dtype == factors.up.dtype:  # without copies
+                before[start:end].addmm_(low, factors.up.t())
             else:
-                parts += [before[done:start], torch.addmm(before[start:end], low, own.up.t())]
+                parts += [before[done:start], torch.addmm(before[start:end], low, factors.up.t())]
                 done = end
         return torch.cat([*parts, before[done:]]).view(output.shape) if parts else output
 
     def _recorded(self, hidden: Tensor, output: Tensor, numbers: Tensor) -> Tensor:
-        """As `forward`, by steps that do not depend on the batch."""
+        """Run `forward` by steps that do not depend on the batch."""
         for number, adapter in enumerate(_active.current.adapters):
             if self.path in adapter:
-                own, chosen = adapter[self.path], torch.nonzero(numbers == number).squeeze(1)
-                low = nn.functional.linear(hidden.index_select(0, chosen), own.down)
-                output = output.index_add(0, chosen, nn.functional.linear(low, own.up))
+                factors, chosen = adapter[self.path], torch.nonzero(numbers == number).squeeze(1)
+                low = nn.functional.linear(hidden.index_select(0, chosen), factors.down)
+                output = output.index_add(0, chosen, nn.functional.linear(low, factors.up))
         return output
 
 
@@ -83,7 +83,7 @@ class _Pass:
 
 
 class _Active(local):
-    """The pass of the block that this thread is in."""
+    """The current pass of a thread through a block."""
 
     current = _Pass()
 
@@ -115,8 +115,8 @@ def narrow_adapters(start: int, end: int, chosen: Tensor | None = None) -> Itera
     In a recorded graph they get the sequences `chosen`.
     """
     numbers = _active.current.numbers
-    own = None if numbers is None or chosen is None else numbers[chosen]
-    with _in_pass(replace(_active.current, start=start, end=end, numbers=own)):
+    narrowed = None if numbers is None or chosen is None else numbers[chosen]
+    with _in_pass(replace(_active.current, start=start, end=end, numbers=narrowed)):
         yield
 
 

@@ -1,4 +1,4 @@
-"""A batch in the order of its experts, and back: what lets each expert work on one contiguous slice."""
+"""The order of a batch by experts, in which an expert works on one contiguous slice, and the way back."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class Dispatch:
     """The order that groups a batch by expert.
 
     Attributes:
-        order: the sequences (dim 0) or, of packed sequences, the tokens (dim 1), grouped by expert; None when
+        order: sequences (dim 0) or, when packed, tokens (dim 1), grouped by expert; None when
             the batch is grouped already.
-        slices: the tokens of each expert that the batch calls, once it is grouped.
-        dim: what `order` counts.
-        scale: (..., 1) factors of the outputs of the tokens' MLPs, in the batch's own order; None for 1.
-        adapters: the tokens of each adapter that the batch calls; -1 for those of none.
+        slices: tokens of each expert that the batch calls, once it is grouped.
+        dim: dimension of `order`.
+        scale: factors of the outputs of the tokens' MLPs, (..., 1), in the original order; None for 1.
+        adapters: tokens of each adapter that the batch calls; -1 for the tokens without one.
     """
 
     order: Tensor | None
@@ -36,15 +36,15 @@ class Dispatch:
 
 @dataclass(frozen=True)
 class TokenDispatch:
-    """The order that groups single tokens, each `top_k` times, by expert, and the weights that mix them.
+    """The order that groups tokens by expert, every token `top_k` times, and the weights that mix them.
 
     Attributes:
-        order: (calls,) the tokens, as positions in the batch as one row, grouped by expert.
-        slices: the calls of each expert that any token calls.
-        back: (tokens, top_k) where each token's calls stand in `order`.
-        weights: (tokens, top_k) the weights of their outputs.
-        positions: (tokens,) the tokens' positions; None when there is no padding.
-        scale: (calls, 1) factors of the outputs of the MLPs, in the order of `order`; None for 1.
+        order: tokens grouped by expert, (calls,), as positions in the batch as one row.
+        slices: calls of each expert that any token calls.
+        back: places of the tokens' calls in `order`, (tokens, top_k).
+        weights: weights of the calls' outputs, (tokens, top_k).
+        positions: positions of the tokens, (tokens,); None when there is no padding.
+        scale: factors of the outputs of the MLPs, (calls, 1), in the order of `order`; None for 1.
     """
 
     order: Tensor
@@ -60,9 +60,9 @@ class RecordedDispatch:
     """The owner of each sequence, for a recorded graph, whose steps cannot depend on the batch.
 
     Attributes:
-        numbers: (sequences,) the expert of each, or the head.
-        count: the number of experts.
-        adapters: (sequences,) the adapter of each; -1 for none.
+        numbers: expert, or head, of each sequence, (sequences,).
+        count: number of experts.
+        adapters: adapter of each sequence, (sequences,); -1 for none.
     """
 
     numbers: Tensor
@@ -70,25 +70,25 @@ class RecordedDispatch:
     adapters: Tensor | None = None
 
     def apply(self, hidden: Tensor, function: Callable[[int, Tensor, Tensor], Tensor]) -> Tensor:
-        """Return `hidden`, (sequences, ...), with `function(number, sequences, places)` for those it names.
+        """Return `hidden`, (sequences, ...), with `function(number, sequences, places)` in the named places.
 
         Each number picks its sequences, so that none is computed twice; a number of no sequence gets none.
         """
         done = hidden
         for number in range(self.count):
             chosen = torch.nonzero(self.numbers == number).squeeze(1)
-            own = function(number, hidden.index_select(0, chosen), chosen)
-            done = done.index_copy(0, chosen, own)
+            output = function(number, hidden.index_select(0, chosen), chosen)
+            done = done.index_copy(0, chosen, output)
         return done
 
 
 def dispatch(expert_ids: Tensor, lengths: Tensor, experts: int) -> Dispatch | None:
-    """Group sequences by expert, with one transfer from the device; None when an id is not that of an expert.
+    """Group sequences by expert, with one transfer from the device; None when an id belongs to no expert.
 
     Args:
-        expert_ids: (sequences,) the expert of each.
-        lengths: (sequences,) the number of tokens each takes in the batch, padding included.
-        experts: the number of experts.
+        expert_ids: expert of each sequence, (sequences,).
+        lengths: number of tokens of each sequence in the batch, padding included, (sequences,).
+        experts: number of experts.
     """
     numbers = torch.arange(experts, device=expert_ids.device)
     tokens_each = ((expert_ids[:, None] == numbers) * lengths[:, None]).sum(dim=0)  # (experts,)

@@ -1,4 +1,4 @@
-"""Experts inside a block: each works on one contiguous slice of the batch's tokens.
+"""Experts inside a block, which work on contiguous slices of the batch's tokens.
 
 Each sequence meets exactly one expert in every block (Hallee 2025, "Mixture of Experts"; MoTE, section 3.1);
 `routed_model` groups batches this way.
@@ -26,7 +26,7 @@ class Expert(Protocol):
     def __getitem__(self, name: str, /) -> Callable[..., Any]: ...
 
 
-# (expert, tokens) -> what the expert makes of them, (..., width) -> (..., width).
+# (expert, tokens) -> outputs of the expert, (..., width) -> (..., width).
 Function = Callable[[Expert, Tensor], Tensor]
 
 
@@ -34,7 +34,7 @@ class Experts(nn.ModuleList):
     """One `nn.ModuleDict` per expert, each holding the modules that the expert owns in one block.
 
     Attributes:
-        last: the name of the last module of the MLP, whose output a plan may scale.
+        last: name of the last module of the MLP, whose output a plan may scale.
     """
 
     last: str
@@ -48,15 +48,15 @@ class Experts(nn.ModuleList):
         """Apply `function(expert, tokens)` to each expert's tokens; mix the outputs of a token's experts.
 
         Args:
-            hidden: (..., width).
-            plan: the tokens of each expert, and the order that groups them.
-            function: treats every token by itself.
+            hidden: states of the tokens, (..., width).
+            plan: tokens of each expert, and the order that groups them.
+            function: function that treats every token by itself.
         """
         if isinstance(plan, RecordedDispatch):
 
-            def recorded(number: int, own: Tensor, chosen: Tensor) -> Tensor:
+            def recorded(number: int, rows: Tensor, chosen: Tensor) -> Tensor:
                 with narrow_adapters(0, 0, chosen):
-                    return function(self.expert(number), own)
+                    return function(self.expert(number), rows)
 
             return plan.apply(hidden, recorded)
         if isinstance(plan, TokenDispatch):
@@ -119,10 +119,10 @@ class _ScaledExpert:
 
 
 class IdleExpert(nn.ModuleDict):
-    """Holds the place of an expert that is not in use (`layers.residency`), and none of its weights.
+    """A placeholder, without weights, of an expert that is not in use (`layers.residency`).
 
     Attributes:
-        expert: the expert's modules, in the CPU's memory, or on no device (meta) where their weights wait on
+        expert: modules of the expert, in the CPU's memory, or on no device (meta) where their weights wait on
             disk.
     """
 

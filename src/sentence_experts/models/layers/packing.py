@@ -1,8 +1,8 @@
-"""Batches without padding: the tokens of all texts in one row, attention within each text.
+"""Batches without padding: the tokens of all texts in one row, attention within a text.
 
 Everything but the attention treats a token by itself, so the row of its real tokens can stand in for a padded
-batch. The attention is computed for texts of equal length at once. Both are entered through transformers' own
-interface for attention functions, as `PACKED`; the padded path is transformers' own "sdpa".
+batch. The attention is computed for texts of equal length at once. Both are entered through the interface of
+transformers for attention functions, as `PACKED`; the padded path is "sdpa" of transformers.
 
 Packing is for the CPU. On a GPU, sentence-transformers itself leaves the padding out for FlashAttention
 (`attn_implementation="flash_attention_2"`).
@@ -24,7 +24,7 @@ from sentence_experts.compat.torch import is_recording
 from sentence_experts.compat.transformers import attention_of, padded_attention, padded_mask
 
 PACKED, PADDED = "packed_sdpa", "sdpa"
-# Queries of a text that meet their window's keys in one call; more would compute scores only to mask them.
+# Number of queries that meet their window's keys in one call; more would compute scores only to mask them.
 LOCAL_BLOCK = 256
 
 
@@ -33,10 +33,10 @@ class Packing:
     """The places of a padded batch's tokens in the row without padding.
 
     Attributes:
-        places: (tokens,) each token's place in the padded batch, read row by row.
-        order: (sequences,) the sequences in the row's order; None where it is the batch's.
-        cu_seq_lens: (sequences + 1,) int32, where each sequence begins in the row.
-        shape: (sequences, length) of the padded batch.
+        places: place of each token in the padded batch, read row by row, (tokens,).
+        order: sequences in the row's order, (sequences,); None where it is the batch's.
+        cu_seq_lens: beginnings of the sequences in the row, int32, (sequences + 1,).
+        shape: shape of the padded batch, (sequences, length).
     """
 
     places: Tensor
@@ -52,9 +52,9 @@ class Packing:
 
         Args:
             example: input_ids or embeddings, (sequences, length, ...).
-            mask: (sequences, length), 0 at padding, on either side; None for no padding.
-            groups: (sequences,) integers; those of one group (one expert, say) come side by side first.
-            in_order: leave the sequences in the batch's order instead.
+            mask: attention mask, (sequences, length), 0 at padding, on either side; None for no padding.
+            groups: integers, (sequences,); those of one group (one expert, say) come side by side first.
+            in_order: whether to leave the sequences in the batch's order instead.
         """
         shape, device = (example.shape[0], example.shape[1]), example.device
         real = torch.ones(shape, dtype=torch.bool, device=device) if mask is None else mask != 0
@@ -69,7 +69,7 @@ class Packing:
         return cls(places[real], order, starts, shape)
 
     def pack(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Pack inputs of tokens, each (sequences, length, ...) or (1, length, ...), as (1, tokens, ...).
+        """Pack inputs of tokens, (sequences, length, ...) or (1, length, ...), as (1, tokens, ...).
 
         Tokens keep the positions that they have in the padded batch.
         """
@@ -98,7 +98,7 @@ class Packing:
         return padded.index_copy(0, self.places, row[0]).view(*self.shape, -1)
 
     def unpack_outputs(self, outputs: Any, pooler: nn.Module | None) -> Any:
-        """Turn an encoder's outputs into those of the padded batch; its pooler, if any, runs again."""
+        """Turn an encoder's outputs into those of the padded batch; the pooler, if any, runs again."""
         outputs["last_hidden_state"] = self.unpack(outputs["last_hidden_state"])
         if outputs.get("hidden_states") is not None:
             outputs["hidden_states"] = tuple(self.unpack(hidden) for hidden in outputs["hidden_states"])
@@ -110,7 +110,7 @@ class Packing:
 def packs(config: Any, example: Tensor, mask: Tensor | None) -> bool:
     """Return whether to pack a batch: the model is set to, and the caller has not laid it out already."""
     # A recorded graph has fixed steps; packing's depend on the texts. A mask that is not (sequences, length)
-    # is the caller's own pattern.
+    # is an attention pattern of the caller.
     packable = example.device.type == "cpu" and not is_recording()
     return attention_of(config) == PACKED and packable and (mask is None or mask.dim() == 2)
 

@@ -1,9 +1,9 @@
-"""Experts in memory only while they are in use; idle ones wait on disk or in the CPU's memory.
+"""Residency of experts in memory only while in use; idle ones wait on disk or in the CPU's memory.
 
 A text meets one expert, so a model in use for one route needs no more memory than a dense model (MoTE,
 section 3.1). The place of an idle expert in each block is taken by an `IdleExpert` without weights; from the
 disk its weights come back out of the model's safetensors files, of which nothing else is read. The memory is
-really given back: an expert's weights are a mapping of its own file, which closes with the last of them.
+really given back: an expert's weights are a mapping of a separate file, which closes with the last of them.
 
 The experts in memory are either chosen by the caller (`keep`) or bounded by a limit (`limit`): an expert is
 then loaded when a text needs it, and the least recently used one is unloaded.
@@ -31,7 +31,7 @@ class Residency:
     """The experts of a model that are in memory; several threads may use the model at once.
 
     Attributes:
-        files: the files that the model was loaded from; None for a model that was made in memory.
+        files: files that the model was loaded from; None for a model that was made in memory.
         limit: maximum number of experts in memory; None for no limit. A batch that calls more experts is
             encoded all the same, and the limit restored afterwards.
     """
@@ -42,12 +42,12 @@ class Residency:
         self.files: WeightFiles | None = None
         self.limit: int | None = None
         experts = range(len(model.config.experts)) if in_memory else ()
-        # Those in memory, the least recently used first -> the number of forward passes that use each.
+        # Expert in memory, the least recently used first -> the number of forward passes that use it.
         self._users: dict[int, int] = dict.fromkeys(experts, 0)
         self._lock = RLock()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return everything but the lock and the counts of users: a copy begins with its own."""
+        """Return the state without the lock and the counts of users: a copy begins with new ones."""
         with self._lock:
             return {**self.__dict__, "_users": dict.fromkeys(self._users, 0), "_lock": None}
 
@@ -56,7 +56,7 @@ class Residency:
 
     @property
     def idle(self) -> frozenset[int]:
-        """The experts that are not in memory."""
+        """Experts that are not in memory."""
         return frozenset(range(len(self._model.config.experts))) - set(self._users)
 
     def keep(self, experts: set[int], waiting: str) -> None:
@@ -117,7 +117,7 @@ class Residency:
         )
 
     def idle_weights(self) -> dict[str, Tensor]:
-        """Return the weights of the idle experts by name: what the model's `state_dict` lacks."""
+        """Return the weights of the idle experts by name, which the model's `state_dict` lacks."""
         weights: dict[str, Tensor] = {}
         for number in sorted(self.idle):
             for _, expert, names in self._places(number):
@@ -132,7 +132,7 @@ class Residency:
         return {name: module for name, module in modules if isinstance(module, Experts)}
 
     def _places(self, number: int) -> Iterator[tuple[Experts, nn.ModuleDict, dict[str, str]]]:
-        """Yield each block's experts, this one's modules, and its weights' names: model -> expert."""
+        """Yield the experts of each block, the modules of one, and its weights' names: model -> expert."""
         for path, experts in self._blocks().items():
             place = experts.expert(number)
             expert = place.expert if isinstance(place, IdleExpert) else place

@@ -82,9 +82,9 @@ class WeightFiles:
     """The safetensors files of a saved model.
 
     Attributes:
-        source: the model's folder or hub id.
-        options: `LoadConfig.hub`, for a hub model.
-        of_key: a weight's name -> the name of its file.
+        source: folder or hub id of the model.
+        options: options of a hub model (`LoadConfig.hub`).
+        of_key: name of a weight -> name of its file.
         stamps: path -> (bytes, time of change) when the model was loaded, or the file first read.
     """
 
@@ -95,9 +95,9 @@ class WeightFiles:
 
     @classmethod
     def find(cls, source: str, **options: Any) -> WeightFiles:
-        """Return the files of a folder or hub id; of a hub model only the index is fetched."""
+        """Return the files of a folder or hub id; only the index of a hub model is fetched."""
         files = cls(source, options)
-        if files._find(WEIGHTS) is not None:  # which transformers prefers too, where both are there
+        if files._find(WEIGHTS) is not None:  # transformers prefers it too, where both are there
             with files._open(WEIGHTS) as file:
                 files.of_key = dict.fromkeys(file.keys(), WEIGHTS)
             return files
@@ -112,11 +112,11 @@ class WeightFiles:
 
     @property
     def expert_names(self) -> set[str]:
-        """The names of all experts' weights."""
+        """Names of all experts' weights."""
         return {name for name in self.of_key if expert_of(name) is not None}
 
     def read(self, keys: Sequence[str]) -> Iterator[tuple[str, Tensor]]:
-        """Return the weights with these names, one at a time, mapped from the files.
+        """Yield the weights with these names, one at a time, mapped from the files.
 
         Unused ones are not read. Their memory is freed with the last of them: they share a mapping with each
         other, but not with the model's other weights.
@@ -176,7 +176,7 @@ def _stamp(path: str) -> tuple[int, int]:
 
 @contextmanager
 def shared_part(source: str, **options: Any) -> Iterator[str]:
-    """A folder with everything of a model but its experts' weights, to load it without them.
+    """Yield a folder with everything of a model but its experts' weights, to load it without them.
 
     A hub model's expert files are not downloaded; a local model may lack them.
 

@@ -1,4 +1,4 @@
-"""The grammar of weight names: what routes own, routers, and what a weight is called in the dense base.
+"""The grammar of weight names: parts that routes own, routers, and the names in the dense base.
 
 encoder.layer.3.experts.1.intermediate.dense.weight     expert 1 of block 3
 encoder.layer.3.adapters.0.output_dense.up              adapter 0 of block 3
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from sentence_experts.models.architectures.families import Family
 
 EXPERTS, ADAPTERS, HEADS, ROUTERS = ".experts.", ".adapters.", ".heads.", ".router."
-# Matches the weights of experts, for transformers' lists of keys to ignore.
+# Pattern of the weights of experts, for transformers' lists of keys to ignore.
 EXPERT_PATTERN = r"\.experts\.\d+\."
 _IN_EXPERT = re.compile(r"(?P<block>.*)\.experts\.(?P<number>\d+)\.(?P<inside>.*)")
 _OWNED = re.compile(r"(?:.*\.)?(?P<kind>expert|adapter|head)s\.(?P<number>\d+)\..*")
@@ -44,12 +44,12 @@ def is_expert(name: str) -> bool:
 
 
 def is_router(name: str) -> bool:
-    """Return whether this is a block's learned router, or a weight of one."""
+    """Return whether a weight or module belongs to a block's learned router."""
     return ROUTERS in f"{name}."
 
 
 def expert_prefix(number: int) -> str:
-    """Return what the names of this expert's weights contain: ".experts.1."."""
+    """Return the part that the names of this expert's weights contain: ".experts.1."."""
     return f"{EXPERTS}{number}."
 
 
@@ -63,7 +63,7 @@ def of_expert(name: str, number: int) -> str:
 
 
 def base_name(family: Family, name: str) -> str:
-    """Return what the dense base calls a weight.
+    """Return the name of a weight in the dense base.
 
     >>> from sentence_experts.models.architectures.families import FAMILIES
     >>> base_name(FAMILIES[1], "layers.3.experts.1.mlp.Wi.weight")

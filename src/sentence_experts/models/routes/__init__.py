@@ -1,1 +1,1 @@
-"""The ways of a sequence to its expert: routes, their tokenizer, and learned routers."""
+"""The routes of sequences to experts, the tokenizer that reads them, and learned routers."""

@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RouterKind:
-    """One way to choose experts.
+    """A method of choosing experts.
 
     Attributes:
-        name: the value of `config.router`.
-        description: one sentence for a model card, with `{top_k}`.
-        is_learned: routers in the blocks choose by the text, so that any text may need any expert.
-        per_token: each token has its own experts; otherwise a text has one expert per block.
-        scaled: the output of the expert's MLP is multiplied by the router's probability.
+        name: value of `config.router`.
+        description: sentence for a model card, with `{top_k}`.
+        is_learned: whether routers in the blocks choose by the text, so that any text may need any expert.
+        per_token: whether experts are chosen per token; otherwise a text has one expert per block.
+        scaled: whether the output of the expert's MLP is multiplied by the router's probability.
     """
 
     name: str
@@ -35,7 +35,7 @@ class RouterKind:
         return self.is_learned and not self.per_token
 
     def experts_per_token(self, config: Any) -> int:
-        """Return the number of experts that each token meets in a block."""
+        """Return the number of experts that a token meets in a block."""
         return int(config.top_k) if self.per_token else 1
 
     def scales(self, config: Any) -> bool:
@@ -43,7 +43,7 @@ class RouterKind:
         return self.scaled or (self.per_token and self.experts_per_token(config) == 1)
 
     def refuse_scaled(self, config: Any, consequence: str) -> None:
-        """Refuse, with a UsageError that ends with `consequence`, what needs unscaled outputs."""
+        """Refuse scaled outputs, with a UsageError that ends with `consequence`."""
         if self.scales(config):
             raise UsageError(
                 "in this model the experts' outputs are scaled by the router's probability "
@@ -51,7 +51,7 @@ class RouterKind:
             )
 
     def refuse_per_token(self, consequence: str) -> None:
-        """Refuse, with a UsageError that ends with `consequence`, what needs one expert per text."""
+        """Refuse experts per token, with a UsageError that ends with `consequence`."""
         if self.per_token:
             raise UsageError(
                 f"in this model each token chooses its own experts (`router='token'`): {consequence}"
@@ -74,7 +74,7 @@ ROUTER_KINDS = {
 
 
 def router_kind(config: Any) -> RouterKind:
-    """Return what chooses the experts in a model with this config."""
+    """Return the kind of router in a model with this config."""
     if config.router not in ROUTER_KINDS:
         known = ", ".join(ROUTER_KINDS)
         raise InputError(f"the model's config has router {config.router!r}; known: {known}")
@@ -82,6 +82,6 @@ def router_kind(config: Any) -> RouterKind:
 
 
 def router_kind_of(encoder: SentenceTransformer) -> RouterKind | None:
-    """Return what chooses the experts of an encoder; None if it has none."""
+    """Return the kind of router of an encoder; None if it has no experts."""
     config: Any = encoder.config
     return router_kind(config) if hasattr(config, "expert_layers") else None

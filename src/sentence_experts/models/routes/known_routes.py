@@ -27,10 +27,10 @@ class KnownRoutes:
     """The routes of one model.
 
     Attributes:
-        model: what messages call the model.
+        model: name of the model in messages.
         prompts: route name -> prompt text.
-        default: the route that is taken when none is named.
-        experts: the experts' names; without routes, learned routers choose among them.
+        default: route that is taken when none is named.
+        experts: names of the experts; without routes, learned routers choose among them.
         search_routes: route of queries -> route of documents, as the model's task file has them.
         idle: routes whose experts were left out when the model was loaded; they are not among the prompts.
         heads: routes that own a head.
@@ -129,9 +129,9 @@ def check_route(source: Any, route: str | None, or_expert: bool = False) -> None
     """Check a route before the model is loaded, if `source` is a model's folder.
 
     Args:
-        source: a model.
-        route: a route; None for the default.
-        or_expert: the name of an expert will do too.
+        source: model, in memory or as a folder.
+        route: name of a route; None for the default.
+        or_expert: whether the name of an expert will do too.
     """
     known = KnownRoutes.read(source)
     if known is not None and not (or_expert and route in known.experts):

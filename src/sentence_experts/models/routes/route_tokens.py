@@ -26,9 +26,9 @@ from sentence_experts.names import EXPERT
 
 # A Unicode noncharacter, which no text should hold; one that does reads U+FFFD (replacement character) there.
 MARKER = "\ufdd0"
-# Takes [CLS]'s place before an instruction, in models that have domain tokens too.
+# Token in [CLS]'s place before an instruction, in models that have domain tokens too.
 INSTRUCTION_TOKEN = "[INSTRUCTION]"
-# What may follow an instruction; its tokens must not depend on it.
+# Texts that may follow an instruction; its tokens must not depend on them.
 PROBES = ("", "a", "A", "the", "1", "(", ")", ".", "[x]", "é", "中", " a")
 
 
@@ -74,7 +74,7 @@ def with_domain_tokens(
     ]
     steps = [*normalizer_steps(normalizer), normalizers.Replace(MARKER, "\ufffd"), *rules]
     backend.normalizer = normalizers.Sequence(steps)
-    # normalized=True has the token's own text normalized too: what is looked for in a text is the marker.
+    # normalized=True has the token itself normalized too: the marker is looked for in a text.
     backend.add_special_tokens([AddedToken(token, normalized=True, special=True) for token in tokens])
     routes = [
         Route(name, domain_token(name), (first_new_id + index,), index) for index, name in enumerate(experts)
@@ -96,7 +96,7 @@ def without_domain_tokens(
 
 
 def behind_instruction_token(tokenizer: PreTrainedTokenizerBase, routes: Sequence[Route]) -> list[Route]:
-    """Change routes of instructions, led by [CLS], to how a tokenizer with domain tokens reads them."""
+    """Change routes of instructions, led by [CLS], to the tokens of a tokenizer with domain tokens."""
     lead: Any = tokenizer.convert_tokens_to_ids(INSTRUCTION_TOKEN)
     return [replace(route, token_ids=(lead, *route.token_ids[1:])) for route in routes]
 
@@ -152,7 +152,7 @@ def _start_pattern(normalizer: Any, instruction: str) -> str:
 
 
 def _starts(backend: Tokenizer, experts: Sequence[str], tokens: Sequence[str]) -> list[str]:
-    """Return how a routed text begins after the base's normalizer, for each token."""
+    """Return the beginning of a routed text after the base's normalizer, for each token."""
     vocabulary = backend.get_vocab()
     seen: dict[str, str] = {}
     for name, token in zip(experts, tokens, strict=True):
@@ -168,9 +168,9 @@ def _starts(backend: Tokenizer, experts: Sequence[str], tokens: Sequence[str]) -
 def _check(
     base: PreTrainedTokenizerBase, extended: PreTrainedTokenizerBase, leads: Mapping[str, tuple[int, str]]
 ) -> None:
-    """Check that a routed text is read as its leading token and what the base reads after [CLS].
+    """Check that a routed text is read as its leading token and the base's tokens after [CLS].
 
-    `leads`: what a routed text begins with -> its leading token, and what the base reads in its place.
+    `leads`: beginning of a routed text -> its leading token, and the text that the base reads in its place.
     """
     for lead, (token, for_base) in leads.items():
         for probe in PROBES:

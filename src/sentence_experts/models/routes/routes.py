@@ -22,17 +22,17 @@ ANY_TOKEN = -1
 
 @dataclass(frozen=True)
 class Route:
-    """One way to an expert.
+    """A route to an expert.
 
     Attributes:
-        name: what `prompt_name` takes.
-        text: what stands in front of the text ("[COPD]", "search query: ").
-        token_ids: what the sequence then begins with, the tokenizer's own leading token included.
-        expert: the expert's index.
-        head: the index of the route's head; None for a route without one.
-        adapter: the index of the route's low-rank adapter; None for a route without one.
-        lead: the token that the model reads in the place of the route's token, so that the route differs from
-            the one that it sits on by its head or adapter alone; None where it reads the route's own token.
+        name: name of the route, for `prompt_name`.
+        text: prompt in front of the text ("[COPD]", "search query: ").
+        token_ids: token ids that the sequence then begins with, the tokenizer's leading token included.
+        expert: index of the expert.
+        head: index of the route's head; None for a route without one.
+        adapter: index of the route's low-rank adapter; None for a route without one.
+        lead: token that the model reads in the place of the route's token, so that the route differs from
+            the one that it sits on by its head or adapter alone; None where it reads the route's token.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Route:
 
     @property
     def kind(self) -> str:
-        """The kind of weights that the route owns: "head", "adapter" or "expert"."""
+        """Kind of weights that the route owns: "head", "adapter" or "expert"."""
         if self.head is not None:
             return "head"
         return "expert" if self.adapter is None else "adapter"
@@ -76,13 +76,13 @@ def describe(routes: Sequence[Route]) -> str:
     return f"known routes are {known}: {how}, or begin each text with {text!r}"
 
 
-# (expert, adapter or -1, head or -1): what the sequences of a part of a batch have in common.
+# (expert, adapter or -1, head or -1), which the sequences of a part of a batch have in common.
 Owner = tuple[int, int, int]
 
 
 @lru_cache(maxsize=256)
 def owners_of(routes: tuple[Route, ...], experts: int) -> tuple[list[Owner], list[Owner]]:
-    """Return what each expert and then each route leads to; and the same once each, in a batch's order."""
+    """Return the owners by expert and then by route, and the distinct owners in a batch's order."""
     led = [(expert, -1, -1) for expert in range(experts)]
     for route in routes:
         adapter, head = (-1 if number is None else number for number in (route.adapter, route.head))
@@ -94,10 +94,10 @@ def sort_keys(routes: tuple[Route, ...], experts: int, numbers: Tensor, are_expe
     """Return the place of each sequence's owner in a batch's order, (sequences,); UNKNOWN for a stray number.
 
     Args:
-        routes: the known routes.
-        experts: the number of experts.
-        numbers: (sequences,) the number of each sequence's route, or expert if `are_experts`.
-        are_experts: they are experts' numbers.
+        routes: known routes.
+        experts: number of experts.
+        numbers: number of each sequence's route, or expert if `are_experts`, (sequences,).
+        are_experts: whether the numbers are those of experts.
     """
     return look_up(_keys(routes, experts, are_experts, numbers.device), numbers)
 
@@ -147,10 +147,10 @@ def routes_of(
     The longest matching route wins, so a route may begin like another one.
 
     Args:
-        routes: the known routes.
-        input_ids: (batch, length); (1, tokens) when sequences are packed one after the other.
-        attention_mask: (batch, length), 0 at padding on either side; None means no padding.
-        cu_seq_lens: (sequences + 1,) the packed sequences' cumulative lengths, None when rows are sequences.
+        routes: known routes.
+        input_ids: token ids, (batch, length); (1, tokens) when sequences are packed one after the other.
+        attention_mask: mask, (batch, length), 0 at padding on either side; None means no padding.
+        cu_seq_lens: cumulative lengths of packed sequences, (sequences + 1,); None when rows are sequences.
     """
     patterns, numbers = _patterns(routes, input_ids.device)
     starts, ends = _bounds(input_ids, attention_mask, cu_seq_lens)
@@ -195,9 +195,9 @@ def without_inner_route_tokens(
     attention_mask: Tensor | None = None,
     cu_seq_lens: Tensor | None = None,
 ) -> Tensor:
-    """`input_ids` with every leading route token that does not begin its sequence replaced.
+    """Replace every leading route token in `input_ids` that does not begin its sequence.
 
-    For models with domain tokens, whose routes all begin with their own token.
+    This is for models with domain tokens, in which every route begins with its token.
 
     The tokenizer lets a route token through inside a text only right after another special token, as in
     "x [SEP][COPD]", because it looks at the pieces between special tokens one by one.

@@ -1,8 +1,8 @@
-"""The learned sequence router: each block chooses its expert from the text (preprint, section 3.2.1).
+"""The learned sequence router: a block chooses its expert from the text (preprint, section 3.2.1).
 
 The expert with the highest logit takes the whole sequence. With router "learned" its output is not scaled by
 the router's probability: experts that are copies of the base's MLP give the base's vectors under any choice
-of the router, and the router learns from its own losses alone. With router "switch" the output of its MLP is
+of the router, and the router learns from its losses alone. With router "switch" the output of its MLP is
 scaled, as in a switch transformer (Fedus et al. 2022, eq. 2): the router also learns from the vectors, which
 are not the base's even before training.
 """
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class SequenceRouter(nn.Linear):
-    """Logits over the experts from a sequence's state; no bias."""
+    """A linear layer, without bias, from a sequence's state to logits over the experts."""
 
     def __init__(self, width: int, experts: int) -> None:
         super().__init__(width, experts, bias=False)
@@ -74,11 +74,11 @@ class SequencePass:
         """Begin a pass.
 
         Args:
-            lengths: (sequences,) numbers of tokens.
-            mask: of the batch.
-            cu_seq_lens: the cumulative lengths of packed sequences.
-            expert_ids: (sequences,) the experts that the caller chose.
-            scaled: multiply the MLPs' outputs by the routers' probabilities.
+            lengths: numbers of tokens, (sequences,).
+            mask: attention mask of the batch.
+            cu_seq_lens: cumulative lengths of packed sequences.
+            expert_ids: experts that the caller chose, (sequences,).
+            scaled: whether to multiply the MLPs' outputs by the routers' probabilities.
         """
         if mask is not None and mask.dim() != 2:
             raise UsageError("a learned router reads the padding from a mask of shape (batch, length)")
@@ -105,9 +105,9 @@ class SequencePass:
 
 @contextmanager
 def router_logits_of(model: nn.Module) -> Iterator[list[Tensor]]:
-    """While open, collect the logits of the routers of `model`: (sequences, experts) per block, in order.
+    """Collect the logits of the routers of `model` while open: (sequences, experts) per block, in order.
 
-    The hooks are on the routers, because sentence-transformers runs the transformer past its own hooks.
+    The hooks are on the routers, because sentence-transformers runs the transformer past its hooks.
     """
     seen: list[Tensor] = []
     with ExitStack() as hooks:
@@ -122,9 +122,9 @@ class RouterChoices:
     """The routers' logits for some texts, and the experts that follow from them.
 
     Attributes:
-        experts: the experts' names.
-        blocks: the numbers of the blocks that hold experts.
-        logits: (texts, blocks, experts), float32.
+        experts: names of the experts.
+        blocks: numbers of the blocks that hold experts.
+        logits: float32 logits of the routers, (texts, blocks, experts).
     """
 
     experts: tuple[str, ...]
@@ -133,13 +133,13 @@ class RouterChoices:
 
     @property
     def chosen(self) -> NDArray[np.int64]:
-        """The index of the expert that each block sends each text to, (texts, blocks)."""
+        """Indices of the experts that the blocks send the texts to, (texts, blocks)."""
         indices: NDArray[np.int64] = self.logits.argmax(axis=2)
         return indices
 
     @property
     def probabilities(self) -> NDArray[np.float32]:
-        """The softmax of the logits, (texts, blocks, experts)."""
+        """Softmax of the logits, (texts, blocks, experts)."""
         from scipy.special import softmax
 
         shares: NDArray[np.float32] = softmax(self.logits, axis=2)
@@ -150,7 +150,7 @@ class RouterChoices:
 def router_choices(
     encoder: SentenceTransformer, texts: Sequence[str], prompt: str = "", batch_size: int = 32
 ) -> RouterChoices:
-    """Return what the model's routers choose for the texts, in their order, with `prompt` in front of each.
+    """Return the choices of the model's routers for the texts, in their order, with `prompt` in front.
 
     No choice depends on `batch_size`, the number of texts per batch.
     """

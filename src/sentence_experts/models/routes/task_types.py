@@ -1,4 +1,4 @@
-"""mteb's task types: their routes, and the prompts of their names in saved models, for a stock mteb."""
+"""The routes of mteb's task types, and prompts under their names in saved models, for a stock mteb."""
 
 from __future__ import annotations
 
@@ -38,5 +38,5 @@ def with_task_types(prompts: Mapping[str, str | None], default: str | None) -> d
 def without_task_types(prompts: Mapping[str, str | None]) -> dict[str, str | None]:
     """Return a model's prompts without those that only repeat another one under the name of a task type."""
     types = {_key(*kind) for kind in ROUTE_OF_TYPE}
-    own = {prompt for name, prompt in prompts.items() if name not in types}
-    return {name: prompt for name, prompt in prompts.items() if name not in types or prompt not in own}
+    others = {prompt for name, prompt in prompts.items() if name not in types}
+    return {name: prompt for name, prompt in prompts.items() if name not in types or prompt not in others}

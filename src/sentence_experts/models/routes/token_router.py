@@ -1,4 +1,4 @@
-"""The learned token router: in each block, each token goes to its own `top_k` experts (MoTE, section 6, TLR).
+"""The learned token router, which chooses `top_k` experts per token in each block (MoTE, section 6, TLR).
 
 As in GShard (Lepikhin et al. 2020) and Mixtral (Jiang et al. 2024), the `top_k` highest probabilities,
 divided by their sum, are the weights with which the outputs of those experts are added up. With `top_k` 1,
@@ -7,7 +7,7 @@ switch transformer (Fedus et al. 2022, eq. 2). No expert has a capacity, so that
 depend on its batch, and padding takes no part. Experts that are copies of the base's MLP give the base's
 vectors, unless `top_k` is 1. Routes stay in the text and tell the router the task.
 
-A block's router reads the tokens where they first meet what an expert owns: between attention and MLP, or
+A block's router reads the tokens where they first meet modules of an expert: between attention and MLP, or
 before the attention where the experts own the norm there (ModernBERT with `expert_norms`). It reads them
 normalised, as Mixtral's does, but without weights, since the norm may be an expert's.
 """
@@ -34,9 +34,9 @@ class Tokens:
     """The positions of a batch that are tokens, and the sequence of each.
 
     Attributes:
-        positions: (tokens,) in the batch as one row; None when there is no padding.
-        sequence: (tokens,) the number of the sequence that each belongs to.
-        sequences: the number of sequences.
+        positions: positions in the batch as one row, (tokens,); None when there is no padding.
+        sequence: number of each token's sequence, (tokens,).
+        sequences: number of sequences.
         with_gradient: whether the model was called with gradients.
     """
 
@@ -54,7 +54,7 @@ class Tokens:
 
 
 class TokenRouter(nn.Linear):
-    """Logits over the experts from each token's normalised state; no bias."""
+    """A linear layer, without bias, from a token's normalised state to logits over the experts."""
 
     def __init__(self, width: int, experts: int) -> None:
         super().__init__(width, experts, bias=False)
@@ -115,7 +115,7 @@ def token_loads_of(model: nn.Module) -> Iterator[list[Tensor]]:
     gradient caching and across processes: `torch.stack(loads, dim=1)` is (texts, blocks, 2, experts).
     """
     loads: list[Tensor] = []
-    seen: list[tuple[Tensor, Tokens]] = []  # what a hook computes is not seen by gradient checkpointing
+    seen: list[tuple[Tensor, Tokens]] = []  # gradient checkpointing does not see computations in a hook
 
     def hook(router: TokenRouter, given: tuple[Tensor, Tokens], logits: Tensor) -> None:
         tokens = given[1]

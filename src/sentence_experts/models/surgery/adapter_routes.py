@@ -1,4 +1,4 @@
-"""Low-rank adapters of routes: the layers that they change, and those that peft has trained."""
+"""Low-rank adapters of routes: the layers that they change, and adapters that peft has trained."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from sentence_experts.models.layers.weight_names import base_name, is_router, ow
 from sentence_experts.storage import read_json
 
 PEFT_CONFIG, PEFT_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
-# Settings of peft's LoRA under which it computes something else than W x + scale * B A x, and their value
-# where it does not.
+# Setting of peft's LoRA that can make it compute something else than W x + scale * B A x -> the values under
+# which it does not.
 _OTHER_FORMS: dict[str, tuple[Any, ...]] = {
     "peft_type": ("LORA",),
     "use_dora": (False, None),
@@ -50,8 +50,8 @@ def read_peft(folder: Path, transformer: Any) -> tuple[dict[str, Any], dict[str,
     """Read a LoRA that peft has saved: an adapter's settings, and its weights as this package names them.
 
     Args:
-        folder: with adapter_config.json and adapter_model.safetensors.
-        transformer: the model that gets the adapter; the adapter was trained on its base.
+        folder: folder with adapter_config.json and adapter_model.safetensors.
+        transformer: model that gets the adapter; the adapter was trained on its base.
 
     Raises:
         InputError: no such folder, another kind of adapter, or one of another base.
@@ -72,7 +72,7 @@ def read_peft(folder: Path, transformer: Any) -> tuple[dict[str, Any], dict[str,
     weights: dict[str, Tensor] = {}
     foreign, layers, rank = [], set(), 0
     for name, weight in load_file(folder / PEFT_WEIGHTS).items():
-        if ".pooler." in name:  # of BERT and its like: reads no vector of ours
+        if ".pooler." in name:  # part of BERT and its like that no vector of ours needs
             continue
         block, path, factor = match.groups() if (match := pattern.fullmatch(name)) else ("0", "", "A")
         is_down = factor == "A"

@@ -1,6 +1,6 @@
-"""Add a route to a model or drop one: all other routes keep their vectors bit-equal.
+"""Routes added to a model or dropped: all other routes keep their vectors bit-equal.
 
-Routes share attention and embeddings but never an expert or a head of their own, so weights that come or go
+Routes share attention and embeddings but not the expert or the head that one owns, so weights that come or go
 with one route are not read by the others. The new part can then be trained alone (`TrainConfig.only_expert`).
 """
 
@@ -52,11 +52,11 @@ def add_route(
     overwrite: bool = False,
     **settings: Any,
 ) -> ExpertEncoder:
-    """Add a route with its own expert, adapter or head to a model; the others stay bit-equal.
+    """Add a route with an expert, adapter or head to a model; the others stay bit-equal.
 
     Args:
         model: a model with routes, or its folder; it stays unchanged.
-        name: the new route's name, and that of its expert.
+        name: name of the new route and of its expert.
         config: the settings; see `AddRouteConfig`.
         tasks: a task file or tasks folder, or either one opened, that has the new route's instruction.
         base: the dense base, for `seed_from="base"`, or for an adapter or head on it, where blocks hold
@@ -64,7 +64,7 @@ def add_route(
         adapter: a folder in which peft has saved a LoRA of the same base, which the route gets; `kind` is
             then adapter.
         out: folder to save the model in; a finished model there that was made in the same way is returned.
-        overwrite: start over, replacing another model in `out`.
+        overwrite: whether to start over, replacing another model in `out`.
         **settings: fields of `AddRouteConfig`, in place of the config's.
 
     In a learned router the new expert's row is the mean of the others' rows, for any seed: its logit
@@ -131,7 +131,7 @@ def _grown(
             layers = [*adaptable_layers(transformer_of(encoder))]
             route = replace(route, adapter=adapter_settings(config.rank, layers))
     grown = plan.with_route(route)
-    if not plan.routes:  # learned routers choose
+    if not plan.routes:  # the model has learned routers
         grown = replace(grown, routes=())
     model_config = encoder.routed_model.config
     fields: dict[str, Any] = {}
@@ -206,7 +206,7 @@ def drop_route(
         model: a model with routes, or its folder; it stays unchanged.
         name: the route or expert.
         out: folder to save the model in; a finished model there that was made in the same way is returned.
-        overwrite: start over, replacing another model in `out`.
+        overwrite: whether to start over, replacing another model in `out`.
 
     Raises:
         UsageError: there is no such route, or no other, or `out` holds something else.
@@ -266,7 +266,7 @@ def _with_plan(
     """Give a model the routes of `plan`; new ones get their prompts."""
     config, device = encoder.routed_model.config, str(encoder.device)
     domain = next((route for route in encoder.routes if is_domain_route(route, config)), None)
-    base_prompt = dense_prompt(encoder, domain) if domain else ""  # it stands behind every domain token
+    base_prompt = dense_prompt(encoder, domain) if domain else ""  # it follows every domain token
     known = RoutePlan.of(encoder).names
     new = {name: prompt for name, prompt in plan.prompts(base_prompt).items() if name not in known}
     prompts, default = encoder.prompts | new, encoder.default_prompt_name
@@ -279,7 +279,7 @@ def _with_plan(
 def _base_below(
     encoder: ExpertEncoder, route: PlannedRoute, on: str | None, base: Source | None
 ) -> list[ExpertSource]:
-    """Check what an adapter or head sits on; return the base's MLPs, if they are to become an expert."""
+    """Check the place of an adapter or head; return the base's MLPs, if they are to become an expert."""
     if (kind := router_kind(encoder.routed_model.config)).is_learned:
         raise UsageError(
             f"in this model routers choose the experts (`router={kind.name!r}`): no {route.kind} fits it"
@@ -314,7 +314,7 @@ def _instruction(plan: RoutePlan, name: str, prefix: str | None, tasks: Any) -> 
 
 
 def _seeded(encoder: ExpertEncoder, seed_from: str, base: Source | None) -> ExpertSource:
-    """Choose what the new expert starts as; an expert named "base" or "average" comes first."""
+    """Choose the start of the new expert; an expert named "base" or "average" comes first."""
     experts = encoder.experts
     if base is not None and (seed_from != BASE or BASE in experts):
         raise UsageError("`base` is for an expert that is seeded from it: give `seed_from='base'` too")

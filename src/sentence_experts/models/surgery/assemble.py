@@ -48,8 +48,8 @@ class ExpertSource:
     """The source of an expert of a new model.
 
     Attributes:
-        shares: the old experts whose weighted mean it is; its domain token is the mean of their tokens.
-        base: the weights of the dense base, in place of `shares`; the token is then [CLS]'s.
+        shares: old experts whose weighted mean it is; its domain token is the mean of their tokens.
+        base: weights of the dense base, in place of `shares`; the token is then [CLS]'s.
         is_new: whether a learned router has not met this expert yet.
     """
 
@@ -69,12 +69,12 @@ def make_and_store(
     """Make a model with experts from another model, and save it if `out` is given.
 
     Args:
-        make: makes it.
-        model: the model that it is made from; the new one is put on the same device.
-        out: its folder; the finished model there is returned if it was made in the same way.
-        overwrite: replace another model in `out`.
-        settings: what else decides the result.
-        read: name -> what is read, None if nothing is, and what matters of it if it is not a file or folder.
+        make: function that makes the model.
+        model: model that it is made from; the new one is put on the same device.
+        out: folder of the model; the finished one there is returned if it was made in the same way.
+        overwrite: whether to replace another model in `out`.
+        settings: other settings that decide the result.
+        read: name -> input (None without), and a function of the part that matters if it is not a path.
     """
     if out is not None:
         check_apart(out, overwrite, model, [value for value, _ in read.values()])
@@ -99,7 +99,7 @@ def device_of(model: Source) -> str | None:
 def _fingerprint(value: Any, part: Callable[[Any], Any]) -> str:
     if isinstance(value, str | Path) and Path(value).exists():
         return path_fingerprint(Path(value))
-    return sha256_text(repr(part(value)))  # of a path, the error that nothing is there
+    return sha256_text(repr(part(value)))  # for a path, `part` raises the error that nothing is there
 
 
 def with_experts(
@@ -115,12 +115,12 @@ def with_experts(
     """Give an encoder, dense or with experts, the experts of `plan`; what they share stays bit-equal.
 
     Args:
-        encoder: stays unchanged.
-        plan: the experts and their routes.
-        sources: what each expert is made of.
-        prompts: the result's, as are `default_prompt_name` and `device` (None for the best there is).
-        fields: of the config with experts, in place of the encoder's own.
-        seed: of routers and adapters that the encoder does not have.
+        encoder: encoder that gets the experts; it stays unchanged.
+        plan: experts and their routes.
+        sources: source of each expert.
+        prompts, default_prompt_name, device: properties of the result; `device` None for the best there is.
+        fields: fields of the config with experts, in place of the encoder's.
+        seed: seed of routers and adapters that the encoder does not have.
     """
     old = transformer_of(encoder)
     config: Any = old.config
@@ -211,9 +211,9 @@ def _set_tokens(
     sources: Sequence[ExpertSource],
     cls: int,
 ) -> None:
-    """Give each leading token the row of its source: of the old experts' tokens, or of [CLS].
+    """Give each leading token the row of its source: the old experts' tokens, or [CLS].
 
-    Where the last domain goes, the instructions' own token becomes [CLS] again. Tokens of routes with a
+    Where the last domain goes, the token of instructions becomes [CLS] again. Tokens of routes with a
     `lead` have no row that is ever read.
     """
     before: Tensor = old.get_input_embeddings().weight

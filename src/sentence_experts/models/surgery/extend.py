@@ -1,4 +1,4 @@
-"""Give a pretrained encoder routes: it gives the same vectors until they are trained.
+"""Routes for a pretrained encoder, which gives the same vectors until they are trained.
 
 Every expert starts as a copy of the base's MLP (Hallee 2025, fig. 1; MoTE, section 3.1.1), every domain token
 as a copy of [CLS], every head as the identity, and every adapter as zero. (A different pooling, or a head on
@@ -51,7 +51,7 @@ def extend(
     overwrite: bool = False,
     **settings: Any,
 ) -> ExpertEncoder:
-    """Give an encoder routes, each with an expert, an adapter or a head.
+    """Give an encoder routes, with an expert, an adapter or a head per route.
 
     An expert takes the place of the MLP in each chosen block. An adapter adds a product of two low-rank
     matrices to each linear layer of the blocks (LoRA). A head is a linear map, with a bias, of the pooled
@@ -75,7 +75,7 @@ def extend(
         tasks: a task file or tasks folder, or either one opened: an expert per instruction, or shared ones
             as the file says. By default the experts then own the norms too (MoTE, fig. 2b).
         out: folder to save the model in; a finished model there that was made in the same way is returned.
-        overwrite: start over, replacing another model in `out`.
+        overwrite: whether to start over, replacing another model in `out`.
         **settings: fields of `ExtendConfig`, in place of the config's.
 
     Raises:
@@ -95,7 +95,7 @@ def extend(
 
     def make(encoder: SentenceTransformer) -> ExpertEncoder:
         made = _extended(encoder, [*names, *domain_names(domains)], chosen, tasks, device_of(base))
-        if isinstance(base, str | Path) and not Path(base).exists():  # no path of this machine, for the card
+        if isinstance(base, str | Path) and not Path(base).exists():  # the card names no local path
             set_notes(made, {"base": str(base)})
         return made
 
@@ -118,7 +118,7 @@ def _extended(
         raise InputError(f"the base's first module is {first}, not a transformers encoder for text")
     if getattr(dense.config, "is_decoder", False):
         raise InputError("the base is configured as a decoder (is_decoder); only encoders can be extended")
-    family_of_base(dense.config.model_type)  # a base that cannot be extended is named before its tokenizer
+    family_of_base(dense.config.model_type)  # an error about the base comes before one about its tokenizer
     plan = plan_routes(names, tasks, config, [*adaptable_layers(dense)])
     prompts, default = dict(encoder.prompts), encoder.default_prompt_name
     if plan.routes:

@@ -11,7 +11,7 @@ from sentence_experts.config import Config, Seed
 from sentence_experts.errors import UsageError
 from sentence_experts.models.routes.kinds import ROUTER_KINDS
 
-BASE, AVERAGE = "base", "average"  # what a new expert can begin as, beside another expert
+BASE, AVERAGE = "base", "average"  # starts of a new expert, beside another expert
 EXPERT, ADAPTER, HEAD = "expert", "adapter", "head"
 Kind = Literal["expert", "adapter", "head"]
 EXPERT_SETTINGS = ("layers", "route", "prefixes", "router", "top_k", "expert_norms")
@@ -126,7 +126,7 @@ class ExtendConfig(Config):
 
     @property
     def experts_per_token(self) -> int:
-        """`top_k`, or its default."""
+        """Number of experts per token: `top_k`, or its default."""
         return 2 if self.top_k is None else self.top_k
 
     def fields_of_model(self, blocks: int, with_tasks: bool) -> dict[str, Any]:

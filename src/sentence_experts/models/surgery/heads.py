@@ -23,7 +23,7 @@ from sentence_experts.errors import InputError
 
 logger = logging.getLogger(__name__)
 
-# `pooling` -> how the tokens are pooled before the modules that follow.
+# `pooling` -> the pooling of the tokens before the modules that follow.
 POOLINGS = {"mean": "mean", "cls": "cls", "pooler": "cls"}
 # Poolings whose weights of tokens add up to 1: a linear map with a bias may come before or after.
 LINEAR = ("mean", "cls", "lasttoken", "weightedmean")
@@ -32,7 +32,7 @@ LINEAR = ("mean", "cls", "lasttoken", "weightedmean")
 def put_head(encoder: SentenceTransformer, pooling: str | None, head: str | None, seed: int) -> None:
     """Change the encoder's pooling and put a head on it, in place (`ExtendConfig`); None changes nothing.
 
-    A `Normalize` at the end stays there. The pooler has the weights of the base's own one, if it was trained.
+    A `Normalize` at the end stays there. The pooler has the weights of the base's pooler, if it was trained.
     """
     if pooling is not None:
         place = next((place for place, module in enumerate(encoder) if isinstance(module, Pooling)), None)
@@ -69,7 +69,7 @@ def check_linear_pooling(encoder: SentenceTransformer) -> None:
 
 
 def put_normalize(encoder: SentenceTransformer, normalize: bool | None) -> None:
-    """Make vectors of length 1 or leave their length, in place; None keeps what the base does.
+    """Make vectors of length 1 or leave their length, in place; None keeps the base's choice.
 
     Cosines do not see the difference. Losses on dot products do: both papers train on vectors of any length,
     and between vectors of length 1 no dot product can tell much.
@@ -82,7 +82,7 @@ def put_normalize(encoder: SentenceTransformer, normalize: bool | None) -> None:
 
 
 def describe_modules(encoder: SentenceTransformer) -> str:
-    """Return how tokens become a vector, module by module: "cls pooling, Dense (Tanh), Normalize"."""
+    """Describe the modules from tokens to a vector: "cls pooling, Dense (Tanh), Normalize"."""
     steps = []
     for module in list(encoder)[1:]:
         if isinstance(module, Pooling):
@@ -97,12 +97,12 @@ def describe_modules(encoder: SentenceTransformer) -> str:
 
 def _pooler(encoder: SentenceTransformer, width: int, seed: int) -> Dense:
     """Return the linear layer and tanh on the first token."""
-    own: Any = getattr(transformer_of(encoder), "pooler", None)
+    base_pooler: Any = getattr(transformer_of(encoder), "pooler", None)
     with _seeded(seed):
         pooler = Dense(width, width, activation_function=nn.Tanh())
     # A pooler's bias begins as zeros; transformers makes one where a checkpoint lacks it.
-    if own is not None and bool(own.dense.bias.any()):
-        pooler.linear.load_state_dict(own.dense.state_dict())
+    if base_pooler is not None and bool(base_pooler.dense.bias.any()):
+        pooler.linear.load_state_dict(base_pooler.dense.state_dict())
     else:
         logger.info(
             "the base has no trained pooler (none, or its bias is still zero): it starts with random weights "
@@ -113,7 +113,7 @@ def _pooler(encoder: SentenceTransformer, width: int, seed: int) -> Dense:
 
 @contextmanager
 def _seeded(seed: int) -> Iterator[None]:
-    """Random weights from the seed alone; the global random state stays as it was."""
+    """Draw random weights from the seed alone; the global random state stays as it was."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         yield

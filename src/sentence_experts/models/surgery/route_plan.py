@@ -1,4 +1,4 @@
-"""Which experts, adapters and heads a model gets and which routes lead to them, before any weight exists.
+"""The plan of a model's experts, adapters and heads, and of the routes to them, before any weight exists.
 
 Domains and tasks can live in one model, since routing reads nothing but token ids: a text of a domain begins
 with the domain's token in [CLS]'s place (Hallee 2025, fig. 1), a text of a task with its instruction (MoTE,
@@ -39,11 +39,11 @@ class PlannedRoute:
     """A route before the tokenizer that reads it is made.
 
     Attributes:
-        name: the route's.
-        expert: the name of the expert that it leads to.
-        instruction: that its texts begin with; None for a domain token.
-        kind: "expert", or what else the route owns on top of it: "adapter" or "head".
-        adapter: the rank and the layers of an adapter.
+        name: name of the route.
+        expert: name of the expert that it leads to.
+        instruction: instruction that its texts begin with; None for a domain token.
+        kind: kind of part that the route owns: "expert", or on top of one "adapter" or "head".
+        adapter: rank and layers of an adapter.
     """
 
     name: str
@@ -78,31 +78,31 @@ class RoutePlan:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the routes."""
+        """Names of the routes."""
         return tuple(route.name for route in self.routes)
 
     @property
     def domains(self) -> tuple[PlannedRoute, ...]:
-        """The routes with domain tokens."""
+        """Routes with domain tokens."""
         return tuple(route for route in self.routes if route.instruction is None)
 
     @property
     def instructions(self) -> dict[str, str]:
-        """Route -> instruction."""
+        """Instructions of the routes: route -> instruction."""
         return {route.name: route.instruction for route in self.routes if route.instruction is not None}
 
     @property
     def heads(self) -> list[str]:
-        """The routes that own a head, in the order of the heads' indices."""
+        """Routes that own a head, in the order of the heads' indices."""
         return [route.name for route in self.routes if route.kind == HEAD]
 
     @property
     def adapters(self) -> list[dict[str, Any]]:
-        """The adapters' settings, as in a model's config."""
+        """Settings of the adapters, as in a model's config."""
         return [{**each.adapter, "route": each.name} for each in self.routes if each.kind == ADAPTER]
 
     def prompts(self, base_prompt: str) -> dict[str, str]:
-        """Return what stands in front of each route's texts; the base's own prompt follows domain tokens."""
+        """Return the prompt in front of each route's texts; the base's prompt follows domain tokens."""
         return {
             route.name: route.instruction or domain_token(route.name) + base_prompt for route in self.routes
         }
@@ -155,11 +155,11 @@ class RoutePlan:
 def plan_routes(names: Sequence[str], tasks: Any, config: ExtendConfig, layers: Sequence[str]) -> RoutePlan:
     """Plan a model's experts and routes from the arguments and settings of `extend`.
 
-    `layers`: the paths of the linear layers in a block of the base, which adapters change.
+    `layers`: paths of the linear layers in a block of the base, which adapters change.
     """
     instructions, owners = task_routes(tasks)
-    own = [name for name, expert in owners.items() if name == expert]
-    if not names and not own:
+    with_expert = [name for name, expert in owners.items() if name == expert]
+    if not names and not with_expert:
         raise UsageError(NO_ROUTES)
     _check_names([*names, *instructions])
     if config.kind != EXPERT:
@@ -180,7 +180,7 @@ def plan_routes(names: Sequence[str], tasks: Any, config: ExtendConfig, layers: 
             raise UsageError(f"`prefixes`: {unknown[0]!r} is not an expert; they are {', '.join(names)}")
         instructions = {name: f"{name}: " for name in names} | config.prefixes | instructions
     routes += [PlannedRoute(name, owners.get(name, name), text) for name, text in instructions.items()]
-    return RoutePlan((*names, *own), tuple(routes))
+    return RoutePlan((*names, *with_expert), tuple(routes))
 
 
 def adapter_settings(rank: int | None, layers: Sequence[str]) -> dict[str, Any]:
