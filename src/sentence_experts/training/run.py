@@ -35,6 +35,7 @@ from sentence_experts.storage import (
 )
 from sentence_experts.training import processes
 from sentence_experts.training.batches import RouteBatches
+from sentence_experts.training.best_step import RunCallback, copy_of, is_over, take_best
 from sentence_experts.training.config import TrainConfig
 from sentence_experts.training.data import TrainingPart, open_data, own_routes
 from sentence_experts.training.losses import ContrastiveLoss
@@ -43,12 +44,8 @@ from sentence_experts.training.trainable import check_settings, router_loss, tra
 from sentence_experts.training.trainer import (
     BEST_BY,
     CHECKPOINTS,
-    RunCallback,
     Trainer,
-    copy_of,
-    is_over,
     last_whole_checkpoint,
-    take_best,
     training_arguments,
 )
 from sentence_experts.training.training_set import PairCollator, TrainingSet, with_hard_negatives
