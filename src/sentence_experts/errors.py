@@ -34,7 +34,7 @@ class RouteError(SentenceExpertsError, ValueError):
 
 
 def readable(message: str) -> str:
-    """A message as one line, without the middle of names and values that are too long to read."""
+    """Return a message as one line, without the middle of names and values that are too long to read."""
     # Names from files (columns, paths) may hold line breaks.
     return _NAME.sub(_shortened, " ".join(message.splitlines()))
 
@@ -47,7 +47,7 @@ def _shortened(name: re.Match[str]) -> str:
 
 
 def brief(error: BaseException, longest: int = 300) -> str:
-    """Another library's message as one line: its words, or its class if it has none."""
+    """Return another library's message as one line: its words, or its class if it has none."""
     return " ".join(str(error).split())[:longest] or type(error).__name__
 
 

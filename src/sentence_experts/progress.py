@@ -22,14 +22,14 @@ SECONDS_BETWEEN_LINES = 10.0
 
 
 class Advance(Protocol):
-    """Reports that `steps` more units are done."""
+    """A function that reports `steps` more units as done."""
 
     def __call__(self, steps: int = 1, note: str = "") -> None:
         """Count `steps` units as done; `note`, such as the loss, is shown behind them until the next one."""
 
 
 def unseen(steps: int = 1, note: str = "") -> None:
-    """An `Advance` that shows nothing."""
+    """Show nothing (an `Advance` for silent work)."""
 
 
 Bar = Callable[[str, int | None], AbstractContextManager[Advance]]

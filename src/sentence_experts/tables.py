@@ -44,7 +44,7 @@ _FORMATS: Final = {
 _MAX_LINE: Final = 1 << 26
 """Maximum number of characters per line and per field of a text file."""
 _ROWS_PER_BATCH: Final = 2048
-_ROWS_WITH_COLUMNS: Final = 100  # of JSON lines, whose columns are those of the first rows
+_ROWS_WITH_COLUMNS: Final = 100  # first rows of JSON lines, which have the table's columns
 # Pandas writes the integers of a column with empty cells so.
 _WHOLE_AS_FLOAT: Final = re.compile(r"(-?\d+)\.0", re.ASCII)
 
@@ -57,7 +57,7 @@ class BadRowError(Exception):
 
 
 def is_path(source: Table) -> bool:
-    """Whether a table is given by its path."""
+    """Return whether a table is given by its path."""
     return isinstance(source, str | Path)
 
 
@@ -97,7 +97,7 @@ def read_rows(source: Table, columns: Sequence[str] | None = None) -> Iterator[R
 
     Args:
         source: the table.
-        columns: at least these; others may be left out.
+        columns: columns to read at least; others may be left out.
 
     Raises:
         InputError: the file is missing, of an unknown kind, or no table; it breaks off, or is not UTF-8.
@@ -110,7 +110,7 @@ def read_rows(source: Table, columns: Sequence[str] | None = None) -> Iterator[R
 def _reading(
     source: Table, wanted: list[str] | None
 ) -> Iterator[tuple[list[str], Iterable[Row | BadRowError]]]:
-    """Open a table; gives the names of its columns, and its rows."""
+    """Open a table; yield the names of its columns, and its rows."""
     if isinstance(source, list | tuple) and source and all(isinstance(text, str) for text in source):
         # Without Arrow, which imports pandas to look at a list.
         yield [TEXT], ({TEXT: text} for text in source)

@@ -21,7 +21,7 @@ def read_yaml(path: Path | str, what: str = "a YAML file") -> Any:
 
     Args:
         path: the file.
-        what: what it is read as, such as "domain rules"; for messages.
+        what: name of its content, such as "domain rules"; for messages.
 
     Raises:
         InputError: no such file, not text, not YAML, nested too deep, or a key that occurs twice.
@@ -78,7 +78,7 @@ class _RepeatedKeyError(Exception):
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """Plain values only, and no key twice."""
+    """A loader of plain values only, which refuses a key that occurs twice."""
 
     def compose_mapping_node(self, anchor: Any) -> MappingNode:
         """Compose keys and values."""

@@ -13,7 +13,7 @@ from pydantic import Field
 
 import sentence_experts
 from sentence_experts.cli import console, main
-from sentence_experts.cli.console import VERBS, name_flags, name_verbs
+from sentence_experts.cli.console import VERB_BY_FUNCTION, name_flags, name_verbs
 from sentence_experts.cli.options import add_verb
 from sentence_experts.config import Config
 from sentence_experts.errors import InputError, UsageError
@@ -157,7 +157,7 @@ def test_library_messages_name_no_flag_and_no_verb() -> None:
 
 
 def test_every_verb_that_notes_name_is_there() -> None:
-    for name, verb in VERBS.items():
+    for name, verb in VERB_BY_FUNCTION.items():
         assert name in sentence_experts.__all__ or hasattr(sentence_experts.CorpusFolder, name)
         assert verb.split()[0] in main.VERBS
 

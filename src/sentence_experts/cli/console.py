@@ -20,8 +20,8 @@ from sentence_experts.progress import Advance, use_bar
 if TYPE_CHECKING:
     from sentence_experts.evaluation.results import Result
 
-# Public functions and methods that messages name, and their verbs.
-VERBS = {
+# Function or method that messages name -> its verb.
+VERB_BY_FUNCTION = {
     "import_corpus": "corpus import",
     "fetch_corpus": "corpus fetch",
     "compile_pairs": "pairs compile",
@@ -38,7 +38,7 @@ parameters: list[Any] = []
 
 
 class _SafeConsole(Console):
-    """Prints texts of records, which must not control the terminal."""
+    """A console for texts of records, which must not control the terminal."""
 
     def render_str(self, text: str, **options: Any) -> Text:
         """Make a text printable, without control characters and those that reverse what follows."""
@@ -96,7 +96,8 @@ def note(message: str) -> None:
 
 def name_verbs(message: str) -> str:
     """Return the message with `` `compile_pairs` `` as `sentence-experts pairs compile`, and so on."""
-    return re.sub(rf"`({'|'.join(VERBS)})`", lambda name: f"`sentence-experts {VERBS[name[1]]}`", message)
+    names = "|".join(VERB_BY_FUNCTION)
+    return re.sub(rf"`({names})`", lambda name: f"`sentence-experts {VERB_BY_FUNCTION[name[1]]}`", message)
 
 
 def name_flags(message: str, known: Iterable[Any] = parameters) -> str:
@@ -124,7 +125,7 @@ def name_flags(message: str, known: Iterable[Any] = parameters) -> str:
 
 
 class NotesHandler(logging.Handler):
-    """Prints each log record as one note, warnings with their level in front."""
+    """A handler that prints log records as notes, warnings with their level in front."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Print the record's message, and the traceback of its error if it has one."""

@@ -52,7 +52,7 @@ ConfigFile = Annotated[
 
 
 class Fields:
-    """Which fields of a settings class are flags: `Annotated[EvaluateConfig, Fields("seed")]`."""
+    """The fields of a settings class that are flags: `Annotated[EvaluateConfig, Fields("seed")]`."""
 
     def __init__(self, *names: str) -> None:
         self.names = names
@@ -155,7 +155,7 @@ def _with_flags(command: Callable[..., Any]) -> Callable[..., Any]:
         for config, names in configs.values()
         for name in names
         if name not in own
-        # One that holds a model itself is a key of YAML files only.
+        # A field that holds a model itself is a key of YAML files only.
         and not any(isinstance(each, type) and issubclass(each, BaseModel)
                     for each in _members(config.model_fields[name].annotation))
     }  # fmt: skip

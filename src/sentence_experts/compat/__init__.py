@@ -1,6 +1,4 @@
 """Uses of other libraries that their documentation does not promise, a module per library.
 
-Each has a test in `tests/compat` that fails when the library changes. Subclasses stay with their topic
-(`training.trainer`, `training.losses`, `evaluation.mteb.local`, `serve.run`), with their tests in
-`tests/compat` too.
+Each has a test in `tests/compat` that fails when the library changes.
 """

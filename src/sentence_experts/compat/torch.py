@@ -65,14 +65,14 @@ def changes_when_unpickled() -> int:
 
 
 class LightMeta(TorchFunctionMode):
-    """While open, what is computed on no device (meta) while a model is built costs nothing.
+    """A mode in which computations on no device (meta), as when a model is built, cost nothing.
 
     torch runs `normal_`, `arange` and `empty_like` on meta in Python, behind imports of its compiler and of
     sympy that take a second. Their values are never seen.
     """
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Other functions, and other devices, as usual."""
+        """Call a function: as usual, unless it only fills a tensor on meta."""
         given = kwargs or {}
         if getattr(func, "__module__", None) == "torch.nn.init":
             tensor = args[0] if args else given["tensor"]

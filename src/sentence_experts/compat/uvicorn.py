@@ -12,7 +12,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 logger = logging.getLogger(__name__)
 
 ACCEPT_ERRORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
-ERROR_SECONDS = 60  # between two lines of the log about connections that could not be accepted
+ERROR_SECONDS = 60  # time between two lines of the log about connections that could not be accepted
 
 
 class LimitedProtocol(H11Protocol):
@@ -26,8 +26,8 @@ class LimitedProtocol(H11Protocol):
         """Begin a connection.
 
         Args:
-            args, kwargs: as uvicorn gives them.
-            header_seconds: within which the headers of a request must be complete.
+            args, kwargs: arguments as uvicorn gives them.
+            header_seconds: seconds within which the headers of a request must be complete.
         """
         super().__init__(*args, **kwargs)
         self.header_seconds = header_seconds
@@ -70,7 +70,7 @@ class LimitedProtocol(H11Protocol):
         super().on_response_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End."""
+        """Stop the timer."""
         self._stop_timer()
         super().connection_lost(exc)
 

@@ -77,7 +77,7 @@ class TableSource(Protocol):
 
 
 class Additions(Protocol):
-    """What a corpus has from services besides its papers and citations."""
+    """The content of a corpus that services give, besides papers and citations."""
 
     def rejections(self) -> list[Rejection]:
         """Return what could not be fetched, or was left out on purpose."""
@@ -176,7 +176,7 @@ def build_corpus(
         for first, table in read.tables:
             table.parse(parts, first)
         read.check_unchanged()
-        if not parts.keys():  # so that there are tables to read
+        if not parts.keys():  # there must be tables to read
             CorpusPart(len(read.described), 0).write(parts)
         if complete:
             with resolving(parts, _names(read), workers, memory) as resolved:

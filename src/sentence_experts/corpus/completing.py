@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 _KINDS = ("openalex", "doi", "pmid", "pmcid")
 """Kinds of names to look papers up by, the best one first."""
 _PER_QUERY = 50
-_ENDS_VALUE = re.compile(r"[,|\s]")  # in a query
+_ENDS_VALUE = re.compile(r"[,|\s]")  # signs that end a value in a query
 
 
 def complete_papers(client: Client, papers: Path) -> tuple[TableSource, Additions]:
@@ -67,8 +67,8 @@ class Completion:
 
     Attributes:
         lacking: the names of each paper without an abstract.
-        requested: number of them that have an identifier.
-        found: number of records that OpenAlex has of them.
+        requested: number of these papers that have an identifier.
+        found: number of records that OpenAlex has of these papers.
         set_aside: the requests that failed; the next run tries again.
     """
 

@@ -55,7 +55,7 @@ class Services(BaseModel):
     entrez: Service = Service(url="https://eutils.ncbi.nlm.nih.gov/entrez/eutils", per_second=3)
     # A bucket of the AWS Open Data programme, read anonymously; no limit is published.
     pmc_bucket: Service = Service(url="https://pmc-oa-opendata.s3.amazonaws.com", per_second=30, at_once=8)
-    # The service allows 100 a second.
+    # OpenAlex allows 100 requests a second.
     openalex: Service = Service(url="https://api.openalex.org", per_second=10)
 
 

@@ -63,7 +63,7 @@ class CorpusSource:
         for paper, (row,) in papers.items():
             rows = (table.pop(paper, []) for table in (citations, mentions, bodies))
             part.add(_paper(row, *rows), paper)
-        for citing, rows_of_others in citations.items():  # by works outside the corpus
+        for citing, rows_of_others in citations.items():  # citations by works outside the corpus
             name = parse_identifier(citing).name()
             for position, row in enumerate(rows_of_others):
                 part.add_citation(citing, name, position, _citation(row))

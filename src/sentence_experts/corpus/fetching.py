@@ -63,7 +63,7 @@ class FetchEstimate:
     to_fetch: dict[str, int]
 
     def to_pandas(self) -> pd.DataFrame:
-        """One row per domain."""
+        """Return one row per domain."""
         import pandas as pd
 
         table = pd.DataFrame({"found": self.articles, "to_fetch": self.to_fetch})
@@ -214,9 +214,9 @@ class Fetched:
     Attributes:
         config: the settings of the fetch.
         ids_by_domain: domain -> the ids that its query found, or the sample of them.
-        names: id -> names, of the papers that are kept.
-        provenance: record, address, version, licence code and SHA-256 of each of them.
-        left_out: what could not be fetched, was not there, or was left out on purpose.
+        names: id -> names of the kept papers.
+        provenance: record, address, version, licence code and SHA-256 of each kept paper.
+        left_out: records that could not be fetched, were not there, or were left out on purpose.
     """
 
     config: FetchConfig

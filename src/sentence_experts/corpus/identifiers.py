@@ -59,7 +59,7 @@ class Identifiers(NamedTuple):
 
 
 def _trimmed(doi: str) -> str | None:
-    """`doi` without the punctuation or bracket of the sentence around it."""
+    """Return `doi` without the punctuation or bracket of the sentence around it."""
     while doi:
         last = doi[-1]
         # Old Wiley and Allen Press DOIs contain brackets: remove one only if nothing opened it.

@@ -104,15 +104,15 @@ def gather_sources(
     """
     paths = _paths(sources)
     corpora = [path for path in paths if (path / MANIFEST).is_file()]
-    of_records = [path for path in paths if path not in corpora and (config.format or _holds_records(path))]
-    if config.chooses and not of_records:
+    record_paths = [path for path in paths if path not in corpora and (config.format or _holds_records(path))]
+    if config.chooses and not record_paths:
         raise UsageError(
             f"`{config.chooses[0]}` chooses among records of OpenAlex or exports; no source has any"
         )
-    files = find_sources([path for path in paths if path not in (*corpora, *of_records)])
+    files = find_sources([path for path in paths if path not in (*corpora, *record_paths)])
     extras: list[TableSource] = [CorpusSource(CorpusFolder.open(path)) for path in corpora]
-    if of_records:
-        extras.append(_record_files(of_records, config))
+    if record_paths:
+        extras.append(_record_files(record_paths, config))
     extras += user_tables(papers, citations)
     if not files and not extras:
         raise UsageError("nothing to import: name at least one folder, file or archive, or give `papers`")
@@ -137,7 +137,7 @@ def _record_files(paths: list[Path], config: ImportConfig) -> RecordFiles:
         if not path.exists():
             raise InputError(f"{path}: no such file or folder")
     files = [file for path in paths for file in find_record_files(path, config.format)]
-    if len({file.name for file in files}) < len(files):  # of several folders
+    if len({file.name for file in files}) < len(files):  # files of several folders
         files = [replace(file, name=file.path.as_posix()) for file in files]
     chosen = RecordFilter(
         config.topic, config.field, config.type, config.years, config.language,

@@ -109,7 +109,7 @@ def _done_sources(parts: PartStore) -> PartStore:
 
 
 def _clean_labels(labels: Sequence[str]) -> tuple[str, ...]:
-    """Subjects or keywords, apart where ";" joins several, without "None", "other" and the like."""
+    """Split subjects or keywords that ";" joins; leave out "None", "other" and the like."""
     parts = (part.strip() for label in labels for part in label.split(";"))
     return unique(part for part in parts if part.lower() not in _NO_VALUES)
 
@@ -131,7 +131,7 @@ _CLEANED = [(STATED_PAPERS.names[4:].index(name), clean) for name, clean in _CLE
 
 
 class CorpusPart:
-    """Collects the papers, references and rejections of some documents and writes them."""
+    """The papers, references and rejections of some documents, collected to be written."""
 
     def __init__(self, source: int, number: int) -> None:
         self._key = (source, number)

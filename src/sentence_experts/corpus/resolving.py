@@ -36,9 +36,9 @@ from sentence_experts.storage import PartStore
 
 SCRATCH = "resolving"  # folder of temporary files
 _MEMORY = "256MB"
-# Of `memory`; the rest is for what the database does not count, and for Python.
+# Share of `memory`; the rest is for what the database does not count, and for Python.
 _SHARE_OF_DATABASE = 0.75
-_BYTES_PER_LINK = 600  # while a range of links is numbered and sorted
+_BYTES_PER_LINK = 600  # memory while a range of links is numbered and sorted
 _SPACE_OF_PAPERS = 4  # memory that a range of papers may need while it is sorted, in sizes of its texts
 _SAMPLED = 20_000  # names from which the ranges are taken
 _ROWS_IN_A_BATCH = 8192

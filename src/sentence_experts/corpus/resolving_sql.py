@@ -83,7 +83,7 @@ _PLACE = "source, member, record"
 _KEY = "coalesce(" + ", ".join(f"'{PREFIX[kind]}' || {kind}" for kind in KINDS) + ", other)"
 
 
-# Of works with several records, the best comes first. Others, the most by far, are not sorted.
+# The best of several records of a work comes first. Single records, the most by far, are not sorted.
 _WORKS = f"""
     CREATE TABLE works AS
     WITH keyed AS (SELECT *, {_KEY} AS key FROM record_ids),
@@ -106,7 +106,7 @@ _WORKS = f"""
 
 
 def records(ask: Ask) -> Iterator[str]:
-    """Article records: fill in identifiers from each other, then choose the best record per work."""
+    """Fill in the identifiers of article records from each other, then choose the best record per work."""
     yield f"CREATE TABLE record_ids AS SELECT spot, {', '.join(KINDS)}, other, {_PLACE} FROM stated_papers"
     # Twice: a record that has only a PMID may need one that links the PMID to a PMCID, and another that links
     # the PMCID to a DOI.
@@ -290,7 +290,7 @@ LINKS = (
     WHERE i.spot IS NOT NULL OR r.citing IS NOT NULL""",
     """CREATE TABLE retracted AS
     SELECT DISTINCT cited AS paper_id FROM linked WHERE retracts AND in_corpus""",
-    # Of a paper with several records, the references and mentions of the best one count.
+    # If a paper has several records, the references and mentions of the best one count.
     """CREATE TABLE listed AS
     SELECT l.spot, l.position, l.citing, l.cited,
         (l.spot, l.position) IN (SELECT (spot, reference) FROM all_mentions) AS mentioned
@@ -325,7 +325,7 @@ MENTIONS_IN_ORDER = """
 
 # ---- what is read ----------------------------------------------------------------------------------
 
-# Of a paper with several records, the text of the best one that has any.
+# If a paper has several records, the text is that of the best one that has any.
 BODIES_IN_ORDER = """
     WITH best AS (
         SELECT key, arg_min(spot, place) AS spot FROM works SEMI JOIN all_bodies USING (spot) GROUP BY key

@@ -91,7 +91,7 @@ _FRAMES = (
     "Across conditions, {a} {v} {d} whenever {b} was {q}.",
     "These simulated results link {a} to {c} through {b}.",
 )
-_OUTSIDE_WORKS = 110  # per topic; each is cited by few articles, as most works are
+_OUTSIDE_WORKS = 110  # number per topic; they are cited by few articles, as most works are
 _METHODS = 6  # cited by all fields, as methods papers are
 
 _Work = tuple[str, str, int]  # DOI, title, year

@@ -48,7 +48,7 @@ from sentence_experts.tables import (
 _ROWS_PER_PART, _FULL_TEXTS_PER_PART = 20_000, 500  # a part is in memory
 FULL_TEXT = "full_text"
 _NAMING = ("id", "paper_id", "doi", "pmid", "pmcid", "openalex")
-# The columns of each kind of table: required ones, and others.
+# Kind of table -> its required columns, and others.
 _COLUMNS = {
     "papers": (
         ("id", "title"),
@@ -89,7 +89,7 @@ class UserTable:
     Attributes:
         table: the table.
         kind: `papers` or `citations`.
-        names: the name that each of its columns is read by.
+        names: column of the table -> the name that it is read by.
         digits_are_pmids: whether citations name papers by bare PMIDs.
     """
 

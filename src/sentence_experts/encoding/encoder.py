@@ -30,7 +30,7 @@ BATCH_SIZE = 32  # texts per batch by default, where batches are not cut by toke
 
 
 class BatchEncoder:
-    """Encodes many texts with one model, and names the model in results.
+    """An encoder of many texts with one model, which it also names in results.
 
     Attributes:
         model: any `SentenceTransformer`, or `OnnxEncoder`, as `sentence_experts.load` opens it.

@@ -35,13 +35,13 @@ class PartJob:
     """Everything that decides the parts of an encoding: a plain value that is sent to workers.
 
     Attributes:
-        parts: where they are written.
+        parts: store that the parts are written to.
         routes: column -> the route of its vectors (None without routes).
-        settings: what decides the vectors of each column, as `vector_settings` has it, by column.
+        settings: column -> the settings that decide its vectors, as `vector_settings` has them.
         has_ids: whether texts have identifiers.
         chunk_size: number of texts encoded at once.
         normalize: whether vectors have length 1.
-        source: where the texts are from, for messages.
+        source: name of the texts' source, for messages.
     """
 
     parts: PartStore
@@ -82,9 +82,9 @@ class PartJob:
         encoder.check_empty(self.source, texts, first)
         numbers = _array(np.arange(first, first + len(rows)), pa.int64())
         columns: dict[str, Any] = {ROW: numbers, ID: [row.id for row in rows]}
-        for left, (column, route) in enumerate(self.routes.items(), start=1 - len(self.routes)):
-            # Texts are done when they have the last vector.
-            vectors = encoder.encode(texts, route, self.normalize, unseen if left else advance)
+        *_, last = self.routes
+        for column, route in self.routes.items():  # texts are done when they have the last vector
+            vectors = encoder.encode(texts, route, self.normalize, advance if column == last else unseen)
             flat = _array(np.ascontiguousarray(vectors, np.float32), pa.float32())
             columns[column] = pa.FixedSizeListArray.from_arrays(flat, vectors.shape[1])
         return columns
@@ -97,7 +97,7 @@ def _array(numbers: NDArray[Any], kind: pa.DataType) -> pa.Array:
 
 @dataclass
 class RayWorker:
-    """Opens a model (a path or name) on one core, or one GPU, of a Ray cluster, and writes parts of a job."""
+    """A worker on a core or GPU of a Ray cluster, which opens a model (a path or name) to write parts."""
 
     job: PartJob
     model: str
@@ -125,11 +125,11 @@ def write_on_ray(
     engine: Engine,
     advance: Advance,
     job: PartJob,
-    *model: Any,
+    model: str,
+    load_config: LoadConfig,
+    batch_size: int | None,
 ) -> None:
     """Hand parts (`missing_parts`) to workers of a Ray cluster, in any order; one that dies is replaced.
-
-    `model` are the other attributes of `RayWorker`.
 
     Raises:
         SentenceExpertsError: a worker met an error, Ray does not start, or it gave up.
@@ -138,14 +138,13 @@ def write_on_ray(
         from ray.util import ActorPool
 
         logging.getLogger("ray").setLevel(logging.ERROR)
-        worker = RayWorker(job, *model)
-        uses_gpu = (worker.load_config.device or "").startswith("cuda")
+        uses_gpu = (load_config.device or "").startswith("cuda")
         resource = "GPU" if uses_gpu else "CPU"
         if not (workers := int(ray.cluster_resources().get(resource, 0))):
             raise SentenceExpertsError(f"`engine={engine.name}`: this cluster of Ray has no {resource}")
         options = {"num_cpus": 1, "num_gpus": int(uses_gpu), "max_restarts": -1, "max_task_retries": -1}
         actors = itertools.repeat(ray.remote(**options)(RayWorker), workers)
-        pool: Any = ActorPool([actor.remote(*vars(worker).values()) for actor in actors])
+        pool: Any = ActorPool([actor.remote(job, model, load_config, batch_size) for actor in actors])
         try:
             for part in missing:
                 if not pool.has_free():

@@ -26,7 +26,7 @@ _ROWS_PER_BATCH = 4096
 
 
 def is_folder(out: Path | str) -> bool:
-    """Whether vectors go to a folder: what is one, or a name without an ending."""
+    """Return whether vectors go to a folder: an existing one, or a name without an ending."""
     return Path(out).is_dir() or not Path(out).suffix
 
 
@@ -50,11 +50,11 @@ class Encoded:
 
     Attributes:
         path: the file or folder.
-        texts, empty: the number of texts, and of empty ones among them.
-        dimension: of a vector.
+        texts, empty: number of texts, and of empty ones among them.
+        dimension: length of a vector.
         routes: column -> route of its vectors (None for a model without routes).
-        model: what the model is called.
-        settings: what decided the vectors.
+        model: name of the model.
+        settings: settings that decided the vectors.
     """
 
     path: Path

@@ -1,1 +1,1 @@
-"""How well cosine similarity tells linked pairs of papers from unlinked ones."""
+"""Measurements of how well cosine similarity tells linked pairs of papers from unlinked ones."""

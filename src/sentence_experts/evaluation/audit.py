@@ -94,15 +94,15 @@ class Audit(StoredResult):
     """The result of an audit.
 
     Attributes:
-        name, simulated: of the pairs, and whether their texts are simulated.
+        name, simulated: name of the pairs, and whether their texts are simulated.
         pairs: split -> number of pairs.
-        between_splits: what every two splits share.
+        between_splits: overlaps of every two splits.
         leaked_test_pairs: kind (`LEAKS`) -> number of test pairs.
         contradicted_pairs: number of pairs of the whole dataset that are both linked and not linked.
-        test_articles_seen_in_training, test_articles: of the articles whose citations made the test pairs,
-            the number that made training pairs too, and of all; None if the dataset does not record it.
-        figures: of each model on each set of test pairs.
-        text_free: what separates the test pairs' classes without comparing texts.
+        test_articles_seen_in_training, test_articles: number of articles whose citations made test pairs:
+            those that made training pairs too, and all; None if the dataset does not record it.
+        figures: measurements of each model on each set of test pairs.
+        text_free: figures of scores that separate the test pairs' classes without comparing texts.
         leaked_pairs: the test pairs with any leak, with their `row` among the test pairs and a column
             per kind of leak.
     """

@@ -12,7 +12,7 @@ from sentence_experts.config import BatchSize, Column, Config, Device, MaxLength
 
 
 class EncodingOptions(Config):
-    """How models encode the texts that they are measured on."""
+    """Settings of how models encode the texts that they are measured on."""
 
     batch_size: BatchSize = None
     device: Device = None

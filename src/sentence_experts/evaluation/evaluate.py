@@ -38,7 +38,7 @@ from sentence_experts.tasks.dataset import Tasks, open_dataset
 
 logger = logging.getLogger(__name__)
 
-CACHES = ("vectors", "mteb", "states")  # in the folder of the results
+CACHES = ("vectors", "mteb", "states")  # names in the folder of the results
 
 # Settings that only pairs, or only tasks, have.
 PAIR_SETTINGS = ("split", "bootstrap", "seed", "linked_only", "threshold_min", "cluster")
@@ -166,7 +166,9 @@ def _evaluate_pairs(
         },
         baseline=[run.model for run in runs if run.is_baseline],
     )
-    routers = {label: router_accuracy(encoder, table, of) for label, (encoder, of) in encoders.items()}
+    routers = {
+        label: router_accuracy(encoder, table, routes) for label, (encoder, routes) in encoders.items()
+    }
     by_article = config.cluster == "article"
     return replace(
         evaluation,
@@ -183,21 +185,21 @@ def _open_encoders(
     runs: Sequence[ModelRun], domains: Sequence[str], config: EvaluateConfig
 ) -> dict[str, tuple[BatchEncoder, dict[str, str | None]]]:
     """Open the models; return label of the run -> its encoder, and the route of each domain."""
-    routes = RouteMap.read(config.route_map, domains, f"the domains are {', '.join(domains)}")
+    route_map = RouteMap.read(config.route_map, domains, f"the domains are {', '.join(domains)}")
     check_names(runs, config.pooling, "pooling")
-    check_names(runs, dict.fromkeys(routes.of_one, "..."), "route_map")
+    check_names(runs, dict.fromkeys(route_map.of_one, "..."), "route_map")
     models = [run for run in runs if not run.is_tfidf]
     check_source(*(run.source for run in models))
 
     def chosen(known: Sequence[KnownRoutes | None]) -> list[dict[str, str | None]]:
         """Choose the routes of all models; None stands for one that has to be loaded first."""
         names = {name for each in known if each is not None for name in each.prompts}
-        for domain, route in routes.of_all.items():
+        for domain, route in route_map.of_all.items():
             if route not in names and None not in known:
                 listed = ", ".join(sorted(names)) or "none"
                 raise UsageError(f"`route_map` {domain}={route}: no model has that route; routes: {listed}")
         return [
-            routes_by_domain(each, domains, routes.of(run, each.prompts))
+            routes_by_domain(each, domains, route_map.of(run, each.prompts))
             for run, each in zip(models, known, strict=True)
             if each is not None
         ]
@@ -205,7 +207,9 @@ def _open_encoders(
     chosen([KnownRoutes.read(run.source) for run in models])  # before anything is loaded
     encoders = [run.open(config, setting_of(run, config.pooling), config.max_length) for run in models]
     found = chosen([encoder.known_routes for encoder in encoders])
-    for run, of in zip(models, found, strict=True):
-        if len(of) > 1 and len(taken := set(of.values())) == 1 and (route := taken.pop()) is not None:
+    for run, routes in zip(models, found, strict=True):
+        if len(routes) > 1 and len(taken := set(routes.values())) == 1 and (route := taken.pop()) is not None:
             logger.info(f"{run.label}: route {route} for every domain")
-    return {run.label: (encoder, of) for run, encoder, of in zip(models, encoders, found, strict=True)}
+    return {
+        run.label: (encoder, routes) for run, encoder, routes in zip(models, encoders, found, strict=True)
+    }

@@ -1,4 +1,4 @@
-"""How well vectors find texts that are alike by a label column: "more like this", and conflicting pairs."""
+"""Measures of how vectors find texts alike by a label column: "more like this", and conflicting pairs."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _AT_ONCE = 500  # queries
 
 @dataclass(frozen=True)
 class MoreLikeThis:
-    """Each text's nearest others under a route, judged by the labels that they share.
+    """The nearest others of texts under a route, judged by the labels that they share.
 
     A text that shares no label with any text of another group is no query.
 
     Attributes:
         queries: rows of the texts that are queries, shape (queries,).
-        ndcg: nDCG@10 of each.
-        recall: recall@10 of each, of at most 10 alike texts (the capped recall of BEIR).
+        ndcg: nDCG@10 of each query.
+        recall: recall@10 of each query, of at most 10 alike texts (the capped recall of BEIR).
         chance: the nDCG@10 that a random order has on average.
     """
 
@@ -43,7 +43,7 @@ def more_like_this(vectors: Vectors, labels: Labels, groups: Rows) -> MoreLikeTh
     """Rank, for each labelled text, the labelled texts of other groups by cosine.
 
     Args:
-        vectors: of all texts, (texts, dimensions), of length 1.
+        vectors: vectors of length 1 of all texts, (texts, dimensions).
         labels: the labels of the same texts under the route.
         groups: the group of each text, (texts,).
     """
@@ -113,14 +113,14 @@ class RouteGain:
     """A route's figures on texts that training has not seen, beside those of the base.
 
     Attributes:
-        route: its name.
-        queries: number of texts whose like were searched.
+        route: name of the route.
+        queries: number of texts whose like was searched.
         chance: nDCG@10 of a random order.
         base_ndcg, ndcg: nDCG@10 of the base and of the route.
-        base_recall, recall: recall@10, of at most 10.
+        base_recall, recall: recall@10 of the base and of the route, of at most 10 alike texts.
         gain: the difference of nDCG@10, with its standard error.
         base_auc, auc: ROC-AUC of conflicting pairs with their standard errors; None without any.
-        opposed: number of routes with which it has conflicting pairs.
+        opposed: number of other routes with which there are conflicting pairs.
     """
 
     route: str

@@ -1,4 +1,4 @@
-"""Which models are measured: their labels, pooling and routes, and which are runs of one model.
+"""The models that are measured: their labels, pooling and routes, and which are runs of one model.
 
 Settings that concern one model name it by its label, its run's label, or the folder or hub id it comes from.
 """
@@ -32,7 +32,7 @@ class ModelRun:
     """One run of one model.
 
     Attributes:
-        label, model: of the run, and of the model that it is a run of; the same if it has a single run.
+        label, model: labels of the run and of its model; the same if the model has a single run.
         source: a folder, a hub id, "tfidf", or the loaded model.
         is_baseline: whether the model is taken as it is, so that its training seeds do not matter.
     """
@@ -48,7 +48,7 @@ class ModelRun:
         return isinstance(self.source, str) and self.source == TFIDF
 
     def is_called(self, name: str) -> bool:
-        """Whether a setting that names `name` means this run."""
+        """Return whether a setting that names `name` means this run."""
         places = (str(self.source),) if isinstance(self.source, str | Path) else ()
         return name in (self.label, self.model, *places)
 

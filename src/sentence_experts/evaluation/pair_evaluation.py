@@ -203,9 +203,9 @@ def evaluate_scorers(
         raise UsageError(
             "`cluster=article`: these pairs do not keep the articles that link them; compile them again"
         )
-    scores: dict[str, NDArray[np.float64]] = {}  # label of a run -> its cosines
+    scores: dict[str, NDArray[np.float64]] = {}  # run's label -> cosines
     measured: dict[str, Measured] = {}
-    same: dict[str, str] = {}  # a run -> an earlier one that is the same model
+    same: dict[str, str] = {}  # run's label -> an earlier run of the same model
     for scorer in (scorer for runs in models.values() for scorer in runs):
         label, found = scorer.label, score_pairs(scorer.score, table)
         alike = (name for name, known in scores.items() if np.allclose(found, known, rtol=0, atol=_ROUNDING))

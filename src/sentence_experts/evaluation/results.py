@@ -30,7 +30,7 @@ class View(NamedTuple):
     """A group of pairs or tasks that metrics are averaged over.
 
     Attributes:
-        kind: "pooled", "pair_weighted_mean" or "domain"; of tasks "average".
+        kind: "pooled", "pair_weighted_mean" or "domain"; "average" for tasks.
         domain: the domain; None for an average.
     """
 
@@ -77,7 +77,7 @@ class StoredResult(Result):
     Attributes:
         NAMES: the files in the folder, reports included.
         FILES: the JSON file, then the Parquet file of each field that is a table, named after it.
-        missing: what could not be measured this time -> why.
+        missing: name of what could not be measured this time -> reason.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(arbitrary_types_allowed=True)
@@ -134,8 +134,8 @@ def measured_once(
 
     Args:
         what: the name of the result in messages.
-        made_from: gives what decides the result.
-        measure: takes the folder of the caches, whose names are `caches`; they are never removed.
+        made_from: function that gives all that decides the result.
+        measure: function of the folder of the caches, whose names are `caches`; they are never removed.
         inputs: name -> function that hashes the input.
     """
     if out is None:
@@ -214,11 +214,11 @@ class Difference:
     """A metric of `first` minus that of `second`, on the same pairs, with a paired interval.
 
     Attributes:
-        view, domain: those of `group`, the `View`.
-        p_value: of the interval's test that there is no difference; it covers papers (tasks: datasets) and
+        view, domain: kind and domain of `group`, the `View`.
+        p_value: p-value of the interval's test for no difference; it covers papers (tasks: datasets) and
             seeds.
-        p_holm: corrected for all pairs of models of the view.
-        equivalent: the interval lies within the margin that was set beforehand.
+        p_holm: p-value corrected for all pairs of models of the view.
+        equivalent: whether the interval lies within the margin that was set beforehand.
     """
 
     first: str
@@ -252,8 +252,8 @@ def differences_of(
     Args:
         values: label -> the metric of the model; None if it is undefined.
         runs: label -> the runs of the model; empty for differences without intervals.
-        view, metric: recorded in the differences.
-        margin: two models are equivalent if the interval of their difference lies within plus and minus this.
+        view, metric: view and metric to record in the differences.
+        margin: bound, plus and minus, of the interval of the difference of two models that are equivalent.
     """
     found = []
     for (first, one), (second, other) in combinations(values.items(), 2):
@@ -278,13 +278,13 @@ class PairEvaluation(Evaluation):
     """Several models on the same pairs.
 
     Attributes:
-        settings: pairs, split, seed, versions: what is needed to repeat the evaluation.
-        models: in the order given.
+        settings: all that is needed to repeat the evaluation: pairs, split, seed, versions.
+        models: results of the models, in the order given.
         scores: one row per pair: domain, anchor_id, positive_id, label, and for each run a column
             `score_column` with the cosine. Not part of the JSON.
-        differences: of each model and each later one, in every view.
+        differences: metrics of each model minus each later one, in every view.
         routers: label of each run with learned routers -> how often they were right.
-        text_free: what separates the classes without comparing texts; empty if all pairs are of one class.
+        text_free: figures of scores that do not compare texts; empty if all pairs are of one class.
     """
 
     FILES = ("evaluation.json", "scores.parquet")

@@ -48,7 +48,7 @@ def router_accuracy(
         routes: domain -> the route with which its texts are encoded; None for no prompt.
         max_texts: maximum number of texts per domain, always the same ones; None for all.
     """
-    if isinstance(encoder.model, OnnxEncoder):  # which has no learned routers
+    if isinstance(encoder.model, OnnxEncoder):  # a graph has no learned routers
         return None
     from sentence_experts.models.routes.kinds import router_kind_of
     from sentence_experts.models.routes.sequence_router import router_choices  # imports torch

@@ -27,7 +27,7 @@ TFIDF_LABEL, MEMORY_LABEL = "TF-IDF", "memory of training"
 
 
 def tfidf_scorer(training_texts: Mapping[str, Sequence[str]], label: str = TFIDF_LABEL) -> Scorer:
-    """Return the cosine of TF-IDF vectors of 4,096 features, fitted on each domain (2025 paper).
+    """Return a scorer by the cosine of TF-IDF vectors of 4,096 features, fitted on each domain (2025 paper).
 
     The paper does not state on which texts. Here it is fitted on the training texts of the domain, as a
     trained model is; without training texts, on the evaluated texts. All other settings are scikit-learn's
@@ -55,11 +55,11 @@ def tfidf_scorer(training_texts: Mapping[str, Sequence[str]], label: str = TFIDF
 
 
 def memory_score(train: pa.Table) -> Score:
-    """Return the cosine of two texts' neighbourhoods among the linked training pairs, each its own neighbour.
+    """Return a function for the cosine of two texts' neighbourhoods in the linked training pairs.
 
-    Texts that training pairs link, or link to the same others, are similar; texts that are not in training
-    pairs are similar to nothing. If the sets share no text, every score is 0 and the ROC-AUC 0.5: anything
-    above can be reached by memory, without understanding.
+    A neighbourhood includes the text itself. Texts that training pairs link, or link to the same others, are
+    similar; texts that are not in training pairs are similar to nothing. If the sets share no text, every
+    score is 0 and the ROC-AUC 0.5: anything above can be reached by memory, without understanding.
     """
     from scipy.sparse import coo_array, csr_array, eye_array
     from sklearn.preprocessing import normalize
@@ -91,7 +91,7 @@ def encoder_score(
     label: str | None = None,
     cache: Path | None = None,
 ) -> Score:
-    """Return the cosine of two texts' vectors under the route of their domain (`routes_by_domain`).
+    """Return a function for the cosine of two texts' vectors under their domain's route (`routes_by_domain`).
 
     `cache` is a folder for the vectors of any number of models, which evaluations may share.
     """

@@ -1,4 +1,4 @@
-"""How similar the vectors of a text are under different routes, and whether less so for one of two models.
+"""Similarity of a text's vectors under different routes, and whether it is lower for one of two models.
 
 MoTE, section 5.2: each text is encoded with every route, and each pair of routes has one cosine per text,
 that of its two vectors. The more a model specialises, the lower they are (figure 3, equation 1). Domain
@@ -42,15 +42,15 @@ NO_SPREAD = 1e-6
 
 @dataclass(frozen=True, repr=False)
 class Similarity(StoredResult):
-    """How similar the vectors of a text are under different routes, for one model or two.
+    """The similarity of a text's vectors under different routes, for one model or two.
 
     Attributes:
         texts: number of texts read and used, and set aside by reason.
-        models: label -> what identifies the model.
+        models: label -> settings that identify the model.
         pairs: for each pair of routes `routes` (their names), `models` (label -> mean, standard deviation and
             quantiles of the cosines) and, for two models, `welch_less` (`welch_less`).
-        cosines: a row per model and pair of routes, with the cosine of each text: columns model, route, other
-            and cosines.
+        cosines: table of a row per model and pair of routes, with the cosine of each text: columns model,
+            route, other and cosines.
     """
 
     FILES = ("similarity.json", "cosines.parquet")

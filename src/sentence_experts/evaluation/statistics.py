@@ -46,9 +46,9 @@ Draws = NDArray[np.uint16]  # number of times each paper is sampled, shape (repl
 
 METRICS_WITH_INTERVAL = ("f1_max", "roc_auc")
 ROUNDING = 1e-12  # values below this are 0
-SEED_QUANTILE = 0.25  # of the chi-squared that bounds the seeds' variance
+SEED_QUANTILE = 0.25  # quantile of the chi-squared that bounds the seeds' variance
 MAX_RELATED = 0.5  # share of related pairs in a set that is allowed for
-MIN_DATASETS = 5  # fewer are taken as fixed
+MIN_DATASETS = 5  # fewer datasets are taken as fixed
 CELLS_AT_ONCE = 4_000_000  # replicates x pairs in memory: about 100 MB with intermediates
 
 
@@ -78,10 +78,10 @@ class ScoredPairs:
 
 @dataclass(frozen=True)
 class Sharing:
-    """Which pairs are related: numbers of the two papers, and of the unordered pair, each (pairs,).
+    """Relations between pairs: numbers of the two papers, and of the unordered pair, each (pairs,).
 
     `clusters`, of shape (pairs, papers and articles), is above 0 where a pair has one, if articles relate
-    pairs too. `freedom` is that of the variance: of datasets, their number less one, or 0 if they are fixed.
+    pairs too. `freedom` is the variance's; for datasets, their number less one, or 0 if they are fixed.
     """
 
     first: NDArray[np.int64]
@@ -123,11 +123,11 @@ class Runs:
     """A metric in each run of a model on the same pairs; NaN if undefined.
 
     Attributes:
-        values: without the bias of a maximum, shape (runs,).
-        influence: of each pair on the metric, shape (runs, pairs).
-        averaged: the same for differences of models, where those of F1max are averaged over the thresholds
+        values: values of the metric without the bias of a maximum, shape (runs,).
+        influence: influence of each pair on the metric, shape (runs, pairs).
+        averaged: influence in differences of models, where that on F1max is averaged over the thresholds
             of the replicates: how these vary, which makes F1max itself less certain, cancels out.
-        sharing: which pairs share a paper.
+        sharing: relations of the pairs that share a paper.
     """
 
     values: Floats
@@ -340,7 +340,7 @@ def _f1_max(
     false = np.append(last + 1, 0) - true
     curve = 2 * true / (true + false + positives)
     best = np.zeros(len(curve))
-    best[len(last) - int(curve[::-1].argmax())] = 1  # of equal values the lowest threshold
+    best[len(last) - int(curve[::-1].argmax())] = 1  # the lowest of equally good thresholds
     papers = pairs.sharing.first[order], pairs.sharing.second[order]
     adapted = _best_in_replicates(*papers, labels[order], last, replicates, seed)
     slopes = np.stack([-true * (len(labels) - positives), (false + positives) * positives])

@@ -39,7 +39,7 @@ def text_free_scores(table: pa.Table, works: pa.Table | None) -> dict[str, Float
 
     Args:
         table: the pairs.
-        works: what is known of their works (`Pairs.works`); without, only what the pairs themselves tell.
+        works: known facts on their works (`Pairs.works`); without, only what the pairs themselves tell.
 
     Returns:
         label -> scores, (pairs,). Pairs with an unknown value get the median of their domain.

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 FILE, FORMAT = "moee.json", 3  # the settings of a saved embedder
-STANDARD = "standard.safetensors"  # its fitted standard scores
-FITTED = "fitted"  # in the settings, whether there are some
+STANDARD = "standard.safetensors"  # the fitted standard scores of a saved embedder
+FITTED = "fitted"  # key in the settings: whether there are fitted standard scores
 
 
 def is_embedder(source: str | Path) -> bool:

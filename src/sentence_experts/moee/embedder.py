@@ -43,7 +43,7 @@ logger = logging.getLogger(__name__)
 
 TEXTS_PER_PART = 1024  # read between two writes to the cache
 CACHE_DTYPE = np.float16
-EMBEDDER = "embedder"  # what `output` calls it
+EMBEDDER = "embedder"  # name of its kind of output
 # Values of alpha to try; 0 ignores the routing weights.
 GRID = (0.0, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0)
 MIN_PAIRS = 10

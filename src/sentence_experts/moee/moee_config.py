@@ -16,7 +16,7 @@ UNQUANTIZED = "none"
 
 
 class MoeeConfig(Config):
-    """How a mixture-of-experts language model is loaded and read, and what its vectors hold."""
+    """Settings of how a mixture-of-experts language model is loaded and read, and of its vectors."""
 
     parts: Literal["hs", "rw", "concat", "sum"] = Field(
         "sum",

@@ -27,10 +27,10 @@ SCORES = "scores"
 class RouterFamily:
     """The routers of one or more model types."""
 
-    model_types: tuple[str, ...]  # as `config.model_type` has them
-    scoring: str = SOFTMAX  # how the model scores its experts: over all, or by the sigmoid of each
-    recorded: str = LOGITS  # what transformers records: logits, or probabilities (scores already)
-    # (n, m): of every m records only the n-th (from 0) is an MLP's. JetMoE also routes attention.
+    model_types: tuple[str, ...]  # names as in `config.model_type`
+    scoring: str = SOFTMAX  # the scores of experts: a softmax over all, or the sigmoid of each
+    recorded: str = LOGITS  # the records of transformers: logits, or probabilities (scores already)
+    # (n, m): only the n-th (from 0) of every m records is an MLP's. JetMoE also routes attention.
     of_each: tuple[int, int] = (0, 1)
     # The class of routers that nothing records: their logits come from their input and `weight`.
     gate: str | None = None
@@ -48,7 +48,7 @@ FAMILIES = (
         "solar_open", "kimi_linear",
     ), scoring=SIGMOID),
     RouterFamily(("gemma4_text", "gemma4"), recorded=PROBABILITIES),
-    # Of each block three records: the attention's router, the same once more, the MLP's router.
+    # Three records per block: the attention's router, the same once more, the MLP's router.
     RouterFamily(("jetmoe",), of_each=(2, 3)),
     # DeepSeekMoE-16B has no class in transformers; the code that comes with its weights records no routers.
     RouterFamily(("deepseek",), gate="MoEGate"),
@@ -116,9 +116,9 @@ def text_weights(
     """Return the routing weights of texts, (batch, experts of all blocks), float32.
 
     Args:
-        records: per block (batch * length, experts) or (batch, length, experts).
-        mask: (batch, length), 1 at tokens.
-        family, weights: as of `scored`.
+        records: routers' records per block, (batch * length, experts) or (batch, length, experts).
+        mask: attention mask, (batch, length), 1 at tokens.
+        family, weights: arguments of `scored`.
         tokens: "last" or "mean".
     """
     by_text = (record.reshape(*mask.shape, record.shape[-1]) for record in records)

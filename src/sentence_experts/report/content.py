@@ -37,8 +37,8 @@ class Table:
     """A table with a title. Lines of a cell after the first are small print.
 
     Attributes:
-        headings: that of the row names first.
-        rows: a name, then a cell per column.
+        headings: headings of the columns, that of the row names first.
+        rows: rows of a name, then a cell per column.
         fold: whether a terminal may fold the cells.
     """
 
@@ -65,8 +65,8 @@ class Report:
     """A report: its verdict, what answers the main questions, and the details.
 
     Attributes:
-        main: shown at once.
-        details: heading -> what a reader may open.
+        main: content that is shown at once.
+        details: heading -> content that a reader may open.
         notes: sentences for the end of the tables.
         settings: plain values, shown as JSON.
     """

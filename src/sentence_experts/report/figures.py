@@ -35,8 +35,8 @@ STYLE = {
     # Element ids come from this instead of random numbers, so that equal drawings are equal bytes.
     "svg.hashsalt": "sentence-experts",
 }
-CELL, BOX = 0.55, 0.34  # inches: of a matrix, of a box
-DOTS = 160  # per inch
+CELL, BOX = 0.55, 0.34  # inches of a cell of a matrix, and of a box
+DOTS = 160  # dots per inch
 Scores = Mapping[str, NDArray[np.float64]]  # model label -> (pairs,)
 
 

@@ -36,7 +36,7 @@ from sentence_experts.report.wording import (
     standing,
 )
 
-METRICS = {name: COLUMNS[name] for name in ("f1_max", "roc_auc")}  # those with an interval
+METRICS = {name: COLUMNS[name] for name in ("f1_max", "roc_auc")}  # metrics with an interval
 VIEWS = {
     POOLED: "All pairs together, one threshold for all domains",
     PAIR_WEIGHTED_MEAN: "Mean of the domains' metrics, weighted by their pairs; a threshold per domain",
@@ -155,7 +155,7 @@ def _curves(evaluation: PairEvaluation) -> Figure:
     areas = "; ".join(
         f"{model.label} {number(model.pooled.metrics['roc_auc'])}" for model in evaluation.models
     )
-    runs = {model.label: (*model.runs, model)[0] for model in evaluation.models}  # of several the first
+    runs = {model.label: (*model.runs, model)[0] for model in evaluation.models}  # the first of several
     scores = {label: evaluation.scores[score_column(run.label)].to_numpy() for label, run in runs.items()}
     labels = evaluation.scores["label"].to_numpy().astype(np.int64)
     thresholds = {label: run.pooled.metrics["threshold"] for label, run in runs.items()}

@@ -55,7 +55,7 @@ def p_value(value: float | None) -> str:
 
 
 def is_significant(gap: Difference) -> bool:
-    """Whether the two models differ, by the corrected p-value."""
+    """Return whether the two models differ, by the corrected p-value."""
     return gap.p_holm is not None and gap.p_holm < SIGNIFICANT
 
 

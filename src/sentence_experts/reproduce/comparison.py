@@ -29,7 +29,7 @@ class Compared:
 
     published: PublishedFigure
     value: float | None = None
-    gain: float | None = None  # ours as a gain, where the published one is
+    gain: float | None = None  # our figure as a gain, where the published one is a gain
     interval: tuple[float, float] | None = None  # the 95% interval of `value`
     domain_here: str | None = None
     differs: tuple[str, ...] = ()  # data, base, scale, protocol; or that the model was not run
@@ -71,7 +71,7 @@ class ReproductionResult(Result):
 
     Attributes:
         figures: every published figure beside ours; `tables` are their printed form.
-        differences: from the published experiment, in words.
+        differences: differences from the published experiment, in words.
         choices: choices of the protocol that leak, or that the paper leaves open.
         notes: errors in the paper.
     """

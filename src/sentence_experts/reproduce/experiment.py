@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 TFIDF, DOMAIN, MTEB = "tfidf", "{domain}", "mteb"
 # Published models that the small scale has without the hub.
 LOCAL = {TFIDF: TFIDF, "sentence-transformers/all-MiniLM-L6-v2": PACKAGED}
-SMALL_TRIALS = 3  # of a search for settings
+SMALL_TRIALS = 3  # number of trials of a search for settings
 
 
 def evaluate(models: Mapping[str, Any], data: Any, out: Path, **settings: Any) -> None:
@@ -102,10 +102,10 @@ class Experiment(ABC):
         self.seeds = config.seeds or self.protocol.seeds
         self.steps: list[Step] = []
         self.models: list[Model] = []
-        self.left_out: list[Baseline] = []  # those that only the hub has, at small scale
+        self.left_out: list[Baseline] = []  # baselines that only the hub has, at small scale
         self.evaluations: dict[str, Path] = {}  # name -> file of the results
         self.routes: dict[str, str] = {}  # the paper's domain or task -> the one here
-        self.differences: list[str] = []  # from the paper's data and settings
+        self.differences: list[str] = []  # differences from the paper's data and settings
         self.find_data(config.corpus)
         self.plan()
 

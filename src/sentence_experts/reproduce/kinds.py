@@ -189,7 +189,7 @@ class TasksExperiment(Experiment):
             values = [(count, value) for count, value in found if value is not None]
             datasets = sum(count for count, _ in values)
             return (sum(count * value for count, value in values) / datasets if values else None), None
-        # Of models of one task each, the one that was trained on this, or on what it is read as.
+        # If there is a model per task, the one that was trained on this, or on what it is read as.
         trained_on = self.published.tasks[row].read_as or row
         model = next(one for one in models if one.route in (None, trained_on))
         measured = _of_label(evaluation, model.label)["types"].get(mteb_type(row))

@@ -37,9 +37,9 @@ SMALL_OLMOE: dict[str, Any] = {
 class Material:
     """Articles, and settings that suit them."""
 
-    sources: tuple[Path, ...]  # for `import_corpus`
+    sources: tuple[Path, ...]  # sources for `import_corpus`
     simulated: bool  # whether `simulate_corpus` has to write them first
-    name: str  # in words
+    name: str  # description in words
     rules: Path  # the domain rules
     pairs: dict[str, Any]  # settings of `compile_pairs`
     queries: dict[str, str]  # domain -> a search in its papers

@@ -29,7 +29,7 @@ class PublishedFigure:
     printed: float | None  # as it stands in the paper; None for a bar
     gain: bool
     decimals: int
-    domain: str | None = None  # these three: of the whole table, if it has one
+    domain: str | None = None  # this and the next two hold for the whole table, if at all
     model: str | None = None
     prompt: str | None = None
     highest: bool = False  # whether the paper's text says that a bar is the highest of its row
@@ -39,13 +39,13 @@ class PublishedTable(BaseModel, extra="forbid", frozen=True):
     """A table, or a part of one: a figure per row and column. A chart that is only drawn has no rows."""
 
     table: str | dict[str, str]  # its name, or the name per group of columns
-    domain: str | None = None  # of all figures; or "all"
+    domain: str | None = None  # domain of all figures; or "all"
     model: str | None = None
     prompt: str | None = None
     columns: tuple[str, ...] | dict[str, tuple[str, ...]]  # names, or group -> names
     rows: dict[str, tuple[float, ...]] = {}
     gains_over: str | None = None  # the column that the others are gains over
-    highest: dict[str, str] = {}  # of a chart: row -> its highest column by the paper's text
+    highest: dict[str, str] = {}  # row of a chart -> its highest column by the paper's text
     decimals: int = 4
 
     @model_validator(mode="after")
@@ -66,7 +66,7 @@ class PublishedTask(BaseModel, extra="forbid", frozen=True):
 
     metric: str
     datasets: int | tuple[str, ...]  # names or number; an average over all datasets weighs the types by it
-    read_as: str | None = None  # of a type that is not trained on: the type whose instruction its texts get
+    read_as: str | None = None  # the type whose instruction the texts of an untrained type get
 
 
 class Published(BaseModel, extra="forbid", frozen=True):

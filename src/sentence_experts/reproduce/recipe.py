@@ -33,7 +33,7 @@ class TrainedModel(BaseModel, extra="forbid", frozen=True):
     columns: dict[str, str] = {}  # table -> the model's column, in tables whose columns are models
     base: str | None = None  # hub id or folder of the pretrained encoder
     extend: Settings | None = None  # None: the base is trained as it is
-    train: Settings = {}  # over the protocol's training settings
+    train: Settings = {}  # settings in place of the protocol's
     per_route: bool = False  # one model per domain or task, trained on that alone
     average_of: str | None = None  # the run whose experts are averaged to give this model
 
@@ -71,7 +71,7 @@ class SmallScale(BaseModel, extra="forbid", frozen=True):
     domains: dict[str, str] = {}  # the paper's domain -> the one of the articles at hand
     tasks: str = ""  # task file on the data at hand
     simulated: str = ""  # task file on simulated articles
-    # Over the settings of the full scale.
+    # Settings in place of those at full scale.
     pairs: Settings = {}
     compile: Settings = {}
     train: Settings = {}
@@ -84,16 +84,16 @@ class Protocol(BaseModel, extra="forbid", frozen=True):
 
     name: str = Field(pattern=r"^[A-Za-z0-9_-]+$")
     kind: Literal["pairs", "tasks", "language_models", "analysis"]
-    file: Path  # where it was read
+    file: Path  # the file that it was read from
     faithful: bool = True  # whether it is the published one
     published: Path  # the paper's figures
     domains: Path = Path()  # domain rules
-    plan: Path = Path()  # of `fetch_corpus`
-    pairs: Settings = {}  # of `compile_pairs`
+    plan: Path = Path()  # plan of `fetch_corpus`
+    pairs: Settings = {}  # settings of `compile_pairs`
     tasks: Path = Path()  # task file
-    compile: Settings = {}  # of `compile_tasks`
+    compile: Settings = {}  # settings of `compile_tasks`
     prompts: tuple[str, ...] = ()
-    read: Settings = {}  # of the embedder of a language model
+    read: Settings = {}  # settings of the embedder of a language model
     train: Settings = {}
     analyse: Settings = {}
     evaluate: dict[str, Settings] = {}  # name -> settings of `evaluate`; `mteb` names a benchmark
@@ -107,7 +107,7 @@ class Recipe(BaseModel, extra="forbid", frozen=True):
 
     title: str
     about: str
-    tables: tuple[str, ...] = ()  # that its models are in
+    tables: tuple[str, ...] = ()  # tables that its models are in
     protocol: Protocol
     beside: tuple[str, ...] = ()  # recipes whose models belong in the same tables; they are run too
     runs: tuple[TrainedModel, ...] = ()  # the models of `beside`, then its own
@@ -115,8 +115,8 @@ class Recipe(BaseModel, extra="forbid", frozen=True):
     search: Search | None = None
     model: str = ""  # the paper's name of a language model
     needs_remote_code: bool = False  # it comes with its own code, which only the user may allow
-    small_train: Settings = {}  # over the protocol's, for every run
-    read: Settings = {}  # over the protocol's
+    small_train: Settings = {}  # settings in place of the protocol's, for every run
+    read: Settings = {}  # settings in place of the protocol's
 
     def train_settings(self, run: TrainedModel | None, small: bool) -> Settings:
         """Return a run's training settings, later ones over earlier ones; None: those that runs share."""

@@ -43,8 +43,8 @@ class CorpusIndex:
 
     Attributes:
         corpus: the corpus.
-        parts: one dict for each model, route and unit: `route` (None without routes, and for vectors that are
-            `shared` by all routes with heads), `unit`, `passages`
+        parts: one dict for each model, route and unit: `route` (None without routes, and for vectors that
+            all routes with heads share, which are marked as `shared`), `unit`, `passages`
             (whether a paper has several vectors), `fingerprint` (of the route), `model`, `max_length` (in
             tokens), `texts`, `dimensions`, `megabytes`, `state` ("whole", "of an older corpus", or "damaged")
             and `folder`.

@@ -22,7 +22,7 @@ from sentence_experts.errors import UsageError
 
 Format = Literal["ris", "bibtex", "csv"]
 
-# Of papers.parquet, in the order of a CSV file; columns that no paper has are left out.
+# Columns of a CSV file in their order; those that no paper has are left out.
 COLUMNS = (
     "query", "rank", "score", "percentile", "paper_id", "title", "authors", "year", "journal", "volume",
     "issue", "pages", "article_type", "kind", "doi", "pmid", "pmcid", "link", "sentence", "passage",

@@ -1,4 +1,4 @@
-"""How near a paper is to a query, in words: measured by the cosines of texts that have nothing in common.
+"""The nearness of a paper to a query, in words: measured by the cosines of texts with nothing in common.
 
 The cosines of a library's own papers are no such measure: in a library of one subject all papers are near
 each other.
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-# In `Hit.nearness`, chosen on the queries of benchmarks/results/closeness.md: the best papers of 95 in 100
+# Bounds of `Hit.nearness`, from the queries of benchmarks/results/closeness.md: the best papers of 95 in 100
 # queries that a library answers lie above `FAIR`, those of most queries on another subject below.
 FAIR, CLOSE = 4.0, 6.0
 

@@ -30,9 +30,9 @@ class Head:
     """The head of a route, and the lengths of what it makes of some texts.
 
     Attributes:
-        weight: (dimensions, width).
-        bias: (dimensions,).
-        lengths: (texts,) of weight @ x + bias.
+        weight: weights, (dimensions, width).
+        bias: bias, (dimensions,).
+        lengths: length of weight @ x + bias for each text, (texts,).
     """
 
     weight: Vectors

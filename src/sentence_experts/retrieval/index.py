@@ -149,10 +149,10 @@ def _open(folder: Path, corpus: CorpusFolder) -> RouteVectors | None:
 
 
 class _Plan:
-    """Which texts of a corpus have a vector already, and which must be encoded, in the corpus's order.
+    """The texts of a corpus, in its order: those that have a vector already, and those to encode.
 
     Attributes:
-        rows, digests, spans: of each text.
+        rows, digests, spans: row, digest and span of each text.
         places: the place of each text's vector among the older ones and, behind them, the new ones.
     """
 
@@ -196,7 +196,7 @@ def _build(
     exact = {**encoder.rounding_settings, **settings, "chunk_size": CHUNK_SIZE, "texts": source}
     exact["older"] = None if old is None else old["files"][VECTORS]
     parts = PartStore.open(folder.with_name(f"{folder.name}.chunks"), exact, ".npy")
-    # Of passages, and of texts that were not encoded before, the number is not known.
+    # The number of passages, and of texts that were not encoded before, is not known.
     total = pq.read_metadata(corpus.papers).num_rows if unit != PASSAGES and old is None else None
     missing = plan.missing()
     chunks = iter(lambda: list(itertools.islice(missing, CHUNK_SIZE)), [])

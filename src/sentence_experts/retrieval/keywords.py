@@ -40,7 +40,7 @@ class KeywordIndex:
 
     Attributes:
         bm25: the index of bm25s.
-        rows: (texts,) the row of each text's paper.
+        rows: row of each text's paper, (texts,).
     """
 
     bm25: Any
@@ -115,7 +115,7 @@ def _build(corpus: CorpusFolder, unit: str, folder: Path) -> None:
     with replacing_folder(folder) as temporary:
         bm25.save(temporary, show_progress=False)
         write_npy(temporary / ROWS, np.array(rows))
-    for older in folder.parent.glob(f"words-{unit}-*"):  # of an older state of the corpus
+    for older in folder.parent.glob(f"words-{unit}-*"):  # words of an older state of the corpus
         if older != folder and (older / ROWS).is_file():
             shutil.rmtree(older, ignore_errors=True)
 

@@ -36,15 +36,15 @@ FACTS = (
     *("paper_id", "pmid", "pmcid", "doi", "title", "authors", "abstract", "year", "article_type", "kind"),
     *("subjects", "keywords", "mesh", "journal", "volume", "issue", "pages", "retracted"),
 )
-# Filters -> the columns that they look at; the domains are in none.
+# Filter -> the column that it looks at; the domains are in none.
 VALUES = {
     **{"year": "year", "type": "article_type", "journal": "journal", "domain": "domain"},
     **{"keyword": "keywords", "mesh": "mesh"},
 }
 _ID_COLUMNS = ("paper_id", "paper_id", "doi", "pmid", "pmcid", "openalex")
 _LINKS = 1 << 20  # citations read at once; the ids of all papers are hashed for each
-_NAMED = 8  # of the values that a message names
-_GROUPS, _FILTERS = 8, 64  # in memory: row groups of 16,384 papers, and filters' results
+_NAMED = 8  # number of values that a message names
+_GROUPS, _FILTERS = 8, 64  # row groups of 16,384 papers, and filters' results, in memory
 
 
 _YEARS = re.compile(r"(\d{1,4})?(\.\.)?(\d{1,4})?")
@@ -295,7 +295,7 @@ class Papers:
     def _links(self) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
         """The citations between papers of the corpus, as rows: what each paper cites, then what cites it.
 
-        Where those of each paper begin, (papers + 1,), and the other papers, (citations,).
+        The places where the citations of each paper begin, (papers + 1,), and the other papers, (citations,).
         """
         ids = self.column("paper_id")
         found = [np.empty((2, 0), np.int64)]

@@ -128,7 +128,7 @@ def lines_of(paper: Mapping[str, Any]) -> list[str]:
         "; ".join((paper.get("keywords") or [])[:8]),
         textwrap.shorten(text, length, placeholder=" ..."),
     )
-    mostly = f"  (mostly by {paper['route']})" if paper.get("route") else ""  # of a blend
+    mostly = f"  (mostly by {paper['route']})" if paper.get("route") else ""  # the route is that of a blend
     first = f"{paper['rank']:>3}  {near}  {title}  {paper['paper_id']}{mostly}"
     return [first, *(f"{'':12}{line}" for line in more if line)]
 

@@ -28,7 +28,7 @@ from sentence_experts.retrieval.vectors import Passing, RouteVectors, Rows, best
 if TYPE_CHECKING:
     from sentence_experts.corpus.corpus_folder import CorpusFolder
 
-_ROUNDING = 1e-6  # by which the same cosine may differ between one product and the other
+_ROUNDING = 1e-6  # possible difference between two computations of the same cosine
 
 Route = str | Mapping[str, float] | SearchRoute | Blend | None
 
@@ -38,12 +38,12 @@ class Hit:
     """A paper, as a search under one route or blend found it.
 
     Attributes:
-        rank: from 1.
-        score: the cosine; of a blend, the weighted sum of cosines.
-        row: its row in papers.parquet.
+        rank: place among the papers found, from 1.
+        score: the cosine; for a blend, the weighted sum of cosines.
+        row: the paper's row in papers.parquet.
         percentile: the share of the corpus's papers with a lower score, from 0 to 100. Unlike cosines,
             percentiles of two models or routes can be compared.
-        nearness: how many standard deviations the score lies above that of unrelated texts. Unlike cosines,
+        nearness: standard deviations by which the score lies above unrelated texts'. Unlike cosines,
             it can be compared between models and routes.
         route: the route of a blend that contributed most to the score.
     """
@@ -132,13 +132,13 @@ class Comparison:
 
 
 class Searcher:
-    """Searches one corpus with one model, by any of its routes and their blends.
+    """A search of one corpus with one model, by any of its routes and their blends.
 
     Vectors are read or built when a route is first used. Once they are, several threads may search.
 
     Attributes:
         encoder: the model.
-        papers: the corpus's table.
+        papers: the table of the corpus's papers.
         unit: the text of a paper, or "passages".
         routes: the search routes of the model (`list_search_routes`).
     """
@@ -155,7 +155,7 @@ class Searcher:
         self.routes = list_search_routes(encoder.known_routes)
         self._vectors: dict[str | None, RouteVectors] = {}
         self._unrelated: dict[SearchRoute, NDArray[np.float32]] = {}
-        self._headless: dict[int, BatchEncoder | None] = {}  # by the id of the vectors that they make
+        self._headless: dict[int, BatchEncoder | None] = {}  # by the id of their vectors
 
     def blend(self, route: Route = None) -> Blend:
         """Return the route of this name, or the blend; None for the default route, or the only route."""
@@ -170,7 +170,7 @@ class Searcher:
         name = route.document_route
         if name not in self._vectors:
             vectors = route_vectors(self.encoder, self.corpus, name, self.unit)
-            for other in self._vectors.values():  # of a route with a head too: only the head is its own
+            for other in self._vectors.values():  # routes with heads share them
                 if other.head and vectors.head and other.vectors.filename == vectors.vectors.filename:  # type: ignore
                     vectors = replace(other, head=vectors.head)
             self._vectors[name] = vectors

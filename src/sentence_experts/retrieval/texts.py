@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from sentence_experts.corpus.corpus_folder import CorpusFolder
     from sentence_experts.encoding.encoder import BatchEncoder
 
-PASSAGES = "passages"  # of title, abstract and full text
+PASSAGES = "passages"  # passages of title, abstract and full text
 UNITS = {
     "title+abstract": ("title", "abstract"),
     "abstract": ("abstract",),
     "title": ("title",),
     PASSAGES: ("title", "abstract"),
 }
-SEPARATOR = "\n"  # between title and abstract, as in pairs of unit title+abstract
+SEPARATOR = "\n"  # separator of title and abstract, as in pairs of unit title+abstract
 _UNBOUNDED = 1_000_000  # tokens: what a tokenizer states that has no limit
 _OVERLAP = 5  # a fifth of a window is in common with the next one
 _TEXTS_AT_ONCE = 64
@@ -38,7 +38,7 @@ Span = tuple[int, int]
 
 
 class PaperTexts(Config):
-    """Which text of a paper is searched."""
+    """The text of a paper that is searched."""
 
     unit: Literal["title+abstract", "abstract", "title"] | None = Field(
         None, description="Text of a paper. Default: the one that the model was trained on, or title+abstract"

@@ -15,7 +15,7 @@ from sentence_experts.errors import UsageError
 from sentence_experts.models.pooling import unit as unit_length
 from sentence_experts.retrieval.heads import Head
 
-_NUMBERS_PER_PRODUCT = 400_000  # multiplications at once, where several queries meet the same vectors
+_NUMBERS_PER_PRODUCT = 400_000  # multiplications at once, if several queries meet the same vectors
 
 Rows = NDArray[np.int64]
 Passing = NDArray[np.bool_]  # (papers of the corpus,): whether each may be found
@@ -26,11 +26,11 @@ class RouteVectors:
     """The vectors of a corpus under one route: one per paper, or one per passage.
 
     Attributes:
-        vectors: (texts, dimensions), of length 1, mapped into memory; with a `head`, those that it maps, of
+        vectors: vectors of length 1, (texts, dimensions), mapped into memory; those that a `head` maps are of
             any length.
-        rows: (texts,), ascending: the row of each in papers.parquet.
-        spans: (texts, 2) where each passage begins and ends in its paper's text; None without passages.
-        head: of the route, if it owns one.
+        rows: row of each text in papers.parquet, (texts,), ascending.
+        spans: begin and end of each passage in its paper's text, (texts, 2); None without passages.
+        head: head of the route, if it has one.
     """
 
     vectors: Vectors
@@ -49,7 +49,7 @@ class RouteVectors:
 
     @cached_property
     def papers(self) -> Rows:
-        """(papers,), ascending: the rows in papers.parquet of the papers that have vectors."""
+        """The rows in papers.parquet of the papers that have vectors, (papers,), ascending."""
         return self.rows if self.spans is None else self.rows[self._starts]
 
     def scores(self, query: Vectors) -> NDArray[np.float32]:

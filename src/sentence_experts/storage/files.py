@@ -90,7 +90,7 @@ def _hidden(folder: Path) -> list[Path]:
 
 
 def _is_alive(pid: str) -> bool:
-    """Whether another process has this number."""
+    """Return whether another process has this number."""
     if os.name == "nt" or int(pid) == os.getpid():  # there, `os.kill` would end the process
         return False
     try:

@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 _POLL_SECONDS = 0.1
 _MAX_COMMAND_LENGTH = 200
-_MAX_FOLDERS = 250  # in each other; those that are missing are made by recursion
+_MAX_FOLDERS = 250  # depth of a path; missing folders are made by recursion
 _NO_LOCKS = {errno.ENOSYS, errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL}
 
 

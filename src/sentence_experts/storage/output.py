@@ -50,7 +50,7 @@ from sentence_experts.storage.record import (
 logger = logging.getLogger(__name__)
 
 State = Literal["new", "unfinished", "finished"]
-_NAMED = 3  # of the files that are in the way
+_NAMED = 3  # number of files in the way that a message names
 
 
 @contextmanager
@@ -71,17 +71,17 @@ def output(
 
     Args:
         out: the folder or file.
-        what: is written, such as "training run"; for messages, and so that nothing else is taken for it.
+        what: kind of the output, such as "training run"; for messages, and to tell it from other outputs.
         names: the top-level names that are written into the folder, as far as they are known; of a file,
             the names of files beside it.
-        keeps: the names of what no new run needs to lose, such as caches: it is never removed.
-        grows: the result grows in its folder (in `NEW` inside it, if it is to replace another), where an
+        keeps: names that no new run needs to lose, such as caches: they are never removed.
+        grows: whether the result grows in its folder (in `NEW` inside it, if it replaces another), where an
             interrupted run continues; it consists of `names`. Otherwise it is written elsewhere and takes its
             place when it is whole (`Output.replacing`).
         is_file: whether `out` is a file.
         overwrite: start over if an output of the same kind, or nothing of this package, is there; a file at
             `out` is replaced, whoever wrote it.
-        shared: the processes that `torchrun` started together write it, and the first one holds the lock.
+        shared: whether the processes of one `torchrun` write it together; the first one holds the lock.
 
     Raises:
         InUseError: another process is writing it.
@@ -98,7 +98,7 @@ def output(
         return
     with locked(path, what):
         if not is_file:
-            take_place(path, place.names)  # where a run was interrupted
+            take_place(path, place.names)  # if a run was interrupted
         place.check_vacant()
         try:
             yield place

@@ -25,7 +25,7 @@ class PartStore:
     lock: lock the result while it is made.
 
     Attributes:
-        folder: contains nothing but the parts.
+        folder: the folder, which contains nothing but the parts.
         suffix: the ending of a part's main file, with its dot.
         others: the endings of files that may belong to it, written before the main one.
     """
@@ -53,7 +53,7 @@ class PartStore:
         return self.folder / f"{name}{self.suffix if suffix is None else suffix}"
 
     def is_done(self, key: str | int) -> bool:
-        """Whether the part is there, with the bytes that were written."""
+        """Return whether the part is there, with the bytes that were written."""
         try:
             hashes = read_json(self.path(key, _HASHES))
             return self.suffix in hashes and all(

@@ -3,7 +3,7 @@
 It is `made_from.json` in a folder, and `NAME.json` beside a file, with the keys
 
 - `format`, `format_version`, `version` (of this package)
-- `what`: such as "training run"
+- `what`: kind of the output, such as "training run"
 - `settings`: those that decide the result, and the fingerprints of what was read
 - `result`: small values such as counts, for a run that finds the output finished
 - `files`: file -> SHA-256; null while the output is not finished
@@ -98,7 +98,7 @@ def read_record(file: Path) -> Record | None:
 
 
 def is_damaged(file: Path) -> bool:
-    """Whether this was a record once, and can no longer be read as one."""
+    """Return whether this was a record once, and can no longer be read as one."""
     if not file.is_file() or read_record(file) is not None:
         return False
     content = file.read_text(encoding="utf-8", errors="replace")
@@ -201,7 +201,7 @@ def changed_file(
     hashes: Mapping[str, str],
     is_same: Callable[[Path, str], bool] = lambda file, digest: sha256_file(file) == digest,
 ) -> str | None:
-    """Return which of some files is missing or has changed, and how; None if none has."""
+    """Return the name of a file that is missing or has changed, and how; None if there is none."""
     for name, digest in hashes.items():
         file = folder / name
         if not file.is_file():
@@ -212,14 +212,14 @@ def changed_file(
 
 
 def _is_unchanged(file: Path, digest: str) -> bool:
-    """Whether a file has its hash. Large weights are not hashed: loading finds out whether they are whole."""
+    """Return whether a file has its hash. Large weights are not hashed: loading finds broken ones."""
     if file.suffix == ".safetensors" and file.stat().st_size >= LARGE:
         return True
     return sha256_unchanging(file) == digest
 
 
 def is_unchanged(folder: Path, hashes: Mapping[str, str]) -> bool:
-    """Whether all these files are in a folder, with the bytes that `hashes_of` saw."""
+    """Return whether all these files are in a folder, with the bytes that `hashes_of` saw."""
     return changed_file(folder, hashes) is None
 
 

@@ -42,7 +42,7 @@ class TextCache:
         """Open a cache, or begin it.
 
         Args:
-            folder: may hold the caches of many models; `name` begins the name of this one's, for people.
+            folder: folder of the caches of many models; `name` begins the name of this one's, for people.
             settings: everything that decides a text's arrays, as plain JSON values.
             dtype: the precision in which numbers are stored; they come back as float32.
         """
@@ -71,10 +71,10 @@ class TextCache:
         """Return the arrays of texts, in their order; compute and store those that are missing.
 
         Args:
-            texts: may repeat.
-            compute: gives the arrays of some texts, in their order.
-            advance: called with the number of distinct texts that are done.
-            texts_per_part: computed between two writes to disk; what an interruption loses at most.
+            texts: the texts, which may repeat.
+            compute: function that gives the arrays of some texts, in their order.
+            advance: function that is called with the number of distinct texts that are done.
+            texts_per_part: number of texts computed between two writes; an interruption loses no more.
 
         Raises:
             InputError: a number does not fit into the cache's precision.

@@ -73,7 +73,7 @@ class Tasks(TableFolder):
 
     @classmethod
     def of(cls, source: Tasks | Path | str) -> Tasks:
-        """`source` as tasks: a `Tasks`, or the path of a folder."""
+        """Return `source` as tasks: a `Tasks`, or the path of a folder."""
         return source if isinstance(source, cls) else cls.open(str(source))
 
     @classmethod
@@ -93,7 +93,7 @@ class Tasks(TableFolder):
 
     @property
     def counts(self) -> dict[str, dict[str, dict[str, int]]]:
-        """Task -> dataset -> split -> number of pairs."""
+        """Number of pairs by task, dataset and split."""
         return self.manifest["counts"]  # type: ignore[no-any-return]
 
     def pairs(self, task: str, dataset: str, split: str) -> pa.Table:

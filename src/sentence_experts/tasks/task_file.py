@@ -27,12 +27,12 @@ class Kind:
     """One kind of task."""
 
     name: str
-    columns: tuple[str, ...]  # of each row: texts, a label or a score
-    trainable: bool  # if not, its datasets are test sets
+    columns: tuple[str, ...]  # columns of a row: texts, a label or a score
+    trainable: bool  # whether models are trained on it; if not, its datasets are test sets
     mteb_type: str
     batches: str = "homogeneous"  # a batch is of one dataset; "heterogeneous": of all datasets of the task
-    temperature: float = 0.03  # of the contrastive loss
-    binary: bool = False  # scores are 0 or 1
+    temperature: float = 0.03  # temperature of the contrastive loss
+    binary: bool = False  # whether scores are 0 or 1
     optional: tuple[str, ...] = ()  # further columns that a row may have
     instructions: Mapping[str, str] = field(default_factory=dict, hash=False)  # none: one, the task's name
 
@@ -69,7 +69,7 @@ ROLES = ("anchor", "positive", "negative", "text", "label", "score")
 
 
 class Source(BaseModel):
-    """Where the rows of a dataset come from: a file, a file per split, a corpus, a hub dataset or a table.
+    """The source of a dataset's rows: a file, a file per split, a corpus, a hub dataset or a table.
 
     Columns are named by their role: `anchor`, `positive`, `negative`, `text`, `label`, `score`; a role that
     is not given is the column of that name. A text of several columns is joined with spaces. Rows of one

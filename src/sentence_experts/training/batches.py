@@ -31,7 +31,7 @@ class Pool:
     """Pairs that may meet in a batch.
 
     Args:
-        name: of the pool, for messages.
+        name: name of the pool, for messages.
         rows: the pairs' places in the table.
         texts: the numbers of the table's texts, (rows, 2).
         size: pairs per group.
@@ -110,12 +110,14 @@ class RouteBatches(DefaultBatchSampler):
         seed: int = 0,
         swap: bool = False,
     ) -> None:
-        """Args:
+        """Make the batches of a whole run.
+
+        Args:
             training: the pairs, and how each route is sampled.
             batch_size: pairs per batch of one process.
             processes: number of processes that train together.
             steps: number of groups in all.
-            seed: of all sampling.
+            seed: random seed of all sampling.
             swap: whether to swap symmetric pairs.
 
         Raises:

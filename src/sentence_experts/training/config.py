@@ -25,7 +25,7 @@ IN_BATCH_NEGATIVES, ARGMAX_TARGET, LEARNED_TEMPERATURE = LOSSES = (
 
 
 class TrainConfig(Config):
-    """How a model is trained. A route is a domain or a task."""
+    """Settings of `train`. A route is a domain or a task."""
 
     routes: list[str] | None = Field(
         None, min_length=1, description="Train and validate on these domains or tasks only"
@@ -185,7 +185,7 @@ class TrainConfig(Config):
 
 
 class TuneConfig(TrainConfig):
-    """How training settings are searched; those of `train` are the same for all trials."""
+    """Settings of `tune`; those of `train` are the same for all trials."""
 
     fraction: float = Field(
         0.1, gt=0, le=1, description="Fraction of each route's training pairs that the trials use"
@@ -200,7 +200,7 @@ class TuneConfig(TrainConfig):
 
 
 class FitConfig(Config):
-    """How routes are learned from the label columns of a table."""
+    """Settings of `fit`, which learns routes from the label columns of a table."""
 
     text: list[str] = Field(
         [],

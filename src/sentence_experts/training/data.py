@@ -23,7 +23,7 @@ Numbers = NDArray[np.int64]
 NONE = -1  # the number of a text that is not there
 COLUMNS = ("anchor", "positive", "negative")
 KEYS = ("anchor_key", "positive_key", "negative_key")
-# Of a table without a validation split, so much is held out.
+# Share of a table without a validation split that is held out.
 HELD_OUT_SHARE = 0.1
 MAX_HELD_OUT = 1000
 
@@ -34,16 +34,16 @@ class TrainedRoute:
 
     Attributes:
         kind: "domain" or "task".
-        name: of the domain or task.
-        sources: its datasets; a domain is one.
+        name: name of the domain or task.
+        sources: names of the datasets; one for a domain.
         sides: the model's routes for the anchors and for the positives, such as query and document.
         batches: "homogeneous", "heterogeneous" or "mixed"; "auto" until it is known whether a domain fills a
             homogeneous batch.
-        temperature: of the loss.
+        temperature: temperature of the loss.
         weight: relative chance to be sampled; None: in proportion to its pairs.
         symmetric: whether anchor and positive may change places.
-        instructions: of a task, route -> prompt, which a model without routes gets when it is trained on it.
-        prompts: what stands in front of anchors, and of positives and negatives; "" for nothing.
+        instructions: route -> prompt of a task, which a model without routes gets when trained on it.
+        prompts: prompts of anchors, and of positives and negatives; "" for none.
         experts: the experts of anchors, and of positives.
     """
 

@@ -58,7 +58,7 @@ class FitResult:
         tried: for each kind of route that was learned: kind, nDCG@10 on validation texts, training pairs per
             route and learning rate, seconds, bytes per route, encodings of a query, and the chosen steps and
             rates.
-        verdict: why the last kind but one was kept, or the last one; empty if only one was asked for.
+        verdict: reason for keeping the last kind but one, or the last one; empty if only one was asked for.
         texts: set (train, validation, test) -> number of texts.
         left_out: reason -> number of rows of the table that were not used.
         refused: route -> why it was not learned.

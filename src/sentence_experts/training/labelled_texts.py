@@ -74,14 +74,14 @@ class LabelledTexts:
                 logger.warning(
                     f"column {each.column!r} is text and label: its labels can be read in the texts"
                 )
-            values, is_corpus = cells[each.column], _is_corpus(table)  # with "Mouse" and "mouse"
+            values, is_corpus = cells[each.column], _is_corpus(table)  # corpora have "Mouse" and "mouse"
             labels[each.route] = read_labels(values, each, config.separator, config.bins, tree, is_corpus)
         written = np.array([bool(text) for text in texts])
         labelled = np.any([each.labelled for each in labels.values()], axis=0)
         kept = np.flatnonzero(written & labelled)
         if not len(kept):
             raise InputError(f"{name_of_table(table)}: no row has both a text and a label")
-        # A text without a group is one by itself.
+        # A text without a group is a group by itself.
         given = cells[config.group] if config.group else [None] * len(texts)
         keys = [("row", row) if given[row] is None else ("group", str(given[row])) for row in kept.tolist()]
         numbers: dict[Any, int] = {}
@@ -146,7 +146,7 @@ def _read_cells(
         try:
             if isinstance(row, BadRowError):
                 raise row
-            for value in row.values():  # of texts and labels that no file can hold
+            for value in row.values():  # refuses texts and labels that no file can hold
                 for part in value if isinstance(value, list) else [value]:
                     as_text(part if isinstance(part, str) else None)
         except BadRowError as error:

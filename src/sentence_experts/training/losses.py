@@ -43,11 +43,13 @@ class KnownPositives(nn.Module):
     labels: Tensor
 
     def __init__(self, left: Tensor, right: Tensor, count: int, labels: Tensor | None = None) -> None:
-        """Args:
-        left, right: (links,) numbers below `count` that are linked; links have no direction.
-        count: of the numbers.
-        labels: (2, entries) numbers and a label that each has; those that share one are linked. Memory
-            is `count` times the largest number of labels that one has.
+        """Make the table of links.
+
+        Args:
+            left, right: linked numbers below `count`, (links,); links have no direction.
+            count: upper bound of the numbers.
+            labels: numbers, and a label of each, (2, entries); those that share one are linked. Memory is
+                `count` times the largest number of labels that one has.
         """
         super().__init__()
         self.count = count
@@ -115,8 +117,8 @@ class RouterLoss:
 
     Attributes:
         collect: a context that collects one tensor per block, (texts, ...), in a model's forward passes.
-        loss: of all outputs (texts, blocks, ...) and the experts (texts,) of the texts' domains.
-        by_domain: send the training texts to their domain's expert instead of the router's choice.
+        loss: function of all outputs, (texts, blocks, ...), and the experts of the texts' domains, (texts,).
+        by_domain: whether training texts go to their domain's expert instead of the router's choice.
     """
 
     collect: Callable[[nn.Module], AbstractContextManager[list[Tensor]]]
@@ -181,7 +183,7 @@ class ContrastiveLoss(CachedLossMixin, nn.Module):
         temperatures: one per route, by its number in the labels; the first is where a learned one starts.
         kind: one of `config.LOSSES`.
         cache_mini_batch: gradient caching with this number of texts at once; None for all at once.
-        known: tells which texts are positives of each other, and so no negatives; None: every text of another
+        known: texts that are positives of each other, and so no negatives; None: every text of another
             pair is a negative.
         router: the loss of the model's learned routers; None for a model without.
         experts: per route, the experts of its anchors and of its positives; needed with `router`.

@@ -74,7 +74,7 @@ def once(work: Callable[[], Any]) -> Any:
 
 @contextmanager
 def ending_together() -> Iterator[None]:
-    """While the block runs, the end of another process raises one clear error in this one.
+    """Raise one clear error in this process if another one ends while the block runs.
 
     A process that dies closes its connections, which the others notice in their next exchange; the launcher
     sends them SIGTERM at about the same time.

@@ -34,14 +34,14 @@ class TrainResult:
     Attributes:
         model: the kept model: the best by the validation figure, or that of the last step (`keep`); the model
             given to `train`, if it was one in memory.
-        validation: its validation figure, the mean over the routes; None if no validation pairs could tell,
+        validation: validation figure of the model, the mean over the routes; None if no pairs could tell,
             and the last step was kept.
-        kept_step: its step; 0 if the model before training was the best.
+        kept_step: step of the model; 0 if the model before training was the best.
         steps: number of steps of the run.
         history: one dict per validation, the first before training: step and figures.
         start: the validation figure before training.
-        losses: [step, training loss], every ten steps or more often.
-        learned: what the loss itself learned, such as a temperature.
+        losses: pairs [step, training loss], every ten steps or more often.
+        learned: values that the loss itself learned, such as a temperature.
         out: the folder of the run; None if the result is in memory only.
     """
 

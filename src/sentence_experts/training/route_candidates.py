@@ -37,11 +37,11 @@ logger = logging.getLogger(__name__)
 
 HEAD = "head"
 KINDS = (HEAD, "adapter", "expert")  # in the order of their price
-MARGIN = 0.01  # of nDCG@10, by which the next kind has to be better
+MARGIN = 0.01  # gain in nDCG@10 that the next kind has to exceed
 TRAINED_RATES = {"adapter": (3e-4, 1e-3), "expert": (1e-4, 3e-4)}
 BATCH = 16
-MAX_TOKENS = 64  # while adapters and experts are trained
-_VALIDATION_PAIRS = 400  # per route, alike and unlike
+MAX_TOKENS = 64  # tokens of a text while adapters and experts are trained
+_VALIDATION_PAIRS = 400  # number per route, alike and unlike
 
 
 @dataclass
@@ -51,14 +51,14 @@ class Candidate:
     Attributes:
         kind: head, adapter or expert.
         model: the model.
-        vectors: returns route -> vectors of length 1 of the given rows, (rows, dimensions).
-        base_vectors: returns those of the base.
-        chosen: what was chosen for each route: steps and learning rate.
-        bytes_per_route: of the weights that a route owns.
+        vectors: function of rows; its result is route -> vectors of length 1, (rows, dimensions).
+        base_vectors: function of rows; its result is the vectors of the base.
+        chosen: route -> the steps and the learning rate that were chosen.
+        bytes_per_route: size of the weights that a route owns.
         pairs_per_route: number of training pairs that a route had at each learning rate, at most.
-        seconds: of training, and of encoding where it came first.
+        seconds: time of training, and of encoding where it came first.
         ndcg: nDCG@10 of each validation query of each route, one after the other, (queries,).
-        groups: the groups of these queries, (queries,).
+        groups: groups of these queries, (queries,).
     """
 
     kind: str

@@ -46,14 +46,14 @@ class TrainingSet:
     """All training pairs of a run.
 
     Attributes:
-        routes: a route's number is its place here; sources are numbered through all routes.
-        columns: anchors, positives, and any further columns with negatives, null where a row has none: each
-            (rows,) texts behind their prompts.
-        numbers: (rows, columns) for each text a number (`KnownPositives`), `NONE` for a missing one.
-        places: (rows, 3) the route, the source and the pool of each pair; a batch is drawn from one pool.
-        pools: the name of each pool, and the routes that it serves.
-        texts: (rows, 2) a number for the text of each anchor and positive, without its prompt.
-        known: which numbers are positives of each other.
+        routes: trained routes, numbered by their places; sources are numbered through all routes.
+        columns: anchors, positives, and any further columns with negatives, null where a row has none;
+            they hold texts behind their prompts, (rows,).
+        numbers: number of each text (`KnownPositives`), `NONE` for a missing one, (rows, columns).
+        places: route, source and pool of each pair, (rows, 3); a batch is drawn from one pool.
+        pools: name of each pool, and the routes that it serves.
+        texts: number of the text of each anchor and positive, without its prompt, (rows, 2).
+        known: numbers that are positives of each other.
     """
 
     routes: tuple[TrainedRoute, ...]
@@ -100,7 +100,7 @@ class TrainingSet:
 
     @property
     def symmetric(self) -> NDArray[np.bool_]:
-        """(rows,) whether anchor and positive may change places."""
+        """Whether anchor and positive of each row may change places, (rows,)."""
         return np.array([route.symmetric for route in self.routes])[self.places[:, 0]]
 
     def _level(self) -> tuple[list[pa.ChunkedArray], Numbers]:
@@ -314,7 +314,7 @@ def _vectors(texts: list[str], model: SentenceTransformer) -> Tensor:
 
 
 class PairCollator(SentenceTransformerDataCollator):
-    """Collates a batch of pairs, with the negatives that they have."""
+    """A collator of a batch of pairs, with the negatives that they have."""
 
     def __call__(self, features: list[dict[str, Any]]) -> dict[str, Any]:
         """Collate rows of `TrainingSet.dataset`; columns without texts and their numbers are left out."""

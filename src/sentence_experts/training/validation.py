@@ -46,7 +46,7 @@ TITLES = {"roc_auc": "ROC-AUC", "f1_max": "F1max", NDCG: "nDCG@10"}
 
 
 class Validator(SentenceEvaluator):
-    """Measures a model on the validation split of each route while it trains.
+    """A measurement of a model on the validation split of each route while it trains.
 
     `{name}_mean` is the unweighted mean over the routes; with `name="validation"` the `metric_for_best_model`
     of a stock trainer is `"eval_validation_mean"`. The other keys are `{name}_{route}/{metric}`; see the
@@ -59,10 +59,12 @@ class Validator(SentenceEvaluator):
         name: str = "validation",
         batch_size: int = 32,
     ) -> None:
-        """Args:
-        parts: one per kind of data.
-        name: prefix of the keys.
-        batch_size: texts encoded at once.
+        """Make a validator.
+
+        Args:
+            parts: measurements, one per kind of data.
+            name: prefix of the keys.
+            batch_size: number of texts encoded at once.
         """
         super().__init__()
         self.parts = parts
@@ -143,7 +145,7 @@ class PairValidation:
 
     Args:
         table: the pairs, columns as in `pairs.PAIR_COLUMNS`.
-        metric: the one that counts: roc_auc or f1_max of each domain, or pooled_f1_max of all pairs together,
+        metric: metric that counts: roc_auc or f1_max of each domain, or pooled_f1_max of all pairs together,
             by which the published protocols stop (2025 paper, Training strategy).
 
     Raises:
@@ -228,14 +230,14 @@ class SearchSet:
     """Anchors, the texts they search among, and which of those they should find.
 
     Args:
-        table: columns anchor, positive and group.
-        prompts: what stands in front of anchors, and of the others.
+        table: pairs, columns anchor, positive and group.
+        prompts: prompts of anchors, and of the others.
 
     Attributes:
         anchors: the distinct anchor texts, behind their prompt.
         candidates: the distinct positive texts, behind theirs.
-        relevant: (anchors, candidates), above 0 where the two share a group.
-        same: (anchors,) the candidate that is the same text, which does not count as found, or `NONE`.
+        relevant: relevance, above 0 where the two share a group, (anchors, candidates).
+        same: the candidate that is the same text, which does not count as found, or `NONE`, (anchors,).
     """
 
     def __init__(self, table: pa.Table, prompts: tuple[str, str]) -> None:

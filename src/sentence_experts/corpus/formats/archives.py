@@ -62,7 +62,7 @@ class Source:
     kind: str
     path: Path
     documents: Callable[[], Iterator[Document]] | None = None
-    """Gives the documents, in a defined order, if they come from no path."""
+    """Function that gives the documents, in a defined order, if they come from no path."""
 
 
 Member = Document | Rejection | None

@@ -62,7 +62,7 @@ _INHERITED = ("year", "date", "journal", "booktitle")  # from the entry that `cr
 
 
 class _BrokenError(Exception):
-    """Describe an error in an entry, and its place."""
+    """An error in an entry, and its place."""
 
 
 class _UnclosedError(_BrokenError):

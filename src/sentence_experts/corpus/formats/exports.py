@@ -73,10 +73,10 @@ class Export:
     """One format of exports.
 
     Attributes:
-        begins: whether a text begins as one.
-        read: reads the records in a text.
-        names: for each field of a paper, the names that it may have, best first.
-        more: reads the other fields of a record; None if the record is not a paper.
+        begins: test of whether a text begins as this format.
+        read: reader of the records in a text.
+        names: field of a paper -> the names that it may have, best first.
+        more: reader of the other fields of a record; its result is None if the record is not a paper.
     """
 
     begins: Callable[[str], Any]
@@ -194,7 +194,7 @@ def _read_tagged(text: str, line_pattern: re.Pattern[str]) -> Iterator[Fields]:
     """
     is_ris = line_pattern is _RIS_LINE
     record: Fields = {}
-    values: list[str] = []  # of the last tag
+    values: list[str] = []  # values of the last tag
     for line in text.splitlines():
         match = line_pattern.match(line)
         tag = match[1] if match else ""

@@ -93,7 +93,7 @@ class ReferenceList:
 
 
 class ArticleText:
-    """Collects the citation marks in the text of one article, and the text of its body if it is wanted.
+    """The citation marks in the text of one article, and the text of its body if it is wanted.
 
     Attributes:
         has_body: whether the article has a body with text.
@@ -106,8 +106,8 @@ class ArticleText:
         self._marks: list[_Mark] = []
         self._paragraphs = 0
         self._titles: dict[Element, str | None] = {}
-        self._sections: dict[Element, _Section | None] = {}  # by the element around a paragraph
-        self._numbers: dict[Element, int] = {}  # of sections
+        self._sections: dict[Element, _Section | None] = {}  # element around a paragraph -> section
+        self._numbers: dict[Element, int] = {}  # section -> its number
 
     def add(self, paragraph: Element, in_body: bool) -> None:
         """Read a paragraph, and those in it. Their text is changed."""

@@ -128,9 +128,9 @@ class RecordFilter:
         fields: names or ids of fields or subfields.
         types: types of works.
         years: first and last year.
-        languages: such as `en`.
+        languages: codes of languages, such as `en`.
         names: identifiers of single works, as papers are named after them.
-        xpac: keep OpenAlex's extension pack too.
+        xpac: whether OpenAlex's extension pack is kept too.
     """
 
     topics: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""The reference list of a JATS article to citations.
+"""Read the reference list of a JATS article into citations.
 
 A reference is one bibliographic citation element (`element-citation`, `mixed-citation`, `nlm-citation`,
 `citation`) inside a `ref`. Several of them in one `ref` are several references; the renderings inside

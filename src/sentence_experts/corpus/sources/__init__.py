@@ -1,1 +1,1 @@
-"""Where articles and citations are fetched from: one module per service."""
+"""The services that articles and citations are fetched from, in a module each."""

@@ -68,12 +68,12 @@ class Record:
     """An article in the journal, or the reason why its text is not there or not to be used.
 
     Attributes:
-        id: its id at the service.
-        names: its ids elsewhere.
-        address: where it came from.
-        body: its text; None if it is left out.
-        version: its version, if the service counts them.
-        licence: its licence code.
+        id: the id at the service.
+        names: the ids elsewhere.
+        address: the address that it came from.
+        body: the text; None if it is left out.
+        version: the version, if the service counts them.
+        licence: the licence code.
         reason: code and detail, if it is left out.
     """
 
@@ -97,7 +97,7 @@ class Client:
     def __init__(
         self, services: Services, journal: Journal, email: str = "", api_key: str | None = None
     ) -> None:
-        """The `email` is sent in the User-Agent, so that a service can write before it blocks."""
+        """Send the `email` in the User-Agent, so that a service can write before it blocks."""
         self.services, self.journal, self.email, self.api_key = services, journal, email, api_key
         self.set_aside: list[Rejection] = []
         self._next: dict[str, float] = {}  # host -> when the next request may begin

@@ -15,7 +15,7 @@ from sklearn.preprocessing import normalize
 
 from sentence_experts.errors import UsageError
 
-RESTARTS = 10  # of k-means
+RESTARTS = 10  # number of starts of k-means
 LEVEL = 0.95
 Column = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -70,7 +70,7 @@ def ranks(values: ArrayLike) -> Column:
 
 
 def cluster(vectors: NDArray[np.float32], clusters: int, seed: int = 0) -> Labels:
-    """k-means of vectors scaled to length 1: the cluster of each text.
+    """Cluster vectors, scaled to length 1, by k-means; return the cluster of each text.
 
     Raises:
         UsageError: fewer than 2 clusters, or more than texts.

@@ -45,11 +45,11 @@ Cosines = Mapping[tuple[str, str], Mapping[str, Column]]
 
 @dataclass(frozen=True, repr=False)
 class Analysis(StoredResult):
-    """How the parts of an embedder differ on rated pairs.
+    """The differences between the parts of an embedder on rated pairs.
 
     Attributes:
-        figures: all of them, as `analyse_states` gives them.
-        settings: what they were made with.
+        figures: all figures, as `analyse_states` gives them.
+        settings: settings that the figures were made with.
     """
 
     FILES = ("analysis.json",)
@@ -231,7 +231,7 @@ def _stability(datasets: Sequence[str], correlations: Sequence[Mapping[str, Any]
 
 
 def _between_prompts(data: RatedPairs, prompts: Sequence[str], cosines: Cosines) -> dict[str, Any]:
-    """Spearman's correlations between HS and RW under all prompts, and their means (MoEE, figure 4)."""
+    """Return Spearman's correlations of HS and RW under all prompts, and their means (MoEE, figure 4)."""
     sides = [(part, prompt) for part in (HIDDEN, ROUTING) for prompt in prompts]
     columns = [rankdata(cosines[prompt, data.name][part]) for part, prompt in sides]
     matrix = np.atleast_2d(np.corrcoef(columns))
@@ -239,7 +239,7 @@ def _between_prompts(data: RatedPairs, prompts: Sequence[str], cosines: Cosines)
     means = {}
     for name, rows, places in (("hs_hs", 0, 0), ("rw_rw", half, half), ("hs_rw", 0, half)):
         block = np.s_[rows : rows + half, places : places + half]
-        values = matrix[block][others[block]]  # not those of a column with itself
+        values = matrix[block][others[block]]  # without those of a column with itself
         means[name] = float(np.mean(values)) if np.isfinite(values).all() and len(values) else None
     return {
         "dataset": data.name,

@@ -189,7 +189,7 @@ def candidates(
     relevant: Mapping[str, Mapping[str, int]],
     negatives: Mapping[str, Mapping[str, None]],
 ) -> dict[str, list[str]]:
-    """Query id -> ids of the documents to re-rank: positives, given negatives, then the nearest by TF-IDF.
+    """Return the ids of the documents to re-rank by query id: positives, given negatives, nearest by TF-IDF.
 
     TF-IDF is the first-stage search, with the same candidates for every model. Equally near documents are
     taken in a random order (`SEED`), not in that of the file.
@@ -251,7 +251,7 @@ def scored_data(column: str, number: Callable[[float], float | int]) -> Callable
 
 
 class Shape(NamedTuple):
-    """How a type is measured: mteb's class, the rows, and mteb's name of the metric (MoTE, table 1)."""
+    """The measurement of a type: mteb's class, the rows, and mteb's name of the metric (MoTE, table 1)."""
 
     base: type[AbsTask]
     data: Callable[[LocalTask], Any]

@@ -38,7 +38,7 @@ TYPES = (
     "STS",
     "Summarization",
 )
-AVERAGE, MAIN_SCORE = View("average"), "main_score"  # of the differences
+AVERAGE, MAIN_SCORE = View("average"), "main_score"  # view and metric of the differences
 LEVEL = 0.95
 
 Bounds = tuple[float, float]
@@ -93,15 +93,15 @@ class TaskEvaluation(Evaluation):
     """Several models on the same tasks."""
 
     FILES = ("tasks.json",)
-    settings: Mapping[str, Any]  # that the evaluation needs to be repeated
-    tasks: tuple[MeasuredTask, ...]  # that every run was measured on, by type
+    settings: Mapping[str, Any]  # all that is needed to repeat the evaluation
+    tasks: tuple[MeasuredTask, ...]  # tasks that every run was measured on, by type
     models: tuple[ModelScores, ...]
-    differences: tuple[Difference, ...] = ()  # of the averages of each model and each later one
-    missing: Mapping[str, str] = field(default_factory=dict)  # task that some run lacks -> why
+    differences: tuple[Difference, ...] = ()  # average of each model minus each later one
+    missing: Mapping[str, str] = field(default_factory=dict)  # task that some run lacks -> reason
 
     @property
     def types(self) -> dict[str, int]:
-        """Type -> number of tasks."""
+        """Number of tasks by type."""
         kinds = [task.kind for task in self.tasks]
         return {kind: kinds.count(kind) for kind in dict.fromkeys(kinds)}
 
@@ -128,8 +128,8 @@ def join_runs(
     """Join the scores of all runs by model.
 
     Args:
-        settings, missing: (task name -> why it was not measured) are recorded in the result.
-        margin: of equivalence (`EvaluateConfig`).
+        settings, missing: values to record in the result (`missing`: task -> why it was not measured).
+        margin: margin of equivalence (`EvaluateConfig`).
         baseline: labels of models that were not trained here.
     """
     common = [task for task in tasks if all(task.name in run.scores for run in runs)]

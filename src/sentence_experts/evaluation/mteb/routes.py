@@ -29,7 +29,7 @@ class TaskRoutes:
     model: str = "the model"
     dense: bool = True  # whether it can encode without a route
     given: Mapping[str, str] = field(default_factory=dict)  # key -> route, or "none"; from the user
-    own: Mapping[str, str] = field(default_factory=dict)  # key -> route, of local tasks
+    own: Mapping[str, str] = field(default_factory=dict)  # key -> route, from local tasks
 
     @classmethod
     def of(cls, encoder: BatchEncoder, *routes: Mapping[str, str], **more: Mapping[str, str]) -> TaskRoutes:
@@ -62,7 +62,7 @@ class TaskRoutes:
         return chosen
 
     def check(self, name: str, kind: str) -> dict[str, str | None]:
-        """Role (or "text" for types with one side) -> route of a task.
+        """Return the routes of a task by role ("text" for types with one side).
 
         Raises:
             RouteError: one is missing.
