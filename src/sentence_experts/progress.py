@@ -45,7 +45,7 @@ def progress(description: str, total: int | None = None) -> AbstractContextManag
     """Show the progress of one piece of work while a `with` runs, which gets an `Advance` to call.
 
     Args:
-        description: what the work is, as it stands before the bar.
+        description: name of the work, as it stands before the bar.
         total: the number of units, where it is known.
     """
     if not logger.isEnabledFor(logging.INFO):
@@ -59,7 +59,7 @@ def announced(description: str) -> Iterator[None]:
     """Show after four seconds, and then every ten, that work goes on that has no units to count.
 
     Args:
-        description: what the work is, such as "loading minilm".
+        description: name of the work, such as "loading minilm".
     """
     with _lines(description, None) if logger.isEnabledFor(logging.INFO) else nullcontext():
         yield

@@ -44,7 +44,7 @@ _FORMATS: Final = {
 _MAX_LINE: Final = 1 << 26
 """Maximum number of characters per line and per field of a text file."""
 _ROWS_PER_BATCH: Final = 2048
-_ROWS_WITH_COLUMNS: Final = 100  # first rows of JSON lines, which have the table's columns
+_ROWS_WITH_COLUMNS: Final = 100  # first rows of JSON lines, which tell the columns
 # Pandas writes the integers of a column with empty cells so.
 _WHOLE_AS_FLOAT: Final = re.compile(r"(-?\d+)\.0", re.ASCII)
 

@@ -138,7 +138,7 @@ def main(arguments: list[str] | None = None) -> None:
         sys.stdout.flush()
     except TyperException as error:
         message = error.format_message()
-        is_help = message.startswith("Usage:")  # what a group without a command prints
+        is_help = message.startswith("Usage:")  # the text that a group without a command prints
         note(message if is_help else f"error: {readable(message)} (add --help to see the usage)")
         sys.exit(error.exit_code)
     except (typer.Abort, KeyboardInterrupt):

@@ -176,7 +176,7 @@ def _with_flags(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _field_of(parameter: inspect.Parameter) -> FieldInfo | None:
-    """Return what pydantic's `Field` says of a command's own parameter."""
+    """Return the `Field` of pydantic of a command's parameter that no `Config` holds."""
     for each in get_args(parameter.annotation)[1:] if get_origin(parameter.annotation) is Annotated else ():
         if isinstance(each, FieldInfo):
             return FieldInfo.from_annotated_attribute(parameter.annotation, parameter.default)
@@ -213,10 +213,10 @@ def _build(
         raise InputError(f"{file}: {unknown[0]}: {unknown_setting(unknown[0], known)}")
     built: dict[str, Config] = {}
     for parameter, (config, names) in configs.items():
-        of_file, of_flags = (
+        from_file, from_flags = (
             {name: value for name, value in source.items() if name in names} for source in (content, given)
         )
-        built[parameter] = config.checked({**of_file, **of_flags}, of_flags, file)
+        built[parameter] = config.checked({**from_file, **from_flags}, from_flags, file)
     return built
 
 

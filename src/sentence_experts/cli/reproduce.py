@@ -127,7 +127,7 @@ def _show_title(title: str) -> None:
 
 
 def program() -> str:
-    """Return how this program is called from here."""
+    """Return the command that calls this program from here."""
     called, known = Path(sys.argv[0]), shutil.which(PROGRAM)
     if called.name != PROGRAM or (known is not None and called.resolve() == Path(known).resolve()):
         return PROGRAM

@@ -6,14 +6,14 @@ import logging
 import warnings
 from functools import cache, partial
 
-# Logger -> how its message begins.
+# Logger -> the beginning of its message.
 HIDDEN = {
     # A default route is the user's own choice, and the commands that set or use one name it.
     "sentence_transformers.base.model": "Default prompt name is set to",
     # Checkpoints written within a second are then ordered by their steps, as they should be.
     "transformers.trainer_utils": "mtime may not be reliable",
 }
-# How warnings begin with which accelerate and sentence-transformers, in every process, speak to each other.
+# Beginnings of the warnings that accelerate and sentence-transformers cause each other, in every process.
 WARNINGS = (
     r"`broadcast_buffers` is deprecated",
     r"torch\.distributed\.nn\.functional\.all_gather is deprecated",

@@ -50,7 +50,7 @@ def tokenizer_limits(model: SentenceTransformer) -> Any:
 
 
 def set_tokenizer_limits(model: SentenceTransformer, limits: Any) -> None:
-    """Set what `tokenizer_limits` gave."""
+    """Set the limits that `tokenizer_limits` gave."""
     if limits is not None:
         fast, (truncation, padding) = model.tokenizer.backend_tokenizer, limits
         fast.no_truncation()
@@ -62,7 +62,7 @@ def set_tokenizer_limits(model: SentenceTransformer, limits: Any) -> None:
 
 
 def prompt_of(model: SentenceTransformer, prompt: str | None, prompt_name: str | None) -> str:
-    """Return what stands in front of the texts of an `encode` with these arguments; "" for nothing."""
+    """Return the prompt of the texts of an `encode` with these arguments; "" for none."""
     return model._resolve_prompt(prompt, prompt_name) or ""
 
 

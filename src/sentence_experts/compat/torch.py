@@ -50,7 +50,7 @@ def is_recording() -> bool:
 
 
 def changes_of(tensor: torch.Tensor) -> int:
-    """Return how often a tensor was changed in place (an optimizer's step is one change).
+    """Return the number of times that a tensor was changed in place (an optimizer's step is one change).
 
     autograd counts this for itself, to notice that a value saved for the backward pass is gone.
     """
@@ -59,7 +59,7 @@ def changes_of(tensor: torch.Tensor) -> int:
 
 @cache
 def changes_when_unpickled() -> int:
-    """Return what `changes_of` gives for a parameter that was just unpickled."""
+    """Return the number that `changes_of` gives for a parameter that was just unpickled."""
     parameter = torch.nn.Parameter(torch.zeros(1))
     return changes_of(pickle.loads(pickle.dumps(parameter)))
 

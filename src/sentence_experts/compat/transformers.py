@@ -20,7 +20,7 @@ padded_attention, padded_mask = sdpa_attention_forward, sdpa_mask
 
 
 def attention_of(config: Any) -> str | None:
-    """Return which attention a model with this config runs ("sdpa", "eager", ...).
+    """Return the attention that a model with this config runs ("sdpa", "eager", ...).
 
     transformers takes the choice as `attn_implementation` but gives it back under a private name only.
     """
@@ -70,7 +70,7 @@ def loading_reports() -> Iterator[list[LoadStateDictInfo]]:
 
 
 def is_causal_only(model_type: str | None) -> bool:
-    """Return whether models of this type have a causal language model's head, and no masked one's.
+    """Return whether models of this type have the head of a causal language model, not of a masked one.
 
     transformers lists which heads a type has for its `AutoModelFor...` classes alone.
     """

@@ -80,7 +80,7 @@ class Additions(Protocol):
     """The content of a corpus that services give, besides papers and citations."""
 
     def rejections(self) -> list[Rejection]:
-        """Return what could not be fetched, or was left out on purpose."""
+        """Return the records that could not be fetched, or were left out on purpose."""
 
     def finish(self, out: Path) -> tuple[list[str], dict[str, Any]]:
         """Write additional tables; return their names and a part of the manifest."""

@@ -66,7 +66,7 @@ class Completion:
     """The requests to OpenAlex and its answers (a `building.Additions`).
 
     Attributes:
-        lacking: the names of each paper without an abstract.
+        lacking: names of each paper without an abstract.
         requested: number of these papers that have an identifier.
         found: number of records that OpenAlex has of these papers.
         set_aside: the requests that failed; the next run tries again.

@@ -107,9 +107,9 @@ class CorpusFolder:
     """A finished corpus.
 
     Attributes:
-        path: its folder.
-        manifest: what it was made from, with counts.
-        hashes: SHA-256 of each table, as it was written; empty for tables in memory.
+        path: folder of the corpus.
+        manifest: sources and settings that it was made from, with counts.
+        hashes: SHA-256 of each table as it was written; empty for tables in memory.
 
     Example:
         >>> corpus = CorpusFolder.open("corpus")

@@ -248,7 +248,7 @@ class Fetched:
             self.provenance.append(row)
 
     def rejections(self) -> list[Rejection]:
-        """Return what is left out."""
+        """Return the records that are left out."""
         return self.left_out
 
     def finish(self, out: Path) -> tuple[list[str], dict[str, Any]]:

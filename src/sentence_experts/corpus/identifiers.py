@@ -7,7 +7,7 @@ import re
 from typing import NamedTuple
 from urllib.parse import unquote
 
-SIMULATED_DOI = "10.5555/simulated."  # how DOIs of generated articles begin
+SIMULATED_DOI = "10.5555/simulated."  # the beginning of the DOIs of generated articles
 _PLAIN_DOI = re.compile(r"10\.\d{4,9}/[a-z0-9./()_-]*[a-z0-9)]")
 _DOI = re.compile(r"10\.\d+(?:\.\d+)*/\S+")
 _DOI_IN_TEXT = re.compile(

@@ -212,7 +212,7 @@ def add_to_corpus(
 
     Args:
         corpus: a finished corpus, or its folder. It is replaced when the new one is whole.
-        sources: as for `import_corpus`.
+        sources: sources as for `import_corpus`.
         config: settings of reading; those given by name come before it.
         papers: a table of papers, as for `import_corpus`.
         citations: a table of citations between them.

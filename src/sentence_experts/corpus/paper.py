@@ -90,7 +90,7 @@ class Paper:
     title: str | None = None
     abstract: str | None = None
     authors: tuple[str, ...] = ()
-    """As "Family, Given" or "Family, Given, Suffix"; collective names as they are."""
+    """The authors as "Family, Given" or "Family, Given, Suffix"; collective names as they are."""
     year: int | None = None
     volume: str | None = None
     issue: str | None = None
@@ -128,7 +128,7 @@ class Paper:
     """The text in the place of the DOI, if it is none."""
 
     def names(self) -> list[str]:
-        """Return what a corpus may name the paper, best first."""
+        """Return the names that a corpus may give the paper, best first."""
         own = [self.other] if self.other else []
         return Identifiers(self.doi, self.pmid, self.pmcid, self.openalex).names() + own
 

@@ -47,7 +47,7 @@ STATED_REFERENCES = pa.schema([
 ])  # fmt: skip
 STATED_MENTIONS = pa.schema([*_PLACE, ("reference", pa.int32()), *list(MENTIONS_SCHEMA)[2:]])
 STATED_BODIES = pa.schema([*_PLACE, ("position", pa.int32()), *list(BODIES_SCHEMA)[1:]])
-# Columns of few values.
+# Columns with few distinct values.
 _REPEATED = ["section_title", "section_kind", "topic", "subfield", "field", "journal", "licence", "kind"]
 REFERENCES = ".references.parquet"
 MENTIONS = ".mentions.parquet"

@@ -22,7 +22,7 @@ def read_packages(lines: Iterable[str]) -> Iterator[dict[str, str]]:
                 yield fields
             fields, name = {}, ""
         elif line[0].isspace():
-            if line.strip() != ".":  # a dot stands for an empty line
+            if line.strip() != ".":  # a dot is an empty line
                 fields[name] = f"{fields.get(name, '')} {line.strip()}"
         else:
             name, _, value = line.partition(":")

@@ -82,7 +82,7 @@ def encode(
         config: settings; those given by name come before it.
         out: a file that ends in .npy or .parquet, or a folder.
         overwrite: start over, replacing other vectors.
-        load_config: how to open a model that is given by its path or name; see `load`.
+        load_config: settings for opening a model that is given by its path or name; see `load`.
 
     Returns:
         Without `out`, an array of shape (texts, dimensions), float32 unless `precision` says otherwise.

@@ -33,7 +33,7 @@ class BatchEncoder:
     """An encoder of many texts with one model, which it also names in results.
 
     Attributes:
-        model: any `SentenceTransformer`, or `OnnxEncoder`, as `sentence_experts.load` opens it.
+        model: a `SentenceTransformer` or `OnnxEncoder`, as `sentence_experts.load` opens it.
         batch_size: number of texts per batch; by default, on a CPU, batches have a number of tokens and run
             side by side on all cores, elsewhere they have 32 texts.
         cores: number of batches side by side on a CPU; by default as torch has threads.
@@ -73,7 +73,7 @@ class BatchEncoder:
 
     @property
     def pooling(self) -> str | None:
-        """How token vectors become one: mean, last, cls, or sentence-transformers' own name."""
+        """The pooling of token vectors: mean, last, cls, or sentence-transformers' own name."""
         return pooling_of(self.model)
 
     @cached_property
@@ -191,7 +191,7 @@ class BatchEncoder:
         return decodes and not self.model.tokenizer("")["input_ids"]
 
     def vector_settings(self, route: str | None) -> dict[str, Any]:
-        """Return what decides the vectors of a route up to rounding: the key of stored vectors."""
+        """Return the settings that decide a route's vectors up to rounding: the key of stored vectors."""
         return {
             "fingerprint": fingerprint_of(self.model, route),
             "route": route,
@@ -226,7 +226,7 @@ class BatchEncoder:
 
 
 def runtime_of(model: Any, device: str = "cpu") -> Runtime | None:
-    """Return what takes a model's batches; None where only the model's own `encode` does."""
+    """Return the runtime that takes a model's batches; None if only the `encode` of the model does."""
     if isinstance(model, OnnxEncoder):
         return model
     return TorchRuntime(model) if TorchRuntime.takes(model, device) else None

@@ -110,8 +110,8 @@ class RatedColumns(Config):
 
     def names(self, columns: Sequence[str]) -> tuple[str, str, str]:
         """Return the columns to read, of a table with `columns`."""
-        of_sts = {"sentence1", "sentence2"} <= set(columns) and "anchor" not in columns
-        first, second = ("sentence1", "sentence2") if of_sts else ("anchor", "positive")
+        is_sts = {"sentence1", "sentence2"} <= set(columns) and "anchor" not in columns
+        first, second = ("sentence1", "sentence2") if is_sts else ("anchor", "positive")
         return self.anchor or first, self.positive or second, self.score
 
 

@@ -102,8 +102,8 @@ def measure(
     if replicates == 0:
         return Measured(figures)
     with announced("estimating intervals"):
-        by_domain, of_pooled, of_mean = runs_of(sets, replicates, seed, threshold_min)
-    runs = dict(zip(figures, [of_pooled, of_mean, *by_domain.values()], strict=True))
+        by_domain, pooled_runs, mean_runs = runs_of(sets, replicates, seed, threshold_min)
+    runs = dict(zip(figures, [pooled_runs, mean_runs, *by_domain.values()], strict=True))
     return Measured({view: with_intervals(each, runs[view]) for view, each in figures.items()}, runs)
 
 
@@ -189,8 +189,8 @@ def evaluate_scorers(
     Args:
         models: label -> the model's runs; several are measured as one model.
         table: the pairs, columns as in `pairs.PAIR_COLUMNS`.
-        bootstrap, seed, threshold_min, margin, cluster: as in `EvaluateConfig`.
-        settings: recorded in the results.
+        bootstrap, seed, threshold_min, margin, cluster: settings of `EvaluateConfig`.
+        settings: settings to record in the results.
         baseline: labels of models that were not trained here, whose seeds do not matter.
 
     Raises:
@@ -242,7 +242,7 @@ def evaluate_scorers(
 def measure_text_free(
     table: pa.Table, works: pa.Table | None, replicates: int = 1000, seed: int = 0, by_article: bool = False
 ) -> tuple[ModelResult, ...]:
-    """Measure what separates the classes of a table without comparing texts (`text_free`).
+    """Measure the scores that separate a table's classes without comparing texts (`text_free`).
 
     The result is empty if the pairs are of one class.
     """

@@ -100,22 +100,22 @@ class Sharing:
         if pairs.articles is None:
             return cls(first, second, both)
         each = np.arange(len(first))
-        of_pair = np.repeat(each, [len(ids) for ids in pairs.articles])
+        pair_numbers = np.repeat(each, [len(ids) for ids in pairs.articles])
         names = np.array([name for ids in pairs.articles for name in ids], dtype=str)
         articles = len(papers) + np.unique(names, return_inverse=True)[1]
-        rows, columns = np.concatenate([each, each, of_pair]), np.concatenate([first, second, articles])
+        rows, columns = np.concatenate([each, each, pair_numbers]), np.concatenate([first, second, articles])
         clusters = csr_array((np.ones(len(rows), dtype=np.float32), (rows, columns)))
         return cls(first, second, both, clusters)
 
     def variance(self, influence: Floats) -> float:
         """Return the variance of the sum of the pairs' influences, shape (pairs,)."""
         # Two papers may be a pair under several routes, and what they add to these may cancel out.
-        of_pairs = float((np.bincount(self.both, influence) ** 2).sum())
+        pair_variance = float((np.bincount(self.both, influence) ** 2).sum())
         if self.clusters is not None:
-            return max(_variance_in_clusters(self.clusters, influence), of_pairs)
+            return max(_variance_in_clusters(self.clusters, influence), pair_variance)
         papers = np.concatenate([self.first, self.second])
         by_paper = np.bincount(papers, np.tile(influence, 2))
-        return max(float((by_paper**2).sum()) - of_pairs, of_pairs)
+        return max(float((by_paper**2).sum()) - pair_variance, pair_variance)
 
 
 @dataclass(frozen=True)
@@ -205,10 +205,10 @@ def estimate(*terms: Runs) -> Estimate | None:
     variance = max(0.0, variance - sum(_of_single_runs(term) for term in seeded))
     parts = [(variance, sharing.freedom)] if sharing.freedom else []  # as the degrees of freedom count them
     for term in seeded:
-        of_seeds = float(np.var(term.values, ddof=1)) / len(term.values)
+        seed_variance = float(np.var(term.values, ddof=1)) / len(term.values)
         freedom = len(term.values) - 1
-        variance += of_seeds
-        parts.append((of_seeds * freedom / float(chi2.ppf(SEED_QUANTILE, freedom)), freedom))
+        variance += seed_variance
+        parts.append((seed_variance * freedom / float(chi2.ppf(SEED_QUANTILE, freedom)), freedom))
     if not parts:
         return None
     uncertainty = sum(part**2 / freedom for part, freedom in parts)
@@ -251,22 +251,22 @@ def runs_of(
     run on the pooled pairs, metric -> mean over the domains).
     """
     bootstrap = replicates, seed, threshold_min
-    of_domains = {name: _runs([pairs], *bootstrap) for name, pairs in domains.items()}
+    by_domain = {name: _runs([pairs], *bootstrap) for name, pairs in domains.items()}
     if len(domains) == 1:
-        only = next(iter(of_domains.values()))
-        return of_domains, only, only
+        only = next(iter(by_domain.values()))
+        return by_domain, only, only
     pooled = _runs(list(domains.values()), *bootstrap)
     sizes = np.array([len(pairs.labels) for pairs in domains.values()])
     mean = {}
     for metric, run in pooled.items():
-        shares = list(zip(sizes / sizes.sum(), [each[metric] for each in of_domains.values()], strict=True))
+        shares = list(zip(sizes / sizes.sum(), [each[metric] for each in by_domain.values()], strict=True))
         values = np.sum([share * each.values for share, each in shares], axis=0)
         influence, averaged = (
             np.hstack([share * getattr(each, name) for share, each in shares])
             for name in ("influence", "averaged")
         )
         mean[metric] = Runs(values, influence, averaged, run.sharing)
-    return of_domains, pooled, mean
+    return by_domain, pooled, mean
 
 
 def _variance_in_clusters(clusters: csr_array, influence: Floats) -> float:
@@ -368,7 +368,7 @@ def _best_in_replicates(
     replicates: int,
     seed: int,
 ) -> Floats:
-    """Return how often each threshold, or none, is the best of a replicate: (thresholds + 1,).
+    """Return the number of replicates in which each threshold, or none, is the best: (thresholds + 1,).
 
     `first` and `second` are the numbers of the papers of each pair, the highest score first, `linked` its
     label, each (pairs,); `last` is the last pair above each threshold.
@@ -400,7 +400,7 @@ def _draws(papers: int, replicates: int, seed: int) -> Draws:
 
 
 def _centred(values: Floats, pairs: _Pairs) -> Floats:
-    """Return what each pair adds to the error of its class's mean, (pairs,): its deviation within its set.
+    """Return the part of each pair in the error of its class's mean, (pairs,): its deviation in its set.
 
     Deviations from a mean are smaller than errors, the more so the more of the pairs are related.
     """

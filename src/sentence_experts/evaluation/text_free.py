@@ -25,11 +25,11 @@ Floats = NDArray[np.float64]
 EACH_TEXT = "each text alone"
 FREQUENCY = "frequency in these pairs"
 TIMES_CITED = "times cited"
-# Those that only tell how the pairs were made: a warning if one does.
+# Scores that only tell how the pairs were made: a warning if one does.
 OF_THE_MAKING = (TIMES_CITED, FREQUENCY, EACH_TEXT)
 FOLDS = 5
 TFIDF_FEATURES = 4096
-# Above a ROC-AUC of this, or below 1 minus it, with its whole interval.
+# Bound of ROC-AUC: the whole interval lies above it, or below 1 minus it.
 SUSPICIOUS = 0.55
 
 

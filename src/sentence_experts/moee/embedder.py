@@ -43,7 +43,7 @@ logger = logging.getLogger(__name__)
 
 TEXTS_PER_PART = 1024  # read between two writes to the cache
 CACHE_DTYPE = np.float16
-EMBEDDER = "embedder"  # name of its kind of output
+EMBEDDER = "embedder"  # name of this kind of output
 # Values of alpha to try; 0 ignores the routing weights.
 GRID = (0.0, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0)
 MIN_PAIRS = 10
@@ -317,8 +317,8 @@ class MoeEmbedder(SentenceTransformer):
                 f"{len(scores)} development pairs with {len(set(scores))} different scores: alpha needs "
                 f"{MIN_PAIRS} pairs and two scores"
             )
-        of_sum = self.with_parts(SUM)
-        left, right = (of_sum.standardized(self.states(texts)) for texts in (first, second))
+        embedder = self.with_parts(SUM)
+        left, right = (embedder.standardized(self.states(texts)) for texts in (first, second))
         hidden, routing = cosines(left.hidden, right.hidden), cosines(left.routing, right.routing)
         tried = {alpha: float(spearmanr(hidden + alpha * routing, scores).statistic) for alpha in GRID}
         return AlphaChoice(max(tried, key=lambda alpha: round(tried[alpha], 6)), tried)

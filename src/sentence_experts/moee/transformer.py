@@ -44,7 +44,7 @@ TOKENS_PER_BATCH = 8192  # at most, with padding
 _NO_MEMORY = ("out of memory", "can't allocate memory")
 LAST, ALL = "last", "all"
 NF4 = "nf4"
-# Arguments of transformers' BitsAndBytesConfig, those of the published code.
+# Arguments of transformers' BitsAndBytesConfig in the published code.
 _NF4: dict[str, Any] = {
     "load_in_4bit": True,
     "bnb_4bit_quant_type": NF4,
@@ -168,7 +168,7 @@ class MoeTransformer(Transformer):
 
 
 def _quantization(config: MoeeConfig) -> str:
-    """Return how the weights are quantized; as published, if the machine can."""
+    """Return the quantization of the weights; as published, if the machine can."""
     if config.quantize is not None or not config.faithful:
         return config.quantize or UNQUANTIZED
     missing = "no GPU" if not torch.cuda.is_available() else "no bitsandbytes"

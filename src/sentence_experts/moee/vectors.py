@@ -66,8 +66,8 @@ def joined(hidden: Rows, routing: Rows, parts: str, alpha: float = 1.0) -> Rows:
     weights, so its cosines are nearly those of hidden states alone, unless both are standard scores.
 
     Args:
-        hidden: (texts, width), hidden states.
-        routing: (texts, experts of all blocks), routing weights.
+        hidden: hidden states, (texts, width).
+        routing: routing weights, (texts, experts of all blocks).
         parts: "hs", "rw", "concat" or "sum".
         alpha: the weight of the routing weights in "sum".
     """
@@ -105,7 +105,7 @@ class Standard(States):
 
     @classmethod
     def read(cls, file: Path) -> Standard:
-        """Read what `write` wrote."""
+        """Read the standard scores that `write` wrote."""
         return cls(**read_arrays(file, ("hidden", "routing")))
 
 

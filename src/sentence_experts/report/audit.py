@@ -17,7 +17,7 @@ TOLERATED = 0.05  # share of test pairs that leak
 
 
 def audit_report(audit: Audit) -> Report:
-    """Return what the splits share, which test pairs leak, and the metrics with and without these pairs."""
+    """Return the report: what the splits share, which test pairs leak, the metrics with and without them."""
     pairs = audit.pairs["test"]
     overlaps = [
         [f"{each.first}, {each.second}", *(f"{n:,}" for n in (each.papers, each.texts, each.near_duplicates))]
@@ -43,7 +43,9 @@ def audit_report(audit: Audit) -> Report:
         for name, each in sets.items():
             row = [name, f"{each.left:,}", f"{each.figures.pairs if each.figures else 0:,}"]
             for metric in METRICS:
-                before, after = (of.metrics[metric] if of else None for of in (first, each.figures))
+                before, after = (
+                    figures.metrics[metric] if figures else None for figures in (first, each.figures)
+                )
                 row.append(metric_cell(each.figures, metric) if each.figures else number(None))
                 change = None if before is None or after is None else after - before
                 row.append("" if each.figures is first else number(change, "+.3f"))

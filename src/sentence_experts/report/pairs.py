@@ -127,7 +127,7 @@ def _sampled(evaluation: PairEvaluation) -> str:
 
 
 def text_free_table(text_free: Sequence[ModelResult]) -> Table:
-    """Return what separates the classes without comparing texts, and the F1 of calling every pair linked."""
+    """Return the figures of scores that do not compare texts, and the F1 of calling every pair linked."""
     rows = [[model.label, *(metric_cell(model.pooled, name) for name in METRICS)] for model in text_free]
     rows.append(["everything is linked", number(text_free[0].pooled.f1_of_all_linked), number(0.5)])
     title = (

@@ -173,7 +173,7 @@ class Experiment(ABC):
             self.steps.append(step)
 
     def named(self, key: str, name: str, known: Mapping[str, Any]) -> Any:
-        """Return what a recipe names; InputError if it is not there."""
+        """Return the object that a recipe names; InputError if it is not there."""
         if name not in known:
             file = self.protocol.file
             raise InputError(f"{file} or its recipe: {key}: {name!r} is none of {', '.join(known)}")

@@ -98,8 +98,8 @@ class PairsExperiment(Experiment):
         for figure in self.published.figures():
             if figure.table not in self.recipe.tables or figure.row not in rows:
                 continue
-            of_row = (one for one in self.models if one.name == figure.row)
-            model = next((one for one in of_row if one.route in (None, figure.domain)), None)
+            found = (one for one in self.models if one.name == figure.row)
+            model = next((one for one in found if one.route in (None, figure.domain)), None)
             if model is None:
                 yield self.beside(figure, None)
             elif figure.group in evaluations:
@@ -113,7 +113,7 @@ class PairsExperiment(Experiment):
 
 
 def view_of(figure: PublishedFigure, published: Published) -> str:
-    """Return how a figure of all domains was averaged."""
+    """Return the view of a figure of all domains: how it was averaged."""
     means = published.means_of_domains
     is_mean = figure.row in means["rows"] and figure.metric in means["metrics"]
     return (PAIR_WEIGHTED_MEAN if is_mean else POOLED).kind

@@ -23,10 +23,10 @@ class PublishedFigure:
     table: str
     row: str
     column: str
-    group: str  # shared by several columns: a set of pairs, or a type of task; else ""
+    group: str  # group of several columns: a set of pairs, or a type of task; else ""
     metric: str
     value: float | None  # absolute: a gain is added to the figure that it is a gain over; None for a bar
-    printed: float | None  # as it stands in the paper; None for a bar
+    printed: float | None  # the value as it stands in the paper; None for a bar
     gain: bool
     decimals: int
     domain: str | None = None  # this and the next two hold for the whole table, if at all
@@ -38,7 +38,7 @@ class PublishedFigure:
 class PublishedTable(BaseModel, extra="forbid", frozen=True):
     """A table, or a part of one: a figure per row and column. A chart that is only drawn has no rows."""
 
-    table: str | dict[str, str]  # its name, or the name per group of columns
+    table: str | dict[str, str]  # name, or name per group of columns
     domain: str | None = None  # domain of all figures; or "all"
     model: str | None = None
     prompt: str | None = None

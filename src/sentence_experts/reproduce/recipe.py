@@ -67,7 +67,7 @@ class Search(BaseModel, extra="forbid", frozen=True):
 class SmallScale(BaseModel, extra="forbid", frozen=True):
     """The changes at small scale; everything else stays as published."""
 
-    base: str = "minilm"  # for every pretrained model; "drawn": a language model with random weights
+    base: str = "minilm"  # base of every pretrained model; "drawn": a language model with random weights
     domains: dict[str, str] = {}  # the paper's domain -> the one of the articles at hand
     tasks: str = ""  # task file on the data at hand
     simulated: str = ""  # task file on simulated articles
@@ -114,7 +114,7 @@ class Recipe(BaseModel, extra="forbid", frozen=True):
     baselines: tuple[Baseline, ...] = ()
     search: Search | None = None
     model: str = ""  # the paper's name of a language model
-    needs_remote_code: bool = False  # it comes with its own code, which only the user may allow
+    needs_remote_code: bool = False  # whether it comes with its own code, which only the user may allow
     small_train: Settings = {}  # settings in place of the protocol's, for every run
     read: Settings = {}  # settings in place of the protocol's
 

@@ -1,1 +1,1 @@
-"""From vectors to neighbours."""
+"""Search: from vectors to neighbours."""

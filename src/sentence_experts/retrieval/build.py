@@ -43,11 +43,10 @@ class CorpusIndex:
 
     Attributes:
         corpus: the corpus.
-        parts: one dict for each model, route and unit: `route` (None without routes, and for vectors that
-            all routes with heads share, which are marked as `shared`), `unit`, `passages`
-            (whether a paper has several vectors), `fingerprint` (of the route), `model`, `max_length` (in
-            tokens), `texts`, `dimensions`, `megabytes`, `state` ("whole", "of an older corpus", or "damaged")
-            and `folder`.
+        parts: one dict for each model, route and unit: `route` (None without routes, and if vectors
+            are `shared` by all routes with heads), `unit`, `passages` (whether a paper has several vectors),
+            `fingerprint` (of the route), `model`, `max_length` (in tokens), `texts`, `dimensions`,
+            `megabytes`, `state` ("whole", "of an older corpus", or "damaged") and `folder`.
     """
 
     corpus: CorpusFolder
@@ -55,7 +54,7 @@ class CorpusIndex:
 
     @classmethod
     def open(cls, corpus: CorpusFolder | Path | str) -> CorpusIndex:
-        """Read what stands beside a corpus; nothing is a valid answer.
+        """Read the vectors that stand beside a corpus; none is a valid answer.
 
         Raises:
             InputError: no corpus, or a newer version of this package wrote its vectors.
@@ -122,7 +121,7 @@ def build_index(
         model: a model in memory, or the path or name of one.
         corpus: a corpus or its folder.
         config: settings; those given by name come before it.
-        load_config: how to open a model that is given by its path or name; see `load`.
+        load_config: settings for opening a model that is given by its path or name; see `load`.
 
     Raises:
         UsageError: a bad setting.

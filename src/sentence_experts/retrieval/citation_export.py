@@ -69,7 +69,7 @@ def export_papers(papers: Sequence[Mapping[str, Any]], form: Format) -> str:
 
 
 def paper_url(paper: Mapping[str, Any]) -> str | None:
-    """Return where to read a paper: its DOI, PubMed Central's or PubMed's record; None without identifier."""
+    """Return the address of a paper: DOI, record of PubMed Central or PubMed; None without identifier."""
     for name, address in (
         ("doi", "https://doi.org/{}"),
         ("pmcid", "https://pmc.ncbi.nlm.nih.gov/articles/{}/"),

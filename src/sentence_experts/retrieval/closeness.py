@@ -57,7 +57,7 @@ class Scale(NamedTuple):
         return cls(float(unlike.mean()), max(float(unlike.std()), 1e-6))
 
     def nearness(self, cosine: float) -> float:
-        """Return how many standard deviations a cosine lies above that of unrelated texts."""
+        """Return the standard deviations by which a cosine lies above that of unrelated texts."""
         return (cosine - self.mean) / self.deviation
 
 

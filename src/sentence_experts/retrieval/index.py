@@ -63,7 +63,7 @@ _COPIED = 65_536  # vectors copied at once
 
 
 def vector_settings(encoder: BatchEncoder, route: str | None, unit: str) -> dict[str, Any]:
-    """Return what decides the vectors of texts: the key of an index."""
+    """Return the settings that decide the vectors of texts: the key of an index."""
     if unit not in UNITS:
         raise UsageError(f"unknown text unit {unit!r}: choose {', '.join(UNITS)}")
     return {**encoder.vector_settings(route), "unit": unit}

@@ -316,7 +316,7 @@ def _is_in(values: pa.Array, wanted: Iterable[str | None]) -> NDArray[np.bool_]:
 
 
 def _names(given: str) -> tuple[str | None, ...]:
-    """Return what a paper of this id has in each of `_ID_COLUMNS`."""
+    """Return the values in `_ID_COLUMNS` of a paper with this id."""
     text = given.strip()
     known = parse_identifier(text)
     return (

@@ -80,7 +80,7 @@ class SearchResult:
 
     Attributes:
         queries: the texts that were searched for.
-        papers: per query, best first: dicts of `rank` (from 1), `score` (cosine), `closeness` ("close",
+        papers: hits per query, best first: dicts of `rank` (from 1), `score` (cosine), `closeness` ("close",
             "fair" or "weak") and the `nearness` behind it (standard deviations above the cosine of unrelated
             texts), `percentile` (the share of the corpus's papers with a lower cosine), `link`, what the
             corpus knows of the paper, with passages the best `passage`, and `sentence`, the one of the
@@ -128,7 +128,7 @@ def lines_of(paper: Mapping[str, Any]) -> list[str]:
         "; ".join((paper.get("keywords") or [])[:8]),
         textwrap.shorten(text, length, placeholder=" ..."),
     )
-    mostly = f"  (mostly by {paper['route']})" if paper.get("route") else ""  # the route is that of a blend
+    mostly = f"  (mostly by {paper['route']})" if paper.get("route") else ""  # a route of a blend
     first = f"{paper['rank']:>3}  {near}  {title}  {paper['paper_id']}{mostly}"
     return [first, *(f"{'':12}{line}" for line in more if line)]
 
@@ -154,7 +154,7 @@ def search(
         corpus: a corpus, its folder, or a table of papers (`paper_id`, and `title` or `abstract`).
         queries: one text, or several: a list, a series, a table. None with `like`.
         config: settings; those given by name come before it.
-        load_config: how to open a model that is given by its path or name; see `load`.
+        load_config: settings for opening a model that is given by its path or name; see `load`.
 
     Raises:
         UsageError: a bad setting, an empty query, or both or neither of `queries` and `like`.

@@ -61,7 +61,7 @@ class Hit:
         return describe_nearness(self.nearness)
 
     def to_json(self) -> dict[str, Any]:
-        """Return what a reader needs to know, as plain values."""
+        """Return the plain values that a reader needs to know."""
         return {
             "rank": self.rank,
             "score": self.score,
@@ -109,7 +109,7 @@ class Comparison:
         return papers[best_of(scores, top_k)]
 
     def hits(self, rows: Sequence[int] | Rows, passing: Passing | None = None) -> list[Hit | None]:
-        """Return where given papers stand; None for one without text.
+        """Return the places of given papers as hits; None for one without text.
 
         Ranks are among the papers that pass a filter, percentiles among all.
         """
@@ -241,7 +241,7 @@ class Searcher:
             texts: the queries.
             route: the name of a route, or routes with their weights; None for the default, or the only one.
             top_k: maximum number of papers per query.
-            filters: which papers to look at.
+            filters: conditions on the papers to look at.
             hybrid: order papers by the reciprocal ranks of both the cosine and the words of the query (BM25).
 
         Raises:

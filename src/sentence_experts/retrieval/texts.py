@@ -143,7 +143,7 @@ def passages_of(
 
 
 def window_size(encoder: BatchEncoder, route: str | None) -> int | None:
-    """Return how many tokens a model reads of a text, besides its prompt and special tokens; None for all."""
+    """Return the number of tokens that a model reads, besides prompt and special ones; None for all."""
     longest = encoder.model.max_seq_length
     if not longest or longest > _UNBOUNDED:
         return None

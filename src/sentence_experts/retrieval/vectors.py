@@ -58,7 +58,7 @@ class RouteVectors:
         return scores
 
     def _project(self, query: Vectors) -> Vectors:
-        """Return what the vectors are multiplied with for a query, (width,): the query before the head.
+        """Return the factor of the vectors for a query, (width,): the query before the head.
 
         Raises:
             UsageError: the query comes from another model.
@@ -81,7 +81,7 @@ class RouteVectors:
         return self.head.only(texts).cosines(products, unit_length(query[None])[0])
 
     def _bounds(self, rows: Any) -> zip[tuple[int, int]]:
-        """Return where the vectors of some papers begin and end."""
+        """Return the places where the vectors of some papers begin and end."""
         ends = (np.searchsorted(self.rows, np.asarray(rows, np.int64), side) for side in ("left", "right"))
         return zip(*(each.tolist() for each in ends), strict=True)
 
@@ -119,9 +119,9 @@ def scores_of(several: Sequence[RouteVectors], queries: Sequence[Vectors]) -> ND
     for numbers in groups.values():
         projected = np.stack([several[number]._project(queries[number]) for number in numbers])
         products = _products(projected, np.asarray(several[numbers[0]].vectors))
-        for number, of_route in zip(numbers, products, strict=True):
+        for number, route_products in zip(numbers, products, strict=True):
             route = several[number]
-            cosines = route._cosines(of_route, queries[number])
+            cosines = route._cosines(route_products, queries[number])
             if route.spans is not None and len(route.rows):
                 cosines = np.maximum.reduceat(cosines, route._starts)
             scores[number] = cosines

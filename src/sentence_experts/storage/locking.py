@@ -37,9 +37,9 @@ def locked(path: Path | str, purpose: str, *, wait: bool = False) -> Iterator[No
     not re-entrant.
 
     Args:
-        path: what is written; it need not exist yet.
-        purpose: a short description for others who want the lock, such as "encode papers.csv".
-        wait: wait until the lock is free, as for caches that several runs fill; otherwise refuse.
+        path: folder or file that is written; it need not exist yet.
+        purpose: short description for others who want the lock, such as "encode papers.csv".
+        wait: whether to wait until the lock is free, as for caches that several runs fill, or refuse.
 
     Raises:
         InUseError: another process holds the lock, and `wait` is false. Names that process.

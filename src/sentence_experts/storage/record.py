@@ -33,7 +33,7 @@ from sentence_experts.storage.files import (
 )
 
 RECORD = "made_from.json"
-# In the folder of an output: the one that will replace it.
+# Name, in the folder of an output, of the one that will replace it.
 NEW = ".new"
 FORMAT = "sentence-experts output"
 FORMAT_VERSION = 1

@@ -45,7 +45,7 @@ Opened = tuple[tuple[str, ...], Iterable[Record], dict[str, Any]]
 class Row(NamedTuple):
     """A pair of texts, or one text with its label."""
 
-    anchor: str  # the text; of a pair the first
+    anchor: str  # the text, or the first text of a pair
     positive: str | None = None
     negative: str | None = None  # a text that is not an answer to the anchor
     label: str | None = None

@@ -76,10 +76,10 @@ def is_over(state: TrainerState, patience: int) -> bool:
 
 def copy_of(trainer: Trainer) -> list[dict[str, Tensor]]:
     """Copy the trained weights of the model, and the loss's own, to the CPU's memory."""
-    of_model = {name: weight for name, weight in trainer.model.named_parameters() if weight.requires_grad}
+    trained = {name: weight for name, weight in trainer.model.named_parameters() if weight.requires_grad}
     return [
         {name: weight.detach().to("cpu", copy=True) for name, weight in weights.items()}
-        for weights in (of_model, trainer.loss.own_weights())
+        for weights in (trained, trainer.loss.own_weights())
     ]
 
 

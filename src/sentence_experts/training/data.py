@@ -199,7 +199,7 @@ TrainingPart = LinkedPairs | TaskPairs
 
 
 def own_routes(part: TrainingPart, routes: Sequence[TrainedRoute]) -> list[TrainedRoute]:
-    """Return those of `routes` that are the part's; names are unique among the parts of a run."""
+    """Return the routes among `routes` that are the part's; names are unique among the parts of a run."""
     names = {route.name for route in part.routes}
     return [route for route in routes if route.name in names]
 

@@ -36,7 +36,13 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-FIGURES = ("tried", "verdict", "texts", "left_out", "refused")  # kept with a finished model, beside the gains
+FIGURES = (
+    "tried",
+    "verdict",
+    "texts",
+    "left_out",
+    "refused",
+)  # kept with a model, beside the gains
 
 TITLE = 'nDCG@10 of "more like this" and ROC-AUC of conflicting pairs, on test texts'
 HEADINGS = ("route", "texts", "chance", "base", "learned", "gain", "conflicts: base", "learned")

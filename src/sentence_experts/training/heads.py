@@ -33,9 +33,9 @@ class Head:
     """A linear map with a bias: the vector of a route is `weight @ vector + bias`, scaled to length 1.
 
     Attributes:
-        weight: (dimensions, dimensions).
-        bias: (dimensions,).
-        rate: the learning rate that was chosen; None if no training was better than none.
+        weight: weights, (dimensions, dimensions).
+        bias: bias, (dimensions,).
+        rate: learning rate that was chosen; None if no training was better than none.
         steps: number of steps that were kept.
     """
 
@@ -77,7 +77,7 @@ def train_head(
         steps: maximum number of steps, of 64 pairs each.
         rank: rank of the map's difference from the identity; None for any.
         seed: random seed.
-        advance: called with numbers of steps as they are done.
+        advance: function that is called with numbers of steps as they are done.
     """
     best = Head(np.eye(training.vectors.shape[1], dtype=np.float32), -training.vectors.mean(axis=0))
     start, highest = best, validation.ndcg(best)

@@ -35,7 +35,7 @@ TRAIN, VALIDATION, TEST = "train", "validation", "test"
 FRACTIONS = {TRAIN: 0.7, VALIDATION: 0.1, TEST: 0.2}
 NEAR_DUPLICATE = 0.8  # Jaccard similarity of two texts of which one is left out
 _OF_CORPUS = ("title", "abstract")
-_ROWS_LOOKED_AT = 1000  # for the column of a branch
+_ROWS_LOOKED_AT = 1000  # number of rows, for the column of a branch
 
 
 @dataclass(frozen=True)
@@ -65,12 +65,12 @@ class LabelledTexts:
             UsageError: no columns are named, or two routes have one name.
         """
         cells, bad = _read_cells(table, config)
-        of_texts, columns = _text_columns(config, cells), _label_columns(config, cells)
-        texts = [_joined(parts) for parts in zip(*(cells[name] for name in of_texts), strict=True)]
+        text_columns, columns = _text_columns(config, cells), _label_columns(config, cells)
+        texts = [_joined(parts) for parts in zip(*(cells[name] for name in text_columns), strict=True)]
         tree = MeshTree.read(config.mesh_descriptors) if config.mesh_descriptors else None
         labels = {}
         for each in columns:
-            if each.column in of_texts:
+            if each.column in text_columns:
                 logger.warning(
                     f"column {each.column!r} is text and label: its labels can be read in the texts"
                 )

@@ -66,9 +66,9 @@ class KnownPositives(nn.Module):
             place = torch.searchsorted(self.keys, key).clamp(max=len(self.keys) - 1)
             known = (self.keys[place] == key) | known
         if self.labels.shape[1]:
-            of_right = self.labels[right]
-            for of_left in self.labels[left].unbind(-1):
-                known = known | ((of_left[..., None] == of_right) & (of_right != _NO_LABEL)).any(-1)
+            theirs = self.labels[right]
+            for ours in self.labels[left].unbind(-1):
+                known = known | ((ours[..., None] == theirs) & (theirs != _NO_LABEL)).any(-1)
         return known
 
     def _key(self, left: Tensor, right: Tensor) -> Tensor:
@@ -88,15 +88,15 @@ def router_cross_entropy(logits: Tensor, experts: Tensor) -> Tensor:
     """Return the cross-entropy of the routers' choices to the texts' domains (Hallee 2024, section 3.2.1).
 
     Args:
-        logits: (texts, blocks, experts).
-        experts: (texts,) the expert of each text's domain.
+        logits: logits of the routers, (texts, blocks, experts).
+        experts: expert of each text's domain, (texts,).
     """
     targets = experts[:, None].expand(logits.shape[:2])
     return cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 
 def load_balancing(logits: Tensor) -> Tensor:
-    """Return how evenly the routers use their experts (Fedus et al. 2022, Switch Transformers, eq. 4 to 6).
+    """Return the unevenness of the routers' use of experts (Fedus et al. 2022, Switch Transformers, eq. 4-6).
 
     experts * sum_i f_i P_i, where f_i is the share of the texts whose router prefers expert i, and P_i its
     mean probability, which alone has a gradient; the mean over the blocks. 1 if all experts are used equally,
@@ -180,13 +180,13 @@ class ContrastiveLoss(CachedLossMixin, nn.Module):
 
     Args:
         model: the encoder that is trained.
-        temperatures: one per route, by its number in the labels; the first is where a learned one starts.
+        temperatures: temperature of each route, by its number in the labels; learning starts at the first.
         kind: one of `config.LOSSES`.
         cache_mini_batch: gradient caching with this number of texts at once; None for all at once.
         known: texts that are positives of each other, and so no negatives; None: every text of another
             pair is a negative.
         router: the loss of the model's learned routers; None for a model without.
-        experts: per route, the experts of its anchors and of its positives; needed with `router`.
+        experts: experts of the anchors and of the positives of each route; needed with `router`.
     """
 
     temperatures: Tensor
@@ -214,7 +214,7 @@ class ContrastiveLoss(CachedLossMixin, nn.Module):
             self.log_scale = nn.Parameter(torch.tensor(-math.log(temperatures[0])))
 
     def learned(self) -> dict[str, float]:
-        """Return what the loss itself has learned: the temperature, or nothing."""
+        """Return the values that the loss itself has learned: the temperature, or nothing."""
         return {"temperature": math.exp(-self.log_scale.item())} if self.kind == LEARNED_TEMPERATURE else {}
 
     def own_weights(self) -> dict[str, Tensor]:
@@ -226,8 +226,8 @@ class ContrastiveLoss(CachedLossMixin, nn.Module):
         """Return the loss of a batch.
 
         Args:
-            sentence_features: one dict per column, as the model takes them.
-            labels: (batch, 2 + columns) integers: route, source, then the number of each column's text
+            sentence_features: features of each column, as the model takes them.
+            labels: integers, (batch, 2 + columns): route, source, then the number of each column's text
                 (`known` tells which numbers are positives of each other).
         """
         columns = [dict(features) for features in sentence_features]

@@ -204,7 +204,7 @@ class Run:
         return written
 
     def identity(self, without: frozenset[str] = frozenset({"keep_checkpoints"})) -> dict[str, Any]:
-        """Return what decides the result: model, data, settings and number of processes."""
+        """Return all that decides the result: model, data, settings and number of processes."""
         return {
             "model": self.fingerprint,
             "data": [part.fingerprint() for part in self.parts],

@@ -130,7 +130,7 @@ def _task_prompts(route: TrainedRoute, config: TrainConfig, routed: RoutedModel 
 
 
 def _experts_of(route: TrainedRoute, routed: RoutedModel) -> tuple[int, int]:
-    """Return what the anchors and positives of a route lead to, as places in `owned_parts`."""
+    """Return the parts that a route's anchors and positives lead to, as places in `owned_parts`."""
     experts, parts = routed.config.experts, owned_parts(routed)
     known = {name: number for number, name in enumerate(experts)}
     known |= {each.name: each.expert for each in routed.routes}
@@ -179,7 +179,7 @@ def check_settings(model: SentenceTransformer, config: TrainConfig) -> None:
 def trained_weights(model: SentenceTransformer, config: TrainConfig) -> Iterator[list[str]]:
     """Freeze weights in place as the config says, while the block runs; all others are trained.
 
-    Gives the names of the weights of which only some rows are trained: weight decay would shrink the others.
+    Yields the names of the weights with only some trained rows: weight decay would shrink the others.
 
     Raises:
         UsageError: the model has no such part, or nothing would be left to train.

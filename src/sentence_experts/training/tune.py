@@ -83,7 +83,7 @@ def tune(
     """Try training settings on a sample of the training pairs; the best validation figure wins.
 
     Args:
-        model, data: as for `train`; every trial trains a copy of the model.
+        model, data: arguments of `train`; every trial trains a copy of the model.
         config: settings of the search and of all trials; `settings` replace single ones. Training settings
             that are given are not searched.
         out: folder for the search: trials/, study.db, best.yaml (the settings of the best trial). The same
@@ -184,7 +184,7 @@ def read_space(source: Mapping[str, Any] | Path | str | None, config: TrainConfi
     for name, values in content.items():
         try:
             options = {key: value for key, value in values.items() if key != "type"}
-            if values["type"] == "float":  # since YAML reads 1e-6 as text
+            if values["type"] == "float":  # YAML reads 1e-6 as text
                 options |= {end: float(options[end]) for end in ("low", "high")}
             space[name] = getattr(distributions, f"{values['type'].capitalize()}Distribution")(**options)
             for value in values.get("choices") or (values["low"], values["high"]):

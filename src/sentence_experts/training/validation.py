@@ -282,8 +282,8 @@ def ndcg_at(cutoff: int, scores: NDArray[np.floating], relevant: NDArray[np.bool
 
     Args:
         cutoff: number of the highest scores that count.
-        scores: (rows, candidates); of equal ones the first comes first.
-        relevant: (rows, candidates).
+        scores: scores, (rows, candidates); the first of equal ones comes first.
+        relevant: relevance, (rows, candidates).
     """
     rows = relevant.any(axis=1)
     top = np.argsort(-scores[rows], axis=1, kind="stable")[:, :cutoff]

@@ -58,7 +58,7 @@ _TEXTS = frozenset({
     "title", "subtitle", "abstract", "keywords", "keyword", "volume", "number", "issue", "pages", "eid",
     "articleno", "article-number", "type", "journal", "journaltitle", "booktitle",
 })  # fmt: skip
-_INHERITED = ("year", "date", "journal", "booktitle")  # from the entry that `crossref` names
+_INHERITED = ("year", "date", "journal", "booktitle")  # fields taken from the entry that `crossref` names
 
 
 class _BrokenError(Exception):

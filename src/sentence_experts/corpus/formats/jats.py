@@ -42,9 +42,9 @@ class Article:
     """One article while its elements are read, in their order.
 
     Attributes:
-        element: the element of the article.
-        references: its reference list.
-        regions: the names of the `REGIONS` around the present place.
+        element: element of the article.
+        references: reference list of the article.
+        regions: names of the `REGIONS` around the present place.
     """
 
     def __init__(self, element: Element, full_text: bool) -> None:
@@ -150,7 +150,7 @@ def _author(contrib: Element) -> str | None:
             return join_name(family, first_text(name, "given-names"), first_text(name, "suffix"))
         return invert_name((plain_text(name) or "").split())
     for group in filter(None.__ne__, map(contrib.find, _COLLECTIVES)):
-        # Without the list of its members.
+        # The name of a group, without the list of its members.
         parts = (("" if each.tag in _NO_NAME else plain_text(each) or "", each.tail or "") for each in group)
         return clean("".join([group.text or "", *chain.from_iterable(parts)]))
     return None

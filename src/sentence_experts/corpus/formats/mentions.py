@@ -33,7 +33,7 @@ _WORDS = {
     "results": "result results finding findings",
     "discussion": "discussion discussions conclusion conclusions concluding remarks perspective perspectives "
     "summary outlook",
-    # Words that stand beside them in a heading.
+    # Words that may stand beside those above in a heading.
     "": "and or of the for with general main brief online star section sections design details study future "
     "overview extended supplementary key",
 }  # fmt: skip
@@ -45,7 +45,7 @@ _DASH = r"[\-‐-―−]"
 _NO_MARKS = dict.fromkeys(map(ord, (CITATION_IN_WORDS, CITATION_NUMBER)))
 _NUMBERS = re.compile(rf"\W*(\d{{1,4}})(?:\s*{_DASH}\s*(\d{{1,4}}))?\W*")
 _ONLY_A_DASH = re.compile(rf"[\s\[\]()]*{_DASH}[\s\[\]()]*")
-# Between citations of one group: "[1], [2]", "1,2", "(Smith, 2000; Jones, 2001)".
+# Signs between citations of one group: "[1], [2]", "1,2", "(Smith, 2000; Jones, 2001)".
 _WITHIN_GROUP = re.compile(rf"(?:[\s,;()\[\]…]|{_DASH})*")
 _USUAL_SEPARATORS = frozenset({"; ", ", ", ",", ";"})
 _BRACKET = re.compile(r"[(\[)\]]")

@@ -109,7 +109,7 @@ def identifiers_of(nodes: Iterable[Element], attribute: str) -> dict[str, Any]:
     known: dict[str, Any] = {}
     for node in nodes:
         kind = node.get(attribute, "").lower()
-        if kind != "medline":  # here a number of the old MEDLINE, no PMID
+        if kind != "medline":  # a number of the old MEDLINE, no PMID
             add_identifier(known, kind, node)
     return known
 

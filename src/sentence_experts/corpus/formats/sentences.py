@@ -30,7 +30,7 @@ _STOP = re.compile(
 )
 _BEFORE_WORDS = "([{/,;:–—-\"'“‘"
 _LONGEST_WORD = 16
-_LONGEST_STOP = 4  # before a citation that follows it: `." [`
+_LONGEST_STOP = 4  # characters before a citation that follows: `." [`
 
 
 def sentence_starts(text: str, first: int = 0, last: int | None = None) -> list[int]:

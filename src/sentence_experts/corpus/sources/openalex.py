@@ -90,7 +90,7 @@ class OpenAlexSource:
             odd = f"no work: {str(work)[:SHOWN]!r}"
             self._client.set_aside.append(Rejection("openalex", None, None, "odd-record", odd))
             return None
-        read = {field: work[field] for field in FIELDS if field in work}  # a quarter of it
+        read = {field: work[field] for field in FIELDS if field in work}  # a quarter of the work
         self._journal.put(f"openalex/W{number}", json.dumps(read, ensure_ascii=False).encode())
         return f"W{number}"
 
@@ -107,7 +107,7 @@ class OpenAlexSource:
                 yield one, paper
 
     def records(self, ids: list[str]) -> Iterator[Record]:
-        """Yield what the journal has of the works."""
+        """Yield the records of the works in the journal."""
         address = f"{self._client.services.openalex.url}/works"
         for one, paper in self.papers(ids):
             names = {"pmid": paper.pmid, "pmcid": paper.pmcid, "doi": paper.doi, "openalex": one}

@@ -31,7 +31,7 @@ from sentence_experts.progress import Advance
 from sentence_experts.storage import sha256_text
 
 _PAGE = 5_000
-_PER_SECOND_WITH_KEY = 10.0  # instead of 3 (E-utilities documentation, "API Keys")
+_PER_SECOND_WITH_KEY = 10.0  # requests, instead of 3 (E-utilities documentation, "API Keys")
 _ID = re.compile(r"[1-9][0-9]{0,14}")
 _COUNT = re.compile(r"[0-9]{1,15}")
 _VERSION = re.compile(r"\.([0-9]{1,6})/")
@@ -181,7 +181,7 @@ class PmcSource:
         return {**found, f"pmc/{pmcid}": version.model_dump_json().encode()}
 
     def records(self, ids: list[str]) -> Iterator[Record]:
-        """Yield what the journal has of the articles."""
+        """Yield the records of the articles in the journal."""
         for pmcid in ids:
             if (version := self.version(pmcid)) is None:
                 continue

@@ -83,7 +83,7 @@ def cluster(vectors: NDArray[np.float32], clusters: int, seed: int = 0) -> Label
 
 
 def agreement(first: Labels, second: Labels) -> dict[str, float]:
-    """Measure how far two clusterings of the same texts agree; each number is 1 for equal ones.
+    """Measure the agreement of two clusterings of the same texts; every number is 1 for equal ones.
 
     Returns:
         `ami`, adjusted mutual information, about 0 for unrelated clusterings; `nmi`, normalised mutual

@@ -250,7 +250,7 @@ def _between_prompts(data: RatedPairs, prompts: Sequence[str], cosines: Cosines)
 
 
 def _distances(cosines: Mapping[str, Column], scores: ArrayLike) -> list[Column]:
-    """Return how far the rank of each pair by HS, and by RW, is from its rank by the scores."""
+    """Return the distance of each pair's rank by HS, and by RW, from its rank by the scores."""
     return [np.abs(ranks(cosines[part]) - ranks(scores)) for part in (HIDDEN, ROUTING)]
 
 

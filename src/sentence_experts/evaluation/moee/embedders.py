@@ -114,9 +114,9 @@ def evaluate_parts(
 
     Args:
         model: an embedder, its folder, or a mixture-of-experts language model.
-        data, config, out, overwrite: as `evaluate`; those given by name come before `config`.
-        parts: what to measure; a label is the model's name and the part.
-        load_config: how to read a language model; see `MoeEmbedder`.
+        data, config, out, overwrite: arguments of `evaluate`; settings given by name come before `config`.
+        parts: parts to measure; a label is the model's name and the part.
+        load_config: settings for reading a language model; see `MoeEmbedder`.
 
     Raises:
         UsageError, InputError: as `evaluate` and `load_embedder`.

@@ -68,7 +68,7 @@ def hub_tasks(names: Iterable[str], only: Sequence[str] = ()) -> list[HubTask]:
     """Return the tasks of these names, each once, in order.
 
     Args:
-        names: of groups, mteb's benchmarks or tasks; one string may hold several, separated by commas.
+        names: names of groups, benchmarks or tasks of mteb; one string may hold several, separated by commas.
         only: names or types of the tasks to keep; empty keeps all.
 
     Raises:

@@ -49,7 +49,7 @@ from sentence_experts.tasks.split import SPLITS, TEST, TRAIN
 
 logger = logging.getLogger(__name__)
 
-PROTOCOL = "2"  # changes with the way that tasks are made from rows
+PROTOCOL = "2"  # version of how tasks are made from rows
 CANDIDATES = 30  # number of documents to re-rank per query
 SEED = 42  # mteb's own
 # Undetermined: a tasks folder does not record languages.

@@ -28,7 +28,7 @@ from sentence_experts.evaluation.results import (
 )
 from sentence_experts.evaluation.statistics import runs_of_datasets
 
-# In the order of the papers' tables; other types follow.
+# Types in the order of the papers' tables; others follow.
 TYPES = (
     "Retrieval",
     "Classification",
@@ -144,7 +144,7 @@ def join_runs(
         ModelScores(
             label,
             {name: _score(own, [name]) for name in names},
-            {kind: _score(own, of_kind) for kind, of_kind in kinds.items()},
+            {kind: _score(own, tasks_of_kind) for kind, tasks_of_kind in kinds.items()},
             _score(own, names),
             tuple(own),
             label not in baseline,
@@ -152,12 +152,12 @@ def join_runs(
         for label, own in members.items()
         if common
     )
-    of_model = {
+    runs_by_model = {
         model.label: runs_of_datasets(np.array([[run.scores[name] for name in names] for run in model.runs]))
         for model in models
     }
     averages = {model.label: model.average.value for model in models}
-    differences = tuple(differences_of(averages, of_model, AVERAGE, MAIN_SCORE, margin))
+    differences = tuple(differences_of(averages, runs_by_model, AVERAGE, MAIN_SCORE, margin))
     noted = {**(settings or {}), "margin": margin}
     return TaskEvaluation(noted, tuple(common), models, differences, missing or {})
 

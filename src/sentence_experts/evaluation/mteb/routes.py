@@ -27,7 +27,7 @@ class TaskRoutes:
 
     routes: tuple[str, ...]
     model: str = "the model"
-    dense: bool = True  # whether it can encode without a route
+    dense: bool = True  # whether the model can encode without a route
     given: Mapping[str, str] = field(default_factory=dict)  # key -> route, or "none"; from the user
     own: Mapping[str, str] = field(default_factory=dict)  # key -> route, from local tasks
 

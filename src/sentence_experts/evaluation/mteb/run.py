@@ -51,7 +51,7 @@ def evaluate_tasks(
         runs: the models.
         data: a tasks folder, or names of mteb's tasks, benchmarks or groups.
         config: the settings.
-        out: where `mteb`, the folder of cached results, goes if the settings name no other; None for a
+        out: folder for `mteb`, the cached results, if the settings name no other; None for a
             temporary one.
 
     Raises:
@@ -148,7 +148,7 @@ def _measured(
             part.load_data()
     except SentenceExpertsError:
         raise
-    except Exception as error:  # from the hub, the network, or the code of a dataset
+    except Exception as error:  # errors of the hub, the network, or the code of a dataset
         missing[name] = type(error).__name__
         logger.info(f"{name}: left out, its data cannot be loaded: {missing[name]}: {brief(error)[:200]}")
         return None
