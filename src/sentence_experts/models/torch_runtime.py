@@ -23,8 +23,8 @@ class TorchRuntime:
     """A tokenizer of texts and encoder of batches; `OnnxEncoder` has the same methods.
 
     Attributes:
-        tokens_per_batch: minimum and maximum number of tokens. Fewer do not keep the cores busy, more only
-            wait in memory.
+        tokens_per_batch: minimum and maximum number of tokens in a batch. Fewer do not keep a matrix
+            multiplication busy, more only wait in memory.
         padded: whether the padding of a batch is computed too.
     """
 

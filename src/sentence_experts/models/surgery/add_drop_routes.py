@@ -1,6 +1,6 @@
 """Routes added to a model or dropped: all other routes keep their vectors bit-equal.
 
-Routes share attention and embeddings but not the expert or the head that one owns, so weights that come or go
+Routes share attention and embeddings but not the experts or heads that they own, so weights that come or go
 with one route are not read by the others. The new part can then be trained alone (`TrainConfig.only_expert`).
 """
 
