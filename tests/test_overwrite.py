@@ -59,7 +59,7 @@ VERBS = {
     ),
     "export": Verb("model", lambda read, out, **more: package.export(read, out, route="genomics", **more)),
     "export_graph": Verb(
-        "model", lambda read, out, **more: package.export(read, out, format="onnx", int8=TEXTS, **more)
+        "model", lambda read, out, **more: package.export(read, out, format="onnx", int8=TEXTS * 4, **more)
     ),
     "train": Verb(
         "model",

@@ -147,17 +147,20 @@ class Run:
         Raises:
             InputError: there are too few pairs.
         """
-        config, model, out = self.config, self.model, place.path
+        config, model = self.config, self.model
         training = TrainingSet.of(self.parts, self.routes, config)
         batches = RouteBatches(
             training, config.batch_size, processes.count(), seed=config.seed, swap=config.swap
         )
         batches.steps = config.max_steps or max(1, math.floor(batches.groups_in_a_pass() * config.epochs))
         validator = Validator.of(self.parts, self.routes, config)
-        arguments = training_arguments(out, config, batches.steps, model, validator.has_figure)
-        if processes.once(lambda: place.begin(self.identity(NO_MATTER))) == "finished":
+        arguments = training_arguments(place.path, config, batches.steps, model, validator.has_figure)
+        out, checkpoint, is_finished = processes.once(lambda: self._begin(place))
+        arguments.output_dir = str(out / CHECKPOINTS)  # elsewhere if it is to replace another run
+        if is_finished:
             result: dict[str, Any] = read_json(out / RUN_FILE)
             self._load_finished(out / MODEL)
+            self._remove_checkpoints(place)  # of a run that was killed before it did
             return result
         if unmeasured := validator.without_figure:
             rest = "" if validator.has_figure else ": no step can be chosen, the last one is kept"
@@ -165,7 +168,6 @@ class Run:
                 f"the validation pairs of {', '.join(unmeasured)} are all linked or all unlinked, so they "
                 f"measure nothing{rest}"
             )
-        checkpoint = processes.once(lambda: last_whole_checkpoint(out / CHECKPOINTS))
         if config.lora_rank is not None:
             add_lora(model, config.lora_rank, config.lora_alpha)
         self._prepare_model()
@@ -199,9 +201,19 @@ class Run:
             processes.once(lambda: save_adapter(model, out / ADAPTER))
             merge_lora(model)
         written: dict[str, Any] = processes.once(lambda: self._write(trainer, training, place))
-        if not config.keep_checkpoints:  # all processes have read the best one by now
-            processes.once(lambda: shutil.rmtree(out / CHECKPOINTS, ignore_errors=True))
+        self._remove_checkpoints(place)  # all processes have read the best one by now
         return written
+
+    def _begin(self, place: Output) -> tuple[Path, str | None, bool]:
+        """Return the folder, the checkpoint to continue from, and whether the run is finished."""
+        is_finished = place.begin(self.identity(NO_MATTER)) == "finished"
+        checkpoint = None if is_finished else last_whole_checkpoint(place.path / CHECKPOINTS)
+        return place.path, checkpoint, is_finished
+
+    def _remove_checkpoints(self, place: Output) -> None:
+        """Remove the checkpoints, unless this run keeps them, or the finished one kept them."""
+        if not (self.config.keep_checkpoints or place.result.get("keeps_checkpoints")):
+            processes.once(lambda: shutil.rmtree(place.path / CHECKPOINTS, ignore_errors=True))
 
     def identity(self, without: frozenset[str] = frozenset({"keep_checkpoints"})) -> dict[str, Any]:
         """Return all that decides the result: model, data, settings and number of processes."""
@@ -256,6 +268,7 @@ class Run:
             write_text(folder / "README.md", model_card(self.model, self.parts, training, result))
         self.config.write(out / CONFIG)
         write_json(out / RUN_FILE, result)
+        place.result["keeps_checkpoints"] = self.config.keep_checkpoints
         place.finish(*RESULTS)
         return result
 
