@@ -106,7 +106,7 @@ def main(given: str) -> None:
         compare(work["models"], Path(work["out"]))
     for run in work["runs"]:
         if work.get("killed") == os.environ["RANK"]:
-            die_after(Path(run["out"]), "checkpoints/checkpoint-*/trainer_state.json")
+            die_after(Path(run["out"]), "checkpoints/checkpoint-*/hashes.json")
         train(run["model"], run["data"], out=run["out"], **run["settings"])
 
 

@@ -235,7 +235,7 @@ def test_two_killed_processes_resume_to_the_same_weights(
         for rank in ("0", "1")
     ]
     try:
-        while not any(killed.glob("checkpoints/checkpoint-*/trainer_state.json")):
+        while not any(killed.glob("checkpoints/checkpoint-*/hashes.json")):
             assert all(process.poll() is None for process in both)
             time.sleep(0.001)
     finally:

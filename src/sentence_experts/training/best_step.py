@@ -14,7 +14,8 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from sentence_experts.models.loading import load
 from sentence_experts.models.sources import UNTRAINED
 from sentence_experts.progress import Advance
-from sentence_experts.training.trainer import BEST_BY, Trainer
+from sentence_experts.storage import hashes_of, write_json
+from sentence_experts.training.trainer import BEST_BY, HASHES, Trainer
 
 logger = logging.getLogger(__name__)
 
@@ -37,6 +38,14 @@ class RunCallback(TrainerCallback):
         if state.global_step >= state.max_steps:
             control.should_evaluate = args.eval_strategy != "no"
             control.should_save = True
+
+    def on_save(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Write the hashes of a checkpoint's files, by which damage is found when a run continues."""
+        if state.is_world_process_zero:
+            folder = Path(args.output_dir) / f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}"
+            # Other processes may still write the states of their random numbers.
+            names = [file.name for file in folder.iterdir() if not file.name.startswith("rng_state_")]
+            write_json(folder / HASHES, hashes_of(folder, names))
 
     def on_log(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Show the training loss."""

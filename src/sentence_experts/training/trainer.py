@@ -6,6 +6,7 @@ import math
 import re
 import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +20,12 @@ from sentence_transformers import (
 from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, OneCycleLR
-from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from sentence_experts.errors import InputError, SentenceExpertsError, UsageError
 from sentence_experts.models.layers.weight_names import ROUTERS
 from sentence_experts.models.loading import load
-from sentence_experts.storage import open_to_readers, read_json
+from sentence_experts.storage import is_unchanged, open_to_readers, read_json
 from sentence_experts.training import processes
 from sentence_experts.training.batches import RouteBatches
 from sentence_experts.training.config import TrainConfig
@@ -35,6 +35,7 @@ BEST_BY = f"eval_validation_{MEAN}"
 CHECKPOINTS = "checkpoints"
 # Beside the model in a checkpoint: the weights that the loss owns, such as a learned temperature.
 LOSS_FILE = "loss.safetensors"
+HASHES = "hashes.json"  # of the files of a checkpoint
 REMEDY = "lower `learning_rate`, or leave out `bf16`, and give another `out`"
 
 
@@ -196,15 +197,13 @@ class Trainer(SentenceTransformerTrainer):
 def last_whole_checkpoint(folder: Path) -> str | None:
     """Return the newest checkpoint in `folder` that is whole; remove newer ones.
 
-    The state is what a checkpoint gets last. The trainer rotates and counts checkpoints by folder name, whole
-    or not.
+    The hashes of its files are what a checkpoint gets last. The trainer rotates and counts checkpoints by
+    folder name, whole or not.
     """
     checkpoints = folder.glob(f"{PREFIX_CHECKPOINT_DIR}-*")
     for checkpoint in sorted(checkpoints, key=lambda path: int(path.name.split("-")[1]), reverse=True):
-        try:
-            read_json(checkpoint / TRAINER_STATE_NAME)
-        except (InputError, OSError):
-            shutil.rmtree(checkpoint)
-        else:
-            return str(checkpoint)
+        with suppress(InputError, OSError):
+            if is_unchanged(checkpoint, read_json(checkpoint / HASHES)):
+                return str(checkpoint)
+        shutil.rmtree(checkpoint)
     return None
