@@ -110,6 +110,17 @@ def test_wrong_use_is_refused_before_anything_is_written(tmp_path, plain, expert
     assert {file.name for file in tmp_path.iterdir()} == {"a.txt", "a.parquet", "none.txt"}
 
 
+@pytest.mark.parametrize(("name", "target"), [("v.npy", "a.txt"), ("v.npy", "blob"), ("v", "v.npy")])
+def test_link_to_another_kind_of_file_is_refused(tmp_path, plain, name, target):
+    source = write_texts(tmp_path, "a.txt")
+    before = source.read_bytes()
+    (tmp_path / name).symlink_to(target)
+    with pytest.raises(UsageError, match=rf"{name} is a link to .*{target}: give"):
+        encode(plain, ["one", "two"], out=tmp_path / name, overwrite=True)
+    assert source.read_bytes() == before
+    assert {file.name for file in tmp_path.iterdir()} == {"a.txt", name}
+
+
 def test_texts_in_memory_give_an_array(tmp_path, plain):
     vectors = encode(plain, TEXTS, chunk_size=4)
     assert vectors.dtype == np.float32

@@ -348,6 +348,33 @@ def test_file_is_made_from_parts_of_its_own_settings(tmp_path: Path):
     assert "b" in out.read_text()
 
 
+@pytest.mark.parametrize("moved", [True, False])
+def test_record_of_another_file_costs_no_other_file(tmp_path: Path, moved: bool):
+    encode(tmp_path / "v.npy", {}, 2)
+    if moved:
+        for name in ("v.npy", "v.npy.json"):
+            (tmp_path / name).rename(tmp_path / name.replace("v.", "kept."))
+        (tmp_path / "side.txt").unlink()
+        encode(tmp_path / "v.npy", {"seed": 2}, 2)
+    else:
+        (tmp_path / "kept.npy.json").write_bytes((tmp_path / "v.npy.json").read_bytes())
+    before = (tmp_path / "v.npy").read_bytes()
+    with pytest.raises(UsageError, match=r"kept\.npy: its record is of another file, v\.npy: .*`overwrite`"):
+        encode(tmp_path / "kept.npy", {}, 2)
+    assert encode(tmp_path / "kept.npy", {"seed": 3}, 2, overwrite=True) == ("new", 0)
+    assert (tmp_path / "v.npy").read_bytes() == before
+    assert encode(tmp_path / "kept.npy", {"seed": 3}, 2) == ("finished", 0)
+
+
+def test_parts_of_a_replacement_that_failed_go_with_the_finished_file(tmp_path: Path):
+    out = tmp_path / "v.npy"
+    encode(out, {}, 2)
+    encode(out, {"seed": 2}, 1, overwrite=True)
+    assert (tmp_path / ".v.npy.parts").exists()
+    assert encode(out, {}, 2)[0] == "finished"
+    assert files(tmp_path) == {"v.npy", "v.npy.json", "side.txt"}
+
+
 def test_file_of_the_user_is_replaced_only_by_name_and_with_overwrite(tmp_path: Path):
     for name in ("v.npy", "side.txt", "v.npy.json"):
         (tmp_path / name).write_text("mine")

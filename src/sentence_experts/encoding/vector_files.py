@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -34,7 +35,8 @@ def check_form(out: Path, precision: str) -> None:
     """Refuse an output that cannot hold vectors of this precision.
 
     Raises:
-        UsageError: another ending, or a precision that needs another kind of file.
+        UsageError: another ending, also of what a link leads to, or a precision that needs another
+            kind of file.
     """
     if re.match(r"\w\w+:/", str(out)):  # `s3://...` as a path
         raise UsageError(f"{out}: vectors are written to a disk: name a file or folder, and copy it")
@@ -42,6 +44,10 @@ def check_form(out: Path, precision: str) -> None:
         raise UsageError(f"{out}: vectors of {precision} are written to {NPY}")
     if not is_folder(out) and out.suffix not in (NPY, PARQUET):
         raise UsageError(f"{out}: the output's name must end in {PARQUET} or {NPY}, or be a folder's")
+    if not out.is_dir() and (real := Path(os.path.realpath(out))).suffix != out.suffix:
+        raise UsageError(
+            f"{out} is a link to {real}: give a name of a {NPY} or {PARQUET} file, or of a folder"
+        )
 
 
 @dataclass(frozen=True)

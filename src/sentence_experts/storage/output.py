@@ -207,6 +207,11 @@ class Output:
         begun = {name: value for name, value in (parts or {}).items() if name in self._settings}
         if begun and begun == self._settings:
             return "unfinished"  # whatever it is to replace
+        if self.is_file and record and (others := (record["files"] or {}).keys() - set(self.names)):
+            raise UsageError(
+                f"{self.path}: its record is of another file, {min(others)}: give another `out`, or "
+                "`overwrite` to replace it"
+            )
         is_finished = record is not None and record["files"] is not None
         if not is_finished and parts is None and not files_under(self._home, self.names):
             return "new"
@@ -221,6 +226,7 @@ class Output:
         if (changed := changed_file(self._home, record["files"])) is not None:
             raise InputError(f"{changed}: give `overwrite` to make this {self.what} again")
         self.result = record["result"]
+        remove(self._parts)  # of an attempt to replace it
         logger.info(f"{self.path}: this {self.what} is finished already, with the same settings and inputs")
         return "finished"
 
@@ -277,13 +283,10 @@ class Output:
         remove(self._parts)
 
     def _replace_files(self, temporary: Path) -> None:
-        old = (read_record(self._file) or {}).get("files") or {}
         self._note(None)
         for name in (*self.names[1:], self.path.name):
             if (temporary / name).exists():
                 os.replace(temporary / name, self._home / name)
-        for name in old.keys() - set(self.names):
-            (self._home / name).unlink(missing_ok=True)
         self._note(hashes_of(self._home, self.names))
         sync(self._file)
 
