@@ -87,6 +87,23 @@ def test_ris(tmp_path: Path) -> None:
     assert (paper["keywords"], paper["language"]) == (["rice", "drought", "roots"], "en")
 
 
+def test_ris_with_one_space_in_its_tags(tmp_path: Path) -> None:
+    narrow = "TY - JOUR\nTI - Narrow\nAB - Tumours were\nER - negative.\nER - \n"
+    corpus = imported(tmp_path, "x.ris", f"{RIS}{narrow}{RIS.replace('RICE', 'rye')}")
+    assert [(paper["title"], paper["abstract"]) for paper in papers(corpus)] == [
+        ("Rice in drought", "Roots grow deeper."),
+        ("Rice in drought", "Roots grow deeper."),
+        ("Narrow", "Tumours were ER - negative."),
+    ]
+    assert one(imported(tmp_path, "narrow.ris", narrow))["title"] == "Narrow"
+
+
+def test_authors_of_both_tags_of_ris(tmp_path: Path) -> None:
+    names = "A1  - Roe, R.\nA1  - Wu, Y.\nA1  - Wu, Y.\nAU  - Doe, J.\nAU  - Roe, R.\nER  -"
+    paper = one(imported(tmp_path, "x.ris", RIS.replace("ER  -", names)))
+    assert paper["authors"] == ["Roe, R.", "Wu, Y.", "Wu, Y.", "Doe, J."]
+
+
 def test_medline(tmp_path: Path) -> None:
     sleep, gone = papers(imported(tmp_path, "x.txt", NBIB.replace("\n", "\r\n")))
     assert (sleep["title"], sleep["doi"], sleep["pmid"], sleep["mesh"], sleep["language"]) == (

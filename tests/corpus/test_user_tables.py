@@ -173,6 +173,21 @@ def test_two_rows_of_one_id_are_counted_and_named(tmp_path: Path) -> None:
     assert (line["member"], line["record"], line["detail"]) == ("row 2", "a", "the same work as papers/row 1")
 
 
+def test_of_rows_with_one_id_the_first_that_can_be_used_counts(tmp_path: Path) -> None:
+    table = tmp_path / "mine.csv"
+    rows = ["7,,", "7,43,First", "8,,Other", "7,,Second", "7,44,Third", "PMC9,,Fourth", "pmc:9,,Fifth"]
+    table.write_text("\n".join(["id,pmid,title", *rows]))
+    corpus = import_corpus(papers=table, out=tmp_path / "out")
+    assert {paper["title"] for paper in papers(corpus)} == {"First", "Other", "Fourth"}
+    assert [
+        (line["member"], line["record"]) for line in rejected(corpus) if line["reason"] == "duplicate"
+    ] == [
+        ("row 4", "7"),
+        ("row 5", "7"),
+        ("row 7", "pmc:9"),
+    ]
+
+
 def test_citations_between_papers_are_those_of_papers_alone() -> None:
     rows = [{"id": name, "title": name, "abstract": "A"} for name in "ab"]
     citations = [{"citing": citing, "cited": "b"} for citing in ("a", "no paper", "another")]

@@ -104,6 +104,16 @@ def test_a_value_that_no_paper_has_is_named_with_those_that_there_are(searcher):
         searcher.search("rice", filters=Filters.of(type=["poem"]))
 
 
+def test_mesh_is_compared_without_stars_and_qualifiers() -> None:
+    headings = [["*Mice/genetics/*metabolism", "Sleep"], None, ["Mice"], [], ["Mice, Nude"]]
+    table = pa.table({"paper_id": list("abcde"), "title": ["T"] * 5, "abstract": ["A"] * 5, "mesh": headings})
+    with open_corpus(table) as corpus:
+        papers = Papers(corpus)
+        assert papers.places(Filters.of(mesh=["mice"])).nonzero()[0].tolist() == [0, 2]
+        assert papers.places(Filters.of(mesh=["*ice*"])).nonzero()[0].tolist() == [0, 2, 4]
+        assert papers.values("mesh") == {"Mice": 2, "Mice, Nude": 1, "Sleep": 1}
+
+
 def test_a_hostile_pattern_takes_no_time(corpus) -> None:
     with pytest.raises(InputError, match="no paper"):
         Papers(corpus).places(Filters.of(journal=["*" * 60 + "x", "*a*" * 60]))

@@ -28,7 +28,7 @@ from sentence_experts.corpus.identifiers import (
     parse_identifier,
 )
 from sentence_experts.corpus.paper import KINDS, Citation, Paper, Rejection
-from sentence_experts.corpus.parts import CorpusPart, missing_groups
+from sentence_experts.corpus.parts import CorpusPart, in_groups, part_key
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.storage import PartStore
 from sentence_experts.tables import (
@@ -112,7 +112,9 @@ class UserTable:
         """Write the table's rows as parts; rows that cannot be used are set aside by number."""
         at_once = _FULL_TEXTS_PER_PART if FULL_TEXT in self.names.values() else _ROWS_PER_PART
         rows = enumerate(read_rows(self.table), start=1)
-        for part_number, group in missing_groups(parts, first_source, rows, at_once):
+        first_rows: dict[str, int] = {}
+        # Rows of parts that are there are read again, for their ids.
+        for part_number, group in enumerate(in_groups(rows, at_once)):
             part = CorpusPart(first_source, part_number)
             for number, row in group:
                 try:
@@ -120,13 +122,14 @@ class UserTable:
                         raise row
                     named = {self.names.get(key, key.strip().lower()): value for key, value in row.items()}
                     if self.kind == "papers":
-                        _add_paper(part, named, number, self.name)
+                        _add_paper(part, named, number, self.name, first_rows)
                     else:
                         _add_citation(part, named, number, self.digits_are_pmids)
                 except BadRowError as error:
                     bad = Rejection(self.name, None, f"row {number}", "bad-row", str(error))
                     part.rejections.append(bad)
-            part.write(parts)
+            if not parts.is_done(part_key(first_source, part_number)):
+                part.write(parts)
 
 
 def _check(table: Table, kind: str) -> dict[str, str]:
@@ -158,15 +161,21 @@ def _check(table: Table, kind: str) -> dict[str, str]:
     return dict(zip(given, columns, strict=True))
 
 
-def _add_paper(part: CorpusPart, row: Row, number: int, table: str) -> None:
+def _add_paper(part: CorpusPart, row: Row, number: int, table: str, first_rows: dict[str, int]) -> None:
+    """Add the paper of a row, unless one of `first_rows` (id -> number) has its id."""
     own = next(filter(None, (_identifier(row.get(column)) for column in _NAMING)), None)
     if not own:
         raise BadRowError("no id")
     fields: dict[str, Any] = {column: _text(row.get(column)) for column in TEXT_COLUMNS}
     if not fields["title"] and not fields["abstract"]:
         raise BadRowError(f"{own}: neither title nor abstract")
-    fields["kind"] = fields["kind"] if fields["kind"] in KINDS else None
     by_id = parse_identifier(own)
+    key = by_id.name() or own
+    if key in first_rows:
+        detail = f"the same work as {table}/row {first_rows[key]}"
+        part.rejections.append(Rejection(table, f"row {number}", own, "duplicate", detail))
+        return
+    fields["kind"] = fields["kind"] if fields["kind"] in KINDS else None
     stated = _text(row.get("doi"))
     doi = normalise_doi(stated) or by_id.doi
     if stated and doi is None:
@@ -189,6 +198,7 @@ def _add_paper(part: CorpusPart, row: Row, number: int, table: str) -> None:
         body=((None, full_text),) if full_text else (),
     )
     part.add(paper, f"row {number}")
+    first_rows[key] = number
 
 
 def _add_citation(part: CorpusPart, row: Row, number: int, digits_are_pmids: bool) -> None:

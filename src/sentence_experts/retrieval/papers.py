@@ -57,7 +57,8 @@ class Filters:
     Attributes:
         years: first and last year; None for an open end.
         type, journal, domain, keyword, mesh: at least one of these values each, upper or lower case; `*`
-            stands for any text. Domains are those that a corpus was fetched by, else its subjects.
+            stands for any text. Domains are those that a corpus was fetched by, else its subjects; MeSH
+            headings are compared without their stars and qualifiers.
         notices: whether corrections, editorials and other notices (`NOTICE_KINDS`) are found too.
     """
 
@@ -234,7 +235,21 @@ class Papers:
 
     def _filtered(self, parameter: str) -> pa.Array:
         """Return the column that a filter looks at: one value per paper, or a list."""
+        if parameter == "mesh":
+            return self._descriptors
         return self.domains if parameter == "domain" else self.column(VALUES[parameter])
+
+    @cached_property
+    def _descriptors(self) -> pa.Array:
+        """The descriptors of the MeSH headings of each paper."""
+        from sentence_experts.pairs.domains import descriptor_of
+
+        column = self.column("mesh")
+        if not pa.types.is_list(column.type):
+            return column
+        headings = column.values.dictionary_encode()
+        names = pa.array(map(descriptor_of, headings.dictionary.to_pylist()), pa.string())
+        return pa.ListArray.from_arrays(column.offsets, names.take(headings.indices))
 
     def _has(self, parameter: str, wanted: Sequence[str]) -> NDArray[np.bool_]:
         """Return whether a value of each paper fits one of the patterns, in which `*` stands for any text."""

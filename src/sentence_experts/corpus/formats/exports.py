@@ -56,9 +56,10 @@ _TYPES = {
     }.items()
     for name in names.split("|")
 }  # fmt: skip
-_RIS_LINE = re.compile(r"([A-Z][A-Z0-9])  -(?: (.*))?$")
+# Some programs write one space before the hyphen; "ER - negative" continues an abstract.
+_RIS_LINE = re.compile(r"(?!ER - *[^ ])([A-Z][A-Z0-9]) {1,2}-(?: (.*))?$")
 _NBIB_LINE = re.compile(r"([A-Z]{2,4}) {0,2}- ?(.*)$")
-_RIS_BEGINS = re.compile(r"^TY  - ", re.MULTILINE)
+_RIS_BEGINS = re.compile(r"^TY {1,2}- ", re.MULTILINE)
 _NBIB_BEGINS = re.compile(r"^(?:PMID|PMC |OWN )- ?\S", re.MULTILINE)
 _MAX_VALUE = 1 << 17  # longer than any text of a record
 _ADDRESSES = ("UR", "L2", "L1", "LK", "N1", "M1", "M3", "C1")
@@ -246,12 +247,17 @@ def _read_csv(text: str) -> Iterator[Fields | RecordError]:
 def _more_of_ris(record: Fields) -> dict[str, Any]:
     databases = " ".join(record.get("DB", []) + record.get("DP", [])).lower()
     number = _first(record, "AN") or ""
+    authors: list[str] = []
+    for tag in record:
+        if tag in ("AU", "A1"):
+            known = set(authors)
+            authors += [each for each in map(invert_initials, _split(record[tag])) if each not in known]
     from_pubmed = re.search("pubmed|nlm|medline", databases) and "embase" not in databases
     return {
         "pmid": number if from_pubmed and number.isdigit() else None,
         "pmcid": next((text for text in record.get("C2", []) if text.startswith("PMC")), None),
         "addresses": [text for tag in _ADDRESSES for text in record.get(tag, [])],
-        "authors": map(invert_initials, _split(record.get("AU") or record.get("A1") or [])),
+        "authors": authors,
         "pages": page_range(_first(record, "SP"), _first(record, "EP")),
         "article_type": " ".join(record.get("TY", [])).lower(),
         "work_types": record.get("M3", []),
