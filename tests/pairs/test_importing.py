@@ -244,3 +244,19 @@ def test_own_pairs_train_and_evaluate_in_two_commands(
     )
     found = json.loads(next((tmp_path / "e").glob("*.json")).read_text())
     assert found
+
+
+def test_pairs_that_rows_contradict_are_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "sentence_experts")
+    linked = questions(60).assign(label=1)
+    false = linked.head(10).assign(label=0)
+    pairs = import_pairs(pd.concat([linked, false]))
+    assert "other rows say the opposite of the same texts: 20" in caplog.text
+    assert sum(int((pairs.split(name)["label"].to_numpy() == 1).sum()) for name in SETS) == 50
+    stated = questions(60)
+    stated["negative"] = [text if n < 5 else f"Other {n}." for n, text in enumerate(stated["positive"])]
+    pairs = import_pairs(stated)
+    assert "opposite of the same texts: 5" in caplog.text
+    for name in ("validation", "test"):
+        table = pairs.split(name).to_pandas()
+        assert table.groupby(["anchor", "positive"])["label"].nunique().max() == 1

@@ -125,9 +125,30 @@ def _read(source: Table, config: ImportPairsConfig) -> tuple[pa.Table, np.ndarra
     rows = np.sort(once.to_numpy())
     if again := pairs.num_rows - len(rows):
         logger.info(f"{name}: left out, as they repeat another row: {again:,}")
-    if not pc.any(pc.equal(pairs["label"], 1)).as_py():
+    contradicted = _find_contradicted(pairs)[rows]
+    if left_out := int(contradicted.sum()):
+        logger.warning(f"{name}: left out, as other rows say the opposite of the same texts: {left_out:,}")
+        rows = rows[~contradicted]
+    if not pc.any(pc.equal(pairs["label"].take(rows), 1)).as_py():
         raise InputError(f"{name} holds no linked pair: a row of label 1, or without a column label")
     return pairs.take(rows), None if split is None else split[rows]
+
+
+def _find_contradicted(pairs: pa.Table) -> np.ndarray:
+    """Find rows whose two texts are linked in one row of their domain and unlinked in another, (rows,)."""
+    ids = np.sort(
+        np.stack([pairs[f"{end}_id"].to_numpy(zero_copy_only=False) for end in ("anchor", "positive")]),
+        axis=0,
+    )
+    said: dict[tuple[str, ...], set[int]] = {}
+    keys = list(zip(pairs["domain"].to_pylist(), *ids.tolist(), strict=True))
+    for key, label in zip(keys, pairs["label"].to_pylist(), strict=True):
+        said.setdefault(key, set()).add(label)
+    contradicted = np.array([len(said[key]) > 1 for key in keys], dtype=bool)
+    if NEGATIVE in pairs.column_names:
+        same = pc.equal(fold_texts(pairs[NEGATIVE]), fold_texts(pairs["positive"]))
+        contradicted |= pc.fill_null(same, False).to_numpy(zero_copy_only=False).astype(bool)
+    return contradicted
 
 
 class _Texts:
