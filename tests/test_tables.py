@@ -222,6 +222,12 @@ def test_whole_table_names_its_bad_row(tmp_path: Path):
         read_table(tmp_path / "a.csv", ["year"])
 
 
+def test_a_list_of_rows_has_the_columns_of_all():
+    rows = to_arrow([{"id": 1}, {"title": "Rice", "id": 2}, {"year": 3}])
+    assert rows.column_names == ["id", "title", "year"]
+    assert rows["title"].to_pylist() == [None, "Rice", None]
+
+
 @pytest.mark.parametrize(
     "one_column",
     [

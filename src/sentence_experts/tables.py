@@ -187,7 +187,10 @@ def to_arrow(data: Table) -> pa.Table:
                 if not isinstance(item, str if texts else Mapping):
                     what = "a text" if texts else "a text or a row (a dict)"
                     raise InputError(f"item {number} of the list is {item!r}, not {what}")
-            return pa.table({TEXT: pa.array(data, pa.string())}) if texts else pa.Table.from_pylist(data)
+            if texts:
+                return pa.table({TEXT: pa.array(data, pa.string())})
+            names = dict.fromkeys(itertools.chain(*data))
+            return pa.table({name: [row.get(name) for row in data] for name in names})
     except (pa.ArrowException, TypeError, AttributeError, ValueError, OverflowError) as error:
         reason = " ".join(str(error).split())
         raise InputError(f"the {type(data).__name__} cannot be read as a table: {reason}") from error

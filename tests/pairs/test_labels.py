@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,10 @@ def sets_of(labels: Labels) -> list[set[str]]:
     ("cells", "expected"),
     [
         (["a", "b", "a"], [{"a"}, {"b"}, {"a"}]),
+        ([["a; b", 1], ["01", 1.0], [None, "a; b"]], [{"a; b", "1"}, {"01", "1"}, {"a; b"}]),
+        (['["a|b"]', "a|b", '["a|b", "b"]'], [{"a|b"}, {"a", "b"}, {"a|b", "b"}]),
+        (["01", "1", "1", "01"], [{"01"}, {"1"}, {"1"}, {"01"}]),
+        (["0", "0.5", "0.50"], [{"0"}, {"0.5"}, {"0.5"}]),
         (["a; b", "b|c", "a", None, " "], [{"a", "b"}, {"b", "c"}, {"a"}, set(), set()]),
         ([["a", "b"], ["b"], []], [{"a", "b"}, {"b"}, set()]),
         (['["a", "b"]', '["b"]'], [{"a", "b"}, {"b"}]),
@@ -77,6 +82,19 @@ def test_many_numbers_are_cut_into_bins_of_equal_size() -> None:
     assert sets_of(read([str(n) for n in range(100)], bins=4)) == sets_of(labels)
     assert set(read([1e7 + n for n in range(100)], bins=4).counts.tolist()) == {25}
     assert labels.names == ("0 to 24", "25 to 49", "50 to 74", "75 to 99")
+
+
+def test_it_is_said_where_numbers_are_binned(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "sentence_experts")
+    read(["1", "2", "1"])
+    assert not caplog.messages
+    read(list(range(100)), "year")
+    assert caplog.messages == ["column 'year': cut into 5 ranges"]
+
+
+@pytest.mark.parametrize("cell", [lambda n: [n], lambda n: [str(n)], "[{}]".format, "{:03}".format])
+def test_items_of_lists_and_codes_are_not_binned(cell: Callable[[int], Any]) -> None:
+    assert len(read([cell(n) for n in range(100)] * 2).names) == 100
 
 
 def test_numbers_of_which_most_are_equal_are_cut_into_bins_too() -> None:

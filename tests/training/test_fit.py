@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,11 @@ def test_the_same_call_returns_the_finished_model(fitted: se.FitResult, minilm: 
     assert again.rows() == fitted.rows()
     with pytest.raises(se.UsageError, match="made with another table"):
         se.fit(minilm, make_rows(seed=1), out=fitted.out, **settings)
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(f"{constant} is not JSON")
+
+    json.loads((Path(str(fitted.out)) / "made_from.json").read_text(), parse_constant=refuse)
     card = (Path(str(fitted.out)) / "README.md").read_text()
     assert "| topic | " in card
 
@@ -125,6 +131,13 @@ def test_groups_and_near_duplicates_are_in_one_set(minilm: str) -> None:
     assert sum(map(len, of_sets)) == len(set.union(*of_sets)) == 50
 
 
+@pytest.mark.parametrize("missing", ["", None])
+def test_a_text_without_a_group_is_one_by_itself(missing: Any) -> None:
+    rows = [row | {"source": f"s{n}" if n < 20 else missing} for n, row in enumerate(make_rows(100))]
+    groups = LabelledTexts.read(rows, FitConfig(by=["topic"], group="source")).groups
+    assert len(set(groups.tolist())) == 100
+
+
 @pytest.mark.parametrize(
     ("settings", "error", "message"),
     [
@@ -132,6 +145,7 @@ def test_groups_and_near_duplicates_are_in_one_set(minilm: str) -> None:
         ({"by": ["colour"]}, se.InputError, "no column 'colour'"),
         ({"by": ["topic"], "text": ["abstract"]}, se.InputError, "`text`: no column 'abstract'"),
         ({"by": ["topic"], "group": "author"}, se.InputError, "`group`: no column 'author'"),
+        ({"by": ["topic"], "group": "lists"}, se.UsageError, "`group`: column 'lists': a text is expected"),
         ({"by": ["topic", "topic"]}, se.UsageError, "two routes are named 'topic'"),
     ],
 )
@@ -139,7 +153,7 @@ def test_wrong_columns_are_named_before_the_model_is_loaded(
     settings: dict[str, Any], error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message):
-        se.fit("no-such-model", make_rows(10), **settings)
+        se.fit("no-such-model", [row | {"lists": ["a", "b"]} for row in make_rows(10)], **settings)
 
 
 def test_training_that_does_not_help_is_left_out() -> None:

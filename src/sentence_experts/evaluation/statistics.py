@@ -49,6 +49,7 @@ ROUNDING = 1e-12  # values below this are 0
 SEED_QUANTILE = 0.25  # quantile of the chi-squared that bounds the seeds' variance
 MAX_RELATED = 0.5  # share of related pairs in a set that is allowed for
 MIN_DATASETS = 5  # fewer datasets are taken as fixed
+_UNLIMITED = 1e300  # degrees of freedom, in a number that JSON holds: t is the normal distribution
 CELLS_AT_ONCE = 4_000_000  # replicates x pairs in memory: about 100 MB with intermediates
 
 
@@ -213,7 +214,7 @@ def estimate(*terms: Runs) -> Estimate | None:
         return None
     uncertainty = sum(part**2 / freedom for part, freedom in parts)
     whole = sum(part for part, _ in parts)
-    return Estimate(value, variance**0.5, whole**2 / uncertainty if uncertainty else np.inf)
+    return Estimate(value, variance**0.5, whole**2 / uncertainty if uncertainty else _UNLIMITED)
 
 
 def _of_single_runs(term: Runs) -> float:

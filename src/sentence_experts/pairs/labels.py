@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import json
+import logging
 import math
 import re
 from collections import Counter
@@ -25,6 +26,9 @@ from sentence_experts.corpus.formats.mesh import TREE_NUMBER, MeshTree
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.names import DOMAIN
 from sentence_experts.pairs.domains import descriptor_of
+from sentence_experts.tables import as_text
+
+logger = logging.getLogger(__name__)
 
 Rows = NDArray[np.int64]
 
@@ -34,8 +38,13 @@ SEPARATORS = re.compile(r"\s*[;|]\s*")  # between the labels in one cell
 LABEL_POWER = 0.75  # a label is drawn with its count to this power, so that rare ones are not drowned
 _LEVELS = {"::": re.compile(r"::|:"), ":": re.compile(":"), ".": re.compile(r"\."), "/": re.compile("/")}
 _MISSING = {"na", "n/a", "nan", "null", "none", "-", "inf", "-inf"}  # cells without a number
+_CODE = re.compile(r"[+-]?0\d.*")  # a text, not a number
 _EXACT = 1 << 53  # floats hold whole numbers up to here
 _DRAWS = 40  # number of draws per pair that is wanted, before a search for unlike ones ends
+
+
+class _Item(str):
+    """A label that was an item of a list: it is neither split nor binned."""
 
 
 @dataclass(frozen=True)
@@ -209,13 +218,17 @@ def read_labels(
     if tree is not None and column.branch is not None:
         values = [[number for value in each for number in _find_tree_numbers(value, tree)] for each in values]
     kinds = Counter("numbers" if isinstance(value, float) else "texts" for each in values for value in each)
-    if len(kinds) > 1:
+    listed = any(isinstance(value, _Item) for each in values for value in each)
+    if len(kinds) > 1 and not listed:
         counts = " and ".join(f"{count:,} {kind}" for kind, count in sorted(kinds.items()))
         raise InputError(f"{named} mixes kinds of labels: {counts}; make them all texts or all numbers")
     if column.branch is not None:  # 1.10 is a place there, not 1.1
         labels = [_cut_branch(column.branch, [str(value) for value in each]) for each in values]
+    elif listed:
+        labels = [[_written(value) for value in each] for each in values]
     else:
-        labels = _bin_numbers(values, bins) if kinds["numbers"] else _bin_texts(values, bins)
+        known = values if kinds["numbers"] else _as_numbers(values)
+        labels = values if known is None else _bin_numbers(known, bins, named)
     if ignore_case:
         times = Counter(label for each in labels for label in each)
         spelled = {label.lower(): label for label in sorted(times, key=lambda label: (times[label], label))}
@@ -253,7 +266,8 @@ def _read_cell(cell: Any, separator: str | None) -> list[str | float]:
     if isinstance(cell, Mapping):
         raise InputError(f"holds an object ({cell!r:.60}), not labels")
     if isinstance(cell, Iterable) and not isinstance(cell, bytes):
-        return [value for part in cell for value in _read_cell(part, separator)]
+        items = [[part.strip()] if isinstance(part, str) else _read_cell(part, separator) for part in cell]
+        return [_Item(_written(value)) for each in items for value in each if value != ""]
     if isinstance(cell, bool | np.bool_):
         return [str(bool(cell)).lower()]
     if isinstance(cell, int | float | np.number):
@@ -263,25 +277,30 @@ def _read_cell(cell: Any, separator: str | None) -> list[str | float]:
     return [str(cell)]
 
 
+def _written(value: str | float) -> str:
+    return value if isinstance(value, str) else str(as_text(value))
+
+
 def _find_tree_numbers(heading: str | float, tree: MeshTree) -> Sequence[str]:
     """Return the tree numbers of a heading such as "*Asthma/drug therapy"; a tree number stays."""
     name = str(heading)
     return [name] if TREE_NUMBER.fullmatch(name) else tree.numbers_of(descriptor_of(name))
 
 
-def _bin_texts(values: list[list[Any]], bins: int) -> list[list[str]]:
-    """Bin texts that are all numbers, as CSV writes them, or missing; others stay as they are."""
+def _as_numbers(values: list[list[str]]) -> list[list[float]] | None:
+    """Return texts that are all numbers, as CSV writes them, or missing; None of others, such as "003"."""
     known = [[value for value in each if value.lower() not in _MISSING] for each in values]
     try:
         numbers = [[float(value) for value in each] for each in known]
     except ValueError:
-        return values
+        return None
     flat = [value for each in numbers for value in each]
     exact = all(math.isfinite(value) and abs(value) <= _EXACT for value in flat)
-    return _bin_numbers(numbers, bins) if flat and exact else values
+    is_code = any(_CODE.fullmatch(value) for each in known for value in each)
+    return numbers if flat and exact and not is_code else None
 
 
-def _bin_numbers(values: list[list[Any]], bins: int) -> list[list[str]]:
+def _bin_numbers(values: list[list[float]], bins: int, named: str) -> list[list[str]]:
     """Return numbers as labels: themselves if there are few, else the quantile that each lies in.
 
     A bin is named after its least and its greatest number.
@@ -298,6 +317,7 @@ def _bin_numbers(values: list[list[Any]], bins: int) -> list[list[str]]:
     }
     limits = np.unique(list(bounds.values()))
     written = dict(zip(limits.tolist(), _write_numbers(limits, 6), strict=True))
+    logger.info(f"{named}: cut into {len(bounds)} ranges")
     names = {place: f"{written[low]} to {written[high]}" for place, (low, high) in bounds.items()}
     return [[names[int(place)] for place in np.searchsorted(ends, each)] for each in values]
 

@@ -83,7 +83,11 @@ class LabelledTexts:
             raise InputError(f"{name_of_table(table)}: no row has both a text and a label")
         # A text without a group is a group by itself.
         given = cells[config.group] if config.group else [None] * len(texts)
-        keys = [("row", row) if given[row] is None else ("group", str(given[row])) for row in kept.tolist()]
+        try:
+            named = [as_text(given[row]) for row in kept]
+        except BadRowError as error:
+            raise UsageError(f"`group`: column {config.group!r}: {error}") from error
+        keys = [("group", name) if name else ("row", row) for name, row in zip(named, kept, strict=True)]
         numbers: dict[Any, int] = {}
         groups = np.array([numbers.setdefault(key, len(numbers)) for key in keys])
         first = _without_near_duplicates([texts[row] for row in kept])
