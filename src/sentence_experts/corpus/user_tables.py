@@ -170,8 +170,9 @@ def _add_paper(part: CorpusPart, row: Row, number: int, table: str, first_rows: 
     if not fields["title"] and not fields["abstract"]:
         raise BadRowError(f"{own}: neither title nor abstract")
     by_id = parse_identifier(own)
-    key = by_id.name() or own
-    if key in first_rows:
+    # Rows that name their paper by a DOI or PMID alone are records of one work, which complete each other.
+    key = (by_id.name() or own) if any(_identifier(row.get(each)) for each in _NAMING[:2]) else None
+    if key is not None and key in first_rows:
         detail = f"the same work as {table}/row {first_rows[key]}"
         part.rejections.append(Rejection(table, f"row {number}", own, "duplicate", detail))
         return
@@ -198,7 +199,8 @@ def _add_paper(part: CorpusPart, row: Row, number: int, table: str, first_rows: 
         body=((None, full_text),) if full_text else (),
     )
     part.add(paper, f"row {number}")
-    first_rows[key] = number
+    if key is not None:
+        first_rows[key] = number
 
 
 def _add_citation(part: CorpusPart, row: Row, number: int, digits_are_pmids: bool) -> None:
