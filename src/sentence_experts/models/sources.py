@@ -124,7 +124,7 @@ def warn_of_notes(name: str, notes: Mapping[str, Any], unit: str | None = None) 
 
 
 def read_notes(folder: Path | None) -> dict[str, Any]:
-    """Return the notes of the card in a folder; none for cards of others, whatever they hold."""
+    """Return the notes of the card in a folder; none for cards that this package did not write."""
     import yaml  # the command line starts without it
 
     try:

@@ -83,7 +83,7 @@ class MoeeConfig(Config):
 
     @property
     def words_of(self) -> str:
-        """Whose wording the prompts have: "paper" or "code"."""
+        """The source of the prompts' wording: "paper" or "code"."""
         return self.wording or (CODE if self.faithful else PAPER)
 
     @field_validator("prompt")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 # The settings of `load` that an embedder follows. It never computes without padding, so that `packed`
 # fits it either way.
 FITTING = {"device", "dtype", "max_length", "packed", "trust_remote_code"}
-# The settings of `MoeEmbedder` that a saved embedder takes in place of its own.
+# The settings of `MoeEmbedder` that override those of a saved embedder.
 CHANGEABLE = {"parts", "alpha", "device"}
 
 

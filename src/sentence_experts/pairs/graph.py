@@ -157,7 +157,7 @@ class LinkGraph:
         return f"(SELECT * FROM {citations} AS every {' '.join(self._making_pairs)})"
 
     def _link_works(self, members: str) -> tuple[PairArrays, dict[str, int]]:
-        """Return the linked pairs, and the numbers of pairs that are linked so many times."""
+        """Return the linked pairs, and the number of pairs by how often they are linked."""
         settings, cited = self._settings, self._that_link(self._cited)
         if self._mentions is None:
             links = linked_members(settings.relation, cited, members)

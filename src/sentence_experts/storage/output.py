@@ -80,7 +80,7 @@ def output(
             place when it is whole (`Output.replacing`).
         is_file: whether `out` is a file.
         overwrite: start over if an output of the same kind, or nothing of this package, is there; a file at
-            `out` is replaced, whoever wrote it.
+            `out` is replaced, even if another program wrote it.
         shared: whether the processes of one `torchrun` write it together; the first one holds the lock.
 
     Raises:
@@ -206,7 +206,7 @@ class Output:
         record, parts = read_record(self._file), settings_of_parts(self._parts)
         begun = {name: value for name, value in (parts or {}).items() if name in self._settings}
         if begun and begun == self._settings:
-            return "unfinished"  # whatever it is to replace
+            return "unfinished"  # parts of the same output, beside one that they will replace
         if self.is_file and record and (others := (record["files"] or {}).keys() - set(self.names)):
             raise UsageError(
                 f"{self.path}: its record is of another file, {min(others)}: give another `out`, or "

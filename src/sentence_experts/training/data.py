@@ -136,7 +136,7 @@ class LinkedPairs:
 
 @dataclass(frozen=True)
 class TaskPairs:
-    """Tasks with pairs of their own kind (`compile_tasks`); texts of one group are positives."""
+    """Tasks, each with its kind of pairs (`compile_tasks`); texts of one group are positives."""
 
     tasks: Tasks
     labels = None

@@ -172,7 +172,7 @@ class ContrastiveLoss(CachedLossMixin, nn.Module):
       exp(log_scale), as in CLIP (Radford et al. 2021), trained with the model's learning rate and without
       weight decay.
 
-    Each process computes the loss of its own anchors. The mean over the processes is the loss of the whole
+    Each process computes the loss of its anchors. The mean over the processes is the loss of the whole
     batch, and the mean of the gradients, which DistributedDataParallel computes, is its gradient.
 
     Gradient caching (Gao et al. 2021) embeds a batch in small parts; loss and gradients stay the same,
