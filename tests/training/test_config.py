@@ -42,8 +42,6 @@ def test_a_faulty_config_is_named(tmp_path: Path, text: str, message: str) -> No
     [
         ({"loss": "argmax_target", "temperature": 0.2}, "`temperature` has no effect"),
         ({"loss": "learned_temperature", "temperatures": {"copd": 0.2}}, "`temperatures` has no effect"),
-        ({"loss": "learned_temperature", "hard_negatives": 1}, "`hard_negatives` has no effect"),
-        ({"hard_negatives": 1, "mask_known": False}, "`hard_negatives` needs `mask_known`"),
         ({"warmup": 0.2, "warmup_steps": 3}, "`warmup` and `warmup_steps`"),
         ({"only_expert": "a", "freeze": "shared"}, "`only_expert` and `freeze`"),
         ({"only_expert": "a", "lora_rank": 2}, "`only_expert` and `lora_rank`"),

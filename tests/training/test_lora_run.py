@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from peft import PeftModel
 
 from helpers.saved_weights import weights_of
 from sentence_experts.models.loading import load
@@ -21,7 +20,6 @@ SHORT = TrainConfig(
     eval_steps=4,
     learning_rate=1e-3,
     lora_rank=2,
-    lora_alpha=4.0,
     patience=9,
     keep_checkpoints=True,
 )
@@ -39,25 +37,13 @@ def test_checkpoints_hold_adapter_and_experts_and_the_base_unmoved(
 ) -> None:
     before = weights_of(experts_model)
     after = weights_of(finished / "checkpoints" / "checkpoint-12")
-    frozen = {name.replace(".base_layer.", "."): name for name in after if ".base_layer." in name}
-    assert len(frozen) == 2 * 4 * 2  # blocks, projections, weight and bias
+    frozen = {name.replace(".parametrizations.weight.original", ".weight"): name for name in after
+              if name.endswith(".original")}  # fmt: skip
+    assert len(frozen) == 2 * 4  # blocks, projections
     assert all(torch.equal(before[name], after[kept]) for name, kept in frozen.items())
-    assert all(weight.any() for name, weight in after.items() if ".lora_B." in name)
+    assert all(weight.any() for name, weight in after.items() if name.endswith(".0.up"))
     experts = [name for name in before if ".experts." in name]
     assert not any(torch.equal(before[name], after[name]) for name in experts)
-
-
-def test_the_adapter_on_the_base_is_the_attention_of_the_merged_model(
-    finished: Path, experts_model: Path
-) -> None:
-    merged = weights_of(finished / "model")
-    adapted = load(experts_model, device="cpu")
-    model = PeftModel.from_pretrained(adapted[0].auto_model, str(finished / "adapter"))
-    expected = model.merge_and_unload().state_dict()
-    assert merged.keys() == expected.keys()
-    for name in merged:
-        if "attention" in name and "LayerNorm" not in name:
-            assert torch.allclose(merged[name], expected[name], atol=1e-6), name
 
 
 def test_the_merged_model_is_the_best_checkpoint(finished: Path) -> None:

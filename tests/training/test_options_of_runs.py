@@ -136,12 +136,8 @@ def test_warmup_steps_are_counted(pairs: Pairs, experts_model: Path, tmp_path: P
     assert optimizer["param_groups"][0]["lr"] == pytest.approx(config.learning_rate / 2)
 
 
-@pytest.mark.parametrize("update", [{"loss": "argmax_target"}, {"hard_negatives": 2}])
-def test_other_losses_lower_themselves(
-    pairs: Pairs, experts_model: Path, tmp_path: Path, update: dict
-) -> None:
-    config = SHORT.model_copy(update={**update, "max_steps": 40, "eval_steps": 20})
+def test_another_loss_lowers_itself(pairs: Pairs, experts_model: Path, tmp_path: Path) -> None:
+    config = SHORT.model_copy(update={"loss": "argmax_target", "max_steps": 40, "eval_steps": 20})
     losses = train(str(experts_model), pairs, config, tmp_path / "run").losses
     assert losses[-1][1] < losses[0][1]
-    card = (tmp_path / "run" / "model" / "README.md").read_text()
-    assert ("most similar pair" in card) == ("loss" in update)
+    assert "most similar pair" in (tmp_path / "run" / "model" / "README.md").read_text()

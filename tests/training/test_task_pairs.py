@@ -73,15 +73,15 @@ def test_groups_are_those_of_a_dataset(tasks: Tasks) -> None:
 def test_mined_negative_has_the_group_of_its_text(tmp_path: Path) -> None:
     folder = make_tasks_folder(tmp_path / "tasks", negatives=True)
     made = training(folder)
-    rows = [row for row in rows_of(made) if row["negative_1"] is not None]
+    rows = [row for row in rows_of(made) if row["negative"] is not None]
     assert {made.routes[row["label"][0]].name for row in rows} == {"retrieval"}
     group = {row["positive"]: row["label"][3] for row in rows}
-    assert [row["label"][4] for row in rows] == [group[row["negative_1"]] for row in rows]
+    assert [row["label"][4] for row in rows] == [group[row["negative"]] for row in rows]
     collate = PairCollator(preprocess_fn=lambda texts, **_: {"input_ids": texts})
     assert collate(rows[:2])["label"].shape == (2, 5)
-    batch = collate([row for row in rows_of(made) if row["negative_1"] is None][:2])
+    batch = collate([row for row in rows_of(made) if row["negative"] is None][:2])
     assert batch["label"].shape == (2, 4)
-    assert "negative_1_input_ids" not in batch
+    assert "negative_input_ids" not in batch
 
 
 def with_negatives(tmp_path: Path, negative_of: Callable[[str, int, str], str | None]) -> Tasks:
@@ -109,10 +109,10 @@ def test_negatives_that_some_pairs_lack_are_left_out_with_a_message(
     lacking = {
         made.routes[row["label"][0]].sources[row["label"][1]]
         for row in rows_of(made)
-        if row["negative_1"] is None and row["label"][0] == 0
+        if row["negative"] is None and row["label"][0] == 0
     }
     assert lacking == {"brains"}
-    assert "task retrieval, dataset brains: some pairs have fewer negatives" in capsys.readouterr().err
+    assert "task retrieval, dataset brains: some pairs have no negative" in capsys.readouterr().err
 
 
 def test_negatives_that_are_no_other_text_have_numbers_to_themselves(tmp_path: Path) -> None:

@@ -59,8 +59,8 @@ def test_killed_search_continues_as_if_nothing_had_happened(
     checkpoint = "trials/001/checkpoints/checkpoint-2"
     run_until_killed(_search_in_child, (experts_model, pairs.path, out), out, checkpoint)
     first = (out / "trials" / "000" / "run.json").stat().st_mtime_ns
-    with pytest.raises(UsageError, match=r"begun with another search_seed"):
-        tune(experts_model, pairs, out=out, space=SPACE, trials=3, **{**SHARED, "search_seed": 8})
+    with pytest.raises(UsageError, match=r"begun with another seed"):
+        tune(experts_model, pairs, out=out, space=SPACE, trials=3, **{**SHARED, "seed": 8})
     again = tune(experts_model, pairs, out=out, space=SPACE, trials=3, **SHARED)
     assert (out / "trials" / "000" / "run.json").stat().st_mtime_ns == first, "a finished trial is kept"
     assert again.trials == result.trials
@@ -79,7 +79,7 @@ def test_failed_trial_is_recorded_and_the_search_continues(
     shared = {**SHARED, "batch_size": 8}
     del shared["learning_rate"]
     rates: dict[str, Any] = {"learning_rate": {"type": "categorical", "choices": [1e-3, 1e38]}}
-    settings = {**shared, "space": rates, "trials": 3, "search_seed": 2, "out": tmp_path / "wild"}
+    settings = {**shared, "space": rates, "trials": 3, "seed": 2, "out": tmp_path / "wild"}
     found = tune(experts_model, pairs, **settings)
     assert {trial.settings["learning_rate"]: trial.best is None for trial in found.trials} == {
         1e-3: False,
@@ -97,7 +97,7 @@ def test_failed_trial_is_recorded_and_the_search_continues(
 def test_another_search_or_folder_is_refused(
     result: TuneResult, pairs: Pairs, experts_model: Path, tmp_path: Path
 ) -> None:
-    for change in ({"search_seed": 9}, {"fraction": 0.6}, {"space": {"warmup": SPACE["warmup"]}}):
+    for change in ({"seed": 9}, {"fraction": 0.6}, {"space": {"warmup": SPACE["warmup"]}}):
         settings = {**SHARED, "space": SPACE, "out": result.out, **change}
         with pytest.raises(UsageError, match="another"):
             tune(experts_model, pairs, **settings)

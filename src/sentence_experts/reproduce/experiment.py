@@ -242,7 +242,6 @@ class Experiment(ABC):
             "routes": [here],
             "trials": SMALL_TRIALS if self.small else search.trials,
             "fraction": search.fraction,
-            "search_seed": 0,
         }
         self.add("tune", settings, model=model, data=self.folder, out=self.root / "search")
 

@@ -71,12 +71,6 @@ class TrainConfig(Config):
     mask_known: bool = Field(
         True, description="Leave out negatives that are known positives: linked papers, texts of one label"
     )
-    hard_negatives: int = Field(
-        0,
-        ge=0,
-        description="Number of mined negatives per pair: the nearest texts of the route that are not known "
-        "positives. Pairs with their own negative keep that one",
-    )
     route_by: Literal["router", "domain"] = Field(
         "router",
         description="Expert of a training text in a model with a learned sequence router: the router's "
@@ -108,9 +102,8 @@ class TrainConfig(Config):
         "routes stay unchanged",
     )
     lora_rank: int | None = Field(
-        None, ge=1, description="Train low-rank adapters of this rank instead of the attention"
+        None, ge=1, description="Train low-rank matrices of this rank in place of the attention's weights"
     )
-    lora_alpha: float | None = Field(None, gt=0, description="Scale of the adapters. Default: their rank")
     learning_rate: float = Field(2e-5, gt=0, description="Peak learning rate")
     router_learning_rate: float = Field(
         1e-3, gt=0, description="Peak learning rate of a learned router, which starts from random weights"
@@ -157,11 +150,7 @@ class TrainConfig(Config):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        one_expert, adapter, mined = (
-            self.only_expert is not None,
-            self.lora_rank is not None,
-            self.hard_negatives,
-        )
+        one_expert, adapter = self.only_expert is not None, self.lora_rank is not None
         is_argmax, is_learned = self.loss == ARGMAX_TARGET, self.loss == LEARNED_TEMPERATURE
         temperature = self.temperature is not None or self.temperatures is not None
         share = self.warmup != type(self).model_fields["warmup"].default
@@ -172,11 +161,6 @@ class TrainConfig(Config):
             (one_expert and adapter, "`only_expert` and `lora_rank`: adapters would change every route"),
             (temperature and is_argmax, f"`temperature` {effect}, which uses plain dot products"),
             (self.temperatures and is_learned, f"`temperatures` {effect}, which learns a single one"),
-            (mined and (is_argmax or is_learned), f"`hard_negatives` {effect}, which uses pairs only"),
-            (
-                mined and not self.mask_known,
-                "`hard_negatives` needs `mask_known`: a mined text may be another pair's positive",
-            ),
         )
         for applies, problem in problems:
             if applies:
@@ -196,7 +180,6 @@ class TuneConfig(TrainConfig):
     sampler: Literal["random", "tpe"] = Field(
         "random", description="random, or tpe (learns from the trials before)"
     )
-    search_seed: Seed = Field(0, description="Random seed of the settings that the trials draw")
 
 
 class FitConfig(Config):

@@ -1,6 +1,6 @@
 """The contrastive loss of a batch, the known positives that it leaves out, and the losses of learned routers.
 
-A batch has two columns of texts, anchors and positives, and further ones with mined negatives. Row i of the
+A batch has two columns of texts, anchors and positives, and one of negatives if pairs have them. Row i of the
 columns is a pair; the texts of all other rows are negatives of row i, except known positives. With several
 processes the texts of all of them are the candidates.
 """
@@ -160,7 +160,7 @@ class ContrastiveLoss(CachedLossMixin, nn.Module):
     """Contrastive loss with in-batch negatives, in one of three variants (`kind`).
 
     - "in_batch_negatives": cross-entropy over cosines divided by the temperature of the anchor's route,
-      anchors to positives and mined negatives (InfoNCE; Romero 2025, sections 2.1 and 3.2; what
+      anchors to positives and negatives (InfoNCE; Romero 2025, sections 2.1 and 3.2; what
       sentence-transformers calls MultipleNegativesRankingLoss).
     - "argmax_target": of the 2025 paper (Hallee 2025, Training strategy). L~(A, B) ranks the rows of A B^T by
       dot products; the target of row i is argmax_j (A_j . A_i + B_j . B_i), the pair of the batch that is

@@ -18,7 +18,7 @@ from sentence_experts.compat.messages import hide_messages
 from sentence_experts.compat.sentence_transformers import set_tokenizer_limits, tokenizer_limits
 from sentence_experts.config import with_settings
 from sentence_experts.errors import UsageError
-from sentence_experts.models.architectures.lora import add_lora, merge_lora, save_adapter
+from sentence_experts.models.architectures.lora import add_lora, merge_lora
 from sentence_experts.models.files.fingerprint import fingerprint_of
 from sentence_experts.models.loading import load
 from sentence_experts.models.sources import RUN_FILE, notes_of, set_notes
@@ -48,14 +48,14 @@ from sentence_experts.training.trainer import (
     last_whole_checkpoint,
     training_arguments,
 )
-from sentence_experts.training.training_set import PairCollator, TrainingSet, with_hard_negatives
+from sentence_experts.training.training_set import PairCollator, TrainingSet
 from sentence_experts.training.validation import TITLES, Validator
 
 logger = logging.getLogger(__name__)
 
-MODEL, ADAPTER, CONFIG, LOGS = "model", "adapter", "config.yaml", "logs"
+MODEL, CONFIG, LOGS = "model", "config.yaml", "logs"
 NO_MATTER = frozenset({"tensorboard", "wandb", "keep_checkpoints"})  # settings that change no weight
-RESULTS = (MODEL, ADAPTER, CONFIG, RUN_FILE)
+RESULTS = (MODEL, CONFIG, RUN_FILE)
 
 
 @with_settings(TrainConfig)
@@ -169,10 +169,8 @@ class Run:
                 f"measure nothing{rest}"
             )
         if config.lora_rank is not None:
-            add_lora(model, config.lora_rank, config.lora_alpha)
+            add_lora(model, config.lora_rank)
         self._prepare_model()
-        if config.hard_negatives:
-            training = with_hard_negatives(training, model, config.hard_negatives)
         loss = ContrastiveLoss(
             model,
             [route.temperature for route in self.routes],
@@ -198,7 +196,6 @@ class Run:
         take_best(trainer, before)
         model.max_seq_length = self.max_length
         if config.lora_rank is not None:
-            processes.once(lambda: save_adapter(model, out / ADAPTER))
             merge_lora(model)
         written: dict[str, Any] = processes.once(lambda: self._write(trainer, training, place))
         self._remove_checkpoints(place)  # all processes have read the best one by now

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,12 +13,9 @@ import pyarrow.compute as pc
 import torch
 from datasets import Dataset
 from numpy.typing import NDArray
-from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.data_collator import SentenceTransformerDataCollator
-from torch import Tensor
 
 from sentence_experts.errors import InputError
-from sentence_experts.progress import progress
 from sentence_experts.training import processes
 from sentence_experts.training.config import AUTO_BATCHES, IN_BATCH_NEGATIVES, TrainConfig
 from sentence_experts.training.data import (
@@ -37,9 +34,6 @@ from sentence_experts.training.losses import KnownPositives
 
 logger = logging.getLogger(__name__)
 
-# Texts that are encoded at once, and pairs that are compared at once, where hard negatives are mined.
-TEXTS_AT_ONCE, PAIRS_AT_ONCE = 512, 128
-
 
 @dataclass(frozen=True)
 class TrainingSet:
@@ -47,8 +41,8 @@ class TrainingSet:
 
     Attributes:
         routes: trained routes, numbered by their places; sources are numbered through all routes.
-        columns: anchors, positives, and any further columns with negatives, null where a row has none;
-            they hold texts behind their prompts, (rows,).
+        columns: anchors, positives, and negatives if there are any, null where a row has none; they hold
+            texts behind their prompts, (rows,).
         numbers: number of each text (`KnownPositives`), `NONE` for a missing one, (rows, columns).
         places: route, source and pool of each pair, (rows, 3); a batch is drawn from one pool.
         pools: name of each pool, and the routes that it serves.
@@ -104,26 +98,24 @@ class TrainingSet:
         return np.array([route.symmetric for route in self.routes])[self.places[:, 0]]
 
     def _level(self) -> tuple[list[pa.ChunkedArray], Numbers]:
-        """Return columns and numbers, with as many negatives for each pair of a pool as all of them have."""
-        counts = (self.numbers[:, 2:] != NONE).sum(axis=1)
-        fewest = np.full(len(self.pools), self.numbers.shape[1])
-        np.minimum.at(fewest, self.places[:, 2], counts)
-        for pool in np.unique(self.places[counts > fewest[self.places[:, 2]], 2]):
-            logger.info(f"{self.pools[pool][0]}: some pairs have fewer negatives; the others' are not used")
+        """Return columns and numbers, with the negatives of pools in which every pair has one."""
         numbers, columns = self.numbers.copy(), list(self.columns)
-        for place in range(2, len(columns)):
-            keep = place - 2 < fewest[self.places[:, 2]]
-            numbers[~keep, place] = NONE
-            columns[place] = pc.if_else(pa.array(keep), columns[place], pa.scalar(None, columns[place].type))
+        if len(columns) > 2:
+            pool, has_one = self.places[:, 2], numbers[:, 2] != NONE
+            for number in np.intersect1d(pool[has_one], lacking := pool[~has_one]):
+                logger.info(f"{self.pools[number][0]}: some pairs have no negative; the others' are not used")
+            keep = ~np.isin(pool, lacking)
+            numbers[~keep, 2] = NONE
+            columns[2] = pc.if_else(pa.array(keep), columns[2], pa.scalar(None, columns[2].type))
         return columns, numbers
 
     def dataset(self) -> Dataset:
-        """Return columns anchor, positive, negative_1, ..., and label: [route, source, number of each text].
+        """Return columns anchor, positive, negative, and label: [route, source, number of each text].
 
         The pairs come twice: row i + len(self) is row i with anchor and positive swapped.
         """
         columns, numbers = self._level()
-        names = ["anchor", "positive", *(f"negative_{place}" for place in range(1, len(columns) - 1))]
+        names = COLUMNS[: len(columns)]
         halves = []
         for first, second in ((0, 1), (1, 0)):
             order = [first, second, *range(2, len(columns))]
@@ -223,94 +215,6 @@ def _behind(prompts: list[str], routes: Numbers, texts: pa.ChunkedArray) -> pa.C
     own = pa.array(prompts, pa.large_string()).take(pa.array(routes))
     texts = texts.cast(pa.large_string()).combine_chunks()
     return pa.chunked_array([pc.binary_join_element_wise(own, texts, pa.scalar("", pa.large_string()))])
-
-
-def with_hard_negatives(training: TrainingSet, model: SentenceTransformer, count: int) -> TrainingSet:
-    """Return the pairs with `count` mined negatives each; pairs with a negative already keep that one.
-
-    Those are the texts of the pair's route that are nearest to its anchor, but for known positives, by the
-    vectors of the model before training.
-
-    Raises:
-        InputError: a route has too few texts.
-    """
-    size = len(training)
-    has_own = training.numbers[:, 2] != NONE if training.numbers.shape[1] > 2 else np.zeros(size, bool)
-    rows = np.flatnonzero(~has_own)
-    if not len(rows):
-        return training
-    # A text is named by its place in the anchors, and then the positives, of all pairs.
-    sides = pa.chunked_array([chunk for column in training.columns[:2] for chunk in column.chunks])
-    used = np.concatenate([rows, rows + size])
-    texts, of_used = distinct(sides.take(pa.array(used)))
-    vectors = _vectors(texts, model)
-    text_of, numbers = np.full(2 * size, NONE), training.numbers[:, :2].T.ravel()
-    text_of[used] = of_used
-    mined = np.full((size, count), NONE)
-    for number, route in enumerate(training.routes):
-        own = rows[training.places[rows, 0] == number]
-        places = np.concatenate([own, own + size]) if route.symmetric else own + size
-        # Each text once; those of the anchors too if the two sides may change places.
-        keys = np.stack([numbers[places], text_of[places]], axis=1)
-        candidates = places[np.unique(keys, axis=0, return_index=True)[1]]
-        nearest = _nearest(
-            torch.from_numpy(training.numbers[own, :2]),
-            vectors[text_of[own]],
-            torch.from_numpy(numbers[candidates]),
-            vectors[text_of[candidates]],
-            training.known,
-            count,
-        )
-        if nearest is None:
-            raise InputError(
-                f"`hard_negatives={count}`: {route.name} has {len(candidates)} texts, too few without the "
-                "known positives"
-            )
-        mined[own] = candidates[nearest]
-    negatives = np.where(mined == NONE, NONE, numbers[mined])
-    columns = [sides.take(pa.array(mined[:, place], mask=mined[:, place] == NONE)) for place in range(count)]
-    if has_own.any():
-        negatives[has_own, 0] = training.numbers[has_own, 2]
-        columns[0] = pc.if_else(pa.array(has_own), training.columns[2].combine_chunks(), columns[0])
-    together = np.column_stack([training.numbers[:, :2], negatives])
-    return replace(training, columns=(*training.columns[:2], *columns), numbers=together)
-
-
-def _nearest(
-    pairs: Tensor, anchors: Tensor, numbers: Tensor, candidates: Tensor, known: KnownPositives, count: int
-) -> Numbers | None:
-    """Return the candidates nearest to each anchor, (pairs, count); None if too few are no known positives.
-
-    `pairs` (pairs, 2) and `numbers` (candidates,) are what `known` takes; `anchors` (pairs, width) and
-    `candidates` (candidates, width) are vectors of length one.
-    """
-    chosen = [torch.zeros(0, count, dtype=torch.long)]
-    for start in range(0, len(pairs), PAIRS_AT_ONCE):
-        part = pairs[start : start + PAIRS_AT_ONCE]
-        scores = anchors[start : start + PAIRS_AT_ONCE] @ candidates.T
-        near = 8 * count
-        while True:
-            nearest = scores.topk(min(near, len(numbers))).indices
-            linked = known(part[:, :1], numbers[nearest]) | known(part[:, 1:], numbers[nearest])
-            if int((~linked).sum(dim=1).min()) >= count:
-                break
-            if near >= len(numbers):
-                return None
-            near *= 4
-        chosen.append(nearest.gather(1, linked.int().argsort(dim=1, stable=True)[:, :count]))
-    return torch.cat(chosen).numpy()
-
-
-def _vectors(texts: list[str], model: SentenceTransformer) -> Tensor:
-    """Return vectors of length one, (texts, dimensions), of texts behind their prompts."""
-    parts = []
-    with progress("mine hard negatives", len(texts)) as advance:
-        for start in range(0, len(texts), TEXTS_AT_ONCE):
-            part = texts[start : start + TEXTS_AT_ONCE]
-            encoded = model.encode(part, prompt="", normalize_embeddings=True, show_progress_bar=False)
-            parts.append(torch.as_tensor(encoded).float())
-            advance(len(part))
-    return torch.cat(parts)
 
 
 class PairCollator(SentenceTransformerDataCollator):

@@ -145,7 +145,7 @@ def _run_trials(
     sampler = {"random": optuna.samplers.RandomSampler, "tpe": optuna.samplers.TPESampler}[config.sampler]
     for number in range(len(study.trials), config.trials):
         # Drawn outside the study, in which only finished trials are: an interrupted one is drawn again.
-        seed = int(sha256_text(str(config.search_seed), str(number))[:8], 16)
+        seed = int(sha256_text(str(config.seed), str(number))[:8], 16)
         drawing = optuna.create_study(direction="maximize", sampler=sampler(seed=seed))
         drawing.add_trials(study.trials)
         made: dict[str, Any] = {"params": drawing.ask(space).params, "distributions": space}
@@ -176,10 +176,9 @@ def read_space(source: Mapping[str, Any] | Path | str | None, config: TrainConfi
         UsageError: nothing is left to search.
     """
     distributions = require("optuna.distributions", "tune")
-    if isinstance(source, str | Path):
-        where, content = str(source), read_settings(source)
-    else:
-        where, content = "`space`", dict(PREPRINT_SPACE if source is None else source)
+    is_file = isinstance(source, str | Path)
+    content = read_settings(source) if isinstance(source, str | Path) else source or PREPRINT_SPACE
+    where = str(source) if is_file else "`space`"
     space = {}
     for name, values in content.items():
         try:

@@ -1,8 +1,7 @@
-"""Adapters: no change at the start, a frozen base, files that peft reads, a plain model after merging."""
+"""LoRA: no change at the start, a frozen base, checkpoints, a plain model after merging."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,12 +13,13 @@ from sentence_transformers import SentenceTransformer
 import sentence_experts
 from sentence_experts.errors import UsageError
 from sentence_experts.models.architectures.families import family_of
-from sentence_experts.models.architectures.lora import add_lora, merge_lora, save_adapter
+from sentence_experts.models.architectures.lora import add_lora, merge_lora
 from sentence_experts.models.encoder import ExpertEncoder
 from sentence_experts.models.files.saving import save
 from sentence_experts.models.loading import load
 
 NAMES = ["copd", "cvd"]
+ADDED = ".parametrizations.weight.0."
 TEXTS = ["the heart pumps blood", "skin cancer grows", "lungs", "plants roots leaves seeds"]
 
 
@@ -62,66 +62,41 @@ def test_training_moves_adapter_and_experts_and_leaves_the_adapted_weights_bit_e
     model = encoder[0].auto_model
     family, blocks = family_of(model.config.model_type), model.config.num_hidden_layers
     add_lora(encoder, rank=2)
-    adapted = {name.partition(".lora_")[0] for name in model.state_dict() if ".lora_" in name}
+    adapted = {name.partition(".parametrizations")[0] for name in model.state_dict() if ADDED in name}
     assert adapted == {f"{family.blocks}.{i}.{path}" for i in range(blocks) for path in family.attention}
     before = {name: weight.clone() for name, weight in encoder.state_dict().items()}
     some_steps(encoder)
     moved = {name for name, weight in encoder.state_dict().items() if not torch.equal(weight, before[name])}
-    frozen = {name for name in before if ".base_layer." in name}
+    frozen = {name for name in before if name.endswith(".original")}
     assert frozen
     assert not frozen & moved
-    assert {name for name in before if ".lora_" in name} <= moved
+    assert {name for name in before if ADDED in name} <= moved
     assert {name for name in before if ".experts." in name and held not in name} <= moved
     assert any("embeddings" in name for name in moved), "what was trainable stays so"
     assert not any(held in name for name in moved), "what was frozen stays so"
 
 
 def test_a_saved_model_comes_back_with_its_adapter(encoder: SentenceTransformer, tmp_path: Path) -> None:
-    add_lora(encoder, rank=2, alpha=4)
+    add_lora(encoder, rank=2)
     some_steps(encoder)
     save(encoder, tmp_path / "model")
     again = load(tmp_path / "model", device="cpu")
-    assert again[0].auto_model.config.lora == {"rank": 2, "alpha": 4.0}
+    assert again[0].auto_model.config.lora_rank == 2
     assert np.array_equal(vectors(again), vectors(encoder))
     assert {name: tuple(w.shape) for name, w in again.state_dict().items()} == {
         name: tuple(w.shape) for name, w in encoder.state_dict().items()
     }
 
 
-def test_peft_reads_the_adapter(encoder: SentenceTransformer, tmp_path: Path) -> None:
-    from peft import PeftModel
-
-    save(encoder, tmp_path / "base")
-    for parameter in encoder.parameters():
-        parameter.requires_grad_(False)
-    add_lora(encoder, rank=2, alpha=8)
-    some_steps(encoder)
-    save_adapter(encoder, tmp_path / "adapter")
-    plain = load(tmp_path / "base", device="cpu")
-    PeftModel.from_pretrained(plain[0].auto_model, str(tmp_path / "adapter"))  # in place
-    assert np.array_equal(vectors(plain), vectors(encoder))
-
-
-def test_the_adapters_files_do_not_depend_on_the_process(tmp_path: Path, bases: dict) -> None:
-    encoder = sentence_experts.extend(bases["bert"], NAMES)
-    add_lora(encoder, rank=2)
-    for name in ("one", "two"):
-        save_adapter(encoder, tmp_path / name)
-    one, two = (tmp_path / name / "adapter_config.json" for name in ("one", "two"))
-    assert one.read_bytes() == two.read_bytes()
-    # peft writes a list of names in the order of a set of strings, which differs from process to process.
-    assert isinstance(json.loads(one.read_text())["target_modules"], str)
-
-
 def test_merging_gives_a_plain_model_with_the_same_vectors(
     encoder: SentenceTransformer, tmp_path: Path
 ) -> None:
-    keys = list(encoder.state_dict())
+    keys = sorted(encoder.state_dict())
     add_lora(encoder, rank=2)
     some_steps(encoder)
     adapted = vectors(encoder)
     merge_lora(encoder)
-    assert list(encoder.state_dict()) == keys
+    assert sorted(encoder.state_dict()) == keys
     assert all(parameter.requires_grad for parameter in encoder.parameters())
     assert np.abs(vectors(encoder) - adapted).max() < 1e-5
     save(encoder, tmp_path / "merged")
@@ -129,21 +104,16 @@ def test_merging_gives_a_plain_model_with_the_same_vectors(
     add_lora(encoder, rank=1)  # and it can be adapted again
 
 
-@pytest.mark.parametrize(("alpha", "factor"), [(6.0, 3.0), (None, 1.0)])
-def test_the_adapter_adds_its_factors_product_times_alpha_by_rank(
-    encoder: SentenceTransformer, alpha: float | None, factor: float
-) -> None:
+def test_the_product_of_the_two_matrices_is_added(encoder: SentenceTransformer) -> None:
     model = encoder[0].auto_model
     family = family_of(model.config.model_type)
-    name = f"{family.blocks}.1.{family.attention[0]}"
-    before = model.get_submodule(name).weight.detach().clone()
-    add_lora(encoder, rank=2, alpha=alpha)
-    layer = model.get_submodule(name)
-    down, up = layer.lora_A["default"].weight, layer.lora_B["default"].weight
-    torch.nn.init.normal_(up)
+    layer = model.get_submodule(f"{family.blocks}.1.{family.attention[0]}")
+    before = layer.weight.detach().clone()
+    add_lora(encoder, rank=2)
+    added = layer.parametrizations.weight[0]
+    torch.nn.init.normal_(added.up)
     merge_lora(encoder)
-    added = model.get_submodule(name).weight - before
-    assert torch.allclose(added, factor * up @ down, atol=1e-5)
+    assert torch.allclose(layer.weight - before, added.up @ added.down, atol=1e-5)
 
 
 def test_gradient_checkpointing_gives_the_same_gradients(encoder: SentenceTransformer) -> None:
@@ -152,7 +122,7 @@ def test_gradient_checkpointing_gives_the_same_gradients(encoder: SentenceTransf
     for parameter in model.get_input_embeddings().parameters():
         parameter.requires_grad_(False)
     for name, parameter in model.named_parameters():
-        if ".lora_B." in name:
+        if name.endswith(f"{ADDED}up"):
             torch.nn.init.normal_(parameter, std=0.1)
     batch = encoder.preprocess([encoder.prompts[name] + "lungs" for name in NAMES])
     batch = {name: value for name, value in batch.items() if isinstance(value, torch.Tensor)}
@@ -168,7 +138,7 @@ def test_gradient_checkpointing_gives_the_same_gradients(encoder: SentenceTransf
         model(**batch).last_hidden_state.square().sin().sum().backward()
         gradients.append({n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None})
     assert gradients[0].keys() == gradients[1].keys()
-    assert any(".lora_A." in name for name in gradients[0])
+    assert any(ADDED in name for name in gradients[0])
     for name, gradient in gradients[0].items():
         assert torch.allclose(gradient, gradients[1][name], atol=1e-6), name
 
@@ -176,7 +146,7 @@ def test_gradient_checkpointing_gives_the_same_gradients(encoder: SentenceTransf
 @pytest.mark.parametrize("family", ["bert"])
 def test_what_cannot_be_adapted(base: SentenceTransformer, encoder: SentenceTransformer) -> None:
     add_lora(encoder, rank=2)
-    with pytest.raises(UsageError, match="merge it first"):
+    with pytest.raises(UsageError, match="give the model of the run"):
         add_lora(encoder, rank=2)
     with pytest.raises(UsageError, match="layers='none'"):
         add_lora(base, rank=2)

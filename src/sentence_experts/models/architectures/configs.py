@@ -31,7 +31,7 @@ class ExpertsFields:
         base_vocab_size: number of rows of the base's embeddings, before those of domain tokens.
         experts_on_disk: whether to build the model without experts, which are read later; false once built.
         search_routes: route of queries -> route of documents, where a task tells them apart.
-        lora: low-rank adapter beside the attention (`lora.add_lora`): rank and alpha; None without.
+        lora_rank: rank of the matrices beside the attention of a checkpoint (`lora.add_lora`).
         format_version: version of the saved folder's format.
     """
 
@@ -47,7 +47,7 @@ class ExpertsFields:
     base_vocab_size: int | None = None
     experts_on_disk: bool = False
     search_routes: dict[str, str] = field(default_factory=dict)
-    lora: dict[str, Any] | None = None
+    lora_rank: int | None = None
     format_version: int = FORMAT_VERSION
 
     @property

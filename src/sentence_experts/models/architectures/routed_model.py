@@ -24,7 +24,7 @@ from transformers.utils.generic import ModelOutput
 from sentence_experts.compat.transformers import attention_of, ignore_on_load, set_attention
 from sentence_experts.errors import RouteError, UsageError
 from sentence_experts.models.architectures.families import family_of
-from sentence_experts.models.architectures.lora import insert_adapter
+from sentence_experts.models.architectures.lora import insert_lora
 from sentence_experts.models.architectures.registration import write_modeling_file
 from sentence_experts.models.layers.dispatch import (
     Dispatch,
@@ -89,9 +89,8 @@ class RoutedModel:
         self.residency = Residency(self, in_memory=not on_disk)
         if on_disk:
             ignore_on_load(self, EXPERT_PATTERN)
-        if self.config.lora is not None:
-            # After post_init, which would start an adapter's second factor at random instead of at zero.
-            insert_adapter(self, self.config.lora)  # type: ignore[arg-type]
+        if self.config.lora_rank is not None:
+            insert_lora(self, self.config.lora_rank)
 
     @property
     def routes(self) -> tuple[Route, ...]:
@@ -257,15 +256,13 @@ class RoutedModel:
         return UsageError(f"expert_ids {torch.as_tensor(expert_ids).tolist()} go beyond the experts: {names}")
 
     def check_whole(self, what: str) -> None:
-        """Refuse a step that needs the weights of every expert and no adapter beside them."""
+        """Refuse a step that needs the weights of every expert."""
         if self.residency.idle:
             raise UsageError(
                 f"only some experts of this model are loaded, so it cannot be {what}; load it without routes"
             )
-        if self.config.lora is not None:
-            raise UsageError(
-                "the model has a low-rank adapter; merge it first (architectures.lora.merge_lora)"
-            )
+        if self.config.lora_rank is not None:
+            raise UsageError(f"a checkpoint with `lora_rank` cannot be {what}: give the model of the run")
 
     def save_pretrained(self, save_directory: Any, *args: Any, **kwargs: Any) -> None:
         """Save as transformers does, with a file per part that a route owns; copy those of idle experts."""
