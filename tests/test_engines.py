@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from sentence_experts.engines import Engine, ray_cluster, spark_session
+from sentence_experts.engines import Engine, spark_session
 from sentence_experts.errors import SentenceExpertsError
 
 
@@ -16,8 +16,6 @@ from sentence_experts.errors import SentenceExpertsError
         ("local[3]", "local", 3),
         ("local[*]", "local", os.cpu_count()),
         ("spark[2]", "spark", 2),
-        ("ray", "ray", None),
-        ("ray[2]", "ray", 2),
     ],
 )
 def test_an_engine_on_this_machine_has_cores(name, kind, cores):
@@ -27,23 +25,23 @@ def test_an_engine_on_this_machine_has_cores(name, kind, cores):
 
 @pytest.mark.parametrize(
     ("name", "kind"),
-    [("spark://host:7077", "spark"), ("yarn", "spark"), ("k8s://host", "spark"), ("ray://host:10001", "ray")],
+    [("spark://host:7077", "spark"), ("yarn", "spark"), ("k8s://host", "spark")],
 )
 def test_an_address_is_a_cluster(name, kind):
     engine = Engine.parse(name)
     assert (engine.kind, engine.cores, engine.on_this_machine) == (kind, None, False)
 
 
-@pytest.mark.parametrize("name", ["", "duckdb", "local[0]", "local[-1]", "local[x]", "ray://", "dask://host"])
+@pytest.mark.parametrize("name", ["", "duckdb", "local[0]", "local[-1]", "local[x]", "ray", "dask://host"])
 def test_anything_else_is_refused_with_the_forms(name):
     with pytest.raises(ValueError, match=r"give local\[CORES\], spark\[CORES\]"):
         Engine.parse(name)
 
 
-@pytest.mark.parametrize(("start", "library"), [(spark_session, "pyspark.sql"), (ray_cluster, "ray")])
-def test_a_library_that_is_missing_is_named_with_its_extra(start, library, monkeypatch):
-    monkeypatch.setitem(sys.modules, library, None)
-    engine = Engine.parse(library.partition(".")[0].removeprefix("py"))
-    arguments = (engine, "test") if start is spark_session else (engine,)
-    with pytest.raises(SentenceExpertsError, match=rf"sentence-experts\[{engine.kind}\]"), start(*arguments):
+def test_a_library_that_is_missing_is_named_with_its_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyspark.sql", None)
+    with (
+        pytest.raises(SentenceExpertsError, match=r"sentence-experts\[spark\]"),
+        spark_session(Engine.parse("spark"), "test"),
+    ):
         pass

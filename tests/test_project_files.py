@@ -17,7 +17,7 @@ PROJECT: dict[str, Any] = tomllib.loads((REPOSITORY / "pyproject.toml").read_tex
     "project"
 ]
 WORKFLOWS = sorted((REPOSITORY / ".github" / "workflows").glob("*.yml"))
-NOT_IN_ALL = {"all", "dev", "spark", "ray", "wandb"}
+NOT_IN_ALL = {"all", "dev", "spark", "wandb"}
 
 
 def test_one_version() -> None:

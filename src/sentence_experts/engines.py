@@ -1,8 +1,4 @@
-"""The engines that run the work of a verb: one grammar of `engine` for all verbs, and their start.
-
-`local` is this machine without another program, `spark` and `ray` are these programs on this machine, each
-with `[CORES]` behind it; an address names a cluster.
-"""
+"""What joins citations: this process (`local[CORES]`), or Spark on this machine or a cluster."""
 
 from __future__ import annotations
 
@@ -18,11 +14,9 @@ from pydantic import AfterValidator
 
 from sentence_experts.errors import SentenceExpertsError, brief, require
 
-LOCAL, SPARK, RAY = "local", "spark", "ray"
-_ON_THIS_MACHINE = re.compile(r"(local|spark|ray)(?:\[(\d+|\*)\])?")
-_CLUSTER = re.compile(r"(spark|ray)://.+|yarn|k8s://.+")
-_FORMS = "local[CORES], spark[CORES], spark://HOST:PORT, ray[CORES] or ray://HOST:PORT"
-_OBJECT_STORE = 256 << 20  # bytes that Ray reserves on this machine for the texts of the next parts
+LOCAL, SPARK = "local", "spark"
+_ON_THIS_MACHINE = re.compile(r"(local|spark)(?:\[(\d+|\*)\])?")
+_CLUSTER = re.compile(r"spark://.+|yarn|k8s://.+")
 _ATTEMPTS = 4  # number of attempts of a task of Spark on one machine, as on a cluster
 
 
@@ -32,7 +26,7 @@ class Engine:
 
     Attributes:
         name: name as the user wrote it.
-        kind: kind of engine: "local", "spark" or "ray".
+        kind: kind of engine: "local" or "spark".
         cores: number of cores on this machine; None for those of a cluster, or all.
         on_this_machine: whether no cluster is named.
     """
@@ -53,15 +47,9 @@ class Engine:
             cores = (os.cpu_count() or 1) if here[2] == "*" else int(here[2]) if here[2] else None
             if cores != 0:
                 return cls(name, here[1], cores)
-        if there := _CLUSTER.fullmatch(name):
-            return cls(name, there[1] or SPARK, on_this_machine=False)
-        raise ValueError(f"give {_FORMS}")
-
-    def not_started(self, error: Exception, needs: str = "") -> SentenceExpertsError:
-        """Return the error of an engine that does not start, with the things that it needs."""
-        return SentenceExpertsError(
-            f"`engine={self.name}`: {self.kind} did not start ({brief(error)}){needs}"
-        )
+        if _CLUSTER.fullmatch(name):
+            return cls(name, SPARK, on_this_machine=False)
+        raise ValueError("give local[CORES], spark[CORES] or spark://HOST:PORT")
 
 
 def _checked(name: str) -> str:
@@ -105,44 +93,9 @@ def spark_session(engine: Engine, name: str, settings: Mapping[str, str] = {}) -
     try:
         session = builder.getOrCreate()
     except Exception as error:  # anything from Java, the network or the cluster
-        raise engine.not_started(error, "; it needs Java 17 or newer") from error
+        reason = f"spark did not start ({brief(error)}); it needs Java 17 or newer"
+        raise SentenceExpertsError(f"`engine={engine.name}`: {reason}") from error
     try:
         yield session
     finally:
         session.stop()
-
-
-@contextmanager
-def ray_cluster(engine: Engine) -> Iterator[Any]:
-    """Connect to Ray and yield it; end it afterwards unless it ran before.
-
-    `ray` is the cluster of RAY_ADDRESS, or one on this machine.
-
-    Raises:
-        SentenceExpertsError: Ray is not installed, or does not start.
-    """
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    ray = require("ray", "ray")
-    if ray.is_initialized():
-        yield ray
-        return
-    options: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
-    if not engine.on_this_machine:
-        options["address"] = engine.name
-    elif engine.cores or "RAY_ADDRESS" not in os.environ:
-        options |= {
-            "address": "local",
-            "num_cpus": engine.cores or os.cpu_count(),
-            "object_store_memory": _OBJECT_STORE,
-            "include_dashboard": False,
-            "_node_ip_address": "127.0.0.1",
-        }
-    try:
-        ray.init(**options)
-    except Exception as error:  # anything from its processes or the network
-        raise engine.not_started(error) from error
-    try:
-        yield ray
-    finally:
-        ray.shutdown()

@@ -15,11 +15,11 @@ import pytest
 from helpers.text_tables import text_partitions
 from sentence_experts.encoding.encode import encode
 from sentence_experts.encoding.encoder import BatchEncoder
-from sentence_experts.encoding.part_writer import PartJob
 from sentence_experts.encoding.text_files import chunks_of, count_rows, find_tables
 from sentence_experts.encoding.vector_files import Encoded
 from sentence_experts.errors import InputError, RouteError, UsageError
 from sentence_experts.models.loading import load
+from sentence_experts.storage import PartStore
 
 SETTINGS = {"column": "text", "id_column": "id", "chunk_size": 8, "shard_size": 16}
 
@@ -71,15 +71,15 @@ class StoppedError(Exception):
 def stop_at(monkeypatch, third: int) -> list[int]:
     """Stop before the part `third`; return the numbers of the parts that are written."""
     numbers: list[int] = []
-    real = PartJob.write
+    real = PartStore.writing
 
-    def write(self, encoder, number, *given):
+    def writing(self, number, *given):
         if number == third:
             raise StoppedError
         numbers.append(number)
-        return real(self, encoder, number, *given)
+        return real(self, number, *given)
 
-    monkeypatch.setattr(PartJob, "write", write)
+    monkeypatch.setattr(PartStore, "writing", writing)
     return numbers
 
 
@@ -127,7 +127,7 @@ def test_other_input_is_refused_until_told_to_start_over(encoded, model, partiti
 def test_input_that_changes_meanwhile_is_noticed(model, partitions, tmp_path, monkeypatch):
     copy = tmp_path / "texts"
     shutil.copytree(partitions[0], copy)
-    real = PartJob.write
+    real = PartStore.writing
 
     def and_changes(*given):
         with open(copy / "c.jsonl", "w") as file:
@@ -135,7 +135,7 @@ def test_input_that_changes_meanwhile_is_noticed(model, partitions, tmp_path, mo
         (copy / "b.jsonl").write_text((copy / "b.jsonl").read_text().replace("drought", "a flood"))
         return real(*given)
 
-    monkeypatch.setattr(PartJob, "write", and_changes)
+    monkeypatch.setattr(PartStore, "writing", and_changes)
     with pytest.raises(InputError, match="its input changed while it was read"):
         encode(model, copy, out=tmp_path / "vectors", route="crops", **SETTINGS)
     assert not (tmp_path / "vectors").exists()
@@ -193,14 +193,6 @@ def test_what_cannot_go_into_a_folder_is_refused(model, partitions, tmp_path):
         encode(model, folder, out=tmp_path / "vectors", route=["crops", "x"], **SETTINGS)
     with pytest.raises(UsageError, match=r"vectors of float16 are written to \.npy"):
         encode(model, folder, out=tmp_path / "vectors", precision="float16", **SETTINGS)
-    with pytest.raises(UsageError, match="workers open the model themselves"):
-        encode(model, folder, out=tmp_path / "vectors", engine="ray[1]", route="crops", **SETTINGS)
-    with pytest.raises(UsageError, match=r"`engine`: give local\[CORES\]"):
-        encode(model, folder, out=tmp_path / "vectors", engine="dask")
-    for settings, name in (
-        ({"engine": "local[2]"}, "engine=local"),
-        ({"route": "crops,neuro"}, "route=crops,"),
-    ):
-        with pytest.raises(UsageError, match=f"`{name}.*: only a folder holds"):
-            encode(model, ["a text"], **settings)
+    with pytest.raises(UsageError, match=r"`route=crops,.*: only a folder holds"):
+        encode(model, ["a text"], route="crops,neuro")
     assert {file.name for file in tmp_path.iterdir()} == {"mine.txt"}

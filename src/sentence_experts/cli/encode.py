@@ -32,14 +32,14 @@ def encode(
     input: Annotated[Path | None, typer.Option(help=TEXTS)] = None,
     overwrite: Overwrite = False,
 ) -> None:
-    """Encode the texts of a file, in their order, or of many files on one machine or a cluster.
+    """Encode the texts of a file, in their order, or of many files.
 
     An interrupted run continues when the same command is given again.
 
     Example: sentence-experts encode runs/experts/model --input papers.csv --column text --out v.npy
 
     Example: sentence-experts encode runs/experts/model papers/ --column text --id-column id --route all
-    --engine ray --out vectors
+    --out vectors
     """
     from sentence_experts.encoding.encode import encode as encode_texts
     from sentence_experts.encoding.vector_files import is_folder

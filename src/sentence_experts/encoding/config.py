@@ -7,7 +7,6 @@ from typing import Any, Literal
 from pydantic import Field, field_validator
 
 from sentence_experts.config import BatchSize, Column, Config
-from sentence_experts.engines import LOCAL, SPARK, Engine, EngineName
 
 ALL_ROUTES = "all"
 
@@ -32,26 +31,11 @@ class EncodeConfig(Config):
     )
     chunk_size: int = Field(1024, ge=1, description="Number of texts encoded between two writes to disk")
     batch_size: BatchSize = None
-    engine: EngineName = Field(
-        LOCAL,
-        description="What encodes into a folder: local[CORES] (this process; default: as many as torch has "
-        "threads), or Ray as ray[CORES] or ray://HOST:PORT (all machines must see model, input and output). "
-        "A worker of Ray has one core, or with device cuda one GPU",
-    )
     shard_size: int = Field(
-        16_384,
-        ge=1,
-        description="Number of texts per file in a folder: what a worker that dies loses at most",
+        16_384, ge=1, description="Number of texts per file in a folder: what an interruption loses at most"
     )
 
     @field_validator("route", mode="before")
     @classmethod
     def _check_route(cls, route: Any) -> Any:
         return route.split(",") if isinstance(route, str) else route
-
-    @field_validator("engine")
-    @classmethod
-    def _check_engine(cls, name: str) -> str:
-        if Engine.parse(name).kind == SPARK:
-            raise ValueError("Spark does not encode: give local[CORES], ray[CORES] or ray://HOST:PORT")
-        return name

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from sentence_experts.config import with_settings
-from sentence_experts.encoding.chunks import Vectors, missing_parts
+from sentence_experts.encoding.chunks import missing_parts
 from sentence_experts.encoding.config import ALL_ROUTES, EncodeConfig
 from sentence_experts.encoding.encoder import BatchEncoder
-from sentence_experts.encoding.part_writer import PartJob, write_on_ray
 from sentence_experts.encoding.text_files import chunks_of, count_rows, find_tables
 from sentence_experts.encoding.vector_files import (
     ID,
@@ -30,12 +31,11 @@ from sentence_experts.encoding.vector_files import (
     write_parquet,
     write_vectors,
 )
-from sentence_experts.engines import LOCAL, Engine
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.loading import LoadConfig
 from sentence_experts.models.routes.known_routes import KnownRoutes
-from sentence_experts.progress import progress
-from sentence_experts.storage import Output, check_apart, output
+from sentence_experts.progress import Advance, progress, unseen
+from sentence_experts.storage import Output, check_apart, explained, output
 from sentence_experts.tables import Table, TextRow, TextTable, is_path
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 Model: TypeAlias = "str | Path | SentenceTransformer | BatchEncoder"
 Routes: TypeAlias = dict[str, str | None]  # column -> route of its vectors
+_PART = {"compression": "zstd", "use_dictionary": False, "write_page_checksum": True}
 
 
 @overload
@@ -66,7 +67,7 @@ def encode(
     load_config: LoadConfig | None = None,
     **settings: Any,
 ) -> NDArray[Any] | Encoded:
-    """Encode texts, in their order: in memory, to a file, or to a folder, also on a cluster.
+    """Encode texts, in their order: in memory, to a file, or to a folder.
 
     `.npy` holds an array of shape (texts, dimensions), `.parquet` holds `row` (int64, from 0), `id` (if there
     is an `id_column`) and `vector` (fixed-size list of float32). A folder holds Parquet files of `shard_size`
@@ -74,7 +75,7 @@ def encode(
     beside it; the same call after an interruption continues from there, to the same bytes.
 
     Args:
-        model: a model in memory, or the path or name of one (which workers of Ray need).
+        model: a model in memory, or the path or name of one.
         texts: a list of texts, the path of a table (Parquet, CSV, TSV, JSON lines, or plain text with one
             text per line; optionally gzipped), or a table or series in memory. Into a folder: a file, folder
             or pattern (`papers/*.parquet`), or several; of folders and patterns, the Parquet and JSON-lines
@@ -92,7 +93,6 @@ def encode(
         InputError: the texts cannot be read, there are none, they changed meanwhile, one is empty and the
             model cannot encode it, two have one id in a folder, or another process is writing `out`.
         RouteError: the model needs a route, or does not know this one.
-        SentenceExpertsError: an engine is not installed, does not start or gives up.
 
     Example:
         >>> encode("model", ["One text.", "Another."], route="genomics").shape
@@ -104,8 +104,13 @@ def encode(
         source = TextTable(texts, config.column, config.id_column)
         check_out(source, None, config)
         encoder, routes = _open_encoder(model, config, load_config)
-        vectors = _encode_in_memory(encoder, source, routes[VECTOR], config)
-        return vectors.astype(config.precision, copy=False)
+        parts = [np.zeros((0, encoder.dimension), np.float32)]
+        with progress(f"encoding {Path(source.name).name}") as advance:
+            for rows in chunks_of([source], config.chunk_size):
+                texts_of_part = [row.text for row in rows]
+                encoder.check_empty(source.name, texts_of_part, sum(map(len, parts)))
+                parts.append(encoder.encode(texts_of_part, routes[VECTOR], config.normalize, advance))
+        return np.concatenate(parts).astype(config.precision, copy=False)
     path = Path(out)
     if is_folder(path):
         check_form(path, config.precision)
@@ -125,10 +130,10 @@ def check_out(source: TextTable, out: Path | None, config: EncodeConfig) -> None
     source.check()
     if out is not None:
         check_form(out, config.precision)
-    if config.engine != LOCAL or len(config.route or ()) > 1:
-        name = "engine" if config.engine != LOCAL else "route"
-        given = config.engine if config.engine != LOCAL else ",".join(config.route or ())
-        raise UsageError(f"`{name}={given}`: only a folder holds what this gives: give one as `out`")
+    if len(config.route or ()) > 1:
+        raise UsageError(
+            f"`route={','.join(config.route or ())}`: only a folder holds what this gives: give one as `out`"
+        )
     if out is not None and is_path(source.source) and out.resolve() == Path(source.source).resolve():
         raise UsageError(f"{out}: the output would overwrite the input")
 
@@ -147,8 +152,7 @@ def _open_encoder(
     if not isinstance(model, BatchEncoder):
         if (known := KnownRoutes.read(model)) is not None:
             _choose_columns(known, config.route, in_folder)
-        cores = Engine.parse(config.engine).cores
-        model = BatchEncoder.open(model, load_config, config.batch_size, cores=cores)
+        model = BatchEncoder.open(model, load_config, config.batch_size)
     return model, _choose_columns(model.known_routes, config.route, in_folder)
 
 
@@ -163,35 +167,12 @@ def _choose_columns(known: KnownRoutes, names: Sequence[str] | None, in_folder: 
     return {f"{VECTOR}_{route}" if route in (ROW, ID) else route or VECTOR: route for route in routes}
 
 
-def _encode_in_memory(
-    encoder: BatchEncoder, source: TextTable, route: str | None, config: EncodeConfig
-) -> Vectors:
-    parts = [np.zeros((0, encoder.dimension), np.float32)]
-    done = 0
-    with progress(f"encoding {Path(source.name).name}") as advance:
-        for rows in chunks_of([source], config.chunk_size):
-            texts = [row.text for row in rows]
-            encoder.check_empty(source.name, texts, done)
-            parts.append(encoder.encode(texts, route, config.normalize, advance))
-            done += len(texts)
-    return np.concatenate(parts)
-
-
 def _encode_to_disk(
     model: Model, tables: Sequence[TextTable], config: EncodeConfig, load_config: LoadConfig, place: Output
 ) -> Encoded:
     """Encode to parts beside the output, from which an interrupted run continues, and join or link them."""
-    in_folder, engine = is_folder(place.path), Engine.parse(config.engine)
-    here = load_config
-    if engine.kind != LOCAL:
-        if not isinstance(model, str | Path):
-            raise UsageError(
-                f"`engine={engine.name}`: workers open the model themselves: give its folder or name"
-            )
-        load_config = load_config.model_copy(update={"device": load_config.device or "cpu"})
-        # This process needs the model's name and hashes, and may have no GPU.
-        here = load_config.model_copy(update={"device": "cpu"})
-    encoder, routes = _open_encoder(model, config, here, in_folder)
+    in_folder = is_folder(place.path)
+    encoder, routes = _open_encoder(model, config, load_config, in_folder)
     columns = {column: encoder.vector_settings(route) for column, route in routes.items()}
     settings = {
         "columns": columns,
@@ -200,29 +181,32 @@ def _encode_to_disk(
     }
     if place.begin(settings, {"input": lambda: [table.fingerprint() for table in tables]}) == "finished":
         return Encoded.open(place.path)
-    counts = {"texts": 0, "empty": 0}
-    place.result = {"model": encoder.name, "dimension": encoder.dimension, "routes": routes}
     source = tables[0].name if len(tables) == 1 else f"{len(tables)} files"
-    rounding = encoder.rounding_settings
-    if engine.kind != LOCAL:
-        rounding["device"] = str(load_config.device).partition(":")[0]
-    parts = place.parts(PARQUET, rounding=rounding, chunk_size=config.chunk_size)
-    has_ids = config.id_column is not None
-    job = PartJob(parts, routes, columns, has_ids, config.chunk_size, config.normalize, source)
+    parts = place.parts(PARQUET, rounding=encoder.rounding_settings, chunk_size=config.chunk_size)
+    counts = {"texts": 0, "empty": 0}
+    fields = [pa.field(ROW, pa.int64()), *([pa.field(ID, pa.string())] if config.id_column else [])]
+    for column, route in routes.items():
+        about = {"route": route or "", "fingerprint": str(columns[column]["fingerprint"])}
+        fields.append(pa.field(column, pa.list_(pa.float32(), encoder.dimension), metadata=about))
+    schema = pa.schema(fields)
     with progress(f"encoding {Path(source).name}", count_rows(tables) if in_folder else None) as advance:
-        chunks = chunks_of(tables, config.shard_size if in_folder else config.chunk_size)
-        missing = missing_parts(_counted(chunks, counts), parts, advance)
-        if engine.kind == LOCAL:
-            for number, first, rows in missing:
-                job.write(encoder, number, first, rows, advance)
-        else:
-            del encoder  # its memory belongs to the workers
-            where = str(Path(str(model)).absolute() if Path(str(model)).exists() else model)
-            write_on_ray(missing, engine, advance, job, where, load_config, config.batch_size)
+        chunks = chunks_of(tables, config.shard_size if in_folder else config.chunk_size, counts)
+        for number, first, rows in missing_parts(chunks, parts, advance):
+            with (
+                explained(parts.folder),
+                parts.writing(number) as temporary,
+                pq.ParquetWriter(temporary, schema, **_PART) as writer,
+            ):
+                for start in range(0, len(rows), config.chunk_size):
+                    some = rows[start : start + config.chunk_size]
+                    encoder.check_empty(source, [row.text for row in some], first + start)
+                    table = _encode_rows(encoder, some, first + start, routes, config.normalize, advance)
+                    writer.write_table(table.select(schema.names).cast(schema), row_group_size=len(some))
+                writer.close()
     if not counts["texts"]:
         parts.remove()
         raise InputError(f"{source}: no texts in it")
-    place.result |= counts
+    place.result = {"model": encoder.name, "dimension": encoder.dimension, "routes": routes, **counts}
     with place.replacing() as temporary:
         if in_folder:
             for number, part in enumerate(parts.paths()):
@@ -230,17 +214,37 @@ def _encode_to_disk(
         elif temporary.suffix == NPY:
             write_vectors(temporary, parts.paths(), counts["texts"], config.precision)
         else:
-            made_by = {"model": place.result["model"], "fingerprint": columns[VECTOR]["fingerprint"]}
+            made_by = {"model": encoder.name, "fingerprint": columns[VECTOR]["fingerprint"]}
             write_parquet(temporary, parts.paths(), {**made_by, "route": routes[VECTOR] or ""})
     return Encoded.open(place.path)
 
 
-def _counted(chunks: Iterable[list[TextRow]], counts: dict[str, int]) -> Iterator[list[TextRow]]:
-    """Yield the chunks; count the texts, and the empty ones."""
-    for rows in chunks:
-        counts["texts"] += len(rows)
-        counts["empty"] += sum(not row.text.strip() for row in rows)
-        yield rows
+def _encode_rows(
+    encoder: BatchEncoder,
+    rows: Sequence[TextRow],
+    first: int,
+    routes: Routes,
+    normalize: bool,
+    advance: Advance,
+) -> pa.Table:
+    """Return the vectors of some texts under every route, with their numbers and identifiers."""
+    numbers = np.arange(first, first + len(rows))
+    columns: dict[str, Any] = {
+        ROW: _array(numbers, pa.int64()),
+        ID: pa.array([row.id for row in rows], pa.string()),
+    }
+    *_, last = routes
+    for column, route in routes.items():  # texts are done when they have the last vector
+        done = advance if column == last else unseen
+        vectors = encoder.encode([row.text for row in rows], route, normalize, done)
+        flat = _array(np.ascontiguousarray(vectors, np.float32), pa.float32())
+        columns[column] = pa.FixedSizeListArray.from_arrays(flat, vectors.shape[1])
+    return pa.table(columns)
+
+
+def _array(numbers: NDArray[Any], kind: pa.DataType) -> pa.Array:
+    """Return the numbers as an array of Arrow, without pandas, which `pa.array` would import."""
+    return pa.Array.from_buffers(kind, numbers.size, [None, pa.py_buffer(numbers)])
 
 
 def _link(part: Path, name: Path) -> None:

@@ -36,7 +36,6 @@ class BatchEncoder:
         model: a `SentenceTransformer` or `OnnxEncoder`, as `sentence_experts.load` opens it.
         batch_size: number of texts per batch; by default, on a CPU, batches have a number of tokens and run
             side by side on all cores, elsewhere they have 32 texts.
-        cores: number of batches side by side on a CPU; by default as torch has threads.
     """
 
     def __init__(
@@ -44,7 +43,6 @@ class BatchEncoder:
         model: SentenceTransformer | OnnxEncoder,
         batch_size: int | None = None,
         name: str | None = None,
-        cores: int | None = None,
     ) -> None:
         """Prepare a model for many texts; `name` is by default the model's own (`name_of`)."""
         if batch_size is not None and isinstance(model, OnnxEncoder):
@@ -52,19 +50,20 @@ class BatchEncoder:
                 "`batch_size` has no effect here: the batches of an ONNX graph are cut by tokens"
             )
         self.model: Any = model
-        self.cores, self.batch_size, self._name = cores, batch_size, name
+        self.batch_size, self._name = batch_size, name
 
     @classmethod
     def open(
-        cls, source: Any, load_config: LoadConfig | None = None, batch_size: int | None = None, **options: Any
+        cls,
+        source: Any,
+        load_config: LoadConfig | None = None,
+        batch_size: int | None = None,
+        name: str | None = None,
     ) -> BatchEncoder:
-        """Open a model to encode with, as `load` does; "minilm" on ONNX Runtime where that fits the settings.
-
-        `options` are those of the class.
-        """
+        """Open a model to encode with, as `load` does; "minilm" on ONNX Runtime where that fits."""
         load_config = LoadConfig.of(load_config)
         light = batch_size is None and takes_minilm(source, load_config)
-        return cls(open_minilm(load_config) if light else load(source, load_config), batch_size, **options)
+        return cls(open_minilm(load_config) if light else load(source, load_config), batch_size, name)
 
     @cached_property
     def name(self) -> str:
@@ -183,7 +182,7 @@ class BatchEncoder:
     @cached_property
     def _parallel_cpu(self) -> ParallelCpuEncoder | None:
         runtime = runtime_of(self.model) if self.batch_size is None else None
-        return None if runtime is None else ParallelCpuEncoder(runtime, self.cores)
+        return None if runtime is None else ParallelCpuEncoder(runtime)
 
     @cached_property
     def _empty_has_no_token(self) -> bool:

@@ -80,8 +80,13 @@ def _count_ids(tables: Sequence[TextTable]) -> int:
     return len(numbers)
 
 
-def chunks_of(tables: Sequence[TextTable], size: int) -> Iterator[list[TextRow]]:
-    """Yield the texts of all tables in order, `size` at a time."""
+def chunks_of(
+    tables: Sequence[TextTable], size: int, counts: dict[str, int] | None = None
+) -> Iterator[list[TextRow]]:
+    """Yield the texts of all tables in order, `size` at a time; add up the `texts` and `empty` ones."""
     rows = itertools.chain.from_iterable(table.rows() for table in tables)
     while chunk := list(itertools.islice(rows, size)):
+        if counts is not None:
+            counts["texts"] += len(chunk)
+            counts["empty"] += sum(not row.text.strip() for row in chunk)
         yield chunk

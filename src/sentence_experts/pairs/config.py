@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 from pydantic import Field, field_validator, model_validator
 
 from sentence_experts.config import Config, KeepRetracted, Memory, Seed
-from sentence_experts.engines import LOCAL, RAY, Engine, EngineName
+from sentence_experts.engines import LOCAL, EngineName
 
 SPLITS = ("train", "validation", "test")
 OTHER_NAMES = {"val": "validation", "valid": "validation", "dev": "validation"}
@@ -155,13 +155,6 @@ class PairsConfig(Config):
     )
 
     _check_fractions = field_validator("fractions", mode="before")(check_shares)
-
-    @field_validator("engine")
-    @classmethod
-    def _check_engine(cls, name: str) -> str:
-        if Engine.parse(name).kind == RAY:
-            raise ValueError("Ray has no joins: give local[CORES], spark[CORES] or spark://HOST:PORT")
-        return name
 
     @model_validator(mode="after")
     def _check_together(self) -> PairsConfig:

@@ -93,4 +93,4 @@ def shared_encoder(encoder: BatchEncoder, route: str | None) -> BatchEncoder | N
         return None
     if not model.scales_after_pooling:
         return None
-    return BatchEncoder(model.without_heads(), encoder.batch_size, encoder.name, encoder.cores)
+    return BatchEncoder(model.without_heads(), encoder.batch_size, encoder.name)
