@@ -24,7 +24,7 @@ from sentence_experts.compat.transformers import attention_of
 from sentence_experts.errors import RouteError
 from sentence_experts.models.architectures.configs import ExpertsFields
 from sentence_experts.models.architectures.families import family_of, inherited_values
-from sentence_experts.models.layers.adapters import key_of
+from sentence_experts.models.layers.adapters import LowRankHead, key_of
 from sentence_experts.models.layers.weight_names import base_name, expert_of, of_expert
 from sentence_experts.models.pooling import place_of_pooling
 from sentence_experts.models.routes.kinds import router_kind
@@ -136,11 +136,11 @@ def _merge_adapter(encoder: ExpertEncoder, number: int, dense: PreTrainedModel, 
                 layers[name].weight += share * adapter.product()
 
 
-def _put_head(dense: SentenceTransformer, head: nn.Linear) -> None:
+def _put_head(dense: SentenceTransformer, head: nn.Linear | LowRankHead) -> None:
     """Put a route's head behind the pooling, as a module of sentence-transformers."""
     place = place_of_pooling(dense)
-    module = Dense(head.in_features, head.out_features, activation_function=nn.Identity())
-    module.linear.load_state_dict(head.state_dict())
+    module = Dense(*head.weight.shape, activation_function=nn.Identity())
+    module.linear.load_state_dict({"weight": head.weight, "bias": head.bias})
     dense.insert(place + 1, module.to(dense.device, dense.dtype).eval())
 
 

@@ -18,6 +18,7 @@ from sentence_experts.errors import InputError, RouteError, UsageError
 from sentence_experts.models.architectures.registration import register
 from sentence_experts.models.architectures.routed_model import RoutedModel
 from sentence_experts.models.card import usage_card
+from sentence_experts.models.layers.adapters import LowRankHead
 from sentence_experts.models.layers.residency import CPU, DISK
 from sentence_experts.models.layers.weight_names import owner_of
 from sentence_experts.models.pooling import place_of_pooling, pooled_model
@@ -93,7 +94,7 @@ class ExpertEncoder(SentenceTransformer):
             for head in [self.head(name)]
         }
 
-    def head(self, route: str) -> nn.Linear:
+    def head(self, route: str) -> nn.Linear | LowRankHead:
         """Return the head that a route owns.
 
         Raises:
@@ -103,7 +104,7 @@ class ExpertEncoder(SentenceTransformer):
         if route not in names:
             known = ", ".join(names) or "none do"
             raise UsageError(f"route {route!r} owns no head; those that do: {known}")
-        head: nn.Linear = self.routed_model.heads[names.index(route)]
+        head: nn.Linear | LowRankHead = self.routed_model.heads[names.index(route)]
         return head
 
     def without_heads(self) -> ExpertEncoder:

@@ -154,7 +154,7 @@ def fit_heads(
     """Encode all texts once, and train a map per route on the vectors."""
     width = int(pooled_model(base).get_embedding_dimension() or 0)
     identity = np.eye(width, dtype=np.float32), np.zeros(width, np.float32)
-    model = with_heads(base, dict.fromkeys(routes, identity))  # refuses a base before the work
+    model = with_heads(base, dict.fromkeys(routes, identity), config.rank)  # refuses a base before the work
     headless = model.without_heads()
     headless.max_seq_length = config.max_length or headless.max_seq_length
     pooled = _encode(BatchEncoder(headless), data.texts, routes[0], cache)
@@ -173,7 +173,8 @@ def fit_heads(
         return {route: unit(model.finish(each)) for route, each in mapped.items()}
 
     chosen = {route: _describe(head.steps, head.rate) for route, head in heads.items()}
-    owned, seen = 4 * width * (width + 1), HEAD_BATCH * config.steps
+    owned = 4 * width * (1 + (width if config.rank is None else 2 * config.rank))
+    seen = HEAD_BATCH * config.steps
     return Candidate(HEAD, model, vectors, lambda rows: unit(model.finish(pooled[rows])), chosen, owned, seen)
 
 

@@ -144,6 +144,6 @@ def test_what_adapters_do_not_do(base: SentenceTransformer, tmp_path: Path, mixe
     with pytest.raises(UsageError, match="do not compute in 8 bits"):
         sentence_experts.export(tmp_path / "model", tmp_path / "small", format="onnx", int8=texts)
     with pytest.raises(UsageError, match="`rank` is for `kind='adapter'`"):
-        sentence_experts.extend(base, routes=["use"], kind="head", rank=2)
+        sentence_experts.extend(base, routes=["use"], rank=2)
     with pytest.raises(UsageError, match="for the adapter to sit on"):
         add_route(mixed, "use", kind="adapter")

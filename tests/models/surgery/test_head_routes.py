@@ -174,6 +174,34 @@ def test_exported_as_a_dense_module(heads: ExpertEncoder, texts: list[str], tmp_
     assert np.abs(stock.encode(texts) - expected).max() <= 1e-6
 
 
+def test_heads_of_low_rank(heads: ExpertEncoder, texts: list[str], tmp_path: Path) -> None:
+    generator = np.random.default_rng(5)
+    down, up = (generator.normal(size=shape) for shape in ((3, WIDTH), (WIDTH, 3)))
+    weight, bias = np.eye(WIDTH) + up @ down / WIDTH, generator.normal(size=WIDTH)
+    grown = add_route(heads, "field", kind="head", rank=3)
+    assert torch.equal(
+        vectors(grown, texts, "field"), vectors(add_route(heads, "same", kind="head"), texts, "same")
+    )
+    model = with_heads(grown, {"field": (weight, bias)})
+    assert sum(each.numel() for each in model.head("field").parameters()) == 2 * 3 * WIDTH + WIDTH
+    full = with_heads(heads, {"field": (weight, bias)})
+    assert (
+        np.abs(model.encode(texts, prompt_name="field") - full.encode(texts, prompt_name="field")).max()
+        <= 2e-6
+    )
+    save(model, tmp_path / "model")
+    stock = SentenceTransformer(str(tmp_path / "model"), device="cpu")
+    for name in ("use", "works with"):
+        assert torch.equal(vectors(stock, texts, name), vectors(heads, texts, name))
+    assert torch.equal(vectors(stock, texts, "field"), vectors(model, texts, "field"))
+    dense = export_route(model, "field")
+    assert np.abs(dense.encode(texts) - model.encode(texts, prompt_name="field")).max() <= 2e-6
+    with pytest.raises(UsageError, match="'field' differs from the identity by more than rank 3"):
+        with_heads(model, random_heads("field"))
+    with pytest.raises(UsageError, match="`rank` is not for `kind='expert'`"):
+        add_route(model, "botany", rank=3)
+
+
 def test_experts_come_and_go_below_heads(heads: ExpertEncoder, texts: list[str], tmp_path: Path) -> None:
     save(add_route(heads, "copd"), tmp_path / "model")
     whole = sentence_experts.load(tmp_path / "model", device="cpu")

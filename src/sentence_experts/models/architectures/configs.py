@@ -24,6 +24,7 @@ class ExpertsFields:
         top_k: number of experts per token with router "token".
         adapters: dict of each route's adapter: `route`, `rank`, and `layers`, their paths in a block.
         heads: names of the routes that own a head; their order gives the heads' indices.
+        head_ranks: route -> rank of its head's difference from the identity, where it is limited.
         routes: dict of each route, with the fields of `routes.Route`.
         expert_layers: numbers of the blocks that hold experts, ascending.
         inner_route_token_id: token that replaces a domain token inside a text; None if there are none.
@@ -40,6 +41,7 @@ class ExpertsFields:
     top_k: int = 2
     adapters: list[dict[str, Any]] = field(default_factory=list)
     heads: list[str] = field(default_factory=list)
+    head_ranks: dict[str, int] = field(default_factory=dict)
     routes: list[dict[str, Any]] = field(default_factory=list)
     expert_layers: list[int] = field(default_factory=list)
     expert_norms: bool = False

@@ -26,6 +26,7 @@ from sentence_experts.errors import RouteError, UsageError
 from sentence_experts.models.architectures.families import family_of
 from sentence_experts.models.architectures.lora import insert_lora
 from sentence_experts.models.architectures.registration import write_modeling_file
+from sentence_experts.models.layers.adapters import make_head
 from sentence_experts.models.layers.dispatch import (
     Dispatch,
     ExpertSlices,
@@ -79,7 +80,8 @@ class RoutedModel:
         blocks = nn.ModuleList(self.block_class(self.config, layer) for layer in layers)
         self.set_submodule(family_of(self.config.model_type).blocks, blocks)  # type: ignore[attr-defined]
         width = self.config.hidden_size
-        self.heads = nn.ModuleList(nn.Linear(width, width) for _ in self.config.heads)
+        ranks = self.config.head_ranks
+        self.heads = nn.ModuleList(make_head(width, ranks.get(route)) for route in self.config.heads)
         self.uses_heads, self.is_recorded = True, False
         self.post_init()  # type: ignore[attr-defined]
         if attention_of(self.config) == PADDED:

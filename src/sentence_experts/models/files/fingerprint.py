@@ -38,7 +38,15 @@ IGNORED_SUFFIXES = (".md", ".tmp", ".lock")  # suffixes of files that do not cha
 # Keys of config.json that name routes, or the file's origin; they decide no vector of this route.
 _IRRELEVANT = (
     *("adapters", "architectures", "auto_map", "experts", "expert_layers", "expert_norms"),
-    *("experts_on_disk", "format_version", "heads", "inner_route_token_id", "route_kind", "routes"),
+    *(
+        "experts_on_disk",
+        "format_version",
+        "heads",
+        "head_ranks",
+        "inner_route_token_id",
+        "route_kind",
+        "routes",
+    ),
     *("transformers_version", "vocab_size", "base_vocab_size", "search_routes"),
 )
 _MARKER = "\ufdd0"  # marker of domain tokens in a normalizer (`route_tokens.MARKER`)

@@ -25,6 +25,7 @@ from sentence_experts.models.architectures.families import family_of
 from sentence_experts.models.dense import dense_prompt, equal_shares
 from sentence_experts.models.encoder import ExpertEncoder, check_experts
 from sentence_experts.models.files.fingerprint import fingerprint_of
+from sentence_experts.models.layers.adapters import LowRankHead
 from sentence_experts.models.layers.weight_names import base_name, is_expert, owner_of
 from sentence_experts.models.loading import load
 from sentence_experts.models.routes.kinds import router_kind
@@ -120,7 +121,8 @@ def _grown(
     else:
         if tasks is not None:
             raise UsageError(f"`tasks` gives instructions, and each {config.kind} has a domain token")
-        route = PlannedRoute(name, config.on or BASE, kind=config.kind)
+        rank = config.rank if config.kind == HEAD else None
+        route = PlannedRoute(name, config.on or BASE, kind=config.kind, rank=rank)
         added = _base_below(encoder, route, config.on, base)
         if config.kind == ADAPTER and adapter is not None:
             if config.rank is not None:
@@ -151,7 +153,9 @@ def _grown(
     return made
 
 
-def with_heads(model: Source, heads: Mapping[str, tuple[ArrayLike, ArrayLike]]) -> ExpertEncoder:
+def with_heads(
+    model: Source, heads: Mapping[str, tuple[ArrayLike, ArrayLike]], rank: int | None = None
+) -> ExpertEncoder:
     """Return a model that has these routes, each with this head; the others' vectors stay bit-equal.
 
     Heads of other kinds of training come in here: maps that were fitted to `model.without_heads()`'s vectors.
@@ -161,20 +165,21 @@ def with_heads(model: Source, heads: Mapping[str, tuple[ArrayLike, ArrayLike]]) 
             these names get the new heads; a name or path of either. It stays unchanged.
         heads: route -> (weight of shape (width, width), bias of shape (width,)) of y = weight @ x + bias,
             where x is the pooled vector before any module that follows the pooling.
+        rank: rank of new heads' difference from the identity; None for any.
 
     Raises:
-        UsageError: no heads, one of another shape or with numbers that are not finite, or the name of a route
-            of another kind.
+        UsageError: no heads, one of another shape, of a higher rank or with numbers that are not finite, or
+            the name of a route of another kind.
         InputError: the model's pooling does not commute with a linear map.
     """
     opened = load(model, device="cpu") if isinstance(model, str | Path) else model
     if not isinstance(opened, ExpertEncoder):
-        encoder = extend(model, routes=list(heads), kind=HEAD)
+        encoder = extend(model, routes=list(heads), kind=HEAD, rank=rank)
     else:
         plan = RoutePlan.of(_check_growable(opened))
         for name in heads:
             if name not in plan.heads:
-                route = PlannedRoute(name, BASE, kind=HEAD)
+                route = PlannedRoute(name, BASE, kind=HEAD, rank=rank)
                 _base_below(opened, route, None, None)
                 plan = plan.with_route(route)
         encoder = _with_plan(opened, plan, _kept(opened))
@@ -189,9 +194,23 @@ def with_heads(model: Source, heads: Mapping[str, tuple[ArrayLike, ArrayLike]]) 
         if not (np.isfinite(weight).all() and np.isfinite(bias).all()):
             raise UsageError(f"head {name!r} has numbers that are not finite")
         with torch.no_grad():
-            head.weight.copy_(torch.as_tensor(weight))
             head.bias.copy_(torch.as_tensor(bias))
+            if isinstance(head, LowRankHead):
+                for factor, value in zip((head.up, head.down), _factors(name, weight, head), strict=True):
+                    factor.copy_(torch.as_tensor(value))
+            else:
+                head.weight.copy_(torch.as_tensor(weight))
     return encoder
+
+
+def _factors(name: str, weight: Any, head: LowRankHead) -> tuple[Any, Any]:
+    """Factor a map's difference from the identity into the matrices of a head of low rank."""
+    left, sizes, right = np.linalg.svd(weight.astype(np.float64) - np.eye(len(weight)))
+    rank = len(head.down)
+    if len(sizes) > rank and sizes[rank] > 1e-5 * max(sizes[0], 1):
+        raise UsageError(f"head {name!r} differs from the identity by more than rank {rank}")
+    roots = np.sqrt(sizes[:rank])
+    return left[:, :rank] * roots, roots[:, None] * right[:rank]
 
 
 def drop_route(

@@ -138,6 +138,7 @@ def with_experts(
         "experts": list(plan.experts),
         "adapters": plan.adapters,
         "heads": plan.heads,
+        "head_ranks": {each.name: each.rank for each in plan.routes if each.rank is not None},
         "routes": [route.to_json() for route in routes],
         "inner_route_token_id": inner if plan.domains else None,
         "vocab_size": max(base_rows or config.vocab_size, len(tokenizer)),

@@ -25,7 +25,11 @@ class ExtendConfig(Config):
         description="What each route owns: expert (the MLP of each block), adapter (low-rank matrices beside "
         "attention and MLP) or head (a linear map of the pooled vector; one encoding serves all heads)",
     )
-    rank: int | None = Field(None, ge=1, description="Rank of adapters. Default: 8")
+    rank: int | None = Field(
+        None,
+        ge=1,
+        description="Rank of adapters (default: 8), or of heads' difference from the identity (default: any)",
+    )
     layers: str = Field(
         "all",
         description="Blocks that get experts: all, alternate (1, 3, 5, ..., as in GShard and MoTE's EOB), "
@@ -93,7 +97,10 @@ class ExtendConfig(Config):
                 kind != EXPERT and bool(set_),
                 f"`{set_[0] if set_ else ''}` is for `kind='expert'`; other routes share the base's weights",
             ),
-            (self.rank is not None and kind != ADAPTER, "`rank` is for `kind='adapter'`"),
+            (
+                self.rank is not None and kind == EXPERT,
+                "`rank` is for `kind='adapter'` or `kind='head'`",
+            ),
             (
                 bool(self.prefixes) and self.route != "prefix",
                 "`prefixes` goes with `route='prefix'`; a task file has its own under instructions:",
@@ -161,7 +168,12 @@ class AddRouteConfig(Config):
         None,
         description="Expert that an adapter or head sits on. Default: the base, if the model still has it",
     )
-    rank: int | None = Field(None, ge=1, description="Rank of an adapter. Default: 8")
+    rank: int | None = Field(
+        None,
+        ge=1,
+        description="Rank of an adapter (default: 8), or of a head's difference from the identity (default: "
+        "any)",
+    )
     seed: Seed = Field(0, description="Random seed of an adapter's first matrices")
     seed_from: str | None = Field(
         None,
@@ -177,7 +189,7 @@ class AddRouteConfig(Config):
     @model_validator(mode="after")
     def _kind_fits(self) -> AddRouteConfig:
         names = ("seed_from", "prefix", "on", "rank")
-        taken = {"expert": names[:2], "adapter": names[2:], "head": names[2:3]}[self.kind]
+        taken = {"expert": names[:2], "adapter": names[2:], "head": names[2:]}[self.kind]
         for name in (name for name in names if name not in taken):
             if getattr(self, name) is not None:
                 raise ValueError(f"`{name}` is not for `kind={self.kind!r}`")

@@ -44,6 +44,7 @@ class PlannedRoute:
         instruction: instruction that its texts begin with; None for a domain token.
         kind: kind of part that the route owns: "expert", or on top of one "adapter" or "head".
         adapter: rank and layers of an adapter.
+        rank: rank of a head's difference from the identity; None for any.
     """
 
     name: str
@@ -51,6 +52,7 @@ class PlannedRoute:
     instruction: str | None = None
     kind: str = EXPERT
     adapter: Mapping[str, Any] = field(default_factory=dict)
+    rank: int | None = None
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,7 @@ class RoutePlan:
                 None if is_domain_route(route, config) else route.text,
                 route.kind,
                 {} if route.adapter is None else config.adapters[route.adapter],
+                config.head_ranks.get(route.name),
             )
             for route in encoder.routes
         ]
@@ -170,7 +173,8 @@ def plan_routes(names: Sequence[str], tasks: Any, config: ExtendConfig, layers: 
         if BASE in names:
             raise UsageError(f"a route cannot be named {BASE!r}, which these routes sit on; rename it")
         adapter = adapter_settings(config.rank, layers) if config.kind == ADAPTER else {}
-        routes = [PlannedRoute(name, BASE, kind=config.kind, adapter=adapter) for name in names]
+        rank = config.rank if config.kind == HEAD else None
+        routes = [PlannedRoute(name, BASE, kind=config.kind, adapter=adapter, rank=rank) for name in names]
         return RoutePlan((BASE,), tuple(routes))
     if tasks is not None and config.route == "none":
         raise UsageError("`tasks` makes a route of each instruction; leave out `route='none'`")
