@@ -139,7 +139,7 @@ def _merge_adapter(encoder: ExpertEncoder, number: int, dense: PreTrainedModel, 
 def _put_head(dense: SentenceTransformer, head: nn.Linear | LowRankHead) -> None:
     """Put a route's head behind the pooling, as a module of sentence-transformers."""
     place = place_of_pooling(dense)
-    module = Dense(*head.weight.shape, activation_function=nn.Identity())
+    module = Dense(len(head.bias), len(head.bias), activation_function=nn.Identity())
     module.linear.load_state_dict({"weight": head.weight, "bias": head.bias})
     dense.insert(place + 1, module.to(dense.device, dense.dtype).eval())
 
