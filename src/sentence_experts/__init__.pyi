@@ -25,6 +25,8 @@ from .report.write import write_report
 from .reproduce.run import reproduce_recipe
 from .retrieval.build import build_index
 from .retrieval.search import search
+from .retrieval.taught_routes import add_taught_route
+from .retrieval.teach import teach
 from .serve.run import create_app, serve
 from .tasks.compile import compile_tasks
 from .tasks.dataset import Tasks
@@ -51,6 +53,7 @@ __all__ = [
     "Validator",
     "__version__",
     "add_route",
+    "add_taught_route",
     "add_to_corpus",
     "analyse",
     "audit",
@@ -76,6 +79,7 @@ __all__ = [
     "serve",
     "similarity",
     "suggest_domains",
+    "teach",
     "train",
     "tune",
     "with_heads",

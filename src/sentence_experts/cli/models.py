@@ -10,10 +10,12 @@ from pydantic import Field
 
 from sentence_experts.cli.console import show
 from sentence_experts.cli.options import Model, ModelOut, Overwrite, check_there
+from sentence_experts.corpus.corpus_folder import MANIFEST
 from sentence_experts.errors import UsageError
 from sentence_experts.models.export.export_config import ExportConfig
 from sentence_experts.models.sources import check_source
 from sentence_experts.models.surgery.extend_config import AddRouteConfig, ExtendConfig
+from sentence_experts.retrieval.taught import DEFAULT
 
 if TYPE_CHECKING:
     from sentence_experts.models.encoder import ExpertEncoder
@@ -87,8 +89,14 @@ def add_route(
         ),
     ] = None,
     adapter: Annotated[
-        Path | None, typer.Option("--from", help="Folder of a LoRA that peft has trained on the same base")
+        Path | None,
+        typer.Option(
+            "--from",
+            help="Folder of a LoRA that peft has trained on the same base, or a corpus beside which the "
+            "route was taught",
+        ),
     ] = None,
+    profile: Annotated[str, typer.Option(help="With a corpus: profile that the route belongs to")] = DEFAULT,
     overwrite: Overwrite = False,
 ) -> None:
     """Add a route with an expert, adapter or head to a model; all other routes keep their vectors to the bit.
@@ -96,9 +104,20 @@ def add_route(
     Then train it alone: sentence-experts train OUT --only-expert NAME --routes NAME ...
 
     Example: sentence-experts add-route runs/experts/model skin --out grown
+
+    A taught route: sentence-experts add-route minilm my-method --from library --out my-model
     """
     check_source(model, base)
     check_there(tasks, adapter)
+    if adapter is not None and (adapter / MANIFEST).is_file():
+        if config.model_fields_set or tasks or base:
+            raise UsageError("a taught route is a head that needs no other settings")
+        from sentence_experts.retrieval.taught_routes import add_taught_route
+
+        _show_routes(
+            add_taught_route(model, adapter, name, profile=profile, out=out, overwrite=overwrite), out
+        )
+        return
     from sentence_experts.models.surgery.add_drop_routes import add_route as add
 
     made = add(model, name, config, tasks=tasks, base=base, adapter=adapter, out=out, overwrite=overwrite)

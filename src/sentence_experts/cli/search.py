@@ -9,13 +9,15 @@ from typing import Annotated
 import typer
 
 from sentence_experts.cli.console import note, results, show
-from sentence_experts.cli.options import CORPUS, Model, Models, group
+from sentence_experts.cli.options import CORPUS, Model, Models, check_there, group
 from sentence_experts.errors import UsageError
 from sentence_experts.models.loading import LoadConfig
 from sentence_experts.retrieval.build import CorpusIndex, IndexConfig, build_index
 from sentence_experts.retrieval.papers import Filters
 from sentence_experts.retrieval.search import SearchConfig, lines_of
 from sentence_experts.retrieval.search import search as search_corpus
+from sentence_experts.retrieval.teach import TeachConfig
+from sentence_experts.retrieval.teach import teach as teach_route
 from sentence_experts.serve.config import ServeConfig
 
 
@@ -47,6 +49,38 @@ index = group(
     "Example: sentence-experts index build runs/experts/model --corpus corpus --route all",
     build,
 )
+
+
+def teach(
+    model: Model,
+    examples: Annotated[
+        Path,
+        typer.Argument(
+            metavar="TABLE",
+            help="Table of papers of the corpus: paper (DOI, PMID, PMCID or id), similar (yes or no), and "
+            "query or like, if they were judged against a text or a paper",
+        ),
+    ],
+    corpus: Annotated[Path, typer.Option(help=CORPUS)],
+    config: TeachConfig,
+    load_config: LoadConfig,
+) -> None:
+    """Teach a kind of similarity by papers that are similar in the way that is meant, and others.
+
+    The route is kept beside the corpus: `search --route NAME` and the search page of `serve` know it, and
+    `add-route MODEL NAME --from CORPUS` writes it into a model.
+
+    Example: sentence-experts teach minilm examples.csv --corpus library --name my-method
+    """
+    check_there(examples)
+    result = teach_route(model, corpus, examples, config, load_config=load_config)
+    show(result.verdict)
+    for way, words in result.words.items():
+        show(f"{way}: {', '.join(words) or 'no words'}")
+        for each in result.papers[way]:
+            show(f"  {each['before']:>6,} -> {each['after']:<6,} {each['title']}  {each['paper_id']}")
+    if result.missing:
+        note(f"{result.missing:,} of the papers are not in the corpus, or have no text")
 
 
 def search(

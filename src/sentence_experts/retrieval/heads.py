@@ -52,12 +52,17 @@ class Head:
                 return cls(weight, bias, lengths)
         except (OSError, ValueError, EOFError):  # not there yet, or damaged
             pass
+        head = cls.over(weight, bias, shared)
+        with contextlib.suppress(OSError), replacing(file) as temporary:  # not beside a corpus to read only
+            write_npy(temporary, head.lengths)
+        return head
+
+    @classmethod
+    def over(cls, weight: Vectors, bias: Vectors, shared: Vectors) -> Head:
+        """Compute the lengths of a head's vectors."""
         blocks = range(0, len(shared), _ROWS_PER_BLOCK)
         parts = [_lengths(weight, bias, np.asarray(shared[at : at + _ROWS_PER_BLOCK])) for at in blocks]
-        computed: NDArray[np.float32] = np.concatenate(parts)
-        with contextlib.suppress(OSError), replacing(file) as temporary:  # not beside a corpus to read only
-            write_npy(temporary, computed)
-        return cls(weight, bias, computed)
+        return cls(weight, bias, np.concatenate(parts))
 
     def cosines(self, products: NDArray[np.float32], query: Vectors) -> NDArray[np.float32]:
         """Return the cosines of a query of length 1 with the texts, (texts,).
@@ -76,6 +81,33 @@ class Head:
     def only(self, places: Any) -> Head:
         """Return the head of some of its texts."""
         return replace(self, lengths=self.lengths[places])
+
+
+@dataclass(frozen=True, eq=False)
+class TaughtMap:
+    """The change of another route's vectors that was taught by examples (`teach`).
+
+    Attributes:
+        weight: linear map of papers and queries, (dimensions, dimensions); None for none.
+        shift: vector that is added to queries of length 1, (dimensions,); None for none.
+    """
+
+    weight: Vectors | None = None
+    shift: Vectors | None = None
+
+    def papers(self, vectors: Vectors) -> Vectors:
+        """Return vectors of papers under the taught route, of length 1, from those of the other route."""
+        mapped: Vectors = vectors if self.weight is None else unit_length(vectors @ self.weight.T)
+        return mapped
+
+    def queries(self, vectors: Vectors) -> Vectors:
+        """Return vectors of queries under the taught route, of length 1, from those of the other route."""
+        return self.moved(self.papers(vectors))
+
+    def moved(self, vectors: Vectors) -> Vectors:
+        """Add the shift to vectors under the taught route."""
+        moved: Vectors = vectors if self.shift is None else unit_length(vectors + self.shift)
+        return moved
 
 
 def _lengths(weight: Vectors, bias: Vectors, shared: Vectors) -> NDArray[np.float32]:

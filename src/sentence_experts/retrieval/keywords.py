@@ -32,6 +32,8 @@ FUSED = 200  # papers of each ranking that are fused, however many are wanted
 ROWS = "rows.npy"
 _VERSION = "bm25s 1"
 _WORD = re.compile(r"\w+")
+_WHOLE_WORD = re.compile(r"[^\W_]+(?:[-'’][^\W_]+)*")
+_MIN_LETTERS, _MAX_LETTERS = 3, 80
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,16 @@ def common_words() -> frozenset[str]:
     from bm25s.stopwords import STOPWORDS_EN_PLUS
 
     return frozenset(STOPWORDS_EN_PLUS)
+
+
+def telling_words(text: str) -> list[str]:
+    """Return the words of a text as it writes them, but for those that stand in any text."""
+    words = (match[0] for match in _WHOLE_WORD.finditer(text))
+    return [
+        word
+        for word in words
+        if _MIN_LETTERS <= len(word) <= _MAX_LETTERS and word.lower() not in common_words()
+    ]
 
 
 def stems_of(words: list[str]) -> list[str]:

@@ -20,8 +20,10 @@ from sentence_experts.models.routes.known_routes import KnownRoutes
 from sentence_experts.retrieval.citation_export import short_authors, short_source
 from sentence_experts.retrieval.closeness import is_nothing_close
 from sentence_experts.retrieval.papers import Filters, Papers
-from sentence_experts.retrieval.search_routes import find_blend
+from sentence_experts.retrieval.search_routes import SearchRoute, find_blend
 from sentence_experts.retrieval.searcher import Comparison, Hit, Searcher
+from sentence_experts.retrieval.taught import DEFAULT, Profile, ProfileName
+from sentence_experts.retrieval.taught_routes import TaughtRoutes
 from sentence_experts.retrieval.texts import PaperTexts
 from sentence_experts.tables import Table, TextTable
 
@@ -39,7 +41,8 @@ class SearchConfig(PaperTexts):
 
     route: str | dict[str, float] | None = Field(
         None,
-        description="Route for papers and queries, or several with their weights: use=0.7,works-with=0.3. "
+        description="Route for papers and queries, taught ones too, or several with their weights: "
+        "use=0.7,works-with=0.3. "
         "Default: the model's default route, or its routes for queries and documents if it has them",
     )
     top_k: int = Field(10, ge=1, description="Maximum number of papers per query")
@@ -59,6 +62,7 @@ class SearchConfig(PaperTexts):
     keyword: list[str] | None = Field(None, description="Only papers with one of these keywords")
     mesh: list[str] | None = Field(None, description="Only papers with one of these MeSH headings")
     notices: Notices = False
+    profile: ProfileName = DEFAULT
     domains: Path | dict[str, Any] | None = Field(
         None, description="YAML rules that sort papers into domains, like those that pairs are compiled by"
     )
@@ -180,12 +184,13 @@ def search(
         papers = Papers(folder, config.domains)
         papers.places(filters)
         liked = papers.find(config.like or ())
+        state = Profile(folder, config.profile).read()
         if (known := KnownRoutes.read(model)) is not None:
-            find_blend(known, config.route)
+            find_blend(known, config.route, dict.fromkeys(state.routes, SearchRoute("", None, None)))
         if not isinstance(model, BatchEncoder):
             model = BatchEncoder.open(model, load_config, config.batch_size)
         searcher = Searcher(model, folder, config.texts_for({model.name: model.model}), papers)
-        blend = find_blend(model.known_routes, config.route)
+        blend = searcher.blend(config.route, TaughtRoutes(searcher, state))
         if config.like:
             texts, vectors = [f"like {', '.join(config.like)}"], searcher.mean_vectors(liked, blend)
         else:

@@ -6,10 +6,12 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from sentence_experts.errors import RouteError, UsageError
 from sentence_experts.models.routes.known_routes import KnownRoutes
 from sentence_experts.models.routes.task_types import DOCUMENT, QUERY
+from sentence_experts.retrieval.heads import TaughtMap
 
 # Routes of queries and of documents, as models name them whose task file is not known.
 PAIRS = (
@@ -27,14 +29,16 @@ class SearchRoute:
     """The route of the papers and the route of the queries of one search.
 
     Attributes:
-        name: the route of the papers; "" for a model without routes.
+        name: the route of the papers, or of what was taught; "" for a model without routes.
         document_route: the route that papers are encoded with.
         query_route: the route that queries are encoded with.
+        taught: change of these routes' vectors, for a taught route.
     """
 
     name: str
     document_route: str | None
     query_route: str | None
+    taught: TaughtMap | None = None
 
 
 @dataclass(frozen=True)
@@ -108,8 +112,14 @@ def list_search_routes(known: KnownRoutes) -> tuple[SearchRoute, ...]:
     )
 
 
-def find_blend(known: KnownRoutes, route: str | Mapping[str, float] | None = None) -> Blend:
+def find_blend(
+    known: KnownRoutes,
+    route: str | Mapping[str, float] | None = None,
+    taught: Mapping[str, SearchRoute] = MappingProxyType({}),
+) -> Blend:
     """Find the search route of this name, or those of a blend, such as "use=0.7,works-with=0.3".
+
+    `taught` are taught routes by name, beside the model's.
 
     Raises:
         UsageError: weights that are negative or sum to 0, or an unknown route among several.
@@ -117,11 +127,11 @@ def find_blend(known: KnownRoutes, route: str | Mapping[str, float] | None = Non
     """
     is_blend = isinstance(route, Mapping) or (route and "=" in route and route not in known.prompts)
     if route is None or (isinstance(route, str) and not is_blend):
-        return Blend((find_search_route(known, route),))
+        return Blend((taught.get(route or "") or find_search_route(known, route),))
     weights: dict[SearchRoute, float] = {}
     for name, weight in parse_weights(route).items():
         try:
-            found = find_search_route(known, name)
+            found = taught.get(name) or find_search_route(known, name)
         except RouteError as error:
             raise UsageError(f"`route`: {error}") from error
         weights[found] = weights.get(found, 0.0) + weight

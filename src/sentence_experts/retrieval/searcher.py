@@ -6,7 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +19,7 @@ from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import UsageError
 from sentence_experts.models.pooling import unit as unit_length
 from sentence_experts.retrieval.closeness import UNRELATED, Scale, describe_nearness
-from sentence_experts.retrieval.heads import shared_encoder
+from sentence_experts.retrieval.heads import TaughtMap, shared_encoder
 from sentence_experts.retrieval.index import route_vectors
 from sentence_experts.retrieval.keywords import FUSED, KeywordIndex, fused, keyword_index
 from sentence_experts.retrieval.papers import Filters, Papers
@@ -154,16 +156,20 @@ class Searcher:
         self.papers = papers or Papers(corpus)
         self.routes = list_search_routes(encoder.known_routes)
         self._vectors: dict[str | None, RouteVectors] = {}
-        self._unrelated: dict[SearchRoute, NDArray[np.float32]] = {}
+        self._taught: WeakKeyDictionary[TaughtMap, RouteVectors] = WeakKeyDictionary()
+        self._unrelated: dict[SearchRoute, tuple[Vectors, Vectors]] = {}  # queries, papers
         self._headless: dict[int, BatchEncoder | None] = {}  # by the id of their vectors
 
-    def blend(self, route: Route = None) -> Blend:
-        """Return the route of this name, or the blend; None for the default route, or the only route."""
+    def blend(self, route: Route = None, taught: Mapping[str, SearchRoute] = MappingProxyType({})) -> Blend:
+        """Return the route of this name, or the blend; None for the default route, or the only route.
+
+        `taught` are taught routes by name.
+        """
         if isinstance(route, Blend):
             return route
         if isinstance(route, SearchRoute):
             return Blend((route,))
-        return find_blend(self.encoder.known_routes, route or None)
+        return find_blend(self.encoder.known_routes, route or None, taught)
 
     def vectors(self, route: SearchRoute) -> RouteVectors:
         """Return the papers' vectors under a route; read or built the first time."""
@@ -174,18 +180,28 @@ class Searcher:
                 if other.head and vectors.head and other.vectors.filename == vectors.vectors.filename:  # type: ignore
                     vectors = replace(other, head=vectors.head)
             self._vectors[name] = vectors
-        return self._vectors[name]
+        if (change := route.taught) is None or change.weight is None:
+            return self._vectors[name]
+        if change not in self._taught:
+            self._taught[change] = self._vectors[name].mapped(change.weight)
+        return self._taught[change]
 
     def scale(self, blend: Blend) -> Scale:
         """Return the scale of nearness; measured the first time that a route is used."""
+        cosines = []
         for route in blend.routes:
-            if route not in self._unrelated:
-                queries = papers = self.encode(UNRELATED, Blend((route,)))[0]
+            model_route = replace(route, taught=None)
+            if model_route not in self._unrelated:
+                queries = papers = self.encode(UNRELATED, Blend((model_route,)))[0]
                 if route.document_route != route.query_route:
-                    papers = self.encoder.encode(list(UNRELATED), route.document_route, normalize=True)
-                self._unrelated[route] = queries @ papers.T
-        shares = zip(blend.routes, blend.weights, strict=True)
-        return Scale.of(np.sum([weight * self._unrelated[route] for route, weight in shares], axis=0))
+                    papers = self.encode_papers(UNRELATED, model_route)
+                self._unrelated[model_route] = queries, papers
+            queries, papers = self._unrelated[model_route]
+            if route.taught is not None:
+                queries, papers = route.taught.queries(queries), route.taught.papers(papers)
+            cosines.append(queries @ papers.T)
+        shares = zip(blend.weights, cosines, strict=True)
+        return Scale.of(np.sum([weight * each for weight, each in shares], axis=0))
 
     @cached_property
     def keywords(self) -> KeywordIndex:
@@ -200,6 +216,10 @@ class Searcher:
         shared: dict[int, Vectors] = {}
         encoded = []
         for route in blend.routes:
+            if route.taught is not None:
+                (queries,) = self.encode(texts, Blend((replace(route, taught=None),)))
+                encoded.append(route.taught.queries(queries))
+                continue
             papers = self.vectors(route) if len(blend.routes) > 1 else None
             if papers is None or papers.head is None or route.query_route != route.document_route:
                 encoded.append(self.encoder.encode(list(texts), route.query_route, normalize=True))
@@ -214,12 +234,18 @@ class Searcher:
             encoded.append(papers.head.vectors(shared[base]))
         return encoded
 
+    def encode_papers(self, texts: Sequence[str], route: SearchRoute) -> Vectors:
+        """Encode texts as papers are: vectors of length 1, (texts, dimensions)."""
+        vectors = self.encoder.encode(list(texts), route.document_route, normalize=True)
+        return vectors if route.taught is None else route.taught.papers(vectors)
+
     def mean_vectors(self, rows: Sequence[int], blend: Blend) -> list[Vectors]:
         """Return the mean of some papers' vectors, for each route (1, dimensions), as a query for others."""
         means = [self.vectors(each).of_rows(rows).mean(axis=0, keepdims=True) for each in blend.routes]
         if not all(mean.any() for mean in means):
             raise UsageError("these papers have no text that could be compared")
-        return [unit_length(mean) for mean in means]
+        queries = zip(blend.routes, map(unit_length, means), strict=True)
+        return [each.taught.moved(query) if each.taught else query for each, query in queries]
 
     def compare(self, queries: Sequence[Vectors], blend: Blend) -> Iterator[Comparison]:
         """Compare queries with the papers; for each route their vectors, (queries, dimensions)."""
@@ -300,8 +326,7 @@ class Searcher:
         sentences = [text[start:end] for text, each in zip(texts, spans, strict=True) for start, end in each]
         if not sentences:
             return [None] * len(texts)
-        vectors = self.encoder.encode(sentences, compared.blend.main.document_route, normalize=True)
-        scores = iter(vectors @ compared.main[0])
+        scores = iter(self.encode_papers(sentences, compared.blend.main) @ compared.main[0])
         best = [max(((next(scores), span) for span in each), default=None) for each in spans]
         return [None if one is None else one[1] for one in best]
 

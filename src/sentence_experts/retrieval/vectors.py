@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -42,6 +42,12 @@ class RouteVectors:
     def dimension(self) -> int:
         """The length of a query's vector."""
         return self.vectors.shape[1] if self.head is None else len(self.head.bias)
+
+    def mapped(self, weight: Vectors) -> RouteVectors:
+        """Return the vectors under a linear map of these, (dimensions, dimensions); both share the memory."""
+        head, shared = self.head, np.asarray(self.vectors)
+        bias = np.zeros(len(weight), np.float32) if head is None else weight @ head.bias
+        return replace(self, head=Head.over(weight if head is None else weight @ head.weight, bias, shared))
 
     @cached_property
     def _starts(self) -> Rows:

@@ -2,29 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 
-from sentence_experts.retrieval.keywords import common_words, stems_of
+from sentence_experts.retrieval.keywords import stems_of, telling_words
 
 MAX_TERMS = 12
-MIN_LETTERS, MAX_LETTERS = 3, 80
-_WORD = re.compile(r"[^\W_]+(?:[-'’][^\W_]+)*")
-
-
-def _words(text: str) -> list[str]:
-    """Return the words of a text, but for those that stand in any text."""
-    words = (match[0] for match in _WORD.finditer(text))
-    return [
-        word
-        for word in words
-        if MIN_LETTERS <= len(word) <= MAX_LETTERS and word.lower() not in common_words()
-    ]
 
 
 def stems(text: str) -> frozenset[str]:
     """Return the stems of a text's words, but for those that stand in any text."""
-    return frozenset(stems_of([word.lower() for word in _words(text)]))
+    return frozenset(stems_of([word.lower() for word in telling_words(text)]))
 
 
 def common_terms(wanted: frozenset[str], text: str) -> list[str]:
@@ -36,7 +23,7 @@ def common_terms(wanted: frozenset[str], text: str) -> list[str]:
     """
     counts: Counter[str] = Counter()
     forms: dict[str, dict[str, str]] = {}
-    words = _words(text)
+    words = telling_words(text)
     for stem, word in zip(stems_of([word.lower() for word in words]), words, strict=True):
         if stem in wanted:
             counts[stem] += 1

@@ -1,0 +1,224 @@
+"""Taught routes and the marks that teach them, kept beside a corpus: a file per profile.
+
+The file, `CORPUS/.taught/PROFILE.json`, holds marks by paper id, not vectors. A route is fitted again from
+its marks when it is first used, in a fraction of a second; so it follows a corpus that grows and a model that
+is replaced.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from threading import RLock
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from sentence_experts.config import checked
+from sentence_experts.errors import InputError, UsageError
+from sentence_experts.names import EXPERT, FOLDER, check_route_names
+from sentence_experts.storage import locked, read_json, write_json
+
+if TYPE_CHECKING:
+    from sentence_experts.corpus.corpus_folder import CorpusFolder
+
+FOLDER_NAME, DEFAULT = ".taught", "default"
+MAX_MARKS, MAX_ROUTES, MAX_QUERY, MAX_UNDO = 1_000, 100, 2_000, 100
+
+
+ProfileName = Annotated[str, Field(description="Profile that taught routes belong to")]
+
+
+class _Kept(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Mark(_Kept):
+    """A paper that is similar, or not, in the way that someone means.
+
+    Attributes:
+        paper: id of the paper.
+        similar: whether it is.
+        query: text that it was judged against.
+        like: papers that it was judged against; with neither, similar papers are similar to each other.
+    """
+
+    paper: str = Field(max_length=1_000)
+    similar: bool
+    query: str | None = Field(None, max_length=MAX_QUERY)
+    like: tuple[str, ...] = Field((), max_length=20)
+
+    @property
+    def anchor(self) -> tuple[str | None, tuple[str, ...]] | None:
+        """What the paper was judged against; None for nothing."""
+        return (self.query, self.like) if self.query is not None or self.like else None
+
+    @property
+    def key(self) -> str:
+        """The place of the mark: another judgement of the same paper takes it."""
+        return json.dumps([self.query, self.like, self.paper], ensure_ascii=False)
+
+
+class TaughtEntry(_Kept):
+    """A taught route as it is kept.
+
+    Attributes:
+        model, on: names of the model and of the route whose vectors it changes; "" without routes.
+        unit: text of a paper whose vectors it was fitted to.
+        kind: "head" (a linear map) or "rocchio" (queries are moved).
+        marks: what taught it.
+        figures: what `teach` found, for people to read.
+    """
+
+    model: str
+    on: str
+    unit: str
+    kind: str
+    marks: tuple[Mark, ...]
+    figures: dict[str, Any] = {}
+
+
+class ProfileState(BaseModel):
+    """What is kept of a profile.
+
+    Attributes:
+        name: the route that the marks belong to, once it was taught.
+        marks: the present marks by their keys.
+        routes: the taught routes by name, oldest first.
+        undo: what the changes replaced, oldest first.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: str | None = None
+    marks: dict[str, Mark] = {}
+    routes: dict[str, TaughtEntry] = {}
+    undo: list[dict[str, Any]] = []
+
+    def mark(self, marks: Sequence[Mark], forget: Sequence[Mark] = ()) -> None:
+        """Add marks, and forget others."""
+        for each in forget:
+            self.marks.pop(each.key, None)
+        self.marks |= {each.key: each for each in marks}
+        if len(self.marks) > MAX_MARKS:
+            raise UsageError(f"more than {MAX_MARKS:,} marks: teach a route with these first")
+
+    def begin(self, name: str | None = None) -> None:
+        """Go on with the marks of a route, or with none."""
+        self.name = name
+        self.marks = {} if name is None else {each.key: each for each in self.entry(name).marks}
+
+    def entry(self, name: str) -> TaughtEntry:
+        """Return a route by its name."""
+        if name not in self.routes:
+            known = ", ".join(self.routes) or "none"
+            raise UsageError(f"`name`: no taught route {name!r}; there are {known}")
+        return self.routes[name]
+
+    def put(self, name: str, entry: TaughtEntry, taken: Sequence[str] = ()) -> None:
+        """Keep a route under a name that no other one has; `taken` are names of the model's routes."""
+        try:
+            EXPERT.check("route", name)
+            check_route_names([name], ["others"])
+        except ValueError as error:
+            raise UsageError(f"`name`: {error}") from None
+        if name in taken:
+            raise UsageError(f"`name`: the model has a route {name!r} already")
+        self.routes[name] = entry
+        if len(self.routes) > MAX_ROUTES:
+            raise UsageError(f"more than {MAX_ROUTES} taught routes: delete one first")
+
+    def rename(self, name: str, to: str, taken: Sequence[str] = ()) -> None:
+        """Give a route another name."""
+        entry = self.entry(name)
+        if to in self.routes:
+            raise UsageError(f"`to`: there is a taught route {to!r} already")
+        self.put(to, entry, taken)
+        self.delete(name)
+        self.name = to if self.name == name else self.name
+
+    def delete(self, name: str) -> None:
+        """Delete a route; its marks stay if they are the present ones."""
+        self.entry(name)
+        del self.routes[name]
+
+    def step_back(self) -> None:
+        """Undo the last change.
+
+        Raises:
+            UsageError: there is nothing to undo.
+        """
+        if not self.undo:
+            raise UsageError("there is nothing to undo")
+        before = self.undo.pop()
+        for part in ("marks", "routes"):
+            values = getattr(self, part) | {
+                key: (Mark if part == "marks" else TaughtEntry).model_validate(value)
+                for key, value in before[part].items()
+                if value is not None
+            }
+            gone = {key for key, value in before[part].items() if value is None}
+            setattr(self, part, {key: value for key, value in values.items() if key not in gone})
+        self.name = before["name"]
+
+
+class Profile:
+    """The marks and taught routes of one person, or of one purpose, beside a corpus.
+
+    A reader sees the state before a change or after it, and two changes at once follow each other.
+    """
+
+    def __init__(self, corpus: CorpusFolder, name: str = DEFAULT) -> None:
+        try:
+            FOLDER.check("profile", name)
+        except ValueError as error:
+            raise UsageError(f"`profile`: {error}") from None
+        self.name, self.path = name, corpus.path / FOLDER_NAME / f"{name}.json"
+        self._lock = RLock()
+        self._seen: Any = None
+        self._state = ProfileState()
+
+    def read(self) -> ProfileState:
+        """Return the state, not to be changed; an empty one if nothing is kept.
+
+        Raises:
+            InputError: the file is damaged.
+        """
+        with self._lock:
+            try:
+                status = self.path.stat()
+            except FileNotFoundError:
+                self._seen, self._state = None, ProfileState()
+                return self._state
+            if (seen := (status.st_ino, status.st_size, status.st_mtime_ns)) != self._seen:
+                self._state = checked(ProfileState, read_json(self.path), self.path)
+                self._seen = seen
+            return self._state
+
+    @contextmanager
+    def changing(self, undoes: bool = True) -> Iterator[ProfileState]:
+        """Yield the state to change; it is written at the end, whole or, after an error, not at all."""
+        try:
+            with self._lock, locked(self.path, "teach a route", wait=True):
+                old = self.read()
+                state = old.model_copy(deep=True)
+                yield state
+                if undoes:
+                    state.undo = [*state.undo, _difference(state, old)][-MAX_UNDO:]
+                write_json(self.path, state.model_dump(mode="json"), sort=False)
+        except ValidationError as error:
+            raise UsageError(error.errors()[0]["msg"]) from None
+        except PermissionError as error:
+            raise InputError(f"{self.path}: cannot be written beside the corpus: {error}") from error
+
+
+def _difference(new: ProfileState, old: ProfileState) -> dict[str, Any]:
+    """Return what has to be put back to get from one state to another: None for what was not there."""
+    parts: dict[str, Any] = {"name": old.name}
+    for part in ("marks", "routes"):
+        before: dict[str, Any] = getattr(old, part)
+        after: dict[str, Any] = getattr(new, part)
+        changed = [key for key in before | after if before.get(key) != after.get(key)]
+        parts[part] = {key: before[key].model_dump(mode="json") if key in before else None for key in changed}
+    return parts

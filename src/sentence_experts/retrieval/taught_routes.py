@@ -1,0 +1,141 @@
+"""Taught routes as routes of a search, and as heads of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sentence_experts.corpus.corpus_folder import CorpusFolder
+from sentence_experts.encoding.encoder import BatchEncoder
+from sentence_experts.errors import UsageError
+from sentence_experts.retrieval.search_routes import Blend, SearchRoute
+from sentence_experts.retrieval.searcher import Searcher
+from sentence_experts.retrieval.taught import DEFAULT, Mark, Profile, ProfileState
+from sentence_experts.retrieval.teaching import METHODS, Examples, number_groups
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+    from sentence_experts.models.encoder import ExpertEncoder
+
+MIN_EACH = 2  # similar papers, and others
+_SAMPLE = 50  # papers by whose vectors the mean length is known
+
+
+class TaughtRoutes(Mapping[str, SearchRoute]):
+    """The taught routes of a profile by name; each is fitted when it is first used."""
+
+    def __init__(self, searcher: Searcher, state: ProfileState) -> None:
+        self._searcher, self._entries = searcher, state.routes
+        self._fitted: dict[str, SearchRoute] = {}
+
+    def __getitem__(self, name: str) -> SearchRoute:
+        entry = self._entries[name]
+        if name not in self._fitted:
+            (on,) = self._searcher.blend(entry.on or None).routes
+            examples, _ = gather(self._searcher, on, entry.marks)
+            change = METHODS[entry.kind](examples)
+            self._fitted[name] = SearchRoute(name, on.document_route, on.query_route, change)
+        return self._fitted[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+
+def add_taught_route(
+    model: str | Path | SentenceTransformer,
+    corpus: CorpusFolder | Path | str,
+    name: str,
+    *,
+    profile: str = DEFAULT,
+    out: str | Path | None = None,
+    overwrite: bool = False,
+) -> ExpertEncoder:
+    """Write a taught route into a model, as a head.
+
+    Where queries are moved (Rocchio), there are two: `name` for papers, as the model has them, and
+    `name query` for queries; `search` and the server pair them. Lengths of vectors before scaling differ
+    between texts, so queries are moved by a little more or less than beside the corpus.
+
+    Args:
+        model: a model in memory, or the path or name of one: a dense encoder, or one with routes.
+        corpus: the corpus, or its folder, beside which the route was taught.
+        name: name of the taught route.
+        profile: profile that it belongs to.
+        out: folder to save the model in; a finished model there that was made in the same way is returned.
+        overwrite: start over, replacing another model in `out`.
+
+    Raises:
+        UsageError: no such taught route, or the model has one of its name, or it was taught on a route of the
+            model that is no head.
+        InputError: the model's pooling does not commute with a linear map.
+    """
+    from sentence_experts.models.surgery.add_drop_routes import with_heads
+    from sentence_experts.models.surgery.assemble import make_and_store
+
+    opened = corpus if isinstance(corpus, CorpusFolder) else CorpusFolder.open(corpus)
+    entry = Profile(opened, profile).read().entry(name)
+    encoder = BatchEncoder.open(model)
+
+    def make(grown: Any) -> ExpertEncoder:
+        searcher = Searcher(encoder, opened, entry.unit)
+        if name in encoder.routes:
+            raise UsageError(f"`name`: the model has a route {name!r} already")
+        route = TaughtRoutes(searcher, ProfileState(routes={name: entry}))[name]
+        base, change = searcher.vectors(replace(route, taught=None)), route.taught
+        if (base.head is None) != (not encoder.routes) or change is None:
+            raise UsageError(f"`name`: {name!r} was taught on {entry.on!r}, which owns no head")
+        width = base.dimension
+        weight, bias = np.eye(width, dtype=np.float32), np.zeros(width, np.float32)
+        if base.head is not None:
+            weight, bias = base.head.weight, base.head.bias
+        if change.weight is not None:
+            return with_heads(grown, {name: (change.weight @ weight, change.weight @ bias)})
+        facts = searcher.papers.facts(range(searcher.papers.count)[:_SAMPLE])
+        texts = [each["title"] or each["abstract"] or "" for each in facts]
+        plain = with_heads(grown, {name: (weight, bias)})
+        lengths = np.linalg.norm(np.stack([*plain.without_heads().encode(texts, prompt_name=name)]), axis=1)
+        pair = {name: (weight, bias), f"{name} query": (weight, bias + lengths.mean() * change.shift)}
+        made = with_heads(grown, pair)
+        made.routed_model.config.search_routes |= {f"{name} query": name}
+        return made
+
+    marks = [mark.model_dump(mode="json") for mark in entry.marks]
+    settings = {"taught": name, "on": entry.on, "kind": entry.kind, "marks": marks}
+    return make_and_store(make, model, out, overwrite, settings, {})
+
+
+def gather(searcher: Searcher, on: SearchRoute, marks: Sequence[Mark]) -> tuple[Examples, list[int]]:
+    """Return marks as examples, with the rows of their papers; those that the corpus lacks are left out.
+
+    Raises:
+        UsageError: too few are left.
+    """
+    rows = searcher.papers.rows_of([mark.paper for mark in marks])
+    vectors = searcher.vectors(on)
+    found = [
+        (row, mark, vector)
+        for row, mark in zip(rows, marks, strict=True)
+        if row is not None and (vector := vectors.of_rows([row])[0]).any()
+    ]
+    groups, anchors = number_groups([mark.anchor for _, mark, _ in found])
+    similar = np.array([mark.similar for _, mark, _ in found], bool)
+    for count, kind in ((similar.sum(), "similar"), ((~similar).sum(), "not similar")):
+        if count < MIN_EACH:
+            raise UsageError(f"mark at least {MIN_EACH} papers as {kind}; there are {count}")
+    blend, means = Blend((on,)), np.zeros((len(anchors), vectors.dimension), np.float32)
+    texts = [place for place, (query, _) in enumerate(anchors) if query is not None]
+    if texts:
+        means[texts] = searcher.encode([anchors[place][0] for place in texts], blend)[0]
+    for place, (query, like) in enumerate(anchors):
+        if query is None:
+            means[place] = searcher.mean_vectors(searcher.papers.find(like), blend)[0][0]
+    examples = Examples(np.stack([vector for _, _, vector in found]), similar, groups, means)
+    return examples, [row for row, _, _ in found]

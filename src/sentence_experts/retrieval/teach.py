@@ -1,0 +1,287 @@
+"""`teach`: a route from papers that are similar, or not, in the way that someone means."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, ValidationError
+
+from sentence_experts.config import with_settings
+from sentence_experts.corpus.corpus_folder import CorpusFolder
+from sentence_experts.encoding.encode import Model
+from sentence_experts.encoding.encoder import BatchEncoder
+from sentence_experts.errors import InputError
+from sentence_experts.models.loading import LoadConfig
+from sentence_experts.retrieval.keywords import telling_words
+from sentence_experts.retrieval.search_routes import SearchRoute
+from sentence_experts.retrieval.searcher import Searcher
+from sentence_experts.retrieval.taught import DEFAULT, Mark, Profile, ProfileName, TaughtEntry
+from sentence_experts.retrieval.taught_routes import gather
+from sentence_experts.retrieval.teaching import (
+    HEAD,
+    METHODS,
+    Examples,
+    cross_validate,
+)
+from sentence_experts.retrieval.texts import PaperTexts
+from sentence_experts.tables import (
+    BadRowError,
+    Table,
+    as_text,
+    check_columns,
+    name_of_table,
+    read_columns,
+    read_rows,
+)
+
+NEAREST = 100  # papers among which others rose or fell
+SHOWN, WORDS = 5, 8
+_YES, _NO = ("1", "true", "yes", "similar", "+"), ("0", "false", "no", "not similar", "-")
+_COLUMNS = ("paper", "similar", "query", "like")
+
+
+class TeachConfig(PaperTexts):
+    """Settings of `teach`."""
+
+    name: str = Field(description="Name of the taught route; one of that name is replaced")
+    on: str | None = Field(
+        None, description="Route of the model that the taught one begins as. Default: as for `search`"
+    )
+    profile: ProfileName = DEFAULT
+
+
+@dataclass(frozen=True)
+class TeachResult:
+    """A taught route, and what it learned.
+
+    Attributes:
+        name: name of the route.
+        kind: "head" (a linear map) or "rocchio" (queries are moved towards the similar papers).
+        similar, not_similar: numbers of papers that taught it.
+        auc: cross-validated ROC-AUC: the chance that a similar paper is nearer than another one; NaN if
+            nothing could be held out.
+        low, high: 95% interval of `auc`.
+        untaught, head, rocchio: the same figure before teaching, and of both methods.
+        words: words that moved up and down: "up", "down" -> words of papers that rose, or fell, most first.
+        papers: "up", "down" -> papers that moved most, without the examples: dicts of `paper_id`, `title`,
+            `before` and `after`, ranks beside the first query, or beside the similar papers.
+        missing: examples that the corpus does not have, or not with a text.
+    """
+
+    name: str
+    kind: str
+    similar: int
+    not_similar: int
+    auc: float
+    low: float
+    high: float
+    untaught: float
+    head: float
+    rocchio: float
+    words: Mapping[str, Sequence[str]]
+    papers: Mapping[str, Sequence[Mapping[str, Any]]]
+    missing: int = 0
+
+    @property
+    def verdict(self) -> str:
+        """What the figures say, in a sentence or two."""
+        count = self.similar + self.not_similar
+        how = (
+            "a linear map" if self.kind == HEAD else "queries are moved towards the similar papers (Rocchio)"
+        )
+        if self.kind != HEAD:
+            how += ", as a linear map is no better"
+        if not math.isfinite(self.auc):
+            return f"{count} examples are too few to tell: nothing could be held out. Learned: {how}."
+        figure = f"ROC-AUC {self.auc:.2f} ({self.low:.2f} to {self.high:.2f}), untaught {self.untaught:.2f}"
+        if self.low <= 0.5:
+            judged = f"{count} examples are too few to tell: {figure}"
+        elif self.auc <= self.untaught:
+            judged = f"No better than before: {figure}"
+        else:
+            judged = f"Tells similar papers from others: {figure}"
+        return f"{judged}. Learned: {how}."
+
+    def __repr__(self) -> str:
+        return f"TeachResult({self.name!r}: {self.verdict})"
+
+    def entry(self, searcher: Searcher, on: SearchRoute, marks: Sequence[Mark]) -> TaughtEntry:
+        """Return what is kept of the route."""
+        places = {"model": searcher.encoder.name, "on": on.name, "unit": searcher.unit}
+        return TaughtEntry(**places, kind=self.kind, marks=tuple(marks), figures=self.to_json())
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the figures as plain values, with the verdict; None for what is not known."""
+        values = {**asdict(self), "verdict": self.verdict}
+        return {
+            name: None if isinstance(value, float) and not math.isfinite(value) else value
+            for name, value in values.items()
+        }
+
+
+@with_settings(TeachConfig)
+def teach(
+    model: Model,
+    corpus: CorpusFolder | Path | str,
+    examples: Table,
+    config: TeachConfig | None = None,
+    *,
+    load_config: LoadConfig | None = None,
+    **settings: Any,
+) -> TeachResult:
+    """Teach a route by papers of a corpus that are similar in the way that is meant, and others.
+
+    The route is a linear map of the model's vectors, or, where that is no better on examples that were held
+    out, Rocchio's method. It is kept beside the corpus; `search` and the server then know it by its name.
+
+    Args:
+        model: a model in memory, or the path or name of one.
+        corpus: a corpus or its folder.
+        examples: a table with the columns `paper` (DOI, PMID, PMCID or id) and `similar` (yes or no), and, if
+            the papers were judged against something, `query` (a text) or `like` (a paper). Without these,
+            similar papers are similar to each other.
+        config: settings; those given by name come before it.
+        load_config: settings for opening a model that is given by its path or name; see `load`.
+
+    Raises:
+        UsageError: a bad setting, or fewer than two papers of either kind.
+        InputError: the corpus or the table cannot be read, or the corpus cannot be written to.
+        RouteError: the model needs a route (`on`), or does not know it.
+
+    Example:
+        >>> papers = CorpusFolder.open("corpus").to_pandas()["paper_id"][:8]
+        >>> rows = [{"paper": paper, "similar": number < 4} for number, paper in enumerate(papers)]
+        >>> teach("model", "corpus", rows, name="my way", on="genomics", unit="title").similar
+        4
+    """
+    config = TeachConfig.of(config, **settings)
+    opened = corpus if isinstance(corpus, CorpusFolder) else CorpusFolder.open(corpus)
+    marks = read_marks(examples)
+    profile = Profile(opened, config.profile)
+    if not isinstance(model, BatchEncoder):
+        model = BatchEncoder.open(model, load_config)
+    searcher = Searcher(model, opened, config.texts_for({model.name: model.model}))
+    (on,) = searcher.blend(config.on).routes
+    result = learn(searcher, on, marks, config.name)
+    with profile.changing() as state:
+        state.put(config.name, result.entry(searcher, on, marks), tuple(model.routes))
+    return result
+
+
+def read_marks(examples: Table) -> list[Mark]:
+    """Read a table of examples.
+
+    Raises:
+        InputError: a column is missing, or a cell is neither yes nor no.
+    """
+    where, columns = name_of_table(examples), read_columns(examples)
+    check_columns(where, _COLUMNS[:2], columns)
+    known, marks = [each for each in _COLUMNS if each in columns], []
+    for number, row in enumerate(read_rows(examples, known), start=1):
+        try:
+            if isinstance(row, BadRowError):
+                raise row
+            paper, given, query, like = (as_text(row.get(each)) or None for each in _COLUMNS)
+            word = (given or "").strip().lower()
+            if not paper or word not in (*_YES, *_NO):
+                raise BadRowError(f"give a `paper`, and yes or no for `similar`, not {given!r}")
+            mark = Mark(paper=paper, similar=word in _YES, query=query, like=(like,) if like else ())
+        except (BadRowError, ValidationError) as error:
+            text = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error
+            raise InputError(f"{where}: row {number}: {text}") from error
+        marks.append(mark)
+    return marks
+
+
+def learn(searcher: Searcher, on: SearchRoute, marks: Sequence[Mark], name: str) -> TeachResult:
+    """Fit a route to marks and say what it learned; nothing is kept."""
+    examples, rows = gather(searcher, on, marks)
+    validated = cross_validate(examples)
+    kind = validated.chosen
+    taught = SearchRoute(name, on.document_route, on.query_route, METHODS[kind](examples))
+    words, papers = _describe(searcher, on, taught, examples, rows)
+    return TeachResult(
+        name=name,
+        kind=kind,
+        similar=int(examples.similar.sum()),
+        not_similar=int((~examples.similar).sum()),
+        auc=getattr(validated, kind),
+        **asdict(validated),
+        words=words,
+        papers=papers,
+        missing=len(marks) - len(rows),
+    )
+
+
+def _describe(
+    searcher: Searcher, on: SearchRoute, taught: SearchRoute, examples: Examples, rows: Sequence[int]
+) -> tuple[dict[str, list[str]], dict[str, list[dict[str, Any]]]]:
+    """Return the words, and the papers, that moved most up and down beside the first query."""
+    query = examples.anchors[:1]
+    if not len(query):
+        query = examples.vectors[examples.similar].mean(axis=0, keepdims=True)
+    assert taught.taught is not None
+    ranks = []
+    for route, vector in ((on, query), (taught, taught.taught.queries(query))):
+        vectors = searcher.vectors(route)
+        ranks.append(_ranks(vectors.scores(vector[0])))
+    papers = vectors.papers
+    moved = np.log(ranks[0]) - np.log(ranks[1])
+    moved[np.isin(papers, rows)] = 0
+    near = np.minimum(*ranks) <= NEAREST
+    order = np.argsort(-np.where(near, moved, 0), kind="stable")
+    ways = {
+        "up": [place for place in order[:NEAREST] if near[place] and moved[place] > 0],
+        "down": [place for place in order[::-1][:NEAREST] if near[place] and moved[place] < 0],
+    }
+    texts = {
+        way: [
+            f"{each['title'] or ''} {each['abstract'] or ''}"
+            for each in searcher.papers.facts(papers[places])
+        ]
+        for way, places in ways.items()
+    }
+    shown = {}
+    for way, places in ways.items():
+        facts = searcher.papers.facts(papers[places[:SHOWN]])
+        before, after = (each[places[:SHOWN]].tolist() for each in ranks)
+        shown[way] = [
+            {"paper_id": one["paper_id"], "title": (one["title"] or "")[:300], "before": old, "after": new}
+            for one, old, new in zip(facts, before, after, strict=True)
+        ]
+    return _words(texts), shown
+
+
+def _ranks(scores: NDArray[np.float32]) -> NDArray[np.int64]:
+    """Return the rank of each score, from 1 for the largest."""
+    ranks = np.empty(len(scores), np.int64)
+    ranks[np.argsort(-scores, kind="stable")] = np.arange(1, len(scores) + 1)
+    return ranks
+
+
+def _words(texts: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    """Return the words whose shares of both groups of texts differ most, by the odds."""
+    counts = {
+        way: Counter(word for text in each for word in {word.lower() for word in telling_words(text)})
+        for way, each in texts.items()
+    }
+
+    def odds(way: str, word: str) -> float:
+        count, size = counts[way][word] + 0.5, len(texts[way]) + 1
+        return math.log(count / (size - count))
+
+    words = {}
+    for way, other in (("up", "down"), ("down", "up")):
+        gains = {
+            word: odds(way, word) - odds(other, word) for word, count in counts[way].items() if count >= 2
+        }
+        best = sorted(gains, key=lambda word, gains=gains: (-gains[word], word))  # type: ignore[misc]
+        words[way] = [word for word in best[:WORDS] if gains[word] > 0]
+    return words

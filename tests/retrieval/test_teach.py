@@ -1,0 +1,244 @@
+"""Routes taught by papers of a corpus: kept beside it, searched by name, blended, written into models."""
+
+from __future__ import annotations
+
+import json
+import os
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sentence_experts
+from helpers.command_line import run
+from helpers.searched_corpus import searched_papers, write_searched_corpus
+from sentence_experts.encoding.encoder import BatchEncoder
+from sentence_experts.errors import InputError, RouteError, UsageError
+from sentence_experts.models.loading import load
+from sentence_experts.retrieval.searcher import Searcher
+from sentence_experts.retrieval.taught import Mark, Profile, TaughtEntry
+from sentence_experts.retrieval.taught_routes import TaughtRoutes, add_taught_route
+from sentence_experts.retrieval.teach import read_marks, teach
+from sentence_experts.retrieval.teaching import HEAD, ROCCHIO
+
+QUERY = "rice drought"
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("taught") / "library"
+    write_searched_corpus(folder, hostile=False)
+    return folder
+
+
+def examples(count: int = 12, **more: Any) -> list[dict[str, Any]]:
+    """Crops are similar."""
+    papers = searched_papers()[:count]
+    return [{"paper": each["doi"], "similar": each["subjects"] == ["crops"]} | more for each in papers]
+
+
+def order(found: Any) -> list[str]:
+    return [each["paper_id"] for each in found.papers[0]]
+
+
+@pytest.mark.parametrize("kind", [HEAD, ROCCHIO])
+def test_a_taught_route_is_searched_by_its_name_and_in_blends(
+    corpus: Path, plain_model: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sentence_experts.retrieval.teaching.Validated.chosen", kind)
+    result = teach(str(plain_model), corpus, examples(query=QUERY), name="my way")
+    assert (result.kind, result.similar, result.not_similar, result.missing) == (kind, 8, 4, 0)
+    assert repr(result.low) in repr(result.to_json())
+    options = {"top_k": 40, "sentences": False}
+    plain = sentence_experts.search(plain_model, corpus, QUERY, **options)
+    found = sentence_experts.search(plain_model, corpus, QUERY, route="my way", **options)
+    assert order(found) != order(plain)
+    whole = {each["paper_id"]: each["score"] for each in found.papers[0]}
+    blended = sentence_experts.search(plain_model, corpus, QUERY, route={"my way": 2}, **options)
+    assert {each["paper_id"]: pytest.approx(each["score"], abs=1e-6) for each in blended.papers[0]} == whole
+    moved = [*result.papers["up"], *result.papers["down"]]
+    assert {each["paper_id"] for each in moved}.isdisjoint({f"doi:{each['paper']}" for each in examples()})
+    assert all(each["before"] > each["after"] for each in result.papers["up"])
+    with pytest.raises(UsageError, match="no route 'another'"):
+        sentence_experts.search(plain_model, corpus, QUERY, route={"my way": 1, "another": 1})
+    with pytest.raises(RouteError, match="no route 'my way'"):
+        sentence_experts.search(plain_model, corpus, QUERY, route="my way", profile="someone-else")
+
+
+@pytest.mark.parametrize("kind", [HEAD, ROCCHIO])
+def test_a_taught_route_becomes_one_of_a_model(
+    corpus: Path, plain_model: Path, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sentence_experts.retrieval.teaching.Validated.chosen", kind)
+    teach(str(plain_model), corpus, examples(), name="mine", profile="ann")
+    options: Any = {"route": "mine", "top_k": 40, "sentences": False}
+    beside = sentence_experts.search(plain_model, corpus, QUERY, profile="ann", **options)
+    made = add_taught_route(plain_model, corpus, "mine", profile="ann", out=tmp_path / "model")
+    assert [route.name for route in made.routes] == ["mine"] + ["mine query"] * (kind == ROCCHIO)
+    inside = sentence_experts.search(tmp_path / "model", corpus, QUERY, **options)
+    scores = [{each["paper_id"]: each["score"] for each in found.papers[0]} for found in (beside, inside)]
+    assert scores[0] == pytest.approx(scores[1], abs=1e-5 if kind == HEAD else 0.02)
+    again = add_taught_route(plain_model, corpus, "mine", profile="ann", out=tmp_path / "model")
+    assert again.prompts == made.prompts
+    with pytest.raises(UsageError, match="no taught route 'other'; there are mine"):
+        add_taught_route(plain_model, corpus, "other", profile="ann")
+
+
+def test_on_routes_with_heads_and_with_experts(
+    corpus: Path, plain_model: Path, experts_model: Path, tmp_path: Path
+) -> None:
+    dice = np.random.default_rng(0)
+    heads = {"use": (dice.normal(size=(32, 32)), dice.normal(size=32))}
+    sentence_experts.with_heads(plain_model, heads).save(str(tmp_path / "heads"))
+    with pytest.raises(UsageError, match="the model has a route 'use'"):
+        teach(str(tmp_path / "heads"), corpus, examples(), name="use")
+    teach(str(tmp_path / "heads"), corpus, examples(), name="mine", on="use")
+    teach(str(experts_model), corpus, examples(), name="ours", on="crops")
+    made = add_taught_route(tmp_path / "heads", corpus, "mine")
+    for model, route in ((tmp_path / "heads", "mine"), (experts_model, "ours")):
+        searcher = Searcher(
+            BatchEncoder(load(model, device="cpu")), sentence_experts.CorpusFolder.open(corpus)
+        )
+        taught = TaughtRoutes(searcher, Profile(searcher.corpus).read())[route]
+        assert taught.taught is not None
+        blend = searcher.blend(taught)
+        (compared,) = searcher.compare(searcher.encode([QUERY], blend), blend)
+        papers = taught.taught.papers(
+            searcher.vectors(searcher.blend(taught.document_route).main).of_rows([0, 7])
+        )
+        hits = compared.hits([0, 7])
+        assert [hit.score for hit in hits if hit] == pytest.approx(papers @ compared.queries[0], abs=1e-5)
+        if route == "mine":
+            text = searcher.papers.texts([7], searcher.unit)[0]
+            known = made.encode(text, prompt_name="mine", normalize_embeddings=True)
+            assert known == pytest.approx(papers[1], abs=1e-5)
+    with pytest.raises(UsageError, match="'crops', which owns no head"):
+        add_taught_route(experts_model, corpus, "ours")
+    with pytest.raises(RouteError, match="needs a route"):
+        teach(str(experts_model), corpus, examples(), name="nowhere")
+
+
+def test_examples_that_cannot_be_used(corpus: Path, plain_model: Path) -> None:
+    few = [each for each in examples() if not each["similar"]] + examples()[:1]
+    with pytest.raises(UsageError, match="at least 2 papers as similar; there are 1"):
+        teach(str(plain_model), corpus, few, name="mine")
+    strangers = [{"paper": f"10.1/{n}", "similar": True} for n in range(3)]
+    assert teach(str(plain_model), corpus, examples() + strangers, name="mine").missing == 3
+    for row, reason in (
+        ({"paper": "10.1/x", "similar": "perhaps"}, "row 1: give a `paper`, and yes or no .* not 'perhaps'"),
+        ({"paper": None, "similar": True}, "row 1: give a `paper`"),
+        ({"paper": "10.1/x", "similar": True, "query": "x" * 3000}, "row 1: String should have at most"),
+    ):
+        with pytest.raises(InputError, match=reason):
+            read_marks([row])
+    with pytest.raises(InputError, match="similar"):
+        read_marks([{"paper": "10.1/x"}])
+    for name in ("all", "a=b", "x" * 101, ""):
+        with pytest.raises(UsageError, match="name"):
+            teach(str(plain_model), corpus, examples(), name=name)
+    for profile in ("../x", ".hidden", "a/b", ""):
+        with pytest.raises(UsageError, match="profile"):
+            teach(str(plain_model), corpus, examples(), name="mine", profile=profile)
+
+
+def mark(number: int, similar: bool = True) -> Mark:
+    return Mark(paper=f"p{number}", similar=similar, query="a text")
+
+
+def test_changes_of_several_at_once_are_all_kept(corpus: Path) -> None:
+    folder = sentence_experts.CorpusFolder.open(corpus)
+    profiles = [Profile(folder, "several") for _ in range(3)]
+
+    def change(number: int) -> None:
+        with profiles[number % 3].changing() as state:
+            state.mark([mark(number)])
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(change, range(30)))
+    assert len(Profile(folder, "several").read().marks) == 30
+    assert not [each for each in profiles[0].path.parent.iterdir() if "tmp" in each.name]
+
+
+def test_every_change_can_be_undone(corpus: Path) -> None:
+    profile = Profile(sentence_experts.CorpusFolder.open(corpus), "undone")
+    entry = TaughtEntry(model="m", on="", unit="title", kind=HEAD, marks=(mark(1), mark(2, False)))
+    changes: list[Any] = [
+        lambda state: state.mark([mark(1), mark(3)]),
+        lambda state: state.mark([mark(3, False)]),
+        lambda state: state.put("one", entry),
+        lambda state: state.rename("one", "other"),
+        lambda state: state.mark([], [mark(3)]),
+        lambda state: state.begin("other"),
+        lambda state: state.begin(),
+        lambda state: state.delete("other"),
+    ]
+    states = []
+    for each in changes:
+        states.append(profile.read().model_dump(exclude={"undo"}))
+        with profile.changing() as state:
+            each(state)
+        assert profile.read().model_dump(exclude={"undo"}) != states[-1]
+    for before in reversed(states):
+        with profile.changing(undoes=False) as state:
+            state.step_back()
+        assert profile.read().model_dump(exclude={"undo"}) == before
+    with pytest.raises(UsageError, match="nothing to undo"), profile.changing(undoes=False) as state:
+        state.step_back()
+
+
+def test_a_change_that_fails_or_is_killed_changes_nothing(corpus: Path) -> None:
+    profile = Profile(sentence_experts.CorpusFolder.open(corpus), "whole")
+    with profile.changing() as state:
+        state.mark([mark(1)])
+    kept = profile.path.read_bytes()
+    changes: list[Any] = [
+        (lambda state: (state.mark([mark(2)]), state.delete("nothing")), "no taught route"),
+        (lambda state: state.mark([mark(number) for number in range(1_001)]), "more than 1,000 marks"),
+    ]
+    for change, reason in changes:
+        with pytest.raises(UsageError, match=reason), profile.changing() as state:
+            change(state)
+    assert profile.path.read_bytes() == kept
+    leftover = profile.path.with_name(f".{profile.path.name}.{os.getpid()}.tmp")
+    leftover.write_text("{")  # of a process that was killed while it wrote
+    assert len(profile.read().marks) == 1
+    with profile.changing() as state:
+        state.mark([mark(2)])
+    assert not leftover.exists()
+    assert len(Profile(sentence_experts.CorpusFolder.open(corpus), "whole").read().marks) == 2
+    for damage in ("{", json.dumps({"marks": 3}), json.dumps({"routes": {"a": {"kind": "head"}}})):
+        profile.path.write_text(damage)
+        with pytest.raises(InputError, match=r"whole\.json"):
+            profile.read()
+
+
+def test_a_corpus_that_is_replaced_keeps_what_was_taught(tmp_path: Path, plain_model: Path) -> None:
+    papers = [{"id": each["doi"], "title": each["title"]} for each in searched_papers()]
+    out = tmp_path / "library"
+    sentence_experts.import_corpus(papers=papers, out=out)
+    teach(str(plain_model), out, examples(), name="mine")
+    sentence_experts.import_corpus(papers=papers[1:], out=out, overwrite=True)
+    found = sentence_experts.search(plain_model, out, QUERY, route="mine", top_k=50, sentences=False)
+    assert len(order(found)) == len(papers) - 1
+
+
+def test_from_the_command_line(
+    corpus: Path, plain_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = tmp_path / "examples.csv"
+    rows = [f"{each['paper']},{'yes' if each['similar'] else 'no'}" for each in examples()]
+    table.write_text("\n".join(["paper,similar", *rows, "10.1/unknown,yes"]))
+    code, out, error = run(capsys, "teach", plain_model, table, "--corpus", corpus, "--name", "by hand")
+    assert code == 0, error
+    assert "ROC-AUC" in out
+    assert "1 of the papers are not in the corpus" in error
+    assert run(capsys, "search", plain_model, "rice", "--corpus", corpus, "--route", "by hand")[0] == 0
+    add = ("add-route", plain_model, "by hand", "--from", corpus)
+    code, out, error = run(capsys, *add, "--out", tmp_path / "model")
+    assert code == 0, error
+    assert "by hand" in out
+    code, out, error = run(capsys, *add, "--out", tmp_path / "x", "--kind", "head")
+    assert (code, error.count("\n")) == (2, 1)
+    assert "needs no other settings" in error

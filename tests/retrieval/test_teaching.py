@@ -1,0 +1,150 @@
+"""The map that examples teach, Rocchio's method, and the choice between them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.metrics import roc_auc_score
+
+from sentence_experts.models.pooling import unit
+from sentence_experts.retrieval import teaching
+from sentence_experts.retrieval.teaching import Examples, cross_validate, fit_head, move_query, roc_auc
+
+
+def draw_examples(count: int = 24, groups: int = 1, width: int = 12, seed: int = 0) -> Examples:
+    """Texts of a topic, which is loud, and of a kind, which is not: only the kind makes them similar."""
+    dice = np.random.default_rng(seed)
+    kinds = dice.integers(0, 2, count + groups)
+    vectors = dice.normal(0, 0.3, (count + groups, width))
+    vectors[:, 0] += dice.choice([-1.0, 1.0], count + groups)
+    vectors[:, 1] += kinds - 0.5
+    numbers = np.arange(count) % groups
+    vectors = unit(vectors.astype(np.float32))
+    return Examples(vectors[:count], kinds[:count] == kinds[count + numbers], numbers, vectors[count:])
+
+
+def test_the_slope_is_that_of_the_loss() -> None:
+    examples = draw_examples(9, 2).with_anchors()
+    rows = examples.vectors.astype(np.float64)
+    change = np.random.default_rng(1).normal(0, 0.1, (12, 12))
+
+    def loss(change: Any) -> float:
+        mapped = unit(rows + rows @ change.T)
+        parts = []
+        for a in range(len(rows)):
+            same = [b for b in range(len(rows)) if examples.groups[b] == examples.groups[a]]
+            unlike = [b for b in same if not examples.similar[b]]
+            for b in same:
+                if a != b and examples.similar[a] and examples.similar[b] and unlike:
+                    scores = [mapped[a] @ mapped[c] / teaching.TEMPERATURE for c in [b, *unlike]]
+                    parts.append(np.log(np.sum(np.exp(scores))) - scores[0])
+        return float(np.mean(parts))
+
+    slope = teaching._slope(rows, change, examples.similar, examples.groups)
+    for place in ((0, 0), (1, 4), (7, 2)):
+        step = np.zeros_like(change)
+        step[place] = 1e-5
+        measured = (loss(change + step) - loss(change - step)) / 2e-5
+        assert slope[place] == pytest.approx(measured, rel=1e-4, abs=1e-7)
+
+
+def test_what_is_taught_holds_for_other_queries() -> None:
+    new = draw_examples(200, 20, seed=9)
+    for groups in (1, 6):
+        taught = fit_head(draw_examples(40, groups))
+        after = np.einsum("ij,ij->i", taught.papers(new.vectors), taught.queries(new.anchors)[new.groups])
+        before = np.einsum("ij,ij->i", new.vectors, new.anchors[new.groups])
+        assert roc_auc(after, new) > roc_auc(before, new) + 0.15
+
+
+def test_the_map_is_near_the_identity_where_nothing_is_known() -> None:
+    examples = draw_examples(6, width=40)
+    weight = fit_head(examples).weight
+    assert weight is not None
+    across = np.linalg.svd(examples.with_anchors().vectors)[2][7:]  # at right angles to all examples
+    assert across @ weight.T == pytest.approx(across, abs=1e-5)
+    assert np.abs(weight - np.eye(40)).max() > 0.1
+    firm = fit_head(examples, penalty=100.0).weight
+    assert firm == pytest.approx(np.eye(40), abs=0.05)
+    alone = Examples(examples.vectors, np.ones(6, bool), examples.groups, examples.anchors)
+    assert fit_head(alone).weight == pytest.approx(np.eye(40)), "no paper is unlike another one"
+
+
+def test_many_examples_are_taken_by_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(teaching, "AT_ONCE", 30)
+    new = draw_examples(200, 20, seed=9)
+    taught = fit_head(draw_examples(120))
+    after = np.einsum("ij,ij->i", taught.papers(new.vectors), taught.queries(new.anchors)[new.groups])
+    assert roc_auc(after, new) > 0.8
+
+
+def test_rocchio_moves_the_query_by_the_means() -> None:
+    examples = draw_examples(8)
+    query = examples.anchors
+    similar, others = examples.vectors[examples.similar], examples.vectors[~examples.similar]
+    wanted = query + 0.75 * similar.mean(axis=0) - 0.15 * others.mean(axis=0)
+    taught = move_query(examples)
+    assert taught.queries(query) == pytest.approx(unit(wanted), abs=1e-6)
+    assert taught.papers(examples.vectors) is examples.vectors
+
+
+def test_each_example_is_held_out_once_and_queries_whole_if_there_are_enough() -> None:
+    for groups in (1, 2, 7):
+        examples = draw_examples(30, groups)
+        folds = list(teaching._folds(examples))
+        assert np.sum(folds, axis=0).tolist() == [1] * 30
+        assert max(fold.sum() for fold in folds) <= (12 if groups == 7 else 6)
+        if groups == 7:
+            for group in range(7):
+                assert {fold[examples.groups == group].all() for fold in folds} == {True, False}
+                assert sum(fold[examples.groups == group].any() for fold in folds) == 1
+
+
+def test_the_better_method_on_held_out_examples_is_chosen() -> None:
+    found = cross_validate(draw_examples(80, 8))
+    assert found.head > max(found.rocchio, found.untaught)
+    assert found.chosen == "head"
+    topic = draw_examples(16)
+    easy = Examples(topic.vectors, topic.vectors[:, 0] > 0, topic.groups, topic.vectors[:1])
+    tied = cross_validate(easy)
+    assert tied.head == tied.rocchio == 1.0
+    assert tied.chosen == "rocchio", "a map that is no better is not used"
+
+
+def test_noise_is_not_taken_for_knowledge() -> None:
+    low = []
+    for seed in range(20):
+        dice = np.random.default_rng(seed)
+        vectors = unit(dice.normal(size=(11, 20)).astype(np.float32))
+        similar = np.arange(10) % 2 == 0
+        low.append(cross_validate(Examples(vectors[:10], similar, np.zeros(10, int), vectors[10:])).low)
+    assert sum(each > 0.5 for each in low) <= 3
+
+
+def test_roc_auc_and_its_interval() -> None:
+    dice = np.random.default_rng(3)
+    examples = draw_examples(60)
+    scores = dice.normal(size=60) + examples.similar
+    assert roc_auc(scores, examples) == pytest.approx(roc_auc_score(examples.similar, scores))
+    widths = []
+    for count in (3, 10, 100):
+        ends = teaching._interval(1.0, count, count)
+        assert ends["high"] == 1.0
+        widths.append(1 - ends["low"])
+    assert widths == sorted(widths, reverse=True)
+    assert widths[0] > 0.4
+    ends = teaching._interval(0.8, 30, 30)
+    assert ends["low"] < 0.7 < 0.87 < ends["high"]
+
+
+def test_without_a_query_similar_papers_are_similar_to_each_other() -> None:
+    examples = draw_examples(20)
+    without = Examples(examples.vectors, examples.similar, np.full(20, -1), examples.anchors[:0])
+    assert cross_validate(without).head > 0.6
+    new = draw_examples(200, 20, seed=9)
+    taught = fit_head(without)
+    after = np.einsum("ij,ij->i", taught.papers(new.vectors), taught.queries(new.anchors)[new.groups])
+    before = np.einsum("ij,ij->i", new.vectors, new.anchors[new.groups])
+    assert roc_auc(after, new) > roc_auc(before, new)
