@@ -65,9 +65,11 @@ class RunFile:
                     f"{self.path}: runs with other settings ({', '.join(differ)}); move them away"
                 )
         folder.mkdir(parents=True, exist_ok=True)
-        temporary = self.path.with_suffix(".tmp")
-        temporary.write_text("".join(f"{json.dumps(row)}\n" for row in self.rows), encoding="utf-8")
-        temporary.replace(self.path)
+        whole = "".join(f"{json.dumps(row)}\n" for row in self.rows)
+        if not self.path.exists() or self.path.read_text(encoding="utf-8") != whole:
+            temporary = self.path.with_suffix(".tmp")
+            temporary.write_text(whole, encoding="utf-8")
+            temporary.replace(self.path)
 
     def find(self, **key: Any) -> list[Row]:
         """The runs with these values, in the order of their seeds."""
@@ -78,9 +80,9 @@ class RunFile:
         """Keep a finished run."""
         whole = {"settings": self.settings, "hardware": hardware(), **row}
         self.rows.append(whole)
-        with open(self.path, "a", encoding="utf-8") as file:
-            file.write(f"{json.dumps(whole)}\n")
-            file.flush()
+        # One write, so that lines of several processes do not mix.
+        with open(self.path, "ab", buffering=0) as file:
+            file.write(f"{json.dumps(whole)}\n".encode())
             os.fsync(file.fileno())
 
     def make(self, keys: Iterable[Row], run: Callable[..., Row]) -> None:

@@ -8,7 +8,7 @@ validation texts of the route.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -67,6 +67,7 @@ def train_head(
     rank: int | None = None,
     seed: int = 0,
     advance: Callable[[int], None] = lambda steps: None,
+    rates: Sequence[float] = RATES,
 ) -> Head:
     """Train the map of one route.
 
@@ -78,11 +79,12 @@ def train_head(
         rank: rank of the map's difference from the identity; None for any.
         seed: random seed.
         advance: function that is called with numbers of steps as they are done.
+        rates: learning rates to choose from.
     """
     best = Head(np.eye(training.vectors.shape[1], dtype=np.float32), -training.vectors.mean(axis=0))
     start, highest = best, validation.ndcg(best)
     chooses = bool(np.isfinite(highest))
-    for rate in RATES if chooses else RATES[:1]:
+    for rate in rates if chooses else rates[:1]:
         done = 0
         for head in _train(training, start, rate, steps, rank, seed):
             advance(head.steps - done)

@@ -1,0 +1,265 @@
+"""How much of a model does a kind of similarity need: a linear map, an adapter, an expert, or a whole model?
+
+    python benchmarks/capacity.py --work FOLDER --plan      # all runs, and their estimated seconds
+    python benchmarks/capacity.py --work FOLDER [--only debian4 ...] [--shard 1/4] [--device cuda]
+    python benchmarks/capacity.py --work FOLDER --report
+
+All six blocks of all-MiniLM-L6-v2, nine sets of texts (`capacity_data.py`), an arm for each way in which a
+route can own a part of the model. Each finished run is a line of results/capacity.jsonl and is not made
+again; runs of several processes with different `--shard`, or of several machines, add up.
+
+Fixed before the first run: the primary figure is nDCG@10 of "more like this" on texts that training has not
+seen, the mean over the routes of a set; differences within 0.01 count as equal. The second is the ROC-AUC
+of pairs that two routes judge in opposite ways, where a model blind to the route has a mean of exactly 0.5.
+Arms are paired by seed; each question is one family of tests (Holm), and the questions stand in
+`capacity_report.py`. Texts that share a label of a route are no negatives of each other under it. A rate is
+the best of four on validation texts, after a quarter of the steps at seed 0. Validation also chooses the
+step, no training at all among them, and ends a training that has stopped to gain. Heads are trained as
+`fit` trains them, 500 steps of 64 pairs, but at four rates. Costs are the processor seconds of training,
+the trained weights, and for a text under all routes the milliseconds and bytes.
+
+To stay near 12 hours of one core (1.2 s for a step of 16 pairs with 48 tokens), this is less than was
+wished for: every arm on the Debian packages with four facets only; on the other sets the main arms alone
+(`TRIED`); five seeds for heads and for the main arms on those packages, three for all else; 32 tokens of a
+package, 48 of an article; rates compared after a quarter of the steps; 160 to 320 steps for all routes
+together, and a few runs of four times as many (`long`) that show what more steps would give. With few
+pairs, the best other arm (by validation, with all pairs) stands beside heads, with the rate that it has
+there. Validation texts are not few there: who has so few pairs would have to choose the step without them.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+import capacity_report
+from capacity_data import CONFLICTS, SETS, Folders
+from capacity_models import BATCH, Arm
+from capacity_runs import HEAD_STEPS, Bench
+from measuring import RESULTS, table
+from study import Row, RunFile
+
+NAME = "capacity"
+SEEDS, FEWER_SEEDS = 5, 3
+SCREENED = 0.25  # of the steps, by which a rate is chosen
+LONG = 4  # times the steps
+FEW, FEW_TRAINED = (10, 30, 100, 300, 1000), (10, 100, 1000)  # pairs per route
+FEW_STEPS = 160
+
+BLOCK_RATES, ADAPTER_RATES = (5e-5, 1e-4, 2e-4, 4e-4), (5e-4, 1e-3, 2e-3, 4e-3)
+HEAD_RATES = (3e-4, 1e-3, 3e-3, 1e-2)
+DENSE = {"route": "prefix", "layers": "none"}
+EXPERT = {"route": "prefix", "expert_norms": True}
+ARMS = {
+    "base": Arm("base"),
+    "head": Arm("head", rates=HEAD_RATES),
+    "head, rank 64": Arm("head", rates=HEAD_RATES, rank=64),
+    "head, rank 16": Arm("head", rates=HEAD_RATES, rank=16),
+    "dense": Arm("blocks", DENSE, BLOCK_RATES),
+    "adapter, rank 8": Arm("blocks", {"kind": "adapter", "rank": 8}, ADAPTER_RATES),
+    "expert": Arm("blocks", EXPERT, BLOCK_RATES),
+    "separate": Arm("separate", None, BLOCK_RATES),
+    "head and base": Arm("joint", None, BLOCK_RATES),
+    "dense, mixed batches": Arm("blocks", DENSE, BLOCK_RATES, mixed=True),
+    "adapter, rank 32": Arm("blocks", {"kind": "adapter", "rank": 32}, ADAPTER_RATES),
+    "expert, alternate blocks": Arm("blocks", {**EXPERT, "layers": "alternate"}, BLOCK_RATES),
+    "expert, last two blocks": Arm("blocks", {**EXPERT, "layers": "4,5"}, BLOCK_RATES),
+}
+UNTRAINED = [arm for arm, own in ARMS.items() if own.kind in ("base", "head")]
+TRAINED = [arm for arm in ARMS if arm not in UNTRAINED]
+MAIN = TRAINED[:4]  # dense, adapter, expert, separate
+MOST = "debian4"  # the set with all arms
+TRIED = {
+    MOST: MAIN,
+    "elife": MAIN,
+    "wordnet": MAIN,
+    "banking4": MAIN,
+    "debian2": MAIN[:3],
+    "elife masked": MAIN[:3],
+    "banking2": MAIN,
+    "domains": ["dense", "expert"],
+    "banking8": ["dense", "expert"],
+}
+LONG_ARMS = MAIN[:3]
+SETTINGS = {
+    "batch": BATCH, "conflicts": CONFLICTS, "few_steps": FEW_STEPS, "head_steps": HEAD_STEPS,
+    "screened": SCREENED, "tokens": {name: each.tokens for name, each in SETS.items()},
+    "steps": {name: each.steps for name, each in SETS.items()},
+}  # fmt: skip
+# Seconds of one core: a token that is trained on, one that is encoded, a head of one route.
+TRAINED_TOKEN, ENCODED_TOKEN, HEAD_SECONDS = 0.8e-3, 0.25e-3, 10.0
+
+
+# ---- plan ----------------------------------------------------------------------------------------
+
+
+def plan() -> Iterator[Row]:
+    """The keys of all runs, the cheapest and most informative first; a stage is rate, seed, few or long.
+
+    The rate of a run is that which its `rate` runs have chosen; the arm of `few` is known when all arms are
+    there.
+    """
+    for name in SETS:
+        for seed in range(SEEDS):
+            for arm in UNTRAINED if seed == 0 else UNTRAINED[1:]:
+                yield {"data": name, "arm": arm, "stage": "seed", "seed": seed}
+    for pairs in FEW:
+        for seed in range(SEEDS):
+            yield {"data": MOST, "arm": "head", "pairs": pairs, "stage": "few", "seed": seed}
+    cells = [(name, arm) for name, arms in TRIED.items() for arm in arms]
+    cells += [(MOST, arm) for arm in TRAINED if arm not in MAIN]
+    for seed in range(SEEDS):
+        for name, arm in cells:
+            if seed == 0:
+                for rate in ARMS[arm].rates:
+                    yield {"data": name, "arm": arm, "stage": "rate", "rate": rate, "seed": 0}
+            if seed < (SEEDS if name == MOST and arm in MAIN else FEWER_SEEDS):
+                yield {"data": name, "arm": arm, "stage": "seed", "seed": seed}
+    for pairs in FEW_TRAINED:
+        for seed in range(FEWER_SEEDS):
+            yield {"data": MOST, "arm": "best trained", "pairs": pairs, "stage": "few", "seed": seed}
+    for arm in LONG_ARMS:
+        yield {"data": MOST, "arm": arm, "stage": "long", "seed": 0}
+
+
+def steps_of(key: Row) -> int:
+    """The steps of a run, at most."""
+    steps = SETS[key["data"]].steps
+    sizes = {"rate": round(SCREENED * steps), "long": LONG * steps, "few": FEW_STEPS}
+    return sizes.get(key["stage"], steps)
+
+
+def seconds_of(key: Row) -> float:
+    """The estimated processor seconds of a run."""
+    own, arm = SETS[key["data"]], ARMS.get(key["arm"], ARMS["expert"])
+    if arm.kind == "base":
+        return ENCODED_TOKEN * own.mean_tokens * 3000
+    if arm.kind == "head":
+        return HEAD_SECONDS * own.routes
+    training = TRAINED_TOKEN * own.mean_tokens * 2 * BATCH * steps_of(key)
+    once = 1 if arm.kind == "joint" else 0.7 * own.routes  # of the texts, those with a label of the route
+    measured = 240 * (1 if key["stage"] == "rate" else 6) + (0 if key["stage"] == "rate" else 600)
+    return training + ENCODED_TOKEN * own.mean_tokens * measured * once
+
+
+def plan_table() -> str:
+    """Markdown: each data set and arm with its runs, their steps and estimated seconds; and each stage."""
+    lines: dict[tuple[str, ...], list[float]] = {}
+    for key in plan():
+        name = f"{key['arm']}, few pairs" if key["stage"] == "few" else key["arm"]
+        lines.setdefault((key["data"], name, key["stage"], str(steps_of(key))), []).append(seconds_of(key))
+    rows = [
+        [
+            data,
+            arm,
+            stage,
+            "–" if arm in UNTRAINED else steps,
+            str(len(own)),
+            f"{own[0]:,.0f}",
+            f"{sum(own):,.0f}",
+        ]
+        for (data, arm, stage, steps), own in lines.items()
+    ]
+    whole = sum(sum(own) for own in lines.values())
+    rows.append(["all", "", "", "", str(sum(map(len, lines.values()))), "", f"{whole:,.0f}"])
+    header = ["data", "arm", "stage", "steps at most", "runs", "seconds of one", "of all"]
+    return f"{table(header, rows)}\n\n{whole / 3600:.1f} hours of one core."
+
+
+# ---- runs ----------------------------------------------------------------------------------------
+
+
+def rate_of(runs: RunFile, key: Row) -> float | None:
+    """The rate that validation has chosen for the arm on this set; None until all are there."""
+    rows = runs.find(data=key["data"], arm=key["arm"], stage="rate")
+    if len(rows) < len(ARMS[key["arm"]].rates):
+        return None
+    return float(max(rows, key=lambda row: row["validation"])["rate"])
+
+
+def best_trained(runs: RunFile) -> str | None:
+    """The arm with trained blocks that is best on validation texts of `MOST`; None until all are there."""
+    found = {arm: runs.find(data=MOST, arm=arm, stage="seed") for arm in TRAINED}
+    if any(len(rows) < FEWER_SEEDS for rows in found.values()):
+        return None
+    return max(found, key=lambda arm: float(np.mean([row["validation"] for row in found[arm]])))
+
+
+def make_runs(runs: RunFile, benches: Mapping[str, Bench], keys: Sequence[Row]) -> None:
+    """Make the runs that are missing, in order; those that depend on missing ones are left for later."""
+    for key in keys:
+        if key["arm"] == "best trained":
+            if (best := best_trained(runs)) is None:
+                continue
+            key = {**key, "arm": best}
+        arm = ARMS[key["arm"]]
+        if runs.find(**key):
+            continue
+        rate = key.get("rate")
+        if arm.rates and arm.kind != "head" and rate is None and (rate := rate_of(runs, key)) is None:
+            print("needs its rate first:", *key.values(), flush=True)
+            continue
+        bench = benches[key["data"]]
+        found = bench.run(arm, key, rate, steps_of(key))
+        runs.append({**key, "device": bench.device, **found})
+        told = {name: found.get(name) for name in ("rate", "validation", "kept", "mean", "seconds")}
+        print(*key.values(), *(f"{name} {value}" for name, value in told.items() if value), flush=True)
+
+
+def options() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--work", type=Path, required=True, help="folder for what is read once (eLife)")
+    parser.add_argument("--wordnet", type=Path, default=Path("/usr/share/wordnet"))
+    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
+    parser.add_argument("--only", nargs="+", default=list(SETS), choices=SETS, metavar="SET")
+    parser.add_argument("--arms", nargs="+", default=None, metavar="ARM")
+    parser.add_argument("--stages", nargs="+", default=("rate", "seed", "few", "long"))
+    parser.add_argument("--seeds", type=int, default=SEEDS, help="seeds below this number only")
+    parser.add_argument("--shard", default="0/1", help="I/N: every Nth set and arm, from the Ith")
+    parser.add_argument("--plan", action="store_true", help="print the plan, and stop")
+    parser.add_argument("--report", action="store_true", help="write the tables of what is there, and stop")
+    return parser.parse_args()
+
+
+def wanted(given: argparse.Namespace) -> list[Row]:
+    """The keys that this process makes: all runs of a set and an arm are in one shard."""
+    number, shards = map(int, given.shard.split("/"))
+    keys = [
+        key
+        for key in plan()
+        if key["data"] in given.only
+        and key["arm"] in (given.arms or [*ARMS, "best trained"])
+        and key["stage"] in given.stages
+        and key["seed"] < given.seeds
+    ]
+    cells = list(dict.fromkeys((key["data"], key["arm"]) for key in keys))
+    return [key for key in keys if cells.index((key["data"], key["arm"])) % shards == number]
+
+
+def main() -> None:
+    """Make the runs that are missing, or write the tables."""
+    given = options()
+    if given.plan:
+        print(plan_table())
+        return
+    import torch
+
+    torch.set_num_threads(1)
+    given.work.mkdir(parents=True, exist_ok=True)
+    folders = Folders(given.work, given.wordnet)
+    runs = RunFile(RESULTS, NAME, SETTINGS)
+    if given.report:
+        capacity_report.write(runs, folders, plan_table())
+        return
+    benches = {name: Bench(own, folders, given.device) for name, own in SETS.items()}
+    make_runs(runs, benches, wanted(given))
+
+
+if __name__ == "__main__":
+    main()

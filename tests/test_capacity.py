@@ -1,0 +1,202 @@
+"""The study of how much of a model a route needs: its plan, its batches, its figures from rows alone."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import capacity
+import capacity_data
+import capacity_models
+import capacity_report
+import capacity_runs
+import study
+from capacity_data import DataSet, Folders
+from helpers.samples import make_tiny_encoder
+from sentence_experts.pairs.labels import LabelColumn, read_labels
+from sentence_experts.training.labelled_texts import TEST, TRAIN, VALIDATION, LabelledTexts
+
+COLOURS, SHAPES = ("red", "green", "blue", "black"), ("circle", "square", "star")
+
+
+def _texts(folders: Folders | None = None) -> LabelledTexts:
+    rng = np.random.default_rng(0)
+    rows = [(str(rng.choice(COLOURS)), str(rng.choice(SHAPES)), n) for n in range(200)]
+    labels = {
+        name: read_labels([[row[place]] for row in rows], LabelColumn(name, None, name))
+        for place, name in enumerate(("colour", "shape"))
+    }
+    sets = {TRAIN: np.arange(100), VALIDATION: np.arange(100, 140), TEST: np.arange(140, 200)}
+    return LabelledTexts([f"{one} {other} {n}" for one, other, n in rows], labels, np.arange(200), sets, {})
+
+
+@pytest.fixture
+def tiny(tmp_path: Path, minilm: str, monkeypatch: pytest.MonkeyPatch) -> study.RunFile:
+    """A study of one small set with a tiny base, and no runs yet."""
+    base = make_tiny_encoder(tmp_path / "tiny", minilm, ())
+    monkeypatch.setattr(capacity_runs, "BASE", str(base))
+    monkeypatch.setattr(capacity_runs, "HEAD_STEPS", 10)
+    for place in (capacity_report, capacity):
+        monkeypatch.setattr(place, "RESULTS", tmp_path)
+        monkeypatch.setattr(place, "SETS", {"debian4": DataSet("debian4", _texts, 2, 16, 8, 8)})
+    return study.RunFile(tmp_path, "capacity", {})
+
+
+def test_each_arm_has_its_rates_before_its_seeds_and_no_run_is_planned_twice() -> None:
+    keys = list(capacity.plan())
+    assert len({tuple(sorted(key.items())) for key in keys}) == len(keys)
+    for place, key in enumerate(keys):
+        arm = capacity.ARMS.get(key["arm"])
+        if arm is not None and key["arm"] in capacity.TRAINED and key["stage"] != "rate":
+            found = [
+                other["rate"]
+                for other in keys[:place]
+                if (other["data"], other["arm"], other["stage"]) == (key["data"], key["arm"], "rate")
+            ]
+            assert found == list(arm.rates)
+
+
+def test_shards_divide_the_plan_and_keep_an_arm_of_a_set_together() -> None:
+    given = argparse.Namespace(
+        only=list(capacity.SETS), arms=None, stages=("rate", "seed"), seeds=5, shard="0/1"
+    )
+    whole = capacity.wanted(given)
+    parts = [
+        capacity.wanted(argparse.Namespace(**{**vars(given), "shard": f"{number}/3"})) for number in range(3)
+    ]
+    assert sum(map(len, parts)) == len(whole)
+    cells = [{(key["data"], key["arm"]) for key in part} for part in parts]
+    assert not cells[0] & cells[1] | cells[1] & cells[2] | cells[0] & cells[2]
+
+
+def test_texts_that_share_a_label_are_no_negatives() -> None:
+    random = torch.Generator().manual_seed(0)
+    anchors, positives = (
+        torch.nn.functional.normalize(torch.randn(4, 8, generator=random), dim=1) for _ in "ab"
+    )
+    known = np.zeros((4, 4), bool)
+    known[0, 2] = True
+    found = capacity_models.info_nce(anchors, positives, known)
+    rows = []
+    for one in range(4):
+        scores = [float(anchors[one] @ each) / capacity_models.TEMPERATURE for each in positives]
+        against = [score for n, score in enumerate(scores) if not known[one, n]]
+        rows.append(np.log(np.exp(against).sum()) - scores[one])
+    assert float(found) == pytest.approx(np.mean(rows), abs=1e-5)
+
+
+def test_few_pairs_are_as_many_and_know_nothing_of_each_other() -> None:
+    data = _texts()
+    labels, groups = data.labels_of("colour", TRAIN), data.groups_of(TRAIN)
+    few = capacity_data.few_pairs(labels, groups, 10, seed=1)
+    pairs = [few.matrix[:, [n]].nonzero()[0] for n in range(len(few.names))]
+    assert len({tuple(sorted(pair)) for pair in pairs}) == len(pairs) == 10
+    assert all(labels.alike(pair[:1], pair[1:])[0] for pair in pairs)
+    other = capacity_data.few_pairs(labels, groups, 10, seed=2)
+    assert (few.matrix != other.matrix).nnz
+
+
+def test_a_gloss_loses_its_topic_and_its_examples(tmp_path: Path) -> None:
+    line = (
+        "00001740 07 n 02 scratch 0 Scrape 0 003 @ 00001930 n 0000 ;c 00002452 n 0000 + 01 v 0101 "
+        '| (golf) (sport) a handicap of zero; "a scratch golfer"  '
+    )
+    ((number, synset),) = capacity_data._synsets(["  1 licence", line])
+    assert number == "00001740"
+    assert synset == ("07", "scratch", [("@", "00001930"), (";c", "00002452")], "a handicap of zero")
+    with pytest.raises(SystemExit, match="wordnet-base"):
+        capacity_data.wordnet(Folders(tmp_path, tmp_path))
+
+
+def test_questions_of_a_test_stand_in_one_text_and_in_no_other_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    halves = [
+        {f"intent {n}": [f"<{half} {n} {m}>" for m in range(20)] for n in range(6)} for half in ("old", "new")
+    ]
+    monkeypatch.setattr(capacity_data.conflict_control, "questions", lambda: tuple(halves))
+    data = capacity_data.banking(Folders(Path(), Path()), routes=3)
+    questions = {
+        part: [question for row in rows for question in data.texts[row].split("> <")]
+        for part, rows in data.sets.items()
+    }
+    bare = {part: [one.strip("<>") for one in own] for part, own in questions.items()}
+    assert len(set(bare[TEST])) == len(bare[TEST]) == 120
+    assert not set(bare[TRAIN]) & set(bare[VALIDATION])
+    row = data.sets[TEST][0]
+    third = data.labels["third"]
+    intent = bare[TEST][2].split()[1]
+    assert third.names[third.matrix[[row]].indices[0]] == f"intent {intent}"
+
+
+@pytest.mark.parametrize(
+    "arm", ["dense", "dense, mixed batches", "adapter, rank 8", "separate", "head and base"]
+)
+def test_only_the_weights_of_the_arm_are_trained(tiny: study.RunFile, arm: str) -> None:
+    bench = capacity_runs.Bench(capacity.SETS["debian4"], Folders(Path(), Path()), "cpu")
+    own = capacity.ARMS[arm]
+    model = capacity_models.RouteModel(bench._base(), bench.routes, own)
+    tokens = capacity_models.Tokens(model.encoder, bench.data.texts, model.prompts, 16)
+    before = {name: weight.detach().clone() for name, weight in model.named_parameters()}
+    key = {"stage": "seed", "seed": 0}
+    list(capacity_models.train_model(model, tokens, bench.known(key), 1e-2, 0, 4, own.mixed))
+    moved = {name for name, weight in model.named_parameters() if not torch.equal(weight, before[name])}
+    assert moved
+    assert moved <= set(model.trained())
+    counts = model.counts()
+    assert (counts["owned"] > 0) == (not arm.startswith("dense"))
+    assert (counts["shared"] == 0) == (arm in ("adapter, rank 8", "separate"))
+
+
+def test_runs_are_made_once_and_their_figures_follow_from_the_rows(
+    tiny: study.RunFile, tmp_path: Path
+) -> None:
+    folders = Folders(tmp_path, tmp_path)
+    benches = {"debian4": capacity_runs.Bench(capacity.SETS["debian4"], folders, "cpu")}
+    keys = [
+        key
+        for key in capacity.plan()
+        if key["data"] == "debian4"
+        and key["arm"] in ("base", "head", "dense", "expert") and key["seed"] < 2 and key["stage"] != "long"
+        and key.get("pairs", 10) == 10
+    ]  # fmt: skip
+    capacity.make_runs(tiny, benches, keys)
+    made = len(tiny.rows)
+    assert made == len(keys) - sum(key["arm"] == "best trained" for key in keys)
+    capacity.make_runs(tiny, benches, keys)
+    assert len(tiny.rows) == made
+    own = capacity_report.SetRuns(capacity.SETS["debian4"], folders, tiny)
+    for arm, rows in own.arms.items():
+        assert own.ndcg(rows).values == pytest.approx([row["mean"] for row in rows], abs=2e-3), arm
+    blind = np.mean([own.auc(own.arms["base"][0], route) for route in own.tests])
+    assert blind == pytest.approx(0.5, abs=1e-3)
+    rates = tiny.find(arm="dense", stage="rate")
+    best = max(rates, key=lambda row: row["validation"])["rate"]
+    assert {row["rate"] for row in tiny.find(arm="dense", stage="seed")} == {best}
+    capacity_report.write(tiny, folders, "the plan")
+    told = (tmp_path / "capacity.md").read_text(encoding="utf-8")
+    assert "debian4: expert - debian4: dense" in told
+    assert "| head | 10 | 2 |" in told
+    assert (tmp_path / capacity_report.FIGURE).is_file()
+
+
+def test_validation_keeps_the_best_step(tiny: study.RunFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = capacity_runs.Bench(capacity.SETS["debian4"], Folders(Path(), Path()), "cpu")
+    figures = iter([0.5, 0.7, 0.6, 0.65, 0.9])
+    monkeypatch.setattr(bench, "validation", lambda *_: next(figures))
+    key = {"data": "debian4", "arm": "dense", "stage": "seed", "seed": 0}
+    found = bench.run(capacity.ARMS["dense"], key, 1e-3, 12)
+    assert [figure for _, figure in found["curve"]] == [0.5, 0.7, 0.6, 0.65]
+    assert (found["kept"], found["validation"]) == (2, 0.7)
+
+
+def test_lines_of_several_processes_are_all_kept(tmp_path: Path) -> None:
+    one, other = (study.RunFile(tmp_path, "some", {}) for _ in range(2))
+    one.append({"arm": "a"})
+    other.append({"arm": "b"})
+    third = study.RunFile(tmp_path, "some", {})
+    one.append({"arm": "c"})
+    assert [row["arm"] for row in third.rows] == ["a", "b"]
+    assert [row["arm"] for row in study.RunFile(tmp_path, "some", {}).rows] == ["a", "b", "c"]
