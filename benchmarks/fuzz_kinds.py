@@ -219,7 +219,7 @@ def _read_yaml(case: tuple[str, Path]) -> None:
     what, path = case
     paper = {"title": "A heart", "mesh": ["*Asthma/drug therapy"], "keywords": ["COPD"], "year": 2012}
     readers: dict[str, Callable[[Path], object]] = {
-        "rules": lambda path: DomainRules.read(path).classifier()(paper),
+        "rules": lambda path: DomainRules.of(path).classifier()(paper),
         "tasks": TaskFile.read,
         "recipe": read_recipe,
         "pairs": PairsConfig.read,

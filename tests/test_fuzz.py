@@ -76,7 +76,7 @@ def test_a_mutation_is_the_same_every_time(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "reader"),
     [
-        ("yaml", "sentence_experts.pairs.domains.DomainRules.read"),
+        ("yaml", "sentence_experts.pairs.domains.DomainRules.of"),
         ("article", "sentence_experts.corpus.formats.jats._read_front"),
     ],
 )

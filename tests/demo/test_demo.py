@@ -44,7 +44,7 @@ def test_main_job_runs_on_the_simulated_corpus_and_only_once(tmp_path: Path, min
 @pytest.mark.parametrize("material", [Material.find(Path(), Path()), Material.find(Path(), None)])
 def test_each_query_has_a_domain_of_the_rules(material: Material) -> None:
     assert set(material.queries) <= set(material.domains)
-    DomainRules.read(material.rules).classifier()
+    DomainRules.of(material.rules).classifier()
 
 
 def test_named_folder_without_articles_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,7 +54,7 @@ def test_named_folder_without_articles_is_an_error(tmp_path: Path, monkeypatch: 
 
 
 def test_every_rule_of_the_simulated_material_matches_what_is_simulated() -> None:
-    rules = DomainRules.read(Material.find(Path(), None).rules)
+    rules = DomainRules.of(Material.find(Path(), None).rules)
     assert not unmatched_rules(rules, {"subjects": dict.fromkeys(TOPICS, 1)})
 
 

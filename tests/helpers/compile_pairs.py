@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from sentence_experts.corpus.corpus_folder import CorpusFolder
+from sentence_experts.corpus.importing import import_corpus
 from sentence_experts.pairs.config import PairsConfig
 from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.pairs.graph import LinkGraph
@@ -16,6 +18,11 @@ from sentence_experts.recipes import RECIPES
 RULES = RECIPES / "material" / "simulated_domains.yaml"
 SMALL = {"max_train_per_domain": 60, "max_eval_per_domain": 20}
 Compile = Callable[..., Pairs]
+
+
+def tables_corpus(papers: Any, citations: Any = None) -> CorpusFolder:
+    """A corpus of a table of papers and one of citations."""
+    return import_corpus(papers=papers, citations=citations, workers=1)
 
 
 @contextmanager

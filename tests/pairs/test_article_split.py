@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from helpers.compile_pairs import Compile
+from helpers.compile_pairs import Compile, tables_corpus
 from sentence_experts.errors import UsageError
 from sentence_experts.pairs.compile import compile_pairs
 from sentence_experts.pairs.config import SPLITS, PairsConfig
@@ -138,8 +138,8 @@ def test_sets_far_from_the_fractions_are_reported(capsys: pytest.CaptureFixture[
     review = [{"citing": "review", "cited": f"w{n}"} for n in range(40)]
     small = [{"citing": f"a{n}", "cited": f"w{40 + 3 * n + k}"} for n in range(40) for k in range(3)]
     settings = {"split": "article"}
-    uneven = compile_pairs((works, review + small), settings).manifest["uneven_split"]
+    uneven = compile_pairs(tables_corpus(works, review + small), settings).manifest["uneven_split"]
     assert "`fractions` asks for 60%, 20%, 20%: they are shares of citing articles" in uneven
     assert "warning: train, validation and test have" in capsys.readouterr().err
-    assert compile_pairs((works, small), settings).manifest["uneven_split"] is None
+    assert compile_pairs(tables_corpus(works, small), settings).manifest["uneven_split"] is None
     assert "warning" not in capsys.readouterr().err

@@ -95,7 +95,7 @@ def test_pairs_keep_the_papers_that_link_them(pairs: Pairs, corpus: CorpusFolder
 
 
 def test_both_works_of_a_pair_are_of_its_domain(compiled: Compile, corpus: CorpusFolder) -> None:
-    domains_of = DomainRules.read(RULES).classifier()
+    domains_of = DomainRules.of(RULES).classifier()
     papers = {
         row["paper_id"]: row for row in duckdb.read_parquet(str(corpus.papers)).to_arrow_table().to_pylist()
     }
@@ -151,7 +151,7 @@ def test_a_corpus_paper_that_the_rules_drop_is_in_no_pair(corpus: CorpusFolder, 
     rules.write_text("domains: {memory: {title: ['hippocampus*']}, cells: {title: ['mitosis*', 'spindle*']}}")
     settings = PairsConfig.model_validate({**SMALL, "unit": "title", "max_eval_per_domain": 5})
     pairs = compile_pairs(corpus, settings, tmp_path / "pairs", domains=rules)
-    domains_of = DomainRules.read(rules).classifier()
+    domains_of = DomainRules.of(rules).classifier()
     papers = {
         row["paper_id"]: row for row in duckdb.read_parquet(str(corpus.papers)).to_arrow_table().to_pylist()
     }

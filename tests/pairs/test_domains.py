@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from sentence_experts.corpus.corpus_folder import open_corpus
-from sentence_experts.corpus.importing import import_corpus
+from helpers.compile_pairs import tables_corpus
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.pairs.compile import compile_pairs
 from sentence_experts.pairs.config import PairsConfig
@@ -30,7 +29,7 @@ DESCRIPTORS = """<?xml version="1.0"?><DescriptorRecordSet>
 def rules(folder: Path, content: dict) -> DomainRules:
     (folder / "desc.xml").write_text(DESCRIPTORS)
     (folder / "rules.yaml").write_text(yaml.safe_dump(content))
-    return DomainRules.read(folder / "rules.yaml")
+    return DomainRules.of(folder / "rules.yaml")
 
 
 def paper(**fields: object) -> dict:
@@ -79,7 +78,7 @@ def test_a_domain_may_be_of_some_years(tmp_path: Path, year: int | None, expecte
 def test_a_paper_of_other_years_goes_to_the_next_domain(tmp_path: Path) -> None:
     content = "domains: {old: {keywords: [x], years: [1990, 2000]}, new: {keywords: [x]}}\nseveral: first"
     (tmp_path / "rules.yaml").write_text(content)
-    domains_of = DomainRules.read(tmp_path / "rules.yaml").classifier()
+    domains_of = DomainRules.of(tmp_path / "rules.yaml").classifier()
     assert domains_of(paper(keywords=["x"], year=1995)) == ("old",)
     assert domains_of(paper(keywords=["x"], year=2005)) == ("new",)
 
@@ -97,7 +96,7 @@ def test_a_mesh_heading_stands_for_its_subtree(tmp_path: Path, heading: str) -> 
 def test_a_paper_in_several_domains(tmp_path: Path, several: str, expected: tuple[str, ...]) -> None:
     content = "domains: {b: {keywords: [x]}, a: {keywords: [y]}}\nseveral: " + several
     (tmp_path / "rules.yaml").write_text(content)
-    domains_of = DomainRules.read(tmp_path / "rules.yaml").classifier()
+    domains_of = DomainRules.of(tmp_path / "rules.yaml").classifier()
     assert domains_of(paper(keywords=["x", "y"])) == expected
 
 
@@ -110,7 +109,7 @@ def test_a_paper_in_no_domain_goes_where_none_says(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("domains: {a: {subject: [x]}}", "domains.a.subject"),
-        ("several: maybe\ndomains: {}", "several"),
+        ("several: maybe\ndomains: {a: {}}", "several"),
         ("domains: {a b: {subjects: [x]}}", "domain name 'a b'"),
         ("just text", "domain rules need"),
         ("domains: {}", "domains"),
@@ -126,7 +125,7 @@ def test_faulty_rules_are_named(tmp_path: Path, text: str, message: str) -> None
     file = tmp_path / "rules.yaml"
     file.write_text(text)
     with pytest.raises(InputError) as caught:
-        DomainRules.read(file).classifier()
+        DomainRules.of(file).classifier()
     assert message in str(caught.value)
 
 
@@ -134,7 +133,7 @@ def test_faulty_rules_are_named(tmp_path: Path, text: str, message: str) -> None
 def test_real_descriptors_are_read(real_data: Path, tmp_path: Path) -> None:
     descriptors = real_data / "formats" / "mesh" / "desc-samples.xml"
     (tmp_path / "rules.yaml").write_text(f"mesh_descriptors: {descriptors}\ndomains: {{a: {{mesh: [D03]}}}}")
-    domains_of = DomainRules.read(tmp_path / "rules.yaml").classifier()
+    domains_of = DomainRules.of(tmp_path / "rules.yaml").classifier()
     # Calcimycin, the first descriptor of every MeSH file, stands under D03 (heterocyclic compounds).
     assert domains_of(paper(mesh=["Calcimycin"])) == ("a",)
 
@@ -150,12 +149,12 @@ SETTINGS = {"split": "random", "fractions": "0.5,0.25,0.25"}
 
 
 def counts_of(domains: dict, **more: object) -> dict[str, Any]:
-    with open_corpus((PAPERS, CITING)) as corpus:
-        config = PairsConfig.of(SETTINGS, unit="abstract", domains={"domains": domains, **more})
-        with open_engine(config, beside=corpus.path) as engine:
-            papers, citations = engine.read(corpus.papers), engine.read(corpus.citations)
-            texts = engine.compute(folded_texts("abstract", papers, citations))
-            return domains_of_works(engine, config, texts, papers, citations, None)[1] or {}
+    corpus = tables_corpus(PAPERS, CITING)
+    config = PairsConfig.of(SETTINGS, unit="abstract", domains={"domains": domains, **more})
+    with open_engine(config, beside=corpus.path) as engine:
+        papers, citations = engine.read(corpus.papers), engine.read(corpus.citations)
+        texts = engine.compute(folded_texts("abstract", papers, citations))
+        return domains_of_works(engine, config, texts, papers, citations, None)[1] or {}
 
 
 def test_papers_are_counted_per_domain_in_several_and_in_none() -> None:
@@ -199,16 +198,16 @@ def test_rules_without_a_match_are_named_with_what_is_close(capsys: pytest.Captu
 )
 def test_a_domain_without_a_paper_is_an_error_that_says_why(rules: dict, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        compile_pairs((PAPERS, CITING), SETTINGS, domains=rules)
+        compile_pairs(tables_corpus(PAPERS, CITING), SETTINGS, domains=rules)
 
 
 def test_values_of_a_corpus_are_listed() -> None:
-    with open_corpus((PAPERS, CITING)) as corpus:
-        assert corpus.count_values("subjects") == {"Neuroscience": 4, "Cell Biology": 3}
-        assert corpus.count_values("mesh") == {"Brain": 5}
-        words = ["Mouse", "mouse", "mouse", "Fly", "mouse; MOUSE"]
-        rows = [{"id": n, "title": "T", "keywords": word} for n, word in enumerate(words)]
-        assert import_corpus(papers=rows).count_values("keywords") == {"mouse": 4, "Fly": 1}
-        assert corpus.count_values("subjects", limit=1) == {"Neuroscience": 4}
-        with pytest.raises(UsageError, match="there are subjects, mesh"):
-            corpus.count_values("colour")
+    corpus = tables_corpus(PAPERS, CITING)
+    assert corpus.count_values("subjects") == {"Neuroscience": 4, "Cell Biology": 3}
+    assert corpus.count_values("mesh") == {"Brain": 5}
+    words = ["Mouse", "mouse", "mouse", "Fly", "mouse; MOUSE"]
+    rows = [{"id": n, "title": "T", "keywords": word} for n, word in enumerate(words)]
+    assert tables_corpus(rows).count_values("keywords") == {"mouse": 4, "Fly": 1}
+    assert corpus.count_values("subjects", limit=1) == {"Neuroscience": 4}
+    with pytest.raises(UsageError, match="there are subjects, mesh"):
+        corpus.count_values("colour")

@@ -8,11 +8,10 @@ from typing import Any
 
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from helpers.compile_pairs import RULES, SMALL, Compile
-from sentence_experts.corpus.corpus_folder import CorpusFolder, open_corpus
+from helpers.compile_pairs import RULES, SMALL, Compile, tables_corpus
+from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.pairs.compile import compile_pairs
 from sentence_experts.pairs.config import SPLITS
@@ -44,18 +43,9 @@ def test_compiled_in_memory_equals_compiled_to_folder(
         assert (saved.path / file.name).read_bytes() == file.read_bytes(), file.name
 
 
-def test_corpus_from_tables_gives_the_same_pairs(compiled: Compile, corpus: CorpusFolder) -> None:
-    papers, citations = (pq.read_table(file) for file in (corpus.papers, corpus.citations))
-    pairs = compile_pairs((papers.to_pandas(), citations), domains=RULES, **SMALL)
-    for name in SPLITS:
-        assert pairs.split(name).equals(compiled().split(name))
-
-
-def test_papers_with_a_domain_column_need_no_rules(corpus: CorpusFolder) -> None:
-    papers, citations = (pq.read_table(file) for file in (corpus.papers, corpus.citations))
-    domain = pa.array(["one" if row % 2 else "two" for row in range(papers.num_rows)])
-    pairs = compile_pairs((papers.append_column("domain", domain), citations), **SMALL)
-    assert pairs.domains == ["one", "two"]
+def test_tables_are_no_corpus() -> None:
+    with pytest.raises(UsageError, match=r"not list; of tables, make one with `import_corpus\(papers=\.\.\."):
+        compile_pairs([{"paper_id": "1", "title": "Rice"}])
 
 
 @pytest.mark.parametrize("form", ["pandas", "arrow", "polars", "datasets"])
@@ -160,17 +150,6 @@ def test_negatives_are_kept_and_texts_with_the_same_words_are_one_paper(tmp_path
     assert pairs.save(tmp_path / "pairs").to_pandas()["negative"].tolist() == ["a dog"]
 
 
-def test_corpus_tables_have_one_row_per_paper_and_whole_ids() -> None:
-    papers = pd.DataFrame({"paper_id": [1, 2], "title": ["a", "b"]})
-    citations = pd.DataFrame({"citing": [1, 2], "cited": [2, None]})
-    with open_corpus((papers, citations)) as corpus:
-        assert pq.read_table(corpus.citations)["cited"].to_pylist() == ["2", None]
-    with pytest.raises(InputError, match="1 `paper_id` stand in several rows, the first is '1'"):
-        open_corpus((pd.concat([papers, papers[:1]]), citations)).__enter__()
-    with pytest.raises(InputError, match="1 of 3 rows have no `paper_id`"):
-        open_corpus(pd.DataFrame({"paper_id": ["x", "y", None]})).__enter__()
-
-
 @pytest.mark.parametrize("column", ["anchor", "positive", "negative"])
 @pytest.mark.parametrize("value", [1.5, ["a"], {"a": "b"}])
 def test_columns_that_are_no_texts_are_refused(column: str, value: object) -> None:
@@ -198,8 +177,8 @@ def test_retracted_papers_and_notices_are_left_out_of_pairs_unless_kept(
     rows = [(f"c{n}", f"w{(n + k) % 20}", f"Work {(n + k) % 20}") for n in range(20) for k in range(3)]
     citations = pd.DataFrame(rows, columns=["citing", "cited", "cited_title"])
     settings = {"unit": "title", "split": "random", "fractions": "0.5,0.25,0.25"}
-    left_out = compile_pairs((papers, citations), settings)
-    kept = compile_pairs((papers, citations), settings | {keep: True})
+    left_out = compile_pairs(tables_corpus(papers, citations), settings)
+    kept = compile_pairs(tables_corpus(papers, citations), settings | {keep: True})
     assert left_out.manifest[count] == kept.manifest[count] == 2
     for pairs, expected in ((left_out, set()), (kept, {"w3", "w4"})):
         frame = pairs.to_pandas()

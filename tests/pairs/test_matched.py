@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helpers.compile_pairs import Compile
+from helpers.compile_pairs import Compile, tables_corpus
 from sentence_experts.errors import InputError
 from sentence_experts.pairs.card import describe_shortfall
 from sentence_experts.pairs.compile import compile_pairs
@@ -104,7 +104,9 @@ def test_a_shortfall_is_reported_in_one_line(caplog: pytest.LogCaptureFixture) -
     # Each set gets its own lists, one of them longer than all others together.
     citations = [{"citing": f"a{n // 3}", "cited": f"w{n:02d}"} for n in range(18)]
     citations += [{"citing": "review", "cited": f"w{n:02d}"} for n in range(18, 60)]
-    pairs = compile_pairs((works, citations), unit="title", split="random", fractions=(0.4, 0.3, 0.3))
+    pairs = compile_pairs(
+        tables_corpus(works, citations), unit="title", split="random", fractions=(0.4, 0.3, 0.3)
+    )
     short = pairs.manifest["not_matched"]["all"]
     assert set(short) == {"validation", "test"}
     for name, counts in short.items():
@@ -122,4 +124,6 @@ def test_works_that_are_all_linked_give_no_negatives() -> None:
     works = [{"paper_id": f"w{n}", "title": f"Work {n}"} for n in range(9)]
     citations = [{"citing": "review", "cited": f"w{n}"} for n in range(9)]
     with pytest.raises(InputError, match=r"all \(validation\): all works of the linked pairs are linked"):
-        compile_pairs((works, citations), unit="title", split="random", fractions=(0.4, 0.3, 0.3))
+        compile_pairs(
+            tables_corpus(works, citations), unit="title", split="random", fractions=(0.4, 0.3, 0.3)
+        )

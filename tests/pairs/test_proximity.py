@@ -7,10 +7,10 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from helpers.compile_pairs import tables_corpus
 from helpers.mentioned_works import Place, mentioned_corpus, random_mentions
 from helpers.sql import columns, run_query
 from sentence_experts.cli.main import main
@@ -100,9 +100,10 @@ def test_within_keeps_the_nearer_pairs_and_counts_levels(mentioned: CorpusFolder
 
 
 def test_a_corpus_without_texts_says_so() -> None:
-    tables = pa.table({"paper_id": ["a", "b"]}), pa.table({"citing": ["a"], "cited": ["b"]})
+    papers = [{"id": name, "title": name} for name in "ab"]
+    corpus = tables_corpus(papers, [{"citing": "a", "cited": "b"}])
     with pytest.raises(InputError, match="does not record where papers are cited in a text"):
-        compile_pairs(tables, within="sentence")
+        compile_pairs(corpus, within="sentence")
 
 
 @pytest.mark.parametrize(

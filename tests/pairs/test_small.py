@@ -7,26 +7,26 @@ from typing import Any
 
 import pytest
 
+from helpers.compile_pairs import tables_corpus
+from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.pairs.compile import compile_pairs
 
-Tables = tuple[list[dict[str, Any]], list[dict[str, Any]]]
 
-
-def lists_of(*sizes: int, text: str = "title") -> Tables:
+def lists_of(*sizes: int) -> CorpusFolder:
     """Works with a text each, and an article per size that cites the next so many of them."""
     works: list[dict[str, Any]] = []
     citations = []
     for number, size in enumerate(sizes):
         for _ in range(size):
             citations.append({"citing": f"a{number}", "cited": f"w{len(works)}"})
-            works.append({"paper_id": f"w{len(works)}", text: f"Work {len(works)}", "year": 2000 + number})
-    return works, citations
+            works.append({"paper_id": f"w{len(works)}", "title": f"Work {len(works)}", "year": 2000 + number})
+    return tables_corpus(works, citations)
 
 
-def message_of(tables: Tables, **settings: Any) -> str:
+def message_of(corpus: CorpusFolder, **settings: Any) -> str:
     with pytest.raises(UsageError) as caught:
-        compile_pairs(tables, **settings)
+        compile_pairs(corpus, **settings)
     assert isinstance(caught.value, InputError)
     assert caught.value.exit_code == 2
     return str(caught.value)
@@ -51,18 +51,18 @@ def test_one_article_is_too_few() -> None:
     "settings", [{"split": "article"}, {"negatives": "cited"}], ids=lambda each: str(each)
 )
 def test_what_the_message_names_does(settings: dict[str, Any]) -> None:
-    tables = lists_of(30, 12)
-    message = message_of(tables, **settings)
+    corpus = lists_of(30, 12)
+    message = message_of(corpus, **settings)
     options = options_in(message)
     assert all(options)
     for option in options:
-        pairs = compile_pairs(tables, **{**settings, **option})
+        pairs = compile_pairs(corpus, **{**settings, **option})
         assert all(pairs.split(name).num_rows for name in ("train", "validation", "test"))
 
 
 def test_an_empty_split_is_a_wrong_setting() -> None:
-    tables = lists_of(3, 3, 3, 3)
-    message = message_of(tables, split="random")
+    corpus = lists_of(3, 3, 3, 3)
+    message = message_of(corpus, split="random")
     assert message.startswith("the validation split got none of the 12 pairs with `split=random`")
     assert {"split": "random", "fractions": "0.6,0.2,0.2"} in options_in(message)
 

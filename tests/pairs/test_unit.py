@@ -6,15 +6,15 @@ import logging
 
 import pytest
 
+from helpers.compile_pairs import tables_corpus
 from sentence_experts.errors import UsageError
 from sentence_experts.pairs import compile as compiling
 from sentence_experts.pairs.compile import compile_pairs
 
 LOOSE = {"split": "random", "fractions": (0.4, 0.3, 0.3)}
-Corpus = tuple[list[dict], list[dict]]
 
 
-def corpus_of(abstracts: int) -> Corpus:
+def tables_of(abstracts: int) -> tuple[list[dict], list[dict]]:
     """20 papers that each cite 3 works of 60, of which some have an abstract and all a title."""
     works = [
         {"paper_id": f"w{n:02d}", "title": f"Work {n}", "abstract": f"About {n}" if n < abstracts else None}
@@ -45,26 +45,25 @@ def test_abstracts_are_taken_where_they_link_enough(
 ) -> None:
     monkeypatch.setattr(compiling, "ENOUGH_PAIRS", enough)
     caplog.set_level(logging.INFO)
-    pairs = compile_pairs(corpus_of(abstracts), LOOSE)
+    pairs = compile_pairs(tables_corpus(*tables_of(abstracts)), LOOSE)
     assert pairs.settings["unit"] == expected
     first = "Work" if expected == "title" else "About"
     assert all(text.startswith(first) for text in pairs.to_pandas()["anchor"])
     (why,) = [line for line in caplog.messages if line.startswith("pairs are of ")]
     assert f"pairs are of {expected}s: " in why
     assert pairs.manifest["unit_chosen"] in why
-    given = compile_pairs(corpus_of(abstracts), LOOSE, unit=expected)
+    given = compile_pairs(tables_corpus(*tables_of(abstracts)), LOOSE, unit=expected)
     assert given.manifest["unit_chosen"] is None
     assert given.hashes() == pairs.hashes()
 
 
 def test_where_nothing_is_linked_the_relations_that_link_are_named() -> None:
-    works, citations = corpus_of(60)
+    works, citations = tables_of(60)
     # The same lists, now made by works themselves: they share references and are cited by nobody together.
     turned = [{"citing": each["cited"], "cited": each["citing"]} for each in citations]
     with pytest.raises(UsageError, match="no two abstracts and no two titles") as caught:
-        compile_pairs((works, turned), LOOSE, min_count=2)
+        compile_pairs(tables_corpus(works, turned), LOOSE, min_count=2)
     assert "check `domains` and `min_count`" in str(caught.value)
+    fewer = tables_corpus(works, [each for each in turned if each["citing"] != "w00"])
     with pytest.raises(UsageError, match="`relation=coupling` `unit=abstract` links"):
-        compile_pairs(
-            (works, [each for each in turned if each["citing"] not in ("w00",)]), LOOSE, relation="citation"
-        )
+        compile_pairs(fewer, LOOSE, relation="citation")

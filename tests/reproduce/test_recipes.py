@@ -84,7 +84,7 @@ def test_all_rows_of_both_papers_have_a_recipe(tmp_path: Path) -> None:
 def test_the_plan_and_the_domain_rules_have_the_same_domains(file: Path) -> None:
     protocol = read_recipe(file).protocol
     assert protocol.plan is not None
-    queries, rules = FetchConfig.read(protocol.plan).domains, DomainRules.read(protocol.domains).domains
+    queries, rules = FetchConfig.read(protocol.plan).domains, DomainRules.of(protocol.domains).domains
     assert queries.keys() == rules.keys()
     for name, rule in rules.items():
         first, last = rule.years

@@ -8,7 +8,7 @@ import pytest
 
 import sentence_experts
 from helpers.samples import make_tiny_encoder, write_corpus
-from sentence_experts.corpus.corpus_folder import CITATIONS_SCHEMA, CorpusFolder, open_corpus
+from sentence_experts.corpus.corpus_folder import CITATIONS_SCHEMA, PAPERS_SCHEMA, CorpusFolder
 from sentence_experts.corpus.importing import import_corpus
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import InputError, RouteError, UsageError
@@ -24,6 +24,7 @@ from sentence_experts.retrieval.search_routes import (
     list_search_routes,
 )
 from sentence_experts.retrieval.searcher import Searcher, sentence_spans
+from sentence_experts.storage import write_parquet
 
 PAPERS = [
     {"paper_id": "doi:10.1000/a", "doi": "10.1000/a", "pmid": "11", "title": "Rice in drought", "year": 2012},
@@ -44,10 +45,12 @@ def corpus(tmp_path_factory) -> CorpusFolder:
     rows[3]["abstract"] = ABSTRACT
     links = [dict(zip(("citing", "cited"), pair, strict=True)) for pair in CITATIONS]
     citations = pa.Table.from_pylist([dict.fromkeys(CITATIONS_SCHEMA.names) | link for link in links])
-    with open_corpus((pa.Table.from_pylist(rows), citations.cast(CITATIONS_SCHEMA))) as opened:
-        for file in (opened.papers, opened.citations):
-            (folder / file.name).write_bytes(file.read_bytes())
-        return CorpusFolder(folder, opened.manifest)
+    papers = [{each.name: row.get(each.name) for each in PAPERS_SCHEMA} for row in rows]
+    for paper in papers:
+        paper["retracted"] = bool(paper["retracted"])
+    write_parquet(folder / "papers.parquet", pa.Table.from_pylist(papers, PAPERS_SCHEMA))
+    write_parquet(folder / "citations.parquet", citations.cast(CITATIONS_SCHEMA))
+    return CorpusFolder(folder, {"counts": {}, "tables": {"papers.parquet": "", "citations.parquet": ""}})
 
 
 @pytest.fixture(scope="module")
@@ -106,12 +109,12 @@ def test_a_value_that_no_paper_has_is_named_with_those_that_there_are(searcher):
 
 def test_mesh_is_compared_without_stars_and_qualifiers() -> None:
     headings = [["*Mice/genetics/*metabolism", "Sleep"], None, ["Mice"], [], ["Mice, Nude"]]
-    table = pa.table({"paper_id": list("abcde"), "title": ["T"] * 5, "abstract": ["A"] * 5, "mesh": headings})
-    with open_corpus(table) as corpus:
-        papers = Papers(corpus)
-        assert papers.places(Filters.of(mesh=["mice"])).nonzero()[0].tolist() == [0, 2]
-        assert papers.places(Filters.of(mesh=["*ice*"])).nonzero()[0].tolist() == [0, 2, 4]
-        assert papers.values("mesh") == {"Mice": 2, "Mice, Nude": 1, "Sleep": 1}
+    rows = [{"id": name, "title": "T", "mesh": mesh} for name, mesh in zip("abcde", headings, strict=True)]
+    corpus = import_corpus(papers=rows, workers=1)
+    papers = Papers(corpus)
+    assert papers.places(Filters.of(mesh=["mice"])).nonzero()[0].tolist() == [0, 2]
+    assert papers.places(Filters.of(mesh=["*ice*"])).nonzero()[0].tolist() == [0, 2, 4]
+    assert papers.values("mesh") == {"Mice": 2, "Mice, Nude": 1, "Sleep": 1}
 
 
 def test_a_hostile_pattern_takes_no_time(corpus) -> None:

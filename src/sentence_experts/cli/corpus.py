@@ -75,7 +75,7 @@ def import_(
     """Read articles into a corpus: two Parquet tables, papers and citations.
 
     Sources are folders, .xml and .nxml files, and .tar, .tar.gz, .tar.xz, .tar.bz2 and .zip archives of JATS
-    articles (PMC, PLOS, eLife) or PubMed XML; JSON and Parquet records of OpenAlex; or exports of reference
+    articles (PMC, PLOS, eLife) or PubMed XML; JSON records of OpenAlex; or exports of reference
     managers and databases: RIS, NBIB, BibTeX, CSV of PubMed and Zotero. Tables of your own come in with
     --papers and --citations.
 

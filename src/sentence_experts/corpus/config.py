@@ -21,7 +21,6 @@ COUNTED = (
 )
 """Columns of the papers whose values can be listed."""
 RecordFormats = Literal["openalex", "ris", "nbib", "pubmed-csv", "zotero-csv", "bibtex"]
-Names = tuple[str, ...]
 Workers = Annotated[
     int | None,
     Field(
@@ -64,6 +63,17 @@ ServiceAddresses = Annotated[
 ]
 
 
+def check_years(years: tuple[int, int] | None) -> tuple[int, int] | None:
+    """Return the first and last year of a range, in this order.
+
+    Raises:
+        ValueError: they are in the other order.
+    """
+    if years is not None and years[0] > years[1]:
+        raise ValueError(f"the first year must come before the last, got {years[0]},{years[1]}")
+    return years
+
+
 def _check_email(email: str | None) -> str | None:
     if email is not None and not EMAIL.fullmatch(email):
         raise ValueError("not an email address")
@@ -92,22 +102,13 @@ class ImportConfig(Config):
         description="Format of the sources: openalex (works of a snapshot or the API), or exports: ris, "
         "nbib, pubmed-csv, zotero-csv, bibtex. Default: detected from the beginning of each file",
     )
-    topic: Names = Field(
-        (), description="Keep works of these OpenAlex topics: names, `*` for any text, or ids"
+    field: tuple[str, ...] = Field(
+        (),
+        description="Keep works of these OpenAlex fields or subfields: names, `*` for any text, or ids such "
+        "as 17",
     )
-    field: Names = Field(
-        (), description="Keep works of these fields or subfields: names, `*` for any text, or ids such as 17"
-    )
-    type: Names = Field((), description="Keep works of these types, such as article,preprint")
     years: tuple[int, int] | None = Field(
         None, description="Keep works of these years, first and last, such as 2010,2022"
-    )
-    language: Names = Field((), description="Keep works in these languages, such as en")
-    ids: Path | None = Field(
-        None, description="Keep the works of this list: an OpenAlex id, DOI or PMID on each line"
-    )
-    xpac: bool = Field(
-        False, description="Keep the works of OpenAlex's extension pack too, which lack most data"
     )
     full_text: bool = Field(
         False,
@@ -129,25 +130,12 @@ class ImportConfig(Config):
         "Default: 256MB",
     )
 
-    @field_validator("topic", "field", "type", "language", mode="before")
+    @field_validator("field", mode="before")
     @classmethod
     def _split_at_commas(cls, value: Any) -> Any:
-        return (
-            [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
-        )
+        return [part.strip() for part in value.split(",")] if isinstance(value, str) else value
 
-    @field_validator("years")
-    @classmethod
-    def _check_order(cls, years: tuple[int, int] | None) -> tuple[int, int] | None:
-        if years is not None and years[0] > years[1]:
-            raise ValueError(f"the first year must come before the last, got {years[0]},{years[1]}")
-        return years
-
-    @property
-    def chooses(self) -> list[str]:
-        """The settings that leave records out."""
-        given = {"topic", "field", "type", "years", "language", "ids"} & self.model_fields_set
-        return sorted(name for name in given if getattr(self, name))
+    _check_years = field_validator("years")(check_years)
 
 
 class FetchConfig(Config):

@@ -17,7 +17,6 @@ from sentence_experts.corpus.corpus_folder import MANIFEST, CorpusFolder, corpus
 from sentence_experts.corpus.corpus_source import CorpusSource
 from sentence_experts.corpus.formats.archives import find_sources, kind_of
 from sentence_experts.corpus.formats.openalex import RecordFilter
-from sentence_experts.corpus.identifiers import normalise_openalex, parse_identifier
 from sentence_experts.corpus.record_files import (
     RECORD_SUFFIXES,
     RecordFiles,
@@ -50,7 +49,7 @@ def import_corpus(
     Args:
         sources: folders, `.xml`/`.nxml` files, `.tar[.gz|.xz|.bz2]` and `.zip` archives of JATS or PubMed
             articles, in any mix; with `format`, or where there are no such, files and folders of JSON, JSON
-            lines (also `.gz`) or Parquet records of OpenAlex, and exports: RIS, NBIB, BibTeX, CSV of PubMed
+            lines (also `.gz`) of OpenAlex, and exports: RIS, NBIB, BibTeX, CSV of PubMed
             and Zotero. The folder of a corpus is a source too.
         out: the folder of the corpus; without it the corpus lasts as long as the returned object.
         config: settings; those given by name come before it.
@@ -74,7 +73,7 @@ def import_corpus(
     if out is None:
         read = gather_sources(paths, config, papers, citations)
         return corpus_in_memory(lambda folder: _import(folder, read, config, False))
-    check_apart(out, overwrite, *paths, papers, citations, config.ids)
+    check_apart(out, overwrite, *paths, papers, citations)
     for path in paths:
         if os.path.realpath(path) == os.path.realpath(out) and not (path / MANIFEST).is_file():
             raise UsageError(f"{path} is read: give another `out`")
@@ -105,10 +104,9 @@ def gather_sources(
     paths = _paths(sources)
     corpora = [path for path in paths if (path / MANIFEST).is_file()]
     record_paths = [path for path in paths if path not in corpora and (config.format or _holds_records(path))]
-    if config.chooses and not record_paths:
-        raise UsageError(
-            f"`{config.chooses[0]}` chooses among records of OpenAlex or exports; no source has any"
-        )
+    if (config.field or config.years) and not record_paths:
+        name = "field" if config.field else "years"
+        raise UsageError(f"`{name}` chooses among records of OpenAlex or exports; no source has any")
     files = find_sources([path for path in paths if path not in (*corpora, *record_paths)])
     extras: list[TableSource] = [CorpusSource(CorpusFolder.open(path)) for path in corpora]
     if record_paths:
@@ -139,29 +137,7 @@ def _record_files(paths: list[Path], config: ImportConfig) -> RecordFiles:
     files = [file for path in paths for file in find_record_files(path, config.format)]
     if len({file.name for file in files}) < len(files):  # files of several folders
         files = [replace(file, name=file.path.as_posix()) for file in files]
-    chosen = RecordFilter(
-        config.topic, config.field, config.type, config.years, config.language,
-        None if config.ids is None else _read_ids(config.ids), config.xpac,
-    )  # fmt: skip
-    return RecordFiles(files, chosen, number_of_workers(config.workers))
-
-
-def _read_ids(path: Path) -> frozenset[str]:
-    """Return the identifiers in a list, as papers are named after them."""
-    names = set()
-    try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read: {error}") from error
-    for number, line in enumerate(lines, start=1):
-        if line.strip():
-            openalex = normalise_openalex(line) if line.strip()[:1] in "Ww" else None
-            name = f"openalex:W{openalex}" if openalex else parse_identifier(line).name()
-            if name is None:
-                shown = line.strip()[:60]
-                raise InputError(f"{path}, line {number}: {shown!r} is not an OpenAlex id, DOI or pmid:...")
-            names.add(name)
-    return frozenset(names)
+    return RecordFiles(files, RecordFilter(config.field, config.years), number_of_workers(config.workers))
 
 
 def _import(out: Path, read: Sources, config: ImportConfig, overwrite: bool) -> CorpusFolder:

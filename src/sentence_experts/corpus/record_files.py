@@ -9,29 +9,27 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from sentence_experts.corpus.formats import openalex
 from sentence_experts.corpus.formats.archives import BROKEN_PACKING
 from sentence_experts.corpus.formats.exports import EXPORTS, beginning
-from sentence_experts.corpus.formats.openalex import RecordFilter, is_parquet, iso_day, parsed, read_works
+from sentence_experts.corpus.formats.openalex import RecordFilter, iso_day, parsed, read_works
 from sentence_experts.corpus.paper import Paper, RecordError, Rejection
 from sentence_experts.corpus.parts import CorpusPart, ignored_if_done, mark_done, part_key
 from sentence_experts.corpus.workers import Workers
 from sentence_experts.errors import InputError
 from sentence_experts.progress import progress
-from sentence_experts.storage import PartStore, sha256_file, sha256_text
+from sentence_experts.storage import PartStore, sha256_file
 
 _RECORDS_PER_PART = 10_000
 _BYTES_PER_PART = 256 << 20
 _NAMED_PER_PART = 100  # rejections of single records; further ones are counted
 RECORD_SUFFIXES = (
-    *(".json", ".jsonl", ".ndjson", ".json.gz", ".jsonl.gz", ".ndjson.gz", ".gz", ".parquet"),
+    *(".json", ".jsonl", ".ndjson", ".json.gz", ".jsonl.gz", ".ndjson.gz", ".gz"),
     *(".ris", ".nbib", ".bib", ".bibtex", ".csv", ".txt"),
 )
 FORMATS = ("openalex", *EXPORTS)
@@ -43,7 +41,7 @@ def read_records(format: str, path: Path) -> Iterator[Any]:
         yield from read_works(path) if format == "openalex" else EXPORTS[format].records(path)
     except RecordError as error:
         yield error
-    except (*BROKEN_PACKING, OSError, pa.ArrowException) as error:
+    except (*BROKEN_PACKING, OSError) as error:
         yield RecordError("broken-file", " ".join(f"{type(error).__name__}: {error}".split())[:200])
 
 
@@ -56,17 +54,13 @@ def record_to_paper(format: str, record: Any, chosen: RecordFilter, day: int = 0
     if format == "openalex":
         return openalex.to_paper(parsed(record), chosen, day)
     paper = EXPORTS[format].to_paper(record)
-    if isinstance(paper, str) or chosen.admits(
-        year=paper.year, language=paper.language, names=paper.names(), types=(paper.article_type,),
-        fields=paper.subjects,
-    ):  # fmt: skip
-        return paper
-    return "filtered"
+    is_kept = isinstance(paper, str) or chosen.admits(paper.year, paper.subjects)
+    return paper if is_kept else "filtered"
 
 
 def format_of(file: Path) -> str:
     """Return the format of the first records of a file, or "unknown"; empty if it has none."""
-    text = "" if is_parquet(file) else beginning(file)
+    text = beginning(file)
     if known := next((name for name, export in EXPORTS.items() if export.begins(text)), None):
         return known
     first = list(islice(read_records("openalex", file), 10))
@@ -133,9 +127,7 @@ class RecordFiles:
 
     def described(self) -> list[dict[str, Any]]:
         """Describe each file for the manifest: name, kind, size, SHA-256, and what is kept of it."""
-        filters = {name: value for name, value in asdict(self.chosen).items() if value}
-        if self.chosen.names is not None:
-            filters["names"] = sha256_text(*sorted(self.chosen.names))
+        filters = {name: value for name, value in self.chosen._asdict().items() if value}
         return [
             {"name": file.name, "kind": f"records of {file.format}", "size": file.path.stat().st_size}
             | {"sha256": sha256_file(file.path)}

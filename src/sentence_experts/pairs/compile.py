@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from sentence_experts.config import with_settings
-from sentence_experts.corpus.corpus_folder import CorpusFolder, open_corpus
+from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.pairs.card import describe_shortfall
 from sentence_experts.pairs.config import (
     AUTO_LEVEL,
@@ -59,7 +59,7 @@ _SHARED_OUT = {"paper": "papers", "article": "citing articles"}
 
 @with_settings(PairsConfig)
 def compile_pairs(
-    corpus: CorpusFolder | Path | str | tuple[Any, Any],
+    corpus: CorpusFolder | Path | str,
     config: PairsConfig | None = None,
     out: Path | str | None = None,
     overwrite: bool = False,
@@ -70,8 +70,7 @@ def compile_pairs(
     The same corpus and settings give the same bytes, whichever engine links the works.
 
     Args:
-        corpus: a corpus folder, or two tables (pandas, polars, Arrow): papers (`paper_id`, `title`,
-            `abstract`, `year`, ..., optionally `domain`) and citations (`citing`, `cited`).
+        corpus: a corpus, or its folder.
         config: the settings; `settings` override its fields, by name.
         out: the folder to write to; without, the pairs stay in memory.
         overwrite: whether to start over, replacing other pairs in `out`.
@@ -90,10 +89,10 @@ def compile_pairs(
     """
     config = PairsConfig.of(config, **settings)
     if out is None:
-        with open_corpus(corpus) as folder:
-            return _compile(folder, config, None)
+        return _compile(CorpusFolder.of(corpus), config, None)
     check_apart(out, overwrite, corpus, config.domains)
-    with Pairs.output(out, overwrite) as place, open_corpus(corpus) as folder:
+    with Pairs.output(out, overwrite) as place:
+        folder = CorpusFolder.of(corpus)
         rules = lambda: sha256_text(_dump_rules(config))  # noqa: E731
         inputs = {"corpus": folder.fingerprint, "domains": rules}
         if place.begin({"config": config.stored()}, inputs) != "finished":

@@ -36,8 +36,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from sentence_experts.config import checked
+from sentence_experts.corpus.config import check_years
 from sentence_experts.corpus.formats.mesh import TREE_NUMBER, MeshTree
 from sentence_experts.errors import InputError
 from sentence_experts.names import DOMAIN
@@ -77,12 +79,7 @@ class DomainRule(BaseModel):
     title: tuple[str, ...] = Field((), description="words or phrases found in the title")
     years: tuple[int, int] | None = Field(None, description="first and last year of the papers")
 
-    @field_validator("years")
-    @classmethod
-    def _in_order(cls, years: tuple[int, int] | None) -> tuple[int, int] | None:
-        if years is not None and years[0] > years[1]:
-            raise ValueError(f"the first year must come before the last, got {years[0]}, {years[1]}")
-        return years
+    _check_years = field_validator("years")(check_years)
 
 
 class DomainRules(BaseModel):
@@ -112,35 +109,21 @@ class DomainRules(BaseModel):
     def of(cls, source: Path | str | Mapping[str, Any]) -> DomainRules:
         """Read rules from a file, or from a dict of the same form or of its `domains` alone.
 
+        A `mesh_descriptors` is relative to the file.
+
         Raises:
             InputError: no such file, not YAML, or a field that does not have the form above.
         """
         if isinstance(source, Mapping):
-            return cls._checked(source if "domains" in source else {"domains": source}, "`domains`")
-        return cls.read(Path(source))
-
-    @classmethod
-    def read(cls, path: Path) -> DomainRules:
-        """Read a rules file as `of` does; a relative `mesh_descriptors` is relative to it."""
-        rules = cls._checked(read_yaml(path, "domain rules"), str(path))
+            return checked(cls, source if "domains" in source else {"domains": source}, "`domains`")
+        content = read_yaml(Path(source), "domain rules")
+        if not isinstance(content, dict) or "domains" not in content:
+            form = f"'domains: NAME: {'|'.join(DomainRule.model_fields)}: [...]'"
+            raise InputError(f"{source}: domain rules need {form}; also several, none, mesh_descriptors")
+        rules = checked(cls, content, source)
         if rules.mesh_descriptors is None:
             return rules
-        return rules.model_copy(update={"mesh_descriptors": Path(path).parent / rules.mesh_descriptors})
-
-    @classmethod
-    def _checked(cls, content: Any, name: str) -> DomainRules:
-        try:
-            return cls.model_validate(content)
-        except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(str(part) for part in first["loc"]) or "the file"
-            form = (
-                f" (domain rules need 'domains: NAME: {'|'.join(DomainRule.model_fields)}: [...]'; "
-                "also several, none, mesh_descriptors)"
-            )
-            is_unknown, is_ours = (first["type"] == each for each in ("extra_forbidden", "value_error"))
-            message = "unknown key" if is_unknown else first["msg"].removeprefix("Value error, ")
-            raise InputError(f"{name}: {where}: {message}{'' if is_ours else form}") from error
+        return rules.model_copy(update={"mesh_descriptors": Path(source).parent / rules.mesh_descriptors})
 
     def classifier(self) -> Callable[[Mapping[str, Any]], tuple[str, ...]]:
         """Make a function from a paper (a row of papers.parquet) to its domains, usually one.

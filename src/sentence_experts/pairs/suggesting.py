@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import yaml
 
 from sentence_experts.config import with_settings
-from sentence_experts.corpus.corpus_folder import Corpus, CorpusFolder, open_corpus
+from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.errors import InputError
 from sentence_experts.names import DOMAIN
 from sentence_experts.pairs.config import SuggestDomainsConfig
@@ -28,7 +28,7 @@ _BY = ("subjects", "subfields", "fields", "mesh", "topics", "keywords", "journal
 
 @with_settings(SuggestDomainsConfig)
 def suggest_domains(
-    corpus: Corpus,
+    corpus: CorpusFolder | Path | str,
     out: Path | str | None = None,
     config: SuggestDomainsConfig | None = None,
     overwrite: bool = False,
@@ -52,16 +52,17 @@ def suggest_domains(
         InputError: nothing sorts the papers into two domains, or `out` exists.
 
     Example:
+        >>> from sentence_experts import import_corpus
         >>> words = ["Rice", "Sleep"] * 4
-        >>> rows = [{"paper_id": str(n), "title": "T", "subjects": [w]} for n, w in enumerate(words)]
-        >>> suggest_domains(rows, min_papers=3)
+        >>> rows = [{"id": str(n), "title": "T", "subjects": [w]} for n, w in enumerate(words)]
+        >>> suggest_domains(import_corpus(papers=rows), min_papers=3)
         {'domains': {'sleep': {'subjects': ['Sleep']}, 'rice': {'subjects': ['Rice']}}}
     """
     config = SuggestDomainsConfig.of(config, **settings)
     if out is not None and Path(out).exists() and not overwrite:
         raise InputError(f"{out} exists; give another `out`, or `overwrite` to replace it")
-    with open_corpus(corpus) as folder:
-        tried = {by: _choose(folder, by, config) for by in (_BY if config.by == "auto" else (config.by,))}
+    folder = CorpusFolder.of(corpus)
+    tried = {by: _choose(folder, by, config) for by in (_BY if config.by == "auto" else (config.by,))}
     by = max(tried, key=lambda key: sum(tried[key].values()))
     if len(tried[by]) < 2:
         raise InputError(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Field
 
 from sentence_experts.config import BatchSize, with_settings
-from sentence_experts.corpus.corpus_folder import Corpus, open_corpus
+from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.encoding.encode import Model
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import UsageError
@@ -140,7 +140,7 @@ def lines_of(paper: Mapping[str, Any]) -> list[str]:
 @with_settings(SearchConfig)
 def search(
     model: Model,
-    corpus: Corpus,
+    corpus: CorpusFolder | Path | str,
     queries: str | Table | None = None,
     config: SearchConfig | None = None,
     *,
@@ -155,7 +155,7 @@ def search(
 
     Args:
         model: a model in memory, or the path or name of one.
-        corpus: a corpus, its folder, or a table of papers (`paper_id`, and `title` or `abstract`).
+        corpus: a corpus, or its folder.
         queries: one text, or several: a list, a series, a table. None with `like`.
         config: settings; those given by name come before it.
         load_config: settings for opening a model that is given by its path or name; see `load`.
@@ -180,25 +180,25 @@ def search(
     if config.like and config.hybrid:
         raise UsageError("`hybrid` needs the words of a query, which `like` does not have")
     filters = config.filters
-    with open_corpus(corpus) as folder:  # before the model: what is wrong is known at once
-        papers = Papers(folder, config.domains)
-        papers.places(filters)
-        liked = papers.find(config.like or ())
-        state = Profile(folder, config.profile).read()
-        if (known := KnownRoutes.read(model)) is not None:
-            find_blend(known, config.route, dict.fromkeys(state.routes, SearchRoute("", None, None)))
-        if not isinstance(model, BatchEncoder):
-            model = BatchEncoder.open(model, load_config, config.batch_size)
-        searcher = Searcher(model, folder, config.texts_for({model.name: model.model}), papers)
-        blend = searcher.blend(config.route, TaughtRoutes(searcher, state))
-        if config.like:
-            texts, vectors = [f"like {', '.join(config.like)}"], searcher.mean_vectors(liked, blend)
-        else:
-            vectors = searcher.encode(texts, blend)
-        passing, results = searcher.passing(filters, liked), []
-        for text, compared in zip(texts, searcher.compare(vectors, blend), strict=True):
-            hits = searcher.find(compared, config.top_k, passing, text if config.hybrid else None)
-            results.append(_described(searcher, hits, compared, config.sentences))
+    folder = CorpusFolder.of(corpus)  # before the model: what is wrong is known at once
+    papers = Papers(folder, config.domains)
+    papers.places(filters)
+    liked = papers.find(config.like or ())
+    state = Profile(folder, config.profile).read()
+    if (known := KnownRoutes.read(model)) is not None:
+        find_blend(known, config.route, dict.fromkeys(state.routes, SearchRoute("", None, None)))
+    if not isinstance(model, BatchEncoder):
+        model = BatchEncoder.open(model, load_config, config.batch_size)
+    searcher = Searcher(model, folder, config.texts_for({model.name: model.model}), papers)
+    blend = searcher.blend(config.route, TaughtRoutes(searcher, state))
+    if config.like:
+        texts, vectors = [f"like {', '.join(config.like)}"], searcher.mean_vectors(liked, blend)
+    else:
+        vectors = searcher.encode(texts, blend)
+    passing, results = searcher.passing(filters, liked), []
+    for text, compared in zip(texts, searcher.compare(vectors, blend), strict=True):
+        hits = searcher.find(compared, config.top_k, passing, text if config.hybrid else None)
+        results.append(_described(searcher, hits, compared, config.sentences))
     return SearchResult(texts, results, papers.hidden(filters))
 
 

@@ -189,7 +189,7 @@ def test_sample_of_articles_is_reproducible(served, tmp_path: Path) -> None:
 @pytest.mark.parametrize("paper", ["hallee2024", "hallee2025"])
 def test_shipped_plans_have_the_queries_of_the_papers(paper: str) -> None:
     plan = FetchConfig.read(RECIPES / "corpus" / f"{paper}_domains.yaml")
-    rules = DomainRules.read(RECIPES / paper / "domains.yaml").domains
+    rules = DomainRules.of(RECIPES / paper / "domains.yaml").domains
     wanted = {}
     for name, rule in rules.items():
         first, last = rule.years

@@ -94,7 +94,7 @@ def find_sources(paths: list[Path]) -> list[Source]:
             raise InputError(
                 f"{path}: neither a folder, an .xml, .nxml or .xml.gz file, nor a "
                 "tar archive (.tar, .tar.gz, .tar.xz, .tar.bz2) or a .zip archive, nor a file of records "
-                "(.json, .jsonl, .parquet, .ris, .nbib, .bib, .csv; any name with `format`)"
+                "(.json, .jsonl, .ris, .nbib, .bib, .csv; any name with `format`); give a table as `papers`"
             )
     seen: Counter[str] = Counter()
     for place, source in enumerate(sources):

@@ -1,4 +1,4 @@
-"""Works of OpenAlex, from its snapshot or its API: read files of JSON or Parquet, choose works, make papers.
+"""Works of OpenAlex, from its snapshot or its API: read files of JSON, choose works, make papers.
 
 The abstract comes as an inverted index: a JSON string in old snapshots, a structure elsewhere. Identifiers
 come as addresses, as numbers, or bare. Source: "Work object" in OpenAlex's documentation.
@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import IO, Any
+from typing import Any, NamedTuple
 
 import orjson
-import pyarrow.parquet as pq
 
 from sentence_experts.corpus.formats.archives import MAX_DOCUMENT_BYTES, open_unpacked
 from sentence_experts.corpus.formats.authors import invert_name
@@ -36,7 +34,7 @@ FIELDS = (
     "primary_location", "primary_topic", "mesh", "keywords", "is_retracted", "is_xpac", "referenced_works",
     "abstract_inverted_index", "updated_date", "biblio",
 )  # fmt: skip
-"""The fields that are read of a work, besides the names of its authors."""
+"""The fields that a journal keeps of a work."""
 _ARTICLE_TYPES = {
     "article": "research-article",
     "journal-article": "research-article",
@@ -45,28 +43,26 @@ _ARTICLE_TYPES = {
 _NUMBER_OF_WORK = re.compile(r"(?:.*W)?0*([1-9]\d{0,14})", re.ASCII)
 _DAY = re.compile(r"(\d{4})-(\d{2})-(\d{2})")
 _BYTE_ORDER_MARK, _BLANK = b"\xef\xbb\xbf", b" \t\r\n\xef\xbb\xbf"
-_AUTHOR = ".author.display_name"
 
 Raw = bytes | dict[str, Any]
 
 
 def read_works(path: Path) -> Iterator[Raw | RecordError]:
-    """Read the records of a file, in order: lines that are not parsed yet (`parsed`), or objects."""
-    if not is_parquet(path):
-        with open_unpacked(path) as stream:
-            yield from _read_json(stream)
-        return
-    with pq.ParquetFile(path) as file:
-        paths = [file.schema.column(place).path for place in range(len(file.schema))]
-        read = [each for each in paths if each.partition(".")[0] in FIELDS or each.endswith(_AUTHOR)]
-        for batch in file.iter_batches(2_000, columns=read):
-            yield from batch.to_pylist()
-
-
-def is_parquet(path: Path) -> bool:
-    """Return whether a file is Parquet, by its first bytes."""
-    with open(path, "rb") as file:
-        return file.read(4) == b"PAR1"
+    """Read the records of a file, in order: JSON lines that are not parsed yet (`parsed`), or, of a document
+    that spans lines or holds several records, those records."""
+    with open_unpacked(path) as stream:
+        lines = (line for line in iter(lambda: _limited(stream.readline), b"") if line.strip(_BLANK))
+        first = next(lines, b"").removeprefix(_BYTE_ORDER_MARK)
+        if not first:
+            return
+        try:
+            yield from _records_in(_parse(first))
+        except RecordError:
+            if not first.lstrip().startswith((b"{", b"[")) or first.rstrip().endswith(b"}"):
+                yield first
+            else:
+                yield from _records_in(_parse(first + _limited(stream.read)))
+        yield from lines
 
 
 def parsed(raw: Raw) -> dict[str, Any]:
@@ -88,22 +84,6 @@ def _parse(text: bytes) -> Any:
         raise RecordError("not-json", str(error)[:200]) from error
 
 
-def _read_json(stream: IO[bytes]) -> Iterator[Raw | RecordError]:
-    """Read JSON lines; of a document that spans lines or holds several records, those records."""
-    lines = (line for line in iter(lambda: _limited(stream.readline), b"") if line.strip(_BLANK))
-    first = next(lines, b"").removeprefix(_BYTE_ORDER_MARK)
-    if not first:
-        return
-    try:
-        yield from _records_in(_parse(first))
-    except RecordError:
-        if not first.lstrip().startswith((b"{", b"[")) or first.rstrip().endswith(b"}"):
-            yield first
-        else:
-            yield from _records_in(_parse(first + _limited(stream.read)))
-    yield from lines
-
-
 def _limited(read: Callable[[int], bytes]) -> bytes:
     data = read(MAX_DOCUMENT_BYTES)
     if len(data) == MAX_DOCUMENT_BYTES:
@@ -119,43 +99,18 @@ def _records_in(value: Any) -> list[Raw | RecordError]:
     return [each if isinstance(each, dict) else orjson.dumps(each) for each in records if each is not None]
 
 
-@dataclass(frozen=True)
-class RecordFilter:
-    """The records to keep; an empty tuple keeps all.
+class RecordFilter(NamedTuple):
+    """The records to keep, by OpenAlex field or subfield (names in any case, with `*` for any text, or ids),
+    and by first and last year; empty for all."""
 
-    Attributes:
-        topics: names (any case, `*` for any text) or ids of topics.
-        fields: names or ids of fields or subfields.
-        types: types of works.
-        years: first and last year.
-        languages: codes of languages, such as `en`.
-        names: identifiers of single works, as papers are named after them.
-        xpac: whether OpenAlex's extension pack is kept too.
-    """
-
-    topics: tuple[str, ...] = ()
     fields: tuple[str, ...] = ()
-    types: tuple[str, ...] = ()
     years: tuple[int, int] | None = None
-    languages: tuple[str, ...] = ()
-    names: frozenset[str] | None = None
-    xpac: bool = False
 
-    def admits(
-        self, *, year: int | None, language: str | None, names: Iterable[str], types: Iterable[str | None],
-        fields: Iterable[str | None], topics: Iterable[str | None] = (),
-    ) -> bool:  # fmt: skip
-        """Return whether a record is kept, given its values; topics and fields by name and id."""
-        return (
-            (self.names is None or any(name in self.names for name in names))
-            and (self.years is None or (year is not None and self.years[0] <= year <= self.years[1]))
-            and (not self.languages or language in self.languages)
-            and all(
-                any(map(_pattern(patterns).fullmatch, filter(None, values)))
-                for patterns, values in ((self.types, types), (self.topics, topics), (self.fields, fields))
-                if patterns
-            )
-        )
+    def admits(self, year: int | None, fields: Iterable[str | None]) -> bool:
+        """Return whether a record of this year and these fields is kept."""
+        if self.years and not (year is not None and self.years[0] <= year <= self.years[1]):
+            return False
+        return not self.fields or any(map(_pattern(self.fields).fullmatch, filter(None, fields)))
 
 
 _ALL = RecordFilter()
@@ -163,7 +118,6 @@ _ALL = RecordFilter()
 
 @lru_cache(maxsize=16)
 def _pattern(patterns: tuple[str, ...]) -> re.Pattern[str]:
-    """Return an expression for a value that is one of the patterns, in any case; `*` stands for any text."""
     each = (".*".join(map(re.escape, pattern.split("*"))) for pattern in patterns)
     return re.compile("|".join(each), re.DOTALL | re.IGNORECASE)
 
@@ -174,8 +128,7 @@ def iso_day(value: Any) -> int | None:
     >>> iso_day("updated_date=2023-05-16/part_000.gz")
     20230516
     """
-    text = value.isoformat() if hasattr(value, "isoformat") else value  # a date of Parquet
-    match = _DAY.search(text) if isinstance(text, str) else None
+    match = _DAY.search(value) if isinstance(value, str) else None
     return int("".join(match.groups())) if match else None
 
 
@@ -196,10 +149,9 @@ def to_paper(work: Mapping[str, Any], chosen: RecordFilter = _ALL, day: int = 0)
     number = normalise_openalex(text("id")) or normalise_openalex(text("ids.openalex"))
     if number is None:
         raise RecordError("no-openalex-id", f"the id is {str(work.get('id'))[:60]!r}")
-    if work.get("is_xpac") and not chosen.xpac:
+    if work.get("is_xpac"):  # the extension pack, whose works lack most data
         return "xpac"
-    stated, language = text("type"), text("language")
-    kind = _ARTICLE_TYPES.get(stated or "", stated)
+    stated = text("type")
     year = year_in(str(work.get("publication_year") or work.get("publication_date")))
     pmid, pmcid = text("ids.pmid") or "", text("ids.pmcid") or ""
     named = Identifiers(
@@ -212,10 +164,7 @@ def to_paper(work: Mapping[str, Any], chosen: RecordFilter = _ALL, day: int = 0)
         (text(f"{path}.display_name"), (text(f"{path}.id") or "").rpartition("/")[2])
         for path in ("primary_topic", "primary_topic.subfield", "primary_topic.field")
     )
-    if not chosen.admits(
-        year=year, language=language, names=named.names(), types=(stated, kind), topics=topic,
-        fields=(*field, *subfield),
-    ):  # fmt: skip
+    if not chosen.admits(year, (*field, *subfield)):
         return "filtered"
     licence = text("primary_location.license") or ""
     keywords = (
@@ -232,7 +181,7 @@ def to_paper(work: Mapping[str, Any], chosen: RecordFilter = _ALL, day: int = 0)
         volume=text("biblio.volume"),
         issue=text("biblio.issue"),
         pages=page_range(text("biblio.first_page"), text("biblio.last_page")),
-        article_type=kind,
+        article_type=_ARTICLE_TYPES.get(stated or "", stated),
         mesh=unique(map(_heading, _objects(work.get("mesh")))),
         keywords=unique(map(without_tags, keywords)),
         journal=without_tags(venue),
@@ -240,7 +189,7 @@ def to_paper(work: Mapping[str, Any], chosen: RecordFilter = _ALL, day: int = 0)
         topic=topic[0],
         subfield=subfield[0],
         field=field[0],
-        language=language,
+        language=text("language"),
         retracted=work.get("is_retracted") is True,
         cites_openalex=_numbers(work.get("referenced_works"), number),
         version=iso_day(work.get("updated_date")) or day,
@@ -260,8 +209,6 @@ def abstract_of(index: Any) -> str | None:
             index = orjson.loads(index)
         except (ValueError, RecursionError):
             return None
-    if isinstance(index, list):  # a map of Parquet
-        index = dict(pair for pair in index if isinstance(pair, tuple) and len(pair) == 2)
     if isinstance(index, dict) and isinstance(index.get("InvertedIndex"), dict):
         index = index["InvertedIndex"]
     if not isinstance(index, dict):
