@@ -84,7 +84,7 @@ def test_rocchio_moves_the_query_by_the_means() -> None:
     examples = draw_examples(8)
     query = examples.anchors
     similar, others = examples.vectors[examples.similar], examples.vectors[~examples.similar]
-    wanted = query + 0.75 * similar.mean(axis=0) - 0.15 * others.mean(axis=0)
+    wanted = query + similar.mean(axis=0) - others.mean(axis=0)
     taught = move_query(examples)
     assert taught.queries(query) == pytest.approx(unit(wanted), abs=1e-6)
     assert taught.papers(examples.vectors) is examples.vectors

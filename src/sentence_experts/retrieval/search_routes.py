@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from sentence_experts.encoding.chunks import Vectors
 from sentence_experts.errors import RouteError, UsageError
 from sentence_experts.models.routes.known_routes import KnownRoutes
 from sentence_experts.models.routes.task_types import DOCUMENT, QUERY
@@ -39,6 +40,14 @@ class SearchRoute:
     document_route: str | None
     query_route: str | None
     taught: TaughtMap | None = None
+
+    def of_papers(self, vectors: Vectors) -> Vectors:
+        """Return papers' vectors of length 1, (papers, dimensions), from those of `document_route`."""
+        return vectors if self.taught is None else self.taught.papers(vectors)
+
+    def of_queries(self, vectors: Vectors) -> Vectors:
+        """Return queries' vectors of length 1, (queries, dimensions), from those of `query_route`."""
+        return vectors if self.taught is None else self.taught.queries(vectors)
 
 
 @dataclass(frozen=True)

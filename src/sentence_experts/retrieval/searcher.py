@@ -197,9 +197,7 @@ class Searcher:
                     papers = self.encode_papers(UNRELATED, model_route)
                 self._unrelated[model_route] = queries, papers
             queries, papers = self._unrelated[model_route]
-            if route.taught is not None:
-                queries, papers = route.taught.queries(queries), route.taught.papers(papers)
-            cosines.append(queries @ papers.T)
+            cosines.append(route.of_queries(queries) @ route.of_papers(papers).T)
         shares = zip(blend.weights, cosines, strict=True)
         return Scale.of(np.sum([weight * each for weight, each in shares], axis=0))
 
@@ -218,7 +216,7 @@ class Searcher:
         for route in blend.routes:
             if route.taught is not None:
                 (queries,) = self.encode(texts, Blend((replace(route, taught=None),)))
-                encoded.append(route.taught.queries(queries))
+                encoded.append(route.of_queries(queries))
                 continue
             papers = self.vectors(route) if len(blend.routes) > 1 else None
             if papers is None or papers.head is None or route.query_route != route.document_route:
@@ -236,8 +234,7 @@ class Searcher:
 
     def encode_papers(self, texts: Sequence[str], route: SearchRoute) -> Vectors:
         """Encode texts as papers are: vectors of length 1, (texts, dimensions)."""
-        vectors = self.encoder.encode(list(texts), route.document_route, normalize=True)
-        return vectors if route.taught is None else route.taught.papers(vectors)
+        return route.of_papers(self.encoder.encode(list(texts), route.document_route, normalize=True))
 
     def mean_vectors(self, rows: Sequence[int], blend: Blend) -> list[Vectors]:
         """Return the mean of some papers' vectors, for each route (1, dimensions), as a query for others."""

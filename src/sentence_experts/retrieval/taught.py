@@ -46,8 +46,8 @@ class Mark(_Kept):
 
     paper: str = Field(max_length=1_000)
     similar: bool
-    query: str | None = Field(None, max_length=MAX_QUERY)
-    like: tuple[str, ...] = Field((), max_length=20)
+    query: str | None = Field(default=None, max_length=MAX_QUERY)
+    like: tuple[str, ...] = Field(default=(), max_length=20)
 
     @property
     def anchor(self) -> tuple[str | None, tuple[str, ...]] | None:
@@ -125,6 +125,7 @@ class ProfileState(BaseModel):
             raise UsageError(f"`name`: {error}") from None
         if name in taken:
             raise UsageError(f"`name`: the model has a route {name!r} already")
+        self.routes.pop(name, None)  # so that the last one is the one that was taught last
         self.routes[name] = entry
         if len(self.routes) > MAX_ROUTES:
             raise UsageError(f"more than {MAX_ROUTES} taught routes: delete one first")

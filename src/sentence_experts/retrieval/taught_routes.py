@@ -27,11 +27,21 @@ _SAMPLE = 50  # papers by whose vectors the mean length is known
 
 
 class TaughtRoutes(Mapping[str, SearchRoute]):
-    """The taught routes of a profile by name; each is fitted when it is first used."""
+    """The taught routes of a profile by name; each is fitted when it is first used.
 
-    def __init__(self, searcher: Searcher, state: ProfileState) -> None:
+    `before` are those of another state of the profile, of which the unchanged ones are taken.
+    """
+
+    def __init__(self, searcher: Searcher, state: ProfileState, before: TaughtRoutes | None = None) -> None:
         self._searcher, self._entries = searcher, state.routes
-        self._fitted: dict[str, SearchRoute] = {}
+        known: dict[str, SearchRoute] = (
+            {} if before is None or before._searcher is not searcher else before._fitted
+        )
+        self._fitted: dict[str, SearchRoute] = {
+            name: route
+            for name, route in known.items()
+            if before is not None and before._entries[name] == self._entries.get(name)
+        }
 
     def __getitem__(self, name: str) -> SearchRoute:
         entry = self._entries[name]

@@ -12,7 +12,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.exceptions import HTTPException
 
 from sentence_experts import __version__
-from sentence_experts.serve import openai, pages, search, tei
+from sentence_experts.serve import openai, pages, search, teaching, tei
 from sentence_experts.serve.engine import EmbeddingEngine
 from sentence_experts.serve.errors import RequestError
 from sentence_experts.serve.guard import Guard, Keys
@@ -74,7 +74,7 @@ def build_app(
     app.add_middleware(Guard, metrics=engine.metrics, keys=keys, local_only=local_only)
     app.add_exception_handler(RequestError, _refuse)  # type: ignore[arg-type]
     app.add_exception_handler(HTTPException, _refuse_path)  # type: ignore[arg-type]
-    for router in (*ROUTERS, *([] if library is None else [search.router]), *routers):
+    for router in (*ROUTERS, *([] if library is None else [search.router, teaching.router]), *routers):
         app.include_router(router)
     return app
 

@@ -9,7 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from threading import Lock
 from typing import TYPE_CHECKING, Any
+
+from fastapi import Request
 
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import InputError, RouteError, SentenceExpertsError, UsageError, brief
@@ -17,6 +20,8 @@ from sentence_experts.models.sources import base_at_hand, source_name
 from sentence_experts.retrieval.papers import VALUES, Papers
 from sentence_experts.retrieval.search_routes import Blend
 from sentence_experts.retrieval.searcher import Searcher
+from sentence_experts.retrieval.taught import DEFAULT, Profile, ProfileState
+from sentence_experts.retrieval.taught_routes import TaughtRoutes
 from sentence_experts.retrieval.texts import PASSAGES
 from sentence_experts.serve.errors import RequestError
 from sentence_experts.serve.models import Models, ServedModel
@@ -30,6 +35,8 @@ LARGE = 20_000  # number of papers from which their encoding is announced
 # Setting of `search` -> field of a request.
 FIELDS = {"type": "types", "journal": "journals", "domain": "domains", "keyword": "keywords"}
 _NAMED = re.compile(r"`(\w+)`: ")
+LAST = 3  # number of taught routes that are searched by default
+MAX_PROFILES = 100
 MAX_VALUES = 2_000  # maximum number of values of a filter that the page lists, frequent ones first
 
 
@@ -50,6 +57,11 @@ class CorpusView:
     blend: Blend
     served: ServedModel
     searcher: Searcher
+
+
+def profile_of(request: Request) -> str:
+    """Return the name of the profile that a request belongs to, in the header `X-Profile`."""
+    return request.headers.get("x-profile", DEFAULT)
 
 
 def base_beside(sources: Mapping[str, Any], corpus: CorpusFolder) -> dict[str, str]:
@@ -83,6 +95,9 @@ class Library:
         self.views = self._list_views()
         self.pool = ThreadPoolExecutor(thread_name_prefix="search")
         self._renewing: dict[str, tuple[ServedModel, asyncio.Task[None]]] = {}
+        self._profiles: dict[str, Profile] = {}
+        self._taught: dict[tuple[str, str], TaughtRoutes] = {}  # by profile and model
+        self.fitting = Lock()  # a model's tokenizer takes one call at a time
 
     def _open(self, served: ServedModel) -> Searcher:
         """Open a searcher with the vectors of all routes, by an encoder beside the server's batches."""
@@ -111,34 +126,79 @@ class Library:
                 )
         return {view.name: view for view in views}
 
-    def find(self, names: Sequence[str] | None, field: str = "routes") -> list[CorpusView]:
-        """Find the views that a request names; a model's name means all of its routes.
+    def profile(self, name: str) -> Profile:
+        """Return the profile of this name; a new one is kept once something is taught.
 
-        None means the first model and the base beside it. NAME:ROUTE=0.7,OTHER=0.3 is a blend of routes.
+        Raises:
+            RequestError: the name is not allowed, or there are too many.
         """
+        if name not in self._profiles:
+            with self.refusing("X-Profile"):
+                profile = Profile(self.corpus, name)
+            if not profile.path.exists() and len(list(profile.path.parent.glob("*.json"))) >= MAX_PROFILES:
+                raise RequestError(422, f"there are {MAX_PROFILES} profiles already", "X-Profile")
+            if len(self._profiles) >= MAX_PROFILES:
+                self._profiles.clear()
+            self._profiles[name] = profile
+        return self._profiles[name]
+
+    def taught(self, model: str, profile: str) -> TaughtRoutes:
+        """Return the routes that were taught on a model; of models that are not served, on the first one."""
+        with self.refusing():
+            state = self.profile(profile).read()
+        own = {name: each for name, each in state.routes.items() if self._model_of(each.model) == model}
+        before, searcher = self._taught.get((profile, model)), self._searchers[model][1]
+        routes = TaughtRoutes(searcher, ProfileState(routes=own), before)
+        self._taught[profile, model] = routes
+        return routes
+
+    def _model_of(self, name: str) -> str:
+        return name if name in self._searchers else next(iter(self._searchers))
+
+    def last_taught(self, profile: str) -> list[str]:
+        """Return the names, in requests, of the routes that were taught last."""
+        with self.refusing():
+            routes = self.profile(profile).read().routes
+        return [f"{self._model_of(each.model)}:{name}" for name, each in list(routes.items())[-LAST:]]
+
+    def find(
+        self, names: Sequence[str] | None, field: str = "routes", profile: str = DEFAULT
+    ) -> list[CorpusView]:
+        """Find the views that a request names; a model's name means all of its own routes.
+
+        None means the first model, the base beside it, and what was taught last. NAME:ROUTE=0.7,OTHER=0.3 is
+        a blend of routes.
+        """
+        if names is None:
+            names = [*self._default, *self.last_taught(profile)]
         found: dict[str, CorpusView] = {}
-        for place, name in enumerate(self._default if names is None else dict.fromkeys(names)):
-            where = field if field == "route" else f"{field}.{place}"
+        for place, name in enumerate(dict.fromkeys(names)):
+            where = f"{field}.{place}" if field == "routes" else field
             views = {view.name: view for view in self.views.values() if name in (view.name, view.served.name)}
             model, _, route = name.partition(":")
-            if not views and "=" in route and model in self._searchers:
-                views = {name: self._blended(name, model, route, where)}
+            if not views and model in self._searchers:
+                taught = self.taught(model, profile)
+                if route in taught or "=" in route:
+                    views = {name: self._blended(name, model, route, where, taught)}
             if not views:
-                raise RequestError(404, f"no route {name!r}; there are {', '.join(self.views)}", where)
+                known = [*self.views, *self.last_taught(profile)]
+                raise RequestError(404, f"no route {name!r}; there are {', '.join(known)}", where)
             found |= views
         if not found:
             reason = "name at least one route, or leave it out for all of the first model"
             raise RequestError(422, reason, "routes")
         return list(found.values())
 
-    def _blended(self, name: str, model: str, route: str, field: str) -> CorpusView:
+    def _blended(self, name: str, model: str, route: str, field: str, taught: TaughtRoutes) -> CorpusView:
         served, searcher = self._searchers[model]
         try:
-            blend = searcher.blend(route)
+            with self.fitting:
+                blend = searcher.blend(route, taught)
         except (UsageError, RouteError) as error:
             raise RequestError(422, str(error).removeprefix("`route`: "), field) from None
         shares = zip(blend.routes, blend.weights, strict=True)
-        label = ", ".join(f"{route.name} {weight:.0%}" for route, weight in shares)
+        label = ", ".join(f"{each.name} {weight:.0%}" for each, weight in shares)
+        label = route if route in taught else label
         return CorpusView(name, label, blend, served, searcher)
 
     def follow(self) -> None:
@@ -169,15 +229,22 @@ class Library:
         """Answer 422 for what the corpus does not have, without the server's paths."""
         try:
             yield
-        except (UsageError, InputError) as error:
+        except (UsageError, InputError, RouteError) as error:
             path = str(self.corpus.path)
             text = str(error).replace(f"{path}: ", "").replace(path, "the corpus")
             if field is None and (named := _NAMED.match(text)):
                 field, text = FIELDS.get(named[1], named[1]), text[named.end() :]
             raise RequestError(422, text, field) from None
 
-    def about(self) -> dict[str, Any]:
+    def about(self, profile: str = DEFAULT) -> dict[str, Any]:
         """Describe the corpus and its routes, as the page shows them."""
+        last = self.last_taught(profile)
+        taught = [
+            {"name": name, "label": route, "default": name in last, "taught": True}
+            for model in self._searchers
+            for route in self.taught(model, profile)
+            for name in [f"{model}:{route}"]
+        ]
         return {
             "corpus": self.corpus.label,
             "papers": self.papers.count,
@@ -185,7 +252,8 @@ class Library:
             "routes": [
                 {"name": view.name, "label": view.label, "default": view.served.name in self._default}
                 for view in self.views.values()
-            ],
+            ]
+            + taught,
             "values": {each: dict(list(self.papers.values(each).items())[:MAX_VALUES]) for each in VALUES},
         }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from typing import Any, Literal
 
@@ -10,6 +11,8 @@ from fastapi import APIRouter, Request, Response
 from numpy.typing import NDArray
 from pydantic import Field
 
+from sentence_experts.models.pooling import unit
+from sentence_experts.retrieval.search_routes import SearchRoute
 from sentence_experts.serve.engine import EmbeddingEngine
 from sentence_experts.serve.http import (
     Dimensions,
@@ -21,6 +24,7 @@ from sentence_experts.serve.http import (
     json_answer,
     read,
 )
+from sentence_experts.serve.library import Library, profile_of
 from sentence_experts.serve.models import ServedModel
 from sentence_experts.serve.routing import embed_texts, fields_of, find_model
 
@@ -52,7 +56,11 @@ async def embeddings(request: Request) -> Response:
     body = await read(request, EmbeddingsRequest)
     served = find_model(engine.models, body.model)
     routes = fields_of(body, *ROUTE_FIELDS)
+    if (taught := await asyncio.to_thread(_taught_route, request, *served)) is not None:
+        served, routes["route"] = (served[0], None), routes["route"] or taught.query_route
     embedded = await embed_texts(request, served, body.input, "input", routes, body.dimensions)
+    if taught is not None:
+        embedded.vectors = list(taught.of_queries(unit(np.stack(embedded.vectors))))
     normalize = engine.config.normalize if body.normalize is None else body.normalize
     vectors = embedded.finished(body.dimensions, normalize)
     as_base64 = body.encoding_format == "base64"
@@ -62,6 +70,18 @@ async def embeddings(request: Request) -> Response:
     name = body.model or served[0].name
     content = {"object": "list", "data": data, "model": name, "usage": usage}
     return await json_answer(content, 0 if as_base64 else vectors.size)
+
+
+def _taught_route(request: Request, served: ServedModel, route: str | None) -> SearchRoute | None:
+    """Return a taught route that a request names; None for any other."""
+    library: Library | None = request.app.state.library
+    if library is None or route is None or route in served.known.prompts:
+        return None
+    taught = library.taught(served.name, profile_of(request))
+    if route not in taught:
+        return None
+    with library.fitting, library.refusing("model"):
+        return taught[route]
 
 
 def _item(number: int, vector: NDArray[np.float32], as_base64: bool) -> dict[str, Any]:

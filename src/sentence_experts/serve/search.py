@@ -24,7 +24,7 @@ from sentence_experts.serve.common_terms import common_terms, stems
 from sentence_experts.serve.engine import EmbeddingEngine
 from sentence_experts.serve.errors import RequestError
 from sentence_experts.serve.http import Schema, answered, body_of, json_answer, read
-from sentence_experts.serve.library import CorpusView, Library
+from sentence_experts.serve.library import CorpusView, Library, profile_of
 from sentence_experts.serve.models import ServedModel
 
 NEAR = 200  # number of papers per route whose years are counted
@@ -60,7 +60,7 @@ class SearchRequest(SearchTarget):
     routes: list[str] | None = Field(
         None,
         description="NAME:ROUTE each, NAME:ROUTE=0.7,OTHER=0.3 for a blend, or NAME for all routes of a "
-        "model. Default: those of the first model, and its base",
+        "model. Default: those of the first model, its base, and the three that were taught last",
     )
     top_k: Annotated[int, Field(ge=1, le=100)] = Field(10, description="Papers per route")
     year: str | None = Field(None, description='"2015", "2015..2020", "2015.." or "..2020"')
@@ -126,10 +126,10 @@ router = APIRouter(tags=["Search"], prefix="/search")
 
 @router.get("/corpus")
 async def corpus(request: Request) -> Response:
-    """Describe the corpus, its routes, and the values that filters take."""
+    """Describe the corpus, its routes and taught routes, and the values that filters take."""
     library: Library = request.app.state.library
     library.follow()
-    return await json_answer(await asyncio.to_thread(library.about))
+    return await json_answer(await asyncio.to_thread(library.about, profile_of(request)))
 
 
 @router.post("", openapi_extra=body_of(SearchRequest))
@@ -139,7 +139,7 @@ async def search(request: Request) -> Response:
     library: Library = request.app.state.library
     library.follow()
     body = await read(request, SearchRequest)
-    views = library.find(body.routes)
+    views = await asyncio.to_thread(library.find, body.routes, profile=profile_of(request))
     content = await answered(request, _search(request.app.state.engine, library, body, views))
     content["seconds"] = round(time.perf_counter() - started, 4)
     return await json_answer(content)
@@ -150,7 +150,8 @@ async def sentences(request: Request) -> Response:
     """Find the sentence of each abstract, or best passage, that is nearest to a query: its start and end."""
     library: Library = request.app.state.library
     body = await read(request, SentencesRequest)
-    view, *others = library.find([body.route], "route")
+    found = await asyncio.to_thread(library.find, [body.route], "route", profile_of(request))
+    view, *others = found
     if others:
         known = ", ".join(each.name for each in (view, *others))
         raise RequestError(422, f"{body.route!r} has several routes, name one: {known}", "route")
@@ -225,7 +226,8 @@ async def _compare_query(
             encoded = await _embed(engine, served, [body.query] * len(routes), routes, "query")
             vectors |= {(served, route): vector for route, vector in zip(routes, encoded, strict=True)}
         queries = [
-            [vectors[view.served, each.query_route][None] for each in view.blend.routes] for view in views
+            [each.of_queries(vectors[view.served, each.query_route][None]) for each in view.blend.routes]
+            for view in views
         ]
     pairs = zip(views, queries, strict=True)
     return liked, [next(view.searcher.compare(query, view.blend)) for view, query in pairs]
@@ -343,7 +345,7 @@ async def _sentences(
     engine: EmbeddingEngine, library: Library, body: SentencesRequest, view: CorpusView
 ) -> dict[str, Any]:
     liked, (compared,) = await _compare_query(engine, library, body, [view])
-    searcher, route = view.searcher, view.blend.main.document_route
+    searcher, route = view.searcher, view.blend.main
     rows = await asyncio.to_thread(library.rows, body.papers, "papers")
     passages = await asyncio.to_thread(searcher.passages, compared, rows)
     facts = await asyncio.to_thread(searcher.papers.facts, rows + liked)
@@ -352,8 +354,8 @@ async def _sentences(
     parts = [text[start:end] for text, each in zip(texts, spans, strict=True) for start, end in each]
     scores: list[float] = []
     if parts:
-        encoded = await _embed(engine, view.served, parts, [route] * len(parts), "papers")
-        scores = (encoded @ compared.main[0]).tolist()
+        encoded = await _embed(engine, view.served, parts, [route.document_route] * len(parts), "papers")
+        scores = (route.of_papers(encoded) @ compared.main[0]).tolist()
     terms = stems(body.query or " ".join(map(_text, facts[len(rows) :]))) if passages else frozenset()
     best: dict[str, dict[str, Any] | None] = {}
     for paper, text, of_paper in zip(body.papers, texts, spans, strict=True):

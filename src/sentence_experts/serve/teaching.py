@@ -1,0 +1,186 @@
+"""`/search/taught`: marks on papers, and the routes that they teach, for each profile."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Request, Response
+from pydantic import Field
+
+from sentence_experts.retrieval.taught import MAX_QUERY, Mark, ProfileState
+from sentence_experts.retrieval.teach import learn
+from sentence_experts.serve.errors import RequestError
+from sentence_experts.serve.http import Schema, body_of, json_answer, read
+from sentence_experts.serve.library import Library, profile_of
+
+FIRST_NAME = "my method"
+
+Name = Annotated[str, Field(max_length=200, description="Name of a taught route")]
+
+
+class MarkedPaper(Schema):
+    """A judgement of a paper: `similar` null takes it back."""
+
+    paper: str = Field(description="DOI, PMID, PMCID or `paper_id`")
+    similar: bool | None
+    query: Annotated[str, Field(max_length=MAX_QUERY)] | None = None
+    like: list[str] = Field([], max_length=20)
+
+
+class MarksRequest(Schema):
+    """Papers that are similar, or not, to a query or to other papers, in the way that is meant."""
+
+    marks: Annotated[list[MarkedPaper], Field(max_length=100)] = Field(
+        description="`paper`, `similar` (true, false, or null to forget), and `query` or `like`"
+    )
+
+
+class TeachRequest(Schema):
+    """A request to teach a route by the marks."""
+
+    name: Name | None = Field(
+        None, description="Name of the route. Default: that of the last one, or a new one"
+    )
+    on: str | None = Field(None, description="NAME:ROUTE that it begins as. Default: the first one")
+
+
+class BeginRequest(Schema):
+    """A request to go on with the marks of a taught route, or with none."""
+
+    name: Name | None = None
+
+
+class NameRequest(Schema):
+    """A taught route."""
+
+    name: Name
+
+
+class RenameRequest(NameRequest):
+    """Another name of a taught route."""
+
+    to: Name
+
+
+router = APIRouter(tags=["Taught routes"], prefix="/search/taught")
+
+
+@router.get("")
+async def show(request: Request) -> Response:
+    """Show the marks and taught routes of a profile (header `X-Profile`)."""
+    return await _changed(request, None)
+
+
+@router.post("/marks", openapi_extra=body_of(MarksRequest))
+async def mark(request: Request) -> Response:
+    """Mark papers as similar in the way that is meant, or as not similar, or forget marks."""
+    body = await read(request, MarksRequest)
+    library: Library = request.app.state.library
+
+    def change(state: ProfileState) -> None:
+        rows = library.rows([each.paper for each in body.marks], "marks")
+        ids = [each["paper_id"] for each in library.papers.facts(rows)]
+        for place, each in enumerate(body.marks):
+            library.rows(each.like, f"marks.{place}.like")
+        marks = [
+            Mark(paper=paper, similar=bool(each.similar), query=each.query, like=tuple(each.like))
+            for paper, each in zip(ids, body.marks, strict=True)
+        ]
+        wanted = [each.similar is not None for each in body.marks]
+        forgotten = [one for one, kept in zip(marks, wanted, strict=True) if not kept]
+        state.mark([one for one, kept in zip(marks, wanted, strict=True) if kept], forgotten)
+
+    return await _changed(request, change)
+
+
+@router.post("/begin", openapi_extra=body_of(BeginRequest))
+async def begin(request: Request) -> Response:
+    """Go on with the marks of a taught route, or with none."""
+    body = await read(request, BeginRequest)
+    return await _changed(request, lambda state: state.begin(body.name))
+
+
+@router.post("", openapi_extra=body_of(TeachRequest))
+async def teach(request: Request) -> Response:
+    """Teach a route by the marks: it is searched by its name at once; `taught` is the name in requests."""
+    body = await read(request, TeachRequest)
+    library: Library = request.app.state.library
+    view = next(iter(library.views.values()))
+    if body.on is not None:
+        view, *others = await asyncio.to_thread(library.find, [body.on], "on", profile_of(request))
+        if others or view.name not in library.views:
+            raise RequestError(422, "name one route of a model", "on")
+    taught = {}
+
+    def change(state: ProfileState) -> None:
+        marks = list(state.marks.values())
+        name = body.name or state.name or _new_name(state)
+        with library.fitting:
+            result = learn(view.searcher, view.blend.main, marks, name)
+        entry = result.entry(view.searcher, view.blend.main, marks)
+        state.put(name, entry, [*view.served.known.prompts])
+        state.name = name
+        taught["taught"] = f"{view.served.name}:{name}"
+
+    return await _changed(request, change, taught)
+
+
+@router.post("/rename", openapi_extra=body_of(RenameRequest))
+async def rename(request: Request) -> Response:
+    """Give a taught route another name."""
+    body = await read(request, RenameRequest)
+    taken = [route for served in request.app.state.engine.models for route in served.known.prompts]
+    return await _changed(request, lambda state: state.rename(body.name, body.to, taken))
+
+
+@router.post("/delete", openapi_extra=body_of(NameRequest))
+async def delete(request: Request) -> Response:
+    """Delete a taught route."""
+    body = await read(request, NameRequest)
+    return await _changed(request, lambda state: state.delete(body.name))
+
+
+@router.post("/undo")
+async def undo(request: Request) -> Response:
+    """Undo the last change of a profile: of marks, of a route, or of its name."""
+    return await _changed(request, ProfileState.step_back, undoes=False)
+
+
+async def _changed(
+    request: Request,
+    change: Callable[[ProfileState], None] | None,
+    more: dict[str, Any] | None = None,
+    undoes: bool = True,
+) -> Response:
+    """Change a profile, and answer with what it is then."""
+    library: Library = request.app.state.library
+
+    def run() -> ProfileState:
+        profile = library.profile(profile_of(request))
+        with library.refusing():
+            if change is not None:
+                with profile.changing(undoes) as state:
+                    change(state)
+            return profile.read()
+
+    state = await asyncio.to_thread(run)
+    content = {
+        "profile": profile_of(request),
+        "name": state.name,
+        "marks": [each.model_dump() for each in state.marks.values()],
+        "routes": [
+            {"name": name, "on": each.on, "model": each.model, "kind": each.kind, "marks": len(each.marks)}
+            | {"figures": each.figures}
+            for name, each in state.routes.items()
+        ],
+        "can_undo": bool(state.undo),
+    }
+    return await json_answer(content | (more or {}))
+
+
+def _new_name(state: ProfileState) -> str:
+    """Return a name that no taught route has."""
+    names = [FIRST_NAME, *(f"{FIRST_NAME} {number}" for number in range(2, len(state.routes) + 3))]
+    return next(name for name in names if name not in state.routes)

@@ -1,0 +1,241 @@
+"""`/search/taught`: marks, taught routes, profiles; and taught routes wherever a request names a route."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from sentence_transformers import SentenceTransformer
+from starlette.testclient import TestClient
+
+import sentence_experts
+from helpers.running_server import running_server
+from helpers.searched_corpus import searched_papers, write_searched_corpus
+from sentence_experts.retrieval.taught_routes import TaughtRoutes
+from sentence_experts.serve import teaching
+
+QUERY = "rice drought"
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_searched_corpus(tmp_path_factory.mktemp("taught") / "library").path
+
+
+@pytest.fixture(scope="module")
+def app_client(library: Path, plain: SentenceTransformer) -> Iterator[TestClient]:
+    app = sentence_experts.create_app({"m": plain}, corpus=library, watch=False)
+    with TestClient(app, base_url="http://localhost", raise_server_exceptions=False) as client:
+        yield client
+
+
+@pytest.fixture
+def client(app_client: TestClient, request: pytest.FixtureRequest) -> TestClient:
+    """A client with a profile for the test alone."""
+    app_client.headers["X-Profile"] = str(abs(hash(request.node.name)))
+    return app_client
+
+
+def marks(count: int = 10, query: str | None = QUERY, **more: Any) -> dict[str, Any]:
+    """Crops are similar."""
+    papers = searched_papers()[:count]
+    return {
+        "marks": [
+            {"paper": each["doi"], "similar": each["subjects"] == ["crops"], "query": query} | more
+            for each in papers
+        ]
+    }
+
+
+def post(client: Any, path: str, content: Any = None, **headers: str) -> dict[str, Any]:
+    answer = client.post(f"/search/taught{path}", json=content or {}, headers=headers)
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def test_marks_teach_a_route_that_requests_name(client: TestClient, plain: SentenceTransformer) -> None:
+    first = post(client, "/marks", marks())
+    assert (len(first["marks"]), first["routes"], first["can_undo"]) == (10, [], True)
+    taught = post(client, "", {"name": "by hand"})
+    assert (taught["taught"], taught["name"]) == ("m:by hand", "by hand")
+    (route,) = taught["routes"]
+    assert route["figures"]["verdict"].startswith(("10 examples", "Tells", "No better"))
+    about = client.get("/search/corpus").json()
+    assert about["routes"][-1] == {"name": "m:by hand", "label": "by hand", "default": True, "taught": True}
+    asked = {"query": QUERY, "top_k": 30}
+    found = client.post("/search", json=asked).json()
+    assert [each["name"] for each in found["routes"]] == ["m", "m:by hand"]
+    alone = client.post("/search", json={**asked, "routes": ["m:by hand"]}).json()
+    blend = client.post("/search", json={**asked, "routes": ["m:by hand=1"]}).json()
+    for other in (alone, blend):
+        scores = [
+            [hit["score"] for hit in each["routes"][place]["hits"]]
+            for each, place in ((found, 1), (other, 0))
+        ]
+        assert scores[0] == pytest.approx(scores[1])
+    named = {"query": QUERY, "route": "m:by hand", "papers": [searched_papers()[0]["doi"]]}
+    assert client.post("/search/sentences", json=named).status_code == 200
+    # In OpenAI's form too: the cosine of both sides is the score of the search.
+    given = {"model": "m:by hand", "input": [QUERY]}
+    answer = client.post("/v1/embeddings", json=given).json()
+    vector = np.array(answer["data"][0]["embedding"])
+    base = plain.encode([QUERY], normalize_embeddings=True)[0]
+    library = client.app.state.library  # type: ignore[attr-defined]
+    change = library.taught("m", client.headers["X-Profile"])["by hand"]
+    assert vector == pytest.approx(change.of_queries(base[None])[0], abs=1e-5)
+    assert not np.allclose(vector, base, atol=1e-3)
+
+
+def test_marks_are_replaced_forgotten_and_undone(client: TestClient) -> None:
+    post(client, "/marks", marks(4))
+    turned = post(client, "/marks", marks(4, similar=False))
+    assert [each["similar"] for each in turned["marks"]] == [False] * 4
+    assert len(post(client, "/marks", marks(4, query=None))["marks"]) == 8, (
+        "without a query: another judgement"
+    )
+    assert len(post(client, "/marks", marks(3, similar=None))["marks"]) == 5
+    for count in (8, 4):
+        assert len(post(client, "/undo")["marks"]) == count
+    assert any(each["similar"] for each in post(client, "/undo")["marks"])
+    assert not post(client, "/undo")["can_undo"]
+
+
+def test_rename_delete_undo_and_go_on(client: TestClient) -> None:
+    post(client, "/marks", marks())
+    assert post(client, "")["taught"] == "m:my method"
+    assert post(client, "/begin")["marks"] == []
+    post(client, "/marks", marks(6))
+    assert post(client, "")["taught"] == "m:my method 2"
+    renamed = post(client, "/rename", {"name": "my method", "to": "mine"})
+    assert [each["name"] for each in renamed["routes"]] == ["my method 2", "mine"]
+    assert len(post(client, "/begin", {"name": "mine"})["marks"]) == 10
+    gone = post(client, "/delete", {"name": "mine"})
+    assert [each["name"] for each in gone["routes"]] == ["my method 2"]
+    assert client.post("/search", json={"query": "rice", "routes": ["m:mine"]}).status_code == 404
+    assert "mine" in [each["name"] for each in post(client, "/undo")["routes"]]
+    assert client.post("/search", json={"query": "rice", "routes": ["m:mine"]}).status_code == 200
+
+
+def test_profiles_are_apart_and_several_at_once_lose_nothing(client: TestClient) -> None:
+    for name, count in (("ann", 6), ("bob", 8)):
+        post(client, "/marks", marks(count), **{"X-Profile": name})
+        post(client, "", {"name": "mine"}, **{"X-Profile": name})
+    assert client.get("/search/taught").json()["routes"] == []
+    asked = {"query": QUERY, "routes": ["m:mine"]}
+    assert client.post("/search", json=asked).status_code == 404
+    scores = []
+    for name in ("ann", "bob"):
+        found = client.post("/search", json=asked, headers={"X-Profile": name}).json()
+        scores.append([hit["score"] for hit in found["routes"][0]["hits"]])
+    assert scores[0] != pytest.approx(scores[1], abs=1e-4)
+    single = [{"marks": [each]} for each in marks(24)["marks"]]
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(lambda each: post(client, "/marks", each, **{"X-Profile": "all"}), single))
+    assert len(client.get("/search/taught", headers={"X-Profile": "all"}).json()["marks"]) == 24
+
+
+@pytest.mark.parametrize(
+    ("path", "content", "status", "text"),
+    [
+        ("", {}, 422, "mark at least 2 papers as similar; there are 0"),
+        ("", {"on": "m:nothing"}, 404, "on: no route 'm:nothing'"),
+        ("", {"name": 3}, 422, "name"),
+        ("/marks", {"marks": [{"paper": "10.1/none", "similar": True}]}, 422, "marks: no paper"),
+        ("/marks", {"marks": [{"paper": "10.1/none"}]}, 422, "marks.0.similar: this field is needed"),
+        ("/marks", {"marks": [{"paper": "x", "similar": True, "query": "x" * 2001}]}, 422, "marks.0.query"),
+        ("/marks", marks(20) | {"marks": marks(20)["marks"] * 6}, 422, "marks: "),
+        ("/rename", {"name": "none", "to": "x"}, 422, "name: no taught route 'none'; there are none"),
+        ("/delete", {}, 422, "name: this field is needed"),
+        ("/begin", {"name": "none"}, 422, "name: no taught route"),
+        ("/undo", {}, 422, "there is nothing to undo"),
+    ],
+)
+def test_bad_requests_say_what_is_wrong(
+    client: TestClient, path: str, content: Any, status: int, text: str
+) -> None:
+    answer = client.post(f"/search/taught{path}", json=content)
+    message = answer.json()["error"]["message"]
+    assert (answer.status_code, text in message, "\n" in message) == (status, True, False), message
+    assert "/library" not in message
+
+
+def test_names_and_profiles_that_cannot_be(client: TestClient) -> None:
+    post(client, "/marks", marks())
+    for name in ("a=b", "all", " x", "x" * 150, "<b>"):
+        answer = client.post("/search/taught", json={"name": name})
+        assert (answer.status_code, "name: " in answer.text) == (422, True)
+    for name in ("../x", "a/b", ".x", "a b", "x" * 200):
+        for path in ("/search/taught", "/search/corpus"):
+            answer = client.get(path, headers={"X-Profile": name})
+            assert (answer.status_code, "X-Profile" in answer.text) == (422, True), name
+    assert post(client, "")["taught"] == "m:my method"
+
+
+def test_a_route_is_fitted_again_only_if_its_marks_changed(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    post(client, "/marks", marks())
+    post(client, "", {"name": "mine"})
+    client.post("/search", json={"query": QUERY})
+    fit, fitted = TaughtRoutes.__getitem__, []
+
+    def counted(self: TaughtRoutes, name: str) -> Any:
+        if name not in self._fitted:
+            fitted.append(name)
+        return fit(self, name)
+
+    monkeypatch.setattr(TaughtRoutes, "__getitem__", counted)
+    post(client, "/marks", marks(2, query="another"))
+    client.post("/search", json={"query": QUERY})
+    assert fitted == []
+    post(client, "", {"name": "mine"})
+    client.post("/search", json={"query": QUERY})
+    assert fitted == ["mine"]
+
+
+def test_a_damaged_file_is_an_error_of_one_line_that_changes_nothing(
+    client: TestClient, library: Path
+) -> None:
+    post(client, "/marks", marks())
+    file = library / ".taught" / f"{client.headers['X-Profile']}.json"
+    file.write_text("{")
+    answer = client.post("/search/taught/marks", json=marks(2))
+    assert answer.status_code == 422
+    assert "not valid JSON" in answer.json()["error"]["message"]
+    assert file.read_text() == "{"
+
+
+@pytest.mark.slow  # servers of their own
+def test_nothing_is_lost_by_a_server_that_is_killed(tmp_path: Path, plain_model: Path) -> None:
+    (tmp_path / "keys").write_text("secret\n")
+    folder = write_searched_corpus(tmp_path / "library").path
+    arguments = (f"m={plain_model}", "--corpus", folder, "--api-key-file", tmp_path / "keys")
+    headers = {"Authorization": "Bearer secret"}
+    with running_server(*arguments) as running:
+        assert httpx.get(f"{running.url}/search/taught").status_code == 401
+        with httpx.Client(base_url=running.url, headers=headers, timeout=60) as client:
+            post(client, "/marks", marks())
+            post(client, "", {"name": "mine"})
+            scores = client.post("/search", json={"query": QUERY, "routes": ["m:mine"]}).json()["routes"]
+        os.kill(running.process.pid, signal.SIGKILL)
+        running.process.wait()
+    with (
+        running_server(*arguments) as running,
+        httpx.Client(base_url=running.url, headers=headers, timeout=60) as client,
+    ):
+        assert len(client.get("/search/taught").json()["marks"]) == 10
+        assert client.post("/search", json={"query": QUERY, "routes": ["m:mine"]}).json()["routes"] == scores
+
+
+def test_names_are_new() -> None:
+    from sentence_experts.retrieval.taught import ProfileState
+
+    assert teaching._new_name(ProfileState()) == teaching.FIRST_NAME
