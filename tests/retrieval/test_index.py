@@ -91,6 +91,16 @@ def test_only_new_texts_are_encoded_when_the_corpus_changes(tmp_path, experts, m
     assert len(list((tmp_path / ".vectors").iterdir())) == 1
 
 
+@pytest.mark.parametrize("titles", [("a a b", "c d"), ("a b b a", "c b d d"), ("a a b", "a a b c c d")])
+def test_vectors_of_a_changed_corpus_are_those_of_its_texts(tmp_path, plain, titles):
+    """Papers may share a text, in the corpus as it was and as it is."""
+    for each in titles:
+        papers = [(str(number), title * 3, None, None, False) for number, title in enumerate(each.split())]
+        changed = route_vectors(plain, write_corpus(tmp_path, papers), unit="title").vectors
+    fresh = route_vectors(plain, write_corpus(tmp_path / "fresh", papers), unit="title").vectors
+    assert changed == pytest.approx(np.array(fresh), abs=1e-6)
+
+
 def test_interrupted_index_resumes_to_same_bytes(tmp_path, plain, monkeypatch):
     monkeypatch.setattr(index_module, "CHUNK_SIZE", 2)
     whole = route_vectors(plain, write_corpus(tmp_path / "whole"))

@@ -57,7 +57,7 @@ logger = logging.getLogger(__name__)
 CHUNK_SIZE = 1024  # texts lost at most by an interruption
 FOLDER = ".vectors"
 VECTORS, ROWS, TEXTS, SPANS = "vectors.npy", "rows.npy", "texts.npy", "spans.npy"
-_WHAT = "vectors of a corpus"
+_WHAT = "vectors of the papers of a corpus"  # "vectors of a corpus" may hold those of other papers
 _DIGEST = 16  # bytes of a text's hash
 _COPIED = 65_536  # vectors copied at once
 
@@ -158,8 +158,9 @@ class _Plan:
 
     def __init__(self, pieces: Iterable[tuple[int, str, Span | None]], older: Iterable[bytes] = ()) -> None:
         self._pieces = pieces
-        self._known = {digest: place for place, digest in enumerate(older)}
-        self.older = len(self._known)
+        places = list(older)  # papers may share a text, and then its digest is there several times
+        self._known = {digest: place for place, digest in enumerate(places)}
+        self.older = self._next = len(places)
         self.rows: list[int] = []
         self.digests: list[bytes] = []
         self.spans: list[Span] = []
@@ -169,11 +170,14 @@ class _Plan:
         """Yield the texts to encode, and plan all."""
         for row, text, span in self._pieces:
             digest = hashlib.sha256(text.encode()).digest()[:_DIGEST]
-            is_new = digest not in self._known
             self.rows.append(row)
             self.digests.append(digest)
-            self.places.append(self._known.setdefault(digest, len(self._known)))
             self.spans += [] if span is None else [span]
+            is_new = digest not in self._known
+            if is_new:
+                self._known[digest] = self._next
+                self._next += 1
+            self.places.append(self._known[digest])
             if is_new:
                 yield text
 

@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 from sentence_transformers import SentenceTransformer
 
 from helpers.samples import make_tiny_encoder
-from sentence_experts import InputError, UsageError, export, load
+from sentence_experts import InputError, UsageError, add_route, export, load
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.models.export.onnx_int8 import (
     MAX_INPUT,
@@ -28,7 +28,12 @@ TEXTS = [f"rice and maize grow {'in the rain ' * (n % 9)}{n}" for n in range(80)
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory, minilm: str) -> Path:
-    return make_tiny_encoder(tmp_path_factory.mktemp("models") / "experts", minilm, ("crops", "neuro"))
+    folder = tmp_path_factory.mktemp("models")
+    experts = make_tiny_encoder(folder / "experts", minilm, ("crops", "neuro"))
+    grown = add_route(experts, "field", kind="head", on="crops")
+    torch.nn.init.normal_(grown.head("field").weight, std=0.2)
+    grown.save(str(folder / "model"))
+    return folder / "model"
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +48,7 @@ def eight(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_8_bit_vectors_are_close_and_known_as_others(model: Path, eight: Path) -> None:
     whole, small = (BatchEncoder(load(each)) for each in (model, eight))
-    for route in ("crops", "neuro"):
+    for route in ("crops", "neuro", "field"):
         one, other = (each.encode(TEXTS, route) for each in (whole, small))
         assert not np.array_equal(one, other)
         assert np.abs(one - other).max() < 0.2 * np.abs(one).max()
@@ -119,7 +124,9 @@ def test_smoothing_helps_where_one_channel_is_large(linear: torch.nn.Linear) -> 
 def test_every_linear_layer_of_the_blocks_is_calibrated(model: Path) -> None:
     encoder = load(model, device="cpu")
     routed = [lead + text for lead in encoder.prompts.values() if lead for text in TEXTS]
-    assert set(calibrate(encoder, routed)) == {name for name, _ in block_layers(encoder)}
+    quantized = set(calibrate(encoder, routed))
+    assert quantized == {name for name, _ in block_layers(encoder)}
+    assert len(quantized) == 2 * (4 + 2 * 2)  # two blocks: attention, and an MLP of each expert; no head
 
 
 @pytest.mark.realdata

@@ -29,7 +29,7 @@ from torch import Tensor, nn
 
 from sentence_experts.errors import SentenceExpertsError, UsageError
 from sentence_experts.models.layers.adapters import AdaptedLinear
-from sentence_experts.models.layers.weight_names import is_router
+from sentence_experts.models.layers.weight_names import HEADS, is_router
 from sentence_experts.models.onnx_encoder import MODEL_FILE, OnnxEncoder
 from sentence_experts.models.sources import GRAPH_FILE
 from sentence_experts.storage import read_json, sha256_text, write_json
@@ -137,10 +137,10 @@ def calibrate(encoder: SentenceTransformer, texts: Sequence[str]) -> dict[str, Q
 
 
 def block_layers(encoder: SentenceTransformer) -> Iterator[tuple[str, nn.Linear]]:
-    """Yield the linear layers inside the encoder's blocks, learned routers left out, with their names."""
+    """Yield the linear layers inside the encoder's blocks with their names: no learned routers, no heads."""
     for name, module in encoder.named_modules():
         inside = any(part.isdigit() for part in name.split(".")[2:])
-        if inside and isinstance(module, nn.Linear) and not is_router(name):
+        if inside and isinstance(module, nn.Linear) and not is_router(name) and HEADS not in name:
             yield name, module
 
 
