@@ -102,8 +102,8 @@ def plan() -> Iterator[Row]:
     The rate of a run is that which its `rate` runs have chosen; the arm of `few` is known when all arms are
     there.
     """
-    for name in SETS:
-        for seed in range(SEEDS):
+    for seed in range(SEEDS):
+        for name in SETS:
             for arm in UNTRAINED if seed == 0 else UNTRAINED[1:]:
                 yield {"data": name, "arm": arm, "stage": "seed", "seed": seed}
     for pairs in FEW:
@@ -255,7 +255,7 @@ def main() -> None:
     folders = Folders(given.work, given.wordnet)
     runs = RunFile(RESULTS, NAME, SETTINGS)
     if given.report:
-        capacity_report.write(runs, folders, plan_table())
+        capacity_report.write(runs, folders, len(list(plan())), plan_table())
         return
     benches = {name: Bench(own, folders, given.device) for name, own in SETS.items()}
     make_runs(runs, benches, wanted(given))

@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ import numpy as np
 import conflict_control
 import real_conflict
 from measuring import DATA
-from sentence_experts.pairs.labels import Conflicts, LabelColumn, Labels, Rows, find_conflicts, read_labels
+from sentence_experts.pairs.labels import Conflicts, LabelColumn, Labels, Rows, read_labels
 from sentence_experts.training.config import FitConfig
 from sentence_experts.training.labelled_texts import TEST, TRAIN, VALIDATION, LabelledTexts
 
@@ -35,6 +36,7 @@ FACETS = ("use", "works-with", "implemented-in", "uitoolkit")
 VALIDATION_TEXTS, TEST_TEXTS = 240, 720  # at most
 DOMAINS = 4
 CONFLICTS = 300  # test pairs of each kind that a route judges, over all other routes
+LEAST_CONFLICTS = 16  # test pairs of two routes
 LEAST_LABEL = 8  # texts that a label of WordNet has
 COMPOSED = 2400  # texts for training that are made of questions
 VALIDATION_SHARE = 0.2  # of the questions for training
@@ -220,20 +222,39 @@ SETS = {
 
 
 def conflicts_of(data: LabelledTexts) -> list[Conflicts]:
-    """Test pairs that two routes judge in opposite ways; about as many for each, however many routes."""
-    labels = [data.labels_of(route, TEST) for route in data.labels]
-    return find_conflicts(labels, data.groups_of(TEST), CONFLICTS // max(1, len(labels) - 1))
+    """Test pairs that two routes judge in opposite ways; about as many for each, however many routes.
+
+    A text is in as many pairs alike by one route as by the other, so that no text by itself tells of a pair.
+    """
+    rows, groups = np.arange(len(data.sets[TEST])), data.groups_of(TEST)
+    apart = groups[:, None] != groups
+    labels = {route: data.labels_of(route, TEST) for route in data.labels}
+    sharing = {route: own.sharing(rows, rows) for route, own in labels.items()}
+    found = []
+    for one, other in combinations(labels, 2):
+        both = labels[one].labelled & labels[other].labelled
+        only = (sharing[one] != sharing[other]) & apart & both[:, None] & both
+        alike = {
+            route: [{*np.flatnonzero(row).tolist()} for row in only & sharing[route]]
+            for route in (one, other)
+        }
+        rng = np.random.default_rng(0)
+        sides = real_conflict.sides_of_rectangles(alike, CONFLICTS // (len(labels) - 1), rng)
+        by = [[side[:2] for side in sides if side[2] == route] for route in (one, other)]
+        if len(sides) >= LEAST_CONFLICTS:
+            found.append(Conflicts(one, other, *map(np.array, by)))
+    return found
 
 
-def pairs_of(route: str, conflicts: Sequence[Conflicts]) -> tuple[Rows, Rows]:
-    """The conflicting pairs that a route judges, (pairs, 2), and whether they are alike by it, (pairs,)."""
-    pairs, alike = [np.empty((0, 2), np.int64)], [np.empty(0, np.int64)]
+def pairs_of(route: str, conflicts: Sequence[Conflicts]) -> list[tuple[str, Rows, Rows]]:
+    """For each other route: its name, conflicting pairs, (pairs, 2), and whether `route` has them alike."""
+    found = []
     for each in conflicts:
-        for name, own in ((each.one, each.by_one), (each.other, each.by_other)):
-            if route in (each.one, each.other):
-                pairs.append(own)
-                alike.append(np.full(len(own), int(name == route)))
-    return np.concatenate(pairs), np.concatenate(alike)
+        if route in (each.one, each.other):
+            alike = np.repeat([int(each.one == route), int(each.other == route)], len(each.by_one))
+            other = each.other if each.one == route else each.one
+            found.append((other, np.concatenate([each.by_one, each.by_other]), alike))
+    return found
 
 
 def few_pairs(labels: Labels, groups: Rows, number: int, seed: int) -> Labels:

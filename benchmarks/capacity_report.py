@@ -58,17 +58,29 @@ class SetRuns:
         return {r: more_like_this(nothing, self.data.labels_of(r, TEST), groups) for r in self.data.labels}
 
     @cached_property
-    def tests(self) -> dict[str, Test]:
-        """Route -> its conflicting pairs with their texts."""
+    def tests(self) -> dict[str, dict[str, Test]]:
+        """Route -> other route -> pairs that they judge in opposite ways, with their texts."""
         texts = [self.data.texts[row] for row in self.data.sets[TEST]]
-        found = {}
+        conflicts = conflicts_of(self.data)
+        found: dict[str, dict[str, Test]] = {}
         for route in self.data.labels:
-            pairs, alike = pairs_of(route, conflicts_of(self.data))
-            if len(pairs):
+            for other, pairs, alike in pairs_of(route, conflicts):
                 ids = [[str(row) for row in side] for side in pairs.T]
                 first, second = ([texts[row] for row in side] for side in pairs.T)
-                found[route] = Test(first, second, ScoredPairs(np.zeros(len(pairs)), alike, *ids))
+                test = Test(first, second, ScoredPairs(np.zeros(len(pairs)), alike, *ids))
+                found.setdefault(route, {})[f"{route}, not {other}"] = test
         return found
+
+    def auc_runs(self, row: Row, routes: Sequence[str] | None = None) -> Runs:
+        """The ROC-AUC of conflicting pairs in one run: the mean over routes, and for each over the others."""
+        pairs, scores = {}, {}
+        for route in routes or self.tests:
+            start = 0
+            for name, test in self.tests[route].items():
+                pairs[name] = test.pairs
+                scores[name] = row["cosines"][route][start : start + len(test.first)]
+                start += len(test.first)
+        return auc_of(pairs, scores)
 
     @cached_property
     def arms(self) -> dict[str, list[Row]]:
@@ -110,13 +122,11 @@ class SetRuns:
 
     def auc(self, row: Row, route: str) -> float:
         """The ROC-AUC of the conflicting pairs of a route in one run."""
-        scores = {route: row["cosines"][route]}
-        return float(auc_of({route: self.tests[route].pairs}, scores).values[0])
+        return float(self.auc_runs(row, [route]).values[0])
 
     def mean_auc(self, rows: Sequence[Row]) -> str:
         """The mean over routes and runs, with its interval."""
-        pairs = {route: test.pairs for route, test in self.tests.items()}
-        return with_interval(Runs.joined([auc_of(pairs, row["cosines"]) for row in rows])) if pairs else "–"
+        return with_interval(Runs.joined([self.auc_runs(row) for row in rows])) if self.tests else "–"
 
     def figures(self) -> str:
         """Markdown: what each arm reaches, and what it costs."""
@@ -297,8 +307,8 @@ def draw(sets: Mapping[str, SetRuns]) -> str | None:
     return out.getvalue()
 
 
-def write(runs: RunFile, folders: Folders, plan: str) -> None:
-    """Write results/capacity.md and the figure, and print the text."""
+def write(runs: RunFile, folders: Folders, planned: int, plan: str) -> None:
+    """Write results/capacity.md and the figure, and print the text; `planned` is the number of all runs."""
     sets = {
         name: SetRuns(own, folders, runs) for name, own in SETS.items() if runs.find(data=name, stage="seed")
     }
@@ -310,8 +320,8 @@ def write(runs: RunFile, folders: Folders, plan: str) -> None:
     explained = table(header, [line for own in sets.values() for line in own.agreement()])
     parts = [
         "# How much of a model does a kind of similarity need?",
-        f"Made by `benchmarks/capacity.py`, which says what is compared; {len(runs.rows):,} runs are there. "
-        "MiniLM with six blocks. Seconds were taken on a machine with other work.",
+        f"Made by `benchmarks/capacity.py`, which says what is compared; {len(runs.rows):,} of {planned:,} "
+        "runs are there. MiniLM with six blocks. Seconds were taken on a machine with other work.",
         f"## What explains the need\n\n{explained}",
         f"![nDCG over a linear map, by the base's agreement]({FIGURE})" if drawn else "",
         f"## Questions\n\n{judge(sets)}",
@@ -322,7 +332,9 @@ def write(runs: RunFile, folders: Folders, plan: str) -> None:
         about += f"labels: {told['labels']}."
         parts.append(f"## {name}\n\n{about}\n\n{own.figures()}")
         if own.tests:
-            parts.append(blind_table(own.tests))
+            parts.append(
+                blind_table({name: test for each in own.tests.values() for name, test in each.items()})
+            )
         if runs.find(data=name, stage="few"):
             parts.append(f"With few pairs:\n\n{few_table(own)}")
         if runs.find(data=name, stage="long"):

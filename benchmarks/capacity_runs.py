@@ -6,9 +6,12 @@ the pairs that two routes judge in opposite ways, as integers in units of 1 / `U
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -36,6 +39,7 @@ class Bench:
     own: DataSet
     folders: Folders
     device: str
+    _tokens: dict[tuple[str, ...], Tokens] = field(default_factory=dict)
 
     @cached_property
     def data(self) -> LabelledTexts:
@@ -54,13 +58,30 @@ class Bench:
 
     @cached_property
     def base_vectors(self) -> Vectors:
-        """The base's pooled vectors of all texts, before scaling."""
-        model = RouteModel(self._base(), self.routes, Arm("base"))
-        tokens = Tokens(model.encoder, self.data.texts, model.prompts, self.own.tokens)
-        return model.encode(tokens, self.routes[0], np.arange(len(self.data.texts)))
+        """The base's pooled vectors of all texts, before scaling; kept in a file named after the texts."""
+        told = json.dumps([BASE, self.own.tokens, self.data.texts])
+        kept = self.folders.work / f"base-{hashlib.sha256(told.encode()).hexdigest()[:16]}.npy"
+        if not kept.exists():
+            model, tokens = self.model_of(Arm("base"))
+            found = model.encode(tokens, self.routes[0], np.arange(len(self.data.texts)))
+            part = kept.with_suffix(f".{os.getpid()}.npy")
+            np.save(part, found)
+            part.replace(kept)
+        vectors: Vectors = np.load(kept)
+        return vectors
 
-    def _base(self) -> Any:
+    @cached_property
+    def base(self) -> Any:
+        """The untrained model."""
         return se.load(BASE, device=self.device)
+
+    def model_of(self, arm: Arm) -> tuple[RouteModel, Tokens]:
+        """A model to be trained, and the texts as it reads them, which are made once for equal prompts."""
+        model = RouteModel(self.base, self.routes, arm)
+        prompts = tuple(model.prompts.values())
+        if prompts not in self._tokens:
+            self._tokens[prompts] = Tokens(model.encoder, self.data.texts, model.prompts, self.own.tokens)
+        return model, self._tokens[prompts]
 
     def run(self, arm: Arm, key: Row, rate: float | None, steps: int) -> Row:
         """Make a run with this key: at a rate, with so many steps at most, where the arm has them."""
@@ -103,8 +124,7 @@ class Bench:
         }  # fmt: skip
 
     def _run_trained(self, arm: Arm, key: Row, rate: float, steps: int) -> Row:
-        model = RouteModel(self._base(), self.routes, arm)
-        tokens = Tokens(model.encoder, self.data.texts, model.prompts, self.own.tokens)
+        model, tokens = self.model_of(arm)
         curve: list[list[float]] = []
         weights, seconds, screening = model.trained(), 0.0, key["stage"] == "rate"
 
@@ -173,8 +193,8 @@ class Bench:
         cosines = {
             route: np.einsum("ij,ij->i", own[first], own[second])
             for route, own in scaled.items()
-            if len(pairs := pairs_of(route, self.conflicts)[0])
-            for first, second in [pairs.T]
+            if (sets := pairs_of(route, self.conflicts))
+            for first, second in [np.concatenate([pairs for _, pairs, _ in sets]).T]
         }
         return {
             "mean": round(float(np.mean([own.mean() for own in ndcg.values()])), 4),

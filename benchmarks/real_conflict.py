@@ -236,11 +236,28 @@ def rectangles(test: Sequence[Article], random: np.random.Generator) -> list[tup
             if len(agree) == 1:
                 alike[agree[0]][one].add(other)
                 alike[agree[0]][other].add(one)
-    subject, organism = (alike[route] for route in ROUTES)
+    found = sides_of_rectangles(alike, TEST_PAIRS, random)
+    if len(found) < 2 * TEST_PAIRS:
+        raise SystemExit(f"only {len(found)} of {2 * TEST_PAIRS} test pairs")
+    return found
+
+
+def sides_of_rectangles(
+    alike: Mapping[str, Sequence[set[int]]], number: int, random: np.random.Generator
+) -> list[tuple[int, int, str]]:
+    """Pairs alike by one of two routes alone, as many by each and for each text: at most `number` by each.
+
+    Args:
+        alike: route -> for each text, those alike by this route alone.
+        number: of pairs of a route.
+        random: source of the drawing.
+    """
+    routes = list(alike)
+    subject, organism = alike.values()
     times: Counter[int] = Counter()
     found: set[tuple[int, int, str]] = set()
     for _ in range(MAX_DRAWN):
-        first = int(random.integers(len(test)))
+        first = int(random.integers(len(subject)))
         corners = [first]
         for near in (subject, organism):
             corners += random.permutation(sorted(near[corners[-1]]))[:1].tolist()
@@ -248,15 +265,15 @@ def rectangles(test: Sequence[Article], random: np.random.Generator) -> list[tup
         corners += random.permutation(sorted(closing))[:1].tolist()
         if len(corners) < 4 or any(times[corner] >= MAX_RECTANGLES for corner in corners):
             continue
-        ends = zip(corners, [*corners[1:], first], [*ROUTES, *ROUTES], strict=True)
+        ends = zip(corners, [*corners[1:], first], [*routes, *routes], strict=True)
         sides = {(min(one, other), max(one, other), route) for one, other, route in ends}
         if sides & found:
             continue
         found |= sides
         times.update(corners)
-        if len(found) == 2 * TEST_PAIRS:
-            return sorted(found)
-    raise SystemExit(f"only {len(found)} of {2 * TEST_PAIRS} test pairs")
+        if len(found) >= 2 * number:
+            break
+    return sorted(found)
 
 
 @dataclass(frozen=True)

@@ -137,8 +137,7 @@ def test_questions_of_a_test_stand_in_one_text_and_in_no_other_set(monkeypatch: 
 def test_only_the_weights_of_the_arm_are_trained(tiny: study.RunFile, arm: str) -> None:
     bench = capacity_runs.Bench(capacity.SETS["debian4"], Folders(Path(), Path()), "cpu")
     own = capacity.ARMS[arm]
-    model = capacity_models.RouteModel(bench._base(), bench.routes, own)
-    tokens = capacity_models.Tokens(model.encoder, bench.data.texts, model.prompts, 16)
+    model, tokens = bench.model_of(own)
     before = {name: weight.detach().clone() for name, weight in model.named_parameters()}
     key = {"stage": "seed", "seed": 0}
     list(capacity_models.train_model(model, tokens, bench.known(key), 1e-2, 0, 4, own.mixed))
@@ -175,7 +174,7 @@ def test_runs_are_made_once_and_their_figures_follow_from_the_rows(
     rates = tiny.find(arm="dense", stage="rate")
     best = max(rates, key=lambda row: row["validation"])["rate"]
     assert {row["rate"] for row in tiny.find(arm="dense", stage="seed")} == {best}
-    capacity_report.write(tiny, folders, "the plan")
+    capacity_report.write(tiny, folders, 10, "the plan")
     told = (tmp_path / "capacity.md").read_text(encoding="utf-8")
     assert "debian4: expert - debian4: dense" in told
     assert "| head | 10 | 2 |" in told
@@ -184,12 +183,26 @@ def test_runs_are_made_once_and_their_figures_follow_from_the_rows(
 
 def test_validation_keeps_the_best_step(tiny: study.RunFile, monkeypatch: pytest.MonkeyPatch) -> None:
     bench = capacity_runs.Bench(capacity.SETS["debian4"], Folders(Path(), Path()), "cpu")
-    figures = iter([0.5, 0.7, 0.6, 0.65, 0.9])
-    monkeypatch.setattr(bench, "validation", lambda *_: next(figures))
+    figures, states = iter([0.5, 0.7, 0.6, 0.65, 0.9]), []
+
+    def state(model: capacity_models.RouteModel) -> torch.Tensor:
+        return torch.cat([weight.detach().flatten().clone() for weight in model.trained().values()])
+
+    def validate(model: capacity_models.RouteModel, tokens: capacity_models.Tokens) -> float:
+        states.append(state(model))
+        return next(figures)
+
+    encoded = bench.encoded
+    tested = []
+    monkeypatch.setattr(bench, "validation", validate)
+    monkeypatch.setattr(
+        bench, "encoded", lambda model, *rest: (tested.append(state(model)), encoded(model, *rest))[1]
+    )
     key = {"data": "debian4", "arm": "dense", "stage": "seed", "seed": 0}
     found = bench.run(capacity.ARMS["dense"], key, 1e-3, 12)
     assert [figure for _, figure in found["curve"]] == [0.5, 0.7, 0.6, 0.65]
     assert (found["kept"], found["validation"]) == (2, 0.7)
+    assert [torch.equal(tested[0], each) for each in states] == [False, True, False, False]
 
 
 def test_lines_of_several_processes_are_all_kept(tmp_path: Path) -> None:
@@ -199,4 +212,21 @@ def test_lines_of_several_processes_are_all_kept(tmp_path: Path) -> None:
     third = study.RunFile(tmp_path, "some", {})
     one.append({"arm": "c"})
     assert [row["arm"] for row in third.rows] == ["a", "b"]
+    file = (tmp_path / "some.jsonl").stat().st_ino
     assert [row["arm"] for row in study.RunFile(tmp_path, "some", {}).rows] == ["a", "b", "c"]
+    assert (tmp_path / "some.jsonl").stat().st_ino == file, "others may be writing to it"
+
+
+def test_a_text_is_in_as_many_conflicting_pairs_of_one_route_as_of_the_other() -> None:
+    data = _texts()
+    (found,) = capacity_data.conflicts_of(data)
+    counts = [np.bincount(pairs.ravel(), minlength=60) for pairs in (found.by_one, found.by_other)]
+    assert counts[0].sum() == 2 * len(found.by_one) > 60
+    assert np.array_equal(*counts)
+    labels = [data.labels_of(route, TEST) for route in ("colour", "shape")]
+    for one, other, pairs in ((*labels, found.by_one), (*labels[::-1], found.by_other)):
+        assert one.alike(*pairs.T).all()
+        assert not other.alike(*pairs.T).any()
+    ((name, pairs, alike),) = capacity_data.pairs_of("shape", [found])
+    assert name == "colour"
+    assert np.array_equal(pairs[alike == 1], found.by_other)
