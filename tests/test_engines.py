@@ -1,12 +1,10 @@
 from __future__ import annotations
 
 import os
-import sys
 
 import pytest
 
-from sentence_experts.engines import Engine, spark_session
-from sentence_experts.errors import SentenceExpertsError
+from sentence_experts.engines import Engine
 
 
 @pytest.mark.parametrize(
@@ -36,12 +34,3 @@ def test_an_address_is_a_cluster(name, kind):
 def test_anything_else_is_refused_with_the_forms(name):
     with pytest.raises(ValueError, match=r"give local\[CORES\], spark\[CORES\]"):
         Engine.parse(name)
-
-
-def test_a_library_that_is_missing_is_named_with_its_extra(monkeypatch):
-    monkeypatch.setitem(sys.modules, "pyspark.sql", None)
-    with (
-        pytest.raises(SentenceExpertsError, match=r"sentence-experts\[spark\]"),
-        spark_session(Engine.parse("spark"), "test"),
-    ):
-        pass

@@ -14,7 +14,6 @@ from sentence_experts.corpus.formats.mentions import kind_of
 from sentence_experts.corpus.formats.sentences import sentence_starts
 from sentence_experts.corpus.importing import import_corpus
 from sentence_experts.corpus.paper import Mention, Paper
-from sentence_experts.errors import InputError
 
 REFS = "".join(
     f'<ref id="b{number}"><citation><pub-id pub-id-type="doi">10.1000/{number}</pub-id></citation></ref>'
@@ -185,11 +184,3 @@ def test_the_table_of_a_corpus(folder: Callable[..., Path]) -> None:
     assert counts["mentions"] == len(rows) == 6
     # Four of the nine in the first article; that of the second to itself is none.
     assert counts["references_never_mentioned"] == 4
-
-
-def test_a_corpus_without_texts_says_so() -> None:
-    corpus = import_corpus(papers=[{"id": "1", "title": "Drought", "abstract": "Roots."}])
-    assert corpus.manifest["counts"]["papers_with_body"] == 0
-    with pytest.raises(InputError, match="came with their text"):
-        _ = corpus.mentions
-    assert corpus.to_pandas("mentions").empty

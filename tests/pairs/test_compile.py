@@ -252,7 +252,7 @@ def test_datasets_and_stock_trainer_read_the_folder(compiled: Compile, minilm: s
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"negatives": "cited", "negatives_min_cited": 999}, "`negatives_min_cited="),
+        ({"negatives": "cited", "negatives_min_cited": 999}, "lower `negatives_min_cited`"),
         ({"min_count": 10_000}, "`min_count`"),
         ({"fractions": (1.0, 0.0, 0.0)}, "validation split got none"),
     ],

@@ -8,7 +8,7 @@ import pytest
 from sentence_experts.errors import InputError
 from sentence_experts.pairs import negatives
 from sentence_experts.pairs.negatives import Request, draw_cited
-from sentence_experts.pairs.splits import TEST, VALIDATION, WorkArrays
+from sentence_experts.pairs.splits import TEST, WorkArrays
 
 
 def works(count: int, cited: np.ndarray | None = None) -> WorkArrays:
@@ -52,23 +52,7 @@ def test_one_end_comes_from_the_newest_papers_when_required() -> None:
     assert (ends >= 50).any(axis=1).all()
 
 
-def test_suggested_threshold_holds_for_sets_that_share_papers() -> None:
-    count = 40
-    requests = [
-        Request(VALIDATION, "a", 200, np.arange(count)),
-        Request(TEST, "a", 200, np.arange(count)),
-    ]
-    with pytest.raises(InputError) as caught:
-        draw_cited(requests, works(count), linked_if_close, 1000, np.random.default_rng(0))
-    advised = int(str(caught.value).rsplit("=", 1)[1].rstrip("`"))
-    rng = np.random.default_rng(1)
-    again = draw_cited(requests, works(count), linked_if_close, advised, rng)
-    assert [len(drawn) for drawn in again] == [200, 200]
-    with pytest.raises(InputError):
-        draw_cited(requests, works(count), linked_if_close, advised + 1, rng)
-
-
-def test_error_when_no_threshold_is_sufficient() -> None:
+def test_too_few_negatives_are_an_error() -> None:
     requests = [Request(TEST, "a", 100, np.arange(4))]
-    with pytest.raises(InputError, match="no threshold"):
+    with pytest.raises(InputError, match="only 3 can be made of unlinked papers"):
         draw_cited(requests, works(4), linked_if_close, 0, np.random.default_rng(0))

@@ -315,7 +315,7 @@ def test_input_that_changes_meanwhile_is_named(tmp_path: Path):
 
 def encode(out: Path, settings: Settings, chunks: int, total: int = 2, **options: Any) -> tuple[str, int]:
     """Write a file from parts, of which some are computed; the state found, and the parts that were there."""
-    with output(out, "vectors", is_file=True, names=["side.txt"], **options) as place:
+    with output(out, "vectors", is_file=True, **options) as place:
         state = place.begin(settings)
         if state == "finished":
             return state, place.result["chunks"]
@@ -327,7 +327,6 @@ def encode(out: Path, settings: Settings, chunks: int, total: int = 2, **options
         if chunks == total:
             place.result = {"chunks": there}
             with place.replacing() as file:
-                file.with_name("side.txt").write_text("side")
                 file.write_text("".join(part.read_text() for part in parts.paths()))
         return state, there
 
@@ -339,7 +338,7 @@ def test_file_is_made_from_parts_of_its_own_settings(tmp_path: Path):
         encode(out, {"model": "b"}, 1)
     assert encode(out, {"model": "a"}, 2) == ("unfinished", 1)
     assert encode(out, {"model": "a"}, 2) == ("finished", 1)
-    assert files(tmp_path) == {"v.npy", "v.npy.json", "side.txt"}
+    assert files(tmp_path) == {"v.npy", "v.npy.json"}
     with pytest.raises(UsageError, match=r"made with another model \(a\)"):
         encode(out, {"model": "b"}, 2)
     assert encode(out, {"model": "b"}, 1, overwrite=True) == ("new", 0)
@@ -354,7 +353,6 @@ def test_record_of_another_file_costs_no_other_file(tmp_path: Path, moved: bool)
     if moved:
         for name in ("v.npy", "v.npy.json"):
             (tmp_path / name).rename(tmp_path / name.replace("v.", "kept."))
-        (tmp_path / "side.txt").unlink()
         encode(tmp_path / "v.npy", {"seed": 2}, 2)
     else:
         (tmp_path / "kept.npy.json").write_bytes((tmp_path / "v.npy.json").read_bytes())
@@ -372,11 +370,11 @@ def test_parts_of_a_replacement_that_failed_go_with_the_finished_file(tmp_path: 
     encode(out, {"seed": 2}, 1, overwrite=True)
     assert (tmp_path / ".v.npy.parts").exists()
     assert encode(out, {}, 2)[0] == "finished"
-    assert files(tmp_path) == {"v.npy", "v.npy.json", "side.txt"}
+    assert files(tmp_path) == {"v.npy", "v.npy.json"}
 
 
 def test_file_of_the_user_is_replaced_only_by_name_and_with_overwrite(tmp_path: Path):
-    for name in ("v.npy", "side.txt", "v.npy.json"):
+    for name in ("v.npy", "v.npy.json"):
         (tmp_path / name).write_text("mine")
         for overwrite in (False, True)[: 1 if name == "v.npy" else 2]:
             with pytest.raises(UsageError, match=rf"{name}: not written by this program"):

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import pyarrow.parquet as pq
 
@@ -76,14 +76,16 @@ class TableSource(Protocol):
         """Write the parts of all described sources, which are numbered from `first_source`."""
 
 
-class Additions(Protocol):
-    """The content of a corpus that services give, besides papers and citations."""
+class Additions(NamedTuple):
+    """The content of a corpus that services give, besides papers and citations.
 
-    def rejections(self) -> list[Rejection]:
-        """Return the records that could not be fetched, or were left out on purpose."""
+    Attributes:
+        rejections: the records that could not be fetched, or were left out on purpose.
+        finish: writes additional tables into the folder; returns their names and a part of the manifest.
+    """
 
-    def finish(self, out: Path) -> tuple[list[str], dict[str, Any]]:
-        """Write additional tables; return their names and a part of the manifest."""
+    rejections: list[Rejection]
+    finish: Callable[[Path], tuple[list[str], dict[str, Any]]]
 
 
 Complete = Callable[[Path], tuple[TableSource, Additions]]
@@ -118,6 +120,11 @@ class Sources:
         """Add another source."""
         self.tables.append((len(self.described), table))
         self.described += table.described()
+
+    @property
+    def names(self) -> list[str]:
+        """The name of each source."""
+        return [str(source["name"]) for source in self.described]
 
     def request(self) -> str:
         """Return a hash of what decides the corpus."""
@@ -179,7 +186,7 @@ def build_corpus(
         if not parts.keys():  # there must be tables to read
             CorpusPart(len(read.described), 0).write(parts)
         if complete:
-            with resolving(parts, _names(read), workers, memory) as resolved:
+            with resolving(parts, read.names, workers, memory) as resolved:
                 write_stream(parts.folder / PAPERS, resolved.papers(), PAPERS_SCHEMA)
             found, additions = complete(parts.folder / PAPERS)
             read.add(found)
@@ -189,10 +196,6 @@ def build_corpus(
         if not any(pq.read_metadata(part).num_rows for part in parts.paths()):  # nothing is lost
             parts.remove()
         raise
-
-
-def _names(read: Sources) -> list[str]:
-    return [str(source["name"]) for source in read.described]
 
 
 def _write_corpus(
@@ -209,7 +212,7 @@ def _write_corpus(
     (out / MANIFEST).unlink(missing_ok=True)
     rejections = [rejection for path in parts.paths(PART_REJECTED) for rejection in read_rejections(path)]
     tables = [PAPERS, CITATIONS, MENTIONS]
-    with resolving(parts, _names(read), workers, memory) as resolved:
+    with resolving(parts, read.names, workers, memory) as resolved:
         write_stream(out / PAPERS, resolved.papers(), PAPERS_SCHEMA)
         write_stream(out / CITATIONS, resolved.citations(), CITATIONS_SCHEMA)
         write_stream(out / MENTIONS, resolved.mentions(), MENTIONS_SCHEMA)
@@ -219,14 +222,14 @@ def _write_corpus(
             tables.append(BODIES)
         rejections += resolved.duplicates()
         counts = resolved.counts(out / PAPERS, out / CITATIONS, out / MENTIONS)
-    rejections += additions.rejections() if additions else []
+    rejections += additions.rejections if additions else []
     rejections.sort(key=_by_place)
     write_rejections(out / REJECTED, rejections)
     if not counts["papers"]:
         parts.remove()
         for name in tables if rejections else [*tables, REJECTED]:
             (out / name).unlink()
-        raise _nothing_read(out, _names(read), rejections)
+        raise _nothing_read(out, read.names, rejections)
     rejected: Counter[str] = Counter()
     for rejection in rejections:
         rejected[rejection.reason] += rejection.records

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from sentence_experts.corpus.building import NOT_FETCHED, Additions, TableSource
 from sentence_experts.corpus.corpus_folder import PAPERS
 from sentence_experts.corpus.fetching import FetchedPapers
 from sentence_experts.corpus.paper import Rejection
-from sentence_experts.corpus.sources.client import Client, FailedError, Names
+from sentence_experts.corpus.sources.client import Client, FailedError
 from sentence_experts.corpus.sources.openalex import OpenAlexSource
 from sentence_experts.progress import progress
 
@@ -56,41 +55,20 @@ def complete_papers(client: Client, papers: Path) -> tuple[TableSource, Addition
                 named = f"{kind} {batch[0]}{more}"
                 client.set_aside.append(Rejection("openalex", None, named, NOT_FETCHED, str(error)))
             advance()
-    requested = sum(map(len, by_kind.values()))
-    completion = Completion(lacking, requested, len(found), list(dict.fromkeys(client.set_aside)))
-    return FetchedPapers(source, sorted(found), whole=False), completion
+    requested, failed = sum(map(len, by_kind.values())), list(dict.fromkeys(client.set_aside))
 
-
-@dataclass(frozen=True)
-class Completion:
-    """The requests to OpenAlex and its answers (a `building.Additions`).
-
-    Attributes:
-        lacking: names of each paper without an abstract.
-        requested: number of these papers that have an identifier.
-        found: number of records that OpenAlex has of these papers.
-        set_aside: the requests that failed; the next run tries again.
-    """
-
-    lacking: list[Names]
-    requested: int
-    found: int
-    set_aside: list[Rejection]
-
-    def rejections(self) -> list[Rejection]:
-        """Return the requests that failed."""
-        return self.set_aside
-
-    def finish(self, out: Path) -> tuple[list[str], dict[str, Any]]:
+    def count_completed(out: Path) -> tuple[list[str], dict[str, Any]]:
         """Count the papers that have an abstract now."""
-        papers = pq.read_table(out / PAPERS, columns=list(_KINDS), filters=[("abstract", "!=", "")])
-        known = {kind: set(papers[kind].to_pylist()) for kind in _KINDS}
-        completed = sum(any(name in known[kind] for kind, name in one.items()) for one in self.lacking)
-        text = f"{completed:,} of {len(self.lacking):,} papers without an abstract have one from OpenAlex now"
-        if without := len(self.lacking) - self.requested:
+        complete = pq.read_table(out / PAPERS, columns=list(_KINDS), filters=[("abstract", "!=", "")])
+        known = {kind: set(complete[kind].to_pylist()) for kind in _KINDS}
+        completed = sum(any(name in known[kind] for kind, name in one.items()) for one in lacking)
+        text = f"{completed:,} of {len(lacking):,} papers without an abstract have one from OpenAlex now"
+        if without := len(lacking) - requested:
             text += f"; {without:,} have no identifier to look them up by"
-        if self.set_aside:
-            text += f"; {len(self.set_aside):,} requests failed: give the same command again"
+        if failed:
+            text += f"; {len(failed):,} requests failed: give the same command again"
         logger.info(text)
-        counts = {"lacking": len(self.lacking), "asked": self.requested, "found": self.found}
+        counts = {"lacking": len(lacking), "asked": requested, "found": len(found)}
         return [], {"completed": {"from": "OpenAlex", **counts, "completed": completed}}
+
+    return FetchedPapers(source, sorted(found), whole=False), Additions(failed, count_completed)

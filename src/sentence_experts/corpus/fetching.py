@@ -19,7 +19,7 @@ import duckdb
 import pyarrow as pa
 
 from sentence_experts.config import with_settings
-from sentence_experts.corpus.building import JOURNAL, Sources, build_corpus, corpus_output
+from sentence_experts.corpus.building import JOURNAL, Additions, Sources, build_corpus, corpus_output
 from sentence_experts.corpus.config import FetchConfig, Services
 from sentence_experts.corpus.corpus_folder import (
     DOMAINS,
@@ -195,7 +195,8 @@ def _fetch_to(out: Path, config: FetchConfig, overwrite: bool) -> CorpusFolder:
                 read = Sources([], [FetchedPapers(source, ids)])
             else:
                 read = Sources([fetched.documents(source, ids)], full_text=config.full_text)
-            return build_corpus(place, read, config.workers, additions=fetched)
+            additions = Additions(fetched.left_out, fetched.finish)
+            return build_corpus(place, read, config.workers, additions=additions)
 
 
 def sample(ids: list[str], maximum: int | None) -> list[str]:
@@ -209,7 +210,7 @@ def sample(ids: list[str], maximum: int | None) -> list[str]:
 
 @dataclass
 class Fetched:
-    """The additional tables of a fetched corpus (a `building.Additions`).
+    """The additional tables of a fetched corpus.
 
     Attributes:
         config: the settings of the fetch.
@@ -246,10 +247,6 @@ class Fetched:
             digest = hashlib.sha256(record.body).hexdigest()
             row = (record.id, record.address, record.version, record.licence, digest)
             self.provenance.append(row)
-
-    def rejections(self) -> list[Rejection]:
-        """Return the records that are left out."""
-        return self.left_out
 
     def finish(self, out: Path) -> tuple[list[str], dict[str, Any]]:
         """Write the tables of domains and of provenance; return their names and a part of the manifest."""

@@ -44,8 +44,6 @@ def import_corpus(
 ) -> CorpusFolder:
     """Read articles and tables into a corpus.
 
-    With more than one worker, a script must call this under `if __name__ == "__main__":`.
-
     Args:
         sources: folders, `.xml`/`.nxml` files, `.tar[.gz|.xz|.bz2]` and `.zip` archives of JATS or PubMed
             articles, in any mix; with `format`, or where there are no such, files and folders of JSON, JSON

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -61,23 +60,16 @@ def count_rows(tables: Sequence[TextTable]) -> int | None:
 
 def _count_ids(tables: Sequence[TextTable]) -> int:
     """Return the number of rows, all with their own id."""
-    numbers: dict[str, int] = {}
-    starts = []
+    known: set[str] = set()
     for table in tables:
-        starts.append(len(numbers))
         name = table.columns()[-1]
-        for row in TextTable(table.source, name, name).rows():
-            number = len(numbers) - starts[-1] + 1
+        for number, row in enumerate(TextTable(table.source, name, name).rows(), start=1):
             if not row.id:
                 raise InputError(f"{table.name}: row {number} has no {name}")
-            if (other := numbers.get(row.id)) is not None:
-                file = bisect_right(starts, other) - 1
-                there = f"{tables[file].name}, row {other - starts[file] + 1}"
-                raise InputError(
-                    f"{there} and {table.name}, row {number} have one id, {row.id!r}: ids must be distinct"
-                )
-            numbers[row.id] = len(numbers)
-    return len(numbers)
+            if row.id in known:
+                raise InputError(f"{table.name}, row {number}: an earlier row has the id {row.id!r} too")
+            known.add(row.id)
+    return len(known)
 
 
 def chunks_of(

@@ -6,6 +6,7 @@ import logging
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -93,8 +94,7 @@ def compile_pairs(
     check_apart(out, overwrite, corpus, config.domains)
     with Pairs.output(out, overwrite) as place:
         folder = CorpusFolder.of(corpus)
-        rules = lambda: sha256_text(_dump_rules(config))  # noqa: E731
-        inputs = {"corpus": folder.fingerprint, "domains": rules}
+        inputs: dict[str, Any] = {"corpus": folder.fingerprint, "domains": partial(_hash_rules, config)}
         if place.begin({"config": config.stored()}, inputs) != "finished":
             _compile(folder, config, Path(out)).save_to(place)
     return Pairs.open(out)
@@ -147,8 +147,8 @@ def _compile(corpus: CorpusFolder, config: PairsConfig, out: Path | None) -> Pai
     return Pairs.in_memory(tables, known_links, manifest, works_table)
 
 
-def _dump_rules(config: PairsConfig) -> str:
-    return "" if config.domains is None else DomainRules.of(config.domains).model_dump_json()
+def _hash_rules(config: PairsConfig) -> str:
+    return sha256_text("" if config.domains is None else DomainRules.of(config.domains).model_dump_json())
 
 
 def _make_tables(

@@ -35,7 +35,7 @@ DEFAULT_FRACTIONS = {
 }
 
 
-def check_shares(value: Any, example: str = "0.6,0.2,0.2") -> list[float] | None:
+def check_shares(value: Any) -> list[float] | None:
     """Return the shares of train, validation and test, given as a list or as "0.6,0.2,0.2".
 
     Raises:
@@ -49,7 +49,7 @@ def check_shares(value: Any, example: str = "0.6,0.2,0.2") -> list[float] | None
             return shares
     except (TypeError, ValueError):
         pass
-    raise ValueError(f"give three shares that add up to 1, such as {example}")
+    raise ValueError("give three shares that add up to 1, such as 0.6,0.2,0.2")
 
 
 class PairsConfig(Config):

@@ -169,37 +169,21 @@ def draw_cited(
         Work numbers of shape (needed, 2) for each request.
 
     Raises:
-        TooFewPairsError: a request cannot be met; the message gives the largest sufficient `min_cited`.
+        TooFewPairsError: a request cannot be met.
     """
-
-    def draw(least: int) -> tuple[list[np.ndarray], str]:
-        """Draw the negatives, and name the first request that gets too few."""
-        drawn, used, lack = [], NO_KEYS, ""
-        for request in requests:
-            pool = request.pool[works.times_cited[request.pool] >= least]
-            pairs = _sample(request, request.needed, pool, _allow(request, works, linked, used), rng)
-            used = np.sort(np.concatenate([used, keys_of(*pairs.T)]))
-            drawn.append(pairs)
-            if len(pairs) < request.needed:
-                lack = lack or (
-                    f"{request.name} needs {request.needed} negative pairs, but only {len(pairs)} can be "
-                    f"made of unlinked papers that are both cited at least {least} times"
-                )
-        return drawn, lack
-
-    drawn, lack = draw(min_cited)
-    if not lack:
-        return drawn
-    if min_cited == 0 or draw(0)[1]:
-        raise TooFewPairsError(
-            f"{lack}, and no threshold gives enough; fewer linked pairs (`max_eval_per_domain`) need fewer "
-            "negatives"
-        )
-    enough, too_high = 0, min_cited
-    while too_high - enough > 1:
-        middle = (enough + too_high) // 2
-        enough, too_high = (enough, middle) if draw(middle)[1] else (middle, too_high)
-    raise TooFewPairsError(f"{lack}; there are enough up to `negatives_min_cited={enough}`")
+    drawn, used = [], NO_KEYS
+    for request in requests:
+        pool = request.pool[works.times_cited[request.pool] >= min_cited]
+        pairs = _sample(request, request.needed, pool, _allow(request, works, linked, used), rng)
+        used = np.sort(np.concatenate([used, keys_of(*pairs.T)]))
+        drawn.append(pairs)
+        if len(pairs) < request.needed:
+            raise TooFewPairsError(
+                f"{request.name} needs {request.needed} negative pairs, but only {len(pairs)} can be made of "
+                f"unlinked papers that are both cited at least {min_cited} times: lower "
+                "`negatives_min_cited`, or take fewer linked pairs (`max_eval_per_domain`)"
+            )
+    return drawn
 
 
 def _sample(

@@ -41,7 +41,6 @@ from sentence_experts.storage.record import (
     checked_record,
     hashes_of,
     is_unchanged,
-    note_changes,
     read_record,
     record_of,
 )
@@ -49,7 +48,7 @@ from sentence_experts.storage.record import (
 __all__ = [
     "RECORD", "InUseError", "NoSpaceError", "Output", "PartStore", "State", "check_apart",
     "check_kinds", "check_unchanged", "check_version", "checked_record", "explained",
-    "hashes_of", "hidden_beside", "is_unchanged", "locked", "no_space", "note_changes", "open_to_readers",
+    "hashes_of", "hidden_beside", "is_unchanged", "locked", "no_space", "open_to_readers",
     "output", "read_json", "read_record", "record_of", "remove_leftovers", "replacing", "replacing_folder",
     "sha256_file", "sha256_settings", "sha256_text", "sha256_unchanging", "temporary_folder", "update_json",
     "write_json", "write_npy", "write_parquet", "write_stream", "write_text",

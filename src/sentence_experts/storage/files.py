@@ -67,7 +67,11 @@ def remove_leftovers(path: Path) -> None:
     are writing in the folder stays.
     """
     for folder in (path.parent, path):
-        for file in _hidden(folder):
+        # It may hold many thousand others.
+        hidden = (
+            [entry.name for entry in os.scandir(folder) if entry.name[0] == "."] if folder.is_dir() else []
+        )
+        for file in map(folder.joinpath, hidden):
             match = re.fullmatch(TEMPORARY, file.name)
             if match is None or (folder != path and match[1] != path.name):
                 continue
@@ -79,14 +83,6 @@ def remove_leftovers(path: Path) -> None:
                 os.replace(file, replaced)
             else:
                 remove(file)
-
-
-def _hidden(folder: Path) -> list[Path]:
-    """Return the hidden entries of a folder, which may hold many thousand others."""
-    try:
-        return [Path(entry.path) for entry in os.scandir(folder) if entry.name[0] == "."]
-    except OSError:
-        return []
 
 
 def _is_alive(pid: str) -> bool:

@@ -72,8 +72,7 @@ def output(
     Args:
         out: the folder or file.
         what: kind of the output, such as "training run"; for messages, and to tell it from other outputs.
-        names: the top-level names that are written into the folder, as far as they are known; of a file,
-            the names of files beside it.
+        names: the top-level names that are written into the folder, as far as they are known.
         keeps: names that no new run needs to lose, such as caches: they are never removed.
         grows: whether the result grows in its folder (in `NEW` inside it, if it replaces another), where an
             interrupted run continues; it consists of `names`. Otherwise it is written elsewhere and takes its
@@ -133,7 +132,7 @@ class Output:
         self._settings: dict[str, Any] = {}
         self._inputs: Mapping[str, Callable[[], Any]] = {}
         if self.is_file:
-            self.names = (self.path.name, *self.names)
+            self.names = (self.path.name,)
 
     @property
     def _file(self) -> Path:
@@ -251,8 +250,7 @@ class Output:
     def replacing(self) -> Iterator[Path]:
         """Yield a temporary path, a folder or a file to be, that takes the output's place when it is whole.
 
-        Files that this package did not write stay in the folder. Files beside an output file are written
-        beside the temporary one.
+        Files that this package did not write stay in the folder.
 
         Raises:
             InputError: an input has changed meanwhile.
@@ -267,7 +265,10 @@ class Output:
             open_to_readers(temporary)
             sync(temporary)
             if self.is_file:
-                self._replace_files(temporary)
+                self._note(None)
+                os.replace(temporary / self.path.name, self.path)
+                self._note(hashes_of(self._home, self.names))
+                sync(self._file)
             else:
                 if inside:
                     check_free(self.path, temporary, keeps=self.keeps)
@@ -281,14 +282,6 @@ class Output:
         finally:
             remove(temporary)
         remove(self._parts)
-
-    def _replace_files(self, temporary: Path) -> None:
-        self._note(None)
-        for name in (*self.names[1:], self.path.name):
-            if (temporary / name).exists():
-                os.replace(temporary / name, self._home / name)
-        self._note(hashes_of(self._home, self.names))
-        sync(self._file)
 
     def reopen(self) -> None:
         """Make an output that grows again, in `NEW`; the old one stays until then."""

@@ -29,7 +29,6 @@ from sentence_experts.storage.files import (
     sha256_file,
     sha256_unchanging,
     sync,
-    write_json,
 )
 
 RECORD = "made_from.json"
@@ -122,19 +121,6 @@ def checked_record(file: Path) -> Record | None:
             f"{file}: damaged: make {file.parent} again, or remove this file to read it unchecked"
         )
     return read_record(file)
-
-
-def note_changes(folder: Path, names: Iterable[str]) -> None:
-    """Note that this package added or changed files of `folder`, a finished output or a folder in one."""
-    for home in (folder, folder.parent):
-        record = read_record(home / RECORD)
-        if record is None or record["files"] is None:
-            continue
-        prefix = "" if home == folder else f"{folder.name}/"
-        if home == folder or any(name.startswith(prefix) for name in record["files"]):
-            hashes = hashes_of(folder, names)
-            files = record["files"] | {f"{prefix}{name}": digest for name, digest in hashes.items()}
-            write_json(home / RECORD, record | {"files": files})
 
 
 def different_setting(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:

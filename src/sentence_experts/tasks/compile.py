@@ -123,14 +123,9 @@ def _compiled(task_file: TaskFile, folder: Path, config: TasksConfig) -> Tasks:
         "counts": counts,
         "datasets": entries,
     }
-    set_aside: list[dict[str, Any]] = [
-        {
-            "task": each.task.name,
-            "dataset": each.name,
-            "where": where,
-            "field": bad.field,
-            "reason": bad.reason,
-        }
+    columns = ("task", "dataset", "where", "field", "reason")
+    set_aside = [
+        dict(zip(columns, (each.task.name, each.name, where, bad.field, bad.reason), strict=True))
         for each in datasets
         for where, bad in each.bad
     ]

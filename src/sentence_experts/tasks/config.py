@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from pydantic import Field, field_validator
 
 from sentence_experts.config import Config, Seed
@@ -28,10 +26,7 @@ class TasksConfig(Config):
     )
     seed: Seed = 0
 
-    @field_validator("fractions", mode="before")
-    @classmethod
-    def _check_fractions(cls, value: Any) -> Any:
-        return check_shares(value, "0.8,0.1,0.1")
+    _check_fractions = field_validator("fractions", mode="before")(check_shares)
 
     @property
     def shares(self) -> tuple[float, float, float]:
