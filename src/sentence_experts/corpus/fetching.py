@@ -182,8 +182,9 @@ def _fetch_to(out: Path, config: FetchConfig, overwrite: bool) -> CorpusFolder:
                 of_all = f" of {len(found):,}" if len(found) > len(chosen) else ""
                 logger.info(f"{name}: {len(chosen):,}{of_all} articles")
             ids = sorted({one for found in fetched.ids_by_domain.values() for one in found})
-            with progress("articles", len(ids)) as advance:
-                source.fetch(ids, advance)
+            if isinstance(source, PmcSource):  # `find` of OpenAlex has brought the works
+                with progress("articles", len(ids)) as advance:
+                    source.fetch(ids, advance)
             if client.set_aside:
                 logger.info(
                     f"{len(client.set_aside)} answers or records were missing or unusable; they are listed "

@@ -17,7 +17,6 @@ from sentence_experts.corpus.identifiers import normalise_openalex
 from sentence_experts.corpus.paper import Paper, Rejection
 from sentence_experts.corpus.sources.client import SHOWN, Client, Record, shaped
 from sentence_experts.errors import UsageError
-from sentence_experts.progress import Advance
 from sentence_experts.storage import sha256_text
 
 _PAGE_SIZE = 100  # works per request, the most that the service gives
@@ -93,10 +92,6 @@ class OpenAlexSource:
         read = {field: work[field] for field in FIELDS if field in work}  # a quarter of the work
         self._journal.put(f"openalex/W{number}", json.dumps(read, ensure_ascii=False).encode())
         return f"W{number}"
-
-    def fetch(self, ids: list[str], advance: Advance) -> None:
-        """Do nothing more: `find` has brought the works."""
-        advance(len(ids))
 
     def papers(self, ids: list[str]) -> Iterator[tuple[str, Paper]]:
         """Yield the papers in the journal, with their ids."""
