@@ -54,5 +54,5 @@ def test_one_end_comes_from_the_newest_papers_when_required() -> None:
 
 def test_too_few_negatives_are_an_error() -> None:
     requests = [Request(TEST, "a", 100, np.arange(4))]
-    with pytest.raises(InputError, match="only 3 can be made of unlinked papers"):
+    with pytest.raises(InputError, match="only 1 can be made of unlinked papers: take fewer linked pairs"):
         draw_cited(requests, works(4), linked_if_close, 0, np.random.default_rng(0))

@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from sentence_experts.config import with_settings
 from sentence_experts.corpus.identifiers import SIMULATED_DOI
@@ -35,6 +33,7 @@ from sentence_experts.pairs.splits import (
     PairArrays,
     TooFewPairsError,
     WorkArrays,
+    find_components,
     fold_texts,
     seen_in_training,
     split_by_paper,
@@ -171,7 +170,7 @@ class _Texts:
         folded = fold_texts(both).to_numpy(zero_copy_only=False)
         _, text = np.unique(folded.astype(object), return_inverse=True)
         # A text under two ids counts once, and so do the texts of one id.
-        same_text = _find_components(numbers, text + len(self.ids), len(self.ids) + int(text.max()) + 1)
+        same_text = find_components(numbers, text + len(self.ids), len(self.ids) + int(text.max()) + 1)
         of_columns = [np.isin(np.arange(len(self.ids)), self.ends[:, column]) for column in (0, 1)]
         self.side = of_columns[0].astype(np.int64) - of_columns[1]
         unknown = np.full(len(self.ids), -1)
@@ -208,13 +207,6 @@ def _join_ids(table: pa.Table) -> np.ndarray:
     ids = pa.chunked_array([*table["anchor_id"].chunks, *table["positive_id"].chunks], pa.string())
     found: np.ndarray = ids.to_numpy(zero_copy_only=False).astype(object)
     return found
-
-
-def _find_components(left: np.ndarray, right: np.ndarray, size: int) -> np.ndarray:
-    """Number the connected components of `size` nodes: the component of each node, shape (size,)."""
-    graph = coo_array((np.ones(len(left), np.int8), (left, right)), shape=(size, size))
-    numbers: np.ndarray = connected_components(graph, directed=False)[1]
-    return numbers
 
 
 def _split_pairs(table: pa.Table, split: np.ndarray | None, config: ImportPairsConfig) -> Pairs:
@@ -284,7 +276,7 @@ def _assign(
     train, validation, test = config.fractions
     fractions = (train, validation, test)
     text = known.works.same_text
-    group = _find_components(text[pairs.left], text[pairs.right], int(text.max()) + 1)[text[pairs.left]]
+    group = find_components(text[pairs.left], text[pairs.right], int(text.max()) + 1)[text[pairs.left]]
     split_of_group = np.zeros(int(group.max()) + 1, dtype=np.int64)
     sizes = np.bincount(group)
     groups, first = np.unique(group, return_index=True)

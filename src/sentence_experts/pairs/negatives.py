@@ -178,10 +178,12 @@ def draw_cited(
         used = np.sort(np.concatenate([used, keys_of(*pairs.T)]))
         drawn.append(pairs)
         if len(pairs) < request.needed:
+            cited = (
+                f" cited at least {min_cited} times: lower `negatives_min_cited`, or" if min_cited else ":"
+            )
             raise TooFewPairsError(
                 f"{request.name} needs {request.needed} negative pairs, but only {len(pairs)} can be made of "
-                f"unlinked papers that are both cited at least {min_cited} times: lower "
-                "`negatives_min_cited`, or take fewer linked pairs (`max_eval_per_domain`)"
+                f"unlinked papers{cited} take fewer linked pairs (`max_eval_per_domain`)"
             )
     return drawn
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.random import Generator
 from scipy.sparse import coo_array
-from scipy.sparse.csgraph import reverse_cuthill_mckee
+from scipy.sparse.csgraph import connected_components, reverse_cuthill_mckee
 
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.pairs.config import NOT_WORDS, SPLITS
@@ -124,6 +124,13 @@ def assign_blocks(count: int, fractions: Fractions, rng: Generator) -> np.ndarra
     sizes = [len(block) for block in np.array_split(np.arange(count), BLOCKS) if len(block)]
     places = (rng.permutation(len(sizes)) + 0.5) / max(len(sizes), 1)
     return np.repeat(np.searchsorted(np.cumsum(fractions)[:2], places, side="right"), sizes)
+
+
+def find_components(left: np.ndarray, right: np.ndarray, size: int) -> np.ndarray:
+    """Number the connected components of `size` nodes: the component of each node, shape (size,)."""
+    graph = coo_array((np.ones(len(left), np.int8), (left, right)), shape=(size, size))
+    numbers: np.ndarray = connected_components(graph, directed=False)[1]
+    return numbers
 
 
 def order_by_links(nodes: np.ndarray, left: np.ndarray, right: np.ndarray) -> np.ndarray:

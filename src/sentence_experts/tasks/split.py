@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 
 import numpy as np
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
+from sentence_experts.pairs.splits import find_components
 from sentence_experts.storage import sha256_text
 from sentence_experts.tasks.rows import Row, text_key
 
@@ -48,10 +47,8 @@ def linked(keys: Sequence[Sequence[Hashable]]) -> list[int]:
     numbers: dict[Hashable, int] = {}
     ends = [(row, numbers.setdefault(key, len(numbers))) for row, own in enumerate(keys) for key in own]
     left, right = np.array(ends, dtype=np.int64).reshape(-1, 2).T
-    size = len(keys) + len(numbers)
-    graph = coo_array((np.ones(len(ends), dtype=np.int8), (left, right + len(keys))), shape=(size, size))
-    components: list[int] = connected_components(graph, directed=False)[1][: len(keys)].tolist()
-    return components
+    components = find_components(left, right + len(keys), len(keys) + len(numbers))
+    return [int(number) for number in components[: len(keys)]]
 
 
 def keys_of(rows: Sequence[Row], split: str) -> set[str]:
