@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from helpers.compile_pairs import RULES, SMALL, Compile, tables_corpus
@@ -43,9 +44,29 @@ def test_compiled_in_memory_equals_compiled_to_folder(
         assert (saved.path / file.name).read_bytes() == file.read_bytes(), file.name
 
 
-def test_tables_are_no_corpus() -> None:
-    with pytest.raises(UsageError, match=r"not list; of tables, make one with `import_corpus\(papers=\.\.\."):
-        compile_pairs([{"paper_id": "1", "title": "Rice"}])
+def test_corpus_from_tables_gives_the_same_pairs(compiled: Compile, corpus: CorpusFolder) -> None:
+    papers, citations = (pq.read_table(file) for file in (corpus.papers, corpus.citations))
+    pairs = compile_pairs((papers.to_pandas(), citations), domains=RULES, **SMALL)
+    for name in SPLITS:
+        assert pairs.split(name).equals(compiled().split(name))
+
+
+def test_papers_with_a_domain_column_need_no_rules(corpus: CorpusFolder) -> None:
+    papers, citations = (pq.read_table(file) for file in (corpus.papers, corpus.citations))
+    domain = pa.array(["one" if row % 2 else "two" for row in range(papers.num_rows)])
+    pairs = compile_pairs((papers.append_column("domain", domain), citations), **SMALL)
+    assert pairs.domains == ["one", "two"]
+
+
+def test_corpus_tables_have_one_row_per_paper_and_whole_ids() -> None:
+    papers = pd.DataFrame({"paper_id": [1, 2], "title": ["a", "b"]})
+    citations = pd.DataFrame({"citing": [1, 2], "cited": [2, None]})
+    corpus = CorpusFolder.of((papers, citations))
+    assert pq.read_table(corpus.citations)["cited"].to_pylist() == ["2", None]
+    with pytest.raises(InputError, match="1 `paper_id` stand in several rows, the first is '1'"):
+        CorpusFolder.of((pd.concat([papers, papers[:1]]), citations))
+    with pytest.raises(InputError, match="1 of 3 rows have no `paper_id`"):
+        CorpusFolder.of(pd.DataFrame({"paper_id": ["x", "y", None]}))
 
 
 @pytest.mark.parametrize("form", ["pandas", "arrow", "polars", "datasets"])

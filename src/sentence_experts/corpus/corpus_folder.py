@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from sentence_experts.corpus.config import COUNTED
@@ -23,7 +24,9 @@ from sentence_experts.storage import (
     sha256_file,
     sha256_text,
     temporary_folder,
+    write_parquet,
 )
+from sentence_experts.tables import check_columns, identifiers, to_arrow
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -93,6 +96,9 @@ PROVENANCE_SCHEMA = _schema(
 """For a fetched corpus: one row per record, by its id: where it came from, the version of the article, the
 licence that the service states, the SHA-256 of what was fetched."""
 
+# A corpus, its folder, a table of papers, or a tuple of tables: papers and citations.
+Corpus = Any
+
 
 @dataclass(frozen=True)
 class CorpusFolder:
@@ -152,21 +158,21 @@ class CorpusFolder:
         return cls(path, manifest, stated | (record.get("files") or {}))
 
     @classmethod
-    def of(cls, corpus: CorpusFolder | Path | str) -> CorpusFolder:
-        """Return a corpus given as such, or by its folder.
+    def of(cls, corpus: Corpus) -> CorpusFolder:
+        """Return a corpus given as such, by its folder, as a table of papers, or with one of citations.
+
+        `papers` needs a column `paper_id`; any other of `PAPERS_SCHEMA` may be missing, and a column `domain`
+        gives the domain of each paper. `citations` needs `citing` and `cited`.
 
         Raises:
-            UsageError: it is something else, such as a table.
-            InputError: as `open`.
+            InputError: the folder holds no corpus, or a table lacks a column.
         """
         if isinstance(corpus, str | Path):
             return cls.open(corpus)
-        if not isinstance(corpus, cls):
-            raise UsageError(
-                f"`corpus` is a corpus or its folder, not {type(corpus).__name__}; of tables, make one with "
-                "`import_corpus(papers=..., citations=...)`"
-            )
-        return corpus
+        if isinstance(corpus, cls):
+            return corpus
+        papers, citations = corpus if isinstance(corpus, tuple) else (corpus, CITATIONS_SCHEMA.empty_table())
+        return corpus_in_memory(lambda place: _write_tables(place, to_arrow(papers), to_arrow(citations)))
 
     @property
     def label(self) -> str:
@@ -312,3 +318,46 @@ def corpus_in_memory(build: Callable[[Path], CorpusFolder]) -> CorpusFolder:
     """Return a corpus in a temporary folder that lasts as long as the returned object."""
     temporary = temporary_folder()
     return replace(build(Path(temporary.name) / "corpus"), _temporary=temporary)
+
+
+def _write_tables(folder: Path, papers: pa.Table, citations: pa.Table) -> CorpusFolder:
+    folder.mkdir()
+    if "retracted" not in papers.column_names:
+        papers = papers.append_column("retracted", pa.array([False] * papers.num_rows))
+    table = _with_schema(papers, PAPERS_SCHEMA, "papers")
+    counts = table["paper_id"].value_counts()
+    if twice := counts.filter(pc.greater(counts.field("counts"), 1)).field("values").to_pylist():
+        raise InputError(
+            f"papers: {len(twice):,} `paper_id` stand in several rows, the first is {twice[0]!r}: give one "
+            "row per paper"
+        )
+    tables = {PAPERS: table, CITATIONS: _with_schema(citations, CITATIONS_SCHEMA, "citations")}
+    if "domain" in papers.column_names:
+        known = papers.select(["paper_id", "domain"]).drop_null()
+        tables[DOMAINS] = _with_schema(known, DOMAINS_SCHEMA, "papers")
+    for name, each in tables.items():
+        write_parquet(folder / name, each)
+    manifest = {"format": FORMAT, "format_version": FORMAT_VERSION, "tables": dict.fromkeys(tables, "")}
+    return CorpusFolder(folder, {**manifest, "counts": {}})
+
+
+def _with_schema(table: pa.Table, schema: pa.Schema, name: str) -> pa.Table:
+    """Return the columns of a schema; nulls stand in for columns that the table may lack."""
+    needed = [field.name for field in schema if not field.nullable]
+    check_columns(name, [*needed, *(["cited"] if schema is CITATIONS_SCHEMA else [])], table.column_names)
+    columns = []
+    for each in schema:
+        if each.name not in table.column_names:
+            columns.append(pa.nulls(table.num_rows, each.type))
+            continue
+        column = table[each.name]
+        if each.name in ("paper_id", "citing", "cited", "pmid"):
+            column = identifiers(column, f"{name}, column {each.name}")
+        if column.null_count and not each.nullable:
+            missing = f"{column.null_count:,} of {len(column):,} rows have no `{each.name}`"
+            raise InputError(f"{name}: {missing}")
+        columns.append(column)
+    try:
+        return pa.table(columns, names=schema.names).cast(schema)
+    except (pa.ArrowException, ValueError) as error:
+        raise InputError(f"{name}: {' '.join(str(error).split())}") from error

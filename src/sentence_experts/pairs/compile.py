@@ -60,7 +60,7 @@ _SHARED_OUT = {"paper": "papers", "article": "citing articles"}
 
 @with_settings(PairsConfig)
 def compile_pairs(
-    corpus: CorpusFolder | Path | str,
+    corpus: CorpusFolder | Path | str | tuple[Any, Any],
     config: PairsConfig | None = None,
     out: Path | str | None = None,
     overwrite: bool = False,
@@ -71,7 +71,8 @@ def compile_pairs(
     The same corpus and settings give the same bytes, whichever engine links the works.
 
     Args:
-        corpus: a corpus, or its folder.
+        corpus: a corpus, its folder, or two tables (pandas, polars, Arrow): papers (`paper_id`, `title`,
+            `abstract`, `year`, ..., optionally `domain`) and citations (`citing`, `cited`).
         config: the settings; `settings` override its fields, by name.
         out: the folder to write to; without, the pairs stay in memory.
         overwrite: whether to start over, replacing other pairs in `out`.

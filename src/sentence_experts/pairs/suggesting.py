@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import yaml
 
 from sentence_experts.config import with_settings
-from sentence_experts.corpus.corpus_folder import CorpusFolder
+from sentence_experts.corpus.corpus_folder import Corpus, CorpusFolder
 from sentence_experts.errors import InputError
 from sentence_experts.names import DOMAIN
 from sentence_experts.pairs.config import SuggestDomainsConfig
@@ -28,7 +28,7 @@ _BY = ("subjects", "subfields", "fields", "mesh", "topics", "keywords", "journal
 
 @with_settings(SuggestDomainsConfig)
 def suggest_domains(
-    corpus: CorpusFolder | Path | str,
+    corpus: Corpus,
     out: Path | str | None = None,
     config: SuggestDomainsConfig | None = None,
     overwrite: bool = False,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Field
 
 from sentence_experts.config import BatchSize, with_settings
-from sentence_experts.corpus.corpus_folder import CorpusFolder
+from sentence_experts.corpus.corpus_folder import Corpus, CorpusFolder
 from sentence_experts.encoding.encode import Model
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import UsageError
@@ -140,7 +140,7 @@ def lines_of(paper: Mapping[str, Any]) -> list[str]:
 @with_settings(SearchConfig)
 def search(
     model: Model,
-    corpus: CorpusFolder | Path | str,
+    corpus: Corpus,
     queries: str | Table | None = None,
     config: SearchConfig | None = None,
     *,
@@ -155,7 +155,7 @@ def search(
 
     Args:
         model: a model in memory, or the path or name of one.
-        corpus: a corpus, or its folder.
+        corpus: a corpus, its folder, or a table of papers (`paper_id`, and `title` or `abstract`).
         queries: one text, or several: a list, a series, a table. None with `like`.
         config: settings; those given by name come before it.
         load_config: settings for opening a model that is given by its path or name; see `load`.
