@@ -42,23 +42,27 @@ def main() -> None:
             known[values.shape, values.tobytes()] = (name, False)
             if values.ndim == 2:
                 known.setdefault((values.T.shape, values.T.tobytes()), (name, True))
-    graph, kept, nodes = model.graph, {}, []
+    graph, kept, nodes, turned = model.graph, {}, [], {}
     for constant in graph.initializer:
         values = numpy_helper.to_array(constant)
         found = known.get((values.shape, values.tobytes())) if values.size > LARGE else None
         if found is None:
             kept[constant.name] = constant
             continue
-        name, turned = found
+        name, is_turned = found
         start, end = header[name]["data_offsets"]
         kept[name] = _placed(name, header[name]["shape"], begin + start, end - start)
-        if turned:
-            nodes.append(helper.make_node("Transpose", [name], [constant.name], perm=[1, 0]))
+        if is_turned:
+            turned[constant.name] = name
         else:
             nodes.append(helper.make_node("Identity", [name], [constant.name]))
     for node in graph.node:
         node.ClearField("doc_string")
         del node.metadata_props[:]
+        if node.op_type == "MatMul" and node.input[1] in turned:  # a Transpose would copy the weights
+            node.op_type, node.domain, node.input[1] = "FusedMatMul", "com.microsoft", turned[node.input[1]]
+            node.attribute.append(helper.make_attribute("transB", 1))
+    model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
     nodes += graph.node
     for field, values in (("initializer", kept.values()), ("node", nodes), ("value_info", ())):
         graph.ClearField(field)

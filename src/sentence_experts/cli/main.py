@@ -54,6 +54,7 @@ MODULES = {
 }  # the other verbs have a module of their name
 ALIASES = {"add-expert": "add-route", "drop-expert": "drop-route"}  # names of verbs before 0.3
 INTERRUPTED = 130
+os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # mimalloc holds 15 MB more
 # Libraries of extras that modules import at their top -> the extra that installs them.
 EXTRAS = dict.fromkeys(("pandas", "scipy", "sklearn"), "evaluate") | dict.fromkeys(
     ("torch", "transformers", "sentence_transformers", "datasets"), "models"
