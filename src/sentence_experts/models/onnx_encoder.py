@@ -312,7 +312,7 @@ def _open_session(file: Path, weights: Path | None = None) -> Any:
         raise InputError(f"{file}: no such file; export the model again")
     options = runtime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 3  # errors, which are raised too
+    options.log_severity_level = 4  # not errors, which are raised
     graph: str | bytes = str(file)
     if weights is not None:
         options.add_session_config_entry(_WEIGHTS_FOLDER, str(weights))
@@ -323,7 +323,7 @@ def _open_session(file: Path, weights: Path | None = None) -> Any:
         )
     except Exception as error:  # an error of any class of the library
         version = f"onnxruntime {runtime.__version__}"
-        raise InputError(f"{file}: {version} does not open it ({brief(error)})") from error
+        raise InputError(f"{file}: {version} does not open it; 1.20 or newer may ({brief(error)})") from error
 
 
 def open_graph(place: str, config: LoadConfig) -> OnnxEncoder:
