@@ -111,7 +111,7 @@ def test_the_plain_ways_give_the_same_vectors(plain_model, batch_size, packed):
     fast = BatchEncoder(load(plain_model, device="cpu"))
     plain = BatchEncoder(load(plain_model, device="cpu", packed=packed), batch_size)
     assert fast.encode(TEXTS) == pytest.approx(plain.encode(TEXTS), abs=1e-6)
-    assert fast.vector_settings(None) == plain.vector_settings(None)
+    assert fast.cache_key(None) == plain.cache_key(None)
     assert fast.rounding_settings != plain.rounding_settings
 
 

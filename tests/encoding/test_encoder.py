@@ -48,9 +48,9 @@ def test_texts_are_cut_to_max_length_or_what_the_model_reads(plain, plain_model)
     assert np.abs(short.encode([long]) - short.encode([long + "rice"])).max() < 1e-6
     assert np.abs(short.encode([start]) - plain.encode([start])).max() < 1e-6
     assert np.abs(short.encode([long]) - plain.encode([long])).max() > 1e-4
-    assert short.vector_settings(None) != plain.vector_settings(None)
+    assert short.cache_key(None) != plain.cache_key(None)
     unchanged = BatchEncoder(load(plain_model, device="cpu", max_length=10**6))
-    assert unchanged.vector_settings(None) == plain.vector_settings(None)
+    assert unchanged.cache_key(None) == plain.cache_key(None)
 
 
 def test_no_or_unknown_route_names_the_routes(plain, experts):

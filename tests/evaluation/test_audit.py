@@ -146,5 +146,3 @@ def test_faulty_table_errors(columns: dict, message: str, tmp_path: Path) -> Non
 def test_wrong_usage_errors(table_file: Path) -> None:
     with pytest.raises(UsageError, match=r"`threshold`: .* greater than 0"):
         audit((), table_file, threshold=0)
-    with pytest.raises(UsageError, match="`baseline` 'bm25': choose from tfidf, memory"):
-        audit((), table_file, baseline=["bm25"])

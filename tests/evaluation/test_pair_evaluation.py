@@ -13,9 +13,14 @@ from sentence_experts.errors import InputError, UsageError
 from sentence_experts.evaluation.evaluate import evaluate
 from sentence_experts.evaluation.metrics import pair_metrics
 from sentence_experts.evaluation.pair_evaluation import evaluate_scorers, measure
-from sentence_experts.evaluation.pairs import Scorer, checked_table, score_pairs
 from sentence_experts.evaluation.results import PAIR_WEIGHTED_MEAN, POOLED, score_column, view_of_domain
-from sentence_experts.evaluation.scorers import cosine_by_text, tfidf_scorer
+from sentence_experts.evaluation.scorers import (
+    Scorer,
+    checked_table,
+    cosine_by_text,
+    score_pairs,
+    tfidf_scorer,
+)
 from sentence_experts.models.pooling import pooling_of
 from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.report.write import report_of

@@ -12,8 +12,8 @@ import sentence_experts
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import RouteError
 from sentence_experts.evaluation.evaluate import evaluate
-from sentence_experts.evaluation.pairs import texts_by_domain
 from sentence_experts.evaluation.router_accuracy import router_accuracy
+from sentence_experts.evaluation.scorers import texts_by_domain
 from sentence_experts.models.loading import load
 from sentence_experts.models.routes.sequence_router import SequenceRouter
 from sentence_experts.pairs.dataset import Pairs

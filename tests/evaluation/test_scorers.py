@@ -8,8 +8,7 @@ from sklearn.metrics.pairwise import paired_cosine_distances
 from helpers.samples import make_tiny_encoder
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import InputError, RouteError
-from sentence_experts.evaluation.pairs import score_pairs
-from sentence_experts.evaluation.scorers import encoder_score, routes_by_domain, tfidf_scorer
+from sentence_experts.evaluation.scorers import encoder_score, routes_by_domain, score_pairs, tfidf_scorer
 from sentence_experts.models.loading import load
 from sentence_experts.pairs.dataset import Pairs
 

@@ -35,7 +35,7 @@ def die_after(out: Path, checkpoint: str) -> None:
         if any(out.glob(checkpoint)):
             os.kill(os.getpid(), signal.SIGKILL)
 
-    from sentence_experts.training.best_step import RunCallback
+    from sentence_experts.training.trainer import RunCallback
 
     RunCallback.on_step_begin = die  # type: ignore[method-assign]
 

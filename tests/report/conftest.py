@@ -13,8 +13,8 @@ from sentence_experts.evaluation.audit import Audit, audit
 from sentence_experts.evaluation.moee.analysis import Analysis, analyse_states
 from sentence_experts.evaluation.moee.rated_pairs import RatedPairs
 from sentence_experts.evaluation.pair_evaluation import evaluate_scorers
-from sentence_experts.evaluation.pairs import Scorer
 from sentence_experts.evaluation.results import PairEvaluation
+from sentence_experts.evaluation.scorers import Scorer
 from sentence_experts.moee.vectors import States
 
 DOMAINS = ("crops & <soil>", "neuro")

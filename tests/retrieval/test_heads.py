@@ -10,6 +10,7 @@ import pytest
 
 import sentence_experts
 from helpers.samples import write_corpus
+from helpers.searching import find_papers
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import RouteError
 from sentence_experts.models.encoder import ExpertEncoder
@@ -60,7 +61,7 @@ def test_every_route_finds_what_its_own_vectors_would(
         texts = searcher.papers.texts(range(5), unit)
         vectors = heads.encode(texts, prompt_name=route, normalize_embeddings=True)
         query = heads.encode("rice in the rain", prompt_name=route, normalize_embeddings=True)
-        for hit in searcher.search("rice in the rain", route, 9)[0]:
+        for hit in find_papers(searcher, "rice in the rain", route):
             assert hit.score == pytest.approx(float(vectors[hit.row] @ query), abs=1e-5)
         of_rows = searcher.vectors(blend.main).of_rows([0, 1, 3])
         assert of_rows[:2] == pytest.approx(vectors[[0, 1]], abs=1e-5)
@@ -134,8 +135,8 @@ def test_heads_need_no_route_to_be_indexed(tmp_path: Path, model: Path, plain_mo
 
 def test_lengths_that_do_not_fit_are_computed_again(tmp_path: Path, heads: ExpertEncoder) -> None:
     corpus = write_corpus(tmp_path)
-    before = Searcher(BatchEncoder(heads), corpus).search("rice", "use", 9)
+    before = find_papers(Searcher(BatchEncoder(heads), corpus), "rice", "use")
     (file,) = tmp_path.rglob("lengths-*.npy")
     for content in (b"", np.load(file)[:2], np.load(file) * 1.5):
         file.write_bytes(content) if isinstance(content, bytes) else np.save(file, content)
-        assert Searcher(BatchEncoder(heads), corpus).search("rice", "use", 9) == before
+        assert find_papers(Searcher(BatchEncoder(heads), corpus), "rice", "use") == before

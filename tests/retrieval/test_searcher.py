@@ -8,6 +8,7 @@ import pytest
 
 import sentence_experts
 from helpers.samples import make_tiny_encoder, write_corpus
+from helpers.searching import find_papers
 from sentence_experts.corpus.corpus_folder import CITATIONS_SCHEMA, PAPERS_SCHEMA, CorpusFolder
 from sentence_experts.corpus.importing import import_corpus
 from sentence_experts.encoding.encoder import BatchEncoder
@@ -90,9 +91,9 @@ def test_like_leaves_its_papers_out_and_finds_them_by_any_id(searcher):
     ],
 )
 def test_filters_choose_the_papers_that_are_looked_at(searcher, filters, rows):
-    hits = searcher.search("rice", top_k=9, filters=Filters.of(**filters))[0]
+    hits = find_papers(searcher, "rice", filters=Filters.of(**filters))
     assert sorted(hit.row for hit in hits) == rows
-    everything = {hit.row: hit.score for hit in searcher.search("rice", top_k=9)[0]}
+    everything = {hit.row: hit.score for hit in find_papers(searcher, "rice")}
     assert all(hit.score == pytest.approx(everything[hit.row]) for hit in hits)
 
 
@@ -104,7 +105,7 @@ def test_a_year_of_another_form_is_refused(year):
 
 def test_a_value_that_no_paper_has_is_named_with_those_that_there_are(searcher):
     with pytest.raises(InputError, match=r"`type`: no paper of .* has 'poem'; there are Review, letter"):
-        searcher.search("rice", filters=Filters.of(type=["poem"]))
+        find_papers(searcher, "rice", filters=Filters.of(type=["poem"]))
 
 
 def test_mesh_is_compared_without_stars_and_qualifiers() -> None:
@@ -182,13 +183,13 @@ def test_queries_and_documents_have_a_route_of_both_routes():
 
 def test_hybrid_brings_the_paper_with_the_rare_word_up(searcher):
     text = "Memory in rats tested"
-    plain = [hit.row for hit in searcher.search(text, top_k=9)[0]]
-    hybrid = searcher.search(text, top_k=9, hybrid=True)[0]
+    plain = [hit.row for hit in find_papers(searcher, text)]
+    hybrid = find_papers(searcher, text, hybrid=True)
     assert sorted(plain) == sorted(hit.row for hit in hybrid)
     assert hybrid[0].row == 3
-    scores = {hit.row: hit.score for hit in searcher.search(text, top_k=9)[0]}
+    scores = {hit.row: hit.score for hit in find_papers(searcher, text)}
     assert all(hit.score == pytest.approx(scores[hit.row], abs=1e-5) for hit in hybrid)
-    only = searcher.search(text, top_k=9, hybrid=True, filters=Filters.of(2015))[0]
+    only = find_papers(searcher, text, hybrid=True, filters=Filters.of(2015))
     assert [hit.row for hit in only] == [1]
 
 
@@ -224,7 +225,8 @@ def test_close_and_weak_are_told_apart_in_a_library_of_one_subject(minilm: str) 
         for place in ("Kenya", "Mali", "Ghana", "Benin", "Uganda", "Sudan", "Angola", "Niger", "Chad")
     ]
     searcher = Searcher(BatchEncoder(load(minilm, device="cpu")), import_corpus(papers=papers))
-    near, far = searcher.search(["pyrethroid resistance of malaria vectors", "baroque violin bows"])
+    queries = ("pyrethroid resistance of malaria vectors", "baroque violin bows")
+    near, far = (find_papers(searcher, query) for query in queries)
     assert near[0].closeness in ("fair", "close")
     assert {hit.closeness for hit in far} == {"weak"}
     assert not is_nothing_close(hit.to_json() for hit in near)
@@ -247,7 +249,7 @@ def test_ranks_of_given_papers_are_those_of_a_search(searcher):
     (compared,) = searcher.compare(searcher.encode(["rice"], blend), blend)
     assert compared.hits([4]) == [None]
     for filters in (None, Filters.of("2015..")):
-        found = searcher.search("rice", top_k=9, filters=filters)[0]
+        found = find_papers(searcher, "rice", filters=filters)
         ranked = compared.hits([hit.row for hit in found], searcher.passing(filters))
         assert [(hit.rank, hit.row) for hit in ranked] == [(hit.rank, hit.row) for hit in found]
 
@@ -255,11 +257,11 @@ def test_ranks_of_given_papers_are_those_of_a_search(searcher):
 def test_a_blend_is_the_weighted_sum_of_its_routes(tmp_path, experts):
     searcher = Searcher(experts, write_corpus(tmp_path))
     alone = {
-        route: {hit.row: hit.score for hit in searcher.search("rice", route, 9)[0]}
+        route: {hit.row: hit.score for hit in find_papers(searcher, "rice", route)}
         for route in ("crops", "neuro")
     }
     for route in ("crops=0.75,neuro=0.25", {"neuro": 1, "crops": 3}):
-        hits = searcher.search("rice", route, 9)[0]
+        hits = find_papers(searcher, "rice", route)
         shares = {row: (0.75 * alone["crops"][row], 0.25 * alone["neuro"][row]) for row in alone["crops"]}
         assert {hit.row: hit.score for hit in hits} == pytest.approx(
             {row: sum(both) for row, both in shares.items()}
@@ -267,8 +269,8 @@ def test_a_blend_is_the_weighted_sum_of_its_routes(tmp_path, experts):
         assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
         for hit in hits:
             assert hit.route == ("crops" if shares[hit.row][0] > shares[hit.row][1] else "neuro")
-    one = searcher.search("rice", "crops=1", 9)[0]
-    assert one == searcher.search("rice", "crops", 9)[0] == searcher.search("rice", "crops=2,neuro=0", 9)[0]
+    one = find_papers(searcher, "rice", "crops=1")
+    assert one == find_papers(searcher, "rice", "crops") == find_papers(searcher, "rice", "crops=2,neuro=0")
     assert one[0].route is None
 
 
@@ -300,7 +302,7 @@ def test_query_and_document_routes_are_used_for_their_sides(tmp_path, minilm, co
     searcher = Searcher(encoder, corpus)
     query = encoder.encode(["rice"], "query", normalize=True)[0]
     papers = encoder.encode(["Rice in drought"], "document", normalize=True)[0]
-    hit = next(hit for hit in searcher.search("rice", top_k=9)[0] if hit.row == 0)
+    hit = next(hit for hit in find_papers(searcher, "rice") if hit.row == 0)
     assert hit.score == pytest.approx(float(query @ papers), abs=1e-5)
     assert (
         abs(float(query @ encoder.encode(["Rice in drought"], "query", normalize=True)[0]) - hit.score) > 1e-4

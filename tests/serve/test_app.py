@@ -19,6 +19,7 @@ import sentence_experts
 from sentence_experts.cli.console import show_logs
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.encoder import ExpertEncoder
+from sentence_experts.serve import http
 from sentence_experts.serve.guard import HEADERS
 
 PATH = "/v1/embeddings"
@@ -145,8 +146,9 @@ def test_an_error_of_the_server_is_one_sentence_and_its_traceback_in_the_log(
     assert "'NoneType' object is not callable" in logged
 
 
-def test_limits(plain: SentenceTransformer) -> None:
-    with client_of({"m": plain}, max_texts=2, max_body_bytes=2000, queue_tokens=100) as client:
+def test_limits(plain: SentenceTransformer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "MAX_BODY_BYTES", 2000)
+    with client_of({"m": plain}, max_texts=2, queue_tokens=100) as client:
         assert ask(client, input=["a"] * 2).status_code == 200
         assert ask(client, input=["a"] * 3).status_code == 413
         assert ask(client, input="a" * 2000).json()["error"]["message"].startswith("the request is larger")

@@ -6,13 +6,16 @@ import shutil
 import sys
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from sentence_experts.cli.console import results, show, show_table, show_verdict
 from sentence_experts.demo.jobs import DemoConfig
 from sentence_experts.reproduce.recipe import ReproduceConfig
+
+if TYPE_CHECKING:
+    from sentence_experts.reproduce.material import Material
 
 PROGRAM = "sentence-experts"
 
@@ -66,13 +69,9 @@ def demo(
 
     Example: sentence-experts demo --out demo
     """
-    import sentence_experts as se
     from sentence_experts.corpus.simulate import simulate_corpus
-    from sentence_experts.demo.jobs import THREE, find_labelled_rows, run_main_job, run_route_job
-    from sentence_experts.report.wording import number
-    from sentence_experts.report.write import report_of
+    from sentence_experts.demo.jobs import THREE
     from sentence_experts.reproduce.material import Material, data_folder
-    from sentence_experts.training.fit import HEADINGS, TITLE
 
     began = time.monotonic()
     material = Material.find(out / "simulated", None if config.simulated else data_folder())
@@ -82,32 +81,9 @@ def demo(
         f"The demo has two parts. The experts are trained for {config.steps} steps only, so that it takes "
         "minutes; for figures that mean more, see docs/studies.md."
     )
-    _show_title(f"PART 1: from articles to search, on {material.name}")
-    evaluation = run_main_job(material, out, config)
-    rows = [
-        (model.label, *(number(model.pooled.metrics[name]) for name in ("f1_max", "roc_auc")))
-        for model in evaluation.models
-    ]
-    show_table("test pairs of all domains", ("model", "F1max", "ROC-AUC"), rows)
-    experts, corpus = out / "runs" / "experts" / "model", out / "corpus"
-    model = se.load(experts)
-    for route, query in material.queries.items():
-        show(f"\nnearest titles, by the expert {route}:")
-        show(se.search(model, corpus, query, route=route, unit="title", top_k=3))
-    show_verdict(report_of(evaluation).verdict.lines())
-
-    texts, routes = find_labelled_rows(config.seed), out / "routes"
-    _show_title(f"PART 2: kinds of similarity, taught from labels, on {texts.name}")
-    two, three, change = run_route_job(texts, routes, config)
-    show_table(TITLE, HEADINGS, [*two.rows(), *three.rows()])
-    show(f"\nOne text, and its nearest under each route: {texts.query}")
-    for route in texts.routes:
-        found = se.search(three.model, routes / "corpus", texts.query, route=route, unit="title", top_k=4)
-        show(f"  {route}")
-        for title in [paper["title"] for paper in found.papers[0] if paper["title"] != texts.query][:3]:
-            show(f"    {title}")
-    show_verdict([two.summary, change])
-
+    experts, corpus, routes = out / "runs" / "experts" / "model", out / "corpus", out / "routes"
+    _show_main_job(material, out, config)
+    _show_route_job(routes, config)
     _show_title(f"DONE in {(time.monotonic() - began) / 60:.1f} minutes")
     show(f"""made      {corpus}: {material.name}
           {out / "pairs"}: pairs of papers in it that are cited together
@@ -120,6 +96,44 @@ open      a search page with the routes side by side, at http://127.0.0.1:8000:
   {program()} serve routes={routes / THREE} --corpus {routes / "corpus"} --unit title
 next      your own articles: docs/getting-started.md
           your own labels: docs/kinds-of-similarity.md""")
+
+
+def _show_main_job(material: Material, out: Path, config: DemoConfig) -> None:
+    import sentence_experts as se
+    from sentence_experts.demo.jobs import run_main_job
+    from sentence_experts.report.wording import number
+    from sentence_experts.report.write import report_of
+
+    _show_title(f"PART 1: from articles to search, on {material.name}")
+    evaluation = run_main_job(material, out, config)
+    rows = [
+        (model.label, *(number(model.pooled.metrics[name]) for name in ("f1_max", "roc_auc")))
+        for model in evaluation.models
+    ]
+    show_table("test pairs of all domains", ("model", "F1max", "ROC-AUC"), rows)
+    model, corpus = se.load(out / "runs" / "experts" / "model"), out / "corpus"
+    for route, query in material.queries.items():
+        show(f"\nnearest titles, by the expert {route}:")
+        show(se.search(model, corpus, query, route=route, unit="title", top_k=3))
+    show_verdict(report_of(evaluation).verdict.lines())
+
+
+def _show_route_job(routes: Path, config: DemoConfig) -> None:
+    import sentence_experts as se
+    from sentence_experts.demo.jobs import find_labelled_rows, run_route_job
+    from sentence_experts.training.fit import HEADINGS, TITLE
+
+    texts = find_labelled_rows(config.seed)
+    _show_title(f"PART 2: kinds of similarity, taught from labels, on {texts.name}")
+    two, three, change = run_route_job(texts, routes, config)
+    show_table(TITLE, HEADINGS, [*two.rows(), *three.rows()])
+    show(f"\nOne text, and its nearest under each route: {texts.query}")
+    for route in texts.routes:
+        found = se.search(three.model, routes / "corpus", texts.query, route=route, unit="title", top_k=4)
+        show(f"  {route}")
+        for title in [paper["title"] for paper in found.papers[0] if paper["title"] != texts.query][:3]:
+            show(f"    {title}")
+    show_verdict([two.summary, change])
 
 
 def _show_title(title: str) -> None:

@@ -173,7 +173,7 @@ def _encode_to_disk(
     """Encode to parts beside the output, from which an interrupted run continues, and join or link them."""
     in_folder = is_folder(place.path)
     encoder, routes = _open_encoder(model, config, load_config, in_folder)
-    columns = {column: encoder.vector_settings(route) for column, route in routes.items()}
+    columns = {column: encoder.cache_key(route) for column, route in routes.items()}
     settings = {
         "columns": columns,
         **config.model_dump(include={"column", "id_column", "normalize", "precision"}),

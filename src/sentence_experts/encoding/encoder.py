@@ -189,8 +189,8 @@ class BatchEncoder:
         decodes = isinstance(self.model, OnnxEncoder) or is_decoder(self.model)
         return decodes and not self.model.tokenizer("")["input_ids"]
 
-    def vector_settings(self, route: str | None) -> dict[str, Any]:
-        """Return the settings that decide a route's vectors up to rounding: the key of stored vectors."""
+    def cache_key(self, route: str | None) -> dict[str, Any]:
+        """Return the cache key of a route's vectors: the settings that decide them, up to rounding."""
         return {
             "fingerprint": fingerprint_of(self.model, route),
             "route": route,

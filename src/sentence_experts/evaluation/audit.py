@@ -14,19 +14,23 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sentence_experts.config import with_settings
-from sentence_experts.errors import InputError, UsageError
+from sentence_experts.errors import InputError
 from sentence_experts.evaluation.config import AuditConfig
 from sentence_experts.evaluation.models import ModelRun, Models, identity_of, model_runs
 from sentence_experts.evaluation.near_duplicates import near_duplicates, signatures
 from sentence_experts.evaluation.pair_evaluation import measure, measure_text_free
-from sentence_experts.evaluation.pairs import PAIR_COLUMNS, Score, domains_of, score_pairs, texts_by_domain
 from sentence_experts.evaluation.results import POOLED, ModelResult, PairMetrics, StoredResult, measured_once
 from sentence_experts.evaluation.scorers import (
     MEMORY_LABEL,
+    PAIR_COLUMNS,
     TFIDF_LABEL,
+    Score,
+    domains_of,
     encoder_score,
     memory_score,
     routes_by_domain,
+    score_pairs,
+    texts_by_domain,
     tfidf_scorer,
 )
 from sentence_experts.evaluation.text_free import suspicion
@@ -40,7 +44,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-BASELINES = ("tfidf", "memory")
 ENDS, IDS, KEYS = ["anchor", "positive"], ["anchor_id", "positive_id"], ["by_id", "by_text"]
 # Kinds of leaks of a test pair, in the order of the report.
 LEAKS = {
@@ -162,7 +165,7 @@ def audit(
         InputError: the pairs or a model cannot be read.
 
     Example:
-        >>> "memory" in str(audit((), "pairs", baseline=["memory"], bootstrap=0).to_json())
+        >>> "memory" in str(audit((), "pairs", bootstrap=0).to_json())
         True
     """
     chosen = AuditConfig.of(config, **settings)
@@ -286,13 +289,7 @@ def _scores(
     runs: Sequence[ModelRun], config: AuditConfig, train: pa.Table, test: pa.Table
 ) -> dict[str, Score]:
     """Return label -> function that scores pairs, of the baselines and the models."""
-    if unknown := [name for name in config.baseline if name not in BASELINES]:
-        raise UsageError(f"`baseline` {unknown[0]!r}: choose from {', '.join(BASELINES)}")
-    scores: dict[str, Score] = {}
-    if "tfidf" in config.baseline:
-        scores[TFIDF_LABEL] = tfidf_scorer(texts_by_domain(train)).score
-    if "memory" in config.baseline:
-        scores[MEMORY_LABEL] = memory_score(train)
+    scores = {TFIDF_LABEL: tfidf_scorer(texts_by_domain(train)).score, MEMORY_LABEL: memory_score(train)}
     for run in runs:
         encoder = run.open(config)
         routes = routes_by_domain(encoder.known_routes, domains_of(test))

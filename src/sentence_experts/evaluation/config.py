@@ -78,10 +78,6 @@ class AuditConfig(EncodingOptions):
     threshold: float = Field(
         default=0.7, gt=0, le=1, description="Similarity from which two texts count as near-duplicates"
     )
-    baseline: list[str] = Field(
-        default=["tfidf", "memory"],
-        description="Baselines to measure: tfidf, memory (what the training pairs tell without any text)",
-    )
     bootstrap: int = Field(
         default=1000, ge=0, description="Number of bootstrap replicates; 0 for no intervals"
     )

@@ -25,10 +25,17 @@ from sentence_experts.evaluation.models import (
     setting_of,
 )
 from sentence_experts.evaluation.pair_evaluation import evaluate_scorers, measure_text_free
-from sentence_experts.evaluation.pairs import Scorer, checked_table, domains_of, texts_by_domain
 from sentence_experts.evaluation.results import Evaluation, PairEvaluation, library_versions, measured_once
 from sentence_experts.evaluation.router_accuracy import router_accuracy
-from sentence_experts.evaluation.scorers import encoder_score, routes_by_domain, tfidf_scorer
+from sentence_experts.evaluation.scorers import (
+    Scorer,
+    checked_table,
+    domains_of,
+    encoder_score,
+    routes_by_domain,
+    texts_by_domain,
+    tfidf_scorer,
+)
 from sentence_experts.evaluation.text_free import suspicion
 from sentence_experts.models.routes.known_routes import KnownRoutes
 from sentence_experts.models.sources import check_source, notes_of, warn_of_notes

@@ -18,14 +18,6 @@ from numpy.typing import NDArray
 
 from sentence_experts.errors import UsageError
 from sentence_experts.evaluation.metrics import METRIC_NAMES, class_means, pair_metrics, pair_weighted_mean
-from sentence_experts.evaluation.pairs import (
-    LINKED_BY,
-    Scorer,
-    checked_table,
-    domains_of,
-    rows_of,
-    score_pairs,
-)
 from sentence_experts.evaluation.results import (
     PAIR_WEIGHTED_MEAN,
     POOLED,
@@ -38,6 +30,13 @@ from sentence_experts.evaluation.results import (
     score_column,
     view_of_domain,
 )
+from sentence_experts.evaluation.scorers import (
+    Scorer,
+    checked_table,
+    domains_of,
+    rows_of,
+    score_pairs,
+)
 from sentence_experts.evaluation.statistics import (
     METRICS_WITH_INTERVAL,
     Interval,
@@ -47,6 +46,7 @@ from sentence_experts.evaluation.statistics import (
     runs_of,
 )
 from sentence_experts.evaluation.text_free import text_free_scores
+from sentence_experts.pairs.dataset import LINKED_BY
 from sentence_experts.progress import announced
 
 KEPT_COLUMNS = ("domain", "anchor_id", "positive_id", "label")
@@ -188,7 +188,7 @@ def evaluate_scorers(
 
     Args:
         models: label -> the model's runs; several are measured as one model.
-        table: the pairs, columns as in `pairs.PAIR_COLUMNS`.
+        table: the pairs, columns as in `scorers.PAIR_COLUMNS`.
         bootstrap, seed, threshold_min, margin, cluster: settings of `EvaluateConfig`.
         settings: settings to record in the results.
         baseline: labels of models that were not trained here, whose seeds do not matter.
@@ -198,45 +198,40 @@ def evaluate_scorers(
         UsageError: the pairs do not keep the articles that `cluster` needs.
         RouteError: a model with experts lacks a route for a domain.
     """
-    table, by_article = checked_table(table), cluster == "article"
-    if by_article and LINKED_BY not in table.column_names:
+    table = checked_table(table)
+    if cluster == "article" and LINKED_BY not in table.column_names:
         raise UsageError(
             "`cluster=article`: these pairs do not keep the articles that link them; compile them again"
         )
-    scores: dict[str, NDArray[np.float64]] = {}  # run's label -> cosines
+    options = bootstrap, seed, threshold_min, cluster == "article"
     measured: dict[str, Measured] = {}
     same: dict[str, str] = {}  # run's label -> an earlier run of the same model
+    kept = table.select(KEPT_COLUMNS)
     for scorer in (scorer for runs in models.values() for scorer in runs):
         label, found = scorer.label, score_pairs(scorer.score, table)
-        alike = (name for name, known in scores.items() if np.allclose(found, known, rtol=0, atol=_ROUNDING))
+        alike = (name for name in measured if np.allclose(found, _cosines(kept, name), 0, _ROUNDING))
         if (first := next(alike, None)) is not None:
             same[label], measured[label] = first, measured[first]
         else:
-            measured[label] = measure(table, found, bootstrap, seed, threshold_min, by_article)
-        scores[label] = found
-    found_models, means = [], {}
+            measured[label] = measure(table, found, *options)
+        kept = kept.append_column(score_column(label), pa.array(found))
+    results, means = [], {}
     for label, scorers in models.items():
         means[label] = mean_over_runs([measured[each.label] for each in scorers])
         trained = label not in baseline
         runs = [measured[each.label].result(each.label, each.settings(), trained) for each in scorers]
-        single = [run.label for run in runs] == [label]
-        found_models.append(
-            runs[0] if single else means[label].result(label, {"seeds": len(runs)}, trained, *runs)
-        )
+        is_single = [run.label for run in runs] == [label]
+        several = means[label].result(label, {"seeds": len(runs)}, trained, *runs)
+        results.append(runs[0] if is_single else several)
     same = {label: first for label, first in same.items() if {label, first} <= means.keys()}
-    used: dict[str, Any] = {
-        "replicates": bootstrap,
-        "seed": seed,
-        "threshold_min": threshold_min,
-        "margin": margin,
-    }
-    used |= {"cluster": cluster, "same_model": same, "metrics": METRIC_NAMES}
-    kept = table.select(KEPT_COLUMNS)
-    for label, cosines in scores.items():
-        kept = kept.append_column(score_column(label), pa.array(cosines))
-    distinct = {label: each for label, each in means.items() if label not in same}
-    differences = _differences(distinct, margin)
-    return PairEvaluation({**(settings or {}), **used}, tuple(found_models), kept, differences)
+    used = {"replicates": bootstrap, "seed": seed, "threshold_min": threshold_min, "margin": margin}
+    used |= {"cluster": cluster, "same_model": same, "metrics": METRIC_NAMES}  # type: ignore[dict-item]
+    differences = _differences({name: each for name, each in means.items() if name not in same}, margin)
+    return PairEvaluation({**(settings or {}), **used}, tuple(results), kept, differences)
+
+
+def _cosines(scores: pa.Table, label: str) -> NDArray[np.float64]:
+    return scores[score_column(label)].to_numpy()  # type: ignore[no-any-return]
 
 
 def measure_text_free(

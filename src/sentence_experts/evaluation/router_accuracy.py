@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sentence_experts.evaluation.pairs import texts_by_domain
+from sentence_experts.evaluation.scorers import texts_by_domain
 from sentence_experts.models.onnx_encoder import OnnxEncoder
 from sentence_experts.storage import sha256_text
 

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sentence_experts.evaluation.pairs import domains_of, rows_of
+from sentence_experts.evaluation.scorers import domains_of, rows_of
 from sentence_experts.pairs.splits import fold_texts
 from sentence_experts.progress import announced
 

@@ -21,7 +21,7 @@ from transformers import AutoConfig, AutoModel, PreTrainedModel, PreTrainedToken
 
 from sentence_experts.compat.sentence_transformers import transformer_of
 from sentence_experts.compat.transformers import attention_of
-from sentence_experts.errors import RouteError
+from sentence_experts.errors import RouteError, UsageError
 from sentence_experts.models.architectures.configs import ExpertsFields
 from sentence_experts.models.architectures.families import family_of, inherited_values
 from sentence_experts.models.layers.adapters import LowRankHead, key_of
@@ -64,7 +64,11 @@ def export_route(encoder: ExpertEncoder, name: str) -> SentenceTransformer:
         raise RouteError(f"no route is named {name!r}; {known}")
     route = routes.get(name)
     kind = router_kind(encoder.routed_model.config)
-    kind.refuse_per_token("no single expert encodes a whole text; export the average instead")
+    if kind.per_token:
+        raise UsageError(
+            "in this model each token chooses its own experts (`router='token'`): no single expert encodes a "
+            "whole text; export the average instead"
+        )
     _refuse_scaled(encoder)
     if kind.is_learned:
         logger.info(
@@ -145,8 +149,12 @@ def _put_head(dense: SentenceTransformer, head: nn.Linear | LowRankHead) -> None
 
 
 def _refuse_scaled(encoder: ExpertEncoder) -> None:
-    config = encoder.routed_model.config
-    router_kind(config).refuse_scaled(config, "a dense model has no router, and would give other vectors")
+    kind = router_kind(config := encoder.routed_model.config)
+    if kind.scales(config):
+        raise UsageError(
+            "in this model the experts' outputs are scaled by the router's probability "
+            f"(`router={kind.name!r}`): a dense model has no router, and would give other vectors"
+        )
 
 
 def _with_roles(prompts: Mapping[str, str], default: str | None) -> dict[str, str]:

@@ -62,11 +62,11 @@ _DIGEST = 16  # bytes of a text's hash
 _COPIED = 65_536  # vectors copied at once
 
 
-def vector_settings(encoder: BatchEncoder, route: str | None, unit: str) -> dict[str, Any]:
-    """Return the settings that decide the vectors of texts: the key of an index."""
+def index_key(encoder: BatchEncoder, route: str | None, unit: str) -> dict[str, Any]:
+    """Return the key of an index: the settings that decide its vectors."""
     if unit not in UNITS:
         raise UsageError(f"unknown text unit {unit!r}: choose {', '.join(UNITS)}")
-    return {**encoder.vector_settings(route), "unit": unit}
+    return {**encoder.cache_key(route), "unit": unit}
 
 
 def index_folder(corpus: CorpusFolder, settings: Mapping[str, Any]) -> Path:
@@ -83,12 +83,12 @@ def route_vectors(
     computing the same vectors, this one waits for them.
     """
     route = encoder.chosen_route(route)
-    settings = vector_settings(encoder, route, unit)
+    settings = index_key(encoder, route, unit)
     shared = shared_encoder(encoder, route)
     if shared is None:
         return _read_or_build(encoder, corpus, route, settings)[0]
     # Without the name of the route and its head: all routes of this encoder share the vectors.
-    settings = vector_settings(shared, route, unit) | {"route": None, "shared": True}
+    settings = index_key(shared, route, unit) | {"route": None, "shared": True}
     vectors, folder = _read_or_build(shared, corpus, route, settings)
     weight, bias = encoder.model.head_routes[route]
     head = Head.open(weight, bias, vectors.vectors, folder)

@@ -250,40 +250,13 @@ class Searcher:
         for query in zip(*queries, strict=True):
             yield Comparison(blend, query, vectors, scale)
 
-    def search(
-        self,
-        texts: str | Sequence[str],
-        route: Route = None,
-        top_k: int = 10,
-        filters: Filters | None = None,
-        hybrid: bool = False,
-    ) -> list[list[Hit]]:
-        """Find the nearest papers for each query, best first.
-
-        Args:
-            texts: the queries.
-            route: the name of a route, or routes with their weights; None for the default, or the only one.
-            top_k: maximum number of papers per query.
-            filters: conditions on the papers to look at.
-            hybrid: order papers by the reciprocal ranks of both the cosine and the words of the query (BM25).
-
-        Raises:
-            UsageError: `top_k` is less than 1, or bad weights.
-            InputError: a filter names what no paper has.
-            RouteError: the model needs a route, or does not know this one.
-        """
-        texts, blend = [texts] if isinstance(texts, str) else texts, self.blend(route)
-        passing = self.passing(filters)
-        compared = self.compare(self.encode(texts, blend), blend)
-        return [
-            self.find(each, top_k, passing, text if hybrid else None)
-            for each, text in zip(compared, texts, strict=True)
-        ]
-
     def find(
         self, compared: Comparison, top_k: int, passing: Passing | None = None, words: str | None = None
     ) -> list[Hit]:
-        """Return the papers nearest to a query, best first; by the words of a text too."""
+        """Return the papers nearest to a query, best first.
+
+        With `words`, a text, by the reciprocal ranks of both the cosine and these words (BM25).
+        """
         if words is None:
             rows = compared.nearest(top_k, passing)
         else:

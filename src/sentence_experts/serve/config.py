@@ -45,15 +45,11 @@ class ServeConfig(PaperTexts):
         262_144, ge=1, description="Maximum tokens of accepted requests; more are answered with 429"
     )
     max_texts: int = Field(2048, ge=1, description="Maximum number of texts per request")
-    max_body_bytes: int = Field(10_000_000, ge=1, description="Maximum size of a request")
     max_connections: int = Field(
         1000,
         ge=1,
         description="Maximum number of connections; for another one, the one that has waited for a request "
         "for longest is closed. At most half of the files that the process may open",
-    )
-    drain_seconds: int = Field(
-        30, ge=1, description="Seconds to finish the accepted requests in after a signal to stop (SIGTERM)"
     )
 
 

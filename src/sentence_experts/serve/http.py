@@ -16,6 +16,7 @@ from sentence_experts.config import unknown_setting
 from sentence_experts.serve.errors import RequestError
 
 BODY_SECONDS = 30  # time for a client to send its request
+MAX_BODY_BYTES = 10_000_000
 LARGE_ANSWER = 50_000  # maximum count of numbers in an answer that is not written in a thread
 
 T = TypeVar("T")
@@ -66,19 +67,19 @@ async def read(request: Request, schema: type[S]) -> S:
     kind = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
     if kind != "application/json" or request.headers.get("content-encoding", "identity") != "identity":
         raise RequestError(415, "send JSON, uncompressed, with the header 'Content-Type: application/json'")
-    limit, body = request.app.state.engine.config.max_body_bytes, bytearray()
+    body = bytearray()
     declared = request.headers.get("content-length", "")
-    is_large = declared.isdecimal() and int(declared) > limit
+    is_large = declared.isdecimal() and int(declared) > MAX_BODY_BYTES
     try:
         async with asyncio.timeout(BODY_SECONDS):
             parts = aiter(request.stream())
             while not is_large and (part := await anext(parts, None)) is not None:
                 body += part
-                is_large = len(body) > limit
+                is_large = len(body) > MAX_BODY_BYTES
     except TimeoutError:
         raise RequestError(408, f"the request was not complete after {BODY_SECONDS} seconds") from None
     if is_large:
-        raise RequestError(413, f"the request is larger than {limit:,} bytes: split it")
+        raise RequestError(413, f"the request is larger than {MAX_BODY_BYTES:,} bytes: split it")
     try:
         return schema.model_validate_json(body)
     except ValidationError as error:

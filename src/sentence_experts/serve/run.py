@@ -28,6 +28,7 @@ logger = logging.getLogger(__name__)
 
 CAPACITY, KERNELS = "ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64"
 IDLE_SECONDS = 30  # time after which a connection without requests is closed
+DRAIN_SECONDS = 30  # time to finish the accepted requests in after a signal to stop
 HEADER_SECONDS = 10  # time for a client to send a request's headers
 # Connections wait in the system's queue until they are accepted, few at a time: asyncio tries as often in one
 # go, also after an error, and those that are closed to make room are gone by the next.
@@ -48,7 +49,7 @@ def create_app(
     Args:
         models: a path, hub id, `NAME=PATH` or model in memory, a list of them, or a mapping of names to them.
         config: settings; those given by name come before it. `host` only decides whether requests must
-            name this machine as their host; `port`, `max_connections` and `drain_seconds` have no effect.
+            name this machine as their host; `port` and `max_connections` have no effect.
         load_config: settings for opening models that are given by path or name; see `load`.
         routers: FastAPI routers of your own; `request.app.state.engine` has the models and the batches.
 
@@ -133,7 +134,7 @@ def serve(
         server_header=False,
         ws="none",
         timeout_keep_alive=IDLE_SECONDS,
-        timeout_graceful_shutdown=config.drain_seconds,
+        timeout_graceful_shutdown=DRAIN_SECONDS,
     )
     # The loaded objects stay: searching them for garbage, again and again, would only hold up requests.
     gc.collect()

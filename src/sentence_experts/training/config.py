@@ -177,9 +177,6 @@ class TuneConfig(TrainConfig):
     trials: int = Field(
         20, ge=1, description="Number of trials, including those of an interrupted or finished search"
     )
-    sampler: Literal["random", "tpe"] = Field(
-        "random", description="random, or tpe (learns from the trials before)"
-    )
 
 
 class FitConfig(Config):

@@ -182,7 +182,7 @@ def _encode(encoder: BatchEncoder, texts: Sequence[str], route: str, cache: Path
     with progress("encoding", len(texts)) as advance:
         if cache is None:
             return encoder.encode(texts, route, advance=advance)
-        kept = TextCache(cache, "vectors", encoder.vector_settings(route))
+        kept = TextCache(cache, "vectors", encoder.cache_key(route))
         return kept.fetch(texts, lambda some: {"vector": encoder.encode(some, route)}, advance)["vector"]
 
 

@@ -35,7 +35,6 @@ from sentence_experts.storage import (
 )
 from sentence_experts.training import processes
 from sentence_experts.training.batches import RouteBatches
-from sentence_experts.training.best_step import RunCallback, copy_of, is_over, take_best
 from sentence_experts.training.config import TrainConfig
 from sentence_experts.training.data import TrainingPart, open_data, own_routes
 from sentence_experts.training.losses import ContrastiveLoss
@@ -44,8 +43,12 @@ from sentence_experts.training.trainable import check_settings, router_loss, tra
 from sentence_experts.training.trainer import (
     BEST_BY,
     CHECKPOINTS,
+    RunCallback,
     Trainer,
+    copy_of,
+    is_over,
     last_whole_checkpoint,
+    take_best,
     training_arguments,
 )
 from sentence_experts.training.training_set import PairCollator, TrainingSet
@@ -162,12 +165,7 @@ class Run:
             self._load_finished(out / MODEL)
             self._remove_checkpoints(place)  # of a run that was killed before it did
             return result
-        if unmeasured := validator.without_figure:
-            rest = "" if validator.has_figure else ": no step can be chosen, the last one is kept"
-            logger.warning(
-                f"the validation pairs of {', '.join(unmeasured)} are all linked or all unlinked, so they "
-                f"measure nothing{rest}"
-            )
+        validator.warn_of_unmeasured()
         if config.lora_rank is not None:
             add_lora(model, config.lora_rank)
         self._prepare_model()

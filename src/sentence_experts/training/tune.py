@@ -142,12 +142,10 @@ def _run_trials(
     study = optuna.create_study(
         study_name="settings", storage=f"sqlite:///{out / STUDY}", direction="maximize", load_if_exists=True
     )
-    sampler = {"random": optuna.samplers.RandomSampler, "tpe": optuna.samplers.TPESampler}[config.sampler]
     for number in range(len(study.trials), config.trials):
         # Drawn outside the study, in which only finished trials are: an interrupted one is drawn again.
         seed = int(sha256_text(str(config.seed), str(number))[:8], 16)
-        drawing = optuna.create_study(direction="maximize", sampler=sampler(seed=seed))
-        drawing.add_trials(study.trials)
+        drawing = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=seed))
         made: dict[str, Any] = {"params": drawing.ask(space).params, "distributions": space}
         logger.info(f"trial {number + 1} of {config.trials}: {made['params']}")
         try:

@@ -8,6 +8,7 @@ the end, on the test split.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
@@ -24,10 +25,15 @@ from sentence_experts.encoding.chunks import Vectors
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import InputError
 from sentence_experts.evaluation.pair_evaluation import measure
-from sentence_experts.evaluation.pairs import checked_table, domains_of, score_pairs
 from sentence_experts.evaluation.results import POOLED
 from sentence_experts.evaluation.router_accuracy import TEXTS_WHILE_TRAINING, router_accuracy
-from sentence_experts.evaluation.scorers import encoder_score, routes_by_domain
+from sentence_experts.evaluation.scorers import (
+    checked_table,
+    domains_of,
+    encoder_score,
+    routes_by_domain,
+    score_pairs,
+)
 from sentence_experts.training.config import TrainConfig
 from sentence_experts.training.data import (
     NONE,
@@ -37,6 +43,8 @@ from sentence_experts.training.data import (
     distinct,
     own_routes,
 )
+
+logger = logging.getLogger(__name__)
 
 MEAN = "mean"
 CUTOFF = 10
@@ -106,10 +114,14 @@ class Validator(SentenceEvaluator):
         """Whether anything can be measured; if not, there is no best step."""
         return any(part.has_figure for part in self.parts)
 
-    @property
-    def without_figure(self) -> list[str]:
-        """The routes whose validation pairs are of one kind, linked or not: they count for nothing."""
-        return [route for part in self.parts for route in part.without_figure]
+    def warn_of_unmeasured(self) -> None:
+        """Warn of routes whose validation pairs are of one kind, linked or not: they count for nothing."""
+        if unmeasured := [route for part in self.parts for route in part.without_figure]:
+            rest = "" if self.has_figure else ": no step can be chosen, the last one is kept"
+            logger.warning(
+                f"the validation pairs of {', '.join(unmeasured)} are all linked or all unlinked, so they "
+                f"measure nothing{rest}"
+            )
 
     def __call__(  # type: ignore[override]  # of all base models, only a SentenceTransformer gives vectors
         self,
@@ -144,7 +156,7 @@ class PairValidation:
     `router_accuracy_block_{number}`.
 
     Args:
-        table: the pairs, columns as in `pairs.PAIR_COLUMNS`.
+        table: the pairs, columns as in `scorers.PAIR_COLUMNS`.
         metric: metric that counts: roc_auc or f1_max of each domain, or pooled_f1_max of all pairs together,
             by which the published protocols stop (2025 paper, Training strategy).
 

@@ -103,7 +103,7 @@ def test_a_text_without_tokens_has_the_zero_vector(decoder):
 
 def test_each_pooling_has_settings_of_its_own(decoder):
     found = [BatchEncoder(load(decoder, device="cpu", pooling=pooling)) for pooling in ("mean", "last")]
-    assert found[0].vector_settings(None) != found[1].vector_settings(None)
+    assert found[0].cache_key(None) != found[1].cache_key(None)
     assert found[1].settings()["pooling"] == "last"
 
 

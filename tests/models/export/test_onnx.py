@@ -109,7 +109,7 @@ def test_a_graph_stands_for_its_model_in_stored_vectors(all_kinds: ExpertEncoder
     torch_model = BatchEncoder(se.load(tmp_path / "model", device="cpu"))
     graph = BatchEncoder.open(se.export(tmp_path / "model", tmp_path / "graph", format="onnx").out)
     for route in torch_model.routes:
-        assert graph.vector_settings(route) == torch_model.vector_settings(route)
+        assert graph.cache_key(route) == torch_model.cache_key(route)
     assert graph.rounding_settings != torch_model.rounding_settings
     assert graph.known_routes.prompts == torch_model.known_routes.prompts
 
@@ -297,5 +297,5 @@ def test_minilm_needs_no_torch(minilm: str, texts: list[str]) -> None:
     assert largest(graph.encode(texts), base.encode(texts)) <= 1e-5
     one, other = BatchEncoder.open("minilm"), BatchEncoder(se.load("minilm", device="cpu"))
     assert one.model.__class__ is OnnxEncoder
-    assert one.vector_settings(None) == other.vector_settings(None)
+    assert one.cache_key(None) == other.cache_key(None)
     assert (one.name, one.dimension, one.pooling) == (other.name, other.dimension, other.pooling)

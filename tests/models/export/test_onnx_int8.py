@@ -52,7 +52,7 @@ def test_8_bit_vectors_are_close_and_known_as_others(model: Path, eight: Path) -
         one, other = (each.encode(TEXTS, route) for each in (whole, small))
         assert not np.array_equal(one, other)
         assert np.abs(one - other).max() < 0.2 * np.abs(one).max()
-        assert whole.vector_settings(route) != small.vector_settings(route)
+        assert whole.cache_key(route) != small.cache_key(route)
 
 
 def test_a_text_has_one_vector_in_any_batch(eight: Path) -> None:

@@ -142,16 +142,11 @@ def test_switch_is_saved_and_its_vectors_are_no_dense_models(
     switching: SentenceTransformer, tmp_path: Path
 ) -> None:
     from sentence_experts.models.dense import average_experts, export_route
-    from sentence_experts.models.surgery.add_drop_routes import add_route
 
     save(switching, tmp_path / "model")
     loaded = sentence_experts.load(tmp_path / "model", device="cpu")
     assert np.array_equal(loaded.encode(PLAIN), switching.encode(PLAIN))
-    for refused in (
-        lambda: export_route(loaded, "copd"),
-        lambda: average_experts(loaded),
-        lambda: add_route(loaded, "new"),
-    ):
+    for refused in (lambda: export_route(loaded, "copd"), lambda: average_experts(loaded)):
         with pytest.raises(UsageError, match="scaled by the router's probability"):
             refused()
 

@@ -178,15 +178,9 @@ def test_the_balance_loss_is_1_when_even_and_grows_when_not() -> None:
 
 def test_operations_that_need_one_expert_per_text_are_refused(bases: dict[str, SentenceTransformer]) -> None:
     from sentence_experts.models.dense import average_experts, export_route
-    from sentence_experts.models.surgery.add_drop_routes import add_route, drop_route
 
     encoder = sentence_experts.extend(bases["bert"], NAMES, router="token", route="prefix")
-    for refused in (
-        lambda: encoder.router_choices(["copd: a"]),
-        lambda: export_route(encoder, "copd"),
-        lambda: add_route(encoder, "new"),
-        lambda: drop_route(encoder, "copd"),
-    ):
+    for refused in (lambda: encoder.router_choices(["copd: a"]), lambda: export_route(encoder, "copd")):
         with pytest.raises(UsageError, match="each token"):
             refused()
     average = average_experts(encoder)  # of copies: the base

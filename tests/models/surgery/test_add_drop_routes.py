@@ -12,7 +12,6 @@ from sentence_transformers import SentenceTransformer
 
 import sentence_experts
 from sentence_experts.errors import InputError, RouteError, UsageError
-from sentence_experts.models.dense import export_route
 from sentence_experts.models.encoder import ExpertEncoder
 from sentence_experts.models.files.saving import save
 from sentence_experts.models.surgery.add_drop_routes import add_route, drop_route
@@ -116,23 +115,13 @@ def test_adding_then_dropping_gives_the_same_model(
     assert_other_routes_equal(mixed, again, texts)
 
 
-def test_a_learned_router_does_not_choose_a_new_expert(
-    base: SentenceTransformer, scatter: Callable[..., ExpertEncoder], texts: list[str]
-) -> None:
-    before = scatter(sentence_experts.extend(base, NAMES, route="none", router="learned"))
-    expected = before.encode(texts, convert_to_tensor=True)
-    for seed_from in ("cvd", "average"):
-        grown = add_route(before, "crops", seed_from=seed_from)
-        assert torch.equal(grown.encode(texts, convert_to_tensor=True), expected)
-        rows = next(rows for key, rows in grown.state_dict().items() if key.endswith(".router.weight"))
-        assert torch.allclose(rows[3], rows[:3].mean(dim=0), atol=1e-6)
-    sent = grown.encode(texts, expert_ids=0, convert_to_tensor=True)
-    assert torch.equal(sent, before.encode(texts, expert_ids=0, convert_to_tensor=True))
-    again = drop_route(grown, "crops")
-    assert torch.equal(again.encode(texts, convert_to_tensor=True), expected)
-    assert (
-        np.abs(export_route(before, "cvd").encode(texts) - before.encode(texts, expert_ids=1)).max() <= 1e-6
-    )
+@ONE_FAMILY
+@pytest.mark.parametrize("router", ["learned", "switch", "token"])
+def test_the_experts_of_a_learned_router_stay(base: SentenceTransformer, router: str) -> None:
+    encoder = sentence_experts.extend(base, NAMES, route="none", router=router)
+    for change in (lambda: add_route(encoder, "crops"), lambda: drop_route(encoder, "cvd")):
+        with pytest.raises(UsageError, match=f"router='{router}'.*extend.*the base"):
+            change()
 
 
 @ONE_FAMILY

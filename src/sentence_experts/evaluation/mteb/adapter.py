@@ -76,7 +76,7 @@ def model_meta(encoder: BatchEncoder, routes: TaskRoutes) -> ModelMeta:
     These are the files of the model, pooling, maximum length, number type and routes; they are recorded in
     `loader_kwargs`.
     """
-    settings = encoder.vector_settings(None)
+    settings = encoder.cache_key(None)
     del settings["route"]
     if encoder.routes:
         settings["route_of_task"] = {**ROUTES, **routes.given}

@@ -21,12 +21,6 @@ def model_output(out: Path | str, overwrite: bool = False) -> AbstractContextMan
     return output(out, "model", names=MODEL_FILES, overwrite=overwrite)
 
 
-def save_to(place: Output, encoder: SentenceTransformer) -> None:
-    """Write a model as a sentence-transformers folder (safetensors), whole or not at all."""
-    with place.replacing() as temporary:
-        write_model(encoder, temporary)
-
-
 def write_model(encoder: SentenceTransformer, folder: Path) -> None:
     """Write a model, with or without experts, and its card."""
     encoder.save(str(folder), create_model_card=isinstance(encoder, ExpertEncoder))
@@ -38,4 +32,5 @@ def save(encoder: SentenceTransformer, path: str | Path, overwrite: bool = False
     """Write a model as a sentence-transformers folder (safetensors), whole or not at all."""
     with model_output(path, overwrite) as place:
         if place.begin({"weights": weights_fingerprint(encoder)}) != "finished":
-            save_to(place, encoder)
+            with place.replacing() as folder:
+                write_model(encoder, folder)

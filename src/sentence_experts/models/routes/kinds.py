@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sentence_experts.errors import InputError, UsageError
+from sentence_experts.errors import InputError
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -41,21 +41,6 @@ class RouterKind:
     def scales(self, config: Any) -> bool:
         """Return whether a router's probability scales the MLPs' outputs (Switch transformers, eq. 2)."""
         return self.scaled or (self.per_token and self.experts_per_token(config) == 1)
-
-    def refuse_scaled(self, config: Any, consequence: str) -> None:
-        """Refuse scaled outputs, with a UsageError that ends with `consequence`."""
-        if self.scales(config):
-            raise UsageError(
-                "in this model the experts' outputs are scaled by the router's probability "
-                f"(`router={self.name!r}`): {consequence}"
-            )
-
-    def refuse_per_token(self, consequence: str) -> None:
-        """Refuse experts per token, with a UsageError that ends with `consequence`."""
-        if self.per_token:
-            raise UsageError(
-                f"in this model each token chooses its own experts (`router='token'`): {consequence}"
-            )
 
 
 _LEARNED = "In each of these a learned router chooses the one expert that a text passes through"

@@ -68,16 +68,13 @@ def add_route(
         overwrite: whether to start over, replacing another model in `out`.
         **settings: fields of `AddRouteConfig`, in place of the config's.
 
-    In a learned router the new expert's row is the mean of the others' rows, for any seed: its logit
-    then never beats the best of the others, so no text goes to the new expert before it is trained.
-
     A model that gets its first expert gets experts in all blocks, of which the other routes share the
     base's. Texts of adapters and heads begin with a domain token, which the model reads as [CLS], or as
     the token of the expert that the route sits on.
 
     Raises:
         UsageError: the name is taken or not in `tasks`, the seed is not known or lacks its base, the route is
-            not usable, or `out` holds something else.
+            not usable, learned routers choose the experts, or `out` holds something else.
         InputError: the base is of another family or size.
 
     Example:
@@ -133,8 +130,6 @@ def _grown(
             layers = [*adaptable_layers(transformer_of(encoder))]
             route = replace(route, adapter=adapter_settings(config.rank, layers))
     grown = plan.with_route(route)
-    if not plan.routes:  # the model has learned routers
-        grown = replace(grown, routes=())
     model_config = encoder.routed_model.config
     fields: dict[str, Any] = {}
     if plan.experts == (BASE,) and grown.experts != plan.experts and not model_config.expert_layers:
@@ -218,8 +213,7 @@ def drop_route(
 ) -> ExpertEncoder:
     """Drop a route and what it owns from a model; the others' vectors stay bit-equal.
 
-    Routes that share an expert go with it, which is logged. Texts then read the token as ordinary text. In a
-    learned router, texts that went to this expert go to their second choice.
+    Routes that share an expert go with it, which is logged. Texts then read the token as ordinary text.
 
     Args:
         model: a model with routes, or its folder; it stays unchanged.
@@ -244,7 +238,7 @@ def _without(model: SentenceTransformer, name: str) -> ExpertEncoder:
         known = ", ".join(dict.fromkeys([*plan.names, *names]))
         raise UsageError(f"there is no route or expert {name!r}; they are {known}")
     rest = plan.without(name)
-    if not rest.experts or (plan.routes and not rest.routes):
+    if not rest.routes:
         raise UsageError(f"{name!r} is the only one; to have none, export its route as a dense model")
     sources = [source for expert, source in zip(names, _kept(encoder), strict=True) if expert in rest.experts]
     dropped = {name, *plan.names} - {*rest.names}
@@ -264,9 +258,11 @@ def _without(model: SentenceTransformer, name: str) -> ExpertEncoder:
 def _check_growable(model: SentenceTransformer) -> ExpertEncoder:
     """Return the model, if experts can be added to it and dropped."""
     encoder = check_experts(model)
-    config = encoder.routed_model.config
-    router_kind(config).refuse_per_token("another number of experts changes the vectors of every route")
-    router_kind(config).refuse_scaled(config, "another number of experts changes every probability")
+    if (kind := router_kind(encoder.routed_model.config)).is_learned:
+        raise UsageError(
+            f"in this model routers choose the experts (`router={kind.name!r}`), and know these alone: "
+            "`extend` the base with others"
+        )
     encoder.routed_model.check_whole("given other experts")
     return encoder
 
@@ -299,14 +295,10 @@ def _base_below(
     encoder: ExpertEncoder, route: PlannedRoute, on: str | None, base: Source | None
 ) -> list[ExpertSource]:
     """Check the place of an adapter or head; return the base's MLPs, if they are to become an expert."""
-    if (kind := router_kind(encoder.routed_model.config)).is_learned:
-        raise UsageError(
-            f"in this model routers choose the experts (`router={kind.name!r}`): no {route.kind} fits it"
-        )
     if base is not None:
         if on is not None or BASE in encoder.experts:
             raise UsageError("`base` is for a route on the base, in a model that has other experts only")
-        return [ExpertSource({}, base=_base_weights(encoder, base), is_new=True)]
+        return [ExpertSource({}, base=_base_weights(encoder, base))]
     if route.expert not in encoder.experts:
         known = ", ".join(encoder.experts)
         raise UsageError(
@@ -325,9 +317,7 @@ def _instruction(plan: RoutePlan, name: str, prefix: str | None, tasks: Any) -> 
         if name not in instructions:
             raise UsageError(f"`tasks` has no route {name!r}; its routes: {', '.join(instructions)}")
         prefix = instructions[name]
-    if not plan.routes and prefix is not None:
-        raise UsageError("`prefix`: this model has no routes, its learned routers choose the experts")
-    if prefix is None and (plan.domains or not plan.routes):
+    if prefix is None and plan.domains:
         return None
     return prefix or f"{name}: "
 
@@ -338,17 +328,17 @@ def _seeded(encoder: ExpertEncoder, seed_from: str, base: Source | None) -> Expe
     if base is not None and (seed_from != BASE or BASE in experts):
         raise UsageError("`base` is for an expert that is seeded from it: give `seed_from='base'` too")
     if seed_from in experts:
-        return ExpertSource({experts.index(seed_from): 1.0}, is_new=True)
+        return ExpertSource({experts.index(seed_from): 1.0})
     if seed_from == AVERAGE:
-        return ExpertSource(equal_shares(len(experts)), is_new=True)
+        return ExpertSource(equal_shares(len(experts)))
     if seed_from != BASE:
         known = ", ".join(experts)
         raise UsageError(f"`seed_from` {seed_from!r}: choose average, base, or an expert: {known}")
     if not encoder.routed_model.config.expert_layers:
-        return ExpertSource({}, base={}, is_new=True)
+        return ExpertSource({}, base={})
     if base is None:
         raise UsageError("this model no longer has the base's MLPs: give `base`, from which it was made")
-    return ExpertSource({}, base=_base_weights(encoder, base), is_new=True)
+    return ExpertSource({}, base=_base_weights(encoder, base))
 
 
 def _base_weights(encoder: ExpertEncoder, base: Source) -> dict[str, Tensor]:

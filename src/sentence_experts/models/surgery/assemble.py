@@ -24,7 +24,6 @@ from sentence_experts.models.architectures.registration import config_class_of, 
 from sentence_experts.models.architectures.routed_block import initialize_routers
 from sentence_experts.models.dense import (
     Shares,
-    equal_shares,
     mean_weight,
     pooler_option,
     weighted_mean,
@@ -32,7 +31,7 @@ from sentence_experts.models.dense import (
 )
 from sentence_experts.models.encoder import ExpertEncoder, check_experts
 from sentence_experts.models.files.fingerprint import fingerprint_of, path_fingerprint
-from sentence_experts.models.files.saving import model_output, save_to
+from sentence_experts.models.files.saving import model_output, write_model
 from sentence_experts.models.layers.weight_names import base_name, is_router, owner_of
 from sentence_experts.models.loading import load
 from sentence_experts.models.routes.route_tokens import without_domain_tokens
@@ -50,12 +49,10 @@ class ExpertSource:
     Attributes:
         shares: old experts whose weighted mean it is; its domain token is the mean of their tokens.
         base: weights of the dense base, in place of `shares`; the token is then [CLS]'s.
-        is_new: whether a learned router has not met this expert yet.
     """
 
     shares: Shares
     base: Mapping[str, Tensor] | None = None
-    is_new: bool = False
 
 
 def make_and_store(
@@ -87,7 +84,8 @@ def make_and_store(
         if place.begin({"model": fingerprint_of(opened), **settings}, inputs) == "finished":
             return check_experts(load(place.path, device=device_of(model)))
         encoder = make(opened)
-        save_to(place, encoder)
+        with place.replacing() as folder:
+            write_model(encoder, folder)
     return encoder
 
 
@@ -161,8 +159,7 @@ def _state(old: Any, new: Any, sources: Sequence[ExpertSource], seed: int) -> di
     for name, value in new.state_dict().items():
         kind, number = owner_of(name) or (None, -1)
         if is_router(name):
-            row_of = partial(_router_row, weights.get(name))
-            state[name] = torch.stack([row_of(source) for source in sources]) if name in weights else value
+            state[name] = value
         elif kind in ("adapter", "head"):
             before = _name_before(old, new, name, kind, number)
             state[name] = _first_value(name, value, generator) if before is None else weights[before]
@@ -196,12 +193,6 @@ def _first_value(name: str, value: Tensor, generator: torch.Generator) -> Tensor
     if name.startswith("heads.") and name.endswith(".weight"):
         return torch.eye(len(value))
     return torch.zeros(value.shape)
-
-
-def _router_row(rows: Any, source: ExpertSource) -> Tensor:
-    """Return a row of a learned router, (width,): for a new expert the mean, never the highest logit."""
-    shares = equal_shares(len(rows)) if source.is_new else source.shares
-    return weighted_mean(shares, lambda number: rows[number])
 
 
 def _set_tokens(
