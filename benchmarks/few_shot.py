@@ -47,6 +47,7 @@ FACETS = ("use", "works-with", "uitoolkit", "implemented-in")
 OTHER_DATA = {"tweet_emotion_test": 1421, "banking77_test": 1500, "twentynewsgroups_test": 1200}
 PENALTIES = (0.003, 0.01, 0.03, 0.1, 0.3)
 FACTORS = ((0.75, 0.15), (1.0, 0.5), (1.0, 1.0), (2.0, 1.0))
+MARGINS = (0.0, 0.01, 0.1, 0.2)
 REGRESSIONS, REGRESSION = (1.0, 10.0, 100.0), 1.0  # the last was chosen, as the settings of `teaching`
 DISCOUNTS = 1 / np.log2(np.arange(2, TOP + 2))
 
@@ -198,6 +199,10 @@ def ways_to_choose_from(examples: Examples, vectors: NDArray[Any]) -> dict[str, 
     ways = {"MiniLM": taught(TaughtMap(), vectors)}
     ways |= {f"map, penalty {each:g}": taught(fit_head(examples, each), vectors) for each in PENALTIES}
     ways |= {f"Rocchio {a:g}, {b:g}": taught(moved(examples, a, b), vectors) for a, b in FACTORS}
+    found, maps = cross_validate(examples), {"map": fit_head(examples), "Rocchio": move_query(examples)}
+    for margin in MARGINS:
+        better = "Rocchio" if found.rocchio - found.head >= margin else "map"
+        ways[f"Rocchio if its ROC-AUC is {margin:g} larger, else map"] = taught(maps[better], vectors)
     return ways | {f"regression, C {each:g}": regression(examples, vectors, each) for each in REGRESSIONS}
 
 

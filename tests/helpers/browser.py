@@ -37,6 +37,36 @@ def browser() -> Iterator[Any]:
             running.close()
 
 
+SECONDS = 60_000  # milliseconds, on a busy machine
+DONE = "#status:has-text(' ms')"
+# What the page's policy lets no script evaluate, a test looks up through the browser itself.
+OVERFLOW = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
+
+
+@contextmanager
+def opened(chromium: Any, url: str, **context: Any) -> Iterator[Any]:
+    """A page; errors of its scripts, requests to elsewhere and dialogs fail the test, refusals do not."""
+    with chromium.new_context(**context) as within:
+        within.set_default_timeout(SECONDS)
+        page = within.new_page()
+        problems: list[str] = []
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        failed = lambda said: said.type == "error" and "status of 422" not in said.text  # noqa: E731
+        page.on("console", lambda said: problems.append(said.text) if failed(said) else None)
+        page.on(
+            "request",
+            lambda asked: (
+                None
+                if asked.url.startswith((url.partition("?")[0].rstrip("/"), "blob:"))
+                else problems.append(asked.url)
+            ),
+        )
+        page.on("dialog", lambda dialog: (problems.append(dialog.message), dialog.dismiss()))
+        page.goto(url)
+        yield page
+        assert not problems
+
+
 # A box that scrolls sideways shows all of its text, a dialog should not have to; a line that is cut at the
 # bottom, after so many lines, still shows its beginning.
 RUNS_OFF = """() => {

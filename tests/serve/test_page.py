@@ -8,25 +8,20 @@ import json
 import re
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import sentence_experts
-from helpers.browser import browser, needs_browser, runs_off
+from helpers.browser import DONE, OVERFLOW, SECONDS, browser, needs_browser, opened, runs_off
 from helpers.running_server import RunningServer, running_server
 from helpers.samples import TOPICS
 from helpers.searched_corpus import HOSTILE, write_searched_corpus
 
 pytestmark = needs_browser
 
-SECONDS = 60_000  # milliseconds, on a busy machine
 QUERY = "drought in rice fields"
-DONE = "#status:has-text(' ms')"
-# What the page's policy lets no script evaluate, a test looks up through the browser itself.
-OVERFLOW = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
 
 
 @pytest.fixture(scope="module")
@@ -41,29 +36,6 @@ def served(tmp_path_factory: pytest.TempPathFactory, experts_model: Path) -> Ite
 def chromium() -> Iterator[Any]:
     with browser() as running:
         yield running
-
-
-@contextmanager
-def opened(chromium: Any, url: str, **context: Any) -> Iterator[Any]:
-    """A page; errors of its scripts, requests to elsewhere and dialogs fail the test."""
-    with chromium.new_context(**context) as within:
-        within.set_default_timeout(SECONDS)
-        page = within.new_page()
-        problems: list[str] = []
-        page.on("pageerror", lambda error: problems.append(str(error)))
-        page.on("console", lambda said: problems.append(said.text) if said.type == "error" else None)
-        page.on(
-            "request",
-            lambda asked: (
-                None
-                if asked.url.startswith((url.partition("?")[0].rstrip("/"), "blob:"))
-                else problems.append(asked.url)
-            ),
-        )
-        page.on("dialog", lambda dialog: (problems.append(dialog.message), dialog.dismiss()))
-        page.goto(url)
-        yield page
-        assert not problems
 
 
 def search(page: Any, query: str = QUERY) -> None:

@@ -97,7 +97,7 @@ class TeachResult:
             "a linear map" if self.kind == HEAD else "queries are moved towards the similar papers (Rocchio)"
         )
         if self.kind != HEAD:
-            how += ", as a linear map is no better"
+            how += ", as a linear map is worse"
         if not math.isfinite(self.auc):
             return f"{count} examples are too few to tell: nothing could be held out. Learned: {how}."
         figure = f"ROC-AUC {self.auc:.2f} ({self.low:.2f} to {self.high:.2f}), untaught {self.untaught:.2f}"
@@ -138,8 +138,9 @@ def teach(
 ) -> TeachResult:
     """Teach a route by papers of a corpus that are similar in the way that is meant, and others.
 
-    The route is a linear map of the model's vectors, or, where that is no better on examples that were held
-    out, Rocchio's method. It is kept beside the corpus; `search` and the server then know it by its name.
+    The route is a linear map of the model's vectors, or Rocchio's method where that is clearly better on
+    examples that were held out. It is kept beside the corpus; `search` and the server then know it by its
+    name.
 
     Args:
         model: a model in memory, or the path or name of one.

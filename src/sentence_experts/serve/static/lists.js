@@ -2,6 +2,7 @@
 
 import {fill, make, marked, short, title} from "./dom.js";
 import {keepButton} from "./kept.js";
+import {learned, markButtons} from "./teach.js";
 
 const WIDTH = 250; // of a column at least, in pixels
 const SAME = 0.8; // share of papers in common from which lists are folded into one
@@ -62,6 +63,7 @@ function column(route, others, answer, page, labels, n) {
   const list = make("ol", {}, route.hits.map(hit => card(hit, route, answer, page, labels)));
   list.addEventListener("keydown", move);
   return make(`section.route.${page.colour(route.name)}`, {"data-route": route.name, "aria-labelledby": `route-${n}`}, heading,
+    [route, ...others].map(each => learned(each.name)),
     weak && !answer.nothing_close && make("p.hint", {}, "Nothing is close under this route."),
     route.hits.length ? list : make("p.none", {}, "No paper passes the filters."));
 }
@@ -77,7 +79,7 @@ function card(hit, route, answer, page, labels) {
       make("p.best", {dir: "auto", hidden: true}),
       make("div.under", {}, mostly(hit, route, page), moves(hit, route, paper, labels, page),
         cited(paper),
-        make("span.do", {}, keepButton(paper),
+        make("span.do", {}, markButtons(paper), keepButton(paper),
           make("button.quiet", {type: "button", "aria-description": title(paper).slice(0, 200), onclick: () => page.like(paper)}, "More like this")))));
   const light = on => () => {
     for (const each of document.querySelectorAll(`#lists [data-paper="${hit.paper}"]`)) each.classList.toggle("same", on && answer.routes.length > 1);

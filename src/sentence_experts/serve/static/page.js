@@ -6,6 +6,7 @@ import {arrange, showLists, showSentence} from "./lists.js";
 import {paperDetails, showCitations} from "./views.js";
 import {drawYears, onYears} from "./years.js";
 import {keyed, Refused, send} from "./server.js";
+import * as teaching from "./teach.js";
 import * as asked from "./state.js";
 
 let state = asked.read(location.search);
@@ -21,6 +22,11 @@ const page = {
   citations: paper => send("/search/citations", {paper: paper.paper_id}, {ask: askKey}),
   more: () => change({top: Math.min(state.top * 2, asked.MOST)}),
   colour: name => `h${Math.max(about.routes.findIndex(each => each.name === name), 0) % 10}`,
+  ask: again => askKey(again),
+  openDialog: name => openDialog(name),
+  isTaught: name => about.routes.some(each => each.taught && each.name === name),
+  first: () => answer?.routes.map(each => each.name).find(name => about.routes.some(each => each.name === name && !each.taught)) ?? null,
+  routesChanged: name => routesChanged(name),
   best: (route, paper) => best.get(`${route}\n${paper.paper_id}`),
 };
 
@@ -129,6 +135,7 @@ function show(milliseconds) {
   document.title = `${answer.query ?? answer.like.map(title).join(", ")} – ${about.corpus}`;
   drawYears(answer.years, about.values.year, state.year);
   const columns = showLists(find("lists"), answer, page, state.top < asked.MOST, state.apart);
+  teaching.asks(answer);
   showCitations(find("citations"), answer, page);
   selectView();
   const lone = answer.routes.reduce((sum, route) => sum + route.hits.filter(hit => hit.only).length, 0);
@@ -238,10 +245,13 @@ function onKey(event) {
     find("query").focus();
     return;
   }
+  if (!typing && event.key === "t") teaching.teach();
+  if (!typing && event.key === "u") teaching.undo();
   const id = event.target.closest?.("[data-paper]")?.dataset.paper;
   if (typing || id === undefined || !answer) return;
   const paper = answer.papers[id], key = event.key.toLowerCase();
   if (key === "k") page.keep(paper);
+  if (key === "s" || key === "n") teaching.mark(paper, key === "s");
   if (key === "l") page.like(paper);
 }
 
@@ -255,9 +265,20 @@ function tabKeys(event) {
 
 // Start
 
-function prepare() {
-  find("home").textContent = about.corpus;
-  find("home").dir = "auto";
+/** Read the routes again, after one was taught, renamed or deleted, and show the lists of those that are asked for. */
+async function routesChanged(added) {
+  about = await send("/search/corpus", null, {ask: askKey});
+  showRoutes();
+  const names = new Set(about.routes.map(each => each.name));
+  let routes = state.routes.filter(name => names.has(name) || !name.includes(":") || name.includes("="));
+  if (added && routes.length && !routes.includes(added)) routes = [...routes, added];
+  state = {...state, routes, apart: state.apart || Boolean(added)};
+  history.replaceState(null, "", asked.write(state));
+  showQuestion();
+  await run();
+}
+
+function showRoutes() {
   fill(find("about"), `${count(about.papers, "paper")}, ${count(about.routes.length, "route", "routes")}`);
   fill(find("routes"), about.routes.map(route => make(`label.chip.${page.colour(route.name)}`, {},
     make("input", {type: "checkbox", value: route.name, onchange: chooseRoutes}),
@@ -267,6 +288,12 @@ function prepare() {
   fill(find("weights"), blendable.map(route => make(`label.weight.${page.colour(route.name)}`, {},
     make("span.dot", {"aria-hidden": "true"}), make("bdi", {}, route.label),
     make("input", {type: "range", min: 0, max: 10, name: route.name.split(/:(.*)/s)[1], onchange: blendRoutes}))));
+}
+
+function prepare() {
+  find("home").textContent = about.corpus;
+  find("home").dir = "auto";
+  showRoutes();
   find("filters").open = !matchMedia("(max-width: 44rem)").matches;
   for (const name of ["keyword", "mesh"]) {
     const values = Object.entries(about.values[name]);
@@ -340,6 +367,7 @@ try {
   showQuestion();
   find("query").value = state.query;
   if (!isAsked()) find("query").focus();
+  await teaching.beginTeaching(page);
   await run();
 } catch (error) {
   fail(error);

@@ -4,6 +4,15 @@ const NAME = "sentence-experts key";
 let key = sessionStorage.getItem(NAME) ?? "";
 export const keyed = () => key !== "";
 
+const PROFILE = "sentence-experts profile";
+let person = localStorage.getItem(PROFILE) ?? "";
+/** The profile that marks and taught routes belong to; "" for the server's default. */
+export const profile = () => person;
+export function openProfile(name) {
+  person = name;
+  localStorage.setItem(PROFILE, name);
+}
+
 export class Refused extends Error {}
 
 /** The answer to a request; `ask` opens the dialog for a key and comes back when there is one. */
@@ -11,6 +20,7 @@ export async function send(path, body, {signal, ask, file = false} = {}) {
   for (;;) {
     const headers = body ? {"Content-Type": "application/json"} : {};
     if (key) headers.Authorization = `Bearer ${key}`;
+    if (person) headers["X-Profile"] = encodeURIComponent(person);
     const answer = await reach(path, {method: body ? "POST" : "GET", headers, body: body && JSON.stringify(body), signal});
     if (answer.status === 401 && ask) {
       key = await ask(key !== "");

@@ -1,0 +1,124 @@
+// Marks on papers, and the routes that they teach: kept by the server, for each profile.
+
+import {add, count, fill, find, make, number, title} from "./dom.js";
+import {openProfile, profile, Refused, send} from "./server.js";
+
+let known = {marks: [], routes: [], name: null, can_undo: false};
+let page = null;
+let question = {query: null, like: []}; // what the papers on the screen were found by
+
+const same = (mark, paper) => mark.paper === paper.paper_id && mark.query === question.query && String(mark.like) === String(question.like);
+const short = route => route.split(/:(.*)/s)[1] ?? "";
+
+/** The taught route of this name in requests; undefined for any other. */
+export const lesson = route => known.routes.find(each => page.isTaught(route) && each.name === short(route));
+
+export function asks(answer) {
+  question = {query: answer.query, like: answer.like.map(paper => paper.paper_id)};
+  showMarks();
+}
+
+export function markButtons(paper) {
+  return [[true, "Similar"], [false, "Not similar"]].map(([similar, label]) => make("button.quiet.mark", {type: "button", "data-id": paper.paper_id,
+    "data-similar": String(similar), "aria-pressed": "false", "aria-description": `in the way I mean: ${title(paper).slice(0, 200)}`,
+    onclick: () => mark(paper, similar)}, label));
+}
+
+/** Mark a paper; the same mark again takes it back. */
+export function mark(paper, similar) {
+  const before = known.marks.find(each => same(each, paper));
+  const one = {paper: paper.paper_id, ...question, similar: before?.similar === similar ? null : similar};
+  return change("/marks", {marks: [one]});
+}
+
+function showMarks() {
+  for (const button of document.querySelectorAll("button.mark")) {
+    const one = known.marks.find(each => same(each, {paper_id: button.dataset.id}));
+    button.setAttribute("aria-pressed", String(one !== undefined && String(one.similar) === button.dataset.similar));
+  }
+  const similar = known.marks.filter(each => each.similar).length, others = known.marks.length - similar;
+  fill(find("teach-count"), known.marks.length ? `${number(similar)} similar, ${number(others)} not similar` : "Mark papers as similar or not, in the way you mean.",
+    known.name !== null && [" · ", make("bdi", {}, known.name)]);
+  find("teach-now").disabled = similar < 2 || others < 2;
+  find("teach-new").hidden = !known.marks.length;
+  find("teach-undo").hidden = !known.can_undo;
+  find("open-taught").hidden = !known.routes.length && profile() === "";
+}
+
+function say(text, isError = false) {
+  find("teach-said").className = isError ? "notice" : "";
+  fill(find("teach-said"), text);
+}
+
+/** Ask the server for a change, or what there is; returns its answer, or null if it refused. */
+async function change(path, body, isFirst = false) {
+  try {
+    const before = JSON.stringify(known.routes);
+    known = await send(`/search/taught${path}`, body, {ask: page.ask});
+    say("");
+    showMarks();
+    if (!isFirst && JSON.stringify(known.routes) !== before) await page.routesChanged(known.taught);
+    return known;
+  } catch (error) {
+    say(error instanceof Refused ? error.message : "The server does not answer.", true);
+    if (!(error instanceof Refused)) throw error;
+    return null;
+  }
+}
+
+export async function teach() {
+  if (find("teach-now").disabled) return;
+  const started = performance.now();
+  say("Teaching…");
+  find("teach-now").disabled = true;
+  const answer = await change("", {on: page.first()});
+  showMarks();
+  if (!answer) return;
+  say(`“${short(answer.taught)}” was taught in ${((performance.now() - started) / 1000).toFixed(1)} s.`);
+  document.querySelector(`.route[data-route="${CSS.escape(answer.taught)}"] .learned`)?.focus();
+}
+
+export const undo = () => known.can_undo && change("/undo", {});
+
+/** What a route has learned, below the heading of its list. */
+export function learned(route) {
+  const one = lesson(route);
+  return one && make("p.hint", {}, one.figures.verdict, " ",
+    make("button.quiet.learned", {type: "button", "aria-description": one.name, onclick: () => openTaught(one.name)}, "What it learned"));
+}
+
+function details(one, open) {
+  const {words, papers, verdict, missing} = one.figures, name = make("input", {value: one.name, maxlength: 100, "aria-label": "Name", autocomplete: "off"});
+  const acts = (path, body) => async () => { if (await change(path, body())) openTaught(); else find("taught-said").textContent = find("teach-said").textContent; };
+  const moved = way => papers[way]?.length > 0 && make("ul", {}, papers[way].map(paper =>
+    make("li", {}, make("bdi", {}, title(paper)), ` ${number(paper.before)} → ${number(paper.after)}`)));
+  return make("details.lesson", {open}, make("summary", {}, make("bdi", {}, one.name), ` · ${count(one.marks, "mark")}`),
+    make("p", {}, verdict), missing > 0 && make("p.hint", {}, `${count(missing, "marked paper")} not found.`),
+    make("p", {}, "Words that moved up: ", make("b", {}, words.up?.join(", ") || "none"), "; down: ", make("b", {}, words.down?.join(", ") || "none")),
+    make("h3", {}, "Papers that rose, from rank to rank"), moved("up") || "none", make("h3", {}, "Papers that fell"), moved("down") || "none",
+    make("form.actions", {onsubmit: event => { event.preventDefault(); acts("/rename", () => ({name: one.name, to: name.value.trim()}))(); }}, name,
+      make("button", {}, "Rename"),
+      make("button", {type: "button", onclick: acts("/begin", () => ({name: one.name}))}, "Go on teaching"),
+      make("button", {type: "button", onclick: acts("/delete", () => ({name: one.name}))}, "Delete")),
+    make("pre", {tabindex: "0"}, `sentence-experts add-route ${one.model} '${one.name}' --from CORPUS --out MODEL${profile() && ` --profile ${profile()}`}`));
+}
+
+export function openTaught(name) {
+  find("taught-said").textContent = "";
+  fill(find("taught-body"), known.routes.length ? known.routes.map(one => details(one, one.name === (name ?? known.name))) : make("p.none", {}, "Nothing was taught yet."));
+  page.openDialog("taught");
+}
+
+/** Begin: read what is kept, also when another tab may have changed it. */
+export async function beginTeaching(ofPage) {
+  page = ofPage;
+  find("teach-now").addEventListener("click", teach);
+  find("teach-undo").addEventListener("click", undo);
+  find("teach-new").addEventListener("click", () => change("/begin", {}));
+  find("open-taught").addEventListener("click", () => openTaught());
+  find("taught-undo").addEventListener("click", async () => { if (await undo()) openTaught(); });
+  find("profile").value = profile();
+  find("profile").addEventListener("change", async event => { openProfile(event.target.value.trim()); if (await change("", null)) openTaught(); });
+  addEventListener("focus", () => change("", null));
+  await change("", null, true);
+}

@@ -1,0 +1,172 @@
+"""Teaching on the search page, in Chromium: by mouse, by keyboard, on a phone, in two tabs, after a kill."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from helpers.browser import DONE, OVERFLOW, browser, needs_browser, opened, runs_off
+from helpers.running_server import RunningServer, running_server
+from helpers.searched_corpus import write_searched_corpus
+
+pytestmark = needs_browser
+
+LIST = ".route[data-route='m']"
+TAUGHT = "m:my method"
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_searched_corpus(tmp_path_factory.mktemp("taught") / "papers").path
+
+
+@pytest.fixture(scope="module")
+def served(library: Path, plain_model: Path) -> Iterator[RunningServer]:
+    with running_server(f"m={plain_model}", "--corpus", library) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    with browser() as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def nothing_taught(library: Path) -> None:
+    for file in (library / ".taught").glob("*.json"):
+        file.unlink()
+
+
+def mark(page: Any, count: int = 3, among: str = LIST) -> None:
+    for number in range(count):
+        for label, place in (("Similar", number), ("Not similar", 9 - number)):
+            page.locator(f"{among} .hit").nth(place).get_by_text(label, exact=True).click()
+    page.wait_for_selector(f"#teach-count:has-text('{count} similar, {count} not similar')")
+
+
+def teach(page: Any) -> None:
+    page.click("#teach-now")
+    page.wait_for_selector(f".route[data-route='{TAUGHT}'] .learned")
+    page.wait_for_selector("#teach-said:has-text('was taught')")
+
+
+def test_marks_become_a_list_that_is_renamed_deleted_and_undone(chromium: Any, served: RunningServer) -> None:
+    with opened(chromium, f"{served.url}/?q=rice+drought") as page:
+        page.wait_for_selector(DONE)
+        assert page.is_disabled("#teach-now")
+        mark(page)
+        pressed = page.locator("button.mark[aria-pressed=true]")
+        assert pressed.count() == 6
+        page.reload()
+        page.wait_for_selector(DONE)
+        assert pressed.count() == 6, "marks stay"
+        pressed.first.click()
+        page.wait_for_selector("#teach-count:has-text('2 similar')")
+        page.click("#teach-undo")
+        page.wait_for_selector("#teach-count:has-text('3 similar')")
+        teach(page)
+        assert page.locator(".route").count() == 2
+        assert "ROC-AUC" in page.inner_text(f".route[data-route='{TAUGHT}'] .hint")
+        assert page.evaluate("() => document.activeElement.className").endswith("learned")
+        page.reload()
+        page.wait_for_selector(f".route[data-route='{TAUGHT}'] .learned")
+        page.click(".learned")
+        assert "Words that moved up" in page.inner_text("#taught-body")
+        page.fill("#taught input[aria-label=Name]", "by hand")
+        page.press("#taught input[aria-label=Name]", "Enter")
+        page.wait_for_selector("#taught summary:has-text('by hand')")
+        page.fill("#taught input[aria-label=Name]", "a=b")
+        page.click("#taught >> text=Rename")
+        page.wait_for_selector("#taught-said:has-text('use letters')")
+        page.click("#taught >> text=Delete")
+        page.wait_for_selector("#taught-body >> text=Nothing was taught")
+        page.click("#taught-undo")
+        page.wait_for_selector("#taught summary:has-text('by hand')")
+        page.keyboard.press("Escape")
+        page.wait_for_selector(".route[data-route='m:by hand']")
+        page.click("#teach-new")
+        page.wait_for_selector("#teach-count:has-text('Mark papers')")
+        assert pressed.count() == 0
+
+
+def test_the_whole_loop_by_keyboard_on_a_phone(chromium: Any, served: RunningServer) -> None:
+    size = {"width": 360, "height": 800}
+    with opened(chromium, f"{served.url}/?q=rice+drought", viewport=size) as page:
+        page.wait_for_selector(DONE)
+        page.locator(f"{LIST} .title").first.focus()
+        for place in range(8):
+            with page.expect_response("**/search/taught/marks"):
+                page.keyboard.press("s" if place < 4 else "n")
+            page.keyboard.press("ArrowDown")
+        page.wait_for_selector("#teach-count:has-text('4 similar, 4 not similar')")
+        page.keyboard.press("n")
+        page.wait_for_selector("#teach-count:has-text('4 similar, 5 not similar')")
+        page.keyboard.press("u")
+        page.wait_for_selector("#teach-count:has-text('4 similar, 4 not similar')")
+        page.keyboard.press("t")
+        page.wait_for_selector("#teach-said:has-text('was taught')")
+        page.select_option(".phone select", TAUGHT)
+        assert page.locator(f".route[data-route='{TAUGHT}'] .hit").first.is_visible()
+        assert page.evaluate(OVERFLOW) <= 0
+        assert not runs_off(page)
+        page.locator(f".route[data-route='{TAUGHT}'] .learned").focus()
+        page.keyboard.press("Enter")
+        page.wait_for_selector("#taught[open]")
+        assert page.evaluate(OVERFLOW) <= 0
+        assert not runs_off(page)
+        page.keyboard.press("Escape")
+
+
+def test_hostile_titles_and_queries_stay_texts(chromium: Any, served: RunningServer) -> None:
+    query = "rice drought <img src=x onerror=alert(1)>"
+    with opened(chromium, served.url) as page:
+        page.wait_for_selector("#routes input")
+        page.fill("#query", query)
+        page.press("#query", "Enter")
+        page.wait_for_selector(DONE)
+        mark(page)
+        teach(page)
+        page.click(".learned")
+        for part in ("#taught", "#lists", ".teach"):
+            assert page.locator(f"{part} img, {part} script").count() == 0
+
+
+def test_two_tabs_and_two_profiles(chromium: Any, served: RunningServer) -> None:
+    with opened(chromium, f"{served.url}/?q=rice+drought") as one:
+        one.wait_for_selector(DONE)
+        with opened(chromium, f"{served.url}/?q=rice+drought") as other:
+            other.wait_for_selector(DONE)
+            mark(one, 2)
+            for place in (4, 5):
+                other.locator(f"{LIST} .hit").nth(place).get_by_text("Similar", exact=True).click()
+            other.wait_for_selector("#teach-count:has-text('4 similar, 2 not similar')")
+            teach(other)
+            one.evaluate("() => { dispatchEvent(new Event('focus')); }")
+            one.wait_for_selector(f".route[data-route='{TAUGHT}'] .learned")
+            one.click("#open-taught")
+            one.fill("#profile", "ann")
+            one.press("#profile", "Tab")
+            one.wait_for_selector("#teach-count:has-text('Mark papers')", state="attached")
+            one.wait_for_selector(f".route[data-route='{TAUGHT}']", state="detached")
+            one.evaluate("() => localStorage.clear()")
+
+
+@pytest.mark.slow  # servers of its own
+def test_nothing_is_lost_when_the_server_is_killed(chromium: Any, library: Path, plain_model: Path) -> None:
+    arguments = (f"m={plain_model}", "--corpus", library)
+    with running_server(*arguments) as running, opened(chromium, f"{running.url}/?q=rice+drought") as page:
+        page.wait_for_selector(DONE)
+        mark(page)
+        teach(page)
+        os.kill(running.process.pid, signal.SIGKILL)
+        running.process.wait()
+    with running_server(*arguments) as running:
+        kept = httpx.get(f"{running.url}/search/taught").json()
+        assert (len(kept["marks"]), [each["name"] for each in kept["routes"]]) == (6, ["my method"])
