@@ -50,6 +50,11 @@ def opened(chromium: Any, url: str, **context: Any) -> Iterator[Any]:
         within.set_default_timeout(SECONDS)
         page = within.new_page()
         problems: list[str] = []
+
+        def dismiss(dialog: Any) -> None:
+            problems.append(dialog.message)
+            dialog.dismiss()
+
         page.on("pageerror", lambda error: problems.append(str(error)))
         failed = lambda said: said.type == "error" and "status of 422" not in said.text  # noqa: E731
         page.on("console", lambda said: problems.append(said.text) if failed(said) else None)
@@ -61,7 +66,7 @@ def opened(chromium: Any, url: str, **context: Any) -> Iterator[Any]:
                 else problems.append(asked.url)
             ),
         )
-        page.on("dialog", lambda dialog: (problems.append(dialog.message), dialog.dismiss()))
+        page.on("dialog", dismiss)
         page.goto(url)
         yield page
         assert not problems
