@@ -142,6 +142,27 @@ def test_hostile_exports_are_read_in_time(tmp_path: Path) -> None:
     assert "broken-file" in corpus.manifest["counts"]["rejected"]
 
 
+def test_records_of_joined_files_are_read_and_records_that_are_none_are_named(tmp_path: Path) -> None:
+    ends = "TY  - JOUR\nTI  - {}\nER  - "
+    text = (
+        "Provider: made up\n" + ends.format("One") + ends.format("Two") + "\nty  - JOUR\nti  - Low\n\nnote\n"
+    )
+    corpus = imported(tmp_path, "x.ris", text + ends.format("Three"))
+    assert {paper["title"] for paper in papers(corpus)} == {"One", "Two", "Three"}
+    assert [each["detail"] for each in rejected(corpus)] == ["line 8: a record that does not begin with TY"]
+
+
+def test_an_entry_without_a_key_is_nobodys_parent(tmp_path: Path) -> None:
+    text = "@book{, title={Whole}, year={1950}}\n@article{k, title={Sleep}}\n"
+    found = {paper["title"]: paper for paper in papers(imported(tmp_path, "x.bib", text))}
+    assert (found["Sleep"]["year"], found["Sleep"]["journal"]) == (None, None)
+
+
+def test_symbols_outside_formulas() -> None:
+    symbols = r"TNF-\alpha signalling in {\beta} cells, \textgamma{}, \(\kappa\) 5 \pm 2 \emph{in} vivo"
+    assert latex_to_text(symbols) == "TNF-α signalling in β cells, γ, κ 5 ± 2 in vivo"
+
+
 def test_latex() -> None:
     assert latex_to_text(r"\'{e} \v{c} \c c {\ss} \O re \^{\i} 3--4 $x_{1}$ \{a\} \url{a~b}") == (
         "é č ç ß Øre î 3–4 x1 {a} a b"

@@ -102,6 +102,14 @@ def test_bad_rows_are_named_by_number(tmp_path: Path) -> None:
     assert {line["reason"] for line in rejected(corpus)} == {"bad-row"}
 
 
+@pytest.mark.parametrize("empty", ["NaN", "NA", "null", ""])
+def test_words_for_empty_cells_are_no_values(tmp_path: Path, empty: str) -> None:
+    table = tmp_path / "papers.csv"
+    table.write_text(f"id,title,abstract,year\na,Na,{empty},{empty}\n")
+    [paper] = papers(import_corpus(papers=table))
+    assert (paper["title"], paper["abstract"], paper["year"]) == ("Na", None, None)
+
+
 def test_digits_are_pmids_where_papers_have_pmids(tmp_path: Path) -> None:
     rows = [{"id": f"p{n}", "title": "T", "abstract": "A", "pmid": n} for n in (11, 12)]
     papers_file = write(tmp_path / "p.jsonl", rows)

@@ -174,6 +174,15 @@ def test_chunks_hold_every_row_once(tmp_path, ending):
         assert [{"id": row.id, "text": row.text} for part in chunks for row in part] == rows
 
 
+def test_files_of_a_folder_that_are_left_out_are_named(model, partitions, tmp_path, caplog):
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    (folder / "a.jsonl").write_text('{"text": "a text"}\n')
+    (folder / "b.csv").write_text("text\nb\n")
+    assert encode(model, folder, out=tmp_path / "vectors", route="crops").texts == 1
+    assert "1 files that are neither Parquet nor JSON lines are left out, such as b.csv" in caplog.text
+
+
 def test_what_cannot_go_into_a_folder_is_refused(model, partitions, tmp_path):
     folder = partitions[0]
     (tmp_path / "mine.txt").write_text("mine")

@@ -130,7 +130,7 @@ def test_expert_ids_decide_over_a_route_in_the_text(mixed: SentenceTransformer) 
     [
         *(
             ({"expert_ids": wrong}, r"for each of 2 texts.*0 \(copd\), 1 \(cvd\)")
-            for wrong in ([0, 1, 0], [0, 3], [0.0, 1.0], [True, False], "cvd")
+            for wrong in ([1], [0, 1, 0], [0, 3], [0.0, 1.0], [True, False], "cvd")
         ),
         ({"expert_ids": 0, "prompt_name": "cvd"}, "prompt"),
     ],

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+import unicodedata
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from sentence_experts.cli.main import main
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.pairs.importing import import_pairs
-from sentence_experts.pairs.splits import TooFewPairsError
+from sentence_experts.pairs.splits import TooFewPairsError, fold_texts
 
 SETS = ("train", "validation", "test")
 
@@ -260,3 +262,10 @@ def test_pairs_that_rows_contradict_are_left_out(caplog: pytest.LogCaptureFixtur
     for name in ("validation", "test"):
         table = pairs.split(name).to_pandas()
         assert table.groupby(["anchor", "positive"])["label"].nunique().max() == 1
+
+
+def test_texts_in_two_unicode_forms_are_one_text() -> None:
+    """Encoders read both forms alike, so neither may be in another split than the other."""
+    forms = [unicodedata.normalize(form, "café au lait") for form in ("NFC", "NFD")]
+    assert len(set(forms)) == 2
+    assert len(set(fold_texts(pa.chunked_array([forms])).to_pylist())) == 1

@@ -82,6 +82,7 @@ def test_many_numbers_are_cut_into_bins_of_equal_size() -> None:
     assert sets_of(read([str(n) for n in range(100)], bins=4)) == sets_of(labels)
     assert set(read([1e7 + n for n in range(100)], bins=4).counts.tolist()) == {25}
     assert labels.names == ("0 to 24", "25 to 49", "50 to 74", "75 to 99")
+    assert set(read(list(range(25)) * 4).counts.tolist()) == {20}
 
 
 def test_it_is_said_where_numbers_are_binned(caplog: pytest.LogCaptureFixture) -> None:

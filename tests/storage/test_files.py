@@ -9,7 +9,15 @@ from pathlib import Path
 import pytest
 
 from sentence_experts.errors import InputError
-from sentence_experts.storage import NoSpaceError, explained, locked, read_json, replacing, replacing_folder
+from sentence_experts.storage import (
+    NoSpaceError,
+    allocate_npy,
+    explained,
+    locked,
+    read_json,
+    replacing,
+    replacing_folder,
+)
 
 
 @pytest.mark.parametrize("content", [b"[" * 100_000, b"9" * 5000, b"\xff", b"{", b""])
@@ -71,3 +79,10 @@ def test_other_errors_stay_what_they_are(tmp_path: Path, error: Exception) -> No
     with pytest.raises(type(error)) as found, explained(tmp_path):
         raise error
     assert found.value is error
+
+
+def test_an_array_on_the_disk_has_its_space(tmp_path: Path) -> None:
+    """Writing to a mapped file crashes the process where the disk turns out to be full."""
+    array = allocate_npy(tmp_path / "a.npy", (1000, 32), "float32")
+    assert (array.shape, array.dtype) == ((1000, 32), "float32")
+    assert (tmp_path / "a.npy").stat().st_blocks * 512 >= array.nbytes

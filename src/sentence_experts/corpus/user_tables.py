@@ -57,6 +57,7 @@ _COLUMNS = {
     "citations": (("citing", "cited"), ("cited_title", "cited_year")),
 }
 _LIST_SEPARATOR = re.compile(r"\s*[;|]\s*")
+_NO_VALUES = ("NaN", "nan", "NA", "null", "NULL")  # as pandas and R write empty cells of CSV
 _TRUE = frozenset({"1", "1.0", "true", "yes", "t", "y", "retracted"})
 _FALSE = frozenset({"", "0", "0.0", "false", "no", "f", "n", "none", "not retracted"})
 
@@ -120,7 +121,10 @@ class UserTable:
                 try:
                     if isinstance(row, BadRowError):
                         raise row
-                    named = {self.names.get(key, key.strip().lower()): value for key, value in row.items()}
+                    named = {
+                        self.names.get(key, key.strip().lower()): None if value in _NO_VALUES else value
+                        for key, value in row.items()
+                    }
                     if self.kind == "papers":
                         _add_paper(part, named, number, self.name, first_rows)
                     else:

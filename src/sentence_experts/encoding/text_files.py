@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.tables import Table, TextRow, TextTable, format_of, is_path, opened, parquet_file
+
+logger = logging.getLogger(__name__)
 
 _IN_FOLDERS = ("parquet", "json")
 
@@ -35,9 +38,15 @@ def _files_of(source: Path) -> list[Path]:
         return [source]
     pattern = str(source.relative_to(source.anchor))
     files = source.rglob("*") if source.is_dir() else Path(source.anchor or ".").glob(pattern)
-    tables = (file for file in files if file.is_file() and format_of(file) in _IN_FOLDERS)
-    if not (found := sorted(file for file in tables if file.name[0] not in "._")):
+    tables = sorted(file for file in files if file.is_file() and format_of(file) and file.name[0] not in "._")
+    found = [file for file in tables if format_of(file) in _IN_FOLDERS]
+    if not found:
         raise InputError(f"{source}: no such file, or no Parquet or JSON-lines files in it")
+    if others := [file for file in tables if file not in found]:
+        logger.warning(
+            f"{source}: {len(others)} files that are neither Parquet nor JSON lines are left out, such as "
+            f"{others[0].name}; give their paths too"
+        )
     return found
 
 

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from sentence_experts.errors import InputError, UsageError
-from sentence_experts.storage import RECORD, checked_record
+from sentence_experts.storage import RECORD, allocate_npy, checked_record
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -142,7 +142,7 @@ def write_vectors(out: Path, files: Sequence[Path], rows: int, precision: str) -
             for batch in parquet.iter_batches(_ROWS_PER_BATCH, columns=[VECTOR]):
                 part = _rows_of(batch.column(0))
                 if joined is None:
-                    joined = np.lib.format.open_memmap(out, "w+", precision, (rows, part.shape[1]))
+                    joined = allocate_npy(out, (rows, part.shape[1]), precision)
                 joined[done : done + len(part)] = part
                 done += len(part)
 

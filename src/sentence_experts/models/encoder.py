@@ -293,11 +293,14 @@ class ExpertEncoder(SentenceTransformer):
     def _with_experts(self, texts: list[Any], expert_ids: Any) -> list[Any]:
         """Put the routes of the experts in front; for learned routers, texts carry the expert's number."""
         try:
-            numbers = torch.as_tensor(expert_ids).expand(len(texts)).tolist()
+            given = torch.as_tensor(expert_ids)
+            numbers = given.expand(len(texts)).tolist() if given.dim() == 0 else given.tolist()
         except (TypeError, ValueError, RuntimeError):  # no numbers, or of another shape
             numbers = None
-        if numbers is None or any(
-            type(one) is not int or one not in range(len(self.experts)) for one in numbers
+        if (
+            numbers is None
+            or len(numbers) != len(texts)
+            or any(type(one) is not int or one not in range(len(self.experts)) for one in numbers)
         ):
             known = ", ".join(f"{index} ({name})" for index, name in enumerate(self.experts))
             raise UsageError(

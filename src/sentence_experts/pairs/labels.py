@@ -310,7 +310,9 @@ def _bin_numbers(values: list[list[float]], bins: int, named: str) -> list[list[
     if len(different) <= MAX_CATEGORIES:
         labels = dict(zip(different.tolist(), _write_numbers(different, 15), strict=True))
         return [[labels[value] for value in each] for each in values]
-    ends = np.unique(np.quantile(flat, np.linspace(0, 1, bins + 1)[1:-1], method="inverted_cdf"))
+    # By whole numbers: np.quantile(flat, 0.6) may take the number behind, as 0.6 is no exact fraction.
+    last = [-(-part * len(flat) // bins) - 1 for part in range(1, bins)]
+    ends = np.unique(np.sort(flat)[last])
     places = np.searchsorted(ends, flat)
     bounds = {
         int(place): (flat[places == place].min(), flat[places == place].max()) for place in np.unique(places)

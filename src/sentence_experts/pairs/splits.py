@@ -276,5 +276,6 @@ def draw_per_domain(
 
 
 def fold_texts(texts: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return the texts without case, punctuation and white space."""
-    return pc.utf8_trim_whitespace(pc.replace_substring_regex(pc.utf8_lower(texts), f"[{NOT_WORDS}]+", " "))
+    """Return the texts without case, punctuation and white space, in one Unicode form."""
+    lower = pc.utf8_lower(pc.utf8_normalize(texts, form="NFC"))
+    return pc.utf8_trim_whitespace(pc.replace_substring_regex(lower, f"[{NOT_WORDS}]+", " "))

@@ -38,6 +38,7 @@ from sentence_experts.retrieval.vectors import RouteVectors
 from sentence_experts.storage import (
     RECORD,
     PartStore,
+    allocate_npy,
     hashes_of,
     is_unchanged,
     locked,
@@ -230,7 +231,7 @@ def _build(
 def _gather(file: Path, arrays: Sequence[Vectors], places: NDArray[np.int64]) -> None:
     """Write the vectors at some places of the arrays, one behind the other, to one file."""
     starts = np.cumsum([0, *map(len, arrays)])
-    target = np.lib.format.open_memmap(file, "w+", np.float32, (len(places), arrays[0].shape[1]))
+    target = allocate_npy(file, (len(places), arrays[0].shape[1]), "float32")
     for start in range(0, len(places), _COPIED):
         wanted, block = places[start : start + _COPIED], target[start : start + _COPIED]
         numbers = np.searchsorted(starts, wanted, side="right") - 1

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from sentence_experts.storage.files import (
     NoSpaceError,
+    allocate_npy,
     check_kinds,
     check_version,
     explained,
@@ -46,7 +47,7 @@ from sentence_experts.storage.record import (
 )
 
 __all__ = [
-    "RECORD", "InUseError", "NoSpaceError", "Output", "PartStore", "State", "check_apart",
+    "RECORD", "InUseError", "NoSpaceError", "Output", "PartStore", "State", "allocate_npy", "check_apart",
     "check_kinds", "check_unchanged", "check_version", "checked_record", "explained",
     "hashes_of", "hidden_beside", "is_unchanged", "locked", "no_space", "open_to_readers",
     "output", "read_json", "read_record", "record_of", "remove_leftovers", "replacing", "replacing_folder",

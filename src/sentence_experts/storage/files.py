@@ -199,6 +199,17 @@ def write_npy(path: Path, array: NDArray[Any]) -> None:
         file.write(content.getbuffer())
 
 
+def allocate_npy(path: Path, shape: tuple[int, int], dtype: str) -> NDArray[Any]:
+    """Return an array on the disk, in a new `.npy`; fails on a full disk, where writing to it would crash."""
+    import numpy as np
+
+    array: NDArray[Any] = np.lib.format.open_memmap(path, "w+", dtype, shape)
+    if hasattr(os, "posix_fallocate"):
+        with open(path, "r+b") as file:
+            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+    return array
+
+
 def write_parquet(path: Path, table: pa.Table) -> None:
     """Write a table as Parquet (zstd); equal tables give equal bytes under one pyarrow version."""
     import pyarrow.parquet as pq

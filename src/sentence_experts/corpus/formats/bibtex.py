@@ -11,7 +11,7 @@ import unicodedata
 from collections.abc import Iterator, Mapping
 
 from sentence_experts.corpus.formats.authors import invert_name
-from sentence_experts.corpus.formats.markup import tex_to_text
+from sentence_experts.corpus.formats.markup import TEX_NAMES, tex_to_text
 from sentence_experts.corpus.paper import RecordError
 
 Fields = dict[str, list[str]]
@@ -42,14 +42,14 @@ _LETTERS = {
     "textquotedblleft": "“", "textquotedblright": "”", "S": "§", "P": "¶", "copyright": "©",
     "textbraceleft": "\ue000", "textbraceright": "\ue001",
 }  # fmt: skip
-_MATH = re.compile(r"(?<!\\)\$([^$]{1,500})(?<!\\)\$")
+_MATH = re.compile(r"(?<!\\)\$([^$]{1,500})(?<!\\)\$|(?<!\\)\\\((.{1,500}?)(?<!\\)\\\)", re.DOTALL)
 _SIGN_ACCENT = re.compile(
     r"\\(['`^\"~=.])\s*(?:\{\s*(\\[ij](?![A-Za-z])|[^\W\d_]?)\s*\}|(\\[ij](?![A-Za-z])|[^\W\d_]))"
 )
 _LETTER_ACCENT = re.compile(
     r"\\([cvuHkrdb])(?:\s*\{\s*(\\[ij]|[^\W\d_])\s*\}|\s+(\\[ij]|[^\W\d_]))(?![A-Za-z])"
 )
-_COMMAND = re.compile(r"\\([A-Za-z]+)\*?[ \t]*(?:\{\})?")
+_COMMAND = re.compile(r"\\([A-Za-z]+)\*?([ \t]*)(?:\{\})?")
 _ESCAPED = re.compile(r"\\([&%$#_{} -])")
 _QUOTES = (("---", "—"), ("--", "–"), ("``", "“"), ("''", "”"))
 _PLACES = {"{": "\ue000", "}": "\ue001", "~": "\ue002"}
@@ -82,7 +82,8 @@ def read_bibtex(text: str) -> Iterator[Fields | RecordError]:
         if isinstance(entry, RecordError):
             yield entry
             continue
-        if parent := known.get(entry.get("crossref", "").strip().lower()):
+        name = entry.get("crossref", "").strip().lower()
+        if name and (parent := known.get(name)):
             parent = parent | {"booktitle": parent.get("title", "")}
             entry = {name: parent[name] for name in _INHERITED if name in parent} | entry
         plain = {
@@ -216,13 +217,13 @@ def latex_to_text(text: str) -> str:
     "Özge's DNA — für 5 % of α"
     """
     if "\\" in text or "$" in text:
-        text = _MATH.sub(lambda match: tex_to_text(match[1]), text)
+        text = _MATH.sub(lambda match: tex_to_text(match[1] or match[2]), text)
         text = text.replace("\\,", " ").replace("\\/", "")
         for pattern in (_SIGN_ACCENT, _LETTER_ACCENT):
             text = pattern.sub(_accented, text)
         # Escaped braces stay, those of groups go.
         text = _ESCAPED.sub(lambda match: _PLACES.get(match[1], match[1]), text)
-        text = _COMMAND.sub(lambda match: _LETTERS.get(match[1], ""), text)
+        text = _COMMAND.sub(_spelled, text)
         text = text.replace("\\\\", " ")
     for sign, letter in _QUOTES:  # braces may keep signs apart
         text = text.replace(sign, letter)
@@ -230,6 +231,15 @@ def latex_to_text(text: str) -> str:
     for brace, place in _PLACES.items():
         text = text.replace(place, brace)
     return unicodedata.normalize("NFC", text)
+
+
+def _spelled(match: re.Match[str]) -> str:
+    """Return the letter or symbol of a command; nothing for one of style."""
+    name = match[1]
+    if name in _LETTERS:
+        return _LETTERS[name]
+    symbol = TEX_NAMES.get(name) or TEX_NAMES.get(name.removeprefix("text")) or ""
+    return symbol + match[2] if symbol else ""  # a symbol outside a formula is no TeX, and its space is meant
 
 
 def _accented(match: re.Match[str]) -> str:

@@ -59,6 +59,9 @@ _TYPES = {
 # Some programs write one space before the hyphen; "ER - negative" continues an abstract.
 _RIS_LINE = re.compile(r"(?!ER - *[^ ])([A-Z][A-Z0-9]) {1,2}-(?: (.*))?$")
 _NBIB_LINE = re.compile(r"([A-Z]{2,4}) {0,2}- ?(.*)$")
+# Files that were joined where the first had no line break at its end.
+_JOINED = re.compile(r"^ER {1,2}- *(?=TY {1,2}- )", re.MULTILINE)
+_STRAY = re.compile(r".{0,200}\bTY {1,2}- ", re.IGNORECASE)
 _RIS_BEGINS = re.compile(r"^TY {1,2}- ", re.MULTILINE)
 _NBIB_BEGINS = re.compile(r"^(?:PMID|PMC |OWN )- ?\S", re.MULTILINE)
 _MAX_VALUE = 1 << 17  # longer than any text of a record
@@ -188,7 +191,7 @@ def _language_code(language: str | None) -> str | None:
 # ---- reading -------------------------------------------------------------------------------------
 
 
-def _read_tagged(text: str, line_pattern: re.Pattern[str]) -> Iterator[Fields]:
+def _read_tagged(text: str, line_pattern: re.Pattern[str]) -> Iterator[Fields | RecordError]:
     """Read records of RIS (from TY to ER or the next TY) or MEDLINE (with empty lines between them).
 
     A line without a tag continues the value before it.
@@ -196,13 +199,17 @@ def _read_tagged(text: str, line_pattern: re.Pattern[str]) -> Iterator[Fields]:
     is_ris = line_pattern is _RIS_LINE
     record: Fields = {}
     values: list[str] = []  # values of the last tag
-    for line in text.splitlines():
+    seen = stray = False  # whether a record of RIS was read, and behind it one that is not
+    for number, line in enumerate(_JOINED.sub("ER  - \n", text).splitlines(), start=1):
         match = line_pattern.match(line)
         tag = match[1] if match else ""
         ends = tag in ("TY", "ER") if is_ris else not line.strip() or (tag == "PMID" and tag in record)
         if record and ends:
             yield record
-            record, values = {}, []
+            record, values, seen, stray = {}, [], True, False
+        if is_ris and seen and not (record or stray or tag in ("TY", "ER")) and _STRAY.match(line):
+            stray = True
+            yield RecordError("broken-entry", f"line {number}: a record that does not begin with TY")
         if match is None:
             if values and line.strip() and len(values[-1]) < _MAX_VALUE:
                 values[-1] += f"\n{line.strip()}"

@@ -33,7 +33,7 @@ _SPACE_BEFORE_POINT = re.compile(r"(?<=\w) (?=[.,;](?:\s|$))")
 _DROPPED = dict.fromkeys(map(ord, "\u00ad\u200b\u2060\ufeff"))
 
 _TEX_BODY = re.compile(r"\\begin\{document\}(.*?)\\end\{document\}", re.DOTALL)
-_TEX_NAMES = {
+TEX_NAMES = {
     "alpha": "α", "beta": "β", "gamma": "γ", "delta": "δ", "epsilon": "ε", "varepsilon": "ε", "zeta": "ζ",
     "eta": "η", "theta": "θ", "iota": "ι", "kappa": "κ", "lambda": "λ", "mu": "μ", "upmu": "μ", "nu": "ν",
     "xi": "ξ", "pi": "π", "rho": "ρ", "sigma": "σ", "tau": "τ", "phi": "φ", "varphi": "φ", "chi": "χ",
@@ -82,7 +82,7 @@ def tex_to_text(tex: str) -> str:
 
     def spelled(match: re.Match[str]) -> str:
         name = match.group(1)
-        return _TEX_NAMES.get(name, "" if name.startswith(_TEX_STYLES) else name + " ")
+        return TEX_NAMES.get(name, "" if name.startswith(_TEX_STYLES) else name + " ")
 
     text = _TEX_COMMAND.sub(spelled, text)
     text = re.sub(r"\\([,;:! %&_#{}])", lambda m: m.group(1) if m.group(1) in "%&_#" else " ", text)

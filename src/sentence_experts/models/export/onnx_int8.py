@@ -106,11 +106,7 @@ def calibrate(encoder: SentenceTransformer, texts: Sequence[str]) -> dict[str, Q
     Raises:
         UsageError: the model has no blocks, or routes with adapters.
     """
-    layers = dict(block_layers(encoder))
-    if any(isinstance(layer, AdaptedLinear) for layer in layers.values()):
-        raise UsageError("routes of this model own adapters, which do not compute in 8 bits")
-    if not layers:
-        raise UsageError(f"no blocks with linear layers in {type(encoder[0]).__name__}")
+    layers = check_quantizable(encoder)
     largest = {name: torch.zeros(layer.in_features) for name, layer in layers.items()}
 
     def see(name: str, rows: Tensor) -> None:
@@ -134,6 +130,16 @@ def calibrate(encoder: SentenceTransformer, texts: Sequence[str]) -> dict[str, Q
         low, high = float(values[out]), float(values[-1 - out])
         quantized[name] = QuantizedLinear.of(layers[name].weight, smooth.get(name), low, high)
     return quantized
+
+
+def check_quantizable(encoder: SentenceTransformer) -> dict[str, nn.Linear]:
+    """Return the layers that compute in 8 bits; refuse a model that has none, or adapters beside them."""
+    layers = dict(block_layers(encoder))
+    if any(isinstance(layer, AdaptedLinear) for layer in layers.values()):
+        raise UsageError("routes of this model own adapters, which do not compute in 8 bits")
+    if not layers:
+        raise UsageError(f"no blocks with linear layers in {type(encoder[0]).__name__}")
+    return layers
 
 
 def block_layers(encoder: SentenceTransformer) -> Iterator[tuple[str, nn.Linear]]:
