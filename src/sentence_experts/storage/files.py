@@ -22,6 +22,7 @@ from sentence_experts.progress import announced
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from numpy import memmap
     from numpy.typing import NDArray
 
 _ROWS_PER_GROUP = 1 << 14
@@ -199,11 +200,11 @@ def write_npy(path: Path, array: NDArray[Any]) -> None:
         file.write(content.getbuffer())
 
 
-def allocate_npy(path: Path, shape: tuple[int, int], dtype: str) -> NDArray[Any]:
+def allocate_npy(path: Path, shape: tuple[int, int], dtype: str) -> memmap[Any, Any]:
     """Return an array on the disk, in a new `.npy`; fails on a full disk, where writing to it would crash."""
     import numpy as np
 
-    array: NDArray[Any] = np.lib.format.open_memmap(path, "w+", dtype, shape)
+    array: memmap[Any, Any] = np.lib.format.open_memmap(path, "w+", dtype, shape)
     if hasattr(os, "posix_fallocate"):
         with open(path, "r+b") as file:
             os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
