@@ -64,6 +64,10 @@ def test_a_cell_holds_one_label_or_several(cells: list[Any], expected: list[set[
     assert sets_of(read(cells)) == expected
 
 
+def test_labels_in_two_unicode_forms_are_one_label() -> None:
+    assert read(["caf\u00e9", "cafe\u0301", ["caf\u00e9"], "tea"] * 2).counts.tolist() == [6, 2]
+
+
 def test_case_may_be_ignored() -> None:
     cells = ["Mouse; rice", "mouse", "Mouse", "RICE", "rice"]
     expected = [{"Mouse", "rice"}, {"Mouse"}, {"Mouse"}, {"rice"}, {"rice"}]

@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
+from unicodedata import normalize
 
 import numpy as np
 from numpy.typing import NDArray
@@ -256,7 +257,7 @@ def _read_cell(cell: Any, separator: str | None) -> list[str | float]:
     if cell is None or (isinstance(cell, float) and math.isnan(cell)):
         return []
     if isinstance(cell, str):
-        text = cell.strip()
+        text = normalize("NFC", cell.strip())
         if text.startswith("[") and text.endswith("]"):  # a list, as JSON or pandas writes it into a cell
             for read in (json.loads, ast.literal_eval):
                 with contextlib.suppress(ValueError, SyntaxError, RecursionError, MemoryError):
@@ -266,7 +267,10 @@ def _read_cell(cell: Any, separator: str | None) -> list[str | float]:
     if isinstance(cell, Mapping):
         raise InputError(f"holds an object ({cell!r:.60}), not labels")
     if isinstance(cell, Iterable) and not isinstance(cell, bytes):
-        items = [[part.strip()] if isinstance(part, str) else _read_cell(part, separator) for part in cell]
+        items = [
+            [normalize("NFC", part.strip())] if isinstance(part, str) else _read_cell(part, separator)
+            for part in cell
+        ]
         return [_Item(_written(value)) for each in items for value in each if value != ""]
     if isinstance(cell, bool | np.bool_):
         return [str(bool(cell)).lower()]
