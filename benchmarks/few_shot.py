@@ -27,6 +27,7 @@ import gzip
 import json
 import lzma
 import time
+import tracemalloc
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,7 @@ from numpy.typing import NDArray
 from scipy.stats import t as student
 from sklearn.linear_model import LogisticRegression
 
-from measuring import DATA, ELIFE, options, resident, table, write
+from measuring import DATA, ELIFE, options, table, write
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.models.pooling import unit
 from sentence_experts.retrieval.heads import TaughtMap
@@ -289,10 +290,11 @@ def measure_times(cache: Path) -> list[dict[str, Any]]:
             rows.append({"papers": size, "marks": marks, "teach": float(teach), "column": float(column)})
             print(rows[-1], flush=True)
         routes = TaughtRoutes(searcher, ProfileState(routes={f"r{n}": entry for n in range(50)}))
-        before = resident()["own"]
+        tracemalloc.start()
         for name in routes:
             searcher.vectors(routes[name])
-        rows[-1]["fifty"] = resident()["own"] - before
+        rows[-1]["fifty"] = tracemalloc.get_traced_memory()[0]
+        tracemalloc.stop()
     return rows
 
 

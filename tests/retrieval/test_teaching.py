@@ -80,10 +80,11 @@ def test_the_map_is_near_the_identity_where_nothing_is_known() -> None:
     assert fit_head(alone).weight == pytest.approx(np.eye(40)), "no paper is unlike another one"
 
 
-def test_many_examples_are_taken_by_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("groups", [1, 12])
+def test_many_examples_are_taken_by_parts(monkeypatch: pytest.MonkeyPatch, groups: int) -> None:
     monkeypatch.setattr(teaching, "AT_ONCE", 30)
     new = draw_examples(200, 20, seed=9)
-    taught = fit_head(draw_examples(120))
+    taught = fit_head(draw_examples(120, groups))
     after = np.einsum("ij,ij->i", taught.papers(new.vectors), taught.queries(new.anchors)[new.groups])
     assert roc_auc(after, new) > 0.8
 

@@ -112,7 +112,6 @@ def test_the_whole_loop_by_keyboard_on_a_phone(chromium: Any, served: RunningSer
         page.wait_for_selector("#teach-count:has-text('4 similar, 4 not similar')")
         page.keyboard.press("t")
         page.wait_for_selector("#teach-said:has-text('was taught')")
-        page.select_option(".phone select", TAUGHT)
         assert page.locator(f".route[data-route='{TAUGHT}'] .hit").first.is_visible()
         assert page.evaluate(OVERFLOW) <= 0
         assert not runs_off(page)
@@ -122,6 +121,17 @@ def test_the_whole_loop_by_keyboard_on_a_phone(chromium: Any, served: RunningSer
         assert page.evaluate(OVERFLOW) <= 0
         assert not runs_off(page)
         page.keyboard.press("Escape")
+
+
+def test_kept_papers_are_marked_at_once(chromium: Any, served: RunningServer) -> None:
+    with opened(chromium, f"{served.url}/?q=rice+drought") as page:
+        page.wait_for_selector(DONE)
+        for place in range(3):
+            page.locator(f"{LIST} .keep").nth(place).click()
+        page.click("#open-kept")
+        page.click("#kept-similar")
+        page.wait_for_selector("#teach-count:has-text('3 similar, 0 not similar')")
+        assert page.locator("button.mark[aria-pressed=true]").count() == 3
 
 
 def test_hostile_titles_and_queries_stay_texts(chromium: Any, served: RunningServer) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from sentence_experts.models.encoder import ExpertEncoder
 
 MIN_EACH = 2  # similar papers, and others
+_ENCODING = Lock()  # a model's tokenizer takes one call at a time, and a server has many threads
 _SAMPLE = 50  # papers by whose vectors the mean length is known
 
 
@@ -143,7 +145,8 @@ def gather(searcher: Searcher, on: SearchRoute, marks: Sequence[Mark]) -> tuple[
     blend, means = Blend((on,)), np.zeros((len(anchors), vectors.dimension), np.float32)
     texts = [place for place, (query, _) in enumerate(anchors) if query is not None]
     if texts:
-        means[texts] = searcher.encode([anchors[place][0] for place in texts], blend)[0]
+        with _ENCODING:
+            means[texts] = searcher.encode([anchors[place][0] for place in texts], blend)[0]
     for place, (query, like) in enumerate(anchors):
         if query is None:
             means[place] = searcher.mean_vectors(searcher.papers.find(like), blend)[0][0]

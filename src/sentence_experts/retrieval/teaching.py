@@ -29,7 +29,7 @@ PENALTY = 0.01
 ADDED, TAKEN = 1.0, 1.0  # factors of the means in Rocchio's method
 TEMPERATURE = 0.1
 STEPS, RATE = 80, 0.05
-AT_ONCE = 300  # examples per step
+AT_ONCE = 150  # examples per step
 FOLDS = 5
 MARGIN = 0.2  # of ROC-AUC by which Rocchio's method must be better: few held-out examples often err by less
 HEAD, ROCCHIO = "head", "rocchio"
@@ -77,8 +77,9 @@ def fit_head(examples: Examples, penalty: float = PENALTY) -> TaughtMap:
     rng = np.random.default_rng(0)
     for step in range(1, STEPS + 1):
         chosen = np.arange(len(rows))
-        if len(rows) > AT_ONCE:
-            chosen = rng.choice(len(rows), AT_ONCE, replace=False)
+        if len(rows) > AT_ONCE:  # whole groups, as far as they fit
+            places = rng.random(int(examples.groups.max()) + 2)[examples.groups]
+            chosen = np.lexsort((rng.random(len(rows)), places))[:AT_ONCE]
         slope = _slope(rows[chosen], change, examples.similar[chosen], examples.groups[chosen])
         slope += 2 * penalty * change
         first, second = 0.9 * first + 0.1 * slope, 0.99 * second + 0.01 * slope**2  # Adam

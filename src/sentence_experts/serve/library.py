@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from fastapi import Request
@@ -97,7 +96,6 @@ class Library:
         self._renewing: dict[str, tuple[ServedModel, asyncio.Task[None]]] = {}
         self._profiles: dict[str, Profile] = {}
         self._taught: dict[tuple[str, str], TaughtRoutes] = {}  # by profile and model
-        self.fitting = Lock()  # a model's tokenizer takes one call at a time
 
     def _open(self, served: ServedModel) -> Searcher:
         """Open a searcher with the vectors of all routes, by an encoder beside the server's batches."""
@@ -192,8 +190,7 @@ class Library:
     def _blended(self, name: str, model: str, route: str, field: str, taught: TaughtRoutes) -> CorpusView:
         served, searcher = self._searchers[model]
         try:
-            with self.fitting:
-                blend = searcher.blend(route, taught)
+            blend = searcher.blend(route, taught)
         except (UsageError, RouteError) as error:
             raise RequestError(422, str(error).removeprefix("`route`: "), field) from None
         shares = zip(blend.routes, blend.weights, strict=True)

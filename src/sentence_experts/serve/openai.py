@@ -80,7 +80,7 @@ def _taught_route(request: Request, served: ServedModel, route: str | None) -> S
     taught = library.taught(served.name, profile_of(request))
     if route not in taught:
         return None
-    with library.fitting, library.refusing("model"):
+    with library.refusing("model"):
         return taught[route]
 
 

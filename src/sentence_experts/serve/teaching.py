@@ -117,8 +117,7 @@ async def teach(request: Request) -> Response:
     def change(state: ProfileState) -> None:
         marks = list(state.marks.values())
         name = body.name or state.name or _new_name(state)
-        with library.fitting:
-            result = learn(view.searcher, view.blend.main, marks, name)
+        result = learn(view.searcher, view.blend.main, marks, name)
         entry = result.entry(view.searcher, view.blend.main, marks)
         state.put(name, entry, [*view.served.known.prompts])
         state.name = name

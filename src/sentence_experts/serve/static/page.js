@@ -24,6 +24,7 @@ const page = {
   colour: name => `h${Math.max(about.routes.findIndex(each => each.name === name), 0) % 10}`,
   ask: again => askKey(again),
   openDialog: name => openDialog(name),
+  corpus: () => about.corpus,
   isTaught: name => about.routes.some(each => each.taught && each.name === name),
   first: () => answer?.routes.map(each => each.name).find(name => about.routes.some(each => each.name === name && !each.taught)) ?? null,
   routesChanged: name => routesChanged(name),
@@ -332,6 +333,10 @@ function listen() {
   });
   find("copy-curl").addEventListener("click", event => copy(event.currentTarget, find("curl-text").textContent));
   find("open-help").addEventListener("click", () => openDialog("help"));
+  find("kept-similar").addEventListener("click", () => {
+    find("kept").close();
+    if (answer) teaching.markAll(kept().map(each => each.id));
+  });
   find("open-kept").addEventListener("click", () => openKept(openDialog, askKey));
   find("key-form").addEventListener("submit", event => {
     event.preventDefault();

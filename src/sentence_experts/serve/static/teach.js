@@ -31,6 +31,9 @@ export function mark(paper, similar) {
   return change("/marks", {marks: [one]});
 }
 
+/** Mark papers, by their ids, as similar to what was asked. */
+export const markAll = papers => change("/marks", {marks: papers.slice(0, 100).map(paper => ({paper, ...question, similar: true}))});
+
 function showMarks() {
   for (const button of document.querySelectorAll("button.mark")) {
     const one = known.marks.find(each => same(each, {paper_id: button.dataset.id}));
@@ -74,6 +77,11 @@ export async function teach() {
   const answer = await change("", {on: page.first()});
   showMarks();
   if (!answer) return;
+  const pick = document.querySelector(".phone select"); // on a phone, one list is shown
+  if (pick) {
+    pick.value = answer.taught;
+    pick.dispatchEvent(new Event("change"));
+  }
   say(`“${short(answer.taught)}” was taught in ${((performance.now() - started) / 1000).toFixed(1)} s.`);
   document.querySelector(`.route[data-route="${CSS.escape(answer.taught)}"] .learned`)?.focus();
 }
@@ -100,7 +108,7 @@ function details(one, open) {
       make("button", {}, "Rename"),
       make("button", {type: "button", onclick: acts("/begin", () => ({name: one.name}))}, "Go on teaching"),
       make("button", {type: "button", onclick: acts("/delete", () => ({name: one.name}))}, "Delete")),
-    make("pre", {tabindex: "0"}, `sentence-experts add-route ${one.model} '${one.name}' --from CORPUS --out MODEL${profile() && ` --profile ${profile()}`}`));
+    make("pre", {tabindex: "0"}, `sentence-experts add-route ${one.model} '${one.name}' --from '${page.corpus()}' --out MODEL${profile() && ` --profile ${profile()}`}`));
 }
 
 export function openTaught(name) {
