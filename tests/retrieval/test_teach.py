@@ -14,6 +14,7 @@ import pytest
 import sentence_experts
 from helpers.command_line import run
 from helpers.searched_corpus import searched_papers, write_searched_corpus
+from sentence_experts import CorpusFolder
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import InputError, RouteError, UsageError
 from sentence_experts.models.loading import load
@@ -56,6 +57,17 @@ def test_a_taught_route_is_searched_by_its_name_and_in_blends(
     found = sentence_experts.search(plain_model, corpus, QUERY, route="my way", **options)
     assert order(found) != order(plain)
     whole = {each["paper_id"]: each["score"] for each in found.papers[0]}
+    liked = {"like": ["10.5555/made-up.020"], **options}
+    near = [sentence_experts.search(plain_model, corpus, route=each, **liked) for each in (None, "my way")]
+    assert len({found.papers[0][0]["score"] for found in near}) == 2
+    if kind == ROCCHIO:
+        searcher = Searcher(BatchEncoder(load(plain_model, device="cpu")), CorpusFolder.open(corpus))
+        route = TaughtRoutes(searcher, Profile(searcher.corpus).read())["my way"]
+        row = searcher.papers.find(liked["like"])
+        own = searcher.vectors(searcher.routes[0])
+        scores = own.scores(route.of_queries(own.of_rows(row))[0])
+        best = max(np.delete(scores, row))
+        assert near[1].papers[0][0]["score"] == pytest.approx(float(best), abs=1e-5)
     blended = sentence_experts.search(plain_model, corpus, QUERY, route={"my way": 2}, **options)
     assert {each["paper_id"]: pytest.approx(each["score"], abs=1e-6) for each in blended.papers[0]} == whole
     moved = [*result.papers["up"], *result.papers["down"]]

@@ -133,6 +133,34 @@ def test_noise_is_not_taken_for_knowledge() -> None:
     assert sum(each > 0.5 for each in low) <= 3
 
 
+def test_papers_are_compared_within_a_group_only() -> None:
+    examples = draw_examples(40, 2)
+    scores = np.random.default_rng(3).normal(size=40)
+    far = scores + 100 * examples.groups
+    assert roc_auc(far, examples) == pytest.approx(roc_auc(scores, examples))
+
+
+def test_a_query_is_similar_to_its_papers() -> None:
+    examples = draw_examples(30, 10)
+    first = [
+        np.flatnonzero((examples.groups == n) & (examples.similar == k))[:1]
+        for n in range(10)
+        for k in (0, 1)
+    ]
+    weight = fit_head(examples.only(np.concatenate(first))).weight
+    assert weight is not None
+    assert np.abs(weight - np.eye(12)).max() > 0.1, "one similar paper each, so all pairs are with the query"
+
+
+def test_a_paper_that_is_held_out_is_not_in_the_mean_that_it_is_compared_with() -> None:
+    examples = draw_examples(10)
+    without = replace(examples, groups=np.full(10, -1), anchors=examples.anchors[:0])
+    held = np.arange(10) < 4
+    (mean,) = {tuple(each) for each in teaching._anchors_of(without, held)}
+    rest = examples.vectors[~held & examples.similar].mean(axis=0, keepdims=True)
+    assert mean == pytest.approx(unit(rest)[0])
+
+
 def test_roc_auc_and_its_interval() -> None:
     dice = np.random.default_rng(3)
     examples = draw_examples(60)

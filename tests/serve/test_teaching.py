@@ -92,6 +92,16 @@ def test_marks_teach_a_route_that_requests_name(client: TestClient, plain: Sente
     change = library.taught("m", client.headers["X-Profile"])["by hand"]
     assert vector == pytest.approx(change.of_queries(base[None])[0], abs=1e-5)
     assert not np.allclose(vector, base, atol=1e-3)
+    # And the scores of papers and sentences are those of both sides under the route.
+    searcher = library.views["m"].searcher
+    papers = change.of_papers(searcher.vectors(searcher.routes[0]).of_rows(range(searcher.papers.count)))
+    best = found["routes"][1]["hits"][0]["score"]
+    assert best == pytest.approx(float((papers @ change.of_queries(base[None])[0]).max()), abs=1e-4)
+    abstract = searched_papers()[0]["abstract"]
+    answer = client.post("/search/sentences", json=named).json()["sentences"][named["papers"][0]]
+    sentence = plain.encode([abstract[answer["start"] : answer["end"]]], normalize_embeddings=True)
+    score = change.of_papers(sentence) @ change.of_queries(base[None])[0]
+    assert answer["score"] == pytest.approx(float(score[0]), abs=1e-4)
 
 
 def test_marks_are_replaced_forgotten_and_undone(client: TestClient) -> None:
@@ -114,6 +124,8 @@ def test_rename_delete_undo_and_go_on(client: TestClient) -> None:
     assert post(client, "/begin")["marks"] == []
     post(client, "/marks", marks(6))
     assert post(client, "")["taught"] == "m:my method 2"
+    assert post(client, "", {"name": "my method"})["routes"][-1]["name"] == "my method", "taught last"
+    assert post(client, "/undo")["name"] == "my method 2"
     renamed = post(client, "/rename", {"name": "my method", "to": "mine"})
     assert [each["name"] for each in renamed["routes"]] == ["my method 2", "mine"]
     assert len(post(client, "/begin", {"name": "mine"})["marks"]) == 10
