@@ -36,14 +36,11 @@ class TaughtRoutes(Mapping[str, SearchRoute]):
 
     def __init__(self, searcher: Searcher, state: ProfileState, before: TaughtRoutes | None = None) -> None:
         self._searcher, self._entries = searcher, state.routes
-        known: dict[str, SearchRoute] = (
-            {} if before is None or before._searcher is not searcher else before._fitted
-        )
-        self._fitted: dict[str, SearchRoute] = {
-            name: route
-            for name, route in known.items()
-            if before is not None and before._entries[name] == self._entries.get(name)
-        }
+        self._fitted: dict[str, SearchRoute] = {}
+        if before is not None and before._searcher is searcher:
+            for name, route in list(before._fitted.items()):
+                if before._entries[name] == self._entries.get(name):
+                    self._fitted[name] = route
 
     def __getitem__(self, name: str) -> SearchRoute:
         entry = self._entries[name]

@@ -35,7 +35,7 @@ LARGE = 20_000  # number of papers from which their encoding is announced
 FIELDS = {"type": "types", "journal": "journals", "domain": "domains", "keyword": "keywords"}
 _NAMED = re.compile(r"`(\w+)`: ")
 LAST = 3  # number of taught routes that are searched by default
-MAX_PROFILES = 100
+MAX_PROFILES, MAX_FITTED = 100, 10  # profiles beside the corpus, and those whose routes stay fitted
 MAX_VALUES = 2_000  # maximum number of values of a filter that the page lists, frequent ones first
 
 
@@ -145,9 +145,11 @@ class Library:
         with self.refusing():
             state = self.profile(profile).read()
         own = {name: each for name, each in state.routes.items() if self._model_of(each.model) == model}
-        before, searcher = self._taught.get((profile, model)), self._searchers[model][1]
+        before, searcher = self._taught.pop((profile, model), None), self._searchers[model][1]
         routes = TaughtRoutes(searcher, ProfileState(routes=own), before)
         self._taught[profile, model] = routes
+        for least_recent in list(self._taught)[:-MAX_FITTED]:
+            self._taught.pop(least_recent, None)
         return routes
 
     def _model_of(self, name: str) -> str:
