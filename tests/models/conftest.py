@@ -174,7 +174,8 @@ def bases(base_folders: dict[str, Path]) -> dict[str, SentenceTransformer]:
     return {family: SentenceTransformer(str(folder), device="cpu") for family, folder in base_folders.items()}
 
 
-@pytest.fixture(params=FAMILIES)
+# The families differ in `architectures`, whose tests run for all of them at every change.
+@pytest.fixture(params=[FAMILIES[0], *(pytest.param(name, marks=pytest.mark.slow) for name in FAMILIES[1:])])
 def family(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
