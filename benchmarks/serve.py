@@ -157,7 +157,7 @@ def measure(titles: list[str], long: list[str], rounds: int, experts: Path, infi
 
     model = sentence_experts.load("minilm", device="cpu")
     found: dict[str, list[dict[str, float]]] = {}
-    with running_server("minilm", f"experts={experts}", OMP_NUM_THREADS="") as server:
+    with running_server("minilm", f"experts={experts}") as server:
         ways: dict[str, Callable[[], dict[str, float]]] = {}
         for kind, texts in (("titles", titles), ("long", long)):
             requests = [{"model": "minilm", "input": text, "encoding_format": "base64"} for text in texts]
@@ -196,7 +196,7 @@ def measure(titles: list[str], long: list[str], rounds: int, experts: Path, infi
 def five_routes(titles: list[str], rounds: int, experts: Path) -> dict[str, Any]:
     """One route and five, in turn, with small batches and with larger ones."""
     found: dict[str, list[dict[str, float]]] = {}
-    with running_server(f"experts={experts}", OMP_NUM_THREADS="") as server:
+    with running_server(f"experts={experts}") as server:
         for number in range(rounds + 1):
             for clients in (CLIENTS[-1], MANY):
                 for name, routes in (("one route", EXPERTS[:1]), ("five routes", EXPERTS)):
@@ -243,7 +243,7 @@ def soak(titles: list[str], seconds: float, pause: float = 0) -> dict[str, Any]:
     All clients wait for `pause` seconds after each request.
     """
     lost, answers, until = list[int](), list[int](), time.monotonic() + seconds
-    with running_server("minilm", "--queue-tokens", "20000", OMP_NUM_THREADS="") as server:
+    with running_server("minilm", "--queue-tokens", "20000") as server:
         host, _, port = server.url.removeprefix("http://").partition(":")
 
         def honest() -> None:
@@ -288,7 +288,7 @@ def soak(titles: list[str], seconds: float, pause: float = 0) -> dict[str, Any]:
         cpu = process.cpu() - begun
         left = figure(server, "queue_tokens")
         server.send(signal.SIGTERM)
-        ended = server.process.wait(60)
+        server.process.join(60)
     return {
         "seconds": seconds,
         "cpu_seconds": round(cpu),
@@ -297,7 +297,7 @@ def soak(titles: list[str], seconds: float, pause: float = 0) -> dict[str, Any]:
         "lost": len(lost),
         "memory_mib": memory,
         "queue_left": left,
-        "exit": ended,
+        "exit": server.process.exitcode,
     }
 
 

@@ -1,8 +1,5 @@
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import time
 
 import numpy as np
@@ -11,7 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from helpers.fresh_process import fresh
 from helpers.text_tables import TEXTS, write_texts
+from sentence_experts.cli.main import main
 from sentence_experts.encoding.encode import encode
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import InputError, RouteError, UsageError
@@ -79,14 +78,13 @@ def test_a_killed_process_continues_to_the_same_bytes(tmp_path, plain_model, cap
     source = write_texts(tmp_path, "a.txt", [f"text number {n} " * (1 + n % 7) for n in range(160)])
     part = tmp_path / "part.npy"
     command = ["encode", str(plain_model), "--input", str(source), "--out", str(part), "--chunk-size", "2"]
-    program = "from sentence_experts.cli.main import main; main()"
-    one_thread = os.environ | {"OMP_NUM_THREADS": "1"}  # as in this process (conftest)
-    process = subprocess.Popen([sys.executable, "-c", program, *command, "--device", "cpu"], env=one_thread)
+    process = fresh().Process(target=main, args=([*command, "--device", "cpu"],))
+    process.start()
     deadline = time.monotonic() + 120
     while not list((tmp_path / ".part.npy.parts").glob("000003.parquet")) and time.monotonic() < deadline:
         time.sleep(0.002)
     process.kill()
-    process.wait()
+    process.join()
     assert not part.exists()
     encoder = BatchEncoder(load(plain_model, device="cpu"))
     encode(encoder, source, out=part, chunk_size=2)

@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 import re
 import signal
-import subprocess
-import sys
-import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
 
-MAIN = "from sentence_experts.cli.main import main; main()"
+from helpers.fresh_process import fresh
+
 EXPERTS = ("crops", "neuro")  # of the tiny model that tests serve
 TEXTS = ["Rice in drought", "Sleep and memory", "", "wheat " * 300, "Ein Satz über Ähren 🌾"]
 SECONDS = 150  # for a busy machine to begin in, or to end
@@ -22,52 +22,57 @@ SECONDS = 150  # for a busy machine to begin in, or to end
 
 @dataclass
 class RunningServer:
-    """A `serve` process, and what it has written to stderr."""
+    """A `serve` process, and the file of what it has written to stderr."""
 
-    process: subprocess.Popen[str]
-    lines: list[str] = field(default_factory=list)
+    process: BaseProcess
+    stderr: Path
     url: str = ""
 
     @property
     def log(self) -> str:
         """Everything on stderr so far."""
-        return "".join(self.lines)
+        return self.stderr.read_text()
 
     def send(self, number: signal.Signals) -> None:
         """Send a signal."""
-        self.process.send_signal(number)
+        assert self.process.pid is not None
+        os.kill(self.process.pid, number)
 
 
 @contextmanager
-def running_server(*arguments: str | Path, **environment: str) -> Iterator[RunningServer]:
-    """`sentence-experts serve` with these arguments, at a free port; it is ended afterwards."""
-    command = [sys.executable, "-c", MAIN, "serve", *map(str, arguments), "--port", "0", "--device", "cpu"]
-    variables: dict[str, Any] = {**os.environ, "OMP_NUM_THREADS": "1", **environment}
-    variables = {name: value for name, value in variables.items() if value}
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=variables)
-    server, begun = RunningServer(process), threading.Event()
+def running_server(*arguments: str | Path, files: int | None = None) -> Iterator[RunningServer]:
+    """`sentence-experts serve` with these arguments, at a free port; it is ended afterwards.
 
-    def read() -> None:
-        assert process.stderr is not None
-        for line in process.stderr:
-            server.lines.append(line)
-            if found := re.search(r"^serving .* at (http://\S+)", line):
-                server.url = found[1]
-                begun.set()
-        begun.set()
-
-    reader = threading.Thread(target=read, daemon=True)
-    reader.start()
-    try:
-        assert begun.wait(SECONDS), f"not begun: {server.log}"
-        assert server.url, server.log
-        yield server
-    finally:
-        if process.poll() is None:
-            process.terminate()
+    Args:
+        arguments: models and flags.
+        files: the number of files that the server may open, where that is less than usual.
+    """
+    with TemporaryDirectory() as folder:
+        stderr = Path(folder) / "stderr"
+        stderr.touch()
+        process = fresh().Process(target=_serve, args=([*map(str, arguments)], stderr, files))
+        process.start()
+        server, until = RunningServer(process, stderr), time.monotonic() + SECONDS
         try:
-            process.wait(SECONDS)
-        except subprocess.TimeoutExpired:
+            while not (begun := re.search(r"^serving .* at (http://\S+)", server.log, re.MULTILINE)):
+                assert process.is_alive(), server.log
+                assert time.monotonic() < until, f"not begun: {server.log}"
+                time.sleep(0.02)
+            server.url = begun[1]
+            yield server
+        finally:
+            process.terminate()
+            process.join(SECONDS)
             process.kill()
-            process.wait()
-        reader.join(SECONDS)
+            process.join()
+
+
+def _serve(arguments: list[str], stderr: Path, files: int | None) -> None:
+    os.dup2(os.open(stderr, os.O_WRONLY | os.O_APPEND), 2)
+    if files is not None:
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_NOFILE, (files, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    from sentence_experts.cli.main import main
+
+    main(["serve", *arguments, "--port", "0", "--device", "cpu"])

@@ -155,7 +155,8 @@ def test_sigterm_finishes_what_was_accepted(own: RunningServer) -> None:
     own.send(signal.SIGTERM)
     asking.join()
     assert (answers[0].status_code, len(answers[0].json()["data"])) == (200, len(LONG))
-    assert own.process.wait(60) == 0
+    own.process.join(60)
+    assert own.process.exitcode == 0
     assert "wheat" not in own.log
     assert "Traceback" not in own.log
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -237,8 +235,8 @@ def test_nothing_is_lost_by_a_server_that_is_killed(tmp_path: Path, plain_model:
             post(client, "/marks", marks())
             post(client, "", {"name": "mine"})
             scores = client.post("/search", json={"query": QUERY, "routes": ["m:mine"]}).json()["routes"]
-        os.kill(running.process.pid, signal.SIGKILL)
-        running.process.wait()
+        running.process.kill()
+        running.process.join()
     with (
         running_server(*arguments) as running,
         httpx.Client(base_url=running.url, headers=headers, timeout=60) as client,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -175,8 +173,8 @@ def test_nothing_is_lost_when_the_server_is_killed(chromium: Any, library: Path,
         page.wait_for_selector(DONE)
         mark(page)
         teach(page)
-        os.kill(running.process.pid, signal.SIGKILL)
-        running.process.wait()
+        running.process.kill()
+        running.process.join()
     with running_server(*arguments) as running:
         kept = httpx.get(f"{running.url}/search/taught").json()
         assert (len(kept["marks"]), [each["name"] for each in kept["routes"]]) == (6, ["my method"])
