@@ -149,6 +149,7 @@ def test_only_the_weights_of_the_arm_are_trained(tiny: study.RunFile, arm: str) 
     assert (counts["shared"] == 0) == (arm in ("adapter, rank 8", "separate"))
 
 
+@pytest.mark.slow
 def test_runs_are_made_once_and_their_figures_follow_from_the_rows(
     tiny: study.RunFile, tmp_path: Path
 ) -> None:

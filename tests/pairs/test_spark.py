@@ -145,6 +145,7 @@ def test_spark_compiles_pairs_by_proximity_as_duckdb_does(session: None, tmp_pat
 
 
 @needs_spark
+@pytest.mark.slow
 def test_both_engines_fold_texts_in_the_same_way(nasty: CorpusFolder, session: None, tmp_path: Path) -> None:
     found = []
     for settings in (SPARK, DUCKDB):

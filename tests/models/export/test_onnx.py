@@ -6,6 +6,7 @@ import copy
 import json
 import pickle
 import re
+import shutil
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -60,7 +61,14 @@ def all_kinds(bases: dict[str, SentenceTransformer]) -> ExpertEncoder:
         for name, weight in model.named_parameters():
             if ".adapters." in name or ".experts.1." in name:
                 weight += torch.randn(weight.shape, generator=draw) * 0.1
+    set_notes(model, {"unit": "title", "untrained": True})
     return model
+
+
+@pytest.fixture(scope="module")
+def of_all_kinds(all_kinds: ExpertEncoder, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of its graph."""
+    return se.export(all_kinds, tmp_path_factory.mktemp("kinds") / "graph", format="onnx").out
 
 
 @pytest.mark.parametrize(
@@ -83,10 +91,9 @@ def test_each_route_has_its_vectors(
 
 
 def test_heads_adapters_and_experts_in_one_batch(
-    all_kinds: ExpertEncoder, texts: list[str], tmp_path: Path
+    all_kinds: ExpertEncoder, of_all_kinds: Path, texts: list[str]
 ) -> None:
-    folder = se.export(all_kinds, tmp_path / "graph", format="onnx").out
-    graph: OnnxEncoder = se.load(folder)
+    graph: OnnxEncoder = se.load(of_all_kinds)
     assert list(graph.prompts) == [route.name for route in all_kinds.routes]
     leads = [route.text for route in all_kinds.routes]
     routed = [leads[number % 4] + text for number, text in enumerate(texts)]
@@ -104,35 +111,40 @@ def test_heads_adapters_and_experts_in_one_batch(
             assert np.array_equal(one, other)
 
 
-def test_a_graph_stands_for_its_model_in_stored_vectors(all_kinds: ExpertEncoder, tmp_path: Path) -> None:
+def test_a_graph_stands_for_its_model_in_stored_vectors(
+    all_kinds: ExpertEncoder, of_all_kinds: Path, tmp_path: Path
+) -> None:
     all_kinds.save(str(tmp_path / "model"))
     torch_model = BatchEncoder(se.load(tmp_path / "model", device="cpu"))
-    graph = BatchEncoder.open(se.export(tmp_path / "model", tmp_path / "graph", format="onnx").out)
+    graph = BatchEncoder.open(of_all_kinds)
     for route in torch_model.routes:
         assert graph.cache_key(route) == torch_model.cache_key(route)
     assert graph.rounding_settings != torch_model.rounding_settings
     assert graph.known_routes.prompts == torch_model.known_routes.prompts
 
 
-def test_routes_are_asked_for_and_checked(all_kinds: ExpertEncoder, tmp_path: Path) -> None:
-    graph = se.load(se.export(all_kinds, tmp_path / "graph", format="onnx").out)
+def test_routes_are_asked_for_and_checked(of_all_kinds: Path) -> None:
+    graph = se.load(of_all_kinds)
     with pytest.raises(RouteError, match="begins with no known route; known routes: use, field, low, copd"):
         graph.encode(["no route here"])
     with pytest.raises(RouteError, match="no route is named 'skin'"):
         graph.encode("text", route="skin")
     with pytest.raises(RouteError, match="needs a route"):
-        se.encode(tmp_path / "graph", ["text"])
-    assert se.encode(tmp_path / "graph", ["text", "", "more"], route="use", normalize=True).shape == (3, 32)
+        se.encode(of_all_kinds, ["text"])
+    assert se.encode(of_all_kinds, ["text", "", "more"], route="use", normalize=True).shape == (3, 32)
 
 
 def test_one_route_and_a_dense_model(
-    all_kinds: ExpertEncoder, bases: dict[str, SentenceTransformer], texts: list[str], tmp_path: Path
+    all_kinds: ExpertEncoder,
+    bases: dict[str, SentenceTransformer],
+    folder: Path,
+    texts: list[str],
+    tmp_path: Path,
 ) -> None:
     one = se.load(se.export(all_kinds, tmp_path / "one", route="copd", format="onnx").out)
     assert largest(one.encode(texts), all_kinds.encode(texts, prompt_name="copd")) <= 1e-5
-    base = bases["bert"]
-    dense = se.load(se.export(base, tmp_path / "dense", format="onnx").out, max_length=8)
-    short = se.load(base, max_length=8)
+    dense = se.load(folder, max_length=8)
+    short = se.load(bases["bert"], max_length=8)
     assert largest(dense.encode(texts), short.encode(texts)) <= 1e-5
 
 
@@ -265,10 +277,8 @@ def test_an_open_graph_follows_settings_and_can_be_copied(folder: Path, texts: l
         graph.encode([("a", "b")])
 
 
-def test_facts_of_a_graph_are_read_from_its_folder(all_kinds: ExpertEncoder, tmp_path: Path) -> None:
-    model = copy.deepcopy(all_kinds)
-    set_notes(model, {"unit": "title", "untrained": True})
-    graph = se.export(model, tmp_path / "graph", format="onnx").out
+def test_facts_of_a_graph_are_read_from_its_folder(of_all_kinds: Path, tmp_path: Path) -> None:
+    graph = shutil.copytree(of_all_kinds, tmp_path / "graph")
     assert notes_of(str(graph)) == {"unit": "title", "untrained": True}
     known = KnownRoutes.read(graph)
     assert known is not None
