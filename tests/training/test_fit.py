@@ -89,7 +89,7 @@ def test_the_same_call_returns_the_finished_model(fitted: se.FitResult, minilm: 
 
 def test_a_fitted_model_takes_more_routes_and_the_others_stay(fitted: se.FitResult) -> None:
     texts = ["rice word1 survey", "sleep word2 model"]
-    grown = se.fit(fitted.model, make_rows(), by=["kind=topic"], steps=10).model
+    grown = se.fit(fitted.model, make_rows(60), by=["kind=topic"], steps=10).model
     assert set(grown.head_routes) == {"topic", "method", "kind"}
     for route in ("topic", "method"):
         own = fitted.model.encode(texts, prompt_name=route)
@@ -108,15 +108,15 @@ def test_a_column_that_is_text_and_label_is_named(
     assert "column 'topic' is text and label" in caplog.text
 
 
-def test_a_route_with_few_pairs_is_refused_and_the_others_go_on(minilm: str) -> None:
+def test_a_route_with_few_pairs_is_refused_and_the_others_go_on(plain_model: Path) -> None:
     rows = make_rows(60)
     for number, row in enumerate(rows):
         row["rare"] = "x" if number in (0, 5) else "y" if number in (1, 7) else None
-    result = se.fit(minilm, rows, by=["topic", "rare"], steps=5)
+    result = se.fit(plain_model, rows, by=["topic", "rare"], steps=5)
     assert set(result.model.head_routes) == {"topic"}
     assert "it needs 8" in result.refused["rare"]
     with pytest.raises(se.InputError, match="no route has enough pairs"):
-        se.fit(minilm, rows, by=["rare"], steps=5)
+        se.fit(plain_model, rows, by=["rare"], steps=5)
 
 
 def test_groups_and_near_duplicates_are_in_one_set(minilm: str) -> None:
@@ -238,7 +238,7 @@ def test_texts_of_one_label_or_group_are_no_negatives_of_each_other() -> None:
 
 
 def test_known_links_of_many_texts_take_memory_for_each_text_alone() -> None:
-    objective = label_pairs_of(make_rows(6000), 300, None)[1]
+    objective = label_pairs_of(make_rows(1000), 300, None)[1]
     known = numbered([(objective, objective.routes)])[2]
     assert known.keys.numel() == 0
     assert known.labels.shape == (known.count, 2)  # a label and a group each

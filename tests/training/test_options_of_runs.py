@@ -94,6 +94,7 @@ def _train_in_child(model: str, pairs: Path, out: Path) -> None:
     train(model, Pairs.open(pairs), PREPRINT, out)
 
 
+@pytest.mark.slow
 def test_killed_run_with_temperature_and_routers_resumes_to_the_same_model(
     preprint_run: Path, pairs: Pairs, router_model: Path, tmp_path: Path
 ) -> None:

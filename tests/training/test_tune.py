@@ -51,6 +51,7 @@ def _search_in_child(model: Path, pairs: Path, out: Path) -> None:
     tune(model, pairs, out=out, space=SPACE, trials=3, **SHARED)
 
 
+@pytest.mark.slow
 def test_killed_search_continues_as_if_nothing_had_happened(
     result: TuneResult, pairs: Pairs, experts_model: Path, tmp_path: Path
 ) -> None:

@@ -17,10 +17,11 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 import sentence_experts as se
+from helpers.samples import make_tiny_encoder
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import InputError, RouteError, SentenceExpertsError, UsageError
 from sentence_experts.models.encoder import ExpertEncoder
-from sentence_experts.models.export.onnx import write_graph
+from sentence_experts.models.export.onnx import check_graph, write_graph
 from sentence_experts.models.loading import LoadConfig
 from sentence_experts.models.onnx_encoder import OnnxEncoder, open_minilm
 from sentence_experts.models.routes.known_routes import KnownRoutes
@@ -48,13 +49,29 @@ def largest(one: np.ndarray, other: np.ndarray) -> float:
 
 
 @pytest.fixture(scope="module")
-def all_kinds(bases: dict[str, SentenceTransformer]) -> ExpertEncoder:
+def small_folder(tmp_path_factory: pytest.TempPathFactory, minilm: str) -> Path:
+    """A base of two blocks: tracing takes seconds for each."""
+    return make_tiny_encoder(tmp_path_factory.mktemp("base") / "base", minilm)
+
+
+@pytest.fixture(scope="module")
+def small(small_folder: Path) -> SentenceTransformer:
+    return SentenceTransformer(str(small_folder), device="cpu")
+
+
+@pytest.fixture(scope="module")
+def folder(small: SentenceTransformer, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return se.export(small, tmp_path_factory.mktemp("graph") / "graph", format="onnx").out
+
+
+@pytest.fixture(scope="module")
+def all_kinds(small: SentenceTransformer) -> ExpertEncoder:
     """A model with two heads, an adapter and an expert, whose vectors all differ."""
     generator = np.random.default_rng(0)
     heads = {
         name: (generator.normal(size=(32, 32)) / 5, generator.normal(size=32)) for name in ("use", "field")
     }
-    model = se.with_heads(bases["bert"], heads)
+    model = se.with_heads(small, heads)
     model = se.add_route(se.add_route(model, "low", kind="adapter"), "copd")
     draw = torch.Generator().manual_seed(0)
     with torch.no_grad():
@@ -71,22 +88,27 @@ def of_all_kinds(all_kinds: ExpertEncoder, tmp_path_factory: pytest.TempPathFact
     return se.export(all_kinds, tmp_path_factory.mktemp("kinds") / "graph", format="onnx").out
 
 
-@pytest.mark.parametrize(
-    "family", ["bert", *(pytest.param(name, marks=pytest.mark.slow) for name in ("modernbert", "nomic_bert"))]
-)
-def test_each_route_has_its_vectors(
-    family: str, mixed: ExpertEncoder, texts: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.slow
+@pytest.mark.parametrize("family", ["bert", "modernbert", "nomic_bert"])
+def test_each_route_has_its_vectors(mixed: ExpertEncoder, texts: list[str], tmp_path: Path) -> None:
     assert write_graph(mixed, tmp_path) <= 1e-5
     assert sorted(file.name for file in tmp_path.iterdir()) == FILES
-    encode, graph = loader_of(tmp_path, monkeypatch), OnnxEncoder(tmp_path)
+    graph = OnnxEncoder(tmp_path)
     for route in ("copd", "cvd", "skin cancer"):
         expected = mixed.encode(texts, prompt_name=route)
         assert largest(graph.encode(texts, route=route), expected) <= 1e-5
+
+
+def test_onnxruntime_alone_gives_the_vectors_of_each_route(
+    all_kinds: ExpertEncoder, of_all_kinds: Path, texts: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encode = loader_of(of_all_kinds, monkeypatch)
+    for route in all_kinds.prompts:
+        expected = all_kinds.encode(texts, prompt_name=route)
         for batch in (slice(None), slice(1), slice(3, 5)):
             assert largest(encode(texts[batch], route), expected[batch]) <= 1e-5
-    weights = onnx.load(str(tmp_path / "model.onnx")).graph.initializer
-    parameters = sum(parameter.numel() for parameter in mixed.parameters())
+    weights = onnx.load(str(of_all_kinds / "model.onnx")).graph.initializer
+    parameters = sum(parameter.numel() for parameter in all_kinds.parameters())
     assert sum(int(np.prod(each.dims)) for each in weights) < 1.05 * parameters + 2000
 
 
@@ -134,18 +156,18 @@ def test_routes_are_asked_for_and_checked(of_all_kinds: Path) -> None:
     assert se.encode(of_all_kinds, ["text", "", "more"], route="use", normalize=True).shape == (3, 32)
 
 
-def test_one_route_and_a_dense_model(
-    all_kinds: ExpertEncoder,
-    bases: dict[str, SentenceTransformer],
-    folder: Path,
-    texts: list[str],
-    tmp_path: Path,
-) -> None:
+@pytest.mark.slow
+def test_one_route(all_kinds: ExpertEncoder, texts: list[str], tmp_path: Path) -> None:
     one = se.load(se.export(all_kinds, tmp_path / "one", route="copd", format="onnx").out)
     assert largest(one.encode(texts), all_kinds.encode(texts, prompt_name="copd")) <= 1e-5
-    dense = se.load(folder, max_length=8)
-    short = se.load(bases["bert"], max_length=8)
-    assert largest(dense.encode(texts), short.encode(texts)) <= 1e-5
+
+
+def test_a_dense_model_and_a_maximum_length(
+    small: SentenceTransformer, folder: Path, texts: list[str]
+) -> None:
+    for length in (None, 8):
+        dense, model = se.load(folder, max_length=length), se.load(small, max_length=length)
+        assert largest(dense.encode(texts), model.encode(texts)) <= 1e-5
 
 
 @pytest.mark.slow
@@ -165,20 +187,14 @@ def test_instructions_may_share_an_expert(
         assert largest(graph.encode(texts, route=route), model.encode(texts, prompt_name=route)) <= 1e-5
 
 
-def test_what_has_no_graph_is_refused(bases: dict[str, SentenceTransformer], tmp_path: Path) -> None:
-    model = se.extend(bases["bert"], ["copd", "cvd"])
+def test_what_has_no_graph_is_refused(small: SentenceTransformer, folder: Path, tmp_path: Path) -> None:
     with pytest.raises(SentenceExpertsError, match=r"differ from torch's by .* not written"):
-        write_graph(model, tmp_path, tolerance=1e-12)
-    learned = se.extend(bases["bert"], ["copd", "cvd"], router="learned")
+        check_graph(small, folder, [[""]], tolerance=1e-12)
+    learned = se.extend(small, ["copd", "cvd"], router="learned")
     with pytest.raises(UsageError, match="needs routes that choose"):
         write_graph(learned, tmp_path)
     with pytest.raises(UsageError, match="`format=onnx` needs `out`"):
-        se.export(model, format="onnx")
-
-
-@pytest.fixture(scope="module")
-def folder(bases: dict[str, SentenceTransformer], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return se.export(bases["bert"], tmp_path_factory.mktemp("graph") / "graph", format="onnx").out
+        se.export(small, format="onnx")
 
 
 def changed(folder: Path, to: Path, **fields: object) -> Path:
@@ -224,42 +240,33 @@ def test_settings_that_a_graph_cannot_follow_are_refused(folder: Path) -> None:
         se.load(folder, max_length=2)
 
 
-def test_texts_are_cut_on_the_side_that_the_model_cuts(
-    bases: dict[str, SentenceTransformer], tmp_path: Path
+def test_the_default_route_is_for_texts_without_one_and_texts_are_cut_as_the_model_cuts(
+    small: SentenceTransformer, folder: Path, tmp_path: Path
 ) -> None:
-    base = copy.deepcopy(bases["bert"])
-    base.tokenizer.truncation_side = "left"
-    graph = se.load(se.export(base, tmp_path / "graph", format="onnx").out)
+    model = copy.deepcopy(small)
+    model.prompts = {"query": "query: ", "Retrieval-query": "query: "}
+    model.default_prompt_name = "Retrieval-query"
+    model.tokenizer.truncation_side = "left"
+    model.max_seq_length = 32
+    with pytest.raises(UsageError, match="another"):  # a model that was changed in memory
+        se.export(model, folder, format="onnx")
+    graph = se.load(se.export(model, tmp_path / "graph", format="onnx").out)
+    assert graph.route_fingerprint() != se.load(folder).route_fingerprint()
+    assert largest(graph.encode(["query: x", "y"]), model.encode(["query: x", "y"])) <= 1e-5
     long = "heart " * 40 + "lungs"
-    assert largest(graph.encode(long), base.encode(long)) <= 1e-5
+    assert largest(graph.encode(long), model.encode(long)) <= 1e-5
     assert largest(graph.encode(long), graph.encode("heart " * 41)) > 1e-3
 
 
-def test_the_default_route_is_for_texts_without_one(
-    all_kinds: ExpertEncoder, bases: dict[str, SentenceTransformer], texts: list[str], tmp_path: Path
+@pytest.mark.slow
+def test_the_default_route_of_a_model_with_routes(
+    all_kinds: ExpertEncoder, texts: list[str], tmp_path: Path
 ) -> None:
     model = copy.deepcopy(all_kinds)
     model.default_prompt_name = "field"
     graph = se.load(se.export(model, tmp_path / "graph", format="onnx").out)
     some = [*texts, "[USE]heart", "[use] heart", "[COPD] lungs"]
     assert largest(graph.encode(some), model.encode(some)) <= 1e-5
-    dense = copy.deepcopy(bases["bert"])
-    dense.prompts = {"query": "query: ", "Retrieval-query": "query: "}
-    dense.default_prompt_name = "Retrieval-query"
-    plain = se.load(se.export(dense, tmp_path / "dense", format="onnx").out)
-    assert largest(plain.encode(["query: x", "y"]), dense.encode(["query: x", "y"])) <= 1e-5
-
-
-def test_a_model_changed_in_memory_is_another(
-    all_kinds: ExpertEncoder, base_folders: dict[str, Path], tmp_path: Path
-) -> None:
-    model = se.load(base_folders["bert"], device="cpu")
-    first = se.load(se.export(model, tmp_path / "graph", format="onnx").out)
-    model.prompts = {"query": "other: "}
-    with pytest.raises(UsageError, match="another"):
-        se.export(model, tmp_path / "graph", format="onnx")
-    second = se.load(se.export(model, tmp_path / "graph", format="onnx", overwrite=True).out)
-    assert first.route_fingerprint() != second.route_fingerprint()
 
 
 def test_an_open_graph_follows_settings_and_can_be_copied(folder: Path, texts: list[str]) -> None:

@@ -130,6 +130,7 @@ def test_every_linear_layer_of_the_blocks_is_calibrated(model: Path) -> None:
 
 
 @pytest.mark.realdata
+@pytest.mark.slow
 def test_minilm_in_8_bits_keeps_its_neighbours(minilm: str, tmp_path: Path) -> None:
     made = export("minilm", tmp_path / "eight", format="onnx", int8=TEXTS * 2)
     size = (tmp_path / "eight" / "model.onnx").stat().st_size
