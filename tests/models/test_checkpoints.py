@@ -14,6 +14,7 @@ from sentence_transformers import SentenceTransformer
 from transformers import AutoConfig, AutoModel
 
 import sentence_experts
+from helpers.fresh_process import fresh
 from helpers.saved_weights import weights_of
 from sentence_experts.errors import InputError, RouteError, UsageError
 from sentence_experts.models.encoder import check_experts
@@ -86,8 +87,12 @@ def test_a_smaller_model_leaves_no_expert_behind(mixed: SentenceTransformer, sav
 
 
 def test_worker_processes_give_the_same_vectors(
-    bases: dict[str, SentenceTransformer], scatter: Callable[..., SentenceTransformer]
+    bases: dict[str, SentenceTransformer],
+    scatter: Callable[..., SentenceTransformer],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    # The library starts them anew, which takes seconds of imports each.
+    monkeypatch.setattr(torch.multiprocessing, "get_context", lambda method: fresh())
     mixed = scatter(sentence_experts.extend(bases["modernbert"], NAMES))
     texts = [text for text in ROUTED for _ in range(3)]
     pool = mixed.start_multi_process_pool(["cpu", "cpu"])
