@@ -109,6 +109,7 @@ def test_recipe_on_a_language_model_runs_and_resumes(recipes, tmp_path, capsys):
         assert part in page
 
 
+@pytest.mark.slow
 def test_the_analysis_stands_beside_the_papers(recipes, tmp_path, capsys):
     recipe = recipes / "analysis.yaml"
     content = yaml.safe_load(recipe.read_text())

@@ -89,6 +89,7 @@ def test_recipe_on_pairs_runs_and_resumes(
     assert "batch_size" in capsys.readouterr().err.splitlines()[-1]
 
 
+@pytest.mark.slow
 def test_preprint_recipe_trains_its_router_and_measures_two_sets(
     tmp_path: Path, plain_model: Path, out: Path
 ) -> None:
