@@ -21,7 +21,7 @@ settings.load_profile("package")
 REPOSITORY = Path(__file__).resolve().parent.parent
 # Seconds for a test marked `slow`, also on a busy machine; the others have those of pyproject.toml.
 SLOW = 1800
-LONG = ("test_spark.py", "test_reproduce.py", "test_demo.py")
+LONG = ("test_page.py", "test_onnx.py", "test_onnx_int8.py", "test_spark.py", "test_fit.py", "test_demo.py")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

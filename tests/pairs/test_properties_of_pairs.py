@@ -25,7 +25,7 @@ from sentence_experts.storage import write_parquet
 PAPERS = 14
 # An example takes half a second: not made smaller when it fails.
 PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
-MANY = settings(max_examples=15, deadline=None, phases=PHASES, suppress_health_check=list(HealthCheck))
+MANY = settings(max_examples=6, deadline=None, phases=PHASES, suppress_health_check=list(HealthCheck))
 Link = tuple[int, int]
 
 
@@ -179,7 +179,7 @@ def compiled(graph: Graph, folder: Path, chosen: PairsConfig) -> Pairs | None:
 
 
 @given(seeds, st.sampled_from(["paper", "article", "random"]), st.sampled_from([None, 4]))
-@settings(MANY, max_examples=6)
+@settings(MANY, max_examples=3)
 def test_splits_do_not_leak_and_negatives_are_unlinked(seed: int, split: str, longest: int | None) -> None:
     # Few citations, so that there are unlinked papers left for negatives.
     rng = np.random.default_rng(seed)

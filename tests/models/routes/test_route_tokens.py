@@ -24,7 +24,7 @@ def _ids(tokenizer: object, text: str, **options: object) -> list[int]:
     return list(tokenizer(text, **options)["input_ids"])  # type: ignore[operator]
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=st.text(st.characters(exclude_characters=MARKER, exclude_categories=["Cs"]), max_size=30))
 def test_text_after_a_route_reads_as_in_the_base(bases: dict[str, SentenceTransformer], text: str) -> None:
     for base in bases.values():
