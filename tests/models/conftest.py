@@ -34,6 +34,16 @@ SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 NAMED = {f"{token[1:-1].lower()}_token": token for token in SPECIAL}
 MAX_LENGTH = 24
 
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Families differ in `architectures` and in what stock libraries load; else one is enough every time."""
+    for item in items:
+        family = getattr(item, "callspec", None) and item.callspec.params.get("family")
+        everywhere = item.path.parent.name == "architectures" or item.name.startswith("test_stock_")
+        if family in FAMILIES[1:] and not everywhere:
+            item.add_marker(pytest.mark.slow)
+
+
 CORPUS = [
     "Chronic obstructive pulmonary disease limits the flow of air in the lungs.",
     "The heart pumps blood; vessels carry it. Search query: document, classification: cluster.",
@@ -174,8 +184,7 @@ def bases(base_folders: dict[str, Path]) -> dict[str, SentenceTransformer]:
     return {family: SentenceTransformer(str(folder), device="cpu") for family, folder in base_folders.items()}
 
 
-# The families differ in `architectures`, whose tests run for all of them at every change.
-@pytest.fixture(params=[FAMILIES[0], *(pytest.param(name, marks=pytest.mark.slow) for name in FAMILIES[1:])])
+@pytest.fixture(params=FAMILIES)
 def family(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

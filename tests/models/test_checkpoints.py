@@ -32,7 +32,6 @@ def saved(mixed: SentenceTransformer, tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("family", ["bert", "modernbert", "nomic_bert"])
 def test_stock_sentence_transformers_loads_it(mixed: SentenceTransformer, saved: Path) -> None:
     stock = SentenceTransformer(str(saved), device="cpu")
     assert type(stock) is SentenceTransformer

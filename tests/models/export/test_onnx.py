@@ -89,7 +89,6 @@ def of_all_kinds(all_kinds: ExpertEncoder, tmp_path_factory: pytest.TempPathFact
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("family", ["bert", "modernbert", "nomic_bert"])
 def test_each_route_has_its_vectors(mixed: ExpertEncoder, texts: list[str], tmp_path: Path) -> None:
     assert write_graph(mixed, tmp_path) <= 1e-5
     assert sorted(file.name for file in tmp_path.iterdir()) == FILES
