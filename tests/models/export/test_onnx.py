@@ -22,6 +22,7 @@ from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import InputError, RouteError, SentenceExpertsError, UsageError
 from sentence_experts.models.encoder import ExpertEncoder
 from sentence_experts.models.export.onnx import check_graph, write_graph
+from sentence_experts.models.files.saving import save
 from sentence_experts.models.loading import LoadConfig
 from sentence_experts.models.onnx_encoder import OnnxEncoder, open_minilm
 from sentence_experts.models.routes.known_routes import KnownRoutes
@@ -83,9 +84,16 @@ def all_kinds(small: SentenceTransformer) -> ExpertEncoder:
 
 
 @pytest.fixture(scope="module")
-def of_all_kinds(all_kinds: ExpertEncoder, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def saved(all_kinds: ExpertEncoder, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("kinds") / "model"
+    save(all_kinds, folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def of_all_kinds(saved: Path) -> Path:
     """The folder of its graph."""
-    return se.export(all_kinds, tmp_path_factory.mktemp("kinds") / "graph", format="onnx").out
+    return se.export(saved, saved.with_name("graph"), format="onnx").out
 
 
 @pytest.mark.slow
@@ -102,7 +110,7 @@ def test_onnxruntime_alone_gives_the_vectors_of_each_route(
     all_kinds: ExpertEncoder, of_all_kinds: Path, texts: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     encode = loader_of(of_all_kinds, monkeypatch)
-    for route in all_kinds.prompts:
+    for route in (each.name for each in all_kinds.routes):
         expected = all_kinds.encode(texts, prompt_name=route)
         for batch in (slice(None), slice(1), slice(3, 5)):
             assert largest(encode(texts[batch], route), expected[batch]) <= 1e-5
@@ -132,11 +140,8 @@ def test_heads_adapters_and_experts_in_one_batch(
             assert np.array_equal(one, other)
 
 
-def test_a_graph_stands_for_its_model_in_stored_vectors(
-    all_kinds: ExpertEncoder, of_all_kinds: Path, tmp_path: Path
-) -> None:
-    all_kinds.save(str(tmp_path / "model"))
-    torch_model = BatchEncoder(se.load(tmp_path / "model", device="cpu"))
+def test_a_graph_stands_for_its_model_in_stored_vectors(saved: Path, of_all_kinds: Path) -> None:
+    torch_model = BatchEncoder(se.load(saved, device="cpu"))
     graph = BatchEncoder.open(of_all_kinds)
     for route in torch_model.routes:
         assert graph.cache_key(route) == torch_model.cache_key(route)
