@@ -3,16 +3,16 @@
     python benchmarks/screening.py --cache FOLDER [--draws 5] [--processes 2]
 
 A review is a made-up one: 1,000 labelled texts, of which those with one label are relevant. Labels are every
-second `use::` value, by frequency, of Debian's programs, and the research organisms of eLife's articles, with
-3% to 15% of the texts of each; texts without a label of the kind are left out. A draw takes the texts, and
-two relevant ones and five others to start with, the same for all ways. Then a batch is read, the way learns
-from all that was read, orders the rest, and so on; batches are of 10 texts, later a quarter of what was read.
+second one, by frequency, of the `use::` values of Debian's programs and the research organisms of eLife's
+articles that 3% to 15% of the texts have; texts without a label of the kind are left out. A draw takes the
+texts, and two relevant ones and five others to start with, the same for all ways. Then a batch is read, the
+way learns from all that was read, orders the rest, and so on; batches are of 10 texts, later half as many as were read.
 
 Work saved over sampling (Cohen et al. 2006, J Am Med Inform Assoc 13:206): the share of texts that are unread
 when 95% of the relevant ones are found, less 0.05; the start does not count.
 
 - taught: the map or Rocchio's method, as `teach` chooses; from 100 texts on the map, which it then chose in
-  every draw of few_shot.py. Texts are ordered by the cosine with the mean of the relevant ones, as `screen` does.
+  every draw of few_shot.py. The order is that of `screen`: by the cosine with the mean of the relevant ones.
 - MiniLM: the same order, untaught.
 - ELAS u4: the default of ASReview 3.0.8 (asreview/models/models.py): TF-IDF of words and pairs of words with
   a linear SVM, all settings as there, by scikit-learn; the most relevant texts are read first.
@@ -31,12 +31,13 @@ bounds the number of relevant ones that are unread. The table says how often the
 
 from __future__ import annotations
 
+import json
 import lzma
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,7 @@ from sentence_experts.retrieval.teaching import HEAD, METHODS, Examples, cross_v
 PRIMARY = ("taught", "ELAS u4")
 TEXTS, SHARES, RECALL = 1_000, (0.03, 0.15), 0.95
 START = {True: 2, False: 5}  # relevant or not -> texts to start with
-BATCH, GROWTH = 10, 0.25
+BATCH, GROWTH = 10, 0.5
 CHECKED = 100  # texts up to which both methods of `teach` are compared
 SAMPLE = 100
 WAYS = ("taught", "MiniLM", "ELAS u4", "ELAS u3", "regression", "BM25", "random")
@@ -76,8 +77,6 @@ class Review:
 
 def labelled_sets(cache: Path) -> dict[str, tuple[list[str], list[set[str]], NDArray[np.float32]]]:
     """Texts, their labels and vectors: Debian's programs by use, eLife's articles by organism."""
-    import json
-
     import sentence_experts
 
     programs: dict[str, dict[str, Any]] = {}
@@ -187,50 +186,54 @@ def read_review(review: Review, rank: Rank, start: NDArray[np.int64]) -> NDArray
     return read[: int(np.argmax(found >= wanted)) + 1]
 
 
-def measure(task: tuple[str, str], data: Any, draws: int) -> dict[str, Any]:
-    """WSS@95 of each way in each draw of a label, and the bounds after the taught order."""
-    values: dict[str, list[float]] = {way: [] for way in WAYS}
-    stops = []
-    for seed in range(draws):
-        dice = np.random.default_rng(seed)
-        review = draw(*data, task[1], dice)
-        start = np.concatenate([
-            dice.choice(np.flatnonzero(review.relevant == kind), count, replace=False)
-            for kind, count in START.items()
-        ])  # fmt: skip
-        for way, rank in ways(review, start, dice).items():
-            read = read_review(review, rank, start)
-            values[way].append(1 - (len(read) - len(start)) / (len(review.texts) - len(start)) - (1 - RECALL))
-            if way == "taught":
-                unread = np.setdiff1d(np.arange(len(review.texts)), read)
-                sample = dice.choice(unread, min(SAMPLE, len(unread)), replace=False)
-                found, true = int(review.relevant[sample].sum()), int(review.relevant[unread].sum())
-                bound = bound_relevant(len(unread), len(sample), found)
-                stops.append({"unread": len(unread), "found": found, "bound": bound, "true": true})
-    print(*task, {way: round(float(np.mean(each)), 3) for way, each in values.items()}, flush=True)
-    return {"set": task[0], "label": task[1], "wss": values, "stops": stops}
+def measure(name: str, label: str, data: Any, seed: int, kept: Path) -> dict[str, Any]:
+    """WSS@95 of each way in a draw of a label, and the bound after the taught order; kept in a file."""
+    file = kept / f"{name}, {label}, {seed}.json"
+    if file.exists():
+        return dict(json.loads(file.read_text(encoding="utf-8")))
+    dice = np.random.default_rng(seed)
+    review = draw(*data, label, dice)
+    start = np.concatenate([
+        dice.choice(np.flatnonzero(review.relevant == kind), count, replace=False)
+        for kind, count in START.items()
+    ])  # fmt: skip
+    found: dict[str, Any] = {"set": name, "label": label, "seed": seed, "wss": {}}
+    for way, rank in ways(review, start, dice).items():
+        read = read_review(review, rank, start)
+        unread = np.setdiff1d(np.arange(len(review.texts)), read)
+        found["wss"][way] = len(unread) / (len(review.texts) - len(start)) - (1 - RECALL)
+        if way == "taught":
+            sample = dice.choice(unread, min(SAMPLE, len(unread)), replace=False)
+            true, drawn = int(review.relevant[unread].sum()), int(review.relevant[sample].sum())
+            bound = bound_relevant(len(unread), len(sample), drawn)
+            found["stop"] = {"unread": len(unread), "drawn": drawn, "bound": bound, "true": true}
+    file.write_text(json.dumps(found), encoding="utf-8")
+    print(name, label, seed, {way: round(each, 3) for way, each in found["wss"].items()}, flush=True)
+    return found
 
 
 def report(rows: Sequence[Mapping[str, Any]], draws: int) -> str:
     """The tables in Markdown."""
-    means = {way: np.array([np.mean(row["wss"][way]) for row in rows]) for way in WAYS}
+    labels = dict.fromkeys((row["set"], row["label"]) for row in rows)
+    own = {each: [row["wss"] for row in rows if (row["set"], row["label"]) == each] for each in labels}
+    means = {way: np.array([np.mean([one[way] for one in own[each]]) for each in labels]) for way in WAYS}
     primary = with_half(means[PRIMARY[0]] - means[PRIMARY[1]], "+.3f")
     lines = [
-        [f"{row['set']}: {row['label']}", *(f"{np.mean(row['wss'][way]):.3f}" for way in WAYS)]
-        for row in rows
+        [": ".join(each), *(f"{means[way][number]:.3f}" for way in WAYS)]
+        for number, each in enumerate(labels)
     ]
     lines.append(["mean", *(f"{means[way].mean():.3f}" for way in WAYS)])
     lines.append(
         ["taught - this", "", *(with_half(means["taught"] - means[way], "+.3f") for way in WAYS[1:])]
     )
-    stops = [each for row in rows for each in row["stops"]]
+    stops = [row["stop"] for row in rows]
     held = sum(each["true"] <= each["bound"] for each in stops)
     unread, bound, true = (np.median([each[key] for each in stops]) for key in ("unread", "bound", "true"))
     return (
         f"# Screening: work saved over sampling at 95% recall\n\nPrimary figure, {' less '.join(PRIMARY)}: "
-        f"{primary} ({len(rows)} labels, {draws} draws each).\n\n{table(['relevant', *WAYS], lines)}\n\n"
-        f"Stopping, with a random sample of {SAMPLE} unread texts at the end of the taught order: the bound of "
-        f"the relevant ones among the unread held in {held} of {len(stops)} draws (at least 95% are claimed). "
+        f"{primary} ({len(labels)} labels, {draws} draws each).\n\n{table(['relevant', *WAYS], lines)}\n\n"
+        f"Stopping, with a random sample of {SAMPLE} unread texts at the end of the taught order: the bound "
+        f"of the relevant ones among the unread held in {held} of {len(stops)} draws (claimed: 95%). "
         f"Medians: {unread:.0f} unread, of which {true:.0f} relevant, at most {bound:.0f} by the bound."
     )
 
@@ -238,16 +241,15 @@ def report(rows: Sequence[Mapping[str, Any]], draws: int) -> str:
 def main() -> None:
     """Measure and write the results."""
     args = options(__doc__, cache=Path("screening_cache"), draws=5, processes=2)
-    tasks, data = [], []
-    for name, (texts, labels, vectors) in labelled_sets(args.cache).items():
-        counts = {each: sum(each in own for own in labels) for each in sorted(set().union(*labels))}
-        low, high = (share * len(texts) for share in SHARES)
-        own = sorted((each for each in counts if low <= counts[each] <= high), key=lambda x: -counts[x])
-        own = own[::2] if name.startswith("Debian") else own
-        tasks += [(name, each) for each in own]
-        data += [(texts, labels, vectors)] * len(own)
+    (kept := args.cache / "screening").mkdir(parents=True, exist_ok=True)
+    jobs: list[tuple[Any, ...]] = []
+    for name, data in labelled_sets(args.cache).items():
+        counts = Counter(sorted(label for own in data[1] for label in own))
+        low, high = (share * len(data[0]) for share in SHARES)
+        frequent = [label for label, count in counts.most_common() if low <= count <= high]
+        jobs += [(name, label, data, seed, kept) for label in frequent[::2] for seed in range(args.draws)]
     with ProcessPoolExecutor(args.processes) as pool:
-        rows = list(pool.map(measure, tasks, data, repeat(args.draws)))
+        rows = list(pool.map(measure, *zip(*jobs, strict=True)))
     write("screening", {"draws": args.draws, "primary": PRIMARY, "rows": rows}, report(rows, args.draws))
 
 
