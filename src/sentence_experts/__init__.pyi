@@ -24,6 +24,7 @@ from .pairs.suggesting import suggest_domains
 from .report.write import write_report
 from .reproduce.run import reproduce_recipe
 from .retrieval.build import build_index
+from .retrieval.screening import screen
 from .retrieval.search import search
 from .retrieval.taught_routes import add_taught_route
 from .retrieval.teach import teach
@@ -75,6 +76,7 @@ __all__ = [
     "load",
     "make_embedder",
     "reproduce_recipe",
+    "screen",
     "search",
     "serve",
     "similarity",

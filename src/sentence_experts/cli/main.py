@@ -37,6 +37,7 @@ VERBS = {
     "encode": "Encode the texts of one file or many",
     "index": "Encode a corpus for search",
     "teach": "Teach a kind of similarity by papers that are similar and others that are not",
+    "screen": "List papers in the order in which to read them, by those that were read",
     "search": "Find the papers of a corpus that are nearest to a text",
     "serve": "Serve models over HTTP",
     "moee": "Embeddings from mixture-of-experts language models",
@@ -48,7 +49,7 @@ MODULES = {
     **dict.fromkeys(("extend", "add-route", "drop-route", "export"), "models"),
     **dict.fromkeys(("evaluate", "audit", "similarity"), "evaluation"),
     **dict.fromkeys(("train", "fit", "tune"), "training"),
-    **dict.fromkeys(("index", "teach", "search", "serve"), "search"),
+    **dict.fromkeys(("index", "teach", "screen", "search", "serve"), "search"),
     "tasks": "pairs",
     "demo": "reproduce",
 }  # the other verbs have a module of their name

@@ -1,4 +1,4 @@
-"""`sentence-experts index build|search|serve`: encode a corpus, search it, and serve models over HTTP."""
+"""`sentence-experts index build|teach|screen|search|serve`: encode and search a corpus, and serve models."""
 
 from __future__ import annotations
 
@@ -10,15 +10,18 @@ import typer
 
 from sentence_experts.cli.console import note, results, show
 from sentence_experts.cli.options import CORPUS, Model, Models, check_there, group
-from sentence_experts.errors import UsageError
+from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.loading import LoadConfig
 from sentence_experts.retrieval.build import CorpusIndex, IndexConfig, build_index
 from sentence_experts.retrieval.papers import Filters
+from sentence_experts.retrieval.screening import ScreenConfig
+from sentence_experts.retrieval.screening import screen as screen_corpus
 from sentence_experts.retrieval.search import SearchConfig, lines_of
 from sentence_experts.retrieval.search import search as search_corpus
 from sentence_experts.retrieval.teach import TeachConfig
 from sentence_experts.retrieval.teach import teach as teach_route
 from sentence_experts.serve.config import ServeConfig
+from sentence_experts.storage import write_text
 
 
 def build(
@@ -81,6 +84,39 @@ def teach(
             show(f"  {each['before']:>6,} -> {each['after']:<6,} {each['title']}  {each['paper_id']}")
     if result.missing:
         note(f"{result.missing:,} of the papers are not in the corpus, or have no text")
+
+
+def screen(
+    model: Model,
+    examples: Annotated[
+        Path,
+        typer.Argument(
+            metavar="TABLE",
+            help="Table as for `teach`; `similar` is empty for papers that were not read",
+        ),
+    ],
+    corpus: Annotated[Path, typer.Option(help=CORPUS)],
+    out: Annotated[Path, typer.Option(help="CSV file to write the list to")],
+    config: ScreenConfig,
+    load_config: LoadConfig,
+) -> None:
+    """List the papers of a corpus in the order in which to read them, by those that were read.
+
+    Fill in the column similar (yes or no) as far as you read; the file is the table of the next round. To
+    know how many relevant papers are unread, read a random sample as a whole (--sample).
+
+    Example: sentence-experts screen minilm read.csv --corpus library --out list.csv
+    """
+    from sentence_experts.retrieval.citation_export import export_papers
+
+    check_there(examples)
+    if out.exists():  # it may hold marks
+        raise InputError(f"{out} exists; give another `out`")
+    result = screen_corpus(model, corpus, examples, config, load_config=load_config)
+    write_text(out, export_papers(result.papers, "csv"))
+    show(result.verdict)
+    if result.missing:
+        note(f"{result.missing:,} of the papers are not in the corpus")
 
 
 def search(

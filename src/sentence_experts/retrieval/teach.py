@@ -44,7 +44,7 @@ from sentence_experts.tables import (
 NEAREST = 100  # papers among which others rose or fell
 SHOWN, WORDS = 5, 8
 _YES, _NO = ("1", "true", "yes", "similar", "+"), ("0", "false", "no", "not similar", "-")
-_COLUMNS = ("paper", "similar", "query", "like")
+_COLUMNS = ("similar", "query", "like", "sampled")
 
 
 class TeachConfig(PaperTexts):
@@ -177,23 +177,28 @@ def teach(
 
 
 def read_marks(examples: Table) -> list[Mark]:
-    """Read a table of examples.
+    """Read a table of examples; rows without a word for `similar` are left out.
 
     Raises:
         InputError: a column is missing, or a cell is neither yes nor no.
     """
     where, columns = name_of_table(examples), read_columns(examples)
-    check_columns(where, _COLUMNS[:2], columns)
-    known, marks = [each for each in _COLUMNS if each in columns], []
+    names = ("paper_id" if "paper_id" in columns and "paper" not in columns else "paper", *_COLUMNS)
+    check_columns(where, names[:2], columns)
+    known, marks = [each for each in names if each in columns], []
     for number, row in enumerate(read_rows(examples, known), start=1):
         try:
             if isinstance(row, BadRowError):
                 raise row
-            paper, given, query, like = (as_text(row.get(each)) or None for each in _COLUMNS)
+            paper, given, query, like, sampled = (as_text(row.get(each)) or None for each in names)
+            if paper and not (given or "").strip():
+                continue
             word = (given or "").strip().lower()
             if not paper or word not in (*_YES, *_NO):
                 raise BadRowError(f"give a `paper`, and yes or no for `similar`, not {given!r}")
-            mark = Mark(paper=paper, similar=word in _YES, query=query, like=(like,) if like else ())
+            drawn = (sampled or "").strip().lower() in _YES
+            more = {"query": query, "like": (like,) if like else (), "sampled": drawn}
+            mark = Mark(paper=paper, similar=word in _YES, **more)
         except (BadRowError, ValidationError) as error:
             text = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error
             raise InputError(f"{where}: row {number}: {text}") from error

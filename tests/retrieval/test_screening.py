@@ -1,0 +1,137 @@
+"""The list of papers to read, and the bound of relevant ones among the unread."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import hypergeom
+from sklearn.linear_model import LogisticRegression
+
+import sentence_experts
+from helpers.command_line import run
+from helpers.searched_corpus import NOTICE, searched_papers, write_searched_corpus
+from sentence_experts.models.pooling import unit
+from sentence_experts.retrieval.screening import ScreenResult, bound_relevant, fit_regression, screen
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("screened") / "library"
+    write_searched_corpus(folder, hostile=False)
+    return folder
+
+
+CROPS = {f"doi:{each['doi']}" for each in searched_papers() if each["subjects"] == ["crops"]}
+
+
+def read_papers(count: int = 12) -> list[dict[str, Any]]:
+    return [
+        {"paper": each["doi"], "similar": f"doi:{each['doi']}" in CROPS} for each in searched_papers()[:count]
+    ]
+
+
+def unread(result: ScreenResult) -> list[dict[str, Any]]:
+    return [each for each in result.papers if each["rank"]]
+
+
+def test_bound_is_the_largest_number_that_is_likely_enough() -> None:
+    for papers in (1, 7, 60):
+        for sampled in range(papers + 1):
+            for found in range(sampled + 1):
+                likely = [
+                    count
+                    for count in range(found, papers - sampled + found + 1)
+                    if hypergeom.cdf(found, papers, count, sampled) > 0.05 + 1e-9
+                ]
+                assert bound_relevant(papers, sampled, found) == max(likely)
+
+
+@pytest.mark.parametrize(("papers", "relevant", "sampled"), [(800, 8, 100), (800, 60, 100), (90, 30, 60)])
+def test_bound_holds_in_95_percent_of_samples(papers: int, relevant: int, sampled: int) -> None:
+    found = np.random.default_rng(0).hypergeometric(relevant, papers - relevant, sampled, 4_000)
+    bounds = {count: bound_relevant(papers, sampled, count) for count in set(found.tolist())}
+    held = np.mean([bounds[count] >= relevant for count in found.tolist()])
+    assert 0.94 <= held <= 1
+    assert bounds[int(np.median(found))] < papers / 2  # it says something
+
+
+def test_regression_is_that_of_scikit_learn() -> None:
+    dice = np.random.default_rng(0)
+    vectors = unit(dice.normal(size=(60, 20)).astype(np.float32))
+    similar = vectors[:, 0] > 0.15
+    known = LogisticRegression(C=1, class_weight="balanced", tol=1e-8).fit(vectors, similar).coef_[0]
+    assert fit_regression(vectors, similar) == pytest.approx(known, abs=2e-3)
+
+
+def test_unread_papers_are_ordered_by_what_was_taught(corpus: Path, plain_model: Path) -> None:
+    result = screen(plain_model, corpus, read_papers())
+    ids = [each["paper_id"] for each in unread(result)]
+    scores = [each["score"] for each in unread(result)]
+    notice = f"doi:{searched_papers()[NOTICE]['doi']}"
+    assert scores == sorted(scores, reverse=True)
+    assert set(ids) == {f"doi:{each['doi']}" for each in searched_papers()[12:]} - {notice}
+    first = sum(each in CROPS for each in ids[: len(ids) // 3])
+    assert first > sum(each in CROPS for each in ids) / 3 * 1.2
+    assert (result.read, result.relevant, result.sampled) == (12, 8, 0)
+    assert result.at_most == result.unread  # nothing is known without a sample
+    assert "Only a random sample can tell" in repr(result)
+
+
+def test_a_sample_is_random_and_tells_what_is_left(corpus: Path, plain_model: Path) -> None:
+    drawn = screen(plain_model, corpus, read_papers(), sample=9)
+    sample = [each["paper_id"] for each in drawn.papers if each["sampled"]]
+    plain = [each["paper_id"] for each in unread(screen(plain_model, corpus, read_papers()))]
+    assert [each["paper_id"] for each in unread(drawn)][:9] == sample != plain[:9]
+    assert sorted(each["paper_id"] for each in unread(drawn)) == sorted(plain)
+    for row in drawn.papers:  # the list with more marks is the next table
+        if row["sampled"]:
+            row["similar"] = "yes" if row["paper_id"] in CROPS else "no"
+    result = screen(plain_model, corpus, drawn.papers)
+    found = len(CROPS & {*sample})
+    assert (result.read, result.sampled, result.found) == (21, 9, found)
+    assert result.unread == drawn.unread - 9
+    assert result.at_most == bound_relevant(drawn.unread, 9, found) - found < result.unread
+    assert [each["paper_id"] for each in result.papers if each["sampled"]] == sample
+    assert f"at most {result.at_most}" in result.verdict
+
+
+def test_from_the_command_line(
+    corpus: Path, plain_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [f"{each['paper']},{'yes' if each['similar'] else 'no'}" for each in read_papers()]
+    (tmp_path / "read.csv").write_text("\n".join(["paper,similar", *rows, "10.1/unknown,yes"]))
+    command = (
+        "screen",
+        plain_model,
+        tmp_path / "read.csv",
+        "--corpus",
+        corpus,
+        "--out",
+        tmp_path / "list.csv",
+    )
+    status, out, error = run(capsys, *command, "--sample", 5)
+    assert (status, "12 papers read, 8 of them relevant" in out) == (0, True), error
+    assert "1 of the papers are not in the corpus" in error
+    listed = list(csv.DictReader((tmp_path / "list.csv").open()))
+    assert [row["rank"] for row in listed[:5]] == list("12345")
+    assert [row["sampled"] for row in listed].count("yes") == 5
+    kept = (tmp_path / "list.csv").read_bytes()
+    status, _, error = run(capsys, *command)
+    assert (status, "list.csv exists; give another --out" in error) == (1, True)
+    assert (tmp_path / "list.csv").read_bytes() == kept
+    command = (
+        "screen",
+        plain_model,
+        tmp_path / "list.csv",
+        "--corpus",
+        corpus,
+        "--out",
+        tmp_path / "next.csv",
+    )
+    status, out, error = run(capsys, *command)
+    assert (status, "12 papers read, 8 of them relevant" in out) == (0, True), error
+    assert sentence_experts.screen is screen
