@@ -102,8 +102,9 @@ def labelled_sets(cache: Path) -> dict[str, tuple[list[str], list[set[str]], NDA
     return sets
 
 
-def draw(texts: list[str], labels: list[set[str]], vectors: Any, label: str, dice: Any) -> Review:
+def draw(data: tuple[list[str], list[set[str]], Any], label: str, dice: Any) -> Review:
     """A review of some of the texts."""
+    texts, labels, vectors = data
     rows = dice.permutation(len(texts))[:TEXTS]
     return Review([texts[n] for n in rows], vectors[rows], np.array([label in labels[n] for n in rows]))
 
@@ -117,12 +118,13 @@ def by_mean(review: Review, taught: bool) -> Rank:
     def rank(read: NDArray[np.int64]) -> Scores:
         similar, papers = review.relevant[read], review.vectors
         if not taught:
-            return papers @ papers[read[similar]].mean(axis=0)
+            return np.asarray(papers @ papers[read[similar]].mean(axis=0))
         examples = Examples(papers[read], similar, np.full(len(read), -1), papers[:0])
         kind = cross_validate(examples).chosen if len(read) < CHECKED else HEAD
         change = METHODS[kind](examples)
         papers = change.papers(papers)
-        return papers @ change.moved(unit(papers[read[similar]].mean(axis=0, keepdims=True)))[0]
+        mean = unit(papers[read[similar]].mean(axis=0, keepdims=True))
+        return np.asarray(papers @ change.moved(mean)[0])
 
     return rank
 
@@ -194,7 +196,7 @@ def measure(name: str, label: str, data: Any, seed: int, kept: Path) -> dict[str
     if file.exists():
         return dict(json.loads(file.read_text(encoding="utf-8")))
     dice = np.random.default_rng(seed)
-    review = draw(*data, label, dice)
+    review = draw(data, label, dice)
     start = np.concatenate([
         dice.choice(np.flatnonzero(review.relevant == kind), count, replace=False)
         for kind, count in START.items()

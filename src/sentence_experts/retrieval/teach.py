@@ -197,8 +197,8 @@ def read_marks(examples: Table) -> list[Mark]:
             if not paper or word not in (*_YES, *_NO):
                 raise BadRowError(f"give a `paper`, and yes or no for `similar`, not {given!r}")
             drawn = (sampled or "").strip().lower() in _YES
-            more = {"query": query, "like": (like,) if like else (), "sampled": drawn}
-            mark = Mark(paper=paper, similar=word in _YES, **more)
+            liked = (like,) if like else ()
+            mark = Mark(paper=paper, similar=word in _YES, query=query, like=liked, sampled=drawn)
         except (BadRowError, ValidationError) as error:
             text = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error
             raise InputError(f"{where}: row {number}: {text}") from error
