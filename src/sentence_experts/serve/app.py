@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.responses import PlainTextResponse
@@ -12,7 +12,8 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.exceptions import HTTPException
 
 from sentence_experts import __version__
-from sentence_experts.serve import openai, pages, search, teaching, tei
+from sentence_experts.errors import SentenceExpertsError
+from sentence_experts.serve import mcp, openai, pages, search, teaching, tei
 from sentence_experts.serve.engine import EmbeddingEngine
 from sentence_experts.serve.errors import RequestError
 from sentence_experts.serve.guard import Guard, Keys
@@ -71,10 +72,17 @@ def build_app(
         responses={"default": {"description": "Refused: the answer says in one sentence why"}},
     )
     app.state.engine, app.state.library = engine, library
+    if library is not None:
+        with suppress(SentenceExpertsError):
+            mcp.load_server()  # now, for the first request would wait for the import
     app.add_middleware(Guard, metrics=engine.metrics, keys=keys, local_only=local_only)
     app.add_exception_handler(RequestError, _refuse)  # type: ignore[arg-type]
     app.add_exception_handler(HTTPException, _refuse_path)  # type: ignore[arg-type]
-    for router in (*ROUTERS, *([] if library is None else [search.router, teaching.router]), *routers):
+    for router in (
+        *ROUTERS,
+        *([] if library is None else [search.router, teaching.router, mcp.router]),
+        *routers,
+    ):
         app.include_router(router)
     return app
 

@@ -46,9 +46,15 @@ Route = Annotated[
 
 def body_of(schema: type[Schema]) -> dict[str, Any]:
     """Describe the body of an endpoint that uses `read`, for the OpenAPI page."""
-    whole = schema.model_json_schema()
-    content = {"application/json": {"schema": _without_references(whole, whole.pop("$defs", {}))}}
+    content = {"application/json": {"schema": json_schema(schema)}}
     return {"requestBody": {"content": content, "required": True}}
+
+
+def json_schema(schema: type[Schema]) -> dict[str, Any]:
+    """Return the JSON schema of a body, in one piece."""
+    whole = schema.model_json_schema()
+    resolved: dict[str, Any] = _without_references(whole, whole.pop("$defs", {}))
+    return resolved
 
 
 def _without_references(part: Any, definitions: Mapping[str, Any]) -> Any:
@@ -64,6 +70,15 @@ def _without_references(part: Any, definitions: Mapping[str, Any]) -> Any:
 
 async def read(request: Request, schema: type[S]) -> S:
     """Read the body of a request, as far as it is allowed."""
+    body = await read_body(request)
+    try:
+        return schema.model_validate_json(body)
+    except ValidationError as error:
+        raise _refused(error, schema) from None
+
+
+async def read_body(request: Request) -> bytes:
+    """Read JSON that a client sends, within the limits of size and time."""
     kind = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
     if kind != "application/json" or request.headers.get("content-encoding", "identity") != "identity":
         raise RequestError(415, "send JSON, uncompressed, with the header 'Content-Type: application/json'")
@@ -80,10 +95,7 @@ async def read(request: Request, schema: type[S]) -> S:
         raise RequestError(408, f"the request was not complete after {BODY_SECONDS} seconds") from None
     if is_large:
         raise RequestError(413, f"the request is larger than {MAX_BODY_BYTES:,} bytes: split it")
-    try:
-        return schema.model_validate_json(body)
-    except ValidationError as error:
-        raise _refused(error, schema) from None
+    return bytes(body)
 
 
 _SHOULD, _AFTER = re.compile("^(Input|List|String|Value) should"), re.compile(" after validation, not .*")

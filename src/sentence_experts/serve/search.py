@@ -93,7 +93,7 @@ class SentencesRequest(SearchTarget):
 
 
 class CitationsRequest(Schema):
-    """A request for the citations of a paper."""
+    """A request for a paper and its citations."""
 
     paper: str = Field(description="DOI, PMID, PMCID or `paper_id`")
 
@@ -161,7 +161,7 @@ async def sentences(request: Request) -> Response:
 
 @router.post("/citations", openapi_extra=body_of(CitationsRequest))
 async def citations(request: Request) -> Response:
-    """List the papers of the corpus that a paper cites, and those that cite it."""
+    """Show a paper, the papers of the corpus that it cites, and those that cite it."""
     library: Library = request.app.state.library
     body = await read(request, CitationsRequest)
     (row,) = await asyncio.to_thread(library.rows, [body.paper], "paper")
@@ -170,7 +170,14 @@ async def citations(request: Request) -> Response:
     def listed(rows: list[int]) -> list[dict[str, Any]]:
         return [_shown(each) | {"abstract": None} for each in papers.facts(rows[:MAX_LISTED])]
 
-    found = lambda: {"cites": listed(papers.cites(row)), "cited_by": listed(papers.cited_by(row))}  # noqa: E731
+    def found() -> dict[str, Any]:
+        paper = _shown(*papers.facts([row]))
+        return {
+            "paper": paper,
+            "cites": listed(papers.cites(row)),
+            "cited_by": listed(papers.cited_by(row)),
+        }
+
     return await json_answer(await asyncio.to_thread(found))
 
 
