@@ -159,7 +159,7 @@ async def _call(request: Request, name: str, arguments: dict[str, Any]) -> tuple
         answer = await tool.path(Request(request.scope, _receiver(to_json(arguments))))
     except RequestError as error:
         return error.body("")["error"]["message"], True
-    return to_json(_shortened(from_json(answer.body))).decode(), False
+    return to_json(_shortened(from_json(bytes(answer.body)))).decode(), False
 
 
 def _shortened(answer: dict[str, Any]) -> dict[str, Any]:
