@@ -19,6 +19,8 @@ from sentence_experts.corpus.paper import Paper
 from sentence_experts.pairs.compile import compile_pairs
 
 pytestmark = pytest.mark.realdata
+# The 1,489 articles of eLife take a minute; the hundred of PMC are read at every change.
+CORPORA = [pytest.param("elife", marks=pytest.mark.slow), "pmc"]
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +56,7 @@ PAIRS_OF_TITLES = """
     FROM pairs"""
 
 
+@pytest.mark.slow
 def test_counts_agree_with_an_independent_parser(elife: CorpusFolder, real_data: Path) -> None:
     expected = json.loads((real_data / "corpora" / "elife_expected_counts.json").read_text())
     with duckdb.connect() as database:
@@ -78,7 +81,7 @@ def test_counts_agree_with_an_independent_parser(elife: CorpusFolder, real_data:
     assert {name: ours[name] for name in expected} == expected
 
 
-@pytest.mark.parametrize("name", ["elife", "pmc"])
+@pytest.mark.parametrize("name", CORPORA)
 def test_texts_contain_no_markup(name: str, request: pytest.FixtureRequest) -> None:
     corpus: CorpusFolder = request.getfixturevalue(name)
     debris = re.compile(
@@ -92,6 +95,7 @@ def test_texts_contain_no_markup(name: str, request: pytest.FixtureRequest) -> N
         assert not bad, bad[:3]
 
 
+@pytest.mark.slow
 def test_real_articles_are_described(elife: CorpusFolder, pmc: CorpusFolder) -> None:
     for corpus in (elife, pmc):
         rows = pq.read_table(corpus.papers).to_pylist()
@@ -113,6 +117,7 @@ MENTIONED_TOGETHER = """
     JOIN works b ON a.citing = b.citing AND a.cited < b.cited"""
 
 
+@pytest.mark.slow
 def test_real_articles_mention_nearly_all_of_their_references(elife: CorpusFolder) -> None:
     counts = elife.manifest["counts"]
     assert counts["papers_with_body"] == counts["papers"]
@@ -127,7 +132,7 @@ def test_real_articles_mention_nearly_all_of_their_references(elife: CorpusFolde
     assert 0.08 < share < 0.2
 
 
-@pytest.mark.parametrize("name", ["elife", "pmc"])
+@pytest.mark.parametrize("name", CORPORA)
 def test_ids_are_one_work_each(name: str, request: pytest.FixtureRequest) -> None:
     papers = request.getfixturevalue(name).to_pandas()
     for column in ("paper_id", "pmid", "pmcid", "doi"):
@@ -162,6 +167,7 @@ def test_every_dialect_is_read(real_data: Path) -> None:
             assert list(read_articles(_CutStream(path.read_bytes(), size))) == [paper], path
 
 
+@pytest.mark.slow
 def test_linked_pairs_agree_with_an_independent_count(elife: CorpusFolder, real_data: Path) -> None:
     expected = json.loads((real_data / "corpora" / "elife_expected_counts.json").read_text())
     # The other parser counts all articles, so the ten editorials stay in.

@@ -67,6 +67,7 @@ def test_awkward_names_and_keywords_come_back(tmp_path: Path, form: Format) -> N
 
 
 @pytest.mark.realdata
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["ris", "bibtex", "csv"])
 @pytest.mark.parametrize(
     "name", ["ris", "nbib", "pubmed_csv", "zotero_csv", "bibtex", "openalex", "jats", "pubmed"]
