@@ -89,34 +89,40 @@ def other_data(cache: Path) -> dict[str, tuple[NDArray[Any], Labels]]:
     return sets
 
 
-def reported_data(cache: Path) -> dict[str, tuple[NDArray[Any], Labels]]:
-    """Debian programs by facet, and eLife articles by research organism."""
-    import sentence_experts
-
+def read_programs() -> list[dict[str, Any]]:
+    """One program of each source package of Debian."""
     programs: dict[str, dict[str, Any]] = {}
     with lzma.open(DATA / "facets" / "debian_packages_tagged.jsonl.xz", "rt", encoding="utf-8") as file:
         for row in map(json.loads, file):
             if "role::program" in row["tags"]:
                 programs.setdefault(row["source"], row)
-    rows = list(programs.values())
-    vectors = encoded(cache, "debian", lambda: [row["description"] for row in rows])
-    sets = {}
-    for facet in FACETS:
-        tags = [
-            {tag.split("::")[1].split(":")[0] for tag in row["tags"] if tag.startswith(f"{facet}::")}
-            for row in rows
-        ]
-        sets[f"Debian, {facet}"] = labelled(vectors, tags)
+    return list(programs.values())
+
+
+def values_of(program: Mapping[str, Any], facet: str) -> set[str]:
+    """The values of a facet that a program has, without their parts."""
+    return {tag.split("::")[1].split(":")[0] for tag in program["tags"] if tag.startswith(f"{facet}::")}
+
+
+def read_articles(cache: Path) -> tuple[list[str], list[set[str]]]:
+    """Texts of eLife's articles, and their research organisms."""
+    import sentence_experts
+
     corpus = sentence_experts.import_corpus([DATA / ELIFE], out=cache / "elife")
-    articles = [
-        row for row in corpus.to_pandas().to_dict("records") if row["abstract"] and len(row["organisms"])
-    ]
-    vectors = encoded(
-        cache, "elife_organisms", lambda: [f"{row['title']}\n{row['abstract']}" for row in articles]
-    )
-    sets["eLife, organism"] = labelled(
-        vectors, [{each.lower() for each in row["organisms"]} - {"other", "none"} for row in articles]
-    )
+    rows = [row for row in corpus.to_pandas().to_dict("records") if row["abstract"] and len(row["organisms"])]
+    texts = [f"{row['title']}\n{row['abstract']}" for row in rows]
+    return texts, [{each.lower() for each in row["organisms"]} - {"other", "none"} for row in rows]
+
+
+def reported_data(cache: Path) -> dict[str, tuple[NDArray[Any], Labels]]:
+    """Debian programs by facet, and eLife articles by research organism."""
+    programs = read_programs()
+    vectors = encoded(cache, "debian", lambda: [row["description"] for row in programs])
+    sets = {
+        f"Debian, {facet}": labelled(vectors, [values_of(row, facet) for row in programs]) for facet in FACETS
+    }
+    texts, organisms = read_articles(cache)
+    sets["eLife, organism"] = labelled(encoded(cache, "elife_organisms", lambda: texts), organisms)
     return sets
 
 

@@ -34,7 +34,6 @@ bounds the number of relevant ones that are unread. The table says how often the
 from __future__ import annotations
 
 import json
-import lzma
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -46,8 +45,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from few_shot import REGRESSION, encoded, with_half
-from measuring import DATA, ELIFE, options, table, write
+from few_shot import REGRESSION, encoded, read_articles, read_programs, values_of, with_half
+from measuring import options, table, write
 from sentence_experts.models.pooling import unit
 from sentence_experts.retrieval.keywords import common_words, stems_of
 from sentence_experts.retrieval.screening import bound_relevant
@@ -79,26 +78,16 @@ class Review:
 
 def labelled_sets(cache: Path) -> dict[str, tuple[list[str], list[set[str]], NDArray[np.float32]]]:
     """Texts, their labels and vectors: Debian's programs by use, eLife's articles by organism."""
-    import sentence_experts
-
-    programs: dict[str, dict[str, Any]] = {}
-    with lzma.open(DATA / "facets" / "debian_packages_tagged.jsonl.xz", "rt", encoding="utf-8") as file:
-        for row in map(json.loads, file):
-            if "role::program" in row["tags"]:
-                programs.setdefault(row["source"], row)
-    texts = {"Debian, use": [row["description"] for row in programs.values()]}
-    uses = [{tag[5:].split(":")[0] for tag in row["tags"] if tag[:5] == "use::"} for row in programs.values()]
-    corpus = sentence_experts.import_corpus([DATA / ELIFE], out=cache / "elife").to_pandas()
-    articles = [each for each in corpus.to_dict("records") if each["abstract"] and len(each["organisms"])]
-    texts["eLife, organism"] = [f"{each['title']}\n{each['abstract']}" for each in articles]
-    organisms = [{each.lower() for each in row["organisms"]} - {"other", "none"} for row in articles]
+    programs, articles = read_programs(), read_articles(cache)
+    uses = [row["description"] for row in programs], [values_of(row, "use") for row in programs]
     sets = {}
-    for (name, own), labels, file_name in zip(
-        texts.items(), (uses, organisms), ("debian", "elife_organisms"), strict=True
+    for name, file, (texts, labels) in (
+        ("Debian, use", "debian", uses),
+        ("eLife, organism", "elife_organisms", articles),
     ):
-        vectors = encoded(cache, file_name, lambda own=own: own)  # type: ignore[misc]
+        vectors = encoded(cache, file, lambda texts=texts: texts)  # type: ignore[misc]
         kept = [number for number, each in enumerate(labels) if each]
-        sets[name] = ([own[n] for n in kept], [labels[n] for n in kept], unit(vectors[kept]))
+        sets[name] = ([texts[n] for n in kept], [labels[n] for n in kept], unit(vectors[kept]))
     return sets
 
 
@@ -235,7 +224,8 @@ def report(rows: Sequence[Mapping[str, Any]], draws: int) -> str:
     unread, bound, true = (np.median([each[key] for each in stops]) for key in ("unread", "bound", "true"))
     return (
         f"# Screening: work saved over sampling at 95% recall\n\nPrimary figure, {' less '.join(PRIMARY)}: "
-        f"{primary} ({len(labels)} labels, {draws} draws each).\n\n{table(['relevant', *WAYS], lines)}\n\n"
+        f"{primary} ({len(labels)} labels, {draws} draws each). `screen` orders papers by the regression, "
+        f"which was decided after the first run.\n\n{table(['relevant', *WAYS], lines)}\n\n"
         f"Stopping, with a random sample of {SAMPLE} unread texts at the end of the taught order: the bound "
         f"of the relevant ones among the unread held in {held} of {len(stops)} draws (claimed: 95%). "
         f"Medians: {unread:.0f} unread, of which {true:.0f} relevant, at most {bound:.0f} by the bound."
