@@ -12,10 +12,12 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.exceptions import HTTPException
 
 from sentence_experts import __version__
+from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.errors import SentenceExpertsError
 from sentence_experts.serve import mcp, openai, pages, search, teaching, tei
 from sentence_experts.serve.engine import EmbeddingEngine
 from sentence_experts.serve.errors import RequestError
+from sentence_experts.serve.followed import FollowedSource
 from sentence_experts.serve.guard import Guard, Keys
 from sentence_experts.serve.http import json_answer
 from sentence_experts.serve.library import Library
@@ -50,18 +52,25 @@ def build_app(
     keys: Keys | None,
     local_only: bool,
     routers: Sequence[APIRouter] = (),
+    followed: FollowedSource | None = None,
 ) -> FastAPI:
     """Build the app of an engine, with a search if there is a corpus, and other routers."""
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        watching = asyncio.create_task(engine.models.watch()) if engine.config.watch else None
+        watching = [engine.models.watch()] if engine.config.watch else []
+        if followed is not None:
+            watching.append(followed.watch(renew))
+        tasks = [asyncio.create_task(each) for each in watching]
         yield
-        if watching is not None:
-            watching.cancel()
-        if library is not None:
-            library.close()
+        for task in tasks:
+            task.cancel()
+        if app.state.library is not None:
+            app.state.library.close()
         engine.close()
+
+    def renew(corpus: CorpusFolder) -> None:
+        app.state.library = app.state.library.renewed(corpus)  # requests keep the one that they began with
 
     app = FastAPI(
         title="sentence-experts",

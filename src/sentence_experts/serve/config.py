@@ -18,7 +18,9 @@ class ServeConfig(PaperTexts):
     )
     port: int = Field(8000, ge=0, le=65535, description="Port to listen on; 0 takes a free one")
     corpus: Path | None = Field(
-        None, description="Folder of a corpus to search: opens the search page at /, and its API"
+        None,
+        description="Corpus to search: opens the search page at /, and its API. A file of a reference manager "
+        "or a folder of articles is imported into NAME.corpus beside it, and followed",
     )
     base: bool = Field(
         True,

@@ -112,6 +112,10 @@ class Library:
         searcher.keywords  # noqa: B018  # built now, if they must be
         return searcher
 
+    def renewed(self, corpus: CorpusFolder) -> Library:
+        """Return the library of another corpus, by the same models: only new papers are encoded."""
+        return Library(corpus, self._models, self._unit, self._default[1:])
+
     def _list_views(self) -> dict[str, CorpusView]:
         views = []
         several = len(self._searchers) > len(self._default)

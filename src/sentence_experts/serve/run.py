@@ -74,6 +74,7 @@ def create_app(
     from sentence_experts.corpus.corpus_folder import CorpusFolder
     from sentence_experts.serve.app import build_app
     from sentence_experts.serve.engine import EmbeddingEngine
+    from sentence_experts.serve.followed import FollowedSource, is_source
     from sentence_experts.serve.guard import Keys
     from sentence_experts.serve.library import Library, base_beside
     from sentence_experts.serve.models import Models, named_sources
@@ -81,7 +82,12 @@ def create_app(
     config = ServeConfig.of(config, **settings)
     check_host(config)
     keys = Keys.read(config.api_key_file) if config.api_key_file else None
-    corpus = CorpusFolder.open(config.corpus) if config.corpus else None  # a wrong path is known at once
+    corpus, followed = None, None  # a wrong path is known at once
+    if config.corpus and is_source(config.corpus):
+        followed = FollowedSource(config.corpus)
+        corpus = followed.corpus()
+    elif config.corpus:
+        corpus = CorpusFolder.open(config.corpus)
     sources = named_sources(models)
     base = base_beside(sources, corpus) if corpus is not None and config.base else {}
     loaded = Models(sources | base, LoadConfig.of(load_config))
@@ -90,7 +96,7 @@ def create_app(
         texts = config.texts_for({each.name: each.model for each in loaded if each.name not in base})
         library = Library(corpus, loaded, texts, tuple(base))
     local_only = keys is None and is_local(config.host)
-    return build_app(EmbeddingEngine(loaded, config), library, keys, local_only, routers)
+    return build_app(EmbeddingEngine(loaded, config), library, keys, local_only, routers, followed)
 
 
 @with_settings(ServeConfig)

@@ -1,0 +1,112 @@
+"""A library that stays open: a file or folder of papers, kept as a corpus that follows it while it is served."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from sentence_experts.corpus.building import PARTIAL
+from sentence_experts.corpus.config import ImportConfig
+from sentence_experts.corpus.corpus_folder import MANIFEST, CorpusFolder
+from sentence_experts.corpus.importing import gather_sources, import_corpus
+from sentence_experts.corpus.paper import RecordError
+from sentence_experts.corpus.record_files import RECORD_SUFFIXES, find_record_files, read_records
+from sentence_experts.errors import InputError, SentenceExpertsError, brief
+
+logger = logging.getLogger(__name__)
+
+WATCH_SECONDS = 2.0  # time between looks; what has changed must be the same in two of them
+
+
+class FollowedSource:
+    """A file of records, or a folder of records or articles, and its corpus in NAME.corpus beside it.
+
+    Attributes:
+        path: the file or folder.
+        folder: folder of the corpus; vectors of papers that stay are used again.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = Path(os.path.abspath(path))
+        self.folder = self.path.with_name(f"{self.path.name}.corpus")
+        self._imported = self._seen = self.state()
+        self._broken = self._count_broken()
+
+    def state(self) -> list[tuple[str, int, int]]:
+        """Return the sizes and times of all files, which change with what is in them."""
+        files = [self.path, *(self.path.rglob("*") if self.path.is_dir() else ())]
+        return sorted(
+            (str(file), status.st_size, status.st_mtime_ns) for file in files if (status := _status(file))
+        )
+
+    def corpus(self) -> CorpusFolder:
+        """Return the corpus of what the source holds now; it is imported unless it was before.
+
+        Raises:
+            InputError: it holds nothing that can be read; the corpus stays as it was.
+        """
+        if (self.folder / MANIFEST).is_file():
+            before = CorpusFolder.open(self.folder)
+            read = gather_sources([self.path], ImportConfig(), None, None)
+            if before.manifest["sources"] == read.described:
+                return before
+        return import_corpus([self.path], self.folder, overwrite=self.folder.exists())
+
+    def _count_broken(self) -> int:
+        """Count the records that cannot be read, as at the end of a file that is being written."""
+        if self.path.is_dir() or not self.path.name.lower().endswith(RECORD_SUFFIXES):
+            return 0
+        files = find_record_files(self.path, None)
+        return sum(isinstance(each, RecordError) for f in files for each in read_records(f.format, f.path))
+
+    def changed_corpus(self) -> CorpusFolder | None:
+        """Return the corpus anew if the source has changed and rests; None if not.
+
+        Raises:
+            InputError: more of it is broken than before.
+        """
+        state, seen = self.state(), self._seen
+        self._seen = state
+        if state == self._imported or state != seen:
+            return None
+        self._imported = state  # what failed once would fail again
+        broken = self._count_broken()
+        if broken > self._broken:
+            raise InputError(f"{self.path}: {broken:,} broken records, and {self._broken:,} before")
+        corpus, self._broken = self.corpus(), broken
+        return corpus
+
+    async def watch(self, renew: Callable[[CorpusFolder], Any]) -> None:
+        """Call `renew`, in a thread, with each new corpus for as long as the server runs."""
+        while True:
+            await asyncio.sleep(WATCH_SECONDS)
+            try:
+                corpus = await asyncio.to_thread(self.changed_corpus)
+                if corpus is not None:
+                    await asyncio.to_thread(renew, corpus)
+                    logger.info(f"{self.path}: {corpus.manifest['counts']['papers']:,} papers now")
+            except Exception as error:
+                text = str(error) if isinstance(error, SentenceExpertsError) else brief(error)
+                logger.warning(f"searches continue with the papers from before: {text}")
+
+
+def is_source(path: Path) -> bool:
+    """Return whether a path holds papers, and is no corpus: a file, or a folder with files in it."""
+    if path.is_file():
+        return True
+    return (
+        path.is_dir()
+        and not any((path / name).exists() for name in (MANIFEST, PARTIAL))
+        and any(path.iterdir())
+    )
+
+
+def _status(file: Path) -> os.stat_result | None:
+    try:
+        return file.stat()
+    except OSError:
+        return None

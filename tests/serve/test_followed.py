@@ -1,0 +1,103 @@
+"""A library that stays open: new papers are found, only they are encoded, and a broken file changes nothing."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+
+import sentence_experts
+from helpers.searched_corpus import ask, ids
+from sentence_experts.errors import InputError
+from sentence_experts.models.encoder import ExpertEncoder
+from sentence_experts.serve import followed
+
+SECONDS = 60  # for a busy machine
+
+
+def entry(number: int, title: str = "Rice in drought") -> str:
+    return f"@article{{k{number}, title={{{title} {number}}}, abstract={{Rice {number}.}}, doi={{10.5/{number}}}}}\n"
+
+
+def wait_for(reached: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not reached() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert reached()
+
+
+@pytest.fixture(autouse=True)
+def _often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(followed, "WATCH_SECONDS", 0.1)
+
+
+def test_a_library_is_followed_while_it_is_served(
+    experts: ExpertEncoder, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    library = tmp_path / "library.bib"
+    library.write_text("".join(map(entry, range(5))))
+    app = sentence_experts.create_app({"m": experts}, corpus=library, watch=False)
+    with TestClient(app, base_url="http://localhost") as client:
+        count = lambda: client.get("/search/corpus").json()["papers"]  # noqa: E731
+        client.post("/search/taught/marks", json={"marks": [{"paper": "10.5/1", "similar": True}]})
+        assert count() == 5
+
+        whole = "".join(map(entry, range(6)))
+        library.write_text(whole)
+        wait_for(lambda: count() == 6)
+        assert "doi:10.5/5" in ids(ask(client, query="rice", top_k=10))
+        assert "5 of 6 texts were encoded before" in caplog.text
+        assert len(client.get("/search/taught").json()["marks"]) == 1
+
+        for broken in (whole[:-20], ""):
+            caplog.clear()
+            library.write_text(broken)
+            wait_for(lambda: "searches continue with the papers from before" in caplog.text)
+            time.sleep(0.5)
+            assert caplog.text.count("searches continue") == 1
+            assert count() == 6
+
+        library.write_text(entry(7) + entry(8))
+        wait_for(lambda: count() == 2)
+        assert sorted(ids(ask(client, query="rice"))) == ["doi:10.5/7", "doi:10.5/8"]
+
+
+def test_an_unchanged_library_is_imported_once(tmp_path: Path) -> None:
+    library = tmp_path / "library.ris"
+    library.write_text("TY  - JOUR\nTI  - Rice\nDO  - 10.5/1\nER  - \n")
+    first = followed.FollowedSource(library).corpus()
+    assert first.path == tmp_path / "library.ris.corpus"
+    written = (first.path / "manifest.json").stat().st_mtime_ns
+    assert (followed.FollowedSource(library).corpus().path / "manifest.json").stat().st_mtime_ns == written
+    library.write_text(library.read_text().replace("Rice", "Wheat"))
+    assert followed.FollowedSource(library).corpus().to_pandas()["title"].tolist() == ["Wheat"]
+
+
+def test_a_file_that_still_grows_is_left_alone(tmp_path: Path) -> None:
+    library = tmp_path / "library.bib"
+    library.write_text(entry(1))
+    source = followed.FollowedSource(library)
+    assert source.changed_corpus() is None
+    for number in (2, 3):
+        library.write_text(library.read_text() + entry(number))
+        assert source.changed_corpus() is None
+    assert source.changed_corpus().manifest["counts"]["papers"] == 3  # type: ignore[union-attr]
+    assert source.changed_corpus() is None
+    library.write_text(library.read_text()[:-20])
+    assert source.changed_corpus() is None
+    with pytest.raises(InputError, match="1 broken records, and 0 before"):
+        source.changed_corpus()
+    assert source.changed_corpus() is None
+
+
+def test_corpora_and_what_is_imported_are_told_apart(tmp_path: Path) -> None:
+    assert not followed.is_source(tmp_path)
+    assert not followed.is_source(tmp_path / "missing")
+    (tmp_path / "manifest.json").touch()
+    assert not followed.is_source(tmp_path)
+    assert followed.is_source(tmp_path / "manifest.json")
