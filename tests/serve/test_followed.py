@@ -1,4 +1,4 @@
-"""A library that stays open: new papers are found, only they are encoded, and a broken file changes nothing."""
+"""A library that stays open: new papers are found and encoded, a broken file changes nothing."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ from sentence_experts.serve import followed
 SECONDS = 60  # for a busy machine
 
 
-def entry(number: int, title: str = "Rice in drought") -> str:
-    return f"@article{{k{number}, title={{{title} {number}}}, abstract={{Rice {number}.}}, doi={{10.5/{number}}}}}\n"
+def entry(number: int) -> str:
+    fields = f"title={{Rice in drought {number}}}, abstract={{Rice {number}.}}, doi={{10.5/{number}}}"
+    return f"@article{{k{number}, {fields}}}\n"
 
 
 def wait_for(reached: Callable[[], bool]) -> None:

@@ -1,4 +1,4 @@
-"""A library that stays open: a file or folder of papers, kept as a corpus that follows it while it is served."""
+"""A library that stays open: a file or folder of papers, and a corpus that follows it while it is served."""
 
 from __future__ import annotations
 
