@@ -42,7 +42,7 @@ def test_a_library_is_followed_while_it_is_served(
     caplog.set_level(logging.INFO)
     library = tmp_path / "library.bib"
     library.write_text("".join(map(entry, range(5))))
-    app = sentence_experts.create_app({"m": experts}, corpus=library, watch=False)
+    app = sentence_experts.create_app({"m": experts}, corpus=library)
     with TestClient(app, base_url="http://localhost") as client:
         count = lambda: client.get("/search/corpus").json()["papers"]  # noqa: E731
         client.post("/search/taught/marks", json={"marks": [{"paper": "10.5/1", "similar": True}]})

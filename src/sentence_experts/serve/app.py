@@ -58,10 +58,10 @@ def build_app(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        watching = [engine.models.watch()] if engine.config.watch else []
-        if followed is not None:
-            watching.append(followed.watch(renew))
-        tasks = [asyncio.create_task(each) for each in watching]
+        tasks = []
+        if engine.config.watch:
+            watching = [engine.models.watch(), *([followed.watch(renew)] if followed else [])]
+            tasks = [asyncio.create_task(each) for each in watching]
         yield
         for task in tasks:
             task.cancel()

@@ -19,8 +19,8 @@ class ServeConfig(PaperTexts):
     port: int = Field(8000, ge=0, le=65535, description="Port to listen on; 0 takes a free one")
     corpus: Path | None = Field(
         None,
-        description="Corpus to search: opens the search page at /, and its API. A file of a reference manager "
-        "or a folder of articles is imported into NAME.corpus beside it, and followed",
+        description="Corpus to search: opens the search page at /, and its API. An export of a reference "
+        "manager, or a folder of articles, is imported into NAME.corpus beside it, and followed",
     )
     base: bool = Field(
         True,
@@ -35,7 +35,9 @@ class ServeConfig(PaperTexts):
         False, description="Scale vectors to length 1 where a request does not say otherwise"
     )
     watch: bool = Field(
-        True, description="Reload a model when its folder is replaced; SIGHUP reloads all models in any case"
+        True,
+        description="Reload a model when its folder is replaced (SIGHUP reloads all models in any case), and "
+        "follow an imported `corpus`",
     )
     workers: int | None = Field(
         None, ge=1, description="Batches encoded at a time. Default: one per CPU core, 1 on other devices"
