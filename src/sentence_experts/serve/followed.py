@@ -51,7 +51,7 @@ class FollowedSource:
         """
         if (self.folder / MANIFEST).is_file():
             before = CorpusFolder.open(self.folder)
-            read = gather_sources([self.path], ImportConfig(), None, None)
+            read = gather_sources([self.path], ImportConfig.of(None), None, None)
             if before.manifest["sources"] == read.described:
                 return before
         return import_corpus([self.path], self.folder, overwrite=self.folder.exists())
