@@ -23,7 +23,8 @@ NO_VERBS = {
     "sentence-experts corpus",
     "sentence-experts output",
     "sentence-experts pairs",
-}  # names of formats and of a Spark session
+    "--no-deps",
+}  # names of formats and of a Spark session, and an option of pip
 
 
 class Loading(Config):

@@ -70,7 +70,6 @@ WRONG = {
     "encode MODEL --input two.csv --column title --out o.npy": (1, "no column 'title'; columns are id, text"),
     "encode MODEL --input texts.txt --route x --out o.npy": (1, "no route 'x'; its routes: crops"),
     "encode MODEL --input texts.txt --route crops --out o.txt": (2, "must end in"),
-    "encode MODEL --input texts.txt --engine spark[2] --out o": (2, "Spark does not encode"),
     "encode MODEL --out o.npy": (2, "--input"),
     "evaluate --pairs PAIRS --out o": (2, "nothing to evaluate"),
     "evaluate --pairs PAIRS --out o --baseline tfidf --name x": (

@@ -55,7 +55,7 @@ BODIES = ".bodies.parquet"
 REJECTED = ".rejected.jsonl"
 
 # Words that programs write where there is no value.
-_NO_VALUES = frozenset({"none", "other", "n/a", "null", "no-specified", "no pagination"})
+_NO_VALUES = frozenset({"none", "other", "n/a", "na", "null", "no-specified", "no pagination"})
 _PAPER_FIELDS = attrgetter(*STATED_PAPERS.names[4:-5])
 _CITATION_FIELDS = attrgetter(*(name for name, _ in _IDS), "title", "year")
 

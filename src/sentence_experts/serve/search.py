@@ -41,6 +41,7 @@ FILES = {
 }
 
 T = TypeVar("T")
+PaperId = Annotated[str, Field(description="DOI, PMID, PMCID or `paper_id`")]
 Ids = Annotated[list[str], Field(description="Papers, by DOI, PMID, PMCID or `paper_id`")]
 Values = Annotated[list[str], Field(max_length=100)]  # values of a filter
 
@@ -95,7 +96,7 @@ class SentencesRequest(SearchTarget):
 class CitationsRequest(Schema):
     """A request for a paper and its citations."""
 
-    paper: str = Field(description="DOI, PMID, PMCID or `paper_id`")
+    paper: PaperId
 
 
 class ExportRequest(Schema):

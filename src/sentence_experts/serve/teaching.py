@@ -14,6 +14,7 @@ from sentence_experts.retrieval.teach import learn
 from sentence_experts.serve.errors import RequestError
 from sentence_experts.serve.http import Schema, body_of, json_answer, read
 from sentence_experts.serve.library import Library, profile_of
+from sentence_experts.serve.search import PaperId
 
 FIRST_NAME = "my method"
 
@@ -23,7 +24,7 @@ Name = Annotated[str, Field(max_length=200, description="Name of a taught route"
 class MarkedPaper(Schema):
     """A judgement of a paper: `similar` null takes it back."""
 
-    paper: str = Field(description="DOI, PMID, PMCID or `paper_id`")
+    paper: PaperId
     similar: bool | None
     query: Annotated[str, Field(max_length=MAX_QUERY)] | None = None
     like: list[str] = Field([], max_length=20)
