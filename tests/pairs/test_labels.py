@@ -142,7 +142,8 @@ def test_mesh_headings_stand_in_the_tree() -> None:
             "2,000 different ones, and no two",
         ),
         (["a", 3, "b", 4.5], "column 'topic' mixes kinds of labels: 2 numbers and 2 texts"),
-        ([{"a": 1}], "column 'topic' holds an object"),
+        (["a", 3, ["b"], True], "column 'topic' mixes kinds of labels: 1 numbers and 2 texts"),
+        (["a", {"a": 1}], "column 'topic' holds an object ({'a': 1}), not labels (in 1 of 2 texts)"),
     ],
 )
 def test_a_useless_column_is_named_with_its_counts(cells: list[Any], message: str) -> None:

@@ -212,15 +212,20 @@ def read_labels(
     (('a', 'b', 'c'), array([2., 1., 0., 1.], dtype=float32))
     """
     named = f"column {column.column!r}" + (f", branch {column.branch!r}" if column.branch else "")
-    try:
-        values: list[list[Any]] = [_read_cell(cell, separator) for cell in cells]
-    except InputError as error:
-        raise InputError(f"{named} {error}") from error
+    values, refused = list[list[Any]](), list[InputError]()
+    for cell in cells:
+        try:
+            values.append(_read_cell(cell, separator))
+        except InputError as error:
+            refused.append(error)
+    if refused:
+        raise InputError(f"{named} {refused[0]} (in {len(refused):,} of {len(cells):,} texts)")
     if tree is not None and column.branch is not None:
         values = [[number for value in each for number in _find_tree_numbers(value, tree)] for each in values]
-    kinds = Counter("numbers" if isinstance(value, float) else "texts" for each in values for value in each)
-    listed = any(isinstance(value, _Item) for each in values for value in each)
-    if len(kinds) > 1 and not listed:
+    single = [value for each in values for value in each if not isinstance(value, _Item)]
+    kinds = Counter("numbers" if isinstance(value, float) else "texts" for value in single)
+    listed = len(single) < sum(map(len, values))
+    if len(kinds) > 1:
         counts = " and ".join(f"{count:,} {kind}" for kind, count in sorted(kinds.items()))
         raise InputError(f"{named} mixes kinds of labels: {counts}; make them all texts or all numbers")
     if column.branch is not None:  # 1.10 is a place there, not 1.1

@@ -172,7 +172,8 @@ def fit_heads(
         mapped = {route: pooled[rows] @ head.weight.T + head.bias for route, head in heads.items()}
         return {route: unit(model.finish(each)) for route, each in mapped.items()}
 
-    chosen = {route: _describe(head.steps, head.rate) for route, head in heads.items()}
+    untrained = "no steps, but for the mean of the texts taken away"
+    chosen = {route: _describe(head.steps, head.rate, untrained) for route, head in heads.items()}
     owned = 4 * width * (1 + (width if config.rank is None else 2 * config.rank))
     seen = HEAD_BATCH * config.steps
     return Candidate(HEAD, model, vectors, lambda rows: unit(model.finish(pooled[rows])), chosen, owned, seen)
@@ -186,8 +187,8 @@ def _encode(encoder: BatchEncoder, texts: Sequence[str], route: str, cache: Path
         return kept.fetch(texts, lambda some: {"vector": encoder.encode(some, route)}, advance)["vector"]
 
 
-def _describe(steps: int, rate: float | None) -> str:
-    return f"{steps} steps at {rate:g}" if steps else "not trained"
+def _describe(steps: int, rate: float | None, untrained: str = "not trained") -> str:
+    return f"{steps} steps at {rate:g}" if steps else untrained
 
 
 def fit_trained(
