@@ -67,19 +67,28 @@ class AdaptedLinear(nn.Linear):
         if now.numbers is not None:
             return self._recorded(hidden, output, now.numbers)
         rows, before = hidden.reshape(-1, hidden.shape[-1]), output.view(-1, output.shape[-1])
-        parts, done = [], 0
+        chosen, done = list[tuple[Any, int]](), 0  # the matrices, None for none, of so many rows
         for number, first, last in now.slices:
             start, end = max(first, now.start) - now.start, min(last, now.end or last) - now.start
             if number < 0 or start >= end or self.path not in now.adapters[number]:
                 continue
-            factors = now.adapters[number][self.path]
-            low = nn.functional.linear(rows[start:end], factors.down)
-            if not torch.is_grad_enabled() and before.dtype == factors.up.dtype:  # without copies
-                before[start:end].addmm_(low, factors.up.t())
+            chosen += [(None, start - done), (now.adapters[number][self.path], end - start)]
+            done = end
+        if not chosen:
+            return output
+        in_place = not torch.is_grad_enabled() and before.dtype == chosen[1][0].up.dtype  # without copies
+        # Split once: the gradient of each slice for itself would be as large as the whole.
+        sizes = [*(size for _, size in chosen), len(rows) - done]
+        pieces = list(before.split(sizes))
+        for place, ((factors, _), part) in enumerate(zip(chosen, rows.split(sizes), strict=False)):
+            if factors is None:
+                continue
+            low = nn.functional.linear(part, factors.down)
+            if in_place:
+                pieces[place].addmm_(low, factors.up.t())
             else:
-                parts += [before[done:start], torch.addmm(before[start:end], low, factors.up.t())]
-                done = end
-        return torch.cat([*parts, before[done:]]).view(output.shape) if parts else output
+                pieces[place] = torch.addmm(pieces[place], low, factors.up.t())
+        return output if in_place else torch.cat(pieces).view(output.shape)
 
     def _recorded(self, hidden: Tensor, output: Tensor, numbers: Tensor) -> Tensor:
         """Run `forward` by steps that do not depend on the batch."""
