@@ -1,4 +1,4 @@
-"""What joins citations: this process (`local[CORES]`), or Spark on this machine or a cluster."""
+"""The engine that joins citations: this process (`local[CORES]`), or Spark on this machine or a cluster."""
 
 from __future__ import annotations
 

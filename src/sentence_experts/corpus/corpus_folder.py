@@ -128,12 +128,14 @@ class CorpusFolder:
         return f"CorpusFolder({', '.join([repr(str(self.path)), *known])})"
 
     @classmethod
-    def open(cls, path: Path | str) -> CorpusFolder:
-        """Return the corpus in a folder.
+    def open(cls, path: CorpusFolder | Path | str) -> CorpusFolder:
+        """Return the corpus in a folder; a corpus itself stays as it is.
 
         Raises:
             InputError: the folder holds no finished corpus, or one of another format version.
         """
+        if isinstance(path, CorpusFolder):
+            return path
         path = Path(path)
         if not (path / MANIFEST).is_file():
             if (path / ".partial").is_dir():
@@ -167,10 +169,8 @@ class CorpusFolder:
         Raises:
             InputError: the folder holds no corpus, or a table lacks a column.
         """
-        if isinstance(corpus, str | Path):
+        if isinstance(corpus, cls | str | Path):
             return cls.open(corpus)
-        if isinstance(corpus, cls):
-            return corpus
         papers, citations = corpus if isinstance(corpus, tuple) else (corpus, CITATIONS_SCHEMA.empty_table())
         return corpus_in_memory(lambda place: _write_tables(place, to_arrow(papers), to_arrow(citations)))
 

@@ -212,14 +212,7 @@ def read_labels(
     (('a', 'b', 'c'), array([2., 1., 0., 1.], dtype=float32))
     """
     named = f"column {column.column!r}" + (f", branch {column.branch!r}" if column.branch else "")
-    values, refused = list[list[Any]](), list[InputError]()
-    for cell in cells:
-        try:
-            values.append(_read_cell(cell, separator))
-        except InputError as error:
-            refused.append(error)
-    if refused:
-        raise InputError(f"{named} {refused[0]} (in {len(refused):,} of {len(cells):,} texts)")
+    values = _read_cells(cells, separator, named)
     if tree is not None and column.branch is not None:
         values = [[number for value in each for number in _find_tree_numbers(value, tree)] for each in values]
     single = [value for each in values for value in each if not isinstance(value, _Item)]
@@ -255,6 +248,19 @@ def read_labels(
     if len(names) == 1:
         raise InputError(f"{counted} ({names[0]!r}); a route needs texts that differ by it too")
     return found
+
+
+def _read_cells(cells: Sequence[Any], separator: str | None, named: str) -> list[list[Any]]:
+    """Return the labels of each cell; refuse cells that hold none, with their number."""
+    values, refused = list[list[Any]](), list[InputError]()
+    for cell in cells:
+        try:
+            values.append(_read_cell(cell, separator))
+        except InputError as error:
+            refused.append(error)
+    if refused:
+        raise InputError(f"{named} {refused[0]} (in {len(refused):,} of {len(cells):,} texts)")
+    return values
 
 
 def _read_cell(cell: Any, separator: str | None) -> list[str | float]:

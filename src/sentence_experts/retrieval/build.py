@@ -59,7 +59,7 @@ class CorpusIndex:
         Raises:
             InputError: no corpus, or a newer version of this package wrote its vectors.
         """
-        opened = corpus if isinstance(corpus, CorpusFolder) else CorpusFolder.open(corpus)
+        opened = CorpusFolder.open(corpus)
         files = sorted((opened.path / FOLDER).glob(f"*/{RECORD}"))
         return cls(opened, [_described(file.parent, opened) for file in files])
 
@@ -133,7 +133,7 @@ def build_index(
         [120]
     """
     config = IndexConfig.of(config, **settings)
-    opened = corpus if isinstance(corpus, CorpusFolder) else CorpusFolder.open(corpus)
+    opened = CorpusFolder.open(corpus)
     if not isinstance(model, BatchEncoder):
         known = KnownRoutes.read(model)
         for route in _routes(known, config) if known is not None else ():

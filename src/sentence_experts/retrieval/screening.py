@@ -63,7 +63,7 @@ class ScreenResult:
 
     @property
     def verdict(self) -> str:
-        """What the figures say."""
+        """A summary of the figures in a sentence or two."""
         counted = f"{self.read:,} papers read, {self.relevant:,} of them relevant; {self.unread:,} unread"
         if not self.sampled:
             return f"{counted}. Only a random sample can tell how many of these are relevant"
@@ -115,7 +115,7 @@ def screen(
         4
     """
     config = ScreenConfig.of(config, **settings)
-    opened = corpus if isinstance(corpus, CorpusFolder) else CorpusFolder.open(corpus)
+    opened = CorpusFolder.open(corpus)
     marks = read_marks(examples)
     if not isinstance(model, BatchEncoder):
         model = BatchEncoder.open(model, load_config)

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 FOLDER_NAME, DEFAULT = ".taught", "default"
 MAX_MARKS, MAX_ROUTES, MAX_QUERY, MAX_UNDO = 1_000, 100, 2_000, 100
 
-
 ProfileName = Annotated[str, Field(description="Profile that taught routes belong to")]
 
 
@@ -53,7 +52,7 @@ class Mark(_Kept):
 
     @property
     def anchor(self) -> tuple[str | None, tuple[str, ...]] | None:
-        """What the paper was judged against; None for nothing."""
+        """The query and papers that the paper was judged against; None if there are none."""
         return (self.query, self.like) if self.query is not None or self.like else None
 
     @property
@@ -82,7 +81,7 @@ class TaughtEntry(_Kept):
 
 
 class ProfileState(BaseModel):
-    """What is kept of a profile.
+    """The marks and taught routes of a profile, as its file holds them.
 
     Attributes:
         name: the route that the marks belong to, once it was taught.
@@ -217,7 +216,7 @@ class Profile:
 
 
 def _difference(new: ProfileState, old: ProfileState) -> dict[str, Any]:
-    """Return what has to be put back to get from one state to another: None for what was not there."""
+    """Return the marks and routes of the old state that the new one lacks or changes; None for new ones."""
     parts: dict[str, Any] = {"name": old.name}
     for part in ("marks", "routes"):
         before: dict[str, Any] = getattr(old, part)

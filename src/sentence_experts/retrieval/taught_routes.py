@@ -89,7 +89,7 @@ def add_taught_route(
     from sentence_experts.models.surgery.add_drop_routes import with_heads
     from sentence_experts.models.surgery.assemble import make_and_store
 
-    opened = corpus if isinstance(corpus, CorpusFolder) else CorpusFolder.open(corpus)
+    opened = CorpusFolder.open(corpus)
     entry = Profile(opened, profile).read().entry(name)
     encoder = BatchEncoder.open(model)
 

@@ -91,7 +91,7 @@ class TeachResult:
 
     @property
     def verdict(self) -> str:
-        """What the figures say, in a sentence or two."""
+        """A summary of the figures in a sentence or two."""
         count = self.similar + self.not_similar
         how = (
             "a linear map" if self.kind == HEAD else "queries are moved towards the similar papers (Rocchio)"
@@ -163,7 +163,7 @@ def teach(
         4
     """
     config = TeachConfig.of(config, **settings)
-    opened = corpus if isinstance(corpus, CorpusFolder) else CorpusFolder.open(corpus)
+    opened = CorpusFolder.open(corpus)
     marks = read_marks(examples)
     profile = Profile(opened, config.profile)
     if not isinstance(model, BatchEncoder):

@@ -168,7 +168,7 @@ class Library:
     def find(
         self, names: Sequence[str] | None, field: str = "routes", profile: str = DEFAULT
     ) -> list[CorpusView]:
-        """Find the views that a request names; a model's name means all of its own routes.
+        """Find the views that a request names; a model's name means all routes but the taught ones.
 
         None means the first model, the base beside it, and what was taught last. NAME:ROUTE=0.7,OTHER=0.3 is
         a blend of routes.

@@ -67,7 +67,7 @@ class AdaptedLinear(nn.Linear):
         if now.numbers is not None:
             return self._recorded(hidden, output, now.numbers)
         rows, before = hidden.reshape(-1, hidden.shape[-1]), output.view(-1, output.shape[-1])
-        chosen, done = list[tuple[Any, int]](), 0  # the matrices, None for none, of so many rows
+        chosen, done = list[tuple[Any, int]](), 0  # an adapter's matrices, or None, and its number of rows
         for number, first, last in now.slices:
             start, end = max(first, now.start) - now.start, min(last, now.end or last) - now.start
             if number < 0 or start >= end or self.path not in now.adapters[number]:
