@@ -69,7 +69,7 @@ def opened(chromium: Any, url: str, **context: Any) -> Iterator[Any]:
         page.on("dialog", dismiss)
         page.goto(url)
         yield page
-        assert not problems
+        assert problems == []
 
 
 # A box that scrolls sideways shows all of its text, a dialog should not have to; a line that is cut at the

@@ -166,6 +166,31 @@ def test_two_tabs_and_two_profiles(chromium: Any, served: RunningServer) -> None
             one.evaluate("() => localStorage.clear()")
 
 
+def test_lists_stay_while_another_profile_opens(chromium: Any, served: RunningServer) -> None:
+    """Sentences are asked for list by list: some for a taught route are still due when it is gone."""
+    with opened(chromium, f"{served.url}/?q=rice+drought") as page:
+        page.wait_for_selector(DONE)
+        mark(page, 2)
+        teach(page)
+        held: list[Any] = []
+        page.route("**/search/sentences", lambda request: held.append(request))
+        page.reload()
+        page.wait_for_selector(DONE)
+        page.click("#open-taught")
+        page.route("**/search/taught", lambda request: held.append(request))
+        page.fill("#profile", "ann")
+        with page.expect_request("**/search/taught"):
+            page.press("#profile", "Tab")
+        page.unroute("**/search/sentences")
+        for request in held[:-1]:
+            request.continue_()
+        page.wait_for_timeout(300)  # time for the requests that should not follow
+        assert page.is_visible("#results")
+        held[-1].continue_()
+        page.wait_for_selector(f".route[data-route='{TAUGHT}']", state="detached")
+        page.evaluate("() => localStorage.clear()")
+
+
 @pytest.mark.slow  # servers of its own
 def test_nothing_is_lost_when_the_server_is_killed(chromium: Any, library: Path, plain_model: Path) -> None:
     arguments = (f"m={plain_model}", "--corpus", library)

@@ -28,6 +28,8 @@ const page = {
   isTaught: name => about.routes.some(each => each.taught && each.name === name),
   first: () => answer?.routes.map(each => each.name).find(name => about.routes.some(each => each.name === name && !each.taught)) ?? null,
   routesChanged: name => routesChanged(name),
+  stop: () => running?.abort(),
+  again: () => run(),
   best: (route, paper) => best.get(`${route}\n${paper.paper_id}`),
 };
 
@@ -120,7 +122,7 @@ async function run() {
     answer = await send("/search", asked.body(state), {signal, ask: askKey});
     clearTimeout(slow);
     show(performance.now() - started);
-    await sentences(signal);
+    await sentences(signal).catch(error => { if (!(error instanceof Refused)) throw error; }); // the lists stay without them
   } catch (error) {
     clearTimeout(slow);
     if (error.name !== "AbortError") fail(error);

@@ -55,9 +55,14 @@ function say(text, isError = false) {
 
 /** Ask the server for a change, or what there is; returns its answer, or null if it refused. */
 async function change(path, body, isFirst = false) {
+  // What still runs for the lists on the screen would ask for a route that may be gone by then.
+  const renames = path === "/rename" || path === "/delete";
+  if (renames) page.stop();
   try {
-    const before = JSON.stringify(known.routes);
-    known = await send(`/search/taught${path}`, body, {ask: page.ask});
+    const before = JSON.stringify(known.routes), asking = profile();
+    const answer = await send(`/search/taught${path}`, body, {ask: page.ask});
+    if (profile() !== asking) return null; // another profile was opened meanwhile
+    known = answer;
     say("");
     showMarks();
     if (!isFirst && JSON.stringify(known.routes) !== before) await page.routesChanged(known.taught);
@@ -65,6 +70,7 @@ async function change(path, body, isFirst = false) {
   } catch (error) {
     say(error instanceof Refused ? error.message : "The server does not answer.", true);
     if (!(error instanceof Refused)) throw error;
+    if (renames) await page.again();
     return null;
   }
 }
@@ -126,7 +132,13 @@ export async function beginTeaching(ofPage) {
   find("open-taught").addEventListener("click", () => openTaught());
   find("taught-undo").addEventListener("click", async () => { if (await undo()) openTaught(); });
   find("profile").value = profile();
-  find("profile").addEventListener("change", async event => { openProfile(event.target.value.trim()); if (await change("", null)) openTaught(); });
+  find("profile").addEventListener("change", async event => {
+    page.stop();
+    openProfile(event.target.value.trim());
+    if (!await change("", null, true)) return;
+    await page.routesChanged();
+    openTaught();
+  });
   addEventListener("focus", () => change("", null));
   await change("", null, true);
 }
