@@ -21,8 +21,11 @@ from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.models.encoder import ExpertEncoder
 from sentence_experts.models.loading import LoadConfig
 from sentence_experts.models.surgery.add_drop_routes import with_heads
+from sentence_experts.models.torch_runtime import TorchRuntime
 from sentence_experts.retrieval import index
-from sentence_experts.serve.models import ServedModel
+from sentence_experts.retrieval.texts import PASSAGES
+from sentence_experts.serve.library import Library
+from sentence_experts.serve.models import Models, ServedModel
 
 
 @pytest.fixture(scope="module")
@@ -147,3 +150,18 @@ def test_a_head_that_is_added_is_searched_without_encoding(
         assert {each["name"] for each in ask(client, query=QUERY)["routes"]} == {"m:use", "m:form"}
         assert ids(ask(client, query=QUERY, routes=["m:use"])) == before
         assert ids(ask(client, query=QUERY, routes=["m:use=0.5,form=0.5"]))
+
+
+def test_no_two_threads_have_one_tokenizer(
+    tmp_path: Path, plain_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cutting passages changes a tokenizer's limits, while requests and another searcher read texts."""
+    corpus = write_searched_corpus(tmp_path / "papers", hostile=False)
+    monkeypatch.setattr(TorchRuntime, "takes", lambda *given: False)  # a model that only its own encode runs
+    models = Models({"m": str(plain_model)}, LoadConfig())
+    library = Library(corpus, models, PASSAGES)
+    views = [next(iter(each.views.values())) for each in (library, library.renewed(corpus))]
+    encoder: Any = models.first.text_encoder
+    tokenizers = [models.first.tokenizer, encoder._encoder.model.tokenizer]
+    tokenizers += [view.searcher.encoder.model.tokenizer for view in views]
+    assert len({id(each.backend_tokenizer) for each in tokenizers}) == 4

@@ -99,9 +99,9 @@ class Library:
 
     def _open(self, served: ServedModel) -> Searcher:
         """Open a searcher with the vectors of all routes, by an encoder beside the server's batches."""
-        # Requests may use the model's tokenizer at the same time, which takes one call at a time.
-        model = served.model if served.runtime is None else served.beside()
-        searcher = Searcher(BatchEncoder(model, name=served.name), self.corpus, self._unit, self.papers)
+        # A tokenizer takes one call at a time, and requests and other searchers of this model run meanwhile.
+        encoder = BatchEncoder(served.beside(), name=served.name)
+        searcher = Searcher(encoder, self.corpus, self._unit, self.papers)
         if self.papers.count > LARGE:
             logger.info(
                 f"{served.name}: vectors that are missing are computed now; `index build` can do that"
