@@ -28,7 +28,8 @@ import numpy as np
 import conflict_control
 import real_conflict
 from measuring import DATA
-from sentence_experts.pairs.labels import Conflicts, LabelColumn, Labels, Rows, read_labels
+from sentence_experts.pairs.conflicts import Conflicts
+from sentence_experts.pairs.labels import LabelColumn, Labels, Rows, read_labels
 from sentence_experts.training.config import FitConfig
 from sentence_experts.training.labelled_texts import TEST, TRAIN, VALIDATION, LabelledTexts
 

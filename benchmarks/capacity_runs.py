@@ -23,7 +23,7 @@ from capacity_models import PATIENCE, Arm, Known, RouteModel, Tokens, Vectors, t
 from measuring import BASE
 from sentence_experts.evaluation.label_similarity import more_like_this
 from sentence_experts.models.pooling import unit
-from sentence_experts.pairs.labels import Conflicts
+from sentence_experts.pairs.conflicts import Conflicts
 from sentence_experts.training.heads import LabelledVectors, train_head
 from sentence_experts.training.labelled_texts import TEST, TRAIN, VALIDATION, LabelledTexts
 from study import Row

@@ -16,7 +16,8 @@ from sentence_experts.evaluation.label_similarity import (
     more_like_this,
 )
 from sentence_experts.models.pooling import unit
-from sentence_experts.pairs.labels import LabelColumn, Labels, find_conflicts, read_labels
+from sentence_experts.pairs.conflicts import find_conflicts
+from sentence_experts.pairs.labels import LabelColumn, Labels, read_labels
 
 SIZE = 120
 
@@ -68,15 +69,15 @@ def test_a_model_that_is_blind_to_the_route_has_exactly_a_half(rng: np.random.Ge
     assert mean == pytest.approx(0.5, abs=1e-12)
 
 
-def test_each_pair_of_routes_counts_alike(rng: np.random.Generator) -> None:
+def test_each_conflicting_pair_counts_alike(rng: np.random.Generator) -> None:
     one, other = make_labels(rng, "a"), make_labels(rng, "b")
     labels = {"a": one, "b": other, "same": replace(one, route="same")}  # a and same never conflict
     vectors, groups = unit(rng.normal(size=(SIZE, 8)).astype(np.float32)), np.arange(SIZE)
     conflicts = find_conflicts(list(labels.values()), groups)
     gains = measure_gains(vectors, dict.fromkeys(labels, vectors), labels, groups, conflicts)
-    assert [each.opposed for each in gains] == [1, 2, 1]
-    values = [each.auc.value for each in gains if each.auc is not None]
-    assert np.average(values, weights=[1, 2, 1]) == pytest.approx(0.5, abs=1e-9)
+    values, pairs = zip(*[(each.auc.value, each.conflicts) for each in gains if each.auc], strict=True)
+    assert pairs[0] + pairs[2] == pairs[1]
+    assert np.average(values, weights=pairs) == pytest.approx(0.5, abs=1e-9)
     assert find_conflicts([one.rows(np.arange(12)), other.rows(np.arange(12))], groups[:12]) == []
 
 

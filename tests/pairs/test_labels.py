@@ -16,7 +16,6 @@ from sentence_experts.errors import InputError, UsageError
 from sentence_experts.pairs.labels import (
     LabelColumn,
     Labels,
-    find_conflicts,
     read_labels,
     split_groups,
 )
@@ -204,24 +203,6 @@ def test_rare_labels_are_drawn_more_often_than_their_share_of_pairs() -> None:
     first, _ = labels.draw_pairs(20_000, np.random.default_rng(0), np.arange(1000))
     share = (first >= 900).mean()
     assert 0.14 < share < 0.18  # 100 ** 0.75 / (100 ** 0.75 + 900 ** 0.75) = 0.161; of all pairs it is 0.012
-
-
-@given(LABELLED, LABELLED, st.integers(0, 9))
-def test_conflicts_are_alike_by_one_route_only_and_as_many_each_way(
-    one: list[list[str]], other: list[list[str]], seed: int
-) -> None:
-    size = min(len(one), len(other))
-    try:
-        labels = [read(one[:size], "one"), read(other[:size], "other")]
-    except InputError:
-        return
-    groups = np.arange(size)
-    for found in find_conflicts(labels, groups, number=20, seed=seed):
-        assert len(found.by_one) == len(found.by_other) > 0
-        for pairs, alike, unlike in ((found.by_one, *labels), (found.by_other, *labels[::-1])):
-            assert alike.alike(*pairs.T).all()
-            assert not unlike.alike(*pairs.T).any()
-            assert unlike.labelled[pairs].all()  # a missing label is not a "no"
 
 
 @given(st.lists(st.integers(0, 30), min_size=1, max_size=200), st.integers(0, 9))

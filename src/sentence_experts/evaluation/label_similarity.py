@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
 from sentence_experts.evaluation.statistics import Estimate, Runs, ScoredPairs, estimate, runs_of
-from sentence_experts.pairs.labels import Conflicts, Labels, Rows
+from sentence_experts.pairs.conflicts import Conflicts
+from sentence_experts.pairs.labels import Labels, Rows
 
 Floats = NDArray[np.float64]
 Vectors = NDArray[np.float32]
@@ -120,7 +121,7 @@ class RouteGain:
         base_recall, recall: recall@10 of the base and of the route, of at most 10 alike texts.
         gain: the difference of nDCG@10, with its standard error.
         base_auc, auc: ROC-AUC of conflicting pairs with their standard errors; None without any.
-        opposed: number of other routes with which there are conflicting pairs.
+        conflicts: number of conflicting pairs.
     """
 
     route: str
@@ -133,7 +134,7 @@ class RouteGain:
     gain: Estimate
     base_auc: Estimate | None = None
     auc: Estimate | None = None
-    opposed: int = 0
+    conflicts: int = 0
 
     @classmethod
     def from_json(cls, figures: Mapping[str, Any]) -> RouteGain:
@@ -177,7 +178,7 @@ def measure_gains(
                 gain=mean_over_groups(new.ndcg - old.ndcg, groups[new.queries]),
                 base_auc=estimate(before[route]) if route in before else None,
                 auc=estimate(after[route]) if route in after else None,
-                opposed=sum(route in (each.one, each.other) for each in conflicts),
+                conflicts=sum(2 * len(each.by_one) for each in conflicts if route in (each.one, each.other)),
             )
         )
     return gains

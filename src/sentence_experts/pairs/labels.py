@@ -16,7 +16,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 from unicodedata import normalize
 
 import numpy as np
@@ -360,51 +360,6 @@ def _cut_branch(branch: str, labels: list[str]) -> list[str]:
         elif len(branch) == 1 and rest[0].isdecimal():  # C of the tree number C14.280
             found.append(branch + rest.split(".")[0])
     return [label for label in found if label]
-
-
-class Conflicts(NamedTuple):
-    """Pairs that two routes judge in opposite ways: those alike by `one` are unlike by `other`.
-
-    `by_one` are the pairs alike by `one`, `by_other` as many the other way around: shape (pairs, 2).
-    """
-
-    one: str
-    other: str
-    by_one: Rows
-    by_other: Rows
-
-
-def find_conflicts(
-    labels: Sequence[Labels], groups: Rows, number: int = 400, seed: int = 0
-) -> list[Conflicts]:
-    """Find conflicting pairs for every two routes, as many one way as the other, if there are at least 8.
-
-    A model that is blind to the route scores a pair alike under both, so that the mean of its two values of
-    ROC-AUC is exactly 0.5.
-
-    Pairs within one of the `groups` (texts,) are left out; there are at most `number` each way.
-    """
-    found = []
-    for place, one in enumerate(labels):
-        for other in labels[place + 1 :]:
-            rng = np.random.default_rng([seed, place])
-            ways = [_draw_alike(a, b, groups, number, rng) for a, b in ((one, other), (other, one))]
-            size = min(map(len, ways))
-            if size >= MIN_PAIRS:
-                found.append(Conflicts(one.route, other.route, ways[0][:size], ways[1][:size]))
-    return found
-
-
-def _draw_alike(one: Labels, other: Labels, groups: Rows, number: int, rng: np.random.Generator) -> Rows:
-    """Draw different pairs alike by `one` and unlike by `other`, nearly uniformly: (pairs, 2)."""
-    kept = np.flatnonzero(one.labelled & other.labelled)
-    # A label of c texts has about c * c / 2 pairs.
-    drawn = one.rows(kept).draw_pairs(_DRAWS * number, rng, groups[kept], power=2)
-    pairs = rng.permutation(_sort_pairs(kept[drawn]))
-    if not len(pairs):
-        return pairs
-    chosen: Rows = pairs[~other.alike(*pairs.T)][:number]
-    return chosen
 
 
 def split_groups(groups: Rows, fractions: Mapping[str, float], seed: int = 0) -> dict[str, Rows]:

@@ -24,7 +24,8 @@ from sentence_experts.models.files.fingerprint import fingerprint_of
 from sentence_experts.models.files.saving import model_output, write_model
 from sentence_experts.models.loading import load
 from sentence_experts.models.sources import CARD, notes_of, set_notes
-from sentence_experts.pairs.labels import MIN_PAIRS, find_conflicts
+from sentence_experts.pairs.conflicts import find_conflicts
+from sentence_experts.pairs.labels import MIN_PAIRS
 from sentence_experts.storage import check_apart, hidden_beside, write_text
 from sentence_experts.tables import Table, fingerprint, is_path
 from sentence_experts.training.config import FitConfig
@@ -91,10 +92,10 @@ class FitResult:
             return "no test text has another one like it, so nothing was measured"
         base, own = (np.mean([getattr(each, name) for each in self.gains]) for name in ("base_ndcg", "ndcg"))
         text = f'nDCG@10 of "more like this" {own:.3f}, of the base {base:.3f} ({own - base:+.3f})'
-        known = [(each.auc.value, each.opposed) for each in self.gains if each.auc is not None]
+        known = [(each.auc.value, each.conflicts) for each in self.gains if each.auc is not None]
         if known:
-            values, opposed = zip(*known, strict=True)
-            auc = np.average(values, weights=opposed)  # each pair of routes counts alike: blind is 0.5
+            values, pairs = zip(*known, strict=True)
+            auc = np.average(values, weights=pairs)  # so that a blind model has exactly 0.5
             text += f"; ROC-AUC of conflicting pairs {auc:.3f}, of a model blind to the route 0.500"
         return text
 
