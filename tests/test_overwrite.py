@@ -35,6 +35,7 @@ def _evaluate(model: str, out: str, **more: Any) -> Any:
     return package.evaluate({"m": model}, "pairs", out=out, baseline="tfidf", bootstrap=0, **more)
 
 
+SPACE = {"batch_size": {"type": "int", "low": 4, "high": 6}}
 VERBS = {
     "import_corpus": Verb(
         "articles", lambda read, out, **more: package.import_corpus([read], out, workers=1, **more)
@@ -72,7 +73,7 @@ VERBS = {
     "tune": Verb(
         "model",
         lambda read, out, **more: package.tune(
-            read, "pairs", out=out, trials=1, epochs=1, max_steps=2, eval_steps=2, warmup=0, **more
+            read, "pairs", out=out, trials=1, max_steps=2, eval_steps=2, space=SPACE, **more
         ),
     ),
     "evaluate": Verb("model", _evaluate),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from helpers.killed_run import run_until_killed
@@ -123,13 +124,15 @@ def written(folder: Path, text: str) -> Path:
     return file
 
 
-def test_file_describes_each_distribution(tmp_path: Path) -> None:
+def test_values_are_drawn_as_the_file_says(tmp_path: Path) -> None:
     space = read_space(written(tmp_path, SPACE_FILE), TrainConfig())
     assert list(space) == ["batch_size", "learning_rate", "scheduler"]
     integers, floats, categories = space.values()
-    assert (integers.low, integers.high, integers.log) == (5, 20, False)
-    assert (floats.low, floats.high, floats.log) == (1e-6, 1e-4, True)
-    assert categories.choices == ("cosine", "one_cycle")
+    random = np.random.default_rng(0)
+    assert {integers.draw(random) for _ in range(300)} == set(range(5, 21))
+    drawn = [floats.draw(random) for _ in range(300)]
+    assert 1e-6 <= min(drawn) < 1e-5 < np.median(drawn) * 3 < max(drawn) <= 1e-4
+    assert {categories.draw(random) for _ in range(30)} == {"cosine", "one_cycle"}
 
 
 def test_default_space_is_that_of_the_preprint() -> None:

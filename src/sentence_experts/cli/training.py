@@ -94,7 +94,7 @@ def fit(
 
 def tune(
     model: Model,
-    out: Annotated[Path, typer.Option(help="Folder for the search: trials/, study.db, best.yaml")],
+    out: Annotated[Path, typer.Option(help="Folder for the search: trials/, best.yaml")],
     config: TuneConfig,
     pairs: PairsFolder = None,
     tasks: TasksFolder = None,

@@ -1,25 +1,28 @@
-"""Search for training settings with optuna, on a sample of the training pairs (Hallee 2024, section 3.3)."""
+"""Random search for training settings, on a sample of the training pairs (Hallee 2024, section 3.3)."""
 
 from __future__ import annotations
 
 import logging
 import math
+import shutil
 from collections.abc import Mapping
 from contextlib import ExitStack
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, Self
 
+import numpy as np
 import pandas as pd
 import torch
+from pydantic import BaseModel, model_validator
 from sentence_transformers import SentenceTransformer
 
-from sentence_experts.config import SettingError, with_settings
-from sentence_experts.errors import InputError, SentenceExpertsError, UsageError, brief, require
+from sentence_experts.config import SettingError, checked, with_settings
+from sentence_experts.errors import InputError, SentenceExpertsError, UsageError
 from sentence_experts.models.files.fingerprint import fingerprint_of
 from sentence_experts.models.loading import load
-from sentence_experts.storage import NoSpaceError, check_apart, output, sha256_text, temporary_folder
+from sentence_experts.storage import NoSpaceError, check_apart, output, temporary_folder
 from sentence_experts.training.config import TrainConfig, TuneConfig
 from sentence_experts.training.data import open_data
 from sentence_experts.training.run import train
@@ -28,7 +31,7 @@ from sentence_experts.yaml_files import read_settings
 
 logger = logging.getLogger(__name__)
 
-BEST, STUDY, TRIALS = "best.yaml", "study.db", "trials"
+BEST, TRIALS = "best.yaml", "trials"
 # Errors that drawn settings can cause: infinite numbers, too much memory, too few steps or pairs.
 FAILURES = (BadNumbersError, torch.OutOfMemoryError, UsageError, InputError)
 # What the preprint (3.3) searched. It states only the range of the batch size; the others reach from none to
@@ -39,6 +42,37 @@ PREPRINT_SPACE: dict[str, dict[str, Any]] = {
     "epochs": {"type": "float", "low": 1.0, "high": 10.0},
 }
 EXAMPLE = "'batch_size: {type: int, low: 5, high: 20}'"
+
+
+class Values(BaseModel, extra="forbid", frozen=True):
+    """The values of a setting that trials draw from: a range, or choices."""
+
+    type: Literal["int", "float", "categorical"]
+    low: int | float | None = None
+    high: int | float | None = None
+    log: bool = False
+    choices: tuple[Any, ...] = ()
+
+    @model_validator(mode="after")
+    def _has_values(self) -> Self:
+        if self.type == "categorical":
+            if not self.choices:
+                raise ValueError("give choices")
+        elif self.low is None or self.high is None:
+            raise ValueError(f"give low and high, such as {EXAMPLE}")
+        elif self.low > self.high or (self.log and self.low <= 0):
+            raise ValueError(f"not low <= high, or not above 0 with log (got {self.low} and {self.high})")
+        return self
+
+    def draw(self, random: np.random.Generator) -> Any:
+        """Return a value at random."""
+        if self.low is None or self.high is None:
+            return self.choices[random.integers(len(self.choices))]
+        if self.type == "int" and not self.log:
+            return int(random.integers(int(self.low), int(self.high), endpoint=True))
+        low, high = (math.log(self.low), math.log(self.high)) if self.log else (self.low, self.high)
+        value = math.exp(random.uniform(low, high)) if self.log else random.uniform(low, high)
+        return round(value) if self.type == "int" else float(value)
 
 
 @dataclass(frozen=True)
@@ -86,7 +120,7 @@ def tune(
         model, data: arguments of `train`; every trial trains a copy of the model.
         config: settings of the search and of all trials; `settings` replace single ones. Training settings
             that are given are not searched.
-        out: folder for the search: trials/, study.db, best.yaml (the settings of the best trial). The same
+        out: folder for the search: trials/, best.yaml (the settings of the best trial). The same
             search continues there, also with more `trials`, and draws the same settings.
         overwrite: start over, replacing another search in `out`.
         space: the settings to search, or a YAML file of them: {"warmup": {"type": "float", "low": 0, "high":
@@ -95,11 +129,12 @@ def tune(
 
     Raises:
         UsageError: `out` holds something else, or there is nothing to search.
-        SentenceExpertsError: optuna is not installed, or every trial failed.
+        SentenceExpertsError: every trial failed.
         InputError: the model, the data or the space cannot be read.
 
     Example:
-        >>> result = tune("model", "pairs", trials=1, epochs=1, max_steps=2, eval_steps=2, warmup=0)
+        >>> space = {"batch_size": {"type": "int", "low": 4, "high": 6}}
+        >>> result = tune("model", "pairs", space=space, trials=1, max_steps=2, eval_steps=2)
         >>> list(result.best.settings)
         ['batch_size']
     """
@@ -108,7 +143,7 @@ def tune(
     check_apart(out, overwrite, model, data, space)
     with ExitStack() as stack:
         folder = Path(out) if out is not None else Path(stack.enter_context(temporary_folder())) / "search"
-        names = (BEST, STUDY, TRIALS)
+        names = (BEST, TRIALS)
         place = stack.enter_context(output(folder, "search", names=names, grows=True, overwrite=overwrite))
         parts = open_data(data)
         loaded = model if isinstance(model, SentenceTransformer) else load(model, device="cpu")
@@ -116,7 +151,7 @@ def tune(
             "model": fingerprint_of(loaded),
             "data": [part.fingerprint() for part in parts],
             "config": chosen.model_dump(mode="json", exclude={"trials"}),
-            "space": {name: str(distribution) for name, distribution in searched.items()},
+            "space": {name: values.model_dump(mode="json") for name, values in searched.items()},
         })  # fmt: skip
         given = chosen.model_fields_set & TrainConfig.model_fields.keys() | {"fraction"}
         shared = {name: getattr(chosen, name) for name in given}
@@ -134,61 +169,50 @@ def tune(
 
 
 def _run_trials(
-    model: Any, data: Any, shared: dict[str, Any], config: TuneConfig, space: Mapping[str, Any], out: Path
+    model: Any, data: Any, shared: dict[str, Any], config: TuneConfig, space: Mapping[str, Values], out: Path
 ) -> list[Trial]:
-    """Make the trials that are missing, each with the `shared` settings and those it draws; return all."""
-    optuna = require("optuna", "tune")
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    study = optuna.create_study(
-        study_name="settings", storage=f"sqlite:///{out / STUDY}", direction="maximize", load_if_exists=True
-    )
-    for number in range(len(study.trials), config.trials):
-        # Drawn outside the study, in which only finished trials are: an interrupted one is drawn again.
-        seed = int(sha256_text(str(config.seed), str(number))[:8], 16)
-        drawing = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=seed))
-        made: dict[str, Any] = {"params": drawing.ask(space).params, "distributions": space}
-        logger.info(f"trial {number + 1} of {config.trials}: {made['params']}")
+    """Make the trials, each with the `shared` settings and those it draws; a finished one is only read."""
+    trials = []
+    for number in range(config.trials):
+        random = np.random.default_rng((config.seed, number))
+        drawn = {name: values.draw(random) for name, values in space.items()}
+        logger.info(f"trial {number + 1} of {config.trials}: {drawn}")
+        folder, settings = out / TRIALS / f"{number:03}", {**shared, **drawn}
         try:
-            settings = {**shared, **made["params"]}
-            result = train(deepcopy(model), data, out=out / TRIALS / f"{number:03}", **settings)
+            result = train(deepcopy(model), data, out=folder, **settings)
         except NoSpaceError:
             raise
         except FAILURES as error:
             logger.info(f"the trial failed: {error}")
-            made |= {"state": optuna.trial.TrialState.FAIL, "user_attrs": {"failure": str(error)}}
-        else:
-            if result.validation is None:
-                raise SentenceExpertsError(
-                    "trials cannot be compared: the validation pairs are all linked or all not"
-                )
-            made |= {"value": result.validation, "user_attrs": {"steps": result.steps}}
-        study.add_trial(optuna.trial.create_trial(**made))
-    return [Trial(each.number, each.params, each.value, **each.user_attrs) for each in study.trials]
+            shutil.rmtree(folder, ignore_errors=True)  # tried again if the search is continued
+            trials.append(Trial(number, drawn, None, failure=str(error)))
+            continue
+        if result.validation is None:
+            raise SentenceExpertsError(
+                "trials cannot be compared: the validation pairs are all linked or all not"
+            )
+        trials.append(Trial(number, drawn, result.validation, result.steps))
+    return trials
 
 
-def read_space(source: Mapping[str, Any] | Path | str | None, config: TrainConfig) -> dict[str, Any]:
-    """Return the settings to search, each with optuna's distribution, without those that `config` fixes.
+def read_space(source: Mapping[str, Any] | Path | str | None, config: TrainConfig) -> dict[str, Values]:
+    """Return the settings to search, each with its values, without those that `config` fixes.
 
     Raises:
         InputError: no such file, or it is not a space of training settings.
         UsageError: nothing is left to search.
     """
-    distributions = require("optuna.distributions", "tune")
     is_file = isinstance(source, str | Path)
     content = read_settings(source) if isinstance(source, str | Path) else source or PREPRINT_SPACE
     where = str(source) if is_file else "`space`"
     space = {}
-    for name, values in content.items():
-        try:
-            options = {key: value for key, value in values.items() if key != "type"}
-            if values["type"] == "float":  # YAML reads 1e-6 as text
-                options |= {end: float(options[end]) for end in ("low", "high")}
-            space[name] = getattr(distributions, f"{values['type'].capitalize()}Distribution")(**options)
-            for value in values.get("choices") or (values["low"], values["high"]):
+    for name, given in content.items():
+        values = space[name] = checked(Values, given, f"{where}: {name}")
+        for value in values.choices or (values.low, values.high):
+            try:
                 TrainConfig(**{name: value})
-        except (SettingError, AttributeError, KeyError, TypeError, ValueError) as error:
-            reason = error.reason if isinstance(error, SettingError) else brief(error)
-            raise InputError(f"{where}: {name}: {reason}; give a line such as {EXAMPLE}") from error
+            except SettingError as error:
+                raise InputError(f"{where}: {name}: {error.reason}") from error
     if not space:
         raise InputError(f"{where}: no settings; give lines such as {EXAMPLE}")
     # A setting that another one overrides is not searched.
