@@ -174,9 +174,9 @@ def auc_of(test: Mapping[str, ScoredPairs], scores: Mapping[str, Sequence[float]
     return runs_of(domains, replicates=1)[2]["roc_auc"]
 
 
-def mean_auc(test: Mapping[str, ScoredPairs], rows: Sequence[Row], scores: str = "scores") -> Runs:
+def mean_auc(test: Mapping[str, ScoredPairs], rows: Sequence[Row]) -> Runs:
     """The ROC-AUC of each run of an arm, the mean over the routes."""
-    return Runs.joined([auc_of(test, row[scores]) for row in rows])
+    return Runs.joined([auc_of(test, row["scores"]) for row in rows])
 
 
 @dataclass(frozen=True)

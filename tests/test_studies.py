@@ -15,7 +15,6 @@ import real_conflict
 import sentence_experts
 import study
 import study_models
-import task_experts
 from helpers.samples import make_tiny_encoder
 from sentence_experts.compat.sentence_transformers import transformer_of
 from sentence_experts.evaluation.statistics import Runs, ScoredPairs
@@ -115,16 +114,6 @@ def test_steps_and_what_reaches_the_goal_are_reported_for_each_part() -> None:
     assert "over seeds" not in unpaired
 
 
-def test_masked_articles_name_no_organism() -> None:
-    text = "A kinase of mice, fruit flies and E. coli: Drosophila melanogaster and budding yeast, lentiviral"
-    masked = real_conflict.Article(text, ("neuroscience",), "mouse").masked()
-    assert (
-        masked.text == "A kinase of organism, organism and organism: organism organism and organism, organism"
-    )
-    assert (masked.subjects, masked.organism) == (("neuroscience",), "mouse")
-    assert masked.masked() == masked
-
-
 def test_an_organism_has_one_name() -> None:
     names = ["Mouse", "mouse", " D. melanogaster", "Drosophila  melanogaster", "fruit fly", "Volvox", "frog"]
     told = [real_conflict.normalised(name) for name in names]
@@ -132,28 +121,22 @@ def test_an_organism_has_one_name() -> None:
     assert all(real_conflict.normalised(name) == name for name in real_conflict.SAME.values())
 
 
-def test_pairs_of_a_real_conflict_have_each_article_as_often_in_both_kinds(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(real_conflict, "TEST_PAIRS", 40)
+def test_pairs_of_a_real_conflict_have_each_text_as_often_in_both_kinds() -> None:
     random = np.random.default_rng(0)
-    drawn = random.choice(5, size=(90, 2), p=[0.5, 0.2, 0.1, 0.1, 0.1]).tolist()
-    articles = [real_conflict.Article(f"text {n}", (f"s{s}",), f"o{o}") for n, (s, o) in enumerate(drawn)]
-    pairs = real_conflict.rectangles(articles, random)
+    drawn = random.choice(5, size=(90, 2), p=[0.5, 0.2, 0.1, 0.1, 0.1])
+    same = drawn[:, None] == drawn[None]
+    alike = {
+        route: [set(np.flatnonzero(same[n, :, own] & ~same[n, :, 1 - own]).tolist()) for n in range(90)]
+        for own, route in enumerate(real_conflict.ROUTES)
+    }
+    pairs = real_conflict.sides_of_rectangles(alike, 40, random)
     assert len({pair[:2] for pair in pairs}) == len(pairs) == 80
-    for route in real_conflict.ROUTES:
-        others = [other for other in real_conflict.ROUTES if other != route]
-        for one, two, _ in (pair for pair in pairs if pair[2] == route):
-            assert articles[one].labels(route) == articles[two].labels(route)
-            assert all(articles[one].labels(other) != articles[two].labels(other) for other in others)
+    assert all(other in alike[route][one] for one, other, route in pairs)
     times = [
         Counter(end for pair in pairs if pair[2] == route for end in pair[:2])
         for route in real_conflict.ROUTES
     ]
     assert times[0] == times[1]
-    monkeypatch.setattr(real_conflict, "MAX_DRAWN", 500)
-    with pytest.raises(SystemExit, match="of 80 test pairs"):
-        real_conflict.rectangles(articles[:8], random)
 
 
 def test_faster_tokens_go_further_and_all_else_as_far(tmp_path: Path, minilm: str) -> None:
@@ -205,20 +188,6 @@ def test_a_run_names_its_machine_where_it_is_another(tmp_path: Path, monkeypatch
     assert "old machine (1 runs); new machine (1 runs)" in told
     third = study.RunFile(tmp_path / "third", "some", {})
     assert [row["hardware"] for row in third.find(arm="dense", small=None)] == ["old machine", "new machine"]
-
-
-def test_figures_of_task_models_stand_beside_each_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(study, "RESULTS", tmp_path / "results")
-    runs = study.RunFile(tmp_path, "task_experts", {})
-    for seed in range(2):
-        for arm, score in (("EM", 0.5), ("IC", 0.6)):
-            runs.append({"arm": arm, "seed": seed, "scores": {"sts.one": score + seed / 100}})
-    task_experts.report(runs)
-    told = (tmp_path / "results" / "task_experts.md").read_text(encoding="utf-8")
-    for line in ("|  | EM | IC |", "| sts.one | 50.50 | 60.50 |", "| 50.50 | +10.00 ± 0.00 |"):
-        assert line in told.replace("| |", "|  |")
 
 
 def test_each_table_of_the_page_of_studies_stands_in_the_results_that_its_section_names() -> None:
