@@ -35,10 +35,33 @@ SAME = {
 }
 
 
+_PHRASES = (
+    r"(?:budding|fission|baker's|brewer's) yeasts?|fruit fl(?:y|ies)|homo sapiens|mus musculus|"
+    r"rattus norvegicus|gallus gallus|macaca \w+|thale cress|"
+    r"[A-Z]\. ?(?:elegans|melanogaster|coli|cerevisi?ae|pombe|subtilis|thaliana|"
+    r"laevis|tropicalis|rerio|musculus|sapiens|norvegicus|crassa|mulatta)"
+)
+_WORDS = (
+    "mouse|mice|murine|rodents?|human|humans|patients?|people|participants|volunteers|men|women|drosophila|"
+    "drosophilids?|melanogaster|fly|flies|insects?|yeasts?|cerevisiae|saccharomyces|pombe|"
+    "schizosaccharomyces|fung(?:us|i|al)|coli|escherichia|bacteri(?:a|um|al)|bacillus|subtilis|salmonella|"
+    "zebrafish|fish|fishes|teleosts?|danio|rerio|elegans|caenorhabditis|worms?|nematodes?|arabidopsis|"
+    r"thaliana|plants?|\w*virus|\w*viruses|\w*viral|virions?|\w*phages?|hiv|hiv-\d|influenza|xenopus|frogs?|"
+    "amphibians?|laevis|tropicalis|rats?|chickens?|chicks?|avian|birds?|macaques?|monkeys?|rhesus|primates?|"
+    "dictyostelium|neurospora|plasmodium|malaria|mammals?|mammalian|vertebrates?|invertebrates?"
+)
+_ORGANISMS = re.compile(rf"\b(?:{_PHRASES}|{_WORDS})\b", re.IGNORECASE)
+
+
 def normalised(name: str) -> str:
     """The name that stands for all names of an organism: in lower case, without doubled spaces."""
     lower = " ".join(name.split()).lower()
     return SAME.get(lower, lower)
+
+
+def without_organisms(text: str) -> str:
+    """The text with each word for an organism replaced by "organism"."""
+    return _ORGANISMS.sub("organism", text)
 
 
 @dataclass(frozen=True)
@@ -54,6 +77,10 @@ class Article:
     def labels(self, route: str) -> tuple[str, ...]:
         """What it is by this route."""
         return self.subjects if route == ROUTES[0] else (self.organism,)
+
+    def masked(self) -> Article:
+        """The article without the words for organisms in its text."""
+        return replace(self, text=without_organisms(self.text))
 
 
 def articles(folder: Path) -> list[Article]:

@@ -114,6 +114,16 @@ def test_steps_and_what_reaches_the_goal_are_reported_for_each_part() -> None:
     assert "over seeds" not in unpaired
 
 
+def test_masked_articles_name_no_organism() -> None:
+    text = "A kinase of mice, fruit flies and E. coli: Drosophila melanogaster and budding yeast, lentiviral"
+    masked = real_conflict.Article(text, ("neuroscience",), "mouse").masked()
+    assert (
+        masked.text == "A kinase of organism, organism and organism: organism organism and organism, organism"
+    )
+    assert (masked.subjects, masked.organism) == (("neuroscience",), "mouse")
+    assert masked.masked() == masked
+
+
 def test_an_organism_has_one_name() -> None:
     names = ["Mouse", "mouse", " D. melanogaster", "Drosophila  melanogaster", "fruit fly", "Volvox", "frog"]
     told = [real_conflict.normalised(name) for name in names]
