@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from measuring import RESULTS, hardware, p_text, table, versions
 from sentence_experts.evaluation.statistics import Estimate, Runs, ScoredPairs, estimate, holm, runs_of
 from sentence_experts.evaluation.text_free import text_free_scores
-from sentence_experts.pairs.dataset import LINKED_BY, PAIR_COLUMNS
+from sentence_experts.pairs.dataset import PAIR_COLUMNS
 
 SEEDS = 5
 COSINES = 10_000  # cosines are kept as integers, in units of 1 / COSINES
@@ -134,15 +134,6 @@ class Test:
     first: Sequence[str]
     second: Sequence[str]
     pairs: ScoredPairs
-
-    @classmethod
-    def of(cls, rows: pa.Table) -> Test:
-        """The pairs of a table; those of one article are related, where the table keeps it."""
-        labels = rows["label"].to_numpy()
-        columns = ["anchor_id", "positive_id", *([LINKED_BY] if LINKED_BY in rows.column_names else [])]
-        ids = [rows[column].to_pylist() for column in columns]
-        pairs = ScoredPairs(np.zeros(len(labels)), labels, *ids)
-        return cls(rows["anchor"].to_pylist(), rows["positive"].to_pylist(), pairs)
 
     def as_table(self, route: str) -> pa.Table:
         """The columns of a pairs file."""
@@ -273,18 +264,14 @@ def difference_table(told: Sequence[Difference]) -> str:
     return table(header, [one.cells() for one in told])
 
 
-def blind_table(tests: Mapping[str, Test], works: pa.Table | None = None) -> str:
+def blind_table(tests: Mapping[str, Test]) -> str:
     """Markdown: the ROC-AUC of scores that compare no texts, for each route, and their mean.
 
-    Scores with one value for all pairs are named below: they have 0.5.
-
-    Args:
-        tests: route -> its test pairs.
-        works: what is known of their works (`Pairs.works`).
+    `tests`: route -> its test pairs. Scores with one value for all pairs are named below: they have 0.5.
     """
     scores: dict[str, dict[str, list[float]]] = {}
     for route, test in tests.items():
-        for label, found in text_free_scores(test.as_table(route), works).items():
+        for label, found in text_free_scores(test.as_table(route), None).items():
             scores.setdefault(label, {})[route] = found.tolist()
     routes = list(tests) if 1 < len(tests) <= MOST_COLUMNS else []
     pairs_of = {route: test.pairs for route, test in tests.items()}

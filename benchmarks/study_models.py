@@ -1,27 +1,21 @@
-"""Models of the studies: training step by step or by `train`, cosines of test pairs, pairs of a corpus.
+"""Models of the studies: training step by step, cosines of test pairs.
 
-`train` writes a checkpoint at every validation and keeps the best one. The studies that want the test figure
-at several steps of one run, or the processor seconds of the steps alone, train in a loop of their own.
+`train` writes a checkpoint at every validation and keeps the best one. A study that wants the test figure at
+several steps of one run, or the processor seconds of the steps alone, trains in this loop.
 """
 
 from __future__ import annotations
 
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 import sentence_experts as se
 from measuring import BASE
 from sentence_experts.compat.sentence_transformers import transformer_of
-from sentence_experts.pairs.dataset import PAIR_COLUMNS
-from study import Row, RunFile
 
 if TYPE_CHECKING:
     import torch
@@ -29,8 +23,6 @@ if TYPE_CHECKING:
 
 WARMUP_STEPS = 10
 TEMPERATURE = 0.05
-FINE_COSINES = 100_000  # what pairs of a corpus keep of a cosine, in units of 1 / FINE_COSINES
-UNTRAINED = "all-MiniLM-L6-v2"
 
 
 def first_blocks(blocks: int, base: str = BASE) -> SentenceTransformer:
@@ -143,85 +135,3 @@ def cosines(
     left, right = (vectors[[place[text] for text in side]] for side in (first, second))
     found: NDArray[np.float64] = (left * right).sum(1).astype(np.float64)
     return found
-
-
-# ---- pairs of works --------------------------------------------------------------------------------
-
-
-class Citing:
-    """Which articles of corpora cite a work, and when it appeared."""
-
-    def __init__(self, *corpora: se.CorpusFolder) -> None:
-        self._of: dict[str, set[str]] = defaultdict(set)
-        self._years: dict[str, int | None] = {}
-        for corpus in corpora:
-            table = pq.read_table(corpus.citations, columns=["citing", "cited", "cited_year"])
-            for citing, cited, year in zip(*(column.to_pylist() for column in table.columns), strict=True):
-                if cited is not None:
-                    self._of[cited].add(citing)
-                    self._years[cited] = year
-
-    def both(self, one: str, other: str) -> set[str]:
-        """The articles that cite both works."""
-        return self._of[one] & self._of[other]
-
-    def linked(self, one: str, other: str) -> bool:
-        """Whether an article cites both, or one of them the other."""
-        return bool(self.both(one, other)) or one in self._of[other] or other in self._of[one]
-
-    def times(self, work: str) -> int:
-        """How many articles cite the work."""
-        return len(self._of.get(work, ()))
-
-    def works(self) -> pa.Table:
-        """What is known of the cited works, as `Pairs.works` has it; of journals and references nothing."""
-        columns: dict[str, list[Any]] = {"paper_id": list(self._of), "year": list(self._years.values())}
-        columns["times_cited"] = [self.times(work) for work in self._of]
-        return pa.table(columns | {name: [None] * len(self._of) for name in ("references", "journal")})
-
-
-def pairs_of(train: pa.Table, known_links: pa.Table) -> se.Pairs:
-    """Training pairs alone, for `keep="last"`; linked works are no negatives of each other."""
-    train = train.select(PAIR_COLUMNS)
-    works = pa.chunked_array([*train["anchor_id"].chunks, *train["positive_id"].chunks], pa.string()).unique()
-    among = pc.and_(*(pc.is_in(known_links[end], value_set=works) for end in ("left_id", "right_id")))
-    splits = {"train": train, "validation": train.slice(0, 0), "test": train.slice(0, 0)}
-    return se.Pairs.in_memory(splits, known_links.filter(among), {})
-
-
-def cosines_of_pairs(
-    model: SentenceTransformer | str, test: pa.Table, route_map: Mapping[str, str] | None = None
-) -> list[int]:
-    """The cosines of the test pairs in their order, in units of 1 / `FINE_COSINES`."""
-    from sentence_experts.evaluation.results import PairEvaluation, score_column
-
-    pairs = se.Pairs.from_tables(test=test)
-    found = se.evaluate({"model": model}, pairs, bootstrap=0, route_map=dict(route_map or {}))
-    assert isinstance(found, PairEvaluation)
-    scores = found.scores[score_column("model")].to_numpy()
-    return [int(each) for each in np.rint(scores * FINE_COSINES)]
-
-
-def measure_untrained(runs: RunFile, test: pa.Table) -> None:
-    """Test the base as it is, unless that is done."""
-
-    def run(**key: Any) -> Row:
-        started = time.process_time()
-        return {"cosines": cosines_of_pairs(BASE, test), "seconds": round(time.process_time() - started, 1)}
-
-    runs.make([{"arm": UNTRAINED, "seed": 0}], run)
-
-
-def in_domains(row: Row, domains: NDArray[np.str_], rows: NDArray[np.int64] | None = None) -> Row:
-    """A row of a run with `scores` by the domain of each test pair.
-
-    Args:
-        row: its `cosines` are those of all test pairs, or of `rows` alone where it has no others.
-        domains: the domain of each test pair.
-        rows: numbers of the pairs that are wanted, by default all.
-    """
-    scores = np.array(row["cosines"])
-    if rows is not None:
-        scores = scores if len(scores) == len(rows) else scores[rows]
-        domains = domains[rows]
-    return {**row, "scores": {str(name): scores[domains == name] for name in np.unique(domains)}}
