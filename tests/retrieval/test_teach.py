@@ -92,6 +92,8 @@ def test_a_taught_route_becomes_one_of_a_model(
     inside = sentence_experts.search(tmp_path / "model", corpus, QUERY, **options)
     scores = [{each["paper_id"]: each["score"] for each in found.papers[0]} for found in (beside, inside)]
     assert scores[0] == pytest.approx(scores[1], abs=1e-5 if kind == HEAD else 0.02)
+    again = sentence_experts.search(tmp_path / "model", corpus, QUERY, profile="ann", **options)
+    assert again.papers == inside.papers, "the model's route, also beside the taught one of its name"
     again = add_taught_route(plain_model, corpus, "mine", profile="ann", out=tmp_path / "model")
     assert again.prompts == made.prompts
     with pytest.raises(UsageError, match="no taught route 'other'; there are mine"):

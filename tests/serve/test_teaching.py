@@ -246,6 +246,5 @@ def test_nothing_is_lost_by_a_server_that_is_killed(tmp_path: Path, plain_model:
 
 
 def test_names_are_new() -> None:
-    from sentence_experts.retrieval.taught import ProfileState
-
-    assert teaching._new_name(ProfileState()) == teaching.FIRST_NAME
+    names = [teaching._new_name({*()}), teaching._new_name({"my method", "my method 2", "other"})]
+    assert names == ["my method", "my method 3"]

@@ -31,11 +31,14 @@ _SAMPLE = 50  # papers by whose vectors the mean length is known
 class TaughtRoutes(Mapping[str, SearchRoute]):
     """The taught routes of a profile by name; each is fitted when it is first used.
 
+    Left out are those whose name the model has: they were written into it (`add_taught_route`).
     `before` are those of another state of the profile, of which the unchanged ones are taken.
     """
 
     def __init__(self, searcher: Searcher, state: ProfileState, before: TaughtRoutes | None = None) -> None:
-        self._searcher, self._entries = searcher, state.routes
+        model_routes = searcher.encoder.routes
+        self._searcher = searcher
+        self._entries = {name: each for name, each in state.routes.items() if name not in model_routes}
         self._fitted: dict[str, SearchRoute] = {}
         if before is not None and before._searcher is searcher:
             for name, route in list(before._fitted.items()):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Request, Response
@@ -117,7 +117,7 @@ async def teach(request: Request) -> Response:
 
     def change(state: ProfileState) -> None:
         marks = list(state.marks.values())
-        name = body.name or state.name or _new_name(state)
+        name = body.name or state.name or _new_name({*state.routes, *view.served.known.prompts})
         result = learn(view.searcher, view.blend.main, marks, name)
         entry = result.entry(view.searcher, view.blend.main, marks)
         state.put(name, entry, [*view.served.known.prompts])
@@ -180,7 +180,7 @@ async def _changed(
     return await json_answer(content | (more or {}))
 
 
-def _new_name(state: ProfileState) -> str:
-    """Return a name that no taught route has."""
-    names = [FIRST_NAME, *(f"{FIRST_NAME} {number}" for number in range(2, len(state.routes) + 3))]
-    return next(name for name in names if name not in state.routes)
+def _new_name(taken: Set[str]) -> str:
+    """Return a name that no route has."""
+    names = [FIRST_NAME, *(f"{FIRST_NAME} {number}" for number in range(2, len(taken) + 3))]
+    return next(name for name in names if name not in taken)
