@@ -78,8 +78,10 @@ class KnownPositives(nn.Module):
 def _padded(entries: Tensor, count: int) -> Tensor:
     """Return the labels of each number as a row, (count, labels), filled up with `_NO_LABEL`."""
     numbers, labels = entries  # sorted by number
+    if not len(numbers):  # takes no memory, whatever the bound
+        return torch.full((count, 0), _NO_LABEL)
     sizes = torch.bincount(numbers, minlength=count)
-    rows = torch.full((count, int(sizes.max()) if len(numbers) else 0), _NO_LABEL)
+    rows = torch.full((count, int(sizes.max())), _NO_LABEL)
     rows[numbers, torch.arange(len(numbers)) - (sizes.cumsum(0) - sizes)[numbers]] = labels
     return rows
 

@@ -1,0 +1,216 @@
+"""Two claims of the domain experts' authors: one layer of experts is enough, and tokens choose better.
+
+    nice python benchmarks/claims_domain.py --out FOLDER [--parts domains conflict] [--seeds 3]
+
+The README of the authors' code says, without figures, that a single layer of experts "gets 85% of the full
+MoE extension on average" (theirs is the middle one of the blocks), and that "token-wise routing is better
+than sentence-wise routing in general, even for sentence-wise tasks". Here with all six blocks of MiniLM.
+
+`domains`: two domains of works cited together, as in `fair_domains.py`, with 48 updates for each expert. The
+criterion is one, so that a model without experts gains too. `conflict`: eLife abstracts by subject and by
+organism, as in `real_conflict.py`, behind route tokens. A model without experts tells the routes by the token
+alone and gains next to nothing, so that the gain is what the experts bring.
+
+Fixed before the first run. Claim 1: the primary figure is, in `conflict`, the ROC-AUC of one block of experts
+minus the value at 85% of the way from no experts to experts in every block; the claim fails if the interval
+lies below 0. Second, the same in `domains`, where the way begins at the untrained base, with no experts
+beside it as a control: what also holds for no experts says nothing of experts. Claim 2: the primary figure
+is, in `domains`, tokens by a router minus an expert per domain, as the authors' paper trains; second, minus
+texts by a router. Both routers learn from the pairs alone; with two experts, and the two best for each token,
+a token meets both, weighted. Margin 0.01.
+
+Budget: 85 CPU seconds a run of `domains`, 95 of `conflict`: 36 CPU minutes with 3 seeds.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import fair_domains
+import real_conflict
+import sentence_experts as se
+from fair_domains import MARGIN, by_domain
+from measuring import BASE, table
+from sentence_experts.evaluation.statistics import Estimate, Runs, estimate
+from sentence_experts.pairs.dataset import PAIR_COLUMNS
+from study import (
+    Row,
+    RunFile,
+    arguments,
+    by_route,
+    difference_table,
+    differences,
+    mean_auc,
+    packed,
+    with_interval,
+    with_sign,
+    write_study,
+)
+from study_models import UNTRAINED, cosines_of_pairs, in_domains, measure_untrained, train_steps
+
+DOMAINS, CONFLICT = "domains", "conflict"
+STUDY = replace(fair_domains.TWO, name="claims_domain", updates=48)
+MIDDLE = 3  # the middle one of six blocks, as the authors' code chooses it
+CLAIMED = 0.85
+SHARES = np.linspace(-3, 5, 1601)
+
+NONE, EVERY, ONE = "no experts", "experts in every block", "experts in one block"
+TOKENS, TEXTS = "each token by a router", "each text by a router"
+EXTEND: dict[str, dict[str, Any]] = {
+    NONE: {"layers": "none"},
+    EVERY: {},
+    ONE: {"layers": str(MIDDLE)},
+    TOKENS: {"route": "none", "router": "token"},
+    TEXTS: {"route": "none", "router": "learned"},
+}
+ARMS = {DOMAINS: (*EXTEND,), CONFLICT: (NONE, EVERY, ONE)}
+SECOND_CLAIM = [(TOKENS, EVERY), (TOKENS, TEXTS)]
+SETTINGS = {
+    "training": STUDY.training, "middle": MIDDLE, "claimed": CLAIMED, "margin": MARGIN,
+    "conflict": [real_conflict.STEPS, real_conflict.BATCH, real_conflict.MAX_LENGTH, real_conflict.RATE],
+}  # fmt: skip
+
+
+def run_domains(pairs: se.Pairs, arm: str, seed: int) -> Row:
+    """Train and test one model; experts of domains have batches of one domain, and so has the dense model."""
+    model = se.extend(BASE, list(STUDY.domains), seed=seed, **EXTEND[arm])
+    batches = "mixed" if arm in (TOKENS, TEXTS) else "homogeneous"
+    data = STUDY.drawn(pairs, seed, None)
+    se.train(model, data, **STUDY.training, keep="last", seed=seed, batches=batches)
+    return {"cosines": cosines_of_pairs(model, pairs.split("test").select(PAIR_COLUMNS))}
+
+
+def run_conflict(data: real_conflict.Data, arm: str, seed: int) -> Row:
+    """Train and test one model; its cosines under both routes."""
+    model = se.extend(se.load(BASE, device="cpu"), list(real_conflict.ROUTES), seed=seed, **EXTEND[arm])
+    prompts = {route: model.prompts[route] or "" for route in real_conflict.ROUTES}
+    batches = data.batches(seed, prompts, real_conflict.STEPS)
+    train_steps(model, batches, real_conflict.RATE, seed, max_length=real_conflict.MAX_LENGTH)
+    return {"scores": packed({route: data.score(model, prompt) for route, prompt in prompts.items()})}
+
+
+def run(pairs: se.Pairs, conflict: real_conflict.Data, data: str, arm: str, seed: int) -> Row:
+    """Train and test one model on either data."""
+    started = time.process_time()
+    found = run_domains(pairs, arm, seed) if data == DOMAINS else run_conflict(conflict, arm, seed)
+    return {**found, "seconds": round(time.process_time() - started, 1)}
+
+
+def way(none: Runs, every: Runs, one: Runs, share: float) -> Estimate | None:
+    """One block of experts minus the value at a share of the way from none to every block, by seed."""
+    weighted = [(one, 1.0), (every, -share), (none, share - 1.0)]
+    seeds = min(len(runs.values) for runs, _ in weighted)
+    influence = sum(weight * runs.averaged[:seeds] for runs, weight in weighted)
+    values = sum(weight * runs.values[:seeds] for runs, weight in weighted)
+    return estimate(Runs(values, influence, influence, one.sharing))  # type: ignore[arg-type]
+
+
+def share_of_way(none: Runs, every: Runs, one: Runs) -> str:
+    """The share of the way that one block goes, with all shares that the intervals leave open (Fieller)."""
+    gain = every.values.mean() - none.values.mean()
+    told = f"{(one.values.mean() - none.values.mean()) / gain:.0%}" if gain > 0 else "–"
+    left = []
+    for share in SHARES:
+        if (found := way(none, every, one, float(share))) is not None:
+            interval = found.interval()
+            left += [share] if interval.low <= 0 <= interval.high else []
+    if not left or left[0] == SHARES[0] or left[-1] == SHARES[-1]:
+        return f"{told} (any share is possible)"
+    return f"{told} ({left[0]:.0%} to {left[-1]:.0%})"
+
+
+def first_claim(arms: Mapping[str, Mapping[str, Runs]]) -> tuple[str, str]:
+    """Markdown: the shares of the way; and what became of the claim."""
+    rows, verdict = [], "not run"
+    for data, start, what in ((CONFLICT, NONE, ONE), (DOMAINS, UNTRAINED, ONE), (DOMAINS, UNTRAINED, NONE)):
+        own = arms.get(data, {})
+        if not {start, EVERY, what} <= set(own):
+            continue
+        several = own[start], own[EVERY], own[what]
+        if (found := way(*several, CLAIMED)) is None:
+            continue
+        interval = found.interval()
+        said = "below 85%" if interval.high < 0 else "above 85%" if interval.low > 0 else "not told apart"
+        if data == CONFLICT:
+            verdict = f"{what}: {with_sign(found)} from 85% of the way, {said}; {share_of_way(*several)}"
+        rows.append([data, start, what, share_of_way(*several), with_sign(found), said])
+    header = ["data", "the way begins at", "arm", "share (95%)", "ROC-AUC minus 85% of the way", ""]
+    return table(header, rows), verdict
+
+
+def arms_table(arms: Mapping[str, Runs], rows: Mapping[str, Sequence[Row]], test: Mapping[str, Any]) -> str:
+    """Markdown: the ROC-AUC of each arm."""
+    lines = [
+        [arm, str(len(rows[arm])), with_interval(runs), *by_route(test, rows[arm]),
+         f"{np.mean([row['seconds'] for row in rows[arm]]):.0f}"]
+        for arm, runs in arms.items()
+    ]  # fmt: skip
+    return table(["arm", "seeds", "ROC-AUC, mean", *test, "CPU seconds"], lines)
+
+
+def report(runs: RunFile, pairs: se.Pairs, conflict: real_conflict.Data, seeds: int) -> None:
+    """Write the tables of what is finished."""
+    test = pairs.split("test")
+    names = np.array(test["domain"].to_pylist())
+    of_domains = {name: fair_domains.Test.of(own).pairs for name, own in by_domain(test).items()}
+    tests = {DOMAINS: of_domains, CONFLICT: conflict.by_route()}
+    found: dict[str, dict[str, list[Row]]] = {DOMAINS: {}, CONFLICT: {}}
+    for data, arms in ARMS.items():
+        for arm in arms:
+            if own := runs.find(data=data, arm=arm)[:seeds]:
+                found[data][arm] = [in_domains(row, names) for row in own] if data == DOMAINS else own
+    most = max((len(own) for own in found[DOMAINS].values()), default=1)
+    base = [in_domains(row, names) for row in runs.find(arm=UNTRAINED)]
+    means = {data: {arm: mean_auc(tests[data], own) for arm, own in found[data].items()} for data in found}
+    means[DOMAINS] = {UNTRAINED: mean_auc(of_domains, base * most), **means[DOMAINS]}
+    found[DOMAINS] = {UNTRAINED: base, **found[DOMAINS]}
+    shares, first = first_claim(means)
+    told = differences(means[DOMAINS], SECOND_CLAIM, MARGIN)
+    second = (
+        f"{told[0].first} minus {told[0].second}: {told[0].verdict}, {told[0].told()}" if told else "not run"
+    )
+    steps, length = STUDY.training["max_steps"], STUDY.training["max_length"]
+    text = (
+        "# One layer of experts, and routing by token: two claims of the domain experts' authors\n\n"
+        f"`python benchmarks/{runs.name}.py --out FOLDER`; the primary figures were fixed in its code. "
+        f"MiniLM, all six blocks. {DOMAINS}: {' and '.join(STUDY.domains)}, titles of works cited together, "
+        f"{steps} steps of {fair_domains.BATCH} pairs, {length} tokens, {len(test):,} test pairs. "
+        f"{CONFLICT}: abstracts of eLife by subject and by organism, {real_conflict.STEPS} steps of "
+        f"{real_conflict.BATCH} pairs, {real_conflict.MAX_LENGTH} tokens, {len(conflict.pairs):,} test "
+        f"pairs. Experts in one block: in block {MIDDLE} of 0 to 5. 95% intervals over works, articles and "
+        "seeds; differences are paired by seed.\n\n"
+        f"**One layer gets 85% of the gain** ({CONFLICT}): {first}.\n\n"
+        f"**Routing by token beats routing by text** ({DOMAINS}): {second}."
+    )
+    parts = [text, shares, difference_table(told)]
+    parts += [f"{data}:\n\n{arms_table(means[data], found[data], tests[data])}" for data in found]
+    write_study({"first": first, "second": second}, runs, "\n\n".join(parts))
+
+
+def main() -> None:
+    """Train and test what is missing, and write the results."""
+    given = arguments(__doc__, parts=(DOMAINS, CONFLICT))
+    out: Path = given.out
+    pairs = STUDY.compiled(out)
+    conflict = real_conflict.Data.of(real_conflict.articles(out))
+    runs = RunFile(out, STUDY.name, {**SETTINGS, "pairs": pairs.fingerprint()})
+    measure_untrained(runs, pairs.split("test").select(PAIR_COLUMNS))
+    wanted = [
+        {"data": data, "arm": arm, "seed": seed}
+        for seed in range(given.seeds)
+        for data in given.parts
+        for arm in ARMS[data]
+    ]
+    runs.make(() if given.report else wanted, partial(run, pairs, conflict))
+    report(runs, pairs, conflict, given.seeds)
+
+
+if __name__ == "__main__":
+    main()
