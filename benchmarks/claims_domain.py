@@ -8,7 +8,7 @@ than sentence-wise routing in general, even for sentence-wise tasks". Here with 
 
 `domains`: two domains of works cited together, as in `fair_domains.py`, with 48 updates for each expert. The
 criterion is one, so that a model without experts gains too. `conflict`: eLife abstracts by subject and by
-organism, as in `real_conflict.py`, behind route tokens. A model without experts tells the routes by the token
+organism, as in `md`, behind route tokens. A model without experts tells the routes by the token
 alone and gains next to nothing, so that the gain is what the experts bring.
 
 Fixed before the first run. Claim 1: the primary figure is, in `conflict`, the ROC-AUC of one block of experts
@@ -25,24 +25,26 @@ Budget: 85 CPU seconds a run of `domains`, 95 of `conflict`: 36 CPU minutes with
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 import fair_domains
-import real_conflict
 import sentence_experts as se
 from fair_domains import MARGIN, by_domain
 from measuring import BASE, table
-from sentence_experts.evaluation.statistics import Estimate, Runs, estimate
+from real_conflict import ROUTES, Article, articles, sides_of_rectangles
+from sentence_experts.evaluation.statistics import Estimate, Runs, ScoredPairs, estimate
 from sentence_experts.pairs.dataset import PAIR_COLUMNS
 from study import (
     Row,
     RunFile,
+    Test,
     arguments,
     by_route,
     difference_table,
@@ -53,12 +55,25 @@ from study import (
     with_sign,
     write_study,
 )
-from study_models import UNTRAINED, cosines_of_pairs, in_domains, measure_untrained, train_steps
+from study_models import (
+    UNTRAINED,
+    Batch,
+    cosines,
+    cosines_of_pairs,
+    in_domains,
+    measure_untrained,
+    train_steps,
+)
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
 
 DOMAINS, CONFLICT = "domains", "conflict"
 STUDY = replace(fair_domains.TWO, name="claims_domain", updates=48)
 MIDDLE = 3  # the middle one of six blocks, as the authors' code chooses it
 CLAIMED = 0.85
+STEPS, BATCH, MAX_LENGTH, RATE = 60, 12, 64, 1e-4  # of `conflict`
+TEST_SHARE, TEST_PAIRS = 0.35, 200
 SHARES = np.linspace(-3, 5, 1601)
 
 NONE, EVERY, ONE = "no experts", "experts in every block", "experts in one block"
@@ -74,8 +89,63 @@ ARMS = {DOMAINS: (*EXTEND,), CONFLICT: (NONE, EVERY, ONE)}
 SECOND_CLAIM = [(TOKENS, EVERY), (TOKENS, TEXTS)]
 SETTINGS = {
     "training": STUDY.training, "middle": MIDDLE, "claimed": CLAIMED, "margin": MARGIN,
-    "conflict": [real_conflict.STEPS, real_conflict.BATCH, real_conflict.MAX_LENGTH, real_conflict.RATE],
+    "conflict": [STEPS, BATCH, MAX_LENGTH, RATE],
 }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """Articles for training and test; pairs of test articles (their numbers) and the route they agree in."""
+
+    train: Sequence[Article]
+    test: Sequence[Article]
+    pairs: Sequence[tuple[int, int, str]]
+
+    @classmethod
+    def of(cls, found: Sequence[Article]) -> Conflict:
+        """Split by article; the test pairs of a text agree in one route as often as in the other."""
+        random = np.random.default_rng(0)
+        order = random.permutation(len(found)).tolist()
+        cut = round(len(order) * TEST_SHARE)
+        test, train = [found[n] for n in order[:cut]], [found[n] for n in order[cut:]]
+        alike: dict[str, list[set[int]]] = {route: [set() for _ in test] for route in ROUTES}
+        for other, one in combinations(range(len(test)), 2):
+            agree = [route for route in ROUTES if {*test[one].labels(route)} & {*test[other].labels(route)}]
+            if len(agree) == 1:
+                alike[agree[0]][one].add(other)
+                alike[agree[0]][other].add(one)
+        return cls(train, test, sides_of_rectangles(alike, TEST_PAIRS, random))
+
+    def by_route(self) -> dict[str, ScoredPairs]:
+        """Route -> all test pairs with the labels of that route."""
+        first, second = ([str(pair[side]) for pair in self.pairs] for side in (0, 1))
+        zeros = np.zeros(len(self.pairs))
+        return {
+            route: ScoredPairs(zeros, np.array([int(pair[2] == route) for pair in self.pairs]), first, second)
+            for route in ROUTES
+        }
+
+    def score(self, model: SentenceTransformer, prompt: str) -> np.ndarray[Any, Any]:
+        """Cosines of the test pairs under one route."""
+        first = [self.test[one].text for one, _, _ in self.pairs]
+        second = [self.test[other].text for _, other, _ in self.pairs]
+        return cosines(model, first, second, prompt, MAX_LENGTH)
+
+    def batches(self, seed: int, prompts: Mapping[str, str]) -> Iterator[Batch]:
+        """Batches of one route, the routes in turn; labels evenly, and none is a negative of itself."""
+        random = np.random.default_rng(seed)
+        of_label: dict[str, dict[str, list[str]]] = {route: {} for route in ROUTES}
+        for one in self.train:
+            for route in ROUTES:
+                for label in one.labels(route):
+                    of_label[route].setdefault(label, []).append(one.text)
+        for step in range(STEPS):
+            route = ROUTES[step % len(ROUTES)]
+            known = sorted(label for label, own in of_label[route].items() if len(own) > 1)
+            labels = random.choice(len(known), BATCH).tolist()
+            couples = [random.choice(of_label[route][known[n]], 2, replace=False).tolist() for n in labels]
+            first, second = ([prompts[route] + couple[side] for couple in couples] for side in (0, 1))
+            yield Batch(first, second, labels)
 
 
 def run_domains(pairs: se.Pairs, arm: str, seed: int) -> Row:
@@ -87,16 +157,16 @@ def run_domains(pairs: se.Pairs, arm: str, seed: int) -> Row:
     return {"cosines": cosines_of_pairs(model, pairs.split("test").select(PAIR_COLUMNS))}
 
 
-def run_conflict(data: real_conflict.Data, arm: str, seed: int) -> Row:
+def run_conflict(data: Conflict, arm: str, seed: int) -> Row:
     """Train and test one model; its cosines under both routes."""
-    model = se.extend(se.load(BASE, device="cpu"), list(real_conflict.ROUTES), seed=seed, **EXTEND[arm])
-    prompts = {route: model.prompts[route] or "" for route in real_conflict.ROUTES}
-    batches = data.batches(seed, prompts, real_conflict.STEPS)
-    train_steps(model, batches, real_conflict.RATE, seed, max_length=real_conflict.MAX_LENGTH)
+    model = se.extend(se.load(BASE, device="cpu"), list(ROUTES), seed=seed, **EXTEND[arm])
+    prompts = {route: model.prompts[route] or "" for route in ROUTES}
+    batches = data.batches(seed, prompts)
+    train_steps(model, batches, RATE, seed, max_length=MAX_LENGTH)
     return {"scores": packed({route: data.score(model, prompt) for route, prompt in prompts.items()})}
 
 
-def run(pairs: se.Pairs, conflict: real_conflict.Data, data: str, arm: str, seed: int) -> Row:
+def run(pairs: se.Pairs, conflict: Conflict, data: str, arm: str, seed: int) -> Row:
     """Train and test one model on either data."""
     started = time.process_time()
     found = run_domains(pairs, arm, seed) if data == DOMAINS else run_conflict(conflict, arm, seed)
@@ -155,11 +225,11 @@ def arms_table(arms: Mapping[str, Runs], rows: Mapping[str, Sequence[Row]], test
     return table(["arm", "seeds", "ROC-AUC, mean", *test, "CPU seconds"], lines)
 
 
-def report(runs: RunFile, pairs: se.Pairs, conflict: real_conflict.Data, seeds: int) -> None:
+def report(runs: RunFile, pairs: se.Pairs, conflict: Conflict, seeds: int) -> None:
     """Write the tables of what is finished."""
     test = pairs.split("test")
     names = np.array(test["domain"].to_pylist())
-    of_domains = {name: fair_domains.Test.of(own).pairs for name, own in by_domain(test).items()}
+    of_domains = {name: Test.of(own).pairs for name, own in by_domain(test).items()}
     tests = {DOMAINS: of_domains, CONFLICT: conflict.by_route()}
     found: dict[str, dict[str, list[Row]]] = {DOMAINS: {}, CONFLICT: {}}
     for data, arms in ARMS.items():
@@ -182,8 +252,8 @@ def report(runs: RunFile, pairs: se.Pairs, conflict: real_conflict.Data, seeds: 
         f"`python benchmarks/{runs.name}.py --out FOLDER`; the primary figures were fixed in its code. "
         f"MiniLM, all six blocks. {DOMAINS}: {' and '.join(STUDY.domains)}, titles of works cited together, "
         f"{steps} steps of {fair_domains.BATCH} pairs, {length} tokens, {len(test):,} test pairs. "
-        f"{CONFLICT}: abstracts of eLife by subject and by organism, {real_conflict.STEPS} steps of "
-        f"{real_conflict.BATCH} pairs, {real_conflict.MAX_LENGTH} tokens, {len(conflict.pairs):,} test "
+        f"{CONFLICT}: abstracts of eLife by subject and by organism, {STEPS} steps of "
+        f"{BATCH} pairs, {MAX_LENGTH} tokens, {len(conflict.pairs):,} test "
         f"pairs. Experts in one block: in block {MIDDLE} of 0 to 5. 95% intervals over works, articles and "
         "seeds; differences are paired by seed.\n\n"
         f"**One layer gets 85% of the gain** ({CONFLICT}): {first}.\n\n"
@@ -199,7 +269,7 @@ def main() -> None:
     given = arguments(__doc__, parts=(DOMAINS, CONFLICT))
     out: Path = given.out
     pairs = STUDY.compiled(out)
-    conflict = real_conflict.Data.of(real_conflict.articles(out))
+    conflict = Conflict.of(articles(out))
     runs = RunFile(out, STUDY.name, {**SETTINGS, "pairs": pairs.fingerprint()})
     measure_untrained(runs, pairs.split("test").select(PAIR_COLUMNS))
     wanted = [
