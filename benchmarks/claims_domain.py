@@ -6,7 +6,7 @@ The README of the authors' code says, without figures, that a single layer of ex
 MoE extension on average" (theirs is the middle one of the blocks), and that "token-wise routing is better
 than sentence-wise routing in general, even for sentence-wise tasks". Here with all six blocks of MiniLM.
 
-`domains`: two domains of works cited together, as in `fair_domains.py`, with 48 updates for each expert. The
+`domains`: two domains of works cited together, as in `fair_domains.md`, with 48 updates for each expert. The
 criterion is one, so that a model without experts gains too. `conflict`: eLife abstracts by subject and by
 organism, as in `md`, behind route tokens. A model without experts tells the routes by the token
 alone and gains next to nothing, so that the gain is what the experts bring.
@@ -26,25 +26,26 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import yaml
 
-import fair_domains
 import sentence_experts as se
-from fair_domains import MARGIN, by_domain
-from measuring import BASE, table
+from measuring import BASE, CROPS, DATA, ELIFE, table
 from real_conflict import ROUTES, Article, articles, sides_of_rectangles
 from sentence_experts.evaluation.statistics import Estimate, Runs, ScoredPairs, estimate
-from sentence_experts.pairs.dataset import PAIR_COLUMNS
+from sentence_experts.pairs.dataset import LINKED_BY, PAIR_COLUMNS
+from sentence_experts.recipes import RECIPES
 from study import (
     Row,
     RunFile,
-    Test,
     arguments,
     by_route,
     difference_table,
@@ -55,25 +56,24 @@ from study import (
     with_sign,
     write_study,
 )
-from study_models import (
-    UNTRAINED,
-    Batch,
-    cosines,
-    cosines_of_pairs,
-    in_domains,
-    measure_untrained,
-    train_steps,
-)
+from study_models import Batch, cosines, train_steps
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 DOMAINS, CONFLICT = "domains", "conflict"
-STUDY = replace(fair_domains.TWO, name="claims_domain", updates=48)
+NAME, MARGIN = "claims_domain", 0.01
+OF_DOMAINS = ("crops", "neuroscience")
+UPDATES, DOMAIN_BATCH = 48, 16  # updates of an expert, and pairs in each
+TRAINING: dict[str, Any] = {
+    "max_steps": UPDATES * len(OF_DOMAINS), "batch_size": DOMAIN_BATCH, "learning_rate": 5e-5,
+    "max_length": 32,
+}  # fmt: skip
 MIDDLE = 3  # the middle one of six blocks, as the authors' code chooses it
 CLAIMED = 0.85
 STEPS, BATCH, MAX_LENGTH, RATE = 60, 12, 64, 1e-4  # of `conflict`
 TEST_SHARE, TEST_PAIRS = 0.35, 200
+UNTRAINED, FINE = "all-MiniLM-L6-v2", 100_000
 SHARES = np.linspace(-3, 5, 1601)
 
 NONE, EVERY, ONE = "no experts", "experts in every block", "experts in one block"
@@ -88,7 +88,7 @@ EXTEND: dict[str, dict[str, Any]] = {
 ARMS = {DOMAINS: (*EXTEND,), CONFLICT: (NONE, EVERY, ONE)}
 SECOND_CLAIM = [(TOKENS, EVERY), (TOKENS, TEXTS)]
 SETTINGS = {
-    "training": STUDY.training, "middle": MIDDLE, "claimed": CLAIMED, "margin": MARGIN,
+    "training": TRAINING, "middle": MIDDLE, "claimed": CLAIMED, "margin": MARGIN,
     "conflict": [STEPS, BATCH, MAX_LENGTH, RATE],
 }  # fmt: skip
 
@@ -148,13 +148,64 @@ class Conflict:
             yield Batch(first, second, labels)
 
 
+def compiled(out: Path) -> se.Pairs:
+    """Pairs of the domains, with negatives whose texts are both in linked pairs too."""
+    corpus = se.import_corpus([DATA / ELIFE, DATA / CROPS], out=out / "articles")
+    rules = yaml.safe_load((RECIPES / "material" / "real_domains.yaml").read_text(encoding="utf-8"))
+    rules["domains"] = {name: rules["domains"][name] for name in OF_DOMAINS}
+    settings: dict[str, Any] = {"unit": "title", "split": "article", "fractions": [0.6, 0.08, 0.32]}
+    settings |= {"max_train_per_domain": 800, "max_eval_per_domain": 200, "negatives": "matched"}
+    pairs: se.Pairs = se.compile_pairs(
+        corpus, out=out / "domain-pairs", domains=rules, engine="local[1]", **settings
+    )
+    return pairs
+
+
+def drawn(pairs: se.Pairs, seed: int) -> se.Pairs:
+    """Draw `UPDATES` batches of pairs of each domain; linked works are no negatives of each other."""
+    whole, rows = pairs.split("train"), []
+    for number, domain in enumerate(OF_DOMAINS):
+        own = np.flatnonzero(pc.equal(whole["domain"], domain).to_numpy(zero_copy_only=False))
+        rows.append(np.random.default_rng([seed, number]).permutation(own)[: UPDATES * DOMAIN_BATCH])
+    train = whole.select(PAIR_COLUMNS).take(pa.array(np.concatenate(rows)))
+    works = pa.chunked_array([*train["anchor_id"].chunks, *train["positive_id"].chunks], pa.string()).unique()
+    links = pairs.known_links()
+    among = pc.and_(*(pc.is_in(links[end], value_set=works) for end in ("left_id", "right_id")))
+    splits = {"train": train, "validation": train.slice(0, 0), "test": train.slice(0, 0)}
+    return se.Pairs.in_memory(splits, links.filter(among), {})
+
+
+def domain_cosines(model: SentenceTransformer, test: pa.Table) -> list[int]:
+    """Cosines of the test pairs behind the prompts of their domains, in units of 1 / `FINE`."""
+    found = np.zeros(len(test))
+    for domain in OF_DOMAINS:
+        own = np.flatnonzero(pc.equal(test["domain"], domain).to_numpy(zero_copy_only=False))
+        first, second = (test[end].take(pa.array(own)).to_pylist() for end in ("anchor", "positive"))
+        found[own] = cosines(model, first, second, model.prompts.get(domain))
+    return [int(each) for each in np.rint(found * FINE)]
+
+
 def run_domains(pairs: se.Pairs, arm: str, seed: int) -> Row:
     """Train and test one model; experts of domains have batches of one domain, and so has the dense model."""
-    model = se.extend(BASE, list(STUDY.domains), seed=seed, **EXTEND[arm])
-    batches = "mixed" if arm in (TOKENS, TEXTS) else "homogeneous"
-    data = STUDY.drawn(pairs, seed, None)
-    se.train(model, data, **STUDY.training, keep="last", seed=seed, batches=batches)
-    return {"cosines": cosines_of_pairs(model, pairs.split("test").select(PAIR_COLUMNS))}
+    if arm == UNTRAINED:
+        return {"cosines": domain_cosines(se.load(BASE), pairs.split("test"))}
+    model: Any = se.extend(BASE, list(OF_DOMAINS), seed=seed, **EXTEND[arm])
+    batches: Any = "mixed" if arm in (TOKENS, TEXTS) else "homogeneous"
+    se.train(model, drawn(pairs, seed), **TRAINING, keep="last", seed=seed, batches=batches)
+    return {"cosines": domain_cosines(model, pairs.split("test"))}
+
+
+def of_domain(test: pa.Table, domain: str) -> ScoredPairs:
+    """The test pairs of a domain, those of one article as related."""
+    own = test.filter(pc.equal(test["domain"], domain))
+    columns = [own[name].to_pylist() for name in ("anchor_id", "positive_id", LINKED_BY)]
+    return ScoredPairs(np.zeros(len(own)), own["label"].to_numpy(), *columns)
+
+
+def in_domains(row: Row, domains: np.ndarray[Any, Any]) -> Row:
+    """A row with `scores` by the domain of each test pair."""
+    scores = np.array(row["cosines"])
+    return {**row, "scores": {name: scores[domains == name] for name in OF_DOMAINS}}
 
 
 def run_conflict(data: Conflict, arm: str, seed: int) -> Row:
@@ -229,7 +280,7 @@ def report(runs: RunFile, pairs: se.Pairs, conflict: Conflict, seeds: int) -> No
     """Write the tables of what is finished."""
     test = pairs.split("test")
     names = np.array(test["domain"].to_pylist())
-    of_domains = {name: Test.of(own).pairs for name, own in by_domain(test).items()}
+    of_domains = {name: of_domain(test, name) for name in OF_DOMAINS}
     tests = {DOMAINS: of_domains, CONFLICT: conflict.by_route()}
     found: dict[str, dict[str, list[Row]]] = {DOMAINS: {}, CONFLICT: {}}
     for data, arms in ARMS.items():
@@ -246,12 +297,12 @@ def report(runs: RunFile, pairs: se.Pairs, conflict: Conflict, seeds: int) -> No
     second = (
         f"{told[0].first} minus {told[0].second}: {told[0].verdict}, {told[0].told()}" if told else "not run"
     )
-    steps, length = STUDY.training["max_steps"], STUDY.training["max_length"]
+    steps, length = TRAINING["max_steps"], TRAINING["max_length"]
     text = (
         "# One layer of experts, and routing by token: two claims of the domain experts' authors\n\n"
         f"`python benchmarks/{runs.name}.py --out FOLDER`; the primary figures were fixed in its code. "
-        f"MiniLM, all six blocks. {DOMAINS}: {' and '.join(STUDY.domains)}, titles of works cited together, "
-        f"{steps} steps of {fair_domains.BATCH} pairs, {length} tokens, {len(test):,} test pairs. "
+        f"MiniLM, all six blocks. {DOMAINS}: {' and '.join(OF_DOMAINS)}, titles of works cited together, "
+        f"{steps} steps of {DOMAIN_BATCH} pairs, {length} tokens, {len(test):,} test pairs. "
         f"{CONFLICT}: abstracts of eLife by subject and by organism, {STEPS} steps of "
         f"{BATCH} pairs, {MAX_LENGTH} tokens, {len(conflict.pairs):,} test "
         f"pairs. Experts in one block: in block {MIDDLE} of 0 to 5. 95% intervals over works, articles and "
@@ -268,10 +319,10 @@ def main() -> None:
     """Train and test what is missing, and write the results."""
     given = arguments(__doc__, parts=(DOMAINS, CONFLICT))
     out: Path = given.out
-    pairs = STUDY.compiled(out)
+    pairs = compiled(out)
     conflict = Conflict.of(articles(out))
-    runs = RunFile(out, STUDY.name, {**SETTINGS, "pairs": pairs.fingerprint()})
-    measure_untrained(runs, pairs.split("test").select(PAIR_COLUMNS))
+    runs = RunFile(out, NAME, {**SETTINGS, "pairs": pairs.fingerprint()})
+    runs.make([{"arm": UNTRAINED, "seed": 0}], lambda arm, seed: run_domains(pairs, arm, seed))
     wanted = [
         {"data": data, "arm": arm, "seed": seed}
         for seed in range(given.seeds)
