@@ -47,7 +47,7 @@ BIBTEX = r"""@comment{no @article{entry}}
 @article{rice, title = {{Rice} in dr{\"o}ught}, journal = crops # { A}, year = 2019,
   doi = {10.1000/ri{[}c{]}e},
   % note = {not read},
-  abstract = "Roots grow 5\% ``deeper''", month = jan, keywords = {rice; roots} }
+  abstract = "Roots grow 5\% ``deeper''", month = jan, keywords = {rice; roots}, groups = {To read, Thesis} }
 @inproceedings{part, crossref = "whole", title = {A part}}
 @proceedings{whole, title = {The Whole}, year = {2001}}
 @misc{, doi = {10/abc}, title={Keyless}}
@@ -121,6 +121,7 @@ def test_bibtex(tmp_path: Path) -> None:
     assert (rice["doi"], rice["journal"], rice["abstract"]) == (
         "10.1000/ri[c]e", "Made-up Crops A", "Roots grow 5% “deeper”",
     )  # fmt: skip
+    assert rice["keywords"] == ["rice", "roots", "To read", "Thesis"]
     assert (found["A part"]["year"], found["A part"]["journal"]) == (2001, "The Whole")
     reasons = {each["reason"]: each["detail"] for each in rejected(corpus)}
     assert set(reasons) == {"broken-entry", "unreadable-doi"}

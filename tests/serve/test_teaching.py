@@ -116,6 +116,33 @@ def test_marks_are_replaced_forgotten_and_undone(client: TestClient) -> None:
     assert not post(client, "/undo")["can_undo"]
 
 
+def test_lists_and_keywords_become_marks_in_one_request(client: TestClient) -> None:
+    papers = searched_papers()
+    doi, title = papers[0]["doi"], papers[1]["title"].upper()
+    bibtex = (
+        f"@misc{{a, title={{x}}, doi={{{doi}}}}}\n@misc{{b, title={{{{{title}!}}}}}}\n@misc{{title={{No}}}}"
+    )
+    found = post(client, "/list", {"text": bibtex})
+    assert (found["marked"], found["unknown"], found["examples"]) == (2, 1, ["No"])
+    ris = f"TY  - JOUR\nTI  - x\nDO  - {papers[2]['doi']}\nER  - \n"
+    assert post(client, "/list", {"text": ris, "similar": False})["marked"] == 1
+    lines = f"{papers[3]['doi']}\n\nhttps://doi.org/{papers[4]['doi']}\n{papers[5]['title']}\n10.1/none"
+    found = post(client, "/list", {"text": lines, "similar": False})
+    assert (found["marked"], found["examples"]) == (3, ["10.1/none"])
+    ids = [f"doi:{each['doi']}" for each in papers]
+    expected = {paper: number < 2 for number, paper in enumerate(ids[:6])}
+    assert {each["paper"]: each["similar"] for each in found["marks"]} == expected
+    assert not any(each["query"] or each["like"] for each in found["marks"])
+    post(client, "/begin")
+    found = post(client, "/list", {"keyword": papers[0]["keywords"][0].upper()})
+    similar = {each["paper"] for each in found["marks"] if each["similar"]}
+    assert similar == {
+        paper for paper, each in zip(ids, papers, strict=True) if papers[0]["keywords"][0] in each["keywords"]
+    }
+    assert found["marked"] == len(found["marks"]) == 2 * len(similar)
+    assert post(client, "")["routes"][0]["marks"] == found["marked"]
+
+
 def test_rename_delete_undo_and_go_on(client: TestClient) -> None:
     post(client, "/marks", marks())
     assert post(client, "")["taught"] == "m:my method"
@@ -164,6 +191,9 @@ def test_profiles_are_apart_and_several_at_once_lose_nothing(client: TestClient)
         ("/marks", marks(20) | {"marks": marks(20)["marks"] * 6}, 422, "marks: "),
         ("/rename", {"name": "none", "to": "x"}, 422, "name: no taught route 'none'; there are none"),
         ("/delete", {}, 422, "name: this field is needed"),
+        ("/list", {}, 422, "text: give `text` or `keyword`"),
+        ("/list", {"keyword": "nothing"}, 422, "keywords: no paper of the corpus has 'nothing'"),
+        ("/list", {"text": "10.5555/made-up.001", "similar": 3}, 422, "similar: "),
         ("/begin", {"name": "none"}, 422, "name: no taught route"),
         ("/undo", {}, 422, "there is nothing to undo"),
     ],

@@ -11,7 +11,7 @@ import pytest
 
 from helpers.browser import DONE, OVERFLOW, browser, needs_browser, opened, runs_off
 from helpers.running_server import RunningServer, running_server
-from helpers.searched_corpus import write_searched_corpus
+from helpers.searched_corpus import searched_papers, write_searched_corpus
 
 pytestmark = needs_browser
 
@@ -130,6 +130,39 @@ def test_kept_papers_are_marked_at_once(chromium: Any, served: RunningServer) ->
         page.click("#kept-similar")
         page.wait_for_selector("#teach-count:has-text('3 similar, 0 not similar')")
         assert page.locator("button.mark[aria-pressed=true]").count() == 3
+
+
+def test_lists_and_keywords_are_marked_before_anything_is_asked(
+    chromium: Any, served: RunningServer, tmp_path: Path
+) -> None:
+    papers = searched_papers()
+    (tmp_path / "kept.bib").write_text(
+        "".join(f"@misc{{k, title={{{each['title']}}}}}\n" for each in papers[:3])
+    )
+    (tmp_path / "others.txt").write_text("\n".join(each["doi"] for each in papers[4:7]) + "\n10.1/none")
+    with opened(chromium, served.url, viewport={"width": 360, "height": 800}) as page:
+        page.click("#open-list")
+        assert page.is_disabled("#list-teach")
+        page.set_input_files("#list input[data-similar=true]", tmp_path / "kept.bib")
+        page.wait_for_selector("#list-said:has-text('3 papers marked')")
+        page.set_input_files("#list input[data-similar=false]", tmp_path / "others.txt")
+        page.wait_for_selector(
+            "#list-said:has-text('3 papers marked; 1 not in this library, such as “10.1/none”')"
+        )
+        assert page.evaluate(OVERFLOW) <= 0
+        assert not runs_off(page)
+        page.fill("#list-keyword", "nothing")
+        page.press("#list-keyword", "Enter")
+        page.wait_for_selector("#list-said:has-text('no paper of the corpus')")
+        page.fill("#list-keyword", "Rice")
+        page.click("#list >> text=Mark by keyword")
+        page.wait_for_selector("#list-said:has-text('papers marked')")
+        page.click("#list-teach")
+        page.wait_for_selector("#taught summary:has-text('my method')")
+        page.keyboard.press("Escape")
+        page.goto(f"{served.url}/?q=rice+drought")
+        page.wait_for_selector(DONE)
+        assert page.locator("button.mark[aria-pressed=true]").count() > 0
 
 
 def test_hostile_titles_and_queries_stay_texts(chromium: Any, served: RunningServer) -> None:

@@ -23,7 +23,7 @@ from sentence_experts.corpus.identifiers import (
     normalise_pmid,
     parse_identifier,
 )
-from sentence_experts.corpus.paper import NOTICE_KINDS
+from sentence_experts.corpus.paper import NOTICE_KINDS, Paper
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.retrieval.citation_export import paper_url
 from sentence_experts.retrieval.texts import joined, sections_of
@@ -195,6 +195,25 @@ class Papers:
                 by_id |= {given: found[value] for given, value in wanted.items() if value in found}
         return [by_id.get(given) for given in ids]
 
+    def match(self, papers: Sequence[Paper]) -> list[int | None]:
+        """Return the row of each paper of a list, by an identifier, else by a title that no other has."""
+        names = [each.names() for each in papers]
+        ids = list(dict.fromkeys(name for each in names for name in each))
+        by_id = dict(zip(ids, self.rows_of(ids), strict=True))
+        found = [next((by_id[name] for name in each if by_id[name] is not None), None) for each in names]
+        return [
+            self._by_title.get(_letters(paper.title)) if row is None else row
+            for row, paper in zip(found, papers, strict=True)
+        ]
+
+    @cached_property
+    def _by_title(self) -> dict[str, int | None]:
+        rows: dict[str, int | None] = {}
+        for row, title in enumerate(self.column("title").to_pylist()):
+            letters = _letters(title)
+            rows[letters] = row if letters and letters not in rows else None
+        return rows
+
     def places(self, filters: Filters | None) -> NDArray[np.bool_] | None:
         """Return whether each paper passes the filters, (papers,); None if there are none."""
         is_open = filters in (None, Filters())
@@ -324,6 +343,11 @@ class Papers:
             order = np.argsort(own, kind="stable")
             links.append((np.searchsorted(own[order], np.arange(self.count + 1)), other[order]))
         return links
+
+
+def _letters(title: str | None) -> str:
+    """Return the letters and digits of a title, by which titles of several sources are compared."""
+    return re.sub(r"[\W_]+", "", (title or "").casefold())
 
 
 def _is_in(values: pa.Array, wanted: Iterable[str | None]) -> NDArray[np.bool_]:

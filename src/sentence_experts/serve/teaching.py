@@ -6,9 +6,12 @@ import asyncio
 from collections.abc import Callable, Set
 from typing import Annotated, Any
 
+import numpy as np
 from fastapi import APIRouter, Request, Response
 from pydantic import Field
 
+from sentence_experts.corpus.formats.exports import listed_papers
+from sentence_experts.retrieval.papers import Filters
 from sentence_experts.retrieval.taught import MAX_QUERY, Mark, ProfileState
 from sentence_experts.retrieval.teach import learn
 from sentence_experts.serve.errors import RequestError
@@ -17,6 +20,7 @@ from sentence_experts.serve.library import Library, profile_of
 from sentence_experts.serve.search import PaperId
 
 FIRST_NAME = "my method"
+MAX_LABELLED = 200  # papers that a keyword marks as similar, and at most as many others
 
 Name = Annotated[str, Field(max_length=200, description="Name of a taught route")]
 
@@ -35,6 +39,18 @@ class MarksRequest(Schema):
 
     marks: Annotated[list[MarkedPaper], Field(max_length=100)] = Field(
         description="`paper`, `similar` (true, false, or null to forget), and `query` or `like`"
+    )
+
+
+class ListRequest(Schema):
+    """A list of papers that are similar, or not, or a keyword whose papers are."""
+
+    text: str | None = Field(
+        None, description="BibTeX, RIS, NBIB, a CSV of PubMed or Zotero, or an id or title per line"
+    )
+    similar: bool = Field(True, description="Whether the papers of `text` are similar")
+    keyword: str | None = Field(
+        None, description="Keyword or collection: its papers are similar, as many others (at random) not"
     )
 
 
@@ -94,6 +110,36 @@ async def mark(request: Request) -> Response:
         state.mark([one for one, kept in zip(marks, wanted, strict=True) if kept], forgotten)
 
     return await _changed(request, change)
+
+
+@router.post("/list", openapi_extra=body_of(ListRequest))
+async def mark_list(request: Request) -> Response:
+    """Mark the papers of a list, or by a keyword; `marked` counts them, `unknown` are not in the corpus."""
+    body = await read(request, ListRequest)
+    library: Library = request.app.state.library
+    if (body.text is None) == (body.keyword is None):
+        raise RequestError(422, "give `text` or `keyword`", "text")
+    told: dict[str, Any] = {}
+
+    def change(state: ProfileState) -> None:
+        papers, unknown, marked = library.papers, list[str](), dict[int, bool]()
+        if body.text is not None:
+            listed = listed_papers(body.text)
+            for paper, row in zip(listed, papers.match(listed), strict=True):
+                if row is None:
+                    unknown.append((paper.title or paper.names()[0])[:200])
+                else:
+                    marked[row] = body.similar
+        else:
+            has = papers.places(Filters.of(keyword=[str(body.keyword)]))
+            for similar, rows in ((True, np.flatnonzero(has)), (False, np.flatnonzero(~has))):
+                room = len(marked) or MAX_LABELLED
+                marked |= dict.fromkeys(np.random.default_rng(0).permutation(rows)[:room].tolist(), similar)
+        ids = [each["paper_id"] for each in papers.facts(marked)]
+        state.mark([Mark(paper=one, similar=each) for one, each in zip(ids, marked.values(), strict=True)])
+        told.update(marked=len(marked), unknown=len(unknown), examples=unknown[:5])
+
+    return await _changed(request, change, told)
 
 
 @router.post("/begin", openapi_extra=body_of(BeginRequest))

@@ -13,6 +13,7 @@ import csv
 import io
 import re
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -324,7 +325,8 @@ def _more_of_zotero(row: Fields) -> dict[str, Any] | None:
 
 
 def _more_of_bibtex(entry: Fields) -> dict[str, Any]:
-    words = _first(entry, "keywords", "keyword") or ""
+    # `groups` are the collections of JabRef and, exported for it, of Better BibTeX.
+    words = [each for name in ("keywords", "keyword", "groups") for each in entry.get(name, ())]
     is_pubmed = (_first(entry, "eprinttype", "archiveprefix") or "").lower() in ("pubmed", "pmid")
     return {
         "title": ": ".join(filter(None, (_first(entry, "title"), _first(entry, "subtitle")))),
@@ -332,7 +334,9 @@ def _more_of_bibtex(entry: Fields) -> dict[str, Any]:
         "addresses": [_first(entry, name) for name in ("url", "ee", "link", "note", "extra")],
         "authors": entry.get("author", []),
         "work_types": entry.get("type", []),
-        "keywords": _split([words], r"[;\n]" if ";" in words else r"[,\n]"),
+        "keywords": [
+            word for each in words for word in _split([each], r"[;\n]" if ";" in each else r"[,\n]")
+        ],
     }
 
 
@@ -365,3 +369,16 @@ EXPORTS = {
     }),
 }  # fmt: skip
 """Formats of exports by name, in the order in which they are tried on a file of unknown format."""
+
+
+def listed_papers(text: str) -> list[Paper]:
+    """Return the papers that a text lists, in a format of `EXPORTS`, or as an id or title per line."""
+    export = next((each for each in EXPORTS.values() if each.begins(text)), None)
+    if export is None:
+        return [Paper(other=line, title=line) for line in map(str.strip, text.splitlines()) if line]
+    papers = []
+    for record in export.read(text):
+        with suppress(RecordError):
+            if not isinstance(record, RecordError) and isinstance(paper := export.to_paper(record), Paper):
+                papers.append(paper)
+    return papers

@@ -7,7 +7,9 @@ let known = {marks: [], routes: [], name: null, can_undo: false};
 let page = null;
 let question = {query: null, like: []}; // what the papers on the screen were found by
 
-const same = (mark, paper) => mark.paper === paper.paper_id && mark.query === question.query && String(mark.like) === String(question.like);
+const isOf = (mark, asked) => mark.query === asked.query && String(mark.like) === String(asked.like);
+/** The mark of a paper for what was asked, or else the one that a list gave it. */
+const markOf = paper => [question, {query: null, like: []}].map(asked => known.marks.find(each => each.paper === paper && isOf(each, asked))).find(Boolean);
 const short = route => route.split(/:(.*)/s)[1] ?? "";
 
 /** The taught route of this name in requests; undefined for any other. */
@@ -26,23 +28,30 @@ export function markButtons(paper) {
 
 /** Mark a paper; the same mark again takes it back. */
 export function mark(paper, similar) {
-  const before = known.marks.find(each => same(each, paper));
-  const one = {paper: paper.paper_id, ...question, similar: before?.similar === similar ? null : similar};
+  const before = markOf(paper.paper_id), {query, like} = before ?? question;
+  const one = {paper: paper.paper_id, query, like, similar: before?.similar === similar ? null : similar};
   return change("/marks", {marks: [one]});
 }
 
 /** Mark papers, by their ids, as similar to what was asked. */
 export const markAll = papers => change("/marks", {marks: papers.slice(0, 100).map(paper => ({paper, ...question, similar: true}))});
 
+/** Mark the papers of a file, or by a keyword, and say how many were found. */
+async function markList(body) {
+  const found = await change("/list", body);
+  fill(find("list-said"), found ? [`${count(found.marked, "paper")} marked`, found.unknown > 0 && `; ${number(found.unknown)} not in this library, such as “${found.examples[0]}”`]
+    : find("teach-said").textContent);
+}
+
 function showMarks() {
   for (const button of document.querySelectorAll("button.mark")) {
-    const one = known.marks.find(each => same(each, {paper_id: button.dataset.id}));
+    const one = markOf(button.dataset.id);
     button.setAttribute("aria-pressed", String(one !== undefined && String(one.similar) === button.dataset.similar));
   }
   const similar = known.marks.filter(each => each.similar).length, others = known.marks.length - similar;
   fill(find("teach-count"), known.marks.length ? `${number(similar)} similar, ${number(others)} not similar` : "Mark papers as similar or not, in the way you mean.",
     known.name !== null && [" · ", make("bdi", {}, known.name)]);
-  find("teach-now").disabled = similar < 2 || others < 2;
+  for (const name of ["teach-now", "list-teach"]) find(name).disabled = similar < 2 || others < 2;
   find("teach-new").hidden = !known.marks.length;
   find("teach-undo").hidden = !known.can_undo;
   find("open-taught").hidden = !known.routes.length && profile() === "";
@@ -89,6 +98,7 @@ export async function teach() {
     pick.dispatchEvent(new Event("change"));
   }
   say(`“${short(answer.taught)}” was taught in ${((performance.now() - started) / 1000).toFixed(1)} s.`);
+  if (find("results").hidden) openTaught(); // nothing is asked that it could show
   document.querySelector(`.route[data-route="${CSS.escape(answer.taught)}"] .learned`)?.focus();
 }
 
@@ -128,6 +138,18 @@ export async function beginTeaching(ofPage) {
   page = ofPage;
   find("teach-now").addEventListener("click", teach);
   find("teach-undo").addEventListener("click", undo);
+  find("open-list").addEventListener("click", () => { fill(find("list-said")); page.openDialog("list"); });
+  find("list-form").addEventListener("change", async ({target}) => {
+    if (!target.files?.length) return;
+    const text = await target.files[0].text();
+    target.value = ""; // so that the same file can be chosen again
+    await markList({text, similar: target.dataset.similar === "true"});
+  });
+  find("list-form").addEventListener("submit", event => {
+    event.preventDefault();
+    if (find("list-keyword").value.trim()) markList({keyword: find("list-keyword").value.trim()});
+  });
+  find("list-teach").addEventListener("click", () => { find("list").close(); teach(); });
   find("teach-new").addEventListener("click", () => change("/begin", {}));
   find("open-taught").addEventListener("click", () => openTaught());
   find("taught-undo").addEventListener("click", async () => { if (await undo()) openTaught(); });
