@@ -59,6 +59,31 @@ def test_each_format_has_authors_places_and_kinds(tmp_path: Path, name: str) -> 
     assert [each["kind"] for each in papers(imported(tmp_path, name, "Rice in drought"))] == ["article"]
 
 
+@pytest.mark.parametrize(
+    ("file", "path"),
+    [
+        (
+            "Full Text PDF:/home/a/Zotero/storage/AB/x y.pdf:application/pdf",
+            "/home/a/Zotero/storage/AB/x y.pdf",
+        ),
+        (r"Snapshot:C\:\\a\\s.html:text/html;PDF:C\:\\a\\b\;c.PDF:application/pdf", r"C:\a\b;c.PDF"),
+        (r":http\://arxiv.org/pdf/1.pdf:PDF;:JabRef\\x.pdf:PDF", r"JabRef\x.pdf"),
+        ("files/3/x_1.pdf", "files/3/x_1.pdf"),
+        (r"C:\Users\x.pdf", r"C:\Users\x.pdf"),
+        ("https://example.org/x.pdf", None),
+        ("notes.txt", None),
+    ],
+)
+def test_keys_and_paths_of_reference_managers_are_kept(tmp_path: Path, file: str, path: str | None) -> None:
+    (tmp_path / "x.bib").write_text(f"@article{{ito:2012, title={{T}}, file={{{file}}}}}")
+    [paper] = papers(import_corpus(tmp_path / "x.bib", workers=1))
+    assert (paper["entry"], paper["file"]) == ("@ito:2012", path)
+    header = "Key,Item Type,Title,Abstract Note,File Attachments"
+    (tmp_path / "x.csv").write_text(f'{header}\nAB12CD34,book,T,,"/s.html; /a/b.pdf"\n')
+    [paper] = papers(import_corpus(tmp_path / "x.csv", workers=1))
+    assert (paper["entry"], paper["file"]) == ("AB12CD34", "/a/b.pdf")
+
+
 def test_names_of_bibtex(tmp_path: Path) -> None:
     names = r"Ludwig van Beethoven and {\'E}mile~Zola and de la Cruz, Juana AND {Barnes and Noble} and Plato"
     (tmp_path / "x.bib").write_text(f"@article{{a, title={{T}}, author = {{{names} and others}}}}")

@@ -54,6 +54,7 @@ HOSTILE: list[dict[str, Any]] = [
         "doi": "10.1/<b>\"'",
         "journal": SCRIPT,
         "year": -5,
+        "entry": "javascript:alert(1)",
     },
 ]
 
@@ -79,6 +80,7 @@ def searched_papers(count: int = 40) -> list[dict[str, Any]]:
             "volume": "2", "issue": "3", "pages": f"{number}-{number + 9}",
             "keywords": [words[0], "Simulation"], "mesh": ["Plants"] if domain == "crops" else [],
             "kind": "correction" if number == NOTICE else "article",
+            "entry": f"@made{number}", "file": f"/home/ann/<b>{number}.pdf",
         })  # fmt: skip
     return papers
 

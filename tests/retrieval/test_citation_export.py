@@ -59,6 +59,13 @@ def test_bibtex_escapes_what_tex_reads() -> None:
     assert (fields["doi"], fields["note"], fields["keywords"]) == ("10.1/a", "Retracted", "rice, drought")
 
 
+def test_bibtex_keeps_the_keys_of_the_library() -> None:
+    keys = ["@ito:2012", "@ito:2012", "@a b", "ABCD2345", None]
+    rows = [{"paper_id": str(n), "title": "Rice roots", "entry": key} for n, key in enumerate(keys)]
+    found = re.findall(r"@article\{(.*),", export_papers(rows, "bibtex"))
+    assert found == ["ito:2012", "rice", "rice-2", "rice-3", "rice-4"]
+
+
 def test_csv_has_the_columns_that_some_paper_has() -> None:
     rows = list(csv.DictReader(io.StringIO(export_papers([RICE, BARE | {"score": -0.25}], "csv"))))
     assert list(rows[0]) == [

@@ -47,6 +47,7 @@ def test_a_library_is_followed_while_it_is_served(
         count = lambda: client.get("/search/corpus").json()["papers"]  # noqa: E731
         client.post("/search/taught/marks", json={"marks": [{"paper": "10.5/1", "similar": True}]})
         assert count() == 5
+        assert client.get("/search/corpus").json()["corpus"] == "library.bib"
 
         whole = "".join(map(entry, range(6)))
         library.write_text(whole)

@@ -110,6 +110,20 @@ def test_more_like_a_paper_and_its_details(chromium: Any, served: RunningServer)
         page.wait_for_selector("#intro:visible")
 
 
+def test_hits_lead_back_to_the_library(chromium: Any, served: RunningServer) -> None:
+    with opened(chromium, f"{served.url}/?q=Made-up+rice+drought&top=40") as page:
+        page.wait_for_selector(DONE)
+        links = page.locator(".facts a >> text=Zotero").evaluate_all("all => all.map(each => each.href)")
+        made = [link for link in links if "made" in link]
+        assert made
+        assert all(link.startswith("zotero://select/items/%40made") for link in made)
+        assert all(link.startswith("zotero://select/") for link in links), "of hostile keys too"
+        page.locator(".hit:has(a[href*='%40made']) .title").first.click()
+        assert "/home/ann/<b>" in page.inner_text("#paper-body")
+        page.click("#paper >> text=Copy path")
+        page.wait_for_selector("#paper >> text=/Copied|Not allowed here/")
+
+
 def test_the_best_passage_of_a_full_text_is_shown(chromium: Any, tmp_path: Path, experts_model: Path) -> None:
     sections = [
         f"Plot {n} was dry. {topic} stood in plot {n}." for n, topic in enumerate(TOPICS["crops"] * 40)
@@ -178,7 +192,9 @@ def test_hostile_texts_stay_texts(chromium: Any, served: RunningServer) -> None:
             assert page.evaluate(OVERFLOW) <= 0
             assert page.locator("#paper script, #paper img").count() == 0
             for link in page.locator("#paper a").all():
-                assert link.get_attribute("href").startswith("https://doi.org/")
+                assert link.get_attribute("href").startswith(
+                    ("https://doi.org/", "zotero://select/library/items/")
+                )
             page.keyboard.press("Escape")
         number = page.locator(".route.shown .keep[data-id='h:script']")
         number.click()

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 FORMAT = "sentence-experts corpus"
 FORMAT_VERSION = 1
+FOLLOWING = ".corpus"  # at the end of the name of a folder that follows a file (`serve`)
 PAPERS = "papers.parquet"
 CITATIONS = "citations.parquet"
 MENTIONS = "mentions.parquet"
@@ -55,15 +56,16 @@ PAPERS_SCHEMA = _schema(
     "paper_id retracted", paper_id=_TEXT, pmid=_TEXT, pmcid=_TEXT, doi=_TEXT, openalex=_TEXT, title=_TEXT,
     abstract=_TEXT, authors=_TEXTS, year=_NUMBER, volume=_TEXT, issue=_TEXT, pages=_TEXT, article_type=_TEXT,
     kind=_TEXT, subjects=_TEXTS, mesh=_TEXTS, keywords=_TEXTS, organisms=_TEXTS, journal=_TEXT,
-    licence=_TEXT, topic=_TEXT, subfield=_TEXT, field=_TEXT, language=_TEXT, retracted=pa.bool_(),
-    has_body=pa.bool_(),
+    licence=_TEXT, topic=_TEXT, subfield=_TEXT, field=_TEXT, language=_TEXT, entry=_TEXT, file=_TEXT,
+    retracted=pa.bool_(), has_body=pa.bool_(),
 )  # fmt: skip
 """One row per work, ordered by `paper_id`: `doi:10...` (lower case), else `pmid:123`, else `pmc:PMC123`, else
 `openalex:W123`, else the user's own id or `file:...`. `authors`
 are "Family, Given" or "Family, Given, Suffix", collective names as they are. `kind` is "article", "review" or
 one of `paper.NOTICE_KINDS`. `organisms` are those that JATS articles name, which are among the keywords too.
-`topic`, `subfield` and `field` are those of OpenAlex's primary topic. `has_body` tells whether its text came
-too."""
+`topic`, `subfield` and `field` are those of OpenAlex's primary topic. `entry` is the key in a reference
+manager ("@key" of BibTeX, or Zotero's own), `file` the path of the PDF there. `has_body` tells whether its
+text came too."""
 
 LIST_COLUMNS = tuple(field.name for field in PAPERS_SCHEMA if pa.types.is_list(field.type))
 TEXT_COLUMNS = tuple(field.name for field in PAPERS_SCHEMA if pa.types.is_string(field.type))[5:]
@@ -176,9 +178,9 @@ class CorpusFolder:
 
     @property
     def label(self) -> str:
-        """The folder's name, as pages show it: marked if papers are simulated."""
+        """The name of the folder, or of the file that it follows, marked if papers are simulated."""
         simulated = self.manifest.get("counts", {}).get("simulated")
-        return f"{self.path.resolve().name}{' (SIMULATED)' if simulated else ''}"
+        return f"{self.path.resolve().name.removesuffix(FOLLOWING)}{' (SIMULATED)' if simulated else ''}"
 
     @property
     def papers(self) -> Path:

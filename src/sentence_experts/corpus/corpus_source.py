@@ -82,7 +82,7 @@ class CorpusSource:
 def _paper(row: Row, references: list[Row], mentions: list[Row], bodies: list[Row]) -> Paper:
     place_of = {reference["cited"]: place for place, reference in enumerate(references)}
     columns = ("doi", "pmid", "pmcid", "year", "retracted", "has_body", *TEXT_COLUMNS)
-    values = {column: row[column] for column in columns}
+    values: dict[str, Any] = {column: row.get(column) for column in columns}  # old corpora have fewer
     values |= {column: tuple(row[column] or ()) for column in LIST_COLUMNS}
     return Paper(
         **values,

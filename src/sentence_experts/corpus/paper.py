@@ -111,6 +111,10 @@ class Paper:
     field: str | None = None
     language: str | None = None
     """Two letters, such as `en`."""
+    entry: str | None = None
+    """The key in a reference manager: "@key" of BibTeX, or Zotero's own."""
+    file: str | None = None
+    """The path of the PDF in a reference manager."""
     retracted: bool = False
     retracts: tuple[Citation, ...] = ()
     """The papers that this one, a retraction notice, withdraws."""

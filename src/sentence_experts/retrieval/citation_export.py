@@ -189,7 +189,11 @@ def _tex(text: str) -> str:
 
 
 def _key(paper: Mapping[str, Any], taken: Counter[str]) -> str:
-    """Return a distinct key: the first long word of the title, and the year."""
+    """Return a distinct key: the paper's own, else the first long word of the title, and the year."""
+    own = re.fullmatch(r"@([\w.:/+-]+)", str(paper.get("entry")), re.ASCII)
+    if own and own[1] not in taken:
+        taken[own[1]] += 1
+        return own[1]
     plain = unicodedata.normalize("NFKD", str(paper.get("title") or "")).encode("ascii", "ignore").decode()
     words = [word for word in re.findall(r"[a-z]+", plain.lower()) if len(word) > 3]
     start = f"{words[0][:24] if words else 'paper'}{_line(paper.get('year') or '')}"

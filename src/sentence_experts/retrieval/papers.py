@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 FACTS = (
     *("paper_id", "pmid", "pmcid", "doi", "title", "authors", "abstract", "year", "article_type", "kind"),
-    *("subjects", "keywords", "mesh", "journal", "volume", "issue", "pages", "retracted"),
+    *("subjects", "keywords", "mesh", "journal", "volume", "issue", "pages", "retracted", "entry", "file"),
 )
 # Filter -> the column that it looks at; the domains are in none.
 VALUES = {

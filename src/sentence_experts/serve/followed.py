@@ -11,7 +11,7 @@ from typing import Any
 
 from sentence_experts.corpus.building import PARTIAL
 from sentence_experts.corpus.config import ImportConfig
-from sentence_experts.corpus.corpus_folder import MANIFEST, CorpusFolder
+from sentence_experts.corpus.corpus_folder import FOLLOWING, MANIFEST, CorpusFolder
 from sentence_experts.corpus.importing import gather_sources, import_corpus
 from sentence_experts.corpus.paper import RecordError
 from sentence_experts.corpus.record_files import RECORD_SUFFIXES, find_record_files, read_records
@@ -32,7 +32,7 @@ class FollowedSource:
 
     def __init__(self, path: Path) -> None:
         self.path = Path(os.path.abspath(path))
-        self.folder = self.path.with_name(f"{self.path.name}.corpus")
+        self.folder = self.path.with_name(self.path.name + FOLLOWING)
         self._imported = self._seen = self.state()
         self._broken = self._count_broken()
 

@@ -250,6 +250,7 @@ class Library:
         ]
         return {
             "corpus": self.corpus.label,
+            "folder": self.corpus.path.resolve().name,
             "papers": self.papers.count,
             "passages": self._unit == PASSAGES,
             "routes": [

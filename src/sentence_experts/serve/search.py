@@ -32,7 +32,7 @@ NEAR = 200  # number of papers per route whose years are counted
 MAX_ABSTRACT, MAX_TITLE, MAX_SENTENCES = 20_000, 1_000, 40
 SHOWN = ("paper_id", "title", "abstract", "year", "journal", "article_type", "doi", "pmid", "pmcid", "link",
          "retracted", "domains", "kind", "authors", "volume", "issue", "pages", "keywords",
-         "mesh")  # fmt: skip
+         "mesh", "entry", "file")  # fmt: skip
 MAX_LISTED = 40  # maximum number of authors, keywords, ... of a paper, and of papers that cite it
 FILES = {
     "ris": ("application/x-research-info-systems", "papers.ris"),

@@ -131,7 +131,7 @@ async def mark_list(request: Request) -> Response:
                 else:
                     marked[row] = body.similar
         else:
-            has = papers.places(Filters.of(keyword=[str(body.keyword)]))
+            has = np.asarray(papers.places(Filters.of(keyword=[str(body.keyword)])))
             for similar, rows in ((True, np.flatnonzero(has)), (False, np.flatnonzero(~has))):
                 room = len(marked) or MAX_LABELLED
                 marked |= dict.fromkeys(np.random.default_rng(0).permutation(rows)[:room].tolist(), similar)

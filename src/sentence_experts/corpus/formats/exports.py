@@ -67,6 +67,10 @@ _RIS_BEGINS = re.compile(r"^TY {1,2}- ", re.MULTILINE)
 _NBIB_BEGINS = re.compile(r"^(?:PMID|PMC |OWN )- ?\S", re.MULTILINE)
 _MAX_VALUE = 1 << 17  # longer than any text of a record
 _ADDRESSES = ("UR", "L2", "L1", "LK", "N1", "M1", "M3", "C1")
+# A path with escapes among descriptions and types: "PDF:C\:\\a\\b.pdf:application/pdf", "a.pdf; b.pdf".
+_PDF = re.compile(
+    r"(?:^|[:;])((?:[A-Za-z]:(?=[\\/]))?(?!//)(?:\\.|[^:;\\])+\.pdf)\s*(?=[:;]|$)", re.IGNORECASE
+)
 # "J Sleep. 2001 Mar;12(3):45-50. doi: ..."
 _PLACE = re.compile(
     r"\b\d{4}\b[\w /-]*(?:;(?P<volume>[^():;.]*)(?:\((?P<issue>[^)]*)\))?)?(?::(?P<pages>[\w ,/+-]+))?\."
@@ -168,6 +172,8 @@ def _paper(stated: dict[str, Any]) -> Paper:
         article_type=notice.lower() if notice else _TYPES.get(kind.lower(), kind or None),
         language=_language_code(stated.get("language")),
         retracted=stated.get("retracted", False),
+        entry=stated.get("entry"),
+        file=stated.get("file"),
         authors=tuple(filter(None, lists["authors"])),
         keywords=unique(lists["keywords"]),
         mesh=unique(lists["mesh"]),
@@ -182,6 +188,12 @@ def _identifiers_in(text: str) -> Iterator[tuple[str, str | None]]:
     _, pmid, pmcid = identifiers_in_url(text)
     # Other addresses may go on after the DOI that they hold ("/full").
     yield from (("doi", find_doi(text)), ("pmid", pmid), ("pmcid", pmcid))
+
+
+def _pdf(texts: Iterable[str]) -> str | None:
+    """Return the path of the first PDF in fields of attachments."""
+    paths = (re.sub(r"\\([:;\\])", r"\1", match[1]) for text in texts for match in _PDF.finditer(text))
+    return next((path.strip() for path in paths if "://" not in path), None)
 
 
 def _language_code(language: str | None) -> str | None:
@@ -270,6 +282,7 @@ def _more_of_ris(record: Fields) -> dict[str, Any]:
         "article_type": " ".join(record.get("TY", [])).lower(),
         "work_types": record.get("M3", []),
         "keywords": _split(record.get("KW", [])),
+        "file": _pdf(record.get("L1", [])),
     }
 
 
@@ -318,6 +331,8 @@ def _more_of_zotero(row: Fields) -> dict[str, Any] | None:
     if (_first(row, "item type") or "").lower() in ("attachment", "note", "annotation"):
         return None
     return {
+        "entry": _first(row, "key"),
+        "file": _pdf(row.get("file attachments", [])),
         "addresses": [*row.get("extra", []), *row.get("url", [])],
         "authors": map(invert_initials, _split(row.get("author", []), ";")),
         "keywords": _split([*row.get("manual tags", []), *row.get("automatic tags", [])], ";"),
@@ -328,7 +343,10 @@ def _more_of_bibtex(entry: Fields) -> dict[str, Any]:
     # `groups` are the collections of JabRef and, exported for it, of Better BibTeX.
     words = [each for name in ("keywords", "keyword", "groups") for each in entry.get(name, ())]
     is_pubmed = (_first(entry, "eprinttype", "archiveprefix") or "").lower() in ("pubmed", "pmid")
+    key = _first(entry, "key")
     return {
+        "entry": key and f"@{key}",
+        "file": _pdf(entry.get("file", [])),
         "title": ": ".join(filter(None, (_first(entry, "title"), _first(entry, "subtitle")))),
         "pmid": _first(entry, "pmid") or (_first(entry, "eprint") if is_pubmed else None),
         "addresses": [_first(entry, name) for name in ("url", "ee", "link", "note", "extra")],

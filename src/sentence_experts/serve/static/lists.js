@@ -95,7 +95,9 @@ export function facts(paper, closeness, hint) {
   const kind = !["article", "review", null].includes(paper.kind ?? null);
   return make("p.facts", {dir: "auto"}, closeness && make(`span.near.${closeness}`, {title: hint}, closeness),
     paper.retracted && make("span.retracted", {}, "Retracted "), kind && make("span.kind", {}, `${paper.kind} `), parts.join(" · "),
-    paper.doi && safe(paper) && [parts.length > 0 && " · ", make("a", {href: safe(paper), target: "_blank", rel: "noopener noreferrer"}, "DOI")]);
+    paper.doi && safe(paper) && [parts.length > 0 && " · ", make("a", {href: safe(paper), target: "_blank", rel: "noopener noreferrer"}, "DOI")],
+    paper.entry && [" · ", make("a", {href: `zotero://select/${paper.entry[0] === "@" ? "items" : "library/items"}/${encodeURIComponent(paper.entry)}`,
+      title: `Select ${paper.entry} in Zotero${paper.entry[0] === "@" ? " (with Better BibTeX)" : ""}`}, "Zotero")]);
 }
 
 export const safe = paper => (paper.link?.startsWith("https://") ? paper.link : null);

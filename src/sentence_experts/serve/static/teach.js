@@ -124,7 +124,7 @@ function details(one, open) {
       make("button", {}, "Rename"),
       make("button", {type: "button", onclick: acts("/begin", () => ({name: one.name}))}, "Go on teaching"),
       make("button", {type: "button", onclick: acts("/delete", () => ({name: one.name}))}, "Delete")),
-    make("pre", {tabindex: "0"}, `sentence-experts add-route ${one.model} '${one.name}' --from '${page.corpus()}' --out MODEL${profile() && ` --profile ${profile()}`}`));
+    make("pre", {tabindex: "0"}, `sentence-experts add-route ${one.model} '${one.name}' --from '${page.folder()}' --out MODEL${profile() && ` --profile ${profile()}`}`));
 }
 
 export function openTaught(name) {

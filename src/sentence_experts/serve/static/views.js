@@ -54,6 +54,7 @@ export function paperDetails(paper, answer, page, route) {
     paper.authors?.length > 0 && make("p.facts", {dir: "auto"}, paper.authors.join("; ")),
     facts(paper),
     make("p.facts", {}, safe(paper) ? make("a", {href: safe(paper), target: "_blank", rel: "noopener noreferrer"}, ids) : make("bdi", {}, ids)),
+    paper.file && make("p.facts", {}, "PDF: ", make("bdi", {}, paper.file), " ", make("button.quiet", {type: "button", onclick: event => page.copy(event.currentTarget, paper.file)}, "Copy path")),
     place?.passage && [make("h3", {}, "Best passage"), text(place.passage, place, place.terms)],
     place?.passage && paper.abstract && make("h3", {}, "Abstract"),
     paper.abstract ? text(paper.abstract, place?.passage ? null : place, paper.terms) : make("p.none", {}, "No abstract."),
