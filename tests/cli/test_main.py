@@ -63,12 +63,8 @@ def test_every_verb_has_an_example(capsys: pytest.CaptureFixture[str], verb: str
     [
         ("nonsense",),
         ("pairs", "compile", "corpus"),
-        ("pairs", "compile", "corpus", "--out", "x", "--split", "by-moon"),
-        ("pairs", "compile", "corpus", "--out", "x", "--fractions", "0.5,0.5"),
         ("pairs", "compile", "corpus", "--out", "x", "--seed", "many"),
         ("train", "m", "--pairs", "p", "--out", "x", "--unknown"),
-        ("train", "m", "--pairs", "p", "--out", "x", "--batch-size", "1"),
-        ("pairs", "compile", "corpus", "--out", "x", "--seed", "-1"),
     ],
 )
 def test_usage_error_is_one_line_and_exit_code_2(

@@ -11,7 +11,7 @@ from sentence_experts.evaluation.results import PAIR_WEIGHTED_MEAN, POOLED
 from sentence_experts.report.content import html, markdown
 from sentence_experts.reproduce.comparison import Compared, ReproductionResult
 from sentence_experts.reproduce.experiment import Experiment
-from sentence_experts.reproduce.run import compare, differences, plan_recipe
+from sentence_experts.reproduce.run import plan_recipe
 
 Evaluations = dict[str, dict[str, Any]]
 
@@ -41,7 +41,7 @@ def compared(
         ]
         evaluations[key] = {model["label"]: model for model in models}
     lists = {key: {"models": list(models.values())} for key, models in evaluations.items()}
-    return compare(experiment, lists), evaluations, experiment
+    return experiment.compare(lists), evaluations, experiment
 
 
 def planned(name: str, out: Path, scale: str = "small") -> Experiment:
@@ -99,7 +99,7 @@ def test_marks(tmp_path: Path) -> None:
 
 
 def test_differences_come_from_the_settings(tmp_path: Path) -> None:
-    lines = "\n".join(differences(planned("hallee2025/moe_all", tmp_path)))
+    lines = "\n".join(planned("hallee2025/moe_all", tmp_path).differences)
     for text in (
         "SIMULATED",
         "neuroscience for cvd",
@@ -109,7 +109,7 @@ def test_differences_come_from_the_settings(tmp_path: Path) -> None:
     ):
         assert text in lines
     assert "learning_rate" not in lines
-    full = list(differences(planned("hallee2025/moe_all", tmp_path, "full")))
+    full = planned("hallee2025/moe_all", tmp_path, "full").differences
     assert len(full) == 1
     assert "not the authors' files" in full[0]
 

@@ -21,7 +21,7 @@ from sentence_experts.reproduce.experiment import CALLS, Experiment
 from sentence_experts.reproduce.kinds import mteb_type
 from sentence_experts.reproduce.published import Published
 from sentence_experts.reproduce.recipe import read_recipe
-from sentence_experts.reproduce.run import compare, plan_recipe
+from sentence_experts.reproduce.run import plan_recipe
 
 MOTE = RECIPES / "mote"
 PARTS = ("protocol", "published", "tasks", "small_tasks", "simulated_tasks")
@@ -105,7 +105,7 @@ def made_up(experiment: Experiment) -> tuple[dict[str, Any], ReproductionResult]
     ours = {
         model["label"]: {kind: 100 * one["value"] for kind, one in model["types"].items()} for model in models
     }
-    return ours, compare(experiment, {"evaluation": {"tasks": tasks, "models": models}})
+    return ours, experiment.compare({"evaluation": {"tasks": tasks, "models": models}})
 
 
 def figure(comparison: ReproductionResult, table: str, column: str, task: str) -> Compared:

@@ -37,22 +37,21 @@ class Compared:
     @property
     def ours(self) -> str:
         """Our figure as text, with its interval below it."""
-        place = self.published
-        value = self.gain if place.gain else self.value
+        value = self.gain if self.published.gain else self.value
         if value is None:
             return UNDEFINED
-        text = f"{value:{'+' if place.gain else ''}.{place.decimals}f}"
-        if self.interval is None or place.gain:
-            return text
-        return f"{text}\n{'-'.join(f'{end:.{place.decimals}f}' for end in self.interval)}"
+        ends = () if self.published.gain else self.interval or ()
+        return "\n".join(filter(None, [self._text(value), "-".join(map(self._text, ends))]))
 
     @property
     def printed(self) -> str:
         """The published figure as text."""
-        place = self.published
-        if place.printed is None:
-            return "drawn, highest" if place.highest else "drawn"
-        return f"{place.printed:{'+' if place.gain else ''}.{place.decimals}f}"
+        if self.published.printed is None:
+            return "drawn, highest" if self.published.highest else "drawn"
+        return self._text(self.published.printed)
+
+    def _text(self, value: float) -> str:
+        return f"{value:{'+' if self.published.gain else ''}.{self.published.decimals}f}"
 
     @property
     def title(self) -> str:

@@ -1,22 +1,21 @@
-"""A recipe at one scale: its data, its models, and the calls that make and measure them."""
+"""A recipe at one scale: its data, its models, the calls that make and measure them, and their figures."""
 
 from __future__ import annotations
 
 import logging
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import sentence_experts
 from sentence_experts.corpus.simulate import simulate_corpus
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.sources import NAME as PACKAGED
-from sentence_experts.reproduce.comparison import Compared
+from sentence_experts.reproduce.comparison import Compared, ReproductionResult
 from sentence_experts.reproduce.published import Published, PublishedFigure
-from sentence_experts.reproduce.recipe import Baseline, Recipe, ReproduceConfig, TrainedModel
+from sentence_experts.reproduce.recipe import Recipe, ReproduceConfig, TrainedModel
 
 logger = logging.getLogger(__name__)
 
@@ -42,12 +41,11 @@ def evaluate(models: Mapping[str, Any], data: Any, out: Path, **settings: Any) -
 CALLS: dict[str, Callable[..., object]] = {"evaluate": evaluate, "simulate_corpus": simulate_corpus}
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(NamedTuple):
     """One call of a public function, which leaves a finished output of the same settings as it is."""
 
     call: str
-    given: Mapping[str, Any]
+    given: dict[str, Any]
 
     def run(self) -> None:
         """Call the function; UsageError if its output was made with other settings."""
@@ -60,18 +58,25 @@ class Step:
         return f"{self.call}({', '.join(f'{name}={_plain(value)!r}' for name, value in self.given.items())})"
 
 
-@dataclass(frozen=True)
-class Model:
+class Model(NamedTuple):
     """A model of the final comparison."""
 
     label: str  # its name in our evaluation
     name: str  # its row in the published tables
     sources: tuple[str, ...]  # one folder per seed, or a single hub id, folder or `tfidf`
-    base: str  # the pretrained model here
-    published_base: str
     route: str | None = None  # the paper's domain or task that it was trained on alone
     run: TrainedModel | None = None  # None for a model that is not trained
     pooling: str | None = None
+    other_base: bool = False  # whether its base is another one than the paper's
+
+
+class Found(NamedTuple):
+    """Our figure for a published one; without a model it was not run."""
+
+    model: Model | None = None
+    value: float | None = None
+    interval: tuple[float, float] | None = None
+    gain: float | None = None
 
 
 class Experiment(ABC):
@@ -102,20 +107,24 @@ class Experiment(ABC):
         self.seeds = config.seeds or self.protocol.seeds
         self.steps: list[Step] = []
         self.models: list[Model] = []
-        self.left_out: list[Baseline] = []  # baselines that only the hub has, at small scale
+        self.left_out: list[str] = []  # rows of models that only the hub has, at small scale
         self.evaluations: dict[str, Path] = {}  # name -> file of the results
         self.routes: dict[str, str] = {}  # the paper's domain or task -> the one here
         self.differences: list[str] = []  # differences from the paper's data and settings
         self.find_data(config.corpus)
         self.plan()
+        if not self.protocol.faithful:
+            self.differences.append("protocol: not the published one; see the choices")
+        if self.left_out:
+            self.differences.append(f"not run, since only the hub has them: {', '.join(self.left_out)}")
 
     @abstractmethod
     def find_data(self, corpus: Path | None) -> None:
         """Plan the steps that compile the data, and note how the data differ from the paper's."""
 
     @abstractmethod
-    def compared(self, evaluations: Mapping[str, Any]) -> Iterator[Compared]:
-        """Return the recipe's published figures beside ours, from the results of its evaluations by name."""
+    def find(self, figure: PublishedFigure, evaluations: Mapping[str, Any]) -> Found | None:
+        """Return our figure from the results of the evaluations by name; None if the recipe has none."""
 
     def extension(self, route: str | None) -> dict[str, Any]:
         """Return the arguments of `extend` besides the base, for one route or (None) all."""
@@ -125,26 +134,30 @@ class Experiment(ABC):
         """Return more lines on differences from the paper."""
         return []
 
-    def beside(
-        self,
-        figure: PublishedFigure,
-        model: Model | None,
-        value: float | None = None,
-        gain: float | None = None,
-        interval: tuple[float, float] | None = None,
-    ) -> Compared:
-        """Set our figure beside a published one, and name what is not as in the paper."""
-        different = {"not run": True}
-        if model is not None:
-            different = {
-                "data": True,
-                "base": model.base != model.published_base,
-                "scale": self.small and (model.run is not None or bool(self.recipe.model)),
-                "protocol": not self.protocol.faithful,
-            }
-        differs = tuple(mark for mark, applies in different.items() if applies)
-        here = self.routes.get(str(figure.domain), figure.domain)
-        return Compared(figure, value, gain, interval, here, differs)
+    def compare(self, evaluations: Mapping[str, Any]) -> ReproductionResult:
+        """Set the results of the finished evaluations, by name, beside the published figures."""
+        figures = []
+        for figure in self.published.figures():
+            if (found := self.find(figure, evaluations)) is not None:
+                model, value, interval, gain = found
+                here = self.routes.get(str(figure.domain), figure.domain)
+                different = {"not run": model is None} if model is None else {
+                    "data": True,
+                    "base": model.other_base,
+                    "scale": self.small and (model.run is not None or bool(self.recipe.model)),
+                    "protocol": not self.protocol.faithful,
+                }  # fmt: skip
+                differs = tuple(mark for mark, applies in different.items() if applies)
+                figures.append(Compared(figure, value, gain, interval, here, differs))
+        return ReproductionResult(
+            title=self.recipe.title,
+            paper=self.published.paper,
+            scale="small" if self.small else "full",
+            figures=tuple(figures),
+            differences=(*self.differences, *self.notes(evaluations)),
+            choices=tuple(f"{each.what} ({each.kind}). Here: {each.here}" for each in self.protocol.choices),
+            notes=self.published.notes,
+        )
 
     def plan(self) -> None:
         """Plan the steps for all models: search, extend, train, average, evaluate."""
@@ -157,14 +170,12 @@ class Experiment(ABC):
                     self.models.append(self._train(run, route, here))
         for each in self.recipe.baselines:
             if self.small and each.model not in LOCAL:
-                self.left_out.append(each)
+                self.left_out.append(each.name)
             else:
                 source = LOCAL[each.model] if self.small else each.model
-                model = Model(each.name, each.name, (source,), each.model, each.model, pooling=each.pooling)
-                self.models.append(model)
-        if self.models:
-            for name, settings in self.evaluate_settings().items():
-                self._evaluate(name, settings)
+                self.models.append(Model(each.name, each.name, (source,), pooling=each.pooling))
+        for name, settings in self.evaluate_settings().items() if self.models else ():
+            self._evaluate(name, settings)
 
     def add(self, call: str, settings: Mapping[str, Any] | None = None, **arguments: Any) -> None:
         """Plan a step, once."""
@@ -179,32 +190,43 @@ class Experiment(ABC):
             raise InputError(f"{file} or its recipe: {key}: {name!r} is none of {', '.join(known)}")
         return known[name]
 
+    def note_changes(self, what: str, published: Mapping[str, Any], here: Mapping[str, Any]) -> None:
+        """Note the settings that are not as published, in one line."""
+
+        def text(value: Any) -> str:
+            return ", ".join(map(str, value if isinstance(value, list | tuple) else str(value).split(",")))
+
+        changes = "; ".join(
+            f"{key} {text(value)} for {text(published.get(key, 'none'))}"
+            for key, value in here.items()
+            if text(value) != text(published.get(key))
+        )
+        if changes and f"{what}: {changes}" not in self.differences:
+            self.differences.append(f"{what}: {changes}")
+
     def evaluate_settings(self) -> dict[str, dict[str, Any]]:
         """Return the settings of each evaluation by its name, `mteb` among them."""
         reduced = self.protocol.small.evaluate if self.small else None
         return self.protocol.evaluate if reduced is None else reduced
 
     def _train(self, run: TrainedModel, route: str | None, here: str | None) -> Model:
-        published_base = str(run.base)
-        base = self.protocol.small.base if self.small else published_base
+        published = str(run.base)
+        base = self.protocol.small.base if self.small else published
+        other_base = base not in (published, LOCAL.get(published))
+        if other_base:
+            self.differences += {f"base: {base} for {published}"} - {*self.differences}
         settings = self.recipe.train_settings(run, self.small)
+        self.note_changes("training", self.recipe.train_settings(run, False), settings)
         label = run.name
         if here is not None:
             label = run.name.replace(DOMAIN, here) if DOMAIN in run.name else f"{run.name} {here}"
-            settings = {**settings, "routes": [here]}
         model = base if run.extend is None else self._extend(base, here, run.extend, label)
         runs = [self._run_folder(label, seed) for seed in range(self.seeds)]
         for seed, out in enumerate(runs):
             self.add("train", {**settings, "seed": seed}, model=model, data=self.folder, out=out)
-        return Model(
-            label=label,
-            name=run.name.replace(DOMAIN, route or ""),
-            sources=tuple(str(out / "model") for out in runs),
-            base=published_base if LOCAL.get(published_base) == base else base,
-            published_base=published_base,
-            route=None if DOMAIN in run.name else route,
-            run=run,
-        )
+        name, alone_on = run.name.replace(DOMAIN, route or ""), None if DOMAIN in run.name else route
+        sources = tuple(str(out / "model") for out in runs)
+        return Model(label, name, sources, alone_on, run, other_base=other_base)
 
     def _average(self, run: TrainedModel) -> Model:
         """Plan the mean of the experts of a model that is planned already."""
@@ -213,7 +235,7 @@ class Experiment(ABC):
         means = [self._run_folder(run.name, seed) / "model" for seed in range(len(model.sources))]
         for source, mean in zip(model.sources, means, strict=True):
             self.add("export", {"average": True}, model=Path(source), out=mean)
-        return Model(run.name, run.name, tuple(map(str, means)), model.base, model.published_base, run=run)
+        return Model(run.name, run.name, tuple(map(str, means)), run=run, other_base=model.other_base)
 
     def _evaluate(self, name: str, settings: Mapping[str, Any]) -> None:
         file = self.evaluations[name] = self.report / name / self.result
@@ -237,12 +259,9 @@ class Experiment(ABC):
         base = self.protocol.small.base if self.small else search.base
         model = self._extend(base, here, search.extend, f"search-{here}")
         shared = self.recipe.train_settings(None, self.small)
-        settings = {
-            **{key: value for key, value in shared.items() if key not in search.searched},
-            "routes": [here],
-            "trials": SMALL_TRIALS if self.small else search.trials,
-            "fraction": search.fraction,
-        }
+        settings = {key: value for key, value in shared.items() if key not in search.searched}
+        trials = SMALL_TRIALS if self.small else search.trials
+        settings |= {"routes": [here], "trials": trials, "fraction": search.fraction}
         self.add("tune", settings, model=model, data=self.folder, out=self.root / "search")
 
     def _extend(self, base: str, route: str | None, settings: Mapping[str, Any], label: str) -> str:
@@ -252,21 +271,6 @@ class Experiment(ABC):
 
     def _run_folder(self, label: str, seed: int) -> Path:
         return self.root / "runs" / f"{label.replace(' ', '-')}-seed{seed}"
-
-
-def changed_settings(what: str, published: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
-    """Return the settings that are not as published, as one line; none if all are."""
-
-    def text(value: Any) -> str:
-        values = value if isinstance(value, list | tuple) else str(value).split(",")
-        return ", ".join(map(str, values))
-
-    changes = [
-        f"{key} {text(value)} for {text(published.get(key, 'none'))}"
-        for key, value in here.items()
-        if text(value) != text(published.get(key))
-    ]
-    return [f"{what}: {'; '.join(changes)}"] if changes else []
 
 
 def _plain(value: Any) -> Any:

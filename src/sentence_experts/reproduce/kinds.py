@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +11,7 @@ from sentence_experts.corpus.corpus_folder import DOMAINS
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.evaluation.results import PAIR_WEIGHTED_MEAN, POOLED
 from sentence_experts.moee.vectors import PARTS
-from sentence_experts.reproduce.comparison import Compared
-from sentence_experts.reproduce.experiment import (
-    CALLS,
-    MTEB,
-    Experiment,
-    Model,
-    changed_settings,
-    evaluate,
-)
+from sentence_experts.reproduce.experiment import CALLS, MTEB, Experiment, Found, Model, evaluate
 from sentence_experts.reproduce.material import (
     ARCHIVES,
     DATA_VARIABLE,
@@ -84,7 +76,7 @@ class PairsExperiment(Experiment):
             settings.setdefault("fractions", material.pairs["fractions"])
         stand_ins = ", ".join(f"{here} for {paper}" for paper, here in self.routes.items())
         self.differences = [f"data: {material.name}", f"domains: {stand_ins}"]
-        self.differences += changed_settings("pairs", protocol.pairs, settings)
+        self.note_changes("pairs", protocol.pairs, settings)
         domains = {**content, "domains": used}
         self.add("compile_pairs", settings, corpus=corpus, out=self.folder, domains=domains)
 
@@ -92,24 +84,24 @@ class PairsExperiment(Experiment):
         """Return an expert per domain."""
         return {"experts": list(self.routes.values()) if route is None else [route]}
 
-    def compared(self, evaluations: Mapping[str, Any]) -> Iterator[Compared]:
-        """Return each model's metric on the figure's domain, or over all."""
-        rows = {model.name for model in self.models} | {baseline.name for baseline in self.left_out}
-        for figure in self.published.figures():
-            if figure.table not in self.recipe.tables or figure.row not in rows:
-                continue
-            found = (one for one in self.models if one.name == figure.row)
-            model = next((one for one in found if one.route in (None, figure.domain)), None)
-            if model is None:
-                yield self.beside(figure, None)
-            elif figure.group in evaluations:
-                result = _of_label(evaluations[figure.group], model.label)
-                is_mean = figure.domain == ALL_DOMAINS
-                here = self.routes.get(str(figure.domain))
-                view = result[view_of(figure, self.published)] if is_mean else result["domains"][here]
-                ends = view["intervals"].get(figure.metric)
-                interval = (ends["low"], ends["high"]) if ends else None
-                yield self.beside(figure, model, view["metrics"][figure.metric], interval=interval)
+    def find(self, figure: PublishedFigure, evaluations: Mapping[str, Any]) -> Found | None:
+        """Return the model's metric on the figure's domain, or over all."""
+        rows = {*self.left_out, *(model.name for model in self.models)}
+        if figure.table not in self.recipe.tables or figure.row not in rows:
+            return None
+        own = (one for one in self.models if one.name == figure.row)
+        model = next((one for one in own if one.route in (None, figure.domain)), None)
+        if model is None:
+            return Found()
+        if figure.group not in evaluations:
+            return None
+        view = _of_label(evaluations[figure.group], model.label)
+        if figure.domain == ALL_DOMAINS:
+            view = view[view_of(figure, self.published)]
+        else:
+            view = view["domains"][self.routes.get(str(figure.domain))]
+        ends = view["intervals"].get(figure.metric)
+        return Found(model, view["metrics"][figure.metric], (ends["low"], ends["high"]) if ends else None)
 
 
 def view_of(figure: PublishedFigure, published: Published) -> str:
@@ -135,7 +127,8 @@ class TasksExperiment(Experiment):
             template = self.protocol.file.parent / (small.simulated if data is None else small.tasks)
             source = filled_in(template, {DATA: data or Path(), CORPORA: corpora})
             settings = {**published, **small.compile}
-        self.differences = [f"data: {words}", *changed_settings("tasks", published, settings)]
+        self.differences = [f"data: {words}"]
+        self.note_changes("tasks", published, settings)
         self.add("compile_tasks", settings, source=source, out=self.folder)
 
     def _import_corpora(self, data: Path | None, corpora: Path) -> str:
@@ -149,24 +142,22 @@ class TasksExperiment(Experiment):
             self.add("import_corpus", sources=[data / archive], out=corpora / name)
         return "eLife and PMC articles, Banking77, tweet emotion, 20 Newsgroups, STS-B"
 
-    def compared(self, evaluations: Mapping[str, Any]) -> Iterator[Compared]:
-        """Return the figures of each column's model, or of its models of one task each, in percent."""
+    def find(self, figure: PublishedFigure, evaluations: Mapping[str, Any]) -> Found | None:
+        """Return the figure of the column's model, or of its models of one task each, in percent."""
+        if figure.table not in self.recipe.tables:
+            return None
+        models = self._in_column(figure.table, figure.column)
+        if not models:
+            return Found()
         (evaluation,) = evaluations.values()
-        for figure in self.published.figures():
-            if figure.table not in self.recipe.tables:
-                continue
-            models = self._in_column(figure.table, figure.column)
-            if not models:
-                yield self.beside(figure, None)
-                continue
-            table = next(table for table in self.published.tables if table.table == figure.table)
-            tasks = [task for task in table.rows or self.published.tasks if task not in AVERAGES]
-            value, interval = self._value(figure.row, models, tasks, evaluation)
-            gain = None
-            if figure.gain and (others := self._in_column(figure.table, str(table.gains_over))):
-                over, _ = self._value(figure.row, others, tasks, evaluation)
-                gain = None if value is None or over is None else value - over
-            yield self.beside(figure, models[0], value, gain, interval)
+        table = next(table for table in self.published.tables if table.table == figure.table)
+        tasks = [task for task in table.rows or self.published.tasks if task not in AVERAGES]
+        value, interval = self._value(figure.row, models, tasks, evaluation)
+        gain = None
+        if figure.gain and (others := self._in_column(figure.table, str(table.gains_over))):
+            over, _ = self._value(figure.row, others, tasks, evaluation)
+            gain = None if value is None or over is None else value - over
+        return Found(models[0], value, interval, gain)
 
     def notes(self, evaluations: Mapping[str, Any]) -> list[str]:
         """Return the number of datasets of each type that were measured, beside the paper's."""
@@ -259,8 +250,9 @@ class LanguageModelExperiment(Experiment):
             self.add("draw_language_model", pairs=find_rated_pairs(data_folder()), out=Path(model))
         elif self.small:
             model = str(self.protocol.file.parent / small.base)
-        base = Path(model).name if self.small else hub
-        self.models = [Model(recipe.model, recipe.model, (model,), base, hub)]
+        self.models = [Model(recipe.model, recipe.model, (model,), other_base=self.small)]
+        if self.small:
+            self.differences.append(f"base: {Path(model).name} for {hub}")
         published = {**self.protocol.read, **recipe.read}
         read = {**published, **small.read} if self.small else published
         if TRUST in read:
@@ -268,20 +260,19 @@ class LanguageModelExperiment(Experiment):
                 f"{self.protocol.file}: read.{TRUST}: only the user can allow this; write "
                 "`needs_remote_code: true`"
             )
-        self.differences += changed_settings("reading", published, read)
+        self.note_changes("reading", published, read)
         if self.trusts_code and not self.small:
             read = {**read, TRUST: True}
         return {"model": model, "read": read}
 
-    def compared(self, evaluations: Mapping[str, Any]) -> Iterator[Compared]:
-        """Return the averages of the recipe's model in percent; the mean is over the measured types."""
-        for figure in self.published.figures():
-            if figure.model == self.recipe.model and not figure.group and figure.prompt in evaluations:
-                types = _of_label(evaluations[str(figure.prompt)], figure.row)["types"]
-                kinds = list(types) if figure.column in AVERAGES else [mteb_type(figure.column)]
-                values = [PERCENT * float(types[kind]["value"]) for kind in kinds if kind in types]
-                mean = sum(values) / len(values) if values else None
-                yield self.beside(figure, self.models[0], mean)
+    def find(self, figure: PublishedFigure, evaluations: Mapping[str, Any]) -> Found | None:
+        """Return the average of the recipe's model in percent; the mean is over the measured types."""
+        if figure.model != self.recipe.model or figure.group or figure.prompt not in evaluations:
+            return None
+        types = _of_label(evaluations[str(figure.prompt)], figure.row)["types"]
+        kinds = list(types) if figure.column in AVERAGES else [mteb_type(figure.column)]
+        values = [PERCENT * float(types[kind]["value"]) for kind in kinds if kind in types]
+        return Found(self.models[0], sum(values) / len(values) if values else None)
 
 
 class AnalysisExperiment(LanguageModelExperiment):
@@ -298,13 +289,11 @@ class AnalysisExperiment(LanguageModelExperiment):
         settings, shared = self.protocol.analyse, self.find_model()
         self.add("analyse_language_model", settings, **shared, pairs=pairs, out=self.report)
 
-    def compared(self, evaluations: Mapping[str, Any]) -> Iterator[Compared]:
+    def find(self, figure: PublishedFigure, evaluations: Mapping[str, Any]) -> Found | None:
         """Return the agreement of clusters, or a mean correlation between prompts."""
         (analysis,) = evaluations.values()
         measured = {**analysis["clusters"]["agreement"], **analysis["between_prompts"]["means"]}
-        for figure in self.published.figures():
-            if figure.model == self.recipe.model:
-                yield self.beside(figure, self.models[0], measured[figure.column])
+        return Found(self.models[0], measured[figure.column]) if figure.model == self.recipe.model else None
 
 
 def evaluate_language_model(

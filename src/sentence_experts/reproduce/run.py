@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ from sentence_experts.config import with_settings
 from sentence_experts.recipes import find_recipe
 from sentence_experts.report.content import html, markdown
 from sentence_experts.reproduce.comparison import ReproductionResult
-from sentence_experts.reproduce.experiment import Experiment, changed_settings
+from sentence_experts.reproduce.experiment import Experiment
 from sentence_experts.reproduce.kinds import KINDS
 from sentence_experts.reproduce.recipe import ReproduceConfig, read_recipe
 from sentence_experts.storage import read_json, write_json, write_text
@@ -76,44 +75,9 @@ def run_experiment(experiment: Experiment) -> ReproductionResult:
     for step in experiment.steps:
         step.run()
     evaluations = {name: read_json(file) for name, file in experiment.evaluations.items()}
-    comparison = compare(experiment, evaluations)
+    comparison = experiment.compare(evaluations)
     report = comparison.report()
     write_json(experiment.report / "report.json", comparison.to_json())
     write_text(experiment.report / "report.md", markdown(report))
     write_text(experiment.report / "report.html", html(report))
     return comparison
-
-
-def compare(experiment: Experiment, evaluations: Mapping[str, Any]) -> ReproductionResult:
-    """Set the results of a finished experiment's evaluations, by name, beside the published figures."""
-    figures = tuple(experiment.compared(evaluations))
-    return ReproductionResult(
-        title=experiment.recipe.title,
-        paper=experiment.published.paper,
-        scale="small" if experiment.small else "full",
-        figures=figures,
-        differences=(*differences(experiment), *experiment.notes(evaluations)),
-        choices=tuple(
-            f"{each.what} ({each.kind}). Here: {each.here}" for each in experiment.protocol.choices
-        ),
-        notes=experiment.published.notes,
-    )
-
-
-def differences(experiment: Experiment) -> Iterator[str]:
-    """Return the differences from the published experiment, found by comparing the settings."""
-    recipe, small = experiment.recipe, experiment.small
-    yield from experiment.differences
-    models = experiment.models
-    if bases := {f"{one.base} for {one.published_base}" for one in models if one.base != one.published_base}:
-        yield f"base: {', '.join(sorted(bases))}"
-    changed: set[str] = set()
-    for run in recipe.runs:
-        settings = (recipe.train_settings(run, scale) for scale in (False, small))
-        changed.update(changed_settings("training", *settings))
-    yield from sorted(changed)
-    if not experiment.protocol.faithful:
-        yield "protocol: not the published one; see the choices"
-    if experiment.left_out:
-        names = ", ".join(baseline.model for baseline in experiment.left_out)
-        yield f"not run, since only the hub has them: {names}"
