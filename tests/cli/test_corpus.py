@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from sentence_experts.cli.console import notes, results
 from sentence_experts.cli.main import main
 from sentence_experts.corpus.simulate import simulate_corpus
 
@@ -37,14 +36,3 @@ def test_import_then_show(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert len(lines) == 2
     assert all(line.split(None, 1)[0].isdigit() for line in lines)
     assert run("corpus", "show", out, "--list", "colour") == 2
-
-
-def test_names_with_brackets_are_printed_as_they_are(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    articles, out = simulate_corpus(tmp_path / "articles", articles=18), tmp_path / "[" / "x]o:smile:"
-    assert run("corpus", "import", articles, "--out", out, "--workers", 1) == 0
-    assert f"Corpus {out}" in capsys.readouterr().out
-    for domain in ("[/x]", "[bold]", ":smile:"):
-        for markup in (results.render_str(domain), notes.render_str(domain)):
-            assert str(markup) == domain

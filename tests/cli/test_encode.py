@@ -27,14 +27,6 @@ def test_encode_csv(experts_model, texts, tmp_path, capsys):
     assert np.abs(np.load(out) - expected).max() < 1e-6
 
 
-def test_encode_matches_sentence_transformers(minilm, texts, tmp_path, capsys):
-    out = tmp_path / "v.npy"
-    status, _, _ = run(capsys, "encode", minilm, "--input", texts, "--column", "abstract", "--out", out)
-    assert status == 0
-    stock = SentenceTransformer(minilm, device="cpu").encode(["Rice in drought", "", "Wheat rust"])
-    assert np.abs(np.load(out) - stock).max() < 1e-6
-
-
 def test_a_training_run_is_named_before_its_routes(experts_model, texts, tmp_path, capsys):
     run_folder = tmp_path / "run"
     shutil.copytree(experts_model, run_folder / "model")

@@ -44,17 +44,6 @@ def test_extend_writes_model(tiny: str, tmp_path: Path, capsys: pytest.CaptureFi
     assert np.abs(encoder.encode(["heart", "lungs"], prompt_name="skin cancer") - expected).max() <= 1e-6
 
 
-def test_extend_with_instructions(tiny: str, tmp_path: Path) -> None:
-    out = tmp_path / "model"
-    options = ["--layers", "1", "--route", "prefix", "--prefixes", "query=search query: "]
-    names = ["--experts", "query,copd", "--default-route", "copd"]
-    assert run(tiny, *names, "--out", str(out), *options) == 0
-    encoder = SentenceTransformer(str(out), device="cpu")
-    assert encoder.prompts["query"] == "search query: "
-    assert encoder.default_prompt_name == "copd"
-    assert encoder[0].auto_model.config.expert_layers == [1]
-
-
 def test_extend_with_sequence_router(tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "model"
     routing = ["--experts", "copd,cvd", "--router", "learned", "--route", "none"]
@@ -66,30 +55,3 @@ def test_extend_with_sequence_router(tiny: str, tmp_path: Path, capsys: pytest.C
     assert "begin with" not in captured.out
     assert "seed 4" in captured.err
     assert SentenceTransformer(str(out), device="cpu").encode(["heart", "lungs"]).shape == (2, 16)
-
-
-TASKS = """
-tasks:
-  search: {kind: retrieval, datasets: {a: {file: a.jsonl}}}
-  same: {kind: pairs, instructions: {same: "heart: "}, datasets: {b: {file: b.jsonl}}}
-"""
-
-
-def test_add_expert_from_task_file(tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    before, after, tasks = tmp_path / "model", tmp_path / "grown", tmp_path / "tasks.yaml"
-    tasks.write_text(TASKS)
-    assert run(tiny, "--experts", "query,document", "--route", "prefix", "--out", str(before)) == 0
-
-    def grow(name: str, out: Path, *options: str) -> int:
-        return run(str(before), name, "--tasks", str(tasks), "--out", str(out), *options, verb="add-route")
-
-    assert grow("same", after) == 0
-    encoder = SentenceTransformer(str(after), device="cpu")
-    assert encoder.prompts["same"] == "heart: "
-    stock = SentenceTransformer(str(before), device="cpu")
-    vectors = [each.encode(["lungs"], prompt_name="query") for each in (stock, encoder)]
-    assert np.array_equal(*vectors)
-    assert grow("other", tmp_path / "none") == 2
-    assert "its routes: query, document, same" in " ".join(capsys.readouterr().err.split())
-    assert grow("same", tmp_path / "none", "--prefix", "same: ") == 2
-    assert "leave one out" in capsys.readouterr().err

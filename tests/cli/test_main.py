@@ -156,9 +156,9 @@ def test_brackets_in_paths_and_names_are_text(
     for command in (["corpus", "import", "--papers", "papers.csv"], ["tasks", "tasks.yaml"]):
         for _ in range(2):
             with pytest.raises(SystemExit) as stop:
-                main([*command, "--out", f"[/x]{command[0]}"])
+                main([*command, "--out", f"[/x]:smile:{command[0]}"])
             assert stop.value.code == 0, capsys.readouterr().err
-        assert f"[/x]{command[0]}" in capsys.readouterr().out
+        assert f"[/x]:smile:{command[0]}" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -25,12 +25,6 @@ def test_search_finds_related_papers(minilm, tmp_path, capsys):
     assert "encoding" not in err
 
 
-def test_help_shows_an_example(capsys):
-    status, out, _ = run(capsys, "search", "--help")
-    assert status == 0
-    assert "Example: sentence-experts search" in out
-
-
 def test_hits_are_exported_and_papers_like_others_found(minilm, tmp_path, capsys):
     write_corpus(tmp_path)
     status, out, _ = run(

@@ -50,23 +50,11 @@ def test_errors_are_one_line(task_file: Path, tmp_path: Path, capsys: pytest.Cap
     assert "\n" not in shown
 
 
-def test_extend_from_task_file_and_folder(
+def test_extend_shows_which_routes_share_an_expert(
     task_file: Path, plain_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from sentence_experts.models.loading import load
-
-    assert _run("tasks", task_file, "--out", tmp_path / "out", *SHARES) == 0
     assert _run("extend", plain_model, "--tasks", task_file, "--out", tmp_path / "a") == 0
-    shown = capsys.readouterr().out
-    assert "expert 1: clustering, which shares the expert of document" in shown
-    no_norms = ("--no-expert-norms", "--layers", "alternate")
-    assert _run("extend", plain_model, "--tasks", tmp_path / "out", "--out", tmp_path / "b", *no_norms) == 0
-    first, second = load(tmp_path / "a", device="cpu"), load(tmp_path / "b", device="cpu")
-    assert first.experts == second.experts == ("query", "document", "classification")
-    assert first.prompts["clustering"] == "clustering: "
-    assert [model.routed_model.config.expert_norms for model in (first, second)] == [True, False]
-    known = {route.name: route.text for route in first.routes}
-    assert Tasks.open(tmp_path / "out").task_file.instructions().items() <= known.items()
+    assert "expert 1: clustering, which shares the expert of document" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
