@@ -16,6 +16,7 @@ from sentence_experts.config import Config, Device, Dtype, MaxLength, Revision, 
 from sentence_experts.errors import InputError, SentenceExpertsError, UsageError, brief, require
 from sentence_experts.models.architectures.families import MODEL_TYPES
 from sentence_experts.models.routes.known_routes import KnownRoutes
+from sentence_experts.models.routes.released import is_released
 from sentence_experts.models.sources import (
     GRAPH_FILE,
     NAME,
@@ -177,6 +178,8 @@ def _open(place: str, config: LoadConfig) -> SentenceTransformer:
         content, _ = PreTrainedConfig.get_config_dict(place, **config.hub)
     except OSError:  # no config, as in a folder without a transformer
         content = {}
+    if is_released(content):
+        return _open_released(place, content, config)
     has_experts = content.get("model_type") in MODEL_TYPES
     if has_experts and Path(place).exists() and not (Path(place) / "modules.json").is_file():
         raise InputError(f"{place}: not a sentence-transformers directory (no modules.json)")
@@ -201,6 +204,19 @@ def _open(place: str, config: LoadConfig) -> SentenceTransformer:
         residency.files = WeightFiles.find(place, **config.hub)
         if config.partial:
             residency.check_files()
+    return model  # type: ignore[no-any-return]
+
+
+def _open_released(place: str, content: dict[str, Any], config: LoadConfig) -> SentenceTransformer:
+    """Return the model of a folder that the domain experts' authors released."""
+    from sentence_experts.models.files.released import rewritten
+
+    config.refuse(LIMITS, f"{place} has all experts in one file; save the model, and load that")
+    if not Path(place).is_dir():
+        raise InputError(f"{place}: checkpoints of this layout are opened from a folder: download it first")
+    with rewritten(Path(place), content) as folder:
+        model: Any = _open(folder, config)
+    model.routed_model.residency.files = None  # they are gone
     return model  # type: ignore[no-any-return]
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sentence_experts.errors import InputError, RouteError
+from sentence_experts.models.routes.released import is_released, read_domains
 from sentence_experts.models.routes.task_types import without_task_types
 from sentence_experts.models.sources import (
     FORMAT_VERSION,
@@ -83,6 +84,9 @@ class KnownRoutes:
             if not isinstance(content[-1], dict):
                 raise InputError(f"{file}: not a JSON object")
         settings, config = content
+        if is_released(config):
+            domains = read_domains(folder)
+            return cls(name, domains, None, (*domains,))
         if "format_version" in config:
             check_version(folder / "config.json", config["format_version"], FORMAT_VERSION)
         prompts, default = settings.get("prompts") or {}, settings.get("default_prompt_name")
