@@ -176,6 +176,33 @@ def test_a_dataset_of_the_hub_is_read_with_its_splits(tmp_path: Path) -> None:
         import_pairs(table, subset="pair")
 
 
+def test_the_datasets_of_the_domain_experts_are_one_set_of_pairs(tmp_path: Path) -> None:
+    """Built by the names of their code: `a`, `b` and `label`, in the splits train, valid and test."""
+    pytest.importorskip("datasets")
+    given = []
+    for number, (name, domain) in enumerate({"skincancer": "cancer", "copd": "copd"}.items()):
+        table = questions(60, 60).rename(columns={"anchor": "a", "positive": "b"})[["a", "b"]]
+        row = np.arange(60)  # all training pairs are linked
+        table = (table + f" {name}").assign(label=np.where(row < 30, 1, row % 3 != number))
+        data = tmp_path / "published" / f"abstract_domain_{name}" / "data"
+        data.mkdir(parents=True)
+        for split, rows in {"train": table[:30], "valid": table[30:45], "test": table[45:]}.items():
+            rows.to_parquet(data / f"{split}-00000-of-00001.parquet")
+        split = ["train"] * 30 + ["validation"] * 15 + ["test"] * 15
+        named = table.rename(columns={"a": "anchor", "b": "positive"})
+        given.append(named.assign(split=split, domain=domain))
+    pairs = import_pairs(tmp_path / "published")
+    assert pairs.domains == ["cancer", "copd"], "as the tokens of their checkpoints are called"
+    assert pairs.hashes() == import_pairs(pd.concat(given[::-1])).hashes()
+    assert import_pairs(data.parent).hashes() == import_pairs(given[1]).hashes()
+    (tmp_path / "published" / "abstract_domain_cvd").mkdir()
+    pd.DataFrame({"a": ["one"], "c": ["two"]}).to_parquet(
+        tmp_path / "published" / "abstract_domain_cvd" / "train.parquet"
+    )
+    with pytest.raises(InputError, match="abstract_domain_cvd lacks the columns b, label"):
+        import_pairs(tmp_path / "published")
+
+
 def test_blank_doubled_and_unread_parts_of_a_table_are_left_out_and_named(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -39,9 +39,11 @@ from sentence_experts.pairs.splits import (
     split_by_paper,
 )
 from sentence_experts.storage import check_apart
-from sentence_experts.tables import Table, name_of_table, texts
+from sentence_experts.tables import Table, check_columns, is_path, name_of_table, texts
 
 logger = logging.getLogger(__name__)
+_RELEASED = "abstract_domain_"
+_TOKENS = {"skincancer": "cancer"}  # as the domain is called by the token of their checkpoints
 _COLUMNS = frozenset({*PAIR_COLUMNS, "score", NEGATIVE, "split"})
 
 
@@ -60,7 +62,8 @@ def import_pairs(
             in memory (pandas, polars, Arrow, `datasets.Dataset`, a list of dicts): two texts in each row
             (`anchor`, `positive`), and if known `label` (1 linked, 0 not), `domain` or `route`, `split`,
             `negative` (a text unlike the anchor), `anchor_id` and `positive_id`. Names of columns may be in
-            any case.
+            any case. Or the published datasets of the domain experts, each a domain: a folder
+            `abstract_domain_copd`, or a folder of several.
         out: the folder to write to; without, the pairs stay in memory.
         config: the settings; `settings` override its fields, by name.
         overwrite: whether to start over, replacing other pairs in `out`.
@@ -85,7 +88,9 @@ def import_pairs(
 def _read(source: Table, config: ImportPairsConfig) -> tuple[pa.Table, np.ndarray | None]:
     """Read all pairs with both texts, without repetition, and their sets if a column names them."""
     name = name_of_table(source)
-    table = table_or_dataset(source, config.subset)
+    table = _read_released(source, config.subset)
+    if table is None:
+        table = table_or_dataset(source, config.subset)
     chosen = {config.anchor.lower(): "anchor", config.positive.lower(): "positive"}
     names = [chosen.get(folded, folded) for folded in (each.strip().lower() for each in table.column_names)]
     if "domain" not in names:
@@ -131,6 +136,27 @@ def _read(source: Table, config: ImportPairsConfig) -> tuple[pa.Table, np.ndarra
     if not pc.any(pc.equal(pairs["label"].take(rows), 1)).as_py():
         raise InputError(f"{name} holds no linked pair: a row of label 1, or without a column label")
     return pairs.take(rows), None if split is None else split[rows]
+
+
+def _read_released(source: Table, subset: str | None) -> pa.Table | None:
+    """Read a dataset of the domain experts' authors, or all in a folder; None for another source.
+
+    Each is the folder of a domain, `abstract_domain_copd`, with two abstracts (a, b) and a label in a row.
+    """
+    path = Path(source).resolve() if is_path(source) else None
+    if path is None or not path.is_dir():
+        return None
+    folders = [each for each in (path, *sorted(path.iterdir())) if each.name.startswith(_RELEASED)]
+    tables = []
+    for folder in folders:
+        domain = folder.name.removeprefix(_RELEASED)
+        table = table_or_dataset(folder, subset)
+        check_columns(str(folder), ["a", "b", "label"], table.column_names)
+        columns = {"anchor": table["a"], "positive": table["b"], "label": table["label"]}
+        columns["domain"] = pa.array([_TOKENS.get(domain, domain)] * table.num_rows, pa.string())
+        columns |= {"split": table["split"]} if "split" in table.column_names else {}
+        tables.append(pa.table(columns))
+    return pa.concat_tables(tables, promote_options="permissive") if tables else None
 
 
 def _find_contradicted(pairs: pa.Table) -> np.ndarray:
