@@ -40,3 +40,10 @@ def test_every_figure_names_its_table_and_metric() -> None:
     metrics = {one.group or one.column: one.metric for one in PUBLISHED.figures()}
     assert metrics["reranking"] == "MAP"
     assert metrics["mean"] == "average"
+
+
+def test_the_means_of_the_trained_models_are_those_of_their_types() -> None:
+    (table,) = Published.read(RECIPES / "moee" / "baselines" / "published.yaml").tables
+    assert len(table.rows) == 7
+    for *types, mean in table.rows.values():
+        assert np.mean(types) == pytest.approx(mean, abs=0.0101)

@@ -14,9 +14,10 @@ from helpers.small_language_models import WORDS, make_language_model
 from sentence_experts.cli.main import main
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.recipes import RECIPES
+from sentence_experts.reproduce.experiment import LOCAL
 from sentence_experts.reproduce.published import Published
 from sentence_experts.reproduce.recipe import read_recipe
-from sentence_experts.reproduce.run import plan_recipe
+from sentence_experts.reproduce.run import plan_recipe, run_experiment
 
 SHIPPED = RECIPES / "moee"
 NAMES = ("olmoe", "qwen1.5-moe", "deepseek-moe")
@@ -107,6 +108,50 @@ def test_recipe_on_a_language_model_runs_and_resumes(recipes, tmp_path, capsys):
         "38.26",
     ):
         assert part in page
+
+
+def test_every_trained_model_of_table_4_is_measured(recipes, plain_model, tmp_path, monkeypatch):
+    full = plan_recipe("moee/baselines", out=tmp_path, scale="full")
+    published = Published.read(SHIPPED / "baselines" / "published.yaml")
+    assert {model.name for model in full.models} - {"all-MiniLM-L6-v2"} == set(published.tables[0].rows)
+    monkeypatch.setitem(LOCAL, "sentence-transformers/all-MiniLM-L6-v2", str(plain_model))
+    with pytest.raises(SystemExit) as stop:
+        main(["reproduce", str(recipes / "baselines.yaml"), "--out", str(tmp_path / "out")])
+    assert not stop.value.code
+    folder = tmp_path / "out" / "small" / "moee-baselines" / "baselines"
+    (measured,) = json.loads((folder / "evaluation" / "tasks.json").read_text())["models"]
+    assert measured["label"] == "all-MiniLM-L6-v2"
+    assert set(measured["types"]) == {"STS"}
+    report = json.loads((folder / "report.json").read_text())
+    assert len(report["figures"]) == 7 * 7
+    assert {tuple(one["differs"]) for one in report["figures"]} == {("not run",)}, "the hub has them"
+    experiment = plan_recipe(recipes / "baselines.yaml", out=tmp_path / "out")
+    experiment.models = [experiment.models[0]._replace(name="BERT", label="BERT")]
+    found = experiment.compare({"evaluation": {"models": [{**measured, "label": "BERT"}]}}).figures
+    figures = {(one.published.row, one.published.column): one.value for one in found}
+    assert figures["BERT", "sts"] == pytest.approx(100 * measured["types"]["STS"]["value"])
+    assert figures["BERT", "mean"] == figures["BERT", "sts"]
+    assert figures["Glove", "sts"] is None
+
+
+def test_the_published_instructions_stand_before_the_texts(recipes, tmp_path):
+    given = read_recipe(SHIPPED / "olmoe-instructions.yaml").instructions
+    tasks = Published.read(SHIPPED / "published.yaml").tasks.values()
+    assert {key for key in given if "." not in key} == {name for task in tasks for name in task.datasets}
+    assert all(text.startswith("<|user|>\n") and text.endswith("\n<|embed|>\n") for text in given.values())
+    assert not any("  " in text for text in given.values())
+    recipe = recipes / "olmoe-instructions.yaml"
+    content = yaml.safe_load(recipe.read_text())
+    content["instructions"] = {"sts.STS12": "red red red green "}
+    recipe.write_text(yaml.safe_dump(content, sort_keys=False))
+    scores = {}
+    for name in ("olmoe-instructions", "olmoe-faithful"):
+        experiment = plan_recipe(recipes / f"{name}.yaml", out=tmp_path / "out")
+        run_experiment(experiment)
+        results = json.loads((experiment.report / "none" / "tasks.json").read_text())
+        scores[name] = {one["label"]: one["types"]["STS"]["value"] for one in results["models"]}
+    assert scores["olmoe-instructions"].keys() == scores["olmoe-faithful"].keys()
+    assert scores["olmoe-instructions"] != scores["olmoe-faithful"]
 
 
 @pytest.mark.slow

@@ -43,7 +43,7 @@ def plan(file: Path, out: Path, scale: str = "small") -> Experiment:
 
 def test_recipes_are_found_by_name_and_by_path(tmp_path: Path) -> None:
     assert find_recipe("hallee2025/moe_all") == find_recipe(MOE_ALL) == MOE_ALL
-    assert len(recipe_names()) == 30
+    assert len(recipe_names()) == 32
     assert {find_plan(name).stem for name in plan_names()} == {"hallee2024_domains", "hallee2025_domains"}
     with pytest.raises(InputError, match=r"moe: no such file, and no shipped recipe .*hallee2025/moe_all"):
         find_recipe("moe")

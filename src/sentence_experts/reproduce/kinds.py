@@ -218,7 +218,10 @@ def _datasets(evaluation: Mapping[str, Any], task: str) -> int:
 
 
 class LanguageModelExperiment(Experiment):
-    """A recipe on a language model: an evaluation under each prompt, without training."""
+    """A recipe on a language model: an evaluation under each prompt, without training.
+
+    Or one on the models that are measured beside it, its `baselines`.
+    """
 
     def find_data(self, corpus: Path | None) -> None:
         """Compile the test sets at hand; the full scale loads those of mteb."""
@@ -232,8 +235,14 @@ class LanguageModelExperiment(Experiment):
         self.differences = [f"data: {words}"]
 
     def plan(self) -> None:
-        """Plan an evaluation under each prompt."""
+        """Plan an evaluation under each prompt, or of the baselines."""
+        if not self.recipe.model:
+            super().plan()
+            return
         shared = self.find_model()
+        chosen = {key: text for key, text in self.recipe.instructions.items() if ("." in key) == self.small}
+        if chosen:
+            shared["instructions"] = chosen
         ((_, settings),) = self.evaluate_settings().items()
         for prompt in self.protocol.prompts:
             out = self.report / prompt
@@ -266,13 +275,22 @@ class LanguageModelExperiment(Experiment):
         return {"model": model, "read": read}
 
     def find(self, figure: PublishedFigure, evaluations: Mapping[str, Any]) -> Found | None:
-        """Return the average of the recipe's model in percent; the mean is over the measured types."""
-        if figure.model != self.recipe.model or figure.group or figure.prompt not in evaluations:
+        """Return the average of a model in percent; the mean is over the measured types."""
+        if (figure.model or "") != self.recipe.model or figure.group:
             return None
-        types = _of_label(evaluations[str(figure.prompt)], figure.row)["types"]
+        model: Model | None = self.models[0]
+        key = str(figure.prompt)
+        if not self.recipe.model:
+            model = next((each for each in self.models if each.name == figure.row), None)
+            (key,) = evaluations
+        if model is None:
+            return Found()
+        if key not in evaluations:
+            return None
+        types = _of_label(evaluations[key], figure.row)["types"]
         kinds = list(types) if figure.column in AVERAGES else [mteb_type(figure.column)]
         values = [PERCENT * float(types[kind]["value"]) for kind in kinds if kind in types]
-        return Found(self.models[0], sum(values) / len(values) if values else None)
+        return Found(model, sum(values) / len(values) if values else None)
 
 
 class AnalysisExperiment(LanguageModelExperiment):
@@ -297,11 +315,24 @@ class AnalysisExperiment(LanguageModelExperiment):
 
 
 def evaluate_language_model(
-    model: str, data: Any, out: Path, prompt: str, read: Mapping[str, Any], states: Path
+    model: str,
+    data: Any,
+    out: Path,
+    prompt: str,
+    read: Mapping[str, Any],
+    states: Path,
+    instructions: Mapping[str, str] | None = None,
 ) -> None:
-    """Evaluate hidden states, routing weights and their combinations; texts are read once for all."""
+    """Evaluate hidden states, routing weights and their combinations; texts are read once for all.
+
+    `instructions`: task -> what stands in front of its texts, inside the prompt.
+    """
     embedder = sentence_experts.MoeEmbedder(model, prompt=prompt, cache=states, **read)
-    evaluate({part: embedder.with_parts(part) for part in PARTS}, data, out)
+    settings: dict[str, Any] = {}
+    if instructions:
+        embedder.prompts = dict(instructions)
+        settings["route_map"] = {task: task for task in instructions}
+    evaluate({part: embedder.with_parts(part) for part in PARTS}, data, out, **settings)
 
 
 def analyse_language_model(

@@ -114,6 +114,8 @@ class Recipe(BaseModel, extra="forbid", frozen=True):
     baselines: tuple[Baseline, ...] = ()
     search: Search | None = None
     model: str = ""  # the paper's name of a language model
+    # Task of mteb, or TASK.DATASET at small scale -> instruction in front of a language model's texts.
+    instructions: dict[str, str] = {}
     needs_remote_code: bool = False  # whether it comes with its own code, which only the user may allow
     small_train: Settings = {}  # settings in place of the protocol's, for every run
     read: Settings = {}  # settings in place of the protocol's
