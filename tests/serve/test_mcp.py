@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from helpers.running_server import RunningServer, running_server
-from helpers.searched_corpus import QUERY
+from helpers.searched_corpus import QUERY, searched_papers
 from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.errors import SentenceExpertsError
 from sentence_experts.serve.mcp import MAX_ABSTRACT, TOOLS, load_server
@@ -36,12 +36,12 @@ def server(
         yield running
 
 
-def call(server: RunningServer, *calls: Call, mode: str = "auto") -> list[Any]:
+def call(server: RunningServer, *calls: Call, mode: str = "auto", profile: str = "default") -> list[Any]:
     """The results of tools, and at last the list of tools, by the SDK's client."""
     from mcp.client.streamable_http import streamable_http_client
 
     async def run() -> list[Any]:
-        async with httpx2.AsyncClient(headers=KEY, timeout=60) as http:
+        async with httpx2.AsyncClient(headers={**KEY, "X-Profile": profile}, timeout=60) as http:
             transport = streamable_http_client(f"{server.url}/mcp", http_client=http)
             async with mcp.Client(transport, mode=mode) as client:
                 results = [await client.call_tool(*each) for each in calls]
@@ -76,6 +76,23 @@ def test_tools_answer_as_the_paths_of_the_search(server: RunningServer, mode: st
     assert answers[2]["cites"]
     assert [tool.name for tool in listed.tools] == list(TOOLS)
     assert all(tool.annotations.read_only_hint for tool in listed.tools)
+
+
+def test_taught_routes_are_those_of_the_profile(server: RunningServer) -> None:
+    papers = searched_papers()[:10]
+    marks = [{"paper": each["doi"], "similar": each["subjects"] == ["crops"]} for each in papers]
+    headers = {**KEY, "X-Profile": "ann"}
+    with httpx.Client(base_url=server.url, headers=headers, timeout=60) as client:
+        client.post("/search/taught/marks", json={"marks": marks}).raise_for_status()
+        client.post("/search/taught", json={"name": "mine"}).raise_for_status()
+        expected = client.post("/search", json={"query": QUERY, "routes": ["m:mine"]}).json()["routes"]
+    calls = [("search", {"query": QUERY, "routes": ["m:mine"]}), ("routes", {})]
+    found, about = map(json.loads, texts(call(server, *calls, profile="ann")[:2]))
+    assert found["routes"] == expected
+    assert "m:mine" in [each["name"] for each in about["routes"]]
+    refused, about, _ = call(server, *calls, profile="bob")
+    assert (refused.is_error, "no route 'm:mine'" in texts([refused])[0]) == (True, True)
+    assert "m:mine" not in texts([about])[0]
 
 
 def test_what_a_path_refuses_a_tool_refuses(server: RunningServer) -> None:
