@@ -16,6 +16,7 @@ from starlette.testclient import TestClient
 import sentence_experts
 from helpers.running_server import running_server
 from helpers.searched_corpus import searched_papers, write_searched_corpus
+from sentence_experts.retrieval.screening import bound_relevant
 from sentence_experts.retrieval.taught_routes import TaughtRoutes
 from sentence_experts.serve import teaching
 
@@ -143,6 +144,35 @@ def test_lists_and_keywords_become_marks_in_one_request(client: TestClient) -> N
     assert post(client, "")["routes"][0]["marks"] == found["marked"]
 
 
+def test_papers_to_read_and_a_sample_that_tells_what_is_left(client: TestClient) -> None:
+    crops = {f"doi:{each['doi']}" for each in searched_papers() if each["subjects"] == ["crops"]}
+    read = lambda: {each["paper"] for each in post(client, "/marks", {"marks": []})["marks"]}  # noqa: E731
+    post(client, "/marks", marks())
+    first = post(client, "/screen")
+    ids = [each["paper_id"] for each in first["papers"]]
+    assert (len(ids), read() & {*ids}) == (teaching.TO_READ, set())
+    assert first["verdict"].endswith("Only a random sample can tell how many of these are relevant")
+    drawn = post(client, "/screen", {"draw": 6})
+    sample = [each["paper_id"] for each in drawn["papers"][:6]]
+    assert [each["sampled"] for each in drawn["papers"]] == ["yes"] * 6 + [None] * (teaching.TO_READ - 6)
+    assert "Read the 6 random papers first (0 so far)" in drawn["verdict"]
+    judged = [{"paper": paper, "similar": paper in crops} for paper in sample]
+    post(client, "/marks", {"marks": judged[:5]})
+    again = post(client, "/screen")
+    assert "(5 so far)" in again["verdict"]
+    assert again["papers"][0]["paper_id"] == sample[5], "the rest of the sample comes first"
+    post(client, "/marks", {"marks": judged[5:]})
+    found = len(crops & {*sample})
+    last = post(client, "/screen")
+    unread = int(last["verdict"].split("; ")[1].split()[0])
+    bound = bound_relevant(unread + 6, 6, found) - found
+    assert f"at most {bound} (in a random sample {found} of 6)" in last["verdict"]
+    for _ in range(2):
+        post(client, "/undo")
+    post(client, "/undo")
+    assert post(client, "/screen")["verdict"] == first["verdict"], "a sample can be undone"
+
+
 def test_rename_delete_undo_and_go_on(client: TestClient) -> None:
     post(client, "/marks", marks())
     assert post(client, "")["taught"] == "m:my method"
@@ -194,6 +224,8 @@ def test_profiles_are_apart_and_several_at_once_lose_nothing(client: TestClient)
         ("/list", {}, 422, "text: give `text` or `keyword`"),
         ("/list", {"keyword": "nothing"}, 422, "keywords: no paper of the corpus has 'nothing'"),
         ("/list", {"text": "10.5555/made-up.001", "similar": 3}, 422, "similar: "),
+        ("/screen", {}, 422, "mark at least 2 papers as similar; there are 0"),
+        ("/screen", {"draw": -1}, 422, "draw: "),
         ("/begin", {"name": "none"}, 422, "name: no taught route"),
         ("/undo", {}, 422, "there is nothing to undo"),
     ],

@@ -165,6 +165,34 @@ def test_lists_and_keywords_are_marked_before_anything_is_asked(
         assert page.locator("button.mark[aria-pressed=true]").count() > 0
 
 
+def test_papers_are_read_by_keyboard_in_the_order_of_what_was_taught(
+    chromium: Any, served: RunningServer
+) -> None:
+    size = {"width": 360, "height": 800}
+    with opened(chromium, f"{served.url}/?q=rice+drought", viewport=size) as page:
+        page.wait_for_selector(DONE)
+        mark(page)
+        teach(page)
+        page.click(".learned")
+        page.click("#taught >> text=Papers to read")
+        page.wait_for_selector("#screen-said:has-text('6 papers read, 3 of them relevant')")
+        assert page.locator("#screen-list script, #screen-list img").count() == 0
+        page.fill("#screen-size", "3")
+        page.click("#screen-draw")
+        page.wait_for_selector("#screen-said:has-text('Read the 3 random papers first')")
+        assert page.evaluate("() => document.activeElement.className") == "title"
+        assert not runs_off(page)
+        for key in "snn":
+            with page.expect_response("**/search/taught/marks"):
+                page.keyboard.press(key)
+        assert page.locator("#screen-list button.mark[aria-pressed=true]").count() == 3
+        page.click("#screen-next")
+        page.wait_for_selector("#screen-said:has-text('in a random sample 1 of 3')")
+        page.locator("#screen-list >> text=Not relevant").first.click()
+        page.wait_for_selector("#screen-list button.mark[aria-pressed=true]")
+        assert page.evaluate(OVERFLOW) <= 0
+
+
 def test_hostile_titles_and_queries_stay_texts(chromium: Any, served: RunningServer) -> None:
     query = "rice drought <img src=x onerror=alert(1)>"
     with opened(chromium, served.url) as page:

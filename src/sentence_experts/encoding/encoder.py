@@ -60,7 +60,12 @@ class BatchEncoder:
         batch_size: int | None = None,
         name: str | None = None,
     ) -> BatchEncoder:
-        """Open a model to encode with, as `load` does; "minilm" on ONNX Runtime where that fits."""
+        """Open a model to encode with, as `load` does; "minilm" on ONNX Runtime where that fits.
+
+        One that is open already stays as it is.
+        """
+        if isinstance(source, BatchEncoder):
+            return source
         load_config = LoadConfig.of(load_config)
         light = batch_size is None and takes_minilm(source, load_config)
         return cls(open_minilm(load_config) if light else load(source, load_config), batch_size, name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import exp, lgamma
 from pathlib import Path
@@ -16,10 +17,11 @@ from sentence_experts.config import with_settings
 from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.encoding.chunks import Vectors
 from sentence_experts.encoding.encode import Model
-from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.models.loading import LoadConfig
 from sentence_experts.retrieval.papers import Filters
+from sentence_experts.retrieval.search_routes import SearchRoute
 from sentence_experts.retrieval.searcher import Searcher
+from sentence_experts.retrieval.taught import Mark
 from sentence_experts.retrieval.taught_routes import gather
 from sentence_experts.retrieval.teach import read_marks
 from sentence_experts.retrieval.texts import PaperTexts
@@ -46,6 +48,7 @@ class ScreenResult:
         read, relevant, unread: numbers of papers that were read, relevant ones among them, and unread ones.
         sampled, found: numbers of papers that were drawn at random and read, and of relevant ones among them.
         missing: papers of the table that the corpus does not have.
+        waiting: papers of a sample that are still to be read, before it tells anything.
     """
 
     papers: list[dict[str, Any]]
@@ -55,16 +58,24 @@ class ScreenResult:
     sampled: int
     found: int
     missing: int
+    waiting: int = 0
 
     @property
     def at_most(self) -> int:
         """Largest number of relevant papers among the unread, with 95% confidence; all without a sample."""
+        if self.waiting:
+            return self.unread
         return bound_relevant(self.unread + self.sampled, self.sampled, self.found) - self.found
 
     @property
     def verdict(self) -> str:
         """A summary of the figures in a sentence or two."""
         counted = f"{self.read:,} papers read, {self.relevant:,} of them relevant; {self.unread:,} unread"
+        if self.waiting:
+            whole = self.waiting + self.sampled
+            return (
+                f"{counted}. Read the {whole:,} random papers first ({self.sampled:,} so far): then they tell"
+            )
         if not self.sampled:
             return f"{counted}. Only a random sample can tell how many of these are relevant"
         likely = self.unread * self.found / self.sampled
@@ -117,34 +128,42 @@ def screen(
     config = ScreenConfig.of(config, **settings)
     opened = CorpusFolder.open(corpus)
     marks = read_marks(examples)
-    if not isinstance(model, BatchEncoder):
-        model = BatchEncoder.open(model, load_config)
-    searcher = Searcher(model, opened, config.texts_for({model.name: model.model}))
+    searcher = Searcher.open(model, opened, config, load_config)
     (on,) = searcher.blend(config.on).routes
+    return order_papers(searcher, on, marks, draw=config.sample)
+
+
+def order_papers(
+    searcher: Searcher, on: SearchRoute, marks: Sequence[Mark], drawn: Sequence[str] = (), draw: int = 0
+) -> ScreenResult:
+    """List papers as `screen` does; `drawn` are those of a random sample, `draw` the size of a new one."""
+    marks = [*{mark.paper: mark.model_copy(update={"query": None, "like": ()}) for mark in marks}.values()]
     taught, _ = gather(searcher, on, marks)
-    rows = searcher.papers.rows_of([mark.paper for mark in marks])
+    rows, sample = (searcher.papers.rows_of(each) for each in ([mark.paper for mark in marks], drawn))
     read = {row: mark for row, mark in zip(rows, marks, strict=True) if row is not None}
     vectors, passing = searcher.vectors(on), searcher.papers.places(Filters(notices=False))
     scored = vectors.scores(fit_regression(taught.vectors, taught.similar))
     scores = dict(zip(vectors.papers.tolist(), scored.tolist(), strict=True))
     unread = [row for row in scores if row not in read and (passing is None or passing[row])]
-    drawn = np.random.default_rng(len(read)).permutation(unread)[: config.sample].tolist()
-    order = list(dict.fromkeys([*drawn, *sorted(unread, key=lambda row: -scores[row])]))
+    waiting = [row for row in sample if row in scores and row not in read]
+    first = np.random.default_rng(len(read)).permutation(unread)[:draw].tolist() if draw else waiting
+    order = list(dict.fromkeys([*first, *sorted(unread, key=lambda row: -scores[row])]))
+    sampled = {*first, *sample, *(row for row, mark in read.items() if mark.sampled)}
     ids, titles = (searcher.papers.column(name).to_pylist() for name in ("paper_id", "title"))
     papers = [
         {
             "rank": number if row not in read else None,
             "paper_id": ids[row],
             "similar": None if row not in read else "yes" if read[row].similar else "no",
-            "sampled": "yes" if number <= len(drawn) or (row in read and read[row].sampled) else None,
+            "sampled": "yes" if row in sampled else None,
             "score": scores.get(row),
             "title": titles[row],
         }
         for number, row in enumerate([*order, *read], start=1)
     ]
-    sample = [mark.similar for mark in read.values() if mark.sampled]
+    found = [mark.similar for row, mark in read.items() if row in sampled]
     relevant = sum(mark.similar for mark in read.values())
-    counts = (len(read), relevant, len(unread), len(sample), sum(sample), rows.count(None))
+    counts = (len(read), relevant, len(unread), len(found), sum(found), rows.count(None), len(waiting))
     return ScreenResult(papers, *counts)
 
 

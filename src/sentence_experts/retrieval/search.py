@@ -187,9 +187,8 @@ def search(
     state = Profile(folder, config.profile).read()
     if (known := KnownRoutes.read(model)) is not None:
         find_blend(known, config.route, dict.fromkeys(state.routes, SearchRoute("", None, None)))
-    if not isinstance(model, BatchEncoder):
-        model = BatchEncoder.open(model, load_config, config.batch_size)
-    searcher = Searcher(model, folder, config.texts_for({model.name: model.model}), papers)
+    encoder = BatchEncoder.open(model, load_config, config.batch_size)
+    searcher = Searcher.open(encoder, folder, config, papers=papers)
     blend = searcher.blend(config.route, TaughtRoutes(searcher, state))
     if config.like:
         texts, vectors = [f"like {', '.join(config.like)}"], searcher.mean_vectors(liked, blend)

@@ -29,6 +29,8 @@ from sentence_experts.retrieval.vectors import Passing, RouteVectors, Rows, best
 
 if TYPE_CHECKING:
     from sentence_experts.corpus.corpus_folder import CorpusFolder
+    from sentence_experts.models.loading import LoadConfig
+    from sentence_experts.retrieval.texts import PaperTexts
 
 _ROUNDING = 1e-6  # possible difference between two computations of the same cosine
 
@@ -159,6 +161,19 @@ class Searcher:
         self._taught: WeakKeyDictionary[TaughtMap, RouteVectors] = WeakKeyDictionary()
         self._unrelated: dict[SearchRoute, tuple[Vectors, Vectors]] = {}  # queries, papers
         self._headless: dict[int, BatchEncoder | None] = {}  # by the id of their vectors
+
+    @classmethod
+    def open(
+        cls,
+        model: Any,
+        corpus: CorpusFolder,
+        texts: PaperTexts,
+        load_config: LoadConfig | None = None,
+        papers: Papers | None = None,
+    ) -> Searcher:
+        """Open a model, and the search of a corpus by the texts that the settings choose."""
+        encoder = BatchEncoder.open(model, load_config)
+        return cls(encoder, corpus, texts.texts_for({encoder.name: encoder.model}), papers)
 
     def blend(self, route: Route = None, taught: Mapping[str, SearchRoute] = MappingProxyType({})) -> Blend:
         """Return the route of this name, or the blend; None for the default route, or the only route.

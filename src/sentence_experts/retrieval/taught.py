@@ -87,6 +87,7 @@ class ProfileState(BaseModel):
         name: the route that the marks belong to, once it was taught.
         marks: the present marks by their keys.
         routes: the taught routes by name, oldest first.
+        drawn: papers that were drawn at random to be read (`screen`).
         undo: what the changes replaced, oldest first.
     """
 
@@ -95,6 +96,7 @@ class ProfileState(BaseModel):
     name: str | None = None
     marks: dict[str, Mark] = {}
     routes: dict[str, TaughtEntry] = {}
+    drawn: list[str] = []
     undo: list[dict[str, Any]] = []
 
     def mark(self, marks: Sequence[Mark], forget: Sequence[Mark] = ()) -> None:
@@ -107,7 +109,7 @@ class ProfileState(BaseModel):
 
     def begin(self, name: str | None = None) -> None:
         """Go on with the marks of a route, or with none."""
-        self.name = name
+        self.name, self.drawn = name, []
         self.marks = {} if name is None else {each.key: each for each in self.entry(name).marks}
 
     def entry(self, name: str) -> TaughtEntry:
@@ -162,7 +164,7 @@ class ProfileState(BaseModel):
             }
             gone = {key for key, value in before[part].items() if value is None}
             setattr(self, part, {key: value for key, value in values.items() if key not in gone})
-        self.name = before["name"]
+        self.name, self.drawn = before["name"], before.get("drawn", self.drawn)
 
 
 class Profile:
@@ -217,7 +219,7 @@ class Profile:
 
 def _difference(new: ProfileState, old: ProfileState) -> dict[str, Any]:
     """Return the marks and routes of the old state that the new one lacks or changes; None for new ones."""
-    parts: dict[str, Any] = {"name": old.name}
+    parts: dict[str, Any] = {"name": old.name} | ({} if new.drawn == old.drawn else {"drawn": old.drawn})
     for part in ("marks", "routes"):
         before: dict[str, Any] = getattr(old, part)
         after: dict[str, Any] = getattr(new, part)

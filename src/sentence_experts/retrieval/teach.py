@@ -16,7 +16,6 @@ from pydantic import Field, ValidationError
 from sentence_experts.config import with_settings
 from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.encoding.encode import Model
-from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import InputError
 from sentence_experts.models.loading import LoadConfig
 from sentence_experts.retrieval.keywords import telling_words
@@ -166,9 +165,7 @@ def teach(
     opened = CorpusFolder.open(corpus)
     marks = read_marks(examples)
     profile = Profile(opened, config.profile)
-    if not isinstance(model, BatchEncoder):
-        model = BatchEncoder.open(model, load_config)
-    searcher = Searcher(model, opened, config.texts_for({model.name: model.model}))
+    searcher = Searcher.open(model, opened, config, load_config)
     (on,) = searcher.blend(config.on).routes
     result = learn(searcher, on, marks, config.name)
     with profile.changing() as state:

@@ -169,10 +169,10 @@ async def citations(request: Request) -> Response:
     papers = library.papers
 
     def listed(rows: list[int]) -> list[dict[str, Any]]:
-        return [_shown(each) | {"abstract": None} for each in papers.facts(rows[:MAX_LISTED])]
+        return [shown_facts(each) | {"abstract": None} for each in papers.facts(rows[:MAX_LISTED])]
 
     def found() -> dict[str, Any]:
-        paper = _shown(*papers.facts([row]))
+        paper = shown_facts(*papers.facts([row]))
         return {
             "paper": paper,
             "cites": listed(papers.cites(row)),
@@ -294,7 +294,7 @@ def _describe(
 ) -> dict[str, Any]:
     """Return the whole answer: hits of each route, and the papers with their ranks under every route."""
     table = library.papers
-    like, known = (list(map(_shown, table.facts(each))) for each in (liked, rows))
+    like, known = (list(map(shown_facts, table.facts(each))) for each in (liked, rows))
     wanted = stems(body.query or " ".join(map(_text, like)))
     papers = [
         paper
@@ -331,7 +331,7 @@ def _describe(
     }
 
 
-def _shown(facts: dict[str, Any]) -> dict[str, Any]:
+def shown_facts(facts: dict[str, Any]) -> dict[str, Any]:
     """Return the facts of a paper that an answer holds, its texts cut for display."""
     shown = {name: facts.get(name) for name in SHOWN}
     shown |= {"title": _cut(shown["title"], MAX_TITLE), "abstract": _cut(shown["abstract"], MAX_ABSTRACT)}

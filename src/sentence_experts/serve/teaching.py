@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Set
+from functools import partial
 from typing import Annotated, Any
 
 import numpy as np
@@ -12,14 +13,16 @@ from pydantic import Field
 
 from sentence_experts.corpus.formats.exports import listed_papers
 from sentence_experts.retrieval.papers import Filters
+from sentence_experts.retrieval.screening import order_papers
 from sentence_experts.retrieval.taught import MAX_QUERY, Mark, ProfileState
 from sentence_experts.retrieval.teach import learn
 from sentence_experts.serve.errors import RequestError
 from sentence_experts.serve.http import Schema, body_of, json_answer, read
-from sentence_experts.serve.library import Library, profile_of
-from sentence_experts.serve.search import PaperId
+from sentence_experts.serve.library import CorpusView, Library, profile_of
+from sentence_experts.serve.search import PaperId, shown_facts
 
 FIRST_NAME = "my method"
+TO_READ = 20  # papers in a list to read
 MAX_LABELLED = 200  # papers that a keyword marks as similar, and at most as many others
 
 Name = Annotated[str, Field(max_length=200, description="Name of a taught route")]
@@ -61,6 +64,17 @@ class TeachRequest(Schema):
         None, description="Name of the route. Default: that of the last one, or a new one"
     )
     on: str | None = Field(None, description="NAME:ROUTE that it begins as. Default: the first one")
+
+
+class ScreenRequest(Schema):
+    """A request for papers to read, by the marks."""
+
+    on: str | None = Field(
+        None, description="NAME:ROUTE whose vectors they are ordered by. Default: the first"
+    )
+    draw: Annotated[int, Field(ge=0, le=10_000)] = Field(
+        0, description="Unread papers to draw at random: once all are read, they tell how many are left"
+    )
 
 
 class BeginRequest(Schema):
@@ -153,12 +167,7 @@ async def begin(request: Request) -> Response:
 async def teach(request: Request) -> Response:
     """Teach a route by the marks: it is searched by its name at once; `taught` is the name in requests."""
     body = await read(request, TeachRequest)
-    library: Library = request.app.state.library
-    view = next(iter(library.views.values()))
-    if body.on is not None:
-        view, *others = await asyncio.to_thread(library.find, [body.on], "on", profile_of(request))
-        if others or view.name not in library.views:
-            raise RequestError(422, "name one route of a model", "on")
+    view = await _view(request, body.on)
     taught = {}
 
     def change(state: ProfileState) -> None:
@@ -171,6 +180,30 @@ async def teach(request: Request) -> Response:
         taught["taught"] = f"{view.served.name}:{name}"
 
     return await _changed(request, change, taught)
+
+
+@router.post("/screen", openapi_extra=body_of(ScreenRequest))
+async def screen(request: Request) -> Response:
+    """List the papers to read next by the marks, and how many relevant ones are unread at most."""
+    body = await read(request, ScreenRequest)
+    view = await _view(request, body.on)
+    told: dict[str, Any] = {}
+
+    def change(state: ProfileState) -> None:
+        order = partial(order_papers, view.searcher, view.blend.main, list(state.marks.values()))
+        if body.draw:
+            drawn = order(draw=body.draw).papers[: body.draw]
+            state.drawn = [each["paper_id"] for each in drawn if each["rank"]]
+        result = order(state.drawn)
+        listed = [each for each in result.papers[:TO_READ] if each["rank"]]
+        papers = view.searcher.papers
+        facts = map(shown_facts, papers.facts(papers.find([each["paper_id"] for each in listed])))
+        told["papers"] = [
+            known | {"sampled": each["sampled"]} for known, each in zip(facts, listed, strict=True)
+        ]
+        told["verdict"] = result.verdict
+
+    return await _changed(request, change, told, undoes=body.draw > 0)
 
 
 @router.post("/rename", openapi_extra=body_of(RenameRequest))
@@ -192,6 +225,17 @@ async def delete(request: Request) -> Response:
 async def undo(request: Request) -> Response:
     """Undo the last change of a profile: of marks, of a route, or of its name."""
     return await _changed(request, ProfileState.step_back, undoes=False)
+
+
+async def _view(request: Request, on: str | None) -> CorpusView:
+    """Return the route of a model that a request names, else the first one."""
+    library: Library = request.app.state.library
+    if on is None:
+        return next(iter(library.views.values()))
+    view, *others = await asyncio.to_thread(library.find, [on], "on", profile_of(request))
+    if others or view.name not in library.views:
+        raise RequestError(422, "name one route of a model", "on")
+    return view
 
 
 async def _changed(

@@ -1,6 +1,7 @@
 // Marks on papers, and the routes that they teach: kept by the server, for each profile.
 
 import {add, count, fill, find, make, number, title} from "./dom.js";
+import {openScreen} from "./screen.js";
 import {openProfile, profile, Refused, send} from "./server.js";
 
 let known = {marks: [], routes: [], name: null, can_undo: false};
@@ -20,15 +21,15 @@ export function asks(answer) {
   showMarks();
 }
 
-export function markButtons(paper) {
-  return [[true, "Similar"], [false, "Not similar"]].map(([similar, label]) => make("button.quiet.mark", {type: "button", "data-id": paper.paper_id,
+export function markButtons(paper, labels = ["Similar", "Not similar"], asked = undefined) {
+  return [true, false].map((similar, n) => make("button.quiet.mark", {type: "button", "data-id": paper.paper_id,
     "data-similar": String(similar), "aria-pressed": "false", "aria-description": `in the way I mean: ${title(paper).slice(0, 200)}`,
-    onclick: () => mark(paper, similar)}, label));
+    onclick: () => mark(paper, similar, asked)}, labels[n]));
 }
 
 /** Mark a paper; the same mark again takes it back. */
-export function mark(paper, similar) {
-  const before = markOf(paper.paper_id), {query, like} = before ?? question;
+export function mark(paper, similar, asked = question) {
+  const before = markOf(paper.paper_id), {query, like} = before ?? asked;
   const one = {paper: paper.paper_id, query, like, similar: before?.similar === similar ? null : similar};
   return change("/marks", {marks: [one]});
 }
@@ -43,7 +44,7 @@ async function markList(body) {
     : find("teach-said").textContent);
 }
 
-function showMarks() {
+export function showMarks() {
   for (const button of document.querySelectorAll("button.mark")) {
     const one = markOf(button.dataset.id);
     button.setAttribute("aria-pressed", String(one !== undefined && String(one.similar) === button.dataset.similar));
@@ -123,6 +124,7 @@ function details(one, open) {
     make("form.actions", {onsubmit: event => { event.preventDefault(); acts("/rename", () => ({name: one.name, to: name.value.trim()}))(); }}, name,
       make("button", {}, "Rename"),
       make("button", {type: "button", onclick: acts("/begin", () => ({name: one.name}))}, "Go on teaching"),
+      make("button", {type: "button", onclick: async () => { if (known.name === one.name || await change("/begin", {name: one.name})) openScreen(page, change); }}, "Papers to read"),
       make("button", {type: "button", onclick: acts("/delete", () => ({name: one.name}))}, "Delete")),
     make("pre", {tabindex: "0"}, `sentence-experts add-route ${one.model} '${one.name}' --from '${page.folder()}' --out MODEL${profile() && ` --profile ${profile()}`}`));
 }
