@@ -70,6 +70,11 @@ def test_a_taught_route_is_searched_by_its_name_and_in_blends(
         assert near[1].papers[0][0]["score"] == pytest.approx(float(best), abs=1e-5)
     blended = sentence_experts.search(plain_model, corpus, QUERY, route={"my way": 2}, **options)
     assert {each["paper_id"]: pytest.approx(each["score"], abs=1e-6) for each in blended.papers[0]} == whole
+    mixed = sentence_experts.search(
+        plain_model, corpus, QUERY, route=f"my way=1,{plain_model.name}=1", **options
+    )
+    both = {each["paper_id"]: (each["score"] + whole[each["paper_id"]]) / 2 for each in plain.papers[0]}
+    assert {each["paper_id"]: each["score"] for each in mixed.papers[0]} == pytest.approx(both, abs=1e-5)
     moved = [*result.papers["up"], *result.papers["down"]]
     assert {each["paper_id"] for each in moved}.isdisjoint({f"doi:{each['paper']}" for each in examples()})
     assert all(each["before"] > each["after"] for each in result.papers["up"])

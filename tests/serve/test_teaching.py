@@ -16,6 +16,7 @@ from starlette.testclient import TestClient
 import sentence_experts
 from helpers.running_server import running_server
 from helpers.searched_corpus import searched_papers, write_searched_corpus
+from sentence_experts.models.pooling import unit
 from sentence_experts.retrieval.screening import bound_relevant
 from sentence_experts.retrieval.taught_routes import TaughtRoutes
 from sentence_experts.serve import teaching
@@ -115,6 +116,36 @@ def test_marks_are_replaced_forgotten_and_undone(client: TestClient) -> None:
         assert len(post(client, "/undo")["marks"]) == count
     assert any(each["similar"] for each in post(client, "/undo")["marks"])
     assert not post(client, "/undo")["can_undo"]
+
+
+def test_openai_clients_list_taught_routes_and_ask_for_blends(
+    client: TestClient, plain: SentenceTransformer
+) -> None:
+    post(client, "/marks", marks())
+    post(client, "", {"name": "mine"})
+    (listed,) = client.get("/v1/models").json()["data"]
+    assert (listed["id"], listed["routes"]) == ("m", ["mine"])
+    assert client.get("/v1/models", headers={"X-Profile": "no-one"}).json()["data"][0]["routes"] == []
+    asked = {"query": QUERY, "routes": ["m", "m:mine", "m:mine=3,m=1"], "top_k": 100}
+    routes = client.post("/search", json=asked).json()["routes"]
+    scores = [{hit["paper"]: hit["score"] for hit in each["hits"]} for each in routes]
+    assert routes[2]["label"] == "mine 75%, m 25%"
+    expected = {paper: 0.75 * scores[1][paper] + 0.25 * scores[0][paper] for paper in scores[0]}
+    assert scores[2] == pytest.approx(expected, abs=1e-5)
+    vectors = []
+    for body in (
+        {"model": "m:mine"},
+        {"model": "m", "route": "mine"},
+        {"model": "m:mine=3,m=1"},
+        {"model": "m"},
+    ):
+        answer = client.post("/v1/embeddings", json={**body, "input": [QUERY, "rust"]}).json()
+        vectors.append(unit(np.array([each["embedding"] for each in answer["data"]])))
+    assert vectors[0] == pytest.approx(vectors[1])
+    mixed = 0.75 * vectors[0] + 0.25 * vectors[3]
+    assert vectors[2] == pytest.approx(unit(mixed), abs=1e-5)
+    refused = client.post("/v1/embeddings", json={"model": "m:mine=1,other=1", "input": "x"})
+    assert (refused.status_code, "other" in refused.text) == (422, True)
 
 
 def test_lists_and_keywords_become_marks_in_one_request(client: TestClient) -> None:

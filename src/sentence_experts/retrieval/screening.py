@@ -82,8 +82,8 @@ class ScreenResult:
         share = self.relevant / max(self.relevant + self.at_most, 1)
         return (
             f"{counted}. Of these likely {likely:,.0f} are relevant, with 95% confidence at most "
-            f"{self.at_most:,} (in a random sample {self.found:,} of {self.sampled:,}); then {share:.0%} of "
-            "the relevant papers were read"
+            f"{self.at_most:,} (in a random sample {self.found:,} of {self.sampled:,}); then at least "
+            f"{share:.0%} of the relevant papers were read"
         )
 
     def __repr__(self) -> str:

@@ -150,8 +150,11 @@ def find_blend(
 def find_search_route(known: KnownRoutes, route: str | None = None) -> SearchRoute:
     """Find the search route of this name; a route of a pair means the pair.
 
-    With none given it is the model's default route, or the only search route, or the only pair.
+    With none given it is the model's default route, or the only search route, or the only pair. A model
+    without routes goes by its own name, in blends with taught ones.
     """
+    if not known.prompts and route is not None and route == known.model:
+        return SearchRoute(known.model, None, None)
     pairs = _pairs(known)
     queries = {document: query for query, document in pairs.items()}
     if route is None and known.default is None:

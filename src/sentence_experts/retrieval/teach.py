@@ -169,7 +169,7 @@ def teach(
     (on,) = searcher.blend(config.on).routes
     result = learn(searcher, on, marks, config.name)
     with profile.changing() as state:
-        state.put(config.name, result.entry(searcher, on, marks), tuple(model.routes))
+        state.put(config.name, result.entry(searcher, on, marks), tuple(searcher.encoder.routes))
     return result
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from sentence_experts.models.pooling import unit
-from sentence_experts.retrieval.search_routes import SearchRoute
+from sentence_experts.retrieval.search_routes import Blend
 from sentence_experts.serve.engine import EmbeddingEngine
 from sentence_experts.serve.http import (
     Dimensions,
@@ -54,34 +54,42 @@ async def embeddings(request: Request) -> Response:
     """Return the vectors of texts."""
     engine: EmbeddingEngine = request.app.state.engine
     body = await read(request, EmbeddingsRequest)
-    served = find_model(engine.models, body.model)
+    served, in_name = find_model(engine.models, body.model)
     routes = fields_of(body, *ROUTE_FIELDS)
-    if (taught := await asyncio.to_thread(_taught_route, request, *served)) is not None:
-        served, routes["route"] = (served[0], None), routes["route"] or taught.query_route
-    embedded = await embed_texts(request, served, body.input, "input", routes, body.dimensions)
-    if taught is not None:
-        embedded.vectors = list(taught.of_queries(unit(np.stack(embedded.vectors))))
+    named = in_name or next((each for each in routes.values() if isinstance(each, str)), None)
+    blend = await asyncio.to_thread(_taught_blend, request, served, named)
+    if blend is None:
+        embedded = await embed_texts(request, (served, in_name), body.input, "input", routes, body.dimensions)
+    else:
+        sides = []
+        for each in blend.routes:
+            route = {"route": each.query_route}
+            embedded = await embed_texts(request, (served, None), body.input, "input", route, body.dimensions)
+            sides.append(each.of_queries(unit(np.stack(embedded.vectors))))
+        embedded.vectors = list(unit(np.tensordot(np.array(blend.weights, np.float32), sides, 1)))
     normalize = engine.config.normalize if body.normalize is None else body.normalize
     vectors = embedded.finished(body.dimensions, normalize)
     as_base64 = body.encoding_format == "base64"
     data = [_item(number, vector, as_base64) for number, vector in enumerate(vectors)]
     total = sum(embedded.tokens)
     usage = {"prompt_tokens": total, "total_tokens": total}
-    name = body.model or served[0].name
+    name = body.model or served.name
     content = {"object": "list", "data": data, "model": name, "usage": usage}
     return await json_answer(content, 0 if as_base64 else vectors.size)
 
 
-def _taught_route(request: Request, served: ServedModel, route: str | None) -> SearchRoute | None:
-    """Return a taught route that a request names; None for any other."""
+def _taught_blend(request: Request, served: ServedModel, route: str | None) -> Blend | None:
+    """Return the taught route, or the blend with some, that a request names; None for any other."""
     library: Library | None = request.app.state.library
     if library is None or route is None or route in served.known.prompts:
         return None
     taught = library.taught(served.name, profile_of(request))
-    if route not in taught:
+    if route not in taught and not any(
+        each.rpartition("=")[0].strip() in taught for each in route.split(",")
+    ):
         return None
-    with library.refusing("model"):
-        return taught[route]
+    (view,) = library.find([f"{served.name}:{route}"], "model", profile_of(request))
+    return view.blend
 
 
 def _item(number: int, vector: NDArray[np.float32], as_base64: bool) -> dict[str, Any]:
@@ -92,20 +100,21 @@ def _item(number: int, vector: NDArray[np.float32], as_base64: bool) -> dict[str
 @router.get("/v1/models")
 async def models(request: Request) -> Response:
     """List the models and their routes."""
-    engine: EmbeddingEngine = request.app.state.engine
-    data = [describe_model(served) for served in engine.models]
-    return await json_answer({"object": "list", "data": data})
+    described = (describe_model(request, served) for served in request.app.state.engine.models)
+    return await json_answer({"object": "list", "data": [await each for each in described]})
 
 
 @router.get("/v1/models/{name:path}")
 async def model(request: Request, name: str) -> Response:
     """Describe a model and its routes."""
     served, _ = find_model(request.app.state.engine.models, name)
-    return await json_answer(describe_model(served))
+    return await json_answer(await describe_model(request, served))
 
 
-def describe_model(served: ServedModel) -> dict[str, Any]:
-    """Describe a model in OpenAI's form, with further facts for clients."""
+async def describe_model(request: Request, served: ServedModel) -> dict[str, Any]:
+    """Describe a model in OpenAI's form, with further facts for clients; taught routes are its last."""
+    library: Library | None = request.app.state.library
+    taught = await asyncio.to_thread(library.taught, served.name, profile_of(request)) if library else ()
     return {
         "id": served.name,
         "object": "model",
@@ -113,6 +122,6 @@ def describe_model(served: ServedModel) -> dict[str, Any]:
         "owned_by": "sentence-experts",
         "dimensions": served.dimension,
         "max_tokens": served.max_length,
-        "routes": list(served.known.prompts),
+        "routes": [*served.known.prompts, *taught],
         "default_route": served.known.default,
     }

@@ -287,11 +287,11 @@ function showRoutes() {
   fill(find("routes"), about.routes.map(route => make(`label.chip.${page.colour(route.name)}`, {},
     make("input", {type: "checkbox", value: route.name, onchange: chooseRoutes}),
     make("span.dot", {"aria-hidden": "true"}), make("bdi", {}, route.label))));
-  const blendable = about.routes.filter(route => route.name.startsWith(`${firstModel()}:`));
+  const blendable = about.routes.filter(route => route.name.split(":")[0] === firstModel());
   find("blend").closest("label").hidden = blendable.length < 2;
   fill(find("weights"), blendable.map(route => make(`label.weight.${page.colour(route.name)}`, {},
     make("span.dot", {"aria-hidden": "true"}), make("bdi", {}, route.label),
-    make("input", {type: "range", min: 0, max: 10, name: route.name.split(/:(.*)/s)[1], onchange: blendRoutes}))));
+    make("input", {type: "range", min: 0, max: 10, name: route.name.split(/:(.*)/s)[1] ?? route.name, onchange: blendRoutes}))));
 }
 
 function prepare() {
