@@ -92,10 +92,11 @@ def load(
     Args:
         source: a folder, a hub id, "minilm" (the packaged all-MiniLM-L6-v2), or a model in memory. Folders
             and hub models are sentence-transformers or plain transformers checkpoints, models with experts
-            (which come as `ExpertEncoder`), and saved `MoeEmbedder`s. A plain checkpoint gets the mean over
-            tokens as its pooling, decoders too (as the 2025 paper pools its own models; it does not say how
-            it pools Llama). A mixture-of-experts language model comes as a plain decoder too;
-            `MoeEmbedder(source)` reads its routing weights.
+            (which come as `ExpertEncoder`; also a folder of one that the domain experts' authors released),
+            and saved `MoeEmbedder`s. A plain checkpoint gets the mean over tokens as its pooling, decoders
+            too (as the 2025 paper pools its own models; it does not say how it pools Llama). A
+            mixture-of-experts language model comes as a plain decoder too; `MoeEmbedder(source)` reads its
+            routing weights.
         config: the settings (`LoadConfig`).
         **settings: fields of `LoadConfig`, in place of the config's.
 
