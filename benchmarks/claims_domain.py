@@ -74,7 +74,7 @@ CLAIMED = 0.85
 STEPS, BATCH, MAX_LENGTH, RATE = 60, 12, 64, 1e-4  # of `conflict`
 TEST_SHARE, TEST_PAIRS = 0.35, 200
 UNTRAINED, FINE = "all-MiniLM-L6-v2", 100_000
-SHARES = np.linspace(-3, 5, 1601)
+SHARES = np.linspace(-3, 5, 801)
 
 NONE, EVERY, ONE = "no experts", "experts in every block", "experts in one block"
 TOKENS, TEXTS = "each token by a router", "each text by a router"

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+import claims_domain
 import conflict_control
 import real_conflict
 import sentence_experts
@@ -216,3 +217,18 @@ def test_each_table_of_the_page_of_studies_stands_in_the_results_that_its_sectio
         published = {row for name in names for row in rows((results / name).read_text(encoding="utf-8"))}
         assert names, section[:80]
         assert not [row for row in rows(section) if row not in published]
+
+
+def test_the_share_of_a_gain_has_the_interval_of_its_ratio() -> None:
+    none, some, every = (_arm(better, noise=0.3) for better in (0.0, 0.4, 2.0))
+    gain = every.values.mean() - none.values.mean()
+    share = (some.values.mean() - none.values.mean()) / gain
+    at_share = claims_domain.way(none, every, some, float(share))
+    assert at_share is not None
+    assert abs(at_share.value) < 1e-12
+    told = claims_domain.share_of_way(none, every, some)
+    low, high = (int(found) / 100 for found in re.findall(r"(\d+)%", told)[1:])
+    assert low < share < high
+    assert high - low < 0.3
+    same = _arm(0.001, noise=0.3)
+    assert "any share is possible" in claims_domain.share_of_way(none, same, some)
