@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import sentence_experts
 from helpers.command_line import run
@@ -133,10 +134,40 @@ def test_on_routes_with_heads_and_with_experts(
             text = searcher.papers.texts([7], searcher.unit)[0]
             known = made.encode(text, prompt_name="mine", normalize_embeddings=True)
             assert known == pytest.approx(papers[1], abs=1e-5)
-    with pytest.raises(UsageError, match="'crops', which owns no head"):
-        add_taught_route(experts_model, corpus, "ours")
     with pytest.raises(RouteError, match="needs a route"):
         teach(str(experts_model), corpus, examples(), name="nowhere")
+
+
+@pytest.mark.parametrize("kind", [HEAD, ROCCHIO])
+@pytest.mark.parametrize("of", ["expert", "adapter", "instruction", "pair"])
+def test_what_is_taught_on_any_route_becomes_a_head_on_it(
+    corpus: Path, plain_model: Path, tmp_path: Path, of: str, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sentence_experts.retrieval.teaching.Validated.chosen", kind)
+    routes = ["search_query", "search_document"] if of == "pair" else ["crops", "other"]
+    settings = {"kind": "adapter"} if of == "adapter" else {} if of == "expert" else {"route": "prefix"}
+    model = sentence_experts.extend(plain_model, routes=routes, **settings)
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if ".experts." in name or ".adapters." in name:
+                weight += 0.3 * torch.randn(weight.shape, generator=generator)
+    model.save(str(tmp_path / "model"))
+    on = routes[-1]
+    teach(str(tmp_path / "model"), corpus, examples(), name="mine", on=on)
+    options: Any = {"route": "mine", "top_k": 40, "sentences": False}
+    beside = sentence_experts.search(tmp_path / "model", corpus, QUERY, **options)
+    made = add_taught_route(tmp_path / "model", corpus, "mine", out=tmp_path / "made")
+    assert [each.name for each in made.routes if each.kind == "head"] == ["mine", "mine query"][
+        : 1 + (of == "pair" or kind == ROCCHIO)
+    ]
+    inside = sentence_experts.search(tmp_path / "made", corpus, QUERY, **options)
+    scores = [{each["paper_id"]: each["score"] for each in found.papers[0]} for found in (beside, inside)]
+    assert scores[0] == pytest.approx(scores[1], abs=1e-5 if kind == HEAD else 0.05)
+    for route in routes:
+        assert np.array_equal(*(each.encode([QUERY], prompt_name=route) for each in (model, made)))
+    smaller = sentence_experts.drop_route(made, on)
+    assert "mine" not in [route.name for route in smaller.routes]
 
 
 def test_examples_that_cannot_be_used(corpus: Path, plain_model: Path) -> None:

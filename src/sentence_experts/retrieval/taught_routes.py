@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -72,9 +71,10 @@ def add_taught_route(
 ) -> ExpertEncoder:
     """Write a taught route into a model, as a head.
 
-    Where queries are moved (Rocchio), there are two: `name` for papers, as the model has them, and
-    `name query` for queries; `search` and the server pair them. Lengths of vectors before scaling differ
-    between texts, so queries are moved by a little more or less than beside the corpus.
+    The head shares the expert or adapter of the route that it was taught on. Where queries are moved
+    (Rocchio), or have another route than papers, there are two: `name` for papers and `name query` for
+    queries; `search` and the server pair them. Lengths of vectors before scaling differ between texts, so
+    queries are moved by a little more or less than beside the corpus.
 
     Args:
         model: a model in memory, or the path or name of one: a dense encoder, or one with routes.
@@ -85,8 +85,8 @@ def add_taught_route(
         overwrite: start over, replacing another model in `out`.
 
     Raises:
-        UsageError: no such taught route, or the model has one of its name, or it was taught on a route of the
-            model that is no head.
+        UsageError: no such taught route, or the model has one of its name, or it was taught on an instruction
+            of a model that has domain tokens too.
         InputError: the model's pooling does not commute with a linear map.
     """
     from sentence_experts.models.surgery.add_drop_routes import with_heads
@@ -101,22 +101,26 @@ def add_taught_route(
         if name in encoder.routes:
             raise UsageError(f"`name`: the model has a route {name!r} already")
         route = TaughtRoutes(searcher, ProfileState(routes={name: entry}))[name]
-        base, change = searcher.vectors(replace(route, taught=None)), route.taught
-        if (base.head is None) != (not encoder.routes) or change is None:
-            raise UsageError(f"`name`: {name!r} was taught on {entry.on!r}, which owns no head")
-        width = base.dimension
-        weight, bias = np.eye(width, dtype=np.float32), np.zeros(width, np.float32)
-        if base.head is not None:
-            weight, bias = base.head.weight, base.head.bias
-        if change.weight is not None:
-            return with_heads(grown, {name: (change.weight @ weight, change.weight @ bias)})
-        facts = searcher.papers.facts(range(searcher.papers.count)[:_SAMPLE])
-        texts = [each["title"] or each["abstract"] or "" for each in facts]
-        plain = with_heads(grown, {name: (weight, bias)})
-        lengths = np.linalg.norm(np.stack([*plain.without_heads().encode(texts, prompt_name=name)]), axis=1)
-        pair = {name: (weight, bias), f"{name} query": (weight, bias + lengths.mean() * change.shift)}
-        made = with_heads(grown, pair)
-        made.routed_model.config.search_routes |= {f"{name} query": name}
+        change, known, of_queries = route.taught, getattr(grown, "head_routes", {}), f"{name} query"
+        assert change is not None
+        sides = {name: route.document_route}
+        if change.shift is not None or route.query_route != route.document_route:
+            sides[of_queries] = route.query_route
+        width = encoder.dimension
+        made: ExpertEncoder = grown
+        for side, on in sides.items():
+            weight, bias = known.get(on, (np.eye(width, dtype=np.float32), np.zeros(width, np.float32)))
+            if change.weight is not None:
+                weight, bias = change.weight @ weight, change.weight @ bias
+            made = with_heads(made, {side: (weight, bias)}, on=on)
+            if side == of_queries and change.shift is not None:
+                facts = searcher.papers.facts(range(searcher.papers.count)[:_SAMPLE])
+                texts = [each["title"] or each["abstract"] or "" for each in facts]
+                pooled = np.stack([*made.without_heads().encode(texts, prompt_name=side)])
+                length = np.linalg.norm(pooled @ weight.T + bias, axis=1).mean()
+                made = with_heads(made, {side: (weight, bias + length * change.shift)})
+        if of_queries in sides:
+            made.routed_model.config.search_routes |= {of_queries: name}
         return made
 
     marks = [mark.model_dump(mode="json") for mark in entry.marks]

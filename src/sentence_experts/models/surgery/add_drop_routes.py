@@ -149,7 +149,10 @@ def _grown(
 
 
 def with_heads(
-    model: Source, heads: Mapping[str, tuple[ArrayLike, ArrayLike]], rank: int | None = None
+    model: Source,
+    heads: Mapping[str, tuple[ArrayLike, ArrayLike]],
+    rank: int | None = None,
+    on: str | None = None,
 ) -> ExpertEncoder:
     """Return a model that has these routes, each with this head; the others' vectors stay bit-equal.
 
@@ -161,10 +164,11 @@ def with_heads(
         heads: route -> (weight of shape (width, width), bias of shape (width,)) of y = weight @ x + bias,
             where x is the pooled vector before any module that follows the pooling.
         rank: rank of new heads' difference from the identity; None for any.
+        on: route whose expert or adapter, and instruction, the new heads share; None for the base.
 
     Raises:
-        UsageError: no heads, one of another shape, of a higher rank or with numbers that are not finite, or
-            the name of a route of another kind.
+        UsageError: no heads, no route `on`, one of another shape, of a higher rank or with numbers that are
+            not finite, or the name of a route of another kind.
         InputError: the model's pooling does not commute with a linear map.
     """
     opened = load(model, device="cpu") if isinstance(model, str | Path) else model
@@ -172,12 +176,20 @@ def with_heads(
         encoder = extend(model, routes=list(heads), kind=HEAD, rank=rank)
     else:
         plan = RoutePlan.of(_check_growable(opened))
-        for name in heads:
-            if name not in plan.heads:
-                route = PlannedRoute(name, BASE, kind=HEAD, rank=rank)
-                _base_below(opened, route, None, None)
-                plan = plan.with_route(route)
+        if on is not None and on not in plan.names:
+            raise UsageError(f"`on`: there is no route {on!r}; they are {', '.join(plan.names)}")
+        below = PlannedRoute("", BASE) if on is None else plan.routes[plan.names.index(on)]
+        if below.instruction:
+            _check_instruction(opened, plan, below)
+        under = below.name if below.kind == ADAPTER else below.under
+        added = [name for name in heads if name not in plan.heads]
+        for name in added:
+            route = PlannedRoute(name, below.expert, kind=HEAD, rank=rank, under=under)
+            _base_below(opened, route, None, None)
+            plan = plan.with_route(route)
         encoder = _with_plan(opened, plan, _kept(opened))
+        for name in added:
+            encoder.prompts[name] = f"{encoder.prompts[name]}{below.instruction or ''}"
     for name, given in heads.items():
         head, (weight, bias) = encoder.head(name), (np.asarray(each) for each in given)
         shapes = tuple(head.weight.shape), tuple(head.bias.shape)
@@ -196,6 +208,15 @@ def with_heads(
             else:
                 head.weight.copy_(torch.as_tensor(weight))
     return encoder
+
+
+def _check_instruction(encoder: ExpertEncoder, plan: RoutePlan, route: PlannedRoute) -> None:
+    """Check that texts of an instruction are read with [CLS] before them, as those of a head on it are."""
+    rows = transformer_of(encoder).get_input_embeddings().weight
+    lead = next(each.token_ids[0] for each in encoder.routes if each.name == route.name)
+    has_token = any(each.kind == EXPERT and each.expert == route.expert for each in plan.domains)
+    if has_token or not torch.equal(rows[lead], rows[encoder.tokenizer.cls_token_id]):
+        raise UsageError(f"`on`: the token before the instruction of {route.name!r} is not that of a head")
 
 
 def _factors(name: str, weight: Any, head: LowRankHead) -> tuple[Any, Any]:
@@ -280,8 +301,10 @@ def _with_plan(
 ) -> ExpertEncoder:
     """Give a model the routes of `plan`; new ones get their prompts."""
     config, device = encoder.routed_model.config, str(encoder.device)
-    domain = next((route for route in encoder.routes if is_domain_route(route, config)), None)
-    base_prompt = dense_prompt(encoder, domain) if domain else ""  # it follows every domain token
+    instructed = {route.expert for route in encoder.routes if not is_domain_route(route, config)}
+    domain = next((each for each in encoder.routes if each.expert not in instructed), None)
+    # It follows every domain token but those of heads on instructions.
+    base_prompt = dense_prompt(encoder, domain) if domain else ""
     known = RoutePlan.of(encoder).names
     new = {name: prompt for name, prompt in plan.prompts(base_prompt).items() if name not in known}
     prompts, default = encoder.prompts | new, encoder.default_prompt_name

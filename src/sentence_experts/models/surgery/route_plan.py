@@ -45,6 +45,7 @@ class PlannedRoute:
         kind: kind of part that the route owns: "expert", or on top of one "adapter" or "head".
         adapter: rank and layers of an adapter.
         rank: rank of a head's difference from the identity; None for any.
+        under: route whose adapter a head shares; None for none.
     """
 
     name: str
@@ -53,6 +54,7 @@ class PlannedRoute:
     kind: str = EXPERT
     adapter: Mapping[str, Any] = field(default_factory=dict)
     rank: int | None = None
+    under: str | None = None
 
 
 @dataclass(frozen=True)
@@ -72,8 +74,11 @@ class RoutePlan:
                 experts[route.expert],
                 None if is_domain_route(route, config) else route.text,
                 route.kind,
-                {} if route.adapter is None else config.adapters[route.adapter],
+                config.adapters[route.adapter] if route.kind == ADAPTER else {},
                 config.head_ranks.get(route.name),
+                None
+                if route.head is None or route.adapter is None
+                else config.adapters[route.adapter]["route"],
             )
             for route in encoder.routes
         ]
@@ -124,7 +129,8 @@ class RoutePlan:
     def without(self, name: str) -> RoutePlan:
         """Drop an expert and all its routes, or a route that shares its expert."""
         if name not in self.experts:
-            return replace(self, routes=tuple(route for route in self.routes if route.name != name))
+            kept = tuple(route for route in self.routes if name not in (route.name, route.under))
+            return replace(self, routes=kept)
         return RoutePlan(
             tuple(expert for expert in self.experts if expert != name),
             tuple(route for route in self.routes if route.expert != name),
@@ -141,13 +147,14 @@ class RoutePlan:
         tokenizer, tokens = with_domain_tokens(tokenizer, list(planned), list(self.instructions.values()))
         owners = [token for token in tokens if planned[token.name].kind == EXPERT]
         leads = {numbers[owner.name]: owner.token_ids[0] for owner in reversed(owners)}
-        heads, adapters = self.heads, [each["route"] for each in self.adapters]
+        heads = self.heads
+        numbers_of = {each["route"]: number for number, each in enumerate(self.adapters)}
         domains = [
             replace(
                 token,
                 expert=numbers[token.name],
                 head=heads.index(token.name) if token.name in heads else None,
-                adapter=adapters.index(token.name) if token.name in adapters else None,
+                adapter=numbers_of.get(planned[token.name].under or token.name),
                 lead=None if token in owners else leads.get(numbers[token.name], cls),
             )
             for token in tokens
