@@ -83,20 +83,47 @@ def test_unread_papers_are_ordered_by_what_was_taught(corpus: Path, plain_model:
 
 def test_a_sample_is_random_and_tells_what_is_left(corpus: Path, plain_model: Path) -> None:
     drawn = screen(plain_model, corpus, read_papers(), sample=9)
-    sample = [each["paper_id"] for each in drawn.papers if each["sampled"]]
+    sample = [each["paper_id"] for each in drawn.papers if each["sampled"] == "yes"]
     plain = [each["paper_id"] for each in unread(screen(plain_model, corpus, read_papers()))]
     assert [each["paper_id"] for each in unread(drawn)][:9] == sample != plain[:9]
     assert sorted(each["paper_id"] for each in unread(drawn)) == sorted(plain)
     for row in drawn.papers:  # the list with more marks is the next table
-        if row["sampled"]:
+        if row["sampled"] == "yes":
             row["similar"] = "yes" if row["paper_id"] in CROPS else "no"
     result = screen(plain_model, corpus, drawn.papers)
     found = len(CROPS & {*sample})
     assert (result.read, result.sampled, result.found) == (21, 9, found)
     assert result.unread == drawn.unread - 9
     assert result.at_most == bound_relevant(drawn.unread, 9, found) - found < result.unread
-    assert [each["paper_id"] for each in result.papers if each["sampled"]] == sample
+    assert {each["paper_id"] for each in result.papers if each["sampled"] == "yes"} == {*sample}
     assert f"at most {result.at_most}" in result.verdict
+
+
+def test_what_is_read_after_a_sample_is_taken_off_its_bound(corpus: Path, plain_model: Path) -> None:
+    judge = lambda row: row | {"similar": "yes" if row["paper_id"] in CROPS else "no"}  # noqa: E731
+    drawn = screen(plain_model, corpus, read_papers(), sample=9)
+    half = screen(plain_model, corpus, [*map(judge, drawn.papers[:4]), *drawn.papers[4:]])
+    assert (half.waiting, half.at_most, half.unread) == (5, half.unread, drawn.unread - 4)
+    assert "Read the 9 random papers first (4 so far)" in half.verdict
+    bounds = []
+    for read in (9, 14, drawn.unread):
+        result = screen(plain_model, corpus, [*map(judge, drawn.papers[:read]), *drawn.papers[read:]])
+        left = sum(each["paper_id"] in CROPS for each in unread(result))
+        assert left <= result.at_most
+        assert result.pool == drawn.unread
+        bounds.append(result.at_most)
+    assert bounds == sorted(bounds, reverse=True)
+    assert bounds[-1] == 0
+    later = [*map(judge, drawn.papers[:12]), *drawn.papers[12:]]
+    again = screen(plain_model, corpus, later, sample=5)
+    assert (again.sampled, again.waiting, again.pool) == (0, 5, drawn.unread - 12)
+    told = [*map(judge, again.papers[:5]), *again.papers[5:]]
+    last = screen(plain_model, corpus, told)
+    assert (last.sampled, last.waiting) == (5, 0), "a new sample takes the place of the old one"
+    fewer = [each for each in told if each["sampled"] != "no"] + [e for e in told if e["sampled"] == "no"][2:]
+    grown = screen(plain_model, corpus, fewer)
+    assert (grown.newer, grown.at_most) == (2, bound_relevant(last.pool - 2, 5, last.found) - last.since + 2)
+    assert "with 2 that came after it" in grown.verdict
 
 
 def test_from_the_command_line(

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 from sklearn.metrics import roc_auc_score
 
 from sentence_experts.models.pooling import unit
@@ -168,13 +169,28 @@ def test_roc_auc_and_its_interval() -> None:
     assert roc_auc(scores, examples) == pytest.approx(roc_auc_score(examples.similar, scores))
     widths = []
     for count in (3, 10, 100):
-        ends = teaching._interval(1.0, count, count)
+        ends = teaching._interval(1.0, [(count, count)])
         assert ends["high"] == 1.0
         widths.append(1 - ends["low"])
     assert widths == sorted(widths, reverse=True)
     assert widths[0] > 0.4
-    ends = teaching._interval(0.8, 30, 30)
+    ends = teaching._interval(0.8, [(30, 30)])
     assert ends["low"] < 0.7 < 0.87 < ends["high"]
+
+
+@pytest.mark.parametrize("queries", [1, 3, 8])
+def test_the_interval_covers_where_pairs_are_of_one_query(queries: int) -> None:
+    """Simulated: 24 examples of some queries, whose scores say nothing or something."""
+    dice, missed, times = np.random.default_rng(0), {0.0: 0, 1.0: 0}, 300
+    for shift in missed:
+        true = norm.cdf(shift / 2**0.5)
+        for _ in range(times):
+            similar, groups = dice.random(24) < 0.5, dice.integers(0, queries, 24)
+            examples = Examples(np.zeros((24, 2), np.float32), similar, groups, np.zeros((queries, 2)))
+            auc = roc_auc(dice.normal(size=24) + shift * similar, examples)
+            ends = teaching._interval(auc, teaching._count_classes(examples))
+            missed[shift] += not ends["low"] <= true <= ends["high"]
+    assert all(count / times <= 0.08 for count in missed.values())
 
 
 def test_without_a_query_similar_papers_are_similar_to_each_other() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -78,6 +79,21 @@ def test_an_unchanged_library_is_imported_once(tmp_path: Path) -> None:
     assert (followed.FollowedSource(library).corpus().path / "manifest.json").stat().st_mtime_ns == written
     library.write_text(library.read_text().replace("Rice", "Wheat"))
     assert followed.FollowedSource(library).corpus().to_pandas()["title"].tolist() == ["Wheat"]
+
+
+def test_a_change_that_leaves_size_and_time_is_seen(tmp_path: Path) -> None:
+    """As synchronised in place by a program that sets the file's time."""
+    library = tmp_path / "library.ris"
+    library.write_text("TY  - JOUR\nTI  - Rice\nDO  - 10.5/1\nER  - \n")
+    source = followed.FollowedSource(library)
+    source.corpus()
+    before = library.stat()
+    library.write_text(library.read_text().replace("Rice", "Oats"))
+    os.utime(library, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert source.changed_corpus() is None, "it may still be written to"
+    changed = source.changed_corpus()
+    assert changed is not None
+    assert changed.to_pandas()["title"].tolist() == ["Oats"]
 
 
 def test_a_file_that_still_grows_is_left_alone(tmp_path: Path) -> None:

@@ -185,7 +185,7 @@ def test_papers_to_read_and_a_sample_that_tells_what_is_left(client: TestClient)
     assert first["verdict"].endswith("Only a random sample can tell how many of these are relevant")
     drawn = post(client, "/screen", {"draw": 6})
     sample = [each["paper_id"] for each in drawn["papers"][:6]]
-    assert [each["sampled"] for each in drawn["papers"]] == ["yes"] * 6 + [None] * (teaching.TO_READ - 6)
+    assert [each["sampled"] for each in drawn["papers"]] == ["yes"] * 6 + ["no"] * (teaching.TO_READ - 6)
     assert "Read the 6 random papers first (0 so far)" in drawn["verdict"]
     judged = [{"paper": paper, "similar": paper in crops} for paper in sample]
     post(client, "/marks", {"marks": judged[:5]})

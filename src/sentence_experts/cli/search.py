@@ -103,7 +103,7 @@ def screen(
     """List the papers of a corpus in the order in which to read them, by those that were read.
 
     Fill in the column similar (yes or no) as far as you read; the file is the table of the next round. To
-    know how many relevant papers are unread, read a random sample as a whole (--sample).
+    know how many relevant papers are unread, have a random sample put first, and read all of it (--sample).
 
     Example: sentence-experts screen minilm read.csv --corpus library --out list.csv
     """

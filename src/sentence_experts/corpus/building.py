@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import shutil
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -48,6 +47,7 @@ from sentence_experts.errors import InputError
 from sentence_experts.storage import (
     Output,
     PartStore,
+    file_state,
     output,
     remove_leftovers,
     sha256_text,
@@ -143,13 +143,12 @@ class Sources:
 
 
 def _state_of(sources: Sequence[Source]) -> list[str]:
-    """Return the sizes and times of all files, which are cheaper to compare than contents."""
+    """Return the states of all files, which are cheaper to compare than contents."""
     states = []
     for source in sources:
         inside = source.path.rglob("*") if source.kind == "folder" and source.documents is None else ()
         for path in (source.path, *inside):
-            status = os.stat(path) if path.exists() else None
-            states.append(f"{path} {status and (status.st_size, status.st_mtime_ns)}")
+            states.append(f"{path} {file_state(path) if path.exists() else None}")
     return sorted(states)
 
 

@@ -21,7 +21,7 @@ from sentence_experts.models.loading import LoadConfig
 from sentence_experts.retrieval.papers import Filters
 from sentence_experts.retrieval.search_routes import SearchRoute
 from sentence_experts.retrieval.searcher import Searcher
-from sentence_experts.retrieval.taught import Mark
+from sentence_experts.retrieval.taught import Mark, Sample
 from sentence_experts.retrieval.taught_routes import gather
 from sentence_experts.retrieval.teach import read_marks
 from sentence_experts.retrieval.texts import PaperTexts
@@ -46,26 +46,35 @@ class ScreenResult:
             unread papers in the order in which to read them, then the read ones, without a rank. Papers with
             a larger score are more likely relevant.
         read, relevant, unread: numbers of papers that were read, relevant ones among them, and unread ones.
-        sampled, found: numbers of papers that were drawn at random and read, and of relevant ones among them.
         missing: papers of the table that the corpus does not have.
-        waiting: papers of a sample that are still to be read, before it tells anything.
+        waiting: papers of a random sample that are still to be read, before it tells anything.
+        sampled, found: numbers of papers of the sample that were read, and of relevant ones among them.
+        pool, since: numbers of papers that the sample was drawn from, and of relevant ones among them that
+            have been read, in the sample or not.
+        newer: unread papers that were not there when the sample was drawn.
+        sample: the random sample; None without one.
     """
 
     papers: list[dict[str, Any]]
     read: int
     relevant: int
     unread: int
-    sampled: int
-    found: int
     missing: int
     waiting: int = 0
+    sampled: int = 0
+    found: int = 0
+    pool: int = 0
+    since: int = 0
+    newer: int = 0
+    sample: Sample | None = None
 
     @property
     def at_most(self) -> int:
         """Largest number of relevant papers among the unread, with 95% confidence; all without a sample."""
-        if self.waiting:
+        if self.waiting or not self.sampled:
             return self.unread
-        return bound_relevant(self.unread + self.sampled, self.sampled, self.found) - self.found
+        left = max(bound_relevant(self.pool, self.sampled, self.found) - self.since, 0)
+        return min(left + self.newer, self.unread)
 
     @property
     def verdict(self) -> str:
@@ -78,11 +87,12 @@ class ScreenResult:
             )
         if not self.sampled:
             return f"{counted}. Only a random sample can tell how many of these are relevant"
-        likely = self.unread * self.found / self.sampled
+        likely = max(self.pool * self.found / self.sampled - self.since, 0)
         share = self.relevant / max(self.relevant + self.at_most, 1)
+        newer = f", with {self.newer:,} that came after it" if self.newer else ""
         return (
             f"{counted}. Of these likely {likely:,.0f} are relevant, with 95% confidence at most "
-            f"{self.at_most:,} (in a random sample {self.found:,} of {self.sampled:,}); then at least "
+            f"{self.at_most:,} (in a random sample {self.found:,} of {self.sampled:,}{newer}); then at least "
             f"{share:.0%} of the relevant papers were read"
         )
 
@@ -110,7 +120,7 @@ def screen(
         model: a model in memory, or the path or name of one.
         corpus: a corpus or its folder.
         examples: a table as for `teach`, or `papers` with more marks. `similar` is empty for unread papers;
-            `sampled` is yes for those that were drawn at random.
+            `sampled` is yes for those that were drawn at random, no for others of which they were drawn.
         config: settings; those given by name come before it.
         load_config: settings for opening a model that is given by its path or name; see `load`.
 
@@ -127,44 +137,61 @@ def screen(
     """
     config = ScreenConfig.of(config, **settings)
     opened = CorpusFolder.open(corpus)
-    marks = read_marks(examples)
+    marks, sample = read_marks(examples)
     searcher = Searcher.open(model, opened, config, load_config)
     (on,) = searcher.blend(config.on).routes
-    return order_papers(searcher, on, marks, draw=config.sample)
+    return order_papers(searcher, on, marks, sample, config.sample)
 
 
 def order_papers(
-    searcher: Searcher, on: SearchRoute, marks: Sequence[Mark], drawn: Sequence[str] = (), draw: int = 0
+    searcher: Searcher, on: SearchRoute, marks: Sequence[Mark], sample: Sample | None = None, draw: int = 0
 ) -> ScreenResult:
-    """List papers as `screen` does; `drawn` are those of a random sample, `draw` the size of a new one."""
+    """List papers as `screen` does, with a sample that was drawn before, or a new one of `draw` papers."""
     marks = [*{mark.paper: mark.model_copy(update={"query": None, "like": ()}) for mark in marks}.values()]
     taught, _ = gather(searcher, on, marks)
-    rows, sample = (searcher.papers.rows_of(each) for each in ([mark.paper for mark in marks], drawn))
-    read = {row: mark for row, mark in zip(rows, marks, strict=True) if row is not None}
+    rows = searcher.papers.rows_of([mark.paper for mark in marks])
+    read = {row: mark.similar for row, mark in zip(rows, marks, strict=True) if row is not None}
     vectors, passing = searcher.vectors(on), searcher.papers.places(Filters(notices=False))
     scored = vectors.scores(fit_regression(taught.vectors, taught.similar))
     scores = dict(zip(vectors.papers.tolist(), scored.tolist(), strict=True))
     unread = [row for row in scores if row not in read and (passing is None or passing[row])]
-    waiting = [row for row in sample if row in scores and row not in read]
-    first = np.random.default_rng(len(read)).permutation(unread)[:draw].tolist() if draw else waiting
-    order = list(dict.fromkeys([*first, *sorted(unread, key=lambda row: -scores[row])]))
-    sampled = {*first, *sample, *(row for row, mark in read.items() if mark.sampled)}
     ids, titles = (searcher.papers.column(name).to_pylist() for name in ("paper_id", "title"))
+    if draw:
+        first = np.random.default_rng(len(read)).permutation(unread)[:draw].tolist()
+        before = tuple(ids[row] for row in read)
+        sample = Sample(papers=tuple(ids[row] for row in first), before=before, pool=len(unread))
+    drawn = dict.fromkeys(searcher.papers.rows_of(sample.papers if sample else ()))
+    before_it = {*searcher.papers.rows_of(sample.before)} if sample else {*read}
+    waiting = [row for row in drawn if row in scores and row not in read]
+    order = list(dict.fromkeys([*waiting, *sorted(unread, key=lambda row: -scores[row])]))
     papers = [
         {
             "rank": number if row not in read else None,
             "paper_id": ids[row],
-            "similar": None if row not in read else "yes" if read[row].similar else "no",
-            "sampled": "yes" if row in sampled else None,
+            "similar": None if row not in read else "yes" if read[row] else "no",
+            "sampled": None if sample is None or row in before_it else "yes" if row in drawn else "no",
             "score": scores.get(row),
             "title": titles[row],
         }
         for number, row in enumerate([*order, *read], start=1)
     ]
-    found = [mark.similar for row, mark in read.items() if row in sampled]
-    relevant = sum(mark.similar for mark in read.values())
-    counts = (len(read), relevant, len(unread), len(found), sum(found), rows.count(None), len(waiting))
-    return ScreenResult(papers, *counts)
+    since = [similar for row, similar in read.items() if row not in before_it]
+    found = [similar for row, similar in read.items() if row in drawn]
+    pool = (sample and sample.pool) or len(unread) + len(since)
+    return ScreenResult(
+        papers,
+        read=len(read),
+        relevant=sum(read.values()),
+        unread=len(unread),
+        missing=rows.count(None),
+        waiting=len(waiting),
+        sampled=len(found),
+        found=sum(found),
+        pool=pool,
+        since=sum(since),
+        newer=max(len(unread) + len(since) - pool, 0),
+        sample=sample,
+    )
 
 
 def fit_regression(vectors: Vectors, similar: NDArray[np.bool_]) -> Vectors:

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from sentence_experts.config import checked
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.names import EXPERT, FOLDER, check_route_names
-from sentence_experts.storage import locked, read_json, write_json
+from sentence_experts.storage import file_state, locked, read_json, write_json
 
 if TYPE_CHECKING:
     from sentence_experts.corpus.corpus_folder import CorpusFolder
@@ -41,14 +41,12 @@ class Mark(_Kept):
         similar: whether it is.
         query: text that it was judged against.
         like: papers that it was judged against; with neither, similar papers are similar to each other.
-        sampled: whether the paper was drawn at random (`screen`); not kept.
     """
 
     paper: str = Field(max_length=1_000)
     similar: bool
     query: str | None = Field(default=None, max_length=MAX_QUERY)
     like: tuple[str, ...] = Field(default=(), max_length=20)
-    sampled: bool = Field(default=False, exclude=True)
 
     @property
     def anchor(self) -> tuple[str | None, tuple[str, ...]] | None:
@@ -59,6 +57,20 @@ class Mark(_Kept):
     def key(self) -> str:
         """The place of the mark: another judgement of the same paper takes it."""
         return json.dumps([self.query, self.like, self.paper], ensure_ascii=False)
+
+
+class Sample(_Kept):
+    """Papers that were drawn at random: once they are read, they tell how many others are relevant.
+
+    Attributes:
+        papers: ids of the papers drawn.
+        before: ids of the papers that had been read by then.
+        pool: number of papers that they were drawn from; None: all that were not read before.
+    """
+
+    papers: tuple[str, ...]
+    before: tuple[str, ...]
+    pool: int | None = None
 
 
 class TaughtEntry(_Kept):
@@ -87,7 +99,7 @@ class ProfileState(BaseModel):
         name: the route that the marks belong to, once it was taught.
         marks: the present marks by their keys.
         routes: the taught routes by name, oldest first.
-        drawn: papers that were drawn at random to be read (`screen`).
+        sample: papers that were drawn at random to be read (`screen`).
         undo: what the changes replaced, oldest first.
     """
 
@@ -96,7 +108,7 @@ class ProfileState(BaseModel):
     name: str | None = None
     marks: dict[str, Mark] = {}
     routes: dict[str, TaughtEntry] = {}
-    drawn: list[str] = []
+    sample: Sample | None = None
     undo: list[dict[str, Any]] = []
 
     def mark(self, marks: Sequence[Mark], forget: Sequence[Mark] = ()) -> None:
@@ -109,7 +121,7 @@ class ProfileState(BaseModel):
 
     def begin(self, name: str | None = None) -> None:
         """Go on with the marks of a route, or with none."""
-        self.name, self.drawn = name, []
+        self.name, self.sample = name, None
         self.marks = {} if name is None else {each.key: each for each in self.entry(name).marks}
 
     def entry(self, name: str) -> TaughtEntry:
@@ -164,7 +176,9 @@ class ProfileState(BaseModel):
             }
             gone = {key for key, value in before[part].items() if value is None}
             setattr(self, part, {key: value for key, value in values.items() if key not in gone})
-        self.name, self.drawn = before["name"], before.get("drawn", self.drawn)
+        self.name = before["name"]
+        if "sample" in before:
+            self.sample = before["sample"] and Sample.model_validate(before["sample"])
 
 
 class Profile:
@@ -191,11 +205,11 @@ class Profile:
         """
         with self._lock:
             try:
-                status = self.path.stat()
+                seen = file_state(self.path)
             except FileNotFoundError:
                 self._seen, self._state = None, ProfileState()
                 return self._state
-            if (seen := (status.st_ino, status.st_size, status.st_mtime_ns)) != self._seen:
+            if seen != self._seen:
                 self._state = checked(ProfileState, read_json(self.path), self.path)
                 self._seen = seen
             return self._state
@@ -219,7 +233,9 @@ class Profile:
 
 def _difference(new: ProfileState, old: ProfileState) -> dict[str, Any]:
     """Return the marks and routes of the old state that the new one lacks or changes; None for new ones."""
-    parts: dict[str, Any] = {"name": old.name} | ({} if new.drawn == old.drawn else {"drawn": old.drawn})
+    parts: dict[str, Any] = {"name": old.name}
+    if new.sample != old.sample:
+        parts["sample"] = old.sample and old.sample.model_dump(mode="json")
     for part in ("marks", "routes"):
         before: dict[str, Any] = getattr(old, part)
         after: dict[str, Any] = getattr(new, part)

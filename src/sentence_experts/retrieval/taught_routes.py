@@ -131,9 +131,12 @@ def add_taught_route(
 def gather(searcher: Searcher, on: SearchRoute, marks: Sequence[Mark]) -> tuple[Examples, list[int]]:
     """Return marks as examples, with the rows of their papers; those that the corpus lacks are left out.
 
+    They are sorted, so that what is learned does not depend on the order of the marks.
+
     Raises:
         UsageError: too few are left.
     """
+    marks = sorted(marks, key=lambda mark: (mark.key, mark.similar))
     rows = searcher.papers.rows_of([mark.paper for mark in marks])
     vectors = searcher.vectors(on)
     found = [

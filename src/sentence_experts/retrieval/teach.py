@@ -21,7 +21,7 @@ from sentence_experts.models.loading import LoadConfig
 from sentence_experts.retrieval.keywords import telling_words
 from sentence_experts.retrieval.search_routes import SearchRoute
 from sentence_experts.retrieval.searcher import Searcher
-from sentence_experts.retrieval.taught import DEFAULT, Mark, Profile, ProfileName, TaughtEntry
+from sentence_experts.retrieval.taught import DEFAULT, Mark, Profile, ProfileName, Sample, TaughtEntry
 from sentence_experts.retrieval.taught_routes import gather
 from sentence_experts.retrieval.teaching import (
     HEAD,
@@ -163,7 +163,7 @@ def teach(
     """
     config = TeachConfig.of(config, **settings)
     opened = CorpusFolder.open(corpus)
-    marks = read_marks(examples)
+    marks, _ = read_marks(examples)
     profile = Profile(opened, config.profile)
     searcher = Searcher.open(model, opened, config, load_config)
     (on,) = searcher.blend(config.on).routes
@@ -173,8 +173,11 @@ def teach(
     return result
 
 
-def read_marks(examples: Table) -> list[Mark]:
-    """Read a table of examples; rows without a word for `similar` are left out.
+def read_marks(examples: Table) -> tuple[list[Mark], Sample | None]:
+    """Read a table of examples, and the random sample that its column `sampled` tells of.
+
+    Rows without a word for `similar` are no marks. `sampled` is yes for papers that were drawn, no for others
+    of those that they were drawn from, and empty for papers that had been read.
 
     Raises:
         InputError: a column is missing, or a cell is neither yes nor no.
@@ -182,25 +185,36 @@ def read_marks(examples: Table) -> list[Mark]:
     where, columns = name_of_table(examples), read_columns(examples)
     names = ("paper_id" if "paper_id" in columns and "paper" not in columns else "paper", *_COLUMNS)
     check_columns(where, names[:2], columns)
-    known, marks = [each for each in names if each in columns], []
+    known, marks = [each for each in names if each in columns], list[Mark]()
+    drawn, others, before = list[str](), list[str](), list[str]()
     for number, row in enumerate(read_rows(examples, known), start=1):
         try:
             if isinstance(row, BadRowError):
                 raise row
-            paper, given, query, like, sampled = (as_text(row.get(each)) or None for each in names)
-            if paper and not (given or "").strip():
-                continue
-            word = (given or "").strip().lower()
-            if not paper or word not in (*_YES, *_NO):
-                raise BadRowError(f"give a `paper`, and yes or no for `similar`, not {given!r}")
-            drawn = (sampled or "").strip().lower() in _YES
-            liked = (like,) if like else ()
-            mark = Mark(paper=paper, similar=word in _YES, query=query, like=liked, sampled=drawn)
+            paper, given, query, like, sampled = (as_text(row.get(each)) or "" for each in names)
+            similar, is_drawn = _read_word("similar", given), _read_word("sampled", sampled)
+            if not paper:
+                raise BadRowError("give a `paper`")
+            if is_drawn is not None:
+                (drawn if is_drawn else others).append(paper)
+            elif similar is not None:
+                before.append(paper)
+            if similar is not None:
+                liked = (like,) if like else ()
+                marks.append(Mark(paper=paper, similar=similar, query=query or None, like=liked))
         except (BadRowError, ValidationError) as error:
             text = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error
             raise InputError(f"{where}: row {number}: {text}") from error
-        marks.append(mark)
-    return marks
+    pool = len(drawn) + len(others) if others else None
+    return marks, Sample(papers=tuple(drawn), before=tuple(before), pool=pool) if drawn else None
+
+
+def _read_word(column: str, cell: str) -> bool | None:
+    """Return whether a cell says yes or no; None for an empty one."""
+    word = cell.strip().lower()
+    if word not in ("", *_YES, *_NO):
+        raise BadRowError(f"yes or no for `{column}`, not {cell!r}")
+    return word in _YES if word else None
 
 
 def learn(searcher: Searcher, on: SearchRoute, marks: Sequence[Mark], name: str) -> TeachResult:

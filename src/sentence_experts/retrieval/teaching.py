@@ -158,9 +158,8 @@ def cross_validate(examples: Examples) -> Validated:
             papers, queries = taught.papers(examples.vectors[held]), taught.queries(anchors)
             values[held] = np.einsum("ij,ij->i", papers, queries)
     figures = {name: roc_auc(values, examples) for name, values in scores.items()}
-    found, positives = Validated(**figures, low=0.0, high=1.0), int(examples.similar.sum())
-    ends = _interval(figures[found.chosen], positives, len(examples.similar) - positives)
-    return replace(found, **ends)
+    found = Validated(**figures, low=0.0, high=1.0)
+    return replace(found, **_interval(figures[found.chosen], _count_classes(examples)))
 
 
 def _folds(examples: Examples) -> Iterator[Mask]:
@@ -206,14 +205,25 @@ def roc_auc(scores: NDArray[Any], examples: Examples) -> float:
     return right / pairs if pairs else float("nan")
 
 
-def _interval(auc: float, positives: int, negatives: int) -> dict[str, float]:
-    """Return the 95% interval of a ROC-AUC that also holds near 1 (Newcombe 2006, method 5)."""
-    if not np.isfinite(auc) or not positives or not negatives:
+def _count_classes(examples: Examples) -> list[tuple[int, int]]:
+    """Return the numbers of similar papers and of others of each group."""
+    groups = [examples.similar[examples.groups == group] for group in np.unique(examples.groups)]
+    return [(int(own.sum()), int((~own).sum())) for own in groups]
+
+
+def _interval(auc: float, counts: Sequence[tuple[int, int]]) -> dict[str, float]:
+    """Return the 95% interval of a ROC-AUC that also holds near 1 (Newcombe 2006, method 5).
+
+    `counts` are the numbers of positives and negatives of each group. Only pairs of one group are compared,
+    so the variance is that of a mean over groups which weighs each by its pairs.
+    """
+    pairs = sum(positives * negatives for positives, negatives in counts)
+    if not np.isfinite(auc) or not pairs:
         return {"low": 0.0, "high": 1.0}
     grid = np.linspace(0, 1, 10_001)
-    half = (positives + negatives) / 2 - 1
-    spread = 1 + half * ((1 - grid) / (2 - grid) + grid / (1 + grid))
-    errors = 1.96 * np.sqrt(grid * (1 - grid) * spread / (positives * negatives))
+    shape = (1 - grid) / (2 - grid) + grid / (1 + grid)
+    spread = sum(own[0] * own[1] * (1 + (sum(own) / 2 - 1) * shape) for own in counts if all(own))
+    errors = 1.96 * np.sqrt(grid * (1 - grid) * spread) / pairs
     inside = grid[np.abs(grid - auc) <= errors + 1e-9]
     return {"low": float(inside[0]), "high": float(inside[-1])}
 

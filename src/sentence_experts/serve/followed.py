@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from sentence_experts.corpus.importing import gather_sources, import_corpus
 from sentence_experts.corpus.paper import RecordError
 from sentence_experts.corpus.record_files import RECORD_SUFFIXES, find_record_files, read_records
 from sentence_experts.errors import InputError, SentenceExpertsError, brief
+from sentence_experts.storage import FileState, file_state
 
 logger = logging.getLogger(__name__)
 
@@ -36,12 +38,13 @@ class FollowedSource:
         self._imported = self._seen = self.state()
         self._broken = self._count_broken()
 
-    def state(self) -> list[tuple[str, int, int]]:
-        """Return the sizes and times of all files, which change with what is in them."""
-        files = [self.path, *(self.path.rglob("*") if self.path.is_dir() else ())]
-        return sorted(
-            (str(file), status.st_size, status.st_mtime_ns) for file in files if (status := _status(file))
-        )
+    def state(self) -> list[tuple[str, FileState]]:
+        """Return the states of all files, which change with what is in them."""
+        states = []
+        for file in (self.path, *(self.path.rglob("*") if self.path.is_dir() else ())):
+            with suppress(OSError):
+                states.append((str(file), file_state(file)))
+        return sorted(states)
 
     def corpus(self) -> CorpusFolder:
         """Return the corpus of what the source holds now; it is imported unless it was before.
@@ -103,10 +106,3 @@ def is_source(path: Path) -> bool:
         and not any((path / name).exists() for name in (MANIFEST, PARTIAL))
         and any(path.iterdir())
     )
-
-
-def _status(file: Path) -> os.stat_result | None:
-    try:
-        return file.stat()
-    except OSError:
-        return None

@@ -21,6 +21,7 @@ from sentence_experts.models.sources import name_of, source_name
 from sentence_experts.retrieval.search_routes import parse_weights
 from sentence_experts.serve.errors import RequestError
 from sentence_experts.serve.text_encoders import MixedEncoder, RouteEncoder
+from sentence_experts.storage import file_state
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -239,9 +240,7 @@ def _state_of(place: Any) -> Any:
     folder = Path(place)
     try:
         files = sorted([*folder.iterdir(), *folder.glob("*/*")])
-        return folder.stat().st_ino, [
-            (str(file), status.st_size, status.st_mtime_ns) for file in files if (status := file.stat())
-        ]
+        return folder.stat().st_ino, [(str(file), file_state(file)) for file in files]
     except OSError:
         return None
 

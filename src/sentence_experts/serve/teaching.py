@@ -191,10 +191,9 @@ async def screen(request: Request) -> Response:
 
     def change(state: ProfileState) -> None:
         order = partial(order_papers, view.searcher, view.blend.main, list(state.marks.values()))
+        result = order(state.sample, body.draw)
         if body.draw:
-            drawn = order(draw=body.draw).papers[: body.draw]
-            state.drawn = [each["paper_id"] for each in drawn if each["rank"]]
-        result = order(state.drawn)
+            state.sample = result.sample
         listed = [each for each in result.papers[:TO_READ] if each["rank"]]
         papers = view.searcher.papers
         facts = map(shown_facts, papers.facts(papers.find([each["paper_id"] for each in listed])))

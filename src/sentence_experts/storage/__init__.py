@@ -8,11 +8,13 @@ folder of parts from which the next run continues, and `locked` the lock behind 
 from __future__ import annotations
 
 from sentence_experts.storage.files import (
+    FileState,
     NoSpaceError,
     allocate_npy,
     check_kinds,
     check_version,
     explained,
+    file_state,
     hidden_beside,
     no_space,
     open_to_readers,
@@ -47,9 +49,9 @@ from sentence_experts.storage.record import (
 )
 
 __all__ = [
-    "RECORD", "InUseError", "NoSpaceError", "Output", "PartStore", "State", "allocate_npy", "check_apart",
-    "check_kinds", "check_unchanged", "check_version", "checked_record", "explained",
-    "hashes_of", "hidden_beside", "is_unchanged", "locked", "no_space", "open_to_readers",
+    "RECORD", "FileState", "InUseError", "NoSpaceError", "Output", "PartStore", "State", "allocate_npy",
+    "check_apart", "check_kinds", "check_unchanged", "check_version", "checked_record", "explained",
+    "file_state", "hashes_of", "hidden_beside", "is_unchanged", "locked", "no_space", "open_to_readers",
     "output", "read_json", "read_record", "record_of", "remove_leftovers", "replacing", "replacing_folder",
     "sha256_file", "sha256_settings", "sha256_text", "sha256_unchanging", "temporary_folder", "update_json",
     "write_json", "write_npy", "write_parquet", "write_stream", "write_text",

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from numpy import memmap
     from numpy.typing import NDArray
 
+FileState = tuple[int, int, int, int]
+
 _ROWS_PER_GROUP = 1 << 14
 _LARGE = 1 << 30  # bytes, which take seconds
 _NO_SPACE = {errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)}
@@ -291,14 +293,25 @@ def sha256_file(path: Path) -> str:
 
 
 def sha256_unchanging(path: Path) -> str:
-    """Return `sha256_file`, computed once for a file that keeps its size and time."""
-    status = path.stat()
-    return _hash_of(path, status.st_size, status.st_mtime_ns)
+    """Return `sha256_file`, computed once for a file that keeps its state."""
+    return _hash_of(path, file_state(path))
 
 
 @lru_cache(maxsize=4096)
-def _hash_of(file: Path, size: int, changed: int) -> str:
+def _hash_of(file: Path, state: FileState) -> str:
     return sha256_file(file)
+
+
+def file_state(path: str | Path) -> FileState:
+    """Return what changes with a file's bytes: its number, its size and its times.
+
+    The time of its last change (ctime) is one of them, since programs can set the other back.
+
+    Raises:
+        OSError: there is no such file.
+    """
+    status = os.stat(path)
+    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def sha256_settings(settings: Any) -> str:

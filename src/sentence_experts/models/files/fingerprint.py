@@ -23,6 +23,8 @@ from sentence_experts.models.routes.known_routes import SETTINGS
 from sentence_experts.models.sources import origin_of
 from sentence_experts.storage import (
     RECORD,
+    FileState,
+    file_state,
     read_json,
     sha256_file,
     sha256_settings,
@@ -128,9 +130,7 @@ def folder_fingerprint(folder: Path, route: str | None = None, heads: bool = Tru
         shards = set(read_json(folder / INDEX)["weight_map"].values())
     weights: list[tuple[str, str]] = []
     for file in (folder / name for name in sorted(shards)):
-        status = file.stat()
-        stamp = (status.st_size, status.st_mtime_ns)
-        weights += _weight_digests(folder, file, stamp, owners, tokens, count)
+        weights += _weight_digests(folder, file, file_state(file), owners, tokens, count)
     special = {"config.json", SETTINGS, TOKENIZER, INDEX, f"{MODELING}.py"}
     others = [
         file
@@ -188,7 +188,7 @@ def _tokenizer_digest(file: Path, own_tokens: Set[int]) -> tuple[str, int]:
 def _weight_digests(
     folder: Path,
     file: Path,
-    stamp: tuple[int, int],
+    state: FileState,
     owners: tuple[tuple[str, int] | None, ...],
     tokens: tuple[int, ...],
     base_tokens: int,

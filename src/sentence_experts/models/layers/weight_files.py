@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from sentence_experts.errors import InputError, brief
 from sentence_experts.models.layers.weight_names import expert_of, owner_of
-from sentence_experts.storage import read_json, replacing, temporary_folder, write_json
+from sentence_experts.storage import FileState, file_state, read_json, replacing, temporary_folder, write_json
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -85,13 +85,13 @@ class WeightFiles:
         source: folder or hub id of the model.
         options: options of a hub model (`LoadConfig.hub`).
         of_key: name of a weight -> name of its file.
-        stamps: path -> (bytes, time of change) when the model was loaded, or the file first read.
+        states: path -> state when the model was loaded, or the file first read.
     """
 
     source: str
     options: dict[str, Any] = field(default_factory=dict)
     of_key: Mapping[str, str] = field(default_factory=dict)
-    stamps: dict[str, tuple[int, int]] = field(default_factory=dict)
+    states: dict[str, FileState] = field(default_factory=dict)
 
     @classmethod
     def find(cls, source: str, **options: Any) -> WeightFiles:
@@ -107,7 +107,7 @@ class WeightFiles:
         files.of_key = read_json(Path(index))["weight_map"]
         if Path(source).is_dir():
             found = [files._find(name) for name in set(files.of_key.values())]
-            files.stamps = {path: _stamp(path) for path in found if path}
+            files.states = {path: file_state(path) for path in found if path}
         return files
 
     @property
@@ -157,21 +157,16 @@ class WeightFiles:
     def _unchanged(self, name: str) -> str:
         path = self._find(name)
         try:
-            stamp = None if path is None else _stamp(path)
+            state = None if path is None else file_state(path)
         except OSError:
-            stamp = None
-        if path is None or stamp is None or self.stamps.setdefault(path, stamp) != stamp:
+            state = None
+        if path is None or state is None or self.states.setdefault(path, state) != state:
             raise _changed(path or name)
         return path
 
 
 def _changed(path: str) -> InputError:
     return InputError(f"{path}: changed since the model was loaded; load it again")
-
-
-def _stamp(path: str) -> tuple[int, int]:
-    status = Path(path).stat()
-    return status.st_size, status.st_mtime_ns
 
 
 @contextmanager

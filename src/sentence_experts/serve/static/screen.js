@@ -9,7 +9,7 @@ let shown = [];
 
 function item(paper, n) {
   return make("li", {"data-number": n}, make("h3.title", {dir: "auto", tabindex: "-1"}, title(paper)), facts(paper),
-    paper.sampled && make("p.hint", {}, "of the random sample"), make("p.abstract", {dir: "auto"}, paper.abstract ?? "No abstract."),
+    paper.sampled === "yes" && make("p.hint", {}, "of the random sample"), make("p.abstract", {dir: "auto"}, paper.abstract ?? "No abstract."),
     markButtons(paper, ["Relevant", "Not relevant"], ALL));
 }
 
