@@ -101,6 +101,11 @@ def test_the_name_of_a_route_that_is_there_is_refused(fitted: se.FitResult) -> N
         se.fit(fitted.model, make_rows(), by=["topic"], steps=10)
 
 
+def test_a_model_of_experts_alone_is_refused(experts_model: Path) -> None:
+    with pytest.raises(se.UsageError, match=r"`base`: .* has experts alone"):
+        se.fit(experts_model, make_rows(), by=["topic"], steps=10)
+
+
 def test_a_column_that_is_text_and_label_is_named(
     plain_model: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -23,7 +23,8 @@ from sentence_experts.models.encoder import ExpertEncoder, check_experts
 from sentence_experts.models.files.fingerprint import fingerprint_of
 from sentence_experts.models.files.saving import model_output, write_model
 from sentence_experts.models.loading import load
-from sentence_experts.models.sources import CARD, notes_of, set_notes
+from sentence_experts.models.sources import CARD, name_of, notes_of, set_notes
+from sentence_experts.models.surgery.extend_config import BASE
 from sentence_experts.pairs.conflicts import find_conflicts
 from sentence_experts.pairs.labels import MIN_PAIRS
 from sentence_experts.storage import check_apart, hidden_beside, write_text
@@ -225,11 +226,17 @@ class _Fit:
             raise InputError("no route has enough pairs of alike texts to learn from")
         self.name = str(base) if isinstance(base, str | Path) and not Path(base).exists() else None
         self.base = base if isinstance(base, SentenceTransformer) else load(base)
-        there = [route.name for route in self.base.routes] if isinstance(self.base, ExpertEncoder) else []
-        if taken := sorted({*there} & {*self.data.labels}):
+        grown = self.base if isinstance(self.base, ExpertEncoder) else None
+        there = {route.name for route in grown.routes} if grown else set()
+        if taken := sorted(there & {*self.data.labels}):
             raise UsageError(
                 f"`by`: the model has a route {taken[0]!r} already; give the new one another name, "
                 "ROUTE=COLUMN, or drop the old one first"
+            )
+        if grown and BASE not in grown.experts:
+            raise UsageError(
+                f"`base`: {name_of(grown)} has experts alone ({', '.join(grown.experts)}), and heads "
+                "are learned on a base: give the model that it was made from, or one with a head or adapter"
             )
 
     def run(self, cache: Path | None = None) -> FitResult:
