@@ -13,6 +13,7 @@ from starlette.testclient import TestClient
 
 import sentence_experts
 from helpers.searched_corpus import ask, ids
+from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.errors import InputError
 from sentence_experts.models.encoder import ExpertEncoder
 from sentence_experts.serve import followed
@@ -77,6 +78,10 @@ def test_an_unchanged_library_is_imported_once(tmp_path: Path) -> None:
     assert first.path == tmp_path / "library.ris.corpus"
     written = (first.path / "manifest.json").stat().st_mtime_ns
     assert (followed.FollowedSource(library).corpus().path / "manifest.json").stat().st_mtime_ns == written
+    with pytest.raises(
+        InputError, match=r"library\.ris is no corpus: give .*library\.ris\.corpus, into which"
+    ):
+        CorpusFolder.open(library)
     library.write_text(library.read_text().replace("Rice", "Wheat"))
     assert followed.FollowedSource(library).corpus().to_pandas()["title"].tolist() == ["Wheat"]
 

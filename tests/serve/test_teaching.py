@@ -206,17 +206,17 @@ def test_papers_to_read_and_a_sample_that_tells_what_is_left(client: TestClient)
 
 def test_rename_delete_undo_and_go_on(client: TestClient) -> None:
     post(client, "/marks", marks())
-    assert post(client, "")["taught"] == "m:my method"
+    assert post(client, "")["taught"] == "m:my-method"
     assert post(client, "/begin")["marks"] == []
     post(client, "/marks", marks(6))
-    assert post(client, "")["taught"] == "m:my method 2"
-    assert post(client, "", {"name": "my method"})["routes"][-1]["name"] == "my method", "taught last"
-    assert post(client, "/undo")["name"] == "my method 2"
-    renamed = post(client, "/rename", {"name": "my method", "to": "mine"})
-    assert [each["name"] for each in renamed["routes"]] == ["my method 2", "mine"]
+    assert post(client, "")["taught"] == "m:my-method-2"
+    assert post(client, "", {"name": "my-method"})["routes"][-1]["name"] == "my-method", "taught last"
+    assert post(client, "/undo")["name"] == "my-method-2"
+    renamed = post(client, "/rename", {"name": "my-method", "to": "mine"})
+    assert [each["name"] for each in renamed["routes"]] == ["my-method-2", "mine"]
     assert len(post(client, "/begin", {"name": "mine"})["marks"]) == 10
     gone = post(client, "/delete", {"name": "mine"})
-    assert [each["name"] for each in gone["routes"]] == ["my method 2"]
+    assert [each["name"] for each in gone["routes"]] == ["my-method-2"]
     assert client.post("/search", json={"query": "rice", "routes": ["m:mine"]}).status_code == 404
     assert "mine" in [each["name"] for each in post(client, "/undo")["routes"]]
     assert client.post("/search", json={"query": "rice", "routes": ["m:mine"]}).status_code == 200
@@ -279,7 +279,7 @@ def test_names_and_profiles_that_cannot_be(client: TestClient) -> None:
         for path in ("/search/taught", "/search/corpus"):
             answer = client.get(path, headers={"X-Profile": name})
             assert (answer.status_code, "X-Profile" in answer.text) == (422, True), name
-    assert post(client, "")["taught"] == "m:my method"
+    assert post(client, "")["taught"] == "m:my-method"
 
 
 def test_a_route_is_fitted_again_only_if_its_marks_changed(
@@ -339,5 +339,5 @@ def test_nothing_is_lost_by_a_server_that_is_killed(tmp_path: Path, plain_model:
 
 
 def test_names_are_new() -> None:
-    names = [teaching._new_name({*()}), teaching._new_name({"my method", "my method 2", "other"})]
-    assert names == ["my method", "my method 3"]
+    names = [teaching._new_name({*()}), teaching._new_name({"my-method", "my-method-2", "other"})]
+    assert names == ["my-method", "my-method-3"]

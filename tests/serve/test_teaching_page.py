@@ -16,7 +16,7 @@ from helpers.searched_corpus import searched_papers, write_searched_corpus
 pytestmark = needs_browser
 
 LIST = ".route[data-route='m']"
-TAUGHT = "m:my method"
+TAUGHT = "m:my-method"
 
 
 @pytest.fixture(scope="module")
@@ -158,7 +158,7 @@ def test_lists_and_keywords_are_marked_before_anything_is_asked(
         page.click("#list >> text=Mark by keyword")
         page.wait_for_selector("#list-said:has-text('papers marked')")
         page.click("#list-teach")
-        page.wait_for_selector("#taught summary:has-text('my method')")
+        page.wait_for_selector("#taught summary:has-text('my-method')")
         page.keyboard.press("Escape")
         page.goto(f"{served.url}/?q=rice+drought")
         page.wait_for_selector(DONE)
@@ -263,4 +263,4 @@ def test_nothing_is_lost_when_the_server_is_killed(chromium: Any, library: Path,
         running.process.join()
     with running_server(*arguments) as running:
         kept = httpx.get(f"{running.url}/search/taught").json()
-        assert (len(kept["marks"]), [each["name"] for each in kept["routes"]]) == (6, ["my method"])
+        assert (len(kept["marks"]), [each["name"] for each in kept["routes"]]) == (6, ["my-method"])

@@ -144,6 +144,8 @@ class CorpusFolder:
                 raise InputError(
                     f"{path} holds no finished corpus: the same call again continues where it stopped"
                 )
+            if (beside := path.with_name(path.name + FOLLOWING)).is_dir():
+                raise InputError(f"{path} is no corpus: give {beside}, into which `serve` has imported it")
             raise InputError(
                 f"{path} holds no corpus (no {MANIFEST}): make one with `import_corpus` or `fetch_corpus`"
             )

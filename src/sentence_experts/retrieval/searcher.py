@@ -205,7 +205,7 @@ class Searcher:
         """Return the scale of nearness; measured the first time that a route is used."""
         cosines = []
         for route in blend.routes:
-            model_route = replace(route, taught=None)
+            model_route = replace(route, name="", taught=None)
             if model_route not in self._unrelated:
                 queries = papers = self.encode(UNRELATED, Blend((model_route,)))[0]
                 if route.document_route != route.query_route:

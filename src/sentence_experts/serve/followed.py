@@ -36,7 +36,7 @@ class FollowedSource:
         self.path = Path(os.path.abspath(path))
         self.folder = self.path.with_name(self.path.name + FOLLOWING)
         self._imported = self._seen = self.state()
-        self._broken = self._count_broken()
+        self._broken: int | None = None  # counted at the first look, not to hold up the start
 
     def state(self) -> list[tuple[str, FileState]]:
         """Return the states of all files, which change with what is in them."""
@@ -74,6 +74,8 @@ class FollowedSource:
         """
         state, seen = self.state(), self._seen
         self._seen = state
+        if self._broken is None:
+            self._broken = self._count_broken() if state == self._imported else 0
         if state == self._imported or state != seen:
             return None
         self._imported = state  # what failed once would fail again

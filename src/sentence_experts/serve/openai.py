@@ -122,6 +122,6 @@ async def describe_model(request: Request, served: ServedModel) -> dict[str, Any
         "owned_by": "sentence-experts",
         "dimensions": served.dimension,
         "max_tokens": served.max_length,
-        "routes": [*served.known.prompts, *taught],
+        "routes": [*dict.fromkeys([*served.known.prompts, *taught])],
         "default_route": served.known.default,
     }

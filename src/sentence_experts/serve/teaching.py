@@ -21,7 +21,7 @@ from sentence_experts.serve.http import Schema, body_of, json_answer, read
 from sentence_experts.serve.library import CorpusView, Library, profile_of
 from sentence_experts.serve.search import PaperId, shown_facts
 
-FIRST_NAME = "my method"
+FIRST_NAME = "my-method"
 TO_READ = 20  # papers in a list to read
 MAX_LABELLED = 200  # papers that a keyword marks as similar, and at most as many others
 
@@ -271,5 +271,5 @@ async def _changed(
 
 def _new_name(taken: Set[str]) -> str:
     """Return a name that no route has."""
-    names = [FIRST_NAME, *(f"{FIRST_NAME} {number}" for number in range(2, len(taken) + 3))]
+    names = [FIRST_NAME, *(f"{FIRST_NAME}-{number}" for number in range(2, len(taken) + 3))]
     return next(name for name in names if name not in taken)
