@@ -141,8 +141,12 @@ def test_lists_and_keywords_are_marked_before_anything_is_asked(
     )
     (tmp_path / "others.txt").write_text("\n".join(each["doi"] for each in papers[4:7]) + "\n10.1/none")
     with opened(chromium, served.url, viewport={"width": 360, "height": 800}) as page:
-        page.click("#open-list")
+        files = page.evaluate_handle(
+            "() => { const d = new DataTransfer(); d.items.add(new File([''], 'x')); return d; }"
+        )
+        page.dispatch_event("#intro", "dragenter", {"dataTransfer": files})
         assert page.is_disabled("#list-teach")
+        page.dispatch_event("#list p", "drop", {"dataTransfer": files})
         page.set_input_files("#list input[data-similar=true]", tmp_path / "kept.bib")
         page.wait_for_selector("#list-said:has-text('3 papers marked')")
         page.set_input_files("#list input[data-similar=false]", tmp_path / "others.txt")

@@ -117,7 +117,7 @@ class ProfileState(BaseModel):
             self.marks.pop(each.key, None)
         self.marks |= {each.key: each for each in marks}
         if len(self.marks) > MAX_MARKS:
-            raise UsageError(f"more than {MAX_MARKS:,} marks: teach a route with these first")
+            raise UsageError(f"more than {MAX_MARKS:,} marks: mark fewer papers, or begin another kind")
 
     def begin(self, name: str | None = None) -> None:
         """Go on with the marks of a route, or with none."""

@@ -258,20 +258,14 @@ def _describe(
         "up": [place for place in order[:NEAREST] if near[place] and moved[place] > 0],
         "down": [place for place in order[::-1][:NEAREST] if near[place] and moved[place] < 0],
     }
-    texts = {
-        way: [
-            f"{each['title'] or ''} {each['abstract'] or ''}"
-            for each in searcher.papers.facts(papers[places])
-        ]
-        for way, places in ways.items()
-    }
-    shown = {}
+    texts, shown = {}, {}
     for way, places in ways.items():
-        facts = searcher.papers.facts(papers[places[:SHOWN]])
+        facts = searcher.papers.facts(papers[places])
+        texts[way] = [f"{each['title'] or ''} {each['abstract'] or ''}" for each in facts]
         before, after = (each[places[:SHOWN]].tolist() for each in ranks)
         shown[way] = [
             {"paper_id": one["paper_id"], "title": (one["title"] or "")[:300], "before": old, "after": new}
-            for one, old, new in zip(facts, before, after, strict=True)
+            for one, old, new in zip(facts, before, after, strict=False)
         ]
     return _words(texts), shown
 

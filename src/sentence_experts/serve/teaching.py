@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Set
-from functools import partial
 from typing import Annotated, Any
 
 import numpy as np
@@ -25,6 +24,7 @@ FIRST_NAME = "my-method"
 TO_READ = 20  # papers in a list to read
 MAX_LABELLED = 200  # papers that a keyword marks as similar, and at most as many others
 
+Told = dict[str, Any] | None
 Name = Annotated[str, Field(max_length=200, description="Name of a taught route")]
 
 
@@ -133,9 +133,8 @@ async def mark_list(request: Request) -> Response:
     library: Library = request.app.state.library
     if (body.text is None) == (body.keyword is None):
         raise RequestError(422, "give `text` or `keyword`", "text")
-    told: dict[str, Any] = {}
 
-    def change(state: ProfileState) -> None:
+    def change(state: ProfileState) -> Told:
         papers, unknown, marked = library.papers, list[str](), dict[int, bool]()
         if body.text is not None:
             listed = listed_papers(body.text)
@@ -151,9 +150,9 @@ async def mark_list(request: Request) -> Response:
                 marked |= dict.fromkeys(np.random.default_rng(0).permutation(rows)[:room].tolist(), similar)
         ids = [each["paper_id"] for each in papers.facts(marked)]
         state.mark([Mark(paper=one, similar=each) for one, each in zip(ids, marked.values(), strict=True)])
-        told.update(marked=len(marked), unknown=len(unknown), examples=unknown[:5])
+        return {"marked": len(marked), "unknown": len(unknown), "examples": unknown[:5]}
 
-    return await _changed(request, change, told)
+    return await _changed(request, change)
 
 
 @router.post("/begin", openapi_extra=body_of(BeginRequest))
@@ -168,18 +167,17 @@ async def teach(request: Request) -> Response:
     """Teach a route by the marks: it is searched by its name at once; `taught` is the name in requests."""
     body = await read(request, TeachRequest)
     view = await _view(request, body.on)
-    taught = {}
 
-    def change(state: ProfileState) -> None:
+    def change(state: ProfileState) -> Told:
         marks = list(state.marks.values())
         name = body.name or state.name or _new_name({*state.routes, *view.served.known.prompts})
         result = learn(view.searcher, view.blend.main, marks, name)
         entry = result.entry(view.searcher, view.blend.main, marks)
         state.put(name, entry, [*view.served.known.prompts])
         state.name = name
-        taught["taught"] = f"{view.served.name}:{name}"
+        return {"taught": f"{view.served.name}:{name}"}
 
-    return await _changed(request, change, taught)
+    return await _changed(request, change)
 
 
 @router.post("/screen", openapi_extra=body_of(ScreenRequest))
@@ -187,22 +185,19 @@ async def screen(request: Request) -> Response:
     """List the papers to read next by the marks, and how many relevant ones are unread at most."""
     body = await read(request, ScreenRequest)
     view = await _view(request, body.on)
-    told: dict[str, Any] = {}
 
-    def change(state: ProfileState) -> None:
-        order = partial(order_papers, view.searcher, view.blend.main, list(state.marks.values()))
-        result = order(state.sample, body.draw)
+    def change(state: ProfileState) -> Told:
+        marks = list(state.marks.values())
+        result = order_papers(view.searcher, view.blend.main, marks, state.sample, body.draw)
         if body.draw:
             state.sample = result.sample
         listed = [each for each in result.papers[:TO_READ] if each["rank"]]
         papers = view.searcher.papers
         facts = map(shown_facts, papers.facts(papers.find([each["paper_id"] for each in listed])))
-        told["papers"] = [
-            known | {"sampled": each["sampled"]} for known, each in zip(facts, listed, strict=True)
-        ]
-        told["verdict"] = result.verdict
+        sampled = [known | {"sampled": each["sampled"]} for known, each in zip(facts, listed, strict=True)]
+        return {"papers": sampled, "verdict": result.verdict}
 
-    return await _changed(request, change, told, undoes=body.draw > 0)
+    return await _changed(request, change, undoes=body.draw > 0)
 
 
 @router.post("/rename", openapi_extra=body_of(RenameRequest))
@@ -238,23 +233,20 @@ async def _view(request: Request, on: str | None) -> CorpusView:
 
 
 async def _changed(
-    request: Request,
-    change: Callable[[ProfileState], None] | None,
-    more: dict[str, Any] | None = None,
-    undoes: bool = True,
+    request: Request, change: Callable[[ProfileState], Told] | None, undoes: bool = True
 ) -> Response:
-    """Change a profile, and answer with what it is then."""
+    """Change a profile, and answer with what it is then and what `change` tells."""
     library: Library = request.app.state.library
 
-    def run() -> ProfileState:
-        profile = library.profile(profile_of(request))
+    def run() -> tuple[ProfileState, Told]:
+        profile, told = library.profile(profile_of(request)), None
         with library.refusing():
             if change is not None:
                 with profile.changing(undoes) as state:
-                    change(state)
-            return profile.read()
+                    told = change(state)
+            return profile.read(), told
 
-    state = await asyncio.to_thread(run)
+    state, told = await asyncio.to_thread(run)
     content = {
         "profile": profile_of(request),
         "name": state.name,
@@ -266,7 +258,7 @@ async def _changed(
         ],
         "can_undo": bool(state.undo),
     }
-    return await json_answer(content | (more or {}))
+    return await json_answer(content | (told or {}))
 
 
 def _new_name(taken: Set[str]) -> str:

@@ -14,23 +14,23 @@ let about = null, answer = null, running = null, opened = null;
 const best = new Map(); // route and paper -> its best sentence
 
 const page = {
-  open: (paper, from) => openPaper(paper, from),
+  open: openPaper,
   like: paper => change({like: [paper.paper_id], query: "", top: asked.TOP, view: "lists"}, true),
-  keep: paper => keep(paper),
+  keep,
   filter: fields => { find("paper").close(); change(fields, true); },
   unfold: () => change({apart: !state.apart}),
   citations: paper => send("/search/citations", {paper: paper.paper_id}, {ask: askKey}),
   more: () => change({top: Math.min(state.top * 2, asked.MOST)}),
   colour: name => `h${Math.max(about.routes.findIndex(each => each.name === name), 0) % 10}`,
-  ask: again => askKey(again),
-  openDialog: name => openDialog(name),
-  copy: (button, text) => copy(button, text),
+  ask: askKey,
+  openDialog,
+  copy,
   folder: () => about.folder,
   isTaught: name => about.routes.some(each => each.taught && each.name === name),
   first: () => answer?.routes.map(each => each.name).find(name => about.routes.some(each => each.name === name && !each.taught)) ?? null,
-  routesChanged: name => routesChanged(name),
+  routesChanged,
   stop: () => running?.abort(),
-  again: () => run(),
+  again: run,
   best: (route, paper) => best.get(`${route}\n${paper.paper_id}`),
 };
 

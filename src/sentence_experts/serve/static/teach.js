@@ -140,7 +140,10 @@ export async function beginTeaching(ofPage) {
   page = ofPage;
   find("teach-now").addEventListener("click", teach);
   find("teach-undo").addEventListener("click", undo);
-  find("open-list").addEventListener("click", () => { fill(find("list-said")); page.openDialog("list"); });
+  const openList = () => { fill(find("list-said")); page.openDialog("list"); };
+  find("open-list").addEventListener("click", openList);
+  addEventListener("dragenter", event => { if (event.dataTransfer?.types.includes("Files") && !document.querySelector("dialog[open]")) openList(); });
+  for (const name of ["dragover", "drop"]) addEventListener(name, event => { if (!event.target.closest?.("input")) event.preventDefault(); }); // else the browser opens the file
   find("list-form").addEventListener("change", async ({target}) => {
     if (!target.files?.length) return;
     const text = await target.files[0].text();
