@@ -120,8 +120,15 @@ def test_a_route_with_few_pairs_is_refused_and_the_others_go_on(plain_model: Pat
     result = se.fit(plain_model, rows, by=["topic", "rare"], steps=5)
     assert set(result.model.head_routes) == {"topic"}
     assert "it needs 8" in result.refused["rare"]
-    with pytest.raises(se.InputError, match="no route has enough pairs"):
+    with pytest.raises(se.InputError, match=r"no route can be learned: . pairs of alike texts"):
         se.fit(plain_model, rows, by=["rare"], steps=5)
+
+
+def test_a_route_by_which_all_texts_are_alike_is_refused(plain_model: Path) -> None:
+    rows = [row | {"kind": "a"} for row in make_rows(60)]
+    copies = [row | {"kind": "b"} for row in rows[:20]]
+    with pytest.raises(se.InputError, match=r"all \d+ train texts have the label 'a', without 20 near dup"):
+        se.fit(plain_model, rows + copies, by=["kind"], steps=5)
 
 
 def test_groups_and_near_duplicates_are_in_one_set(minilm: str) -> None:

@@ -216,14 +216,12 @@ class _Fit:
         self.data = LabelledTexts.read(table, config)
         self.refused = {}
         for route in self.data.labels:
-            pairs = self.data.labels_of(route, TRAIN).count_pairs(self.data.groups_of(TRAIN))
-            if pairs < MIN_PAIRS:
-                reason = f"{pairs} pairs of alike texts to learn from, and it needs {MIN_PAIRS}"
+            if reason := self._reason_against(route):
                 logger.warning(f"route {route!r} is not learned: {reason}")
                 self.refused[route] = reason
         self.routes = [route for route in self.data.labels if route not in self.refused]
         if not self.routes:
-            raise InputError("no route has enough pairs of alike texts to learn from")
+            raise InputError(f"no route can be learned: {'; '.join(self.refused.values())}")
         self.name = str(base) if isinstance(base, str | Path) and not Path(base).exists() else None
         self.base = base if isinstance(base, SentenceTransformer) else load(base)
         grown = self.base if isinstance(self.base, ExpertEncoder) else None
@@ -238,6 +236,20 @@ class _Fit:
                 f"`base`: {name_of(grown)} has experts alone ({', '.join(grown.experts)}), and heads "
                 "are learned on a base: give the model that it was made from, or one with a head or adapter"
             )
+
+    def _reason_against(self, route: str) -> str | None:
+        """Return why a route cannot be learned, or measured, from the texts that are left."""
+        pairs = self.data.labels_of(route, TRAIN).count_pairs(self.data.groups_of(TRAIN))
+        if pairs < MIN_PAIRS:
+            return f"{pairs} pairs of alike texts to learn from, and it needs {MIN_PAIRS}"
+        for part in (TRAIN, TEST):
+            labels = self.data.labels_of(route, part)
+            count = int(labels.labelled.sum())
+            if count and (common := np.flatnonzero(labels.counts == count)).size:
+                duplicates = self.data.left_out.get("near duplicates", 0)
+                without = f", without {duplicates:,} near duplicates" if duplicates else ""
+                return f"all {count:,} {part} texts have the label {labels.names[common[0]]!r}{without}"
+        return None
 
     def run(self, cache: Path | None = None) -> FitResult:
         """Learn the routes and measure them; vectors of the base are kept in the folder `cache`."""
