@@ -296,7 +296,7 @@ def test_axe_finds_nothing(chromium: Any, served: RunningServer, axe: Path, them
         page.wait_for_selector(".best:visible")
         page.add_script_tag(path=str(axe))
         found = []
-        for press in ("#tab-lists", "#tab-citations", "#open-kept", "#open-help", "#open-curl"):
+        for press in ("#tab-lists", "#tab-citations", "#open-kept", "#open-help", "#open-curl", "#open-list"):
             page.click(press)
             answer = page.evaluate("() => axe.run(document, {resultTypes: ['violations']})")
             found += [(press, each["id"], each["nodes"][0]["html"]) for each in answer["violations"]]

@@ -172,6 +172,12 @@ def test_lists_and_keywords_become_marks_in_one_request(client: TestClient) -> N
         paper for paper, each in zip(ids, papers, strict=True) if papers[0]["keywords"][0] in each["keywords"]
     }
     assert found["marked"] == len(found["marks"]) == 2 * len(similar)
+    assert post(client, "/screen")["verdict"].startswith(f"{len(similar)} papers read, {len(similar)} of")
+    one = next(each["paper"] for each in found["marks"] if each["assumed"])
+    post(client, "/marks", {"marks": [{"paper": one, "similar": False}]})
+    assert post(client, "/screen")["verdict"].startswith(f"{len(similar) + 1} papers read")
+    again = post(client, "/list", {"keyword": papers[0]["keywords"][0]})["marks"]
+    assert not next(each for each in again if each["paper"] == one)["assumed"], "a judgement stays"
     assert post(client, "")["routes"][0]["marks"] == found["marked"]
 
 

@@ -150,7 +150,8 @@ def order_papers(
     marks = [*{mark.paper: mark.model_copy(update={"query": None, "like": ()}) for mark in marks}.values()]
     taught, _ = gather(searcher, on, marks)
     rows = searcher.papers.rows_of([mark.paper for mark in marks])
-    read = {row: mark.similar for row, mark in zip(rows, marks, strict=True) if row is not None}
+    pairs = [(row, mark) for row, mark in zip(rows, marks, strict=True) if row is not None]
+    read = {row: mark.similar for row, mark in pairs if not mark.assumed}
     vectors, passing = searcher.vectors(on), searcher.papers.places(Filters(notices=False))
     scored = vectors.scores(fit_regression(taught.vectors, taught.similar))
     scores = dict(zip(vectors.papers.tolist(), scored.tolist(), strict=True))

@@ -41,12 +41,14 @@ class Mark(_Kept):
         similar: whether it is.
         query: text that it was judged against.
         like: papers that it was judged against; with neither, similar papers are similar to each other.
+        assumed: whether nobody judged the paper, which was drawn from those without a keyword.
     """
 
     paper: str = Field(max_length=1_000)
     similar: bool
     query: str | None = Field(default=None, max_length=MAX_QUERY)
     like: tuple[str, ...] = Field(default=(), max_length=20)
+    assumed: bool = False
 
     @property
     def anchor(self) -> tuple[str | None, tuple[str, ...]] | None:

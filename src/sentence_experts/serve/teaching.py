@@ -149,7 +149,9 @@ async def mark_list(request: Request) -> Response:
                 room = len(marked) or MAX_LABELLED
                 marked |= dict.fromkeys(np.random.default_rng(0).permutation(rows)[:room].tolist(), similar)
         ids = [each["paper_id"] for each in papers.facts(marked)]
-        state.mark([Mark(paper=one, similar=each) for one, each in zip(ids, marked.values(), strict=True)])
+        labelled, judged = body.text is None, zip(ids, marked.values(), strict=True)
+        marks = [Mark(paper=one, similar=each, assumed=labelled and not each) for one, each in judged]
+        state.mark([each for each in marks if not (each.assumed and each.key in state.marks)])
         return {"marked": len(marked), "unknown": len(unknown), "examples": unknown[:5]}
 
     return await _changed(request, change)

@@ -30,7 +30,7 @@ export function markButtons(paper, labels = ["Similar", "Not similar"], asked = 
 /** Mark a paper; the same mark again takes it back. */
 export function mark(paper, similar, asked = question) {
   const before = markOf(paper.paper_id), {query, like} = before ?? asked;
-  const one = {paper: paper.paper_id, query, like, similar: before?.similar === similar ? null : similar};
+  const one = {paper: paper.paper_id, query, like, similar: before?.similar === similar && !before.assumed ? null : similar};
   return change("/marks", {marks: [one]});
 }
 
@@ -47,7 +47,7 @@ async function markList(body) {
 export function showMarks() {
   for (const button of document.querySelectorAll("button.mark")) {
     const one = markOf(button.dataset.id);
-    button.setAttribute("aria-pressed", String(one !== undefined && String(one.similar) === button.dataset.similar));
+    button.setAttribute("aria-pressed", String(one !== undefined && !one.assumed && String(one.similar) === button.dataset.similar));
   }
   const similar = known.marks.filter(each => each.similar).length, others = known.marks.length - similar;
   fill(find("teach-count"), known.marks.length ? `${number(similar)} similar, ${number(others)} not similar` : "Mark papers as similar or not, in the way you mean.",
