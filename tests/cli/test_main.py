@@ -75,6 +75,13 @@ def test_usage_error_is_one_line_and_exit_code_2(
     assert is_one_line(error)
 
 
+def test_a_name_that_is_not_utf_8_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, error = run(capsys, "search", "minilm", "rice", "--corpus", "papers \udcff")
+    assert code == 2
+    assert "error: 'papers \\udcff': not UTF-8" in error
+    assert is_one_line(error)
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

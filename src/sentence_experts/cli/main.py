@@ -16,7 +16,7 @@ from typer.exceptions import TyperException
 
 from sentence_experts import __version__
 from sentence_experts.cli.console import note, show_logs
-from sentence_experts.errors import SentenceExpertsError, readable
+from sentence_experts.errors import SentenceExpertsError, UsageError, readable
 from sentence_experts.storage import no_space
 
 # The verbs in the order of the work, with what the list of them says. A verb's module is imported only if the
@@ -134,6 +134,9 @@ def main(arguments: list[str] | None = None) -> None:
     arguments = [argument for argument in arguments if argument != "--debug"]
     arguments[:1] = [ALIASES.get(argument, argument) for argument in arguments[:1]]
     try:
+        for argument in arguments:
+            if argument.encode(errors="ignore") != os.fsencode(argument):
+                raise UsageError(f"{argument!a}: not UTF-8; libraries need names that are")
         called = [argument for argument in arguments[:1] if argument in VERBS]
         wrong = bool(arguments) and not called and arguments[0][:1] != "-"  # the error names similar verbs
         run = app_with_verbs(*(VERBS if wrong else called))
