@@ -24,8 +24,8 @@ from measuring import BASE
 from sentence_experts.evaluation.label_similarity import more_like_this
 from sentence_experts.models.pooling import unit
 from sentence_experts.pairs.conflicts import Conflicts
-from sentence_experts.training.heads import LabelledVectors, train_head
 from sentence_experts.training.labelled_texts import TEST, TRAIN, VALIDATION, LabelledTexts
+from sentence_experts.training.train_heads import LabelledVectors, train_head
 from study import Row
 
 HEAD_STEPS = 500

@@ -40,7 +40,7 @@ from sklearn.linear_model import LogisticRegression
 from measuring import DATA, ELIFE, options, table, write
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.models.pooling import unit
-from sentence_experts.retrieval.heads import TaughtMap
+from sentence_experts.retrieval.head_cosines import TaughtMap
 from sentence_experts.retrieval.teaching import Examples, cross_validate, fit_head, move_query
 
 MARKS, PER_QUERY, NEAR, OTHERS, TOP, FEWEST = (5, 10, 30, 100), 10, 25, 60, 10, 12

@@ -16,8 +16,8 @@ from sentence_experts.pairs.labels import LabelColumn, read_labels
 from sentence_experts.training import route_candidates
 from sentence_experts.training.config import FitConfig
 from sentence_experts.training.data import LinkedPairs
-from sentence_experts.training.heads import Head, LabelledVectors, train_head
 from sentence_experts.training.labelled_texts import LabelledTexts
+from sentence_experts.training.train_heads import Head, LabelledVectors, train_head
 from sentence_experts.training.training_set import numbered
 
 TOPICS = ("rice", "sleep", "stars", "bridges")

@@ -145,7 +145,7 @@ def drop_route(
 def _show_routes(encoder: ExpertEncoder, out: Path) -> None:
     """Show a saved model's routes and how to use it."""
     from sentence_experts.models.routes.kinds import router_kind
-    from sentence_experts.models.surgery.heads import describe_modules
+    from sentence_experts.models.surgery.pooling_head import describe_modules
 
     total, active = encoder.parameter_counts()
     show(f"{out}: {total:,} parameters, {active:,} active per text")

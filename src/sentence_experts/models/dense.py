@@ -24,7 +24,8 @@ from sentence_experts.compat.transformers import attention_of
 from sentence_experts.errors import RouteError, UsageError
 from sentence_experts.models.architectures.configs import ExpertsFields
 from sentence_experts.models.architectures.families import family_of, inherited_values
-from sentence_experts.models.layers.adapters import LowRankHead, key_of
+from sentence_experts.models.layers.adapters import key_of
+from sentence_experts.models.layers.heads import LowRankHead
 from sentence_experts.models.layers.weight_names import base_name, expert_of, of_expert
 from sentence_experts.models.pooling import place_of_pooling
 from sentence_experts.models.routes.kinds import router_kind

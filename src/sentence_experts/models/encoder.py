@@ -18,7 +18,7 @@ from sentence_experts.errors import InputError, RouteError, UsageError
 from sentence_experts.models.architectures.registration import register
 from sentence_experts.models.architectures.routed_model import RoutedModel
 from sentence_experts.models.card import usage_card
-from sentence_experts.models.layers.adapters import LowRankHead
+from sentence_experts.models.layers.heads import LowRankHead
 from sentence_experts.models.layers.residency import CPU, DISK
 from sentence_experts.models.layers.weight_names import owner_of
 from sentence_experts.models.pooling import place_of_pooling, pooled_model

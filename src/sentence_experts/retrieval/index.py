@@ -25,7 +25,7 @@ from sentence_experts.encoding.chunks import Vectors, encode_chunks
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.progress import progress
-from sentence_experts.retrieval.heads import Head, shared_encoder
+from sentence_experts.retrieval.head_cosines import Head, shared_encoder
 from sentence_experts.retrieval.texts import (
     PASSAGES,
     UNITS,

@@ -12,7 +12,7 @@ from sentence_experts.encoding.chunks import Vectors
 from sentence_experts.errors import RouteError, UsageError
 from sentence_experts.models.routes.known_routes import KnownRoutes
 from sentence_experts.models.routes.task_types import DOCUMENT, QUERY
-from sentence_experts.retrieval.heads import TaughtMap
+from sentence_experts.retrieval.head_cosines import TaughtMap
 
 # Routes of queries and of documents, as models name them whose task file is not known.
 PAIRS = (

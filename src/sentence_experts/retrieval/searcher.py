@@ -19,7 +19,7 @@ from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import UsageError
 from sentence_experts.models.pooling import unit as unit_length
 from sentence_experts.retrieval.closeness import UNRELATED, Scale, describe_nearness
-from sentence_experts.retrieval.heads import TaughtMap, shared_encoder
+from sentence_experts.retrieval.head_cosines import TaughtMap, shared_encoder
 from sentence_experts.retrieval.index import route_vectors
 from sentence_experts.retrieval.keywords import FUSED, KeywordIndex, fused, keyword_index
 from sentence_experts.retrieval.papers import Filters, Papers

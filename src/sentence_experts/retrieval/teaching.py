@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from sentence_experts.encoding.chunks import Vectors
 from sentence_experts.models.pooling import unit
-from sentence_experts.retrieval.heads import TaughtMap
+from sentence_experts.retrieval.head_cosines import TaughtMap
 
 Mask = NDArray[np.bool_]
 

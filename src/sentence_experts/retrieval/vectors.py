@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sentence_experts.encoding.chunks import Vectors
 from sentence_experts.errors import UsageError
 from sentence_experts.models.pooling import unit as unit_length
-from sentence_experts.retrieval.heads import Head
+from sentence_experts.retrieval.head_cosines import Head
 
 _NUMBERS_PER_PRODUCT = 400_000  # multiplications at once, if several queries meet the same vectors
 

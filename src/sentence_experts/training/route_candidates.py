@@ -28,10 +28,10 @@ from sentence_experts.progress import progress
 from sentence_experts.storage.text_cache import TextCache
 from sentence_experts.training.config import FitConfig
 from sentence_experts.training.data import LinkedPairs
-from sentence_experts.training.heads import BATCH as HEAD_BATCH
-from sentence_experts.training.heads import RATES, LabelledVectors, train_head
 from sentence_experts.training.labelled_texts import TRAIN, VALIDATION, LabelledTexts
 from sentence_experts.training.run import train
+from sentence_experts.training.train_heads import BATCH as HEAD_BATCH
+from sentence_experts.training.train_heads import RATES, LabelledVectors, train_head
 
 logger = logging.getLogger(__name__)
 

@@ -26,7 +26,6 @@ from sentence_experts.errors import RouteError, UsageError
 from sentence_experts.models.architectures.families import family_of
 from sentence_experts.models.architectures.lora import insert_lora
 from sentence_experts.models.architectures.registration import write_modeling_file
-from sentence_experts.models.layers.adapters import make_head
 from sentence_experts.models.layers.dispatch import (
     Dispatch,
     ExpertSlices,
@@ -37,6 +36,7 @@ from sentence_experts.models.layers.dispatch import (
     reorder_packed,
     take,
 )
+from sentence_experts.models.layers.heads import make_head
 from sentence_experts.models.layers.packing import PACKED, PADDED, Packing, packs
 from sentence_experts.models.layers.residency import Residency
 from sentence_experts.models.layers.weight_files import WEIGHTS, split_by_expert

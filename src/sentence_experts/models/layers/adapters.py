@@ -32,29 +32,6 @@ class LowRank(nn.Module):
         return self.up @ self.down
 
 
-class LowRankHead(LowRank):
-    """The head of a route with few weights: x + up(down(x)) + bias, (width) -> (width)."""
-
-    def __init__(self, rank: int, width: int) -> None:
-        super().__init__(rank, width, width)
-        self.bias = nn.Parameter(torch.zeros(width))
-
-    @property
-    def weight(self) -> Tensor:
-        """The whole map, (width, width)."""
-        return torch.eye(len(self.bias), device=self.bias.device, dtype=self.bias.dtype) + self.product()
-
-    def forward(self, pooled: Tensor) -> Tensor:
-        """Map (..., width) to (..., width)."""
-        low = nn.functional.linear(pooled, self.down)
-        return pooled + nn.functional.linear(low, self.up, self.bias)
-
-
-def make_head(width: int, rank: int | None) -> nn.Linear | LowRankHead:
-    """Make a head of this rank of its difference from the identity; None for any."""
-    return nn.Linear(width, width) if rank is None or rank >= width else LowRankHead(rank, width)
-
-
 class AdaptedLinear(nn.Linear):
     """A linear layer that adapters may change; `path` is its place in the block, and its name in them."""
 

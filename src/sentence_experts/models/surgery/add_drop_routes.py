@@ -25,7 +25,7 @@ from sentence_experts.models.architectures.families import family_of
 from sentence_experts.models.dense import dense_prompt, equal_shares
 from sentence_experts.models.encoder import ExpertEncoder, check_experts
 from sentence_experts.models.files.fingerprint import fingerprint_of
-from sentence_experts.models.layers.adapters import LowRankHead
+from sentence_experts.models.layers.heads import LowRankHead
 from sentence_experts.models.layers.weight_names import base_name, is_expert, owner_of
 from sentence_experts.models.loading import load
 from sentence_experts.models.routes.kinds import router_kind
@@ -34,7 +34,7 @@ from sentence_experts.models.surgery.adapter_routes import adaptable_layers, rea
 from sentence_experts.models.surgery.assemble import ExpertSource, Source, make_and_store, with_experts
 from sentence_experts.models.surgery.extend import extend
 from sentence_experts.models.surgery.extend_config import ADAPTER, AVERAGE, BASE, EXPERT, HEAD, AddRouteConfig
-from sentence_experts.models.surgery.heads import check_linear_pooling
+from sentence_experts.models.surgery.pooling_head import check_linear_pooling
 from sentence_experts.models.surgery.route_plan import PlannedRoute, RoutePlan, adapter_settings, task_routes
 
 logger = logging.getLogger(__name__)

@@ -1,4 +1,7 @@
-"""New encoders from the parts of old ones: other experts, another transformer, the same modules around it."""
+"""Encoders put together from parts of others: MLPs are copied into experts, the modules around stay.
+
+`_copy_weights` makes an expert the copy of the pretrained MLP, or the mean of old experts.
+"""
 
 from __future__ import annotations
 
@@ -145,12 +148,12 @@ def with_experts(
     model = model_class_of(family)(config_class_of(family)(**values), **pooler_option(old))
     model.to(dtype=encoder.dtype).eval()
     initialize_routers(model, seed)
-    model.load_state_dict(_state(old, model, sources, seed))
+    model.load_state_dict(_copy_weights(old, model, sources, seed))
     _set_tokens(old, old_routes, model, routes, sources, tokenizer.cls_token_id)
     return with_transformer(ExpertEncoder, encoder, model, tokenizer, prompts, default_prompt_name, device)
 
 
-def _state(old: Any, new: Any, sources: Sequence[ExpertSource], seed: int) -> dict[str, Tensor]:
+def _copy_weights(old: Any, new: Any, sources: Sequence[ExpertSource], seed: int) -> dict[str, Tensor]:
     """Make every weight of the new model but the rows of its leading tokens."""
     family = family_of(new.config.model_type)
     weights: dict[str, Tensor] = old.state_dict()

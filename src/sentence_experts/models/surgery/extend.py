@@ -1,8 +1,8 @@
 """Routes for a pretrained encoder, which gives the same vectors until they are trained.
 
 Every expert starts as a copy of the base's MLP (Hallee 2025, fig. 1; MoTE, section 3.1.1), every domain token
-as a copy of [CLS], every head as the identity, and every adapter as zero. (A different pooling, or a head on
-the pooling of all routes, changes the vectors.)
+as a copy of [CLS], every head as the identity, and every adapter as zero; `assemble` copies them. (A different
+pooling, or a head on the pooling of all routes, changes the vectors.)
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from sentence_experts.models.surgery.assemble import (
     with_experts,
 )
 from sentence_experts.models.surgery.extend_config import EXPERT, ExtendConfig
-from sentence_experts.models.surgery.heads import check_linear_pooling, put_head, put_normalize
+from sentence_experts.models.surgery.pooling_head import check_linear_pooling, put_head, put_normalize
 from sentence_experts.models.surgery.route_plan import domain_names, open_tasks, plan_routes, task_routes
 
 logger = logging.getLogger(__name__)

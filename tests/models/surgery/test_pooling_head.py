@@ -15,7 +15,7 @@ from torch import Tensor
 import sentence_experts
 from sentence_experts.errors import InputError
 from sentence_experts.models.files.saving import save
-from sentence_experts.models.surgery.heads import describe_modules
+from sentence_experts.models.surgery.pooling_head import describe_modules
 
 NAMES = ["copd", "cvd"]
 ROUTED = ["[COPD]the heart pumps blood", "[CVD]lungs", "[CVD]", "[COPD]plants crops and roots " * 3]
