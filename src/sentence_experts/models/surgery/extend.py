@@ -1,7 +1,7 @@
 """Routes for a pretrained encoder, which gives the same vectors until they are trained.
 
 Every expert starts as a copy of the base's MLP (Hallee 2025, fig. 1; MoTE, section 3.1.1), every domain token
-as a copy of [CLS], every head as the identity, and every adapter as zero; `assemble` copies them. (A different
+as a copy of [CLS], every head as the identity, and every adapter as zero; `assemble` does so. (A different
 pooling, or a head on the pooling of all routes, changes the vectors.)
 """
 
