@@ -75,7 +75,7 @@ MaxLength = Annotated[
     int | None,
     Field(ge=1, description="Maximum number of tokens per text, if the model would read more"),
 ]
-Seed = Annotated[int, Field(ge=0, lt=2**32, description="Random seed; the same seed gives the same bytes")]
+Seed = Annotated[int, Field(ge=0, lt=2**32, description="Random seed; the same seed gives the same result")]
 TrustRemoteCode = Annotated[bool, Field(description="Run code that comes with the weights")]
 Revision = Annotated[str | None, Field(description="Revision of a hub model: a branch, tag or commit")]
 
