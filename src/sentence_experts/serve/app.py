@@ -18,7 +18,7 @@ from sentence_experts.serve import mcp, openai, pages, search, teaching, tei
 from sentence_experts.serve.engine import EmbeddingEngine
 from sentence_experts.serve.errors import RequestError
 from sentence_experts.serve.followed import FollowedSource
-from sentence_experts.serve.guard import Guard, Keys
+from sentence_experts.serve.guard import Guard, Keys, refusal
 from sentence_experts.serve.http import json_answer
 from sentence_experts.serve.library import Library
 
@@ -85,7 +85,6 @@ def build_app(
         with suppress(SentenceExpertsError):
             mcp.load_server()  # now, for the first request would wait for the import
     app.add_middleware(Guard, metrics=engine.metrics, keys=keys, local_only=local_only)
-    app.add_exception_handler(RequestError, _refuse)  # type: ignore[arg-type]
     app.add_exception_handler(HTTPException, _refuse_path)  # type: ignore[arg-type]
     for router in (
         *ROUTERS,
@@ -96,14 +95,9 @@ def build_app(
     return app
 
 
-async def _refuse(request: Request, error: RequestError) -> Response:
-    return await json_answer(error.body(request.url.path), headers=error.headers, status=error.status)
-
-
 async def _refuse_path(request: Request, error: HTTPException) -> Response:
     reasons = {404: "there is no such path; /openapi.json lists them", 405: "this path takes another method"}
-    answer = await _refuse(
-        request, RequestError(error.status_code, reasons.get(error.status_code, error.detail))
-    )
+    reason = reasons.get(error.status_code, error.detail)
+    answer = refusal(RequestError(error.status_code, reason), request.url.path)
     answer.headers.update(error.headers or {})  # such as `Allow`
     return answer

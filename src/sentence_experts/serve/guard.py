@@ -8,10 +8,11 @@ import logging
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from pydantic_core import to_json
+from starlette.datastructures import MutableHeaders
 from starlette.requests import ClientDisconnect
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sentence_experts.errors import InputError
@@ -89,12 +90,9 @@ class Guard:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                present = {name for name, _ in message["headers"]}
-                added = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
-                message["headers"] = [
-                    *message["headers"],
-                    *(each for each in added if each[0] not in present),
-                ]
+                answer = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    answer.setdefault(name, value)
             await send(message)
 
         if scope["method"] == "HEAD":  # as GET; the server leaves the body out
@@ -106,11 +104,12 @@ class Guard:
         except ClientDisconnect:
             status = LEFT
         except RequestError as error:
-            await _send(sending, error, scope["path"])
+            await refusal(error, scope["path"])(scope, receive, sending)
         except Exception as error:
             logger.error(f"{scope['path']!r}: {type(error).__name__}", exc_info=error)
             if not status:
-                await _send(sending, RequestError(500, "something went wrong in the server"), scope["path"])
+                error = RequestError(500, "something went wrong in the server")
+                await refusal(error, scope["path"])(scope, receive, sending)
         finally:
             seconds = time.perf_counter() - started
             route = getattr(scope.get("route"), "path", None) or "other"
@@ -134,9 +133,6 @@ class Guard:
             raise RequestError(401, "send a key of this server in the header 'Authorization: Bearer KEY'")
 
 
-async def _send(send: Any, error: RequestError, path: str) -> None:
-    body = to_json(error.body(path))
-    headers = {"content-type": "application/json", "content-length": str(len(body)), **error.headers}
-    raw = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
-    await send({"type": "http.response.start", "status": error.status, "headers": raw})
-    await send({"type": "http.response.body", "body": body})
+def refusal(error: RequestError, path: str) -> Response:
+    """Return the answer to a refused request."""
+    return Response(to_json(error.body(path)), error.status, error.headers, media_type="application/json")

@@ -48,11 +48,8 @@ const numbers = new Intl.NumberFormat("en");
 export const number = value => numbers.format(value);
 export const count = (n, one, many = `${one}s`) => `${number(n)} ${n === 1 ? one : many}`;
 
+const compact = new Intl.NumberFormat("en", {notation: "compact"});
 /** A rank in at most four characters. */
-export function short(rank) {
-  if (rank < 1000) return String(rank);
-  if (rank < 1e6) return `${rank < 1e4 ? (Math.floor(rank / 100) / 10) : Math.floor(rank / 1000)}k`;
-  return `${Math.floor(rank / 1e5) / 10}M`;
-}
+export const short = rank => compact.format(rank);
 
 export const title = paper => paper.title || "(no title)";
