@@ -193,6 +193,14 @@ class Library:
             raise RequestError(422, reason, "routes")
         return list(found.values())
 
+    def find_one(self, name: str, field: str, profile: str) -> CorpusView:
+        """Find the one view that a request names."""
+        view, *others = self.find([name], field, profile)
+        if others:
+            known = ", ".join(each.name for each in (view, *others))
+            raise RequestError(422, f"{name!r} has several routes, name one: {known}", field)
+        return view
+
     def _blended(self, name: str, model: str, route: str, field: str, taught: TaughtRoutes) -> CorpusView:
         served, searcher = self._searchers[model]
         try:

@@ -88,8 +88,7 @@ def _taught_blend(request: Request, served: ServedModel, route: str | None) -> B
         each.rpartition("=")[0].strip() in taught for each in route.split(",")
     ):
         return None
-    (view,) = library.find([f"{served.name}:{route}"], "model", profile_of(request))
-    return view.blend
+    return library.find_one(f"{served.name}:{route}", "model", profile_of(request)).blend
 
 
 def _item(number: int, vector: NDArray[np.float32], as_base64: bool) -> dict[str, Any]:

@@ -151,11 +151,7 @@ async def sentences(request: Request) -> Response:
     """Find the sentence of each abstract, or best passage, that is nearest to a query: its start and end."""
     library: Library = request.app.state.library
     body = await read(request, SentencesRequest)
-    found = await asyncio.to_thread(library.find, [body.route], "route", profile_of(request))
-    view, *others = found
-    if others:
-        known = ", ".join(each.name for each in (view, *others))
-        raise RequestError(422, f"{body.route!r} has several routes, name one: {known}", "route")
+    view = await asyncio.to_thread(library.find_one, body.route, "route", profile_of(request))
     content = await answered(request, _sentences(request.app.state.engine, library, body, view))
     return await json_answer(content)
 

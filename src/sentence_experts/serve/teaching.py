@@ -228,8 +228,8 @@ async def _view(request: Request, on: str | None) -> CorpusView:
     library: Library = request.app.state.library
     if on is None:
         return next(iter(library.views.values()))
-    view, *others = await asyncio.to_thread(library.find, [on], "on", profile_of(request))
-    if others or view.name not in library.views:
+    view = await asyncio.to_thread(library.find_one, on, "on", profile_of(request))
+    if view.name not in library.views:
         raise RequestError(422, "name one route of a model", "on")
     return view
 
