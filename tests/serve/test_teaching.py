@@ -67,6 +67,7 @@ def test_marks_teach_a_route_that_requests_name(client: TestClient, plain: Sente
     taught = post(client, "", {"name": "by hand"})
     assert (taught["taught"], taught["name"]) == ("m:by hand", "by hand")
     (route,) = taught["routes"]
+    assert route["source"] is None, "of a model in memory, or in a folder"
     assert route["figures"]["verdict"].startswith(("10 examples", "Tells", "No better"))
     about = client.get("/search/corpus").json()
     assert about["routes"][-1] == {"name": "m:by hand", "label": "by hand", "default": True, "taught": True}

@@ -156,6 +156,10 @@ class Library:
             self._taught.pop(least_recent, None)
         return routes
 
+    def source_of(self, model: str) -> str | None:
+        """Return the name that the model under a taught route was opened by; None for a folder."""
+        return self._models.source(self._model_of(model))
+
     def _model_of(self, name: str) -> str:
         return name if name in self._searchers else next(iter(self._searchers))
 

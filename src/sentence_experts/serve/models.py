@@ -179,6 +179,11 @@ class Models:
         """Return the model of this name now."""
         return self._by_name.get(name)
 
+    def source(self, name: str) -> str | None:
+        """Return the name that a model was opened by; None for a folder, which is not told."""
+        place = self._sources[name].place
+        return place if isinstance(place, str) and not Path(place).exists() else None
+
     @property
     def first(self) -> ServedModel:
         """The model that answers where a request names none."""

@@ -255,7 +255,7 @@ async def _changed(
         "marks": [each.model_dump() for each in state.marks.values()],
         "routes": [
             {"name": name, "on": each.on, "model": each.model, "kind": each.kind, "marks": len(each.marks)}
-            | {"figures": each.figures}
+            | {"figures": each.figures, "source": library.source_of(each.model)}
             for name, each in state.routes.items()
         ],
         "can_undo": bool(state.undo),

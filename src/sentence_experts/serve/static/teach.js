@@ -126,7 +126,7 @@ function details(one, open) {
       make("button", {type: "button", onclick: acts("/begin", () => ({name: one.name}))}, "Go on teaching"),
       make("button", {type: "button", onclick: async () => { if (known.name === one.name || await change("/begin", {name: one.name})) openScreen(page, change); }}, "Papers to read"),
       make("button", {type: "button", onclick: acts("/delete", () => ({name: one.name}))}, "Delete")),
-    make("pre", {tabindex: "0"}, `sentence-experts add-route ${one.model} '${one.name}' --from '${page.folder()}' --out MODEL${profile() && ` --profile ${profile()}`}`));
+    make("pre", {tabindex: "0"}, `sentence-experts add-route ${one.source ?? "MODEL"} '${one.name}' --from '${page.folder()}' --out NEW${profile() && ` --profile ${profile()}`}`));
 }
 
 export function openTaught(name) {
