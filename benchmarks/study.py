@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from measuring import RESULTS, hardware, p_text, table, versions
 from sentence_experts.evaluation.statistics import Estimate, Runs, ScoredPairs, estimate, holm, runs_of
-from sentence_experts.evaluation.text_free import text_free_scores
+from sentence_experts.evaluation.text_free import score_without_comparing
 from sentence_experts.pairs.dataset import PAIR_COLUMNS
 
 SEEDS = 5
@@ -271,7 +271,7 @@ def blind_table(tests: Mapping[str, Test]) -> str:
     """
     scores: dict[str, dict[str, list[float]]] = {}
     for route, test in tests.items():
-        for label, found in text_free_scores(test.as_table(route), None).items():
+        for label, found in score_without_comparing(test.as_table(route), None).items():
             scores.setdefault(label, {})[route] = found.tolist()
     routes = list(tests) if 1 < len(tests) <= MOST_COLUMNS else []
     pairs_of = {route: test.pairs for route, test in tests.items()}

@@ -9,7 +9,7 @@ from .errors import InputError, RouteError, SentenceExpertsError, UsageError
 from .evaluation.audit import audit
 from .evaluation.evaluate import evaluate
 from .evaluation.moee.analysis import analyse
-from .evaluation.moee.embedders import evaluate_parts, make_embedder
+from .evaluation.moee.make_and_evaluate import evaluate_parts, make_embedder
 from .evaluation.similarity import similarity
 from .models.encoder import ExpertEncoder
 from .models.export.export import export

@@ -80,7 +80,7 @@ TrustRemoteCode = Annotated[bool, Field(description="Run code that comes with th
 Revision = Annotated[str | None, Field(description="Revision of a hub model: a branch, tag or commit")]
 
 
-def unknown_setting(name: str, known: Iterable[str]) -> str:
+def describe_unknown(name: str, known: Iterable[str]) -> str:
     """Return the message for a setting that does not exist."""
     close = get_close_matches(name, known := list(known), cutoff=0.7)
     hint = f"did you mean {' or '.join(close)}?" if close else f"known: {', '.join(known)}"
@@ -90,7 +90,7 @@ def unknown_setting(name: str, known: Iterable[str]) -> str:
 M = TypeVar("M", bound=BaseModel)
 
 
-def checked(model: type[M], values: Any, path: Path | str) -> M:
+def check_content(model: type[M], values: Any, path: Path | str) -> M:
     """Return the content of a file as `model`.
 
     Raises:
@@ -102,7 +102,7 @@ def checked(model: type[M], values: Any, path: Path | str) -> M:
         first = error.errors()[0]
         place, message = first["loc"], first["msg"].removeprefix("Value error, ")
         if first["type"] == "extra_forbidden":
-            message = unknown_setting(str(place[-1]), _fields_at(model, place[:-1]))
+            message = describe_unknown(str(place[-1]), _fields_at(model, place[:-1]))
         elif first["type"] != "value_error":
             message = f"{message} (got {first['input']!r})"
         where = ".".join(map(str, place))
@@ -168,7 +168,7 @@ class SettingError(UsageError):
         first = error.errors()[0]
         name = str(first["loc"][0]) if first["loc"] else ""
         if first["type"] == "extra_forbidden" and len(first["loc"]) == 1:
-            return cls(name, unknown_setting(name, known))
+            return cls(name, describe_unknown(name, known))
         place, value = "", settings.get(name)
         for part in first["loc"][1:]:  # pydantic also names types, which the user did not write
             in_list = isinstance(value, list | tuple) and isinstance(part, int) and part < len(value)
@@ -224,7 +224,7 @@ class Config(BaseModel):
         if unknown := next((name for name in settings if name not in cls.model_fields), None):
             code = sys._getframe(1).f_code  # code of the function whose settings these are
             others = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-            raise UsageError(f"`{unknown}`: {unknown_setting(unknown, [*cls.model_fields, *others])}")
+            raise UsageError(f"`{unknown}`: {describe_unknown(unknown, [*cls.model_fields, *others])}")
         given = (
             config.model_dump(exclude_unset=True, include=set(cls.model_fields))
             if isinstance(config, cls)
@@ -246,10 +246,10 @@ class Config(BaseModel):
             UsageError: as in `of`.
         """
         content = {} if path is None else read_settings(cls.find_file(path))
-        return cls.checked({**content, **settings}, settings, path)
+        return cls.check_values({**content, **settings}, settings, path)
 
     @classmethod
-    def checked(cls, values: dict[str, Any], settings: dict[str, Any], path: Path | str | None) -> Self:
+    def check_values(cls, values: dict[str, Any], settings: dict[str, Any], path: Path | str | None) -> Self:
         """Check the settings `values`; the caller gave those in `settings`, and the rest come from `path`.
 
         Raises:

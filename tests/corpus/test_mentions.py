@@ -11,7 +11,7 @@ import pytest
 from helpers.small_articles import jats, ref
 from sentence_experts.corpus.formats.articles import read_articles
 from sentence_experts.corpus.formats.mentions import kind_of
-from sentence_experts.corpus.formats.sentences import sentence_starts
+from sentence_experts.corpus.formats.sentences import find_sentence_starts
 from sentence_experts.corpus.importing import import_corpus
 from sentence_experts.corpus.paper import Mention, Paper
 
@@ -151,7 +151,7 @@ def test_namespaced_articles() -> None:
     ],
 )  # fmt: skip
 def test_sentences(text: str, sentences: int) -> None:
-    assert len(sentence_starts(text)) + 1 == sentences
+    assert len(find_sentence_starts(text)) + 1 == sentences
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from sentence_experts.cli.reproduce import program
 from sentence_experts.corpus.simulate import TOPICS, simulate_corpus
 from sentence_experts.demo import jobs
 from sentence_experts.demo.jobs import DemoConfig, find_labelled_rows, run_main_job, run_route_job
-from sentence_experts.demo.package_lists import labelled_programs, read_packages
+from sentence_experts.demo.package_lists import read_labelled_programs, read_packages
 from sentence_experts.errors import InputError
 from sentence_experts.pairs.domains import DomainRules, unmatched_rules
 from sentence_experts.report.write import report_of
@@ -61,7 +61,7 @@ def test_every_rule_of_the_simulated_material_matches_what_is_simulated() -> Non
 def test_the_third_route_leaves_the_others_and_the_texts_say_simulated(
     tmp_path: Path, minilm: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(jobs, "labelled_programs", list)
+    monkeypatch.setattr(jobs, "read_labelled_programs", list)
     texts = find_labelled_rows(0)
     assert "SIMULATED" in texts.name
     texts = texts._replace(rows=texts.rows[:160])
@@ -113,7 +113,7 @@ def test_programs_of_a_list_have_labels(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(
         "subprocess.run", lambda command, **options: SimpleNamespace(stdout=listed[command[1]])
     )
-    programs = labelled_programs()
+    programs = read_labelled_programs()
     assert len(programs) == 1200
     assert programs[7] == {
         "package": "viewer7",

@@ -15,7 +15,7 @@ import pytest
 from helpers.text_tables import text_partitions
 from sentence_experts.encoding.encode import encode
 from sentence_experts.encoding.encoder import BatchEncoder
-from sentence_experts.encoding.text_files import chunks_of, count_rows, find_tables
+from sentence_experts.encoding.text_files import count_rows, find_tables, read_chunks
 from sentence_experts.encoding.vector_files import Encoded
 from sentence_experts.errors import InputError, RouteError, UsageError
 from sentence_experts.models.loading import load
@@ -169,7 +169,7 @@ def test_chunks_hold_every_row_once(tmp_path, ending):
     tables = find_tables(tmp_path, "text", "id")
     assert count_rows(tables) == 23
     for size in (1, 4, 7, 100):
-        chunks = list(chunks_of(tables, size))
+        chunks = list(read_chunks(tables, size))
         assert [len(part) for part in chunks] == [size] * (23 // size) + [23 % size] * (23 % size > 0)
         assert [{"id": row.id, "text": row.text} for part in chunks for row in part] == rows
 

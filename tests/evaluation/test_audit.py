@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sentence_experts.errors import InputError, UsageError
-from sentence_experts.evaluation.audit import WITHOUT, Audit, audit, balanced
+from sentence_experts.evaluation.audit import WITHOUT, Audit, audit, balance
 from sentence_experts.evaluation.scorers import memory_score
 from sentence_experts.report.write import report_of
 
@@ -103,7 +103,7 @@ def test_balancing_keeps_the_share_of_links_of_each_domain(rows: list[tuple], se
     left = np.array([row[0] for row in rows], dtype=bool)
     labels = np.array([row[1] for row in rows], dtype=np.int64)
     domains = np.array([row[2] for row in rows], dtype=object)
-    kept = balanced(left, labels, domains, seed)
+    kept = balance(left, labels, domains, seed)
     assert not (kept & ~left).any()
     for domain in np.unique(domains):
         counts = [

@@ -75,7 +75,7 @@ def test_audit(pairs_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     ]
     table = pa.Table.from_pylist(rows)
     measure: Measure = lambda: audit((), table, out=tmp_path / "out", bootstrap=0)  # noqa: E731
-    first, again = measured_twice(measure, "sentence_experts.evaluation.audit._audited", monkeypatch)
+    first, again = measured_twice(measure, "sentence_experts.evaluation.audit._audit", monkeypatch)
     assert isinstance(again, Audit)
     assert 0 < first.leaked_pairs.num_rows < 11
     assert again.leaked_pairs.equals(first.leaked_pairs)

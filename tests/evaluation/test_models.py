@@ -70,7 +70,7 @@ def test_route_map_of_all_models_and_of_one():
         "skin: cancer": "skin",
     }
     assert routes.of(ModelRun("plain", "plain", "c"), []) == {}
-    assert RouteMap.read({"skin: cancer": "x", "*": "y"}, DOMAINS, "").of_all == {
+    assert RouteMap.read({"skin: cancer": "x", "*": "y"}, DOMAINS, "").for_all_models == {
         "skin: cancer": "x",
         "*": "y",
     }

@@ -11,7 +11,7 @@ import pytest
 from sentence_experts.evaluation.audit import audit
 from sentence_experts.evaluation.evaluate import evaluate
 from sentence_experts.evaluation.pair_evaluation import measure_text_free
-from sentence_experts.evaluation.text_free import EACH_TEXT, FREQUENCY, TIMES_CITED, suspicion
+from sentence_experts.evaluation.text_free import EACH_TEXT, FREQUENCY, TIMES_CITED, describe_suspicion
 from sentence_experts.pairs.compile import compile_pairs
 
 WORDS = np.array([f"word{n:02d}" for n in range(60)])
@@ -97,7 +97,7 @@ def test_a_warning_about_negatives_of_well_cited_works(
     (warning,) = [message for message in messages if "without comparing texts" in message]
     assert "times cited (" in warning
     assert "reversed" in warning
-    assert suspicion(fair.text_free) is None
-    assert suspicion(audit((), cited, bootstrap=100).text_free) is not None
+    assert describe_suspicion(fair.text_free) is None
+    assert describe_suspicion(audit((), cited, bootstrap=100).text_free) is not None
     assert unfair.text_free[0].pooled.f1_of_all_linked == pytest.approx(2 / 3)
     assert unfair.to_json()["text_free"][0]["label"] == TIMES_CITED

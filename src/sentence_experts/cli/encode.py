@@ -22,14 +22,14 @@ def encode(
     ],
     config: EncodeConfig,
     load_config: LoadConfig,
-    inputs: Annotated[
+    sources: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="INPUT",
             help="Into a folder: files, folders and patterns ('papers/*.parquet')",
         ),
     ] = None,
-    input: Annotated[Path | None, typer.Option(help=TEXTS)] = None,
+    input_file: Annotated[Path | None, typer.Option("--input", help=TEXTS)] = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Encode the texts of a file, in their order, or of many files.
@@ -44,7 +44,7 @@ def encode(
     from sentence_experts.encoding.encode import encode as encode_texts
     from sentence_experts.encoding.vector_files import is_folder
 
-    texts = one_of(inputs=inputs, input=input and [input])
+    texts = one_of(sources=sources, input_file=input_file and [input_file])
     if len(texts) > 1 and not is_folder(out):
         raise UsageError(f"{out}: several inputs are encoded into a folder: give one as `out`")
     source = texts[0] if len(texts) == 1 else texts

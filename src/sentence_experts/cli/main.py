@@ -19,8 +19,8 @@ from sentence_experts.cli.console import note, show_logs
 from sentence_experts.errors import SentenceExpertsError, UsageError, readable
 from sentence_experts.storage import no_space
 
-# The verbs in the order of the work, with what the list of them says. A verb's module is imported only if the
-# verb is called, and imports heavy modules only when it runs.
+# The verbs in the order of the work, with their one-line descriptions. A verb's module is imported only if
+# the verb is called, and imports heavy modules only when it runs.
 VERBS = {
     "corpus": "Import or fetch articles and their citations",
     "pairs": "Make training, validation and test pairs",

@@ -55,7 +55,7 @@ def make(
     """
     check_source(model)
     check_there(develop, calibrate)
-    from sentence_experts.evaluation.moee.embedders import make_embedder
+    from sentence_experts.evaluation.moee.make_and_evaluate import make_embedder
 
     embedder = make_embedder(
         model,
@@ -107,7 +107,7 @@ def evaluate(
     evaluation: Annotated[EvaluateConfig, Fields("only", "margin")],
     parts: Annotated[
         list[Literal["hs", "rw", "concat", "sum"]] | None,
-        Field(description="What to measure. Default: all four"),
+        Field(description="Parts to measure. Default: all four"),
     ] = None,
     mteb: MtebNames = None,
     tasks: TasksFolder = None,
@@ -120,7 +120,7 @@ def evaluate(
     data = one_of(mteb=mteb, tasks=tasks)
     check_source(model)
     check_there(tasks)
-    from sentence_experts.evaluation.moee.embedders import evaluate_parts
+    from sentence_experts.evaluation.moee.make_and_evaluate import evaluate_parts
     from sentence_experts.moee.vectors import PARTS
 
     result = evaluate_parts(model, data, evaluation, out, overwrite, parts=parts or PARTS, load_config=config)

@@ -17,7 +17,7 @@ from pydantic.fields import FieldInfo
 from typer.core import TyperCommand
 
 from sentence_experts.cli import console
-from sentence_experts.config import Config, unknown_setting
+from sentence_experts.config import Config, describe_unknown
 from sentence_experts.errors import InputError, SentenceExpertsError, UsageError
 from sentence_experts.yaml_files import read_settings
 
@@ -210,13 +210,13 @@ def _build(
     content = {} if file is None else read_settings(file)
     known = [name for _, names in configs.values() for name in names]
     if unknown := [str(name) for name in content if name not in known]:
-        raise InputError(f"{file}: {unknown[0]}: {unknown_setting(unknown[0], known)}")
+        raise InputError(f"{file}: {unknown[0]}: {describe_unknown(unknown[0], known)}")
     built: dict[str, Config] = {}
     for parameter, (config, names) in configs.items():
         from_file, from_flags = (
             {name: value for name, value in source.items() if name in names} for source in (content, given)
         )
-        built[parameter] = config.checked({**from_file, **from_flags}, from_flags, file)
+        built[parameter] = config.check_values({**from_file, **from_flags}, from_flags, file)
     return built
 
 

@@ -68,7 +68,7 @@ def teach(
     config: TeachConfig,
     load_config: LoadConfig,
 ) -> None:
-    """Teach a kind of similarity by papers that are similar in the way that is meant, and others.
+    """Teach a kind of similarity from papers that are similar in your sense, and papers that are not.
 
     The route is kept beside the corpus: `search --route NAME` and the search page of `serve` know it, and
     `add-route MODEL NAME --from CORPUS` writes it into a model.

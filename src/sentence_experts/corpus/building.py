@@ -59,7 +59,7 @@ logger = logging.getLogger(__name__)
 
 PARTIAL = ".partial"
 JOURNAL = "journal.sqlite"
-_OURS = (PARTIAL, PAPERS, CITATIONS, MENTIONS, BODIES, MANIFEST, DOMAINS, PROVENANCE)
+_WRITTEN_FILES = (PARTIAL, PAPERS, CITATIONS, MENTIONS, BODIES, MANIFEST, DOMAINS, PROVENANCE)
 # The answers of services, and the list that says why a run found nothing.
 _KEPT = (REJECTED, JOURNAL, f"{JOURNAL}-wal", f"{JOURNAL}-shm")
 NOT_FETCHED = "not-fetched"
@@ -88,7 +88,7 @@ class Additions(NamedTuple):
     finish: Callable[[Path], tuple[list[str], dict[str, Any]]]
 
 
-Complete = Callable[[Path], tuple[TableSource, Additions]]
+Completion = Callable[[Path], tuple[TableSource, Additions]]
 """Takes the table of papers, and returns the records that complete them."""
 
 
@@ -126,7 +126,7 @@ class Sources:
         """The name of each source."""
         return [str(source["name"]) for source in self.described]
 
-    def request(self) -> str:
+    def hash_request(self) -> str:
         """Return a hash of what decides the corpus."""
         described = json.dumps(self.described, sort_keys=True)
         return sha256_text(__version__, described, *([BODIES] if self.full_text else []))
@@ -152,19 +152,19 @@ def _state_of(sources: Sequence[Source]) -> list[str]:
     return sorted(states)
 
 
-def corpus_output(out: Path, overwrite: bool) -> AbstractContextManager[Output]:
+def open_corpus_output(out: Path, overwrite: bool) -> AbstractContextManager[Output]:
     """Lock the folder of a corpus while it is written (`storage.output`)."""
-    return output(out, "corpus", names=_OURS, keeps=_KEPT, grows=True, overwrite=overwrite)
+    return output(out, "corpus", names=_WRITTEN_FILES, keeps=_KEPT, grows=True, overwrite=overwrite)
 
 
 def build_corpus(
     place: Output,
-    read: Sources,
+    sources: Sources,
     workers: int | None,
     *,
     memory: str | None = None,
     additions: Additions | None = None,
-    complete: Complete | None = None,
+    complete: Completion | None = None,
 ) -> CorpusFolder:
     """Parse, resolve and write a corpus, reusing the parts of an interrupted run.
 
@@ -172,25 +172,25 @@ def build_corpus(
         InputError: no article could be read, or the sources changed meanwhile.
     """
     workers = number_of_workers(workers)
-    parts = open_parts(place.path / PARTIAL, request=read.request())
+    parts = open_parts(place.path / PARTIAL, request=sources.hash_request())
     if parts.keys():
         logger.info(f"continuing an interrupted import in {place.path}")
     remove_leftovers(parts.folder)
     shutil.rmtree(parts.folder / SCRATCH, ignore_errors=True)
     try:
-        ignored = parse_sources(read.documents, parts, workers, read.full_text)
-        for first, table in read.tables:
+        ignored = parse_sources(sources.documents, parts, workers, sources.full_text)
+        for first, table in sources.tables:
             table.parse(parts, first)
-        read.check_unchanged()
+        sources.check_unchanged()
         if not parts.keys():  # there must be tables to read
-            CorpusPart(len(read.described), 0).write(parts)
+            CorpusPart(len(sources.described), 0).write(parts)
         if complete:
-            with resolving(parts, read.names, workers, memory) as resolved:
+            with resolving(parts, sources.names, workers, memory) as resolved:
                 write_stream(parts.folder / PAPERS, resolved.papers(), PAPERS_SCHEMA)
             found, additions = complete(parts.folder / PAPERS)
-            read.add(found)
-            found.parse(parts, len(read.described) - 1)
-        return _write_corpus(place, parts, read, ignored, workers, additions, memory)
+            sources.add(found)
+            found.parse(parts, len(sources.described) - 1)
+        return _write_corpus(place, parts, sources, ignored, workers, additions, memory)
     except InputError:
         if not any(pq.read_metadata(part).num_rows for part in parts.paths()):  # nothing is lost
             parts.remove()
@@ -200,7 +200,7 @@ def build_corpus(
 def _write_corpus(
     place: Output,
     parts: PartStore,
-    read: Sources,
+    sources: Sources,
     ignored: int,
     workers: int,
     additions: Additions | None,
@@ -211,7 +211,7 @@ def _write_corpus(
     (out / MANIFEST).unlink(missing_ok=True)
     rejections = [rejection for path in parts.paths(PART_REJECTED) for rejection in read_rejections(path)]
     tables = [PAPERS, CITATIONS, MENTIONS]
-    with resolving(parts, read.names, workers, memory) as resolved:
+    with resolving(parts, sources.names, workers, memory) as resolved:
         write_stream(out / PAPERS, resolved.papers(), PAPERS_SCHEMA)
         write_stream(out / CITATIONS, resolved.citations(), CITATIONS_SCHEMA)
         write_stream(out / MENTIONS, resolved.mentions(), MENTIONS_SCHEMA)
@@ -228,7 +228,7 @@ def _write_corpus(
         parts.remove()
         for name in tables if rejections else [*tables, REJECTED]:
             (out / name).unlink()
-        raise _nothing_read(out, read.names, rejections)
+        raise _make_empty_error(out, sources.names, rejections)
     rejected: Counter[str] = Counter()
     for rejection in rejections:
         rejected[rejection.reason] += rejection.records
@@ -236,8 +236,8 @@ def _write_corpus(
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
         "version": __version__,
-        "request": read.request(),
-        "sources": read.described,
+        "request": sources.hash_request(),
+        "sources": sources.described,
         "counts": counts | {"rejected": dict(rejected), "other_files": ignored},
     }
     if additions:
@@ -253,7 +253,7 @@ def _write_corpus(
     return CorpusFolder.open(place.path)
 
 
-def _nothing_read(out: Path, sources: list[str], rejected: list[Rejection]) -> InputError:
+def _make_empty_error(out: Path, sources: list[str], rejected: list[Rejection]) -> InputError:
     """Return the error of a corpus without papers."""
     where = ", ".join(sources[:3]) + (f" and {len(sources) - 3} more" if len(sources) > 3 else "")
     if not rejected:

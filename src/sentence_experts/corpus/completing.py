@@ -30,7 +30,7 @@ _ENDS_VALUE = re.compile(r"[,|\s]")  # signs that end a value in a query
 
 
 def complete_papers(client: Client, papers: Path) -> tuple[TableSource, Additions]:
-    """Fetch the records of the papers in a table that have no abstract (a `building.Complete`)."""
+    """Fetch the records of a table's papers without an abstract (a `building.Completion`)."""
     table = pq.read_table(papers, columns=["abstract", *_KINDS])
     rows = table.filter(table["abstract"].is_null()).select(_KINDS).to_pylist()
     lacking = [{kind: name for kind, name in row.items() if name} for row in rows]

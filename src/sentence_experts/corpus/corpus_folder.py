@@ -1,4 +1,4 @@
-"""A corpus on disk: two tables, a manifest that describes them, and the records that were set aside."""
+"""A corpus on disk: its tables, a manifest that describes them, and the records that were set aside."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ class CorpusFolder:
 
     @classmethod
     def of(cls, corpus: Corpus) -> CorpusFolder:
-        """Return a corpus given as such, by its folder, as a table of papers, or with one of citations.
+        """Return a corpus given as such, as its folder, or as tables of papers, or of papers and citations.
 
         `papers` needs a column `paper_id`; any other of `PAPERS_SCHEMA` may be missing, and a column `domain`
         gives the domain of each paper. `citations` needs `citing` and `cited`.
@@ -176,7 +176,7 @@ class CorpusFolder:
         if isinstance(corpus, cls | str | Path):
             return cls.open(corpus)
         papers, citations = corpus if isinstance(corpus, tuple) else (corpus, CITATIONS_SCHEMA.empty_table())
-        return corpus_in_memory(lambda place: _write_tables(place, to_arrow(papers), to_arrow(citations)))
+        return build_in_memory(lambda place: _write_tables(place, to_arrow(papers), to_arrow(citations)))
 
     @property
     def label(self) -> str:
@@ -236,7 +236,7 @@ class CorpusFolder:
         """Return a hash of the tables' contents, equal for equal corpora in any folder.
 
         Raises:
-            InputError: a table is not as it was written.
+            InputError: a table has changed since it was written.
         """
         names = {PAPERS, CITATIONS, *filter(self._optional, (MENTIONS, BODIES, DOMAINS))}
         hashes = {name: sha256_file(self.path / name) for name in sorted(names)}
@@ -287,7 +287,7 @@ class CorpusFolder:
         ), spelled AS (SELECT value, count(*) AS times FROM listed GROUP BY value)
         SELECT first(value ORDER BY times DESC, value) AS most, count(DISTINCT paper_id) AS papers
         FROM listed JOIN spelled USING (value) GROUP BY lower(value) ORDER BY papers DESC, most LIMIT ?"""
-        with _naming_damage(self.papers), duckdb.connect() as database:
+        with _name_damaged_file(self.papers), duckdb.connect() as database:
             rows = database.execute(query, [str(self.papers), limit or 1 << 60]).fetchall()
         return {str(value): int(papers) for value, papers in rows}
 
@@ -301,13 +301,13 @@ class CorpusFolder:
         file = self.path / f"{table}.parquet"
         if not file.is_file():
             raise InputError(f"{self.path} has no table {table!r}")
-        with _naming_damage(file):
+        with _name_damaged_file(file):
             frame: pd.DataFrame = pq.read_table(file).to_pandas()
         return frame
 
 
 @contextmanager
-def _naming_damage(file: Path) -> Iterator[None]:
+def _name_damaged_file(file: Path) -> Iterator[None]:
     """Raise an error of reading a table as one that names its file."""
     import duckdb
 
@@ -318,7 +318,7 @@ def _naming_damage(file: Path) -> Iterator[None]:
         raise InputError(f"{file} is damaged ({reason}): make it again with `overwrite`") from error
 
 
-def corpus_in_memory(build: Callable[[Path], CorpusFolder]) -> CorpusFolder:
+def build_in_memory(build: Callable[[Path], CorpusFolder]) -> CorpusFolder:
     """Return a corpus in a temporary folder that lasts as long as the returned object."""
     temporary = temporary_folder()
     return replace(build(Path(temporary.name) / "corpus"), _temporary=temporary)

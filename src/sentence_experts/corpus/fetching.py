@@ -19,7 +19,7 @@ import duckdb
 import pyarrow as pa
 
 from sentence_experts.config import with_settings
-from sentence_experts.corpus.building import JOURNAL, Additions, Sources, build_corpus, corpus_output
+from sentence_experts.corpus.building import JOURNAL, Additions, Sources, build_corpus, open_corpus_output
 from sentence_experts.corpus.config import FetchConfig, Services
 from sentence_experts.corpus.corpus_folder import (
     DOMAINS,
@@ -28,7 +28,7 @@ from sentence_experts.corpus.corpus_folder import (
     PROVENANCE,
     PROVENANCE_SCHEMA,
     CorpusFolder,
-    corpus_in_memory,
+    build_in_memory,
 )
 from sentence_experts.corpus.formats.archives import Document, Source
 from sentence_experts.corpus.paper import Rejection
@@ -120,7 +120,7 @@ def fetch_corpus(
     """
     config = _complete(FetchConfig.of(config, **settings))
     if out is None:
-        return corpus_in_memory(lambda folder: _fetch_to(folder, config, False))
+        return build_in_memory(lambda folder: _fetch_to(folder, config, False))
     return _fetch_to(Path(out), config, overwrite)
 
 
@@ -168,7 +168,7 @@ def _source(client: Client, config: FetchConfig) -> OpenAlexSource | PmcSource:
 
 
 def _fetch_to(out: Path, config: FetchConfig, overwrite: bool) -> CorpusFolder:
-    with corpus_output(out, overwrite) as place:
+    with open_corpus_output(out, overwrite) as place:
         if place.begin({"fetch": config.identity()}) == "finished":
             if not place.result["missing"]:
                 return CorpusFolder.open(out)

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from sentence_experts.config import with_settings
-from sentence_experts.corpus.building import JOURNAL, Sources, TableSource, build_corpus, corpus_output
+from sentence_experts.corpus.building import JOURNAL, Sources, TableSource, build_corpus, open_corpus_output
 from sentence_experts.corpus.config import ImportConfig
-from sentence_experts.corpus.corpus_folder import MANIFEST, CorpusFolder, corpus_in_memory
+from sentence_experts.corpus.corpus_folder import MANIFEST, CorpusFolder, build_in_memory
 from sentence_experts.corpus.corpus_source import CorpusSource
 from sentence_experts.corpus.formats.archives import find_sources, kind_of
 from sentence_experts.corpus.formats.openalex import RecordFilter
@@ -70,7 +70,7 @@ def import_corpus(
     paths = _paths(sources)
     if out is None:
         read = gather_sources(paths, config, papers, citations)
-        return corpus_in_memory(lambda folder: _import(folder, read, config, False))
+        return build_in_memory(lambda folder: _import(folder, read, config, False))
     check_apart(out, overwrite, *paths, papers, citations)
     for path in paths:
         if os.path.realpath(path) == os.path.realpath(out) and not (path / MANIFEST).is_file():
@@ -139,7 +139,7 @@ def _record_files(paths: list[Path], config: ImportConfig) -> RecordFiles:
 
 
 def _import(out: Path, read: Sources, config: ImportConfig, overwrite: bool) -> CorpusFolder:
-    with corpus_output(out, overwrite) as place:
+    with open_corpus_output(out, overwrite) as place:
         corpus = _build(place, read, config)
     counts = corpus.manifest["counts"]
     if counts["with_abstract"] < 0.8 * counts["with_title"]:
@@ -204,7 +204,7 @@ def add_to_corpus(
     """
     config = ImportConfig.of(config, **settings)
     folder = corpus.path if isinstance(corpus, CorpusFolder) else Path(corpus)
-    with corpus_output(folder, overwrite=True) as place:
+    with open_corpus_output(folder, overwrite=True) as place:
         before = CorpusFolder.open(folder)
         if before.domains is not None:
             raise UsageError(

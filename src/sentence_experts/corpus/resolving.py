@@ -65,7 +65,7 @@ class Resolved:
         """Yield the papers in the order of their ids, as in `PAPERS_SCHEMA`."""
         ranges = self._size_of_papers * _SPACE_OF_PAPERS // self.memory + 1
         for first, end in self._ranges(ranges, "SELECT paper_id FROM identified"):
-            yield from self._stream(sql.papers(sql.between("paper_id", first, end)))
+            yield from self._stream(sql.select_papers(sql.limit_range("paper_id", first, end)))
 
     def citations(self) -> Iterator[pa.RecordBatch]:
         """Yield the citations, ordered by citing paper and place in its list, as in `CITATIONS_SCHEMA`."""
@@ -73,7 +73,7 @@ class Resolved:
         ((links,),) = self._database.execute("SELECT count(*) FROM linked").fetchall()
         names = "SELECT citing FROM linked"
         for first, end in self._ranges(links * _BYTES_PER_LINK // self.memory + 1, names):
-            self._database.execute(sql.links(sql.between("citing", first, end)))
+            self._database.execute(sql.make_links(sql.limit_range("citing", first, end)))
             self._link_counts.update(self._row(sql.COUNT_LINKS))
             yield from self._stream(sql.LINKS_IN_ORDER)
 
@@ -98,7 +98,7 @@ class Resolved:
     def duplicates(self) -> list[Rejection]:
         """Return the records of works that another record describes better, and the PubMed records that a
         later file replaces or deletes."""
-        queries = (sql.DUPLICATES, sql.REVISED)
+        queries = (sql.DUPLICATES, sql.REPLACED_RECORDS)
         return [Rejection(*row) for query in queries for row in self._database.execute(query).fetchall()]
 
     def counts(self, papers: Path, citations: Path, mentions: Path) -> dict[str, Any]:
@@ -145,9 +145,9 @@ def resolving(
             database.execute(
                 f'CREATE VIEW "all_{view}" AS SELECT *, {_SPOT} AS spot FROM read_parquet({files})'
             )
-        for statement in sql.REVISIONS:
+        for statement in sql.MAKE_REVISIONS:
             database.execute(statement)
-        for statement in sql.records(lambda query: database.sql(query).fetchall()):
+        for statement in sql.choose_records(lambda query: database.sql(query).fetchall()):
             database.execute(statement)
         for statement in (*sql.REFERENCE_IDS, *sql.LINKS, sql.TOGETHER):
             database.execute(statement)

@@ -1,6 +1,6 @@
 """The steps of resolving a corpus as SQL: revisions of records, works, papers, citations, counts.
 
-Joins run as they are written: what stands on the right is kept in memory.
+Joins run as they are written: the right-hand table of a join is kept in memory.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ Ask = Callable[[str], list[tuple[Any, ...]]]
 """Answers a query with rows."""
 
 
-def pairs(name: str, left: str, right: str, rows: str, open_rows: str = "true") -> str:
+def match_identifiers(name: str, left: str, right: str, rows: str, open_rows: str = "true") -> str:
     """Return the statement that makes a table of (left, right) identifiers, one partner for either at most.
 
-    All rows count, but only pairs that one of the `open_rows` states are learned.
+    All rows count, but a pair is learned only if an `open_rows` row states it.
     """
     return f"""
     CREATE OR REPLACE TABLE {name} AS
@@ -36,9 +36,9 @@ def pairs(name: str, left: str, right: str, rows: str, open_rows: str = "true") 
 # ---- revisions of PubMed's records ----------------------------------------------------------------
 
 _WORK = "coalesce('openalex:W' || openalex, 'pmid:' || pmid)"
-REVISIONS = (
+MAKE_REVISIONS = (
     # Only works with several records can have a replaced one.
-    f"""CREATE TABLE revised AS
+    f"""CREATE TABLE revised_works AS
     SELECT {_WORK} AS work FROM all_papers WHERE version IS NOT NULL
     GROUP BY work HAVING count(*) > 1 OR bool_or(deleted)""",
     # The last mention of each version of a record, in the order of the files' names.
@@ -47,7 +47,7 @@ REVISIONS = (
         SELECT a.spot, {_WORK} AS work, a.version, a.deleted, a.member, n.name AS source_name, a.record,
             regexp_extract(a.member, '[^/]*$') AS file
         FROM all_papers a JOIN source_names n USING (source)
-        WHERE a.version IS NOT NULL AND {_WORK} IN (SELECT work FROM revised)
+        WHERE a.version IS NOT NULL AND {_WORK} IN (SELECT work FROM revised_works)
     ), aged AS (
         SELECT *, row_number() OVER last_first AS age, first_value(deleted) OVER last_first AS gone,
             first_value(source_name || '/' || member) OVER last_first AS last_in
@@ -64,11 +64,11 @@ REVISIONS = (
             s.source_name || '/' || s.member) AS last_in
     FROM revisions r LEFT JOIN revisions s ON s.work = r.work AND s.stands
     WHERE r.stands IS DISTINCT FROM true""",
-    "CREATE VIEW stated_papers AS SELECT * FROM all_papers ANTI JOIN set_aside USING (spot)",
-    "CREATE VIEW stated_references AS SELECT * FROM all_references ANTI JOIN set_aside USING (spot)",
+    "CREATE VIEW valid_papers AS SELECT * FROM all_papers ANTI JOIN set_aside USING (spot)",
+    "CREATE VIEW valid_references AS SELECT * FROM all_references ANTI JOIN set_aside USING (spot)",
 )
 
-REVISED = """
+REPLACED_RECORDS = """
     SELECT source_name, member, work, CASE WHEN gone THEN 'deleted' ELSE 'replaced' END,
         (CASE WHEN gone THEN 'withdrawn by ' ELSE 'a later record is in ' END) || last_in
     FROM set_aside WHERE NOT deleted ORDER BY 1, 2, record, spot"""
@@ -83,31 +83,31 @@ _PLACE = "source, member, record"
 _KEY = "coalesce(" + ", ".join(f"'{PREFIX[kind]}' || {kind}" for kind in KINDS) + ", other)"
 
 
-# The best of several records of a work comes first. Single records, the most by far, are not sorted.
+# The best of several records of a work comes first. Works with one record, by far the most, are not sorted.
 _WORKS = f"""
     CREATE TABLE works AS
     WITH keyed AS (SELECT *, {_KEY} AS key FROM record_ids),
     several AS (SELECT key FROM keyed GROUP BY key HAVING count(*) > 1),
-    stated AS (
+    rated AS (
         SELECT spot, p.references, abstract IS NOT NULL AS has_abstract, version IS NULL AS is_only,
             (title IS NOT NULL)::INT + (year IS NOT NULL)::INT + (article_type IS NOT NULL)::INT
             + (journal IS NOT NULL)::INT + (licence IS NOT NULL)::INT + (len(subjects) > 0)::INT
             + (len(mesh) > 0)::INT + (len(keywords) > 0)::INT AS filled
-        FROM stated_papers p
+        FROM valid_papers p
     )
     SELECT *, 1::BIGINT AS place FROM keyed ANTI JOIN several ON several.key IS NOT DISTINCT FROM keyed.key
     UNION ALL
     SELECT k.*, row_number() OVER (PARTITION BY k.key ORDER BY
         (p.references > 0) DESC, has_abstract DESC, is_only DESC, filled DESC, p.references DESC,
         n.name, k.member, k.record, k.spot)
-    FROM stated p JOIN (
+    FROM rated p JOIN (
         SELECT keyed.* FROM keyed SEMI JOIN several ON several.key IS NOT DISTINCT FROM keyed.key
     ) k USING (spot) JOIN source_names n USING (source)"""
 
 
-def records(ask: Ask) -> Iterator[str]:
+def choose_records(ask: Ask) -> Iterator[str]:
     """Fill in the identifiers of article records from each other, then choose the best record per work."""
-    yield f"CREATE TABLE record_ids AS SELECT spot, {', '.join(KINDS)}, other, {_PLACE} FROM stated_papers"
+    yield f"CREATE TABLE record_ids AS SELECT spot, {', '.join(KINDS)}, other, {_PLACE} FROM valid_papers"
     # Twice: a record that has only a PMID may need one that links the PMID to a PMCID, and another that links
     # the PMCID to a DOI.
     for _ in range(2):
@@ -117,7 +117,7 @@ def records(ask: Ask) -> Iterator[str]:
     # Where records of several works state the same PMID, it belongs to one of them: the one that is named
     # after it, else the one whose records state it most often.
     for kind in KINDS[1:]:
-        yield pairs(f"{kind}_of", kind, "key", _STATED_BY.format(kind, PREFIX[kind]))
+        yield match_identifiers(f"{kind}_of", kind, "key", _STATED_BY.format(kind, PREFIX[kind]))
     owned = " ".join(f"LEFT JOIN {kind}_of USING (key)" for kind in KINDS[1:])
     columns = ", ".join(f"{kind}_of.{kind}" for kind in KINDS[1:])
     yield f"""
@@ -140,7 +140,7 @@ def _fill(ask: Ask) -> Iterator[str]:
             UNION ALL SELECT {differ} FROM record_ids WHERE {kind} IS NOT NULL GROUP BY {kind})""")[0]
         for each, differs in zip(higher, differing, strict=True):
             if differs:
-                yield pairs(f"record_{kind}_{each}", kind, each, "record_ids")
+                yield match_identifiers(f"record_{kind}_{each}", kind, each, "record_ids")
                 learned.setdefault(each, []).append(kind)
     if not learned:
         return
@@ -171,7 +171,7 @@ _SINGLE = ("year", *(column for column in TEXT_COLUMNS if column != "kind"))
 
 
 def _merged(column: str) -> str:
-    """Return the SQL of a column of a paper's best record, or if that has nothing, of the others."""
+    """Return the SQL of a column of a paper's best record, falling back to the work's other records."""
     own = f"p.{column} IS NOT NULL"
     if column == "kind":
         own = "p.kind <> 'article' OR o.kind IS NULL"
@@ -182,25 +182,25 @@ def _merged(column: str) -> str:
 
 _FIRST_STATED = "first(p.{0} ORDER BY w.place) FILTER ({1}) AS {0}"
 
-# What the best record of a work lacks comes from the next best: PubMed has MeSH headings, PMC licences.
+# Missing values come from the next best record: PubMed has MeSH headings, PMC licences.
 TOGETHER = f"""
     CREATE TABLE together AS
     SELECT w.key, bool_or(p.retracted) AS retracted,
         {", ".join(_FIRST_STATED.format(name, f"p.{name} IS NOT NULL") for name in _SINGLE)},
         {_FIRST_STATED.format("kind", "p.kind <> 'article'")},
         {", ".join(_FIRST_STATED.format(name, f"len(p.{name}) > 0") for name in LIST_COLUMNS)}
-    FROM stated_papers p JOIN (
+    FROM valid_papers p JOIN (
         SELECT * FROM works WHERE key IN (SELECT key FROM works WHERE place > 1)
     ) w USING (spot) GROUP BY w.key"""
 
 
-def papers(condition: str) -> str:
+def select_papers(condition: str) -> str:
     """Return the query for the papers of `identified` that meet a condition, in the order of their ids."""
     return f"""
     SELECT i.paper_id, i.pmid, i.pmcid, i.doi, 'W' || i.openalex AS openalex,
         {", ".join(map(_merged, PAPERS_SCHEMA.names[5:-2]))},
         p.retracted OR coalesce(o.retracted, false) OR t.paper_id IS NOT NULL AS retracted, p.has_body
-    FROM stated_papers p JOIN (SELECT * FROM identified WHERE {condition}) i USING (spot)
+    FROM valid_papers p JOIN (SELECT * FROM identified WHERE {condition}) i USING (spot)
     LEFT JOIN together o USING (key) LEFT JOIN retracted t ON t.paper_id = i.paper_id
     ORDER BY i.paper_id"""
 
@@ -222,8 +222,8 @@ _NAMED = " UNION ALL ".join(
 
 
 REFERENCE_IDS = (
-    # Nothing is learned where the articles settle it: of works whose DOI a record states, and of DOIs that
-    # belong to an article. Those references count all the same: what they say outvotes a wrong one.
+    # No identifier is learned for works whose DOI a record gives, or for DOIs of articles. Their references
+    # count all the same, and outvote a wrong one.
     """CREATE TABLE reference_ids AS
     SELECT r.doi, r.pmid, r.pmcid,
       (r.doi IS NULL OR r.doi NOT IN (SELECT doi FROM works WHERE doi IS NOT NULL))
@@ -231,12 +231,12 @@ REFERENCE_IDS = (
           SELECT pmid FROM works WHERE pmid IS NOT NULL AND doi IS NOT NULL))
       AND (r.pmcid IS NULL OR r.pmcid NOT IN (
           SELECT pmcid FROM works WHERE pmcid IS NOT NULL AND doi IS NOT NULL)) AS unsettled
-    FROM stated_references r
+    FROM valid_references r
     WHERE (r.doi IS NOT NULL)::INT + (r.pmid IS NOT NULL)::INT + (r.pmcid IS NOT NULL)::INT > 1
       AND NOT coalesce(r.retracts, false)""",
-    pairs("pmid_doi", "pmid", "doi", "reference_ids", "unsettled"),
-    pairs("pmcid_doi", "pmcid", "doi", "reference_ids", "unsettled"),
-    pairs("pmcid_pmid", "pmcid", "pmid", "reference_ids", "unsettled"),
+    match_identifiers("pmid_doi", "pmid", "doi", "reference_ids", "unsettled"),
+    match_identifiers("pmcid_doi", "pmcid", "doi", "reference_ids", "unsettled"),
+    match_identifiers("pmcid_pmid", "pmcid", "pmid", "reference_ids", "unsettled"),
     # A paper without a DOI takes the one that references agree on, unless two papers would take the same.
     """CREATE TABLE identified AS
     WITH offered AS (
@@ -271,7 +271,7 @@ LINKS = (
         coalesce(i.paper_id, by_own.paper_id, by_key.paper_id) IS NOT NULL AS from_corpus,
         coalesce(o.paper_id, d.paper_id, p.paper_id, c.paper_id, l.paper_id, w.paper_id)
             IS NOT NULL AS in_corpus
-    FROM stated_references r
+    FROM valid_references r
     LEFT JOIN identified i ON i.spot = r.spot
     LEFT JOIN paper_names by_own ON by_own.name = 'own:' || r.citing
     LEFT JOIN paper_names by_key ON by_key.name = r.citing_key
@@ -294,11 +294,11 @@ LINKS = (
     """CREATE TABLE listed AS
     SELECT l.spot, l.position, l.citing, l.cited,
         (l.spot, l.position) IN (SELECT (spot, reference) FROM all_mentions) AS mentioned
-    FROM linked l JOIN stated_papers p USING (spot) WHERE NOT retracts AND p.has_body""",
+    FROM linked l JOIN valid_papers p USING (spot) WHERE NOT retracts AND p.has_body""",
 )
 
 
-def links(condition: str) -> str:
+def make_links(condition: str) -> str:
     """Return the statement that makes the table `links` of the citing works that meet a condition."""
     return f"""CREATE OR REPLACE TABLE links AS
     SELECT citing, cited, title AS cited_title, year AS cited_year, in_corpus, from_corpus, source, position,
@@ -307,7 +307,7 @@ def links(condition: str) -> str:
     FROM linked WHERE NOT retracts AND {condition} AND (cited IS NULL OR cited <> citing)"""
 
 
-def between(column: str, first: str | None, end: str | None) -> str:
+def limit_range(column: str, first: str | None, end: str | None) -> str:
     """Return the condition that a column is from `first` to before `end`, SQL strings or None (no limit)."""
     limits = [f"{column} >= {first}"] * (first is not None) + [f"{column} < {end}"] * (end is not None)
     return " AND ".join(limits) or "true"
@@ -323,9 +323,9 @@ MENTIONS_IN_ORDER = """
     WHERE l.cited IS NOT NULL AND l.cited <> l.citing
     ORDER BY l.citing, m.paragraph, m.position, m.reference, l.cited"""
 
-# ---- what is read ----------------------------------------------------------------------------------
+# ---- queries for the tables -----------------------------------------------------------------------
 
-# If a paper has several records, the text is that of the best one that has any.
+# If a paper has several records, the best record with a text supplies it.
 BODIES_IN_ORDER = """
     WITH best AS (
         SELECT key, arg_min(spot, place) AS spot FROM works SEMI JOIN all_bodies USING (spot) GROUP BY key

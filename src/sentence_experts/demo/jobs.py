@@ -13,7 +13,7 @@ from pydantic import Field
 
 import sentence_experts as se
 from sentence_experts.config import Config, Seed
-from sentence_experts.demo.package_lists import FACETS, labelled_programs
+from sentence_experts.demo.package_lists import FACETS, read_labelled_programs
 from sentence_experts.demo.simulated_texts import SIDES, simulated_texts
 from sentence_experts.reproduce.material import Material
 
@@ -88,7 +88,7 @@ class LabelledRows(NamedTuple):
 
 def find_labelled_rows(seed: int = 0) -> LabelledRows:
     """Take the machine's package lists, or simulate texts."""
-    programs = labelled_programs()
+    programs = read_labelled_programs()
     if not programs:
         rows = simulated_texts(seed)
         return LabelledRows("SIMULATED texts", rows, tuple(SIDES), rows[0]["text"])

@@ -31,11 +31,11 @@ def read_packages(lines: Iterable[str]) -> Iterator[dict[str, str]]:
         yield fields
 
 
-def labelled_programs() -> list[dict[str, str]]:
+def read_labelled_programs() -> list[dict[str, str]]:
     """Return programs with labels of at least two of `FACETS`, one per source; none where there are no lists.
 
     Each has the columns package, source, summary (its description in a line), description (in full, if the
-    lists have it: Debian keeps it in a list of its own, which container images leave out) and a column per
+    lists have it: Debian keeps it in a separate list, which container images leave out) and a column per
     facet, with `;` between labels.
     """
     if shutil.which("apt-cache") is None:

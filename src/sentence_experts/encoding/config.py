@@ -16,8 +16,8 @@ class EncodeConfig(Config):
 
     route: list[str] | None = Field(
         None,
-        description="Route to encode with; needed if the model has routes. In a folder there may be several, "
-        "or all, each with its own column",
+        description="Route to encode with; needed if the model has routes. With a folder as output: several "
+        "routes, or `all`, each with its own column",
     )
     column: Column = None
     id_column: str | None = Field(
@@ -32,7 +32,9 @@ class EncodeConfig(Config):
     chunk_size: int = Field(1024, ge=1, description="Number of texts encoded between two writes to disk")
     batch_size: BatchSize = None
     shard_size: int = Field(
-        16_384, ge=1, description="Number of texts per file in a folder: what an interruption loses at most"
+        16_384,
+        ge=1,
+        description="Number of texts per file in a folder, also the most that an interruption loses",
     )
 
     @field_validator("route", mode="before")

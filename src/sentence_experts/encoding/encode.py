@@ -17,7 +17,7 @@ from sentence_experts.config import with_settings
 from sentence_experts.encoding.chunks import missing_parts
 from sentence_experts.encoding.config import ALL_ROUTES, EncodeConfig
 from sentence_experts.encoding.encoder import BatchEncoder
-from sentence_experts.encoding.text_files import chunks_of, count_rows, find_tables
+from sentence_experts.encoding.text_files import count_rows, find_tables, read_chunks
 from sentence_experts.encoding.vector_files import (
     ID,
     NPY,
@@ -106,7 +106,7 @@ def encode(
         encoder, routes = _open_encoder(model, config, load_config)
         parts = [np.zeros((0, encoder.dimension), np.float32)]
         with progress(f"encoding {Path(source.name).name}") as advance:
-            for rows in chunks_of([source], config.chunk_size):
+            for rows in read_chunks([source], config.chunk_size):
                 texts_of_part = [row.text for row in rows]
                 encoder.check_empty(source.name, texts_of_part, sum(map(len, parts)))
                 parts.append(encoder.encode(texts_of_part, routes[VECTOR], config.normalize, advance))
@@ -190,7 +190,7 @@ def _encode_to_disk(
         fields.append(pa.field(column, pa.list_(pa.float32(), encoder.dimension), metadata=about))
     schema = pa.schema(fields)
     with progress(f"encoding {Path(source).name}", count_rows(tables) if in_folder else None) as advance:
-        chunks = chunks_of(tables, config.shard_size if in_folder else config.chunk_size, counts)
+        chunks = read_chunks(tables, config.shard_size if in_folder else config.chunk_size, counts)
         for number, first, rows in missing_parts(chunks, parts, advance):
             with (
                 explained(parts.folder),

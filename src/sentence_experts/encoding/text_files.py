@@ -17,7 +17,7 @@ _IN_FOLDERS = ("parquet", "json")
 
 
 def find_tables(sources: Table, column: str | None, id_column: str | None) -> list[TextTable]:
-    """Return the tables that `sources` mean: files, folders, patterns with `*`.
+    """Return the tables that `sources` names: files, folders, patterns with `*`.
 
     Raises:
         InputError: there is none.
@@ -81,10 +81,13 @@ def _count_ids(tables: Sequence[TextTable]) -> int:
     return len(known)
 
 
-def chunks_of(
+def read_chunks(
     tables: Sequence[TextTable], size: int, counts: dict[str, int] | None = None
 ) -> Iterator[list[TextRow]]:
-    """Yield the texts of all tables in order, `size` at a time; add up the `texts` and `empty` ones."""
+    """Yield the texts of all tables in order, `size` at a time.
+
+    The numbers of texts and of empty texts are added to `counts`.
+    """
     rows = itertools.chain.from_iterable(table.rows() for table in tables)
     while chunk := list(itertools.islice(rows, size)):
         if counts is not None:

@@ -33,7 +33,7 @@ from sentence_experts.evaluation.scorers import (
     texts_by_domain,
     tfidf_scorer,
 )
-from sentence_experts.evaluation.text_free import suspicion
+from sentence_experts.evaluation.text_free import describe_suspicion
 from sentence_experts.pairs.config import SPLITS
 from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.pairs.splits import fold_texts
@@ -133,7 +133,7 @@ class Audit(StoredResult):
         ]
 
     def main_rows(self) -> list[dict[str, Any]]:
-        """Return the same with two metrics only."""
+        """Return these rows with F1max and ROC-AUC only."""
         shown = ("model", "test_set", "left", "measured", "f1_max", "roc_auc")
         return [{name: row.get(name) for name in shown} for row in self.rows()]
 
@@ -173,14 +173,14 @@ def audit(
     check_apart(out, overwrite, models, data)
     runs = model_runs(models, allow_none=True)
     made_from = lambda: {"pairs": pairs.fingerprint(), **identity_of(runs, chosen)}  # noqa: E731
-    measure = lambda _: _audited(pairs, runs, chosen)  # noqa: E731
+    measure = lambda _: _audit(pairs, runs, chosen)  # noqa: E731
     result = measured_once(Audit, "audit", out, overwrite, made_from, measure)
-    if warning := suspicion(result.text_free):
+    if warning := describe_suspicion(result.text_free):
         logger.warning(warning)
     return result
 
 
-def _audited(pairs: Pairs, runs: Sequence[ModelRun], chosen: AuditConfig) -> Audit:
+def _audit(pairs: Pairs, runs: Sequence[ModelRun], chosen: AuditConfig) -> Audit:
     sets = {split: pairs.split(split).select(PAIR_COLUMNS) for split in SPLITS}
     sets = {split: table for split, table in sets.items() if table.num_rows}
     for split in ("train", "test"):
@@ -201,7 +201,7 @@ def _audited(pairs: Pairs, runs: Sequence[ModelRun], chosen: AuditConfig) -> Aud
         contradicted_pairs=contradictions,
         test_articles_seen_in_training=pairs.manifest.get("test_articles_seen_in_training"),
         test_articles=pairs.manifest.get("test_articles"),
-        figures=tuple(_measured(_scores(runs, chosen, train, test), test, masks, chosen)),
+        figures=tuple(_measure(_scores(runs, chosen, train, test), test, masks, chosen)),
         text_free=measure_text_free(test, pairs.works(), chosen.bootstrap, chosen.seed),
         leaked_pairs=leaked.filter(pa.array(np.any(list(masks.values()), axis=0))),
     )
@@ -218,7 +218,7 @@ def find_leaks(
         known_links: columns `left_id`, `right_id`: links of training papers, sampled as pairs or not.
 
     Returns:
-        What every two splits share; kind (`LEAKS`) -> whether each test pair has it, shape (test pairs,);
+        Overlaps of each two splits; kind (`LEAKS`) -> whether each test pair has it, shape (test pairs,);
         the number of pairs of the whole dataset that are both linked and not linked.
     """
     import pandas as pd
@@ -266,17 +266,17 @@ def _keys(kind: str, left: Sequence[str], right: Sequence[str]) -> list[str]:
     return ["\n".join((kind, *sorted(ends))) for ends in zip(left, right, strict=True)]
 
 
-def balanced(left: Mask, labels: NDArray[np.int64], domains: NDArray[Any], seed: int) -> Mask:
-    """Select, of the pairs left, those that keep each domain's share of linked pairs among all test pairs.
+def balance(remaining: Mask, labels: NDArray[np.int64], domains: NDArray[Any], seed: int) -> Mask:
+    """Select remaining pairs that keep each domain's share of linked pairs among all test pairs.
 
     F1max rises with the share of linked pairs: without balancing, a set whose unlinked pairs leak more would
     seem easier. Pairs of the class that is too large are left out at random.
     """
     rng = np.random.default_rng(seed)
-    chosen = np.zeros(len(left), dtype=bool)
+    chosen = np.zeros(len(remaining), dtype=bool)
     for domain in np.unique(domains):
         rows = [np.flatnonzero((domains == domain) & (labels == label)) for label in (0, 1)]
-        rest = [rng.permutation(each[left[each]]) for each in rows]
+        rest = [rng.permutation(each[remaining[each]]) for each in rows]
         share = min(
             (len(few) / len(all_) for few, all_ in zip(rest, rows, strict=True) if len(all_)), default=0
         )
@@ -297,17 +297,18 @@ def _scores(
     return scores
 
 
-def _measured(
+def _measure(
     models: Mapping[str, Score], test: pa.Table, masks: Mapping[str, Mask], config: AuditConfig
 ) -> Iterator[Measurement]:
     labels, domains = test["label"].to_numpy(), np.array(test["domain"].to_pylist(), dtype=object)
     for label, score in models.items():
         scores = score_pairs(score, test)
         for name, kinds in WITHOUT.items():
-            left = ~np.any([np.zeros(test.num_rows, dtype=bool), *(masks[kind] for kind in kinds)], axis=0)
-            chosen = balanced(left, labels, domains, config.seed)
+            leaks = [np.zeros(test.num_rows, dtype=bool), *(masks[kind] for kind in kinds)]
+            remaining = ~np.any(leaks, axis=0)
+            chosen = balance(remaining, labels, domains, config.seed)
             figures = None
             if chosen.any():
                 part = test.filter(pa.array(chosen))
                 figures = measure(part, scores[chosen], config.bootstrap, config.seed).figures[POOLED]
-            yield Measurement(label, name, int(left.sum()), figures)
+            yield Measurement(label, name, int(remaining.sum()), figures)

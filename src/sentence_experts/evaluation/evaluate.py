@@ -36,7 +36,7 @@ from sentence_experts.evaluation.scorers import (
     texts_by_domain,
     tfidf_scorer,
 )
-from sentence_experts.evaluation.text_free import suspicion
+from sentence_experts.evaluation.text_free import describe_suspicion
 from sentence_experts.models.routes.known_routes import KnownRoutes
 from sentence_experts.models.sources import check_source, notes_of, warn_of_notes
 from sentence_experts.pairs.dataset import Pairs
@@ -113,10 +113,10 @@ def evaluate(
         from sentence_experts.evaluation.mteb.run import evaluate_tasks
 
         kind, measure = TaskEvaluation, partial(evaluate_tasks, runs, source, chosen)
-    measured = source.fingerprint if isinstance(source, Pairs | Tasks) else lambda: source
-    made_from = lambda: {"data": measured(), **identity_of(runs, chosen)}  # noqa: E731
+    hash_data = source.fingerprint if isinstance(source, Pairs | Tasks) else lambda: source
+    made_from = lambda: {"data": hash_data(), **identity_of(runs, chosen)}  # noqa: E731
     evaluation = measured_once(kind, "evaluation", out, overwrite, made_from, measure, caches=CACHES)
-    if isinstance(evaluation, PairEvaluation) and (warning := suspicion(evaluation.text_free)):
+    if isinstance(evaluation, PairEvaluation) and (warning := describe_suspicion(evaluation.text_free)):
         logger.warning(warning)
     return evaluation
 
@@ -130,8 +130,8 @@ def _opened(data: Any, split: str) -> Pairs | Tasks | list[str]:
     return open_dataset(data, split, labelled=True)
 
 
-def _check_settings(config: EvaluateConfig, foreign: Sequence[str], meant_for: str) -> None:
-    for name in foreign:
+def _check_settings(config: EvaluateConfig, inapplicable: Sequence[str], meant_for: str) -> None:
+    for name in inapplicable:
         if getattr(config, name) != type(config).model_fields[name].default:
             raise UsageError(f"`{name}` is for {meant_for}")
 
@@ -194,14 +194,14 @@ def _open_encoders(
     """Open the models; return label of the run -> its encoder, and the route of each domain."""
     route_map = RouteMap.read(config.route_map, domains, f"the domains are {', '.join(domains)}")
     check_names(runs, config.pooling, "pooling")
-    check_names(runs, dict.fromkeys(route_map.of_one, "..."), "route_map")
+    check_names(runs, dict.fromkeys(route_map.for_one_model, "..."), "route_map")
     models = [run for run in runs if not run.is_tfidf]
     check_source(*(run.source for run in models))
 
-    def chosen(known: Sequence[KnownRoutes | None]) -> list[dict[str, str | None]]:
+    def choose_routes(known: Sequence[KnownRoutes | None]) -> list[dict[str, str | None]]:
         """Choose the routes of all models; None stands for one that has to be loaded first."""
         names = {name for each in known if each is not None for name in each.prompts}
-        for domain, route in route_map.of_all.items():
+        for domain, route in route_map.for_all_models.items():
             if route not in names and None not in known:
                 listed = ", ".join(sorted(names)) or "none"
                 raise UsageError(f"`route_map` {domain}={route}: no model has that route; routes: {listed}")
@@ -211,9 +211,9 @@ def _open_encoders(
             if each is not None
         ]
 
-    chosen([KnownRoutes.read(run.source) for run in models])  # before anything is loaded
+    choose_routes([KnownRoutes.read(run.source) for run in models])  # before anything is loaded
     encoders = [run.open(config, setting_of(run, config.pooling), config.max_length) for run in models]
-    found = chosen([encoder.known_routes for encoder in encoders])
+    found = choose_routes([encoder.known_routes for encoder in encoders])
     for run, routes in zip(models, found, strict=True):
         if len(routes) > 1 and len(taken := set(routes.values())) == 1 and (route := taken.pop()) is not None:
             logger.info(f"{run.label}: route {route} for every domain")

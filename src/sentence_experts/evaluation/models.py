@@ -165,12 +165,12 @@ class RouteMap:
     """The setting `route_map`. A key is a domain, or a task or type of task; "*" is all of them.
 
     Attributes:
-        of_all: key -> route, for all models.
-        of_one: label or source of a model -> key -> route.
+        for_all_models: key -> route, for all models.
+        for_one_model: label or source of a model -> key -> route.
     """
 
-    of_all: Mapping[str, str]
-    of_one: Mapping[str, Mapping[str, str]]
+    for_all_models: Mapping[str, str]
+    for_one_model: Mapping[str, Mapping[str, str]]
 
     @classmethod
     def read(cls, assignments: Mapping[str, str], keys: Collection[str], expected: str) -> RouteMap:
@@ -179,8 +179,8 @@ class RouteMap:
         Raises:
             UsageError: an unknown key.
         """
-        of_all: dict[str, str] = {}
-        of_one: dict[str, dict[str, str]] = {}
+        for_all_models: dict[str, str] = {}
+        for_one_model: dict[str, dict[str, str]] = {}
         for written, route in assignments.items():
             # Models and domains may hold colons themselves, so the end is compared.
             matching = [key for key in (*keys, ANY_KEY) if f":{written}".endswith(f":{key}")]
@@ -188,13 +188,14 @@ class RouteMap:
                 raise UsageError(f"`route_map` {written}={route}: {expected}")
             key = max(matching, key=len)
             model = written.removesuffix(key).removesuffix(":")
-            (of_one.setdefault(model, {}) if model else of_all)[key] = route
-        return cls(of_all, of_one)
+            (for_one_model.setdefault(model, {}) if model else for_all_models)[key] = route
+        return cls(for_all_models, for_one_model)
 
     def of(self, run: ModelRun, routes: Collection[str] | None = None) -> dict[str, str]:
         """Return key -> route for a run; of the routes for all models, only those in `routes`, if given."""
-        chosen = {key: route for key, route in self.of_all.items() if routes is None or route in routes}
-        for model, named in self.of_one.items():
+        shared = self.for_all_models.items()
+        chosen = {key: route for key, route in shared if routes is None or route in routes}
+        for model, named in self.for_one_model.items():
             if run.is_called(model):
                 chosen |= named
         return chosen

@@ -45,7 +45,7 @@ from sentence_experts.evaluation.statistics import (
     estimate,
     runs_of,
 )
-from sentence_experts.evaluation.text_free import text_free_scores
+from sentence_experts.evaluation.text_free import score_without_comparing
 from sentence_experts.pairs.dataset import LINKED_BY
 from sentence_experts.progress import announced
 
@@ -246,7 +246,7 @@ def measure_text_free(
         return ()
     return tuple(
         measure(table, scores, replicates, seed, None, by_article).result(label, {"model": label}, False)
-        for label, scores in text_free_scores(table, works).items()
+        for label, scores in score_without_comparing(table, works).items()
     )
 
 

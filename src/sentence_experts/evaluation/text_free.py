@@ -26,7 +26,7 @@ EACH_TEXT = "each text alone"
 FREQUENCY = "frequency in these pairs"
 TIMES_CITED = "times cited"
 # Scores that only tell how the pairs were made: a warning if one does.
-OF_THE_MAKING = (TIMES_CITED, FREQUENCY, EACH_TEXT)
+CONSTRUCTION_SCORES = (TIMES_CITED, FREQUENCY, EACH_TEXT)
 FOLDS = 5
 TFIDF_FEATURES = 4096
 # Bound of ROC-AUC: the whole interval lies above it, or below 1 minus it.
@@ -34,7 +34,7 @@ SUSPICIOUS = 0.55
 
 
 @announced("scoring pairs without comparing texts")
-def text_free_scores(table: pa.Table, works: pa.Table | None) -> dict[str, Floats]:
+def score_without_comparing(table: pa.Table, works: pa.Table | None) -> dict[str, Floats]:
     """Score the pairs of a checked table without comparing texts.
 
     Args:
@@ -72,7 +72,7 @@ def text_free_scores(table: pa.Table, works: pa.Table | None) -> dict[str, Float
 
 
 def _each_text_alone(table: pa.Table) -> Floats:
-    """Return the sum of what each text of a pair tells about its class, (pairs,): the two are never compared.
+    """Return the summed log-odds of the class, (pairs,), from each text alone: the two are never compared.
 
     The log-odds of a linked pair are learned from other texts, by logistic regression on TF-IDF: five parts,
     with all copies of a text (case and punctuation aside) in the same one.
@@ -114,16 +114,16 @@ def _both_ends(table: pa.Table, column: str) -> pa.Array:
     return pa.chunked_array([chunk for side in sides for chunk in side.chunks], pa.string()).combine_chunks()
 
 
-def suspicion(text_free: Sequence[ModelResult]) -> str | None:
+def describe_suspicion(text_free: Sequence[ModelResult]) -> str | None:
     """Return a warning about pairs whose class can be told by how they were made, if there is any.
 
-    That is a ROC-AUC whose interval lies above 0.55. Counts may separate the classes in reverse, so below
-    0.45 counts for them too. A score learned from the texts cannot: below 0.5 it was learned from too few.
+    A ROC-AUC whose interval lies above 0.55 warns. Count-based scores may be reversed: below 0.45 also
+    warns. A score learned from the texts is not: below 0.5 it was learned from too few.
     """
     telling = []
     for model in text_free:
         interval = model.pooled.intervals.get("roc_auc")
-        if model.label not in OF_THE_MAKING or interval is None:
+        if model.label not in CONSTRUCTION_SCORES or interval is None:
             continue
         low, high = sorted((interval.low, interval.high))
         if reverse := high < 0.5 and model.label != EACH_TEXT:

@@ -25,7 +25,7 @@ REGISTERED = f"""import sentence_experts.register  # makes the model type known
 {STOCK}"""
 
 
-def usage_card(model: SentenceTransformer, title: str | None = None) -> str:
+def make_usage_card(model: SentenceTransformer, title: str | None = None) -> str:
     """Return the front matter, a description and a snippet that runs, for README.md."""
     prompts = {name: prompt for name, prompt in model.prompts.items() if prompt}
     config: Any = model.config

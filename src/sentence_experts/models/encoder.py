@@ -17,7 +17,7 @@ from sentence_experts.compat.sentence_transformers import takes_sentences, trans
 from sentence_experts.errors import InputError, RouteError, UsageError
 from sentence_experts.models.architectures.registration import register
 from sentence_experts.models.architectures.routed_model import RoutedModel
-from sentence_experts.models.card import usage_card
+from sentence_experts.models.card import make_usage_card
 from sentence_experts.models.layers.heads import LowRankHead
 from sentence_experts.models.layers.residency import CPU, DISK
 from sentence_experts.models.layers.weight_names import owner_of
@@ -55,7 +55,7 @@ class ExpertEncoder(SentenceTransformer):
         (Path(path) / RECORD).unlink(missing_ok=True)  # the record of another model that was saved there
         super().save(path, model_name, False, *args, **kwargs)
         if create_model_card:
-            write_text(Path(path) / "README.md", usage_card(self))
+            write_text(Path(path) / "README.md", make_usage_card(self))
         open_to_readers(Path(path))
         prompts = with_task_types(self.prompts, self.default_prompt_name)
         update_json(Path(path) / "config_sentence_transformers.json", {"prompts": prompts})

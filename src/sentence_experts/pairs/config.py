@@ -62,7 +62,7 @@ class PairsConfig(Config):
     )
     relation: Literal["co-citation", "coupling", "citation"] = Field(
         "co-citation",
-        description="What links two papers: co-citation (a third paper cites both), coupling (they share "
+        description="Link between two papers: co-citation (a third paper cites both), coupling (they share "
         "references), citation (one cites the other)",
     )
     unit: Literal["auto", "abstract", "title", "title+abstract"] = Field(
@@ -142,7 +142,7 @@ class PairsConfig(Config):
     seed: Seed = 0
     engine: EngineName = Field(
         LOCAL,
-        description="What joins the citations: local[CORES] (DuckDB; default: all cores), or Spark as "
+        description="Engine that joins the citations: local[CORES] (DuckDB; default: all cores), or Spark as "
         "spark[CORES] or spark://HOST:PORT (all its machines must see the corpus and `scratch`)",
     )
     memory: Memory = Field(

@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from sentence_experts.config import checked
+from sentence_experts.config import check_content
 from sentence_experts.corpus.config import check_years
 from sentence_experts.corpus.formats.mesh import TREE_NUMBER, MeshTree
 from sentence_experts.errors import InputError
@@ -115,12 +115,12 @@ class DomainRules(BaseModel):
             InputError: no such file, not YAML, or a field that does not have the form above.
         """
         if isinstance(source, Mapping):
-            return checked(cls, source if "domains" in source else {"domains": source}, "`domains`")
+            return check_content(cls, source if "domains" in source else {"domains": source}, "`domains`")
         content = read_yaml(Path(source), "domain rules")
         if not isinstance(content, dict) or "domains" not in content:
             form = f"'domains: NAME: {'|'.join(DomainRule.model_fields)}: [...]'"
             raise InputError(f"{source}: domain rules need {form}; also several, none, mesh_descriptors")
-        rules = checked(cls, content, source)
+        rules = check_content(cls, content, source)
         if rules.mesh_descriptors is None:
             return rules
         return rules.model_copy(update={"mesh_descriptors": Path(source).parent / rules.mesh_descriptors})

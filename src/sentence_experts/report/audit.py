@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from sentence_experts.evaluation.audit import CLEANED, LEAKS, WITHOUT, Audit, Measurement
 from sentence_experts.evaluation.results import PairMetrics
 from sentence_experts.evaluation.scorers import MEMORY_LABEL, TFIDF_LABEL
-from sentence_experts.evaluation.text_free import suspicion
+from sentence_experts.evaluation.text_free import describe_suspicion
 from sentence_experts.report.content import Item, Report, Table, Verdict
 from sentence_experts.report.pairs import METRICS, text_free_table
 from sentence_experts.report.wording import REAL_ARTICLES, SIMULATED, metric_cell, number
@@ -27,9 +27,9 @@ def audit_report(audit: Audit) -> Report:
         [LEAKS[kind], f"{count:,}", f"{count / pairs:.1%}"] for kind, count in audit.leaked_test_pairs.items()
     ]
     main: list[Item] = [
-        "What training and test pairs share, and how metrics change without the test pairs that leak. The "
+        "Overlaps of training and test pairs, and how metrics change without the test pairs that leak. The "
         "pairs left are balanced as all test pairs are; below a value is its 95% interval.",
-        Table("What two splits share", ("splits", "papers", "texts", "near-duplicate texts"), overlaps),
+        Table("Overlaps of each two splits", ("splits", "papers", "texts", "near-duplicate texts"), overlaps),
         Table(
             f"Test pairs that leak from training ({pairs:,} test pairs)", ("leak", "pairs", "share"), leaks
         ),
@@ -75,7 +75,7 @@ def _verdict(audit: Audit, models: Mapping[str, Mapping[str, Measurement]]) -> V
             f"{leaked / pairs:.1%} of the test pairs leak from training in some way; the most frequent: "
             f"{LEAKS[worst]} ({counts[worst]:,} pairs)."
         ]
-    findings += filter(None, [suspicion(audit.text_free)])
+    findings += filter(None, [describe_suspicion(audit.text_free)])
     falls = False
     for model, sets in models.items():
         text, fell = _change_without_leaks(model, sets)

@@ -15,7 +15,7 @@ from sentence_experts.evaluation.results import (
     View,
     score_column,
 )
-from sentence_experts.evaluation.text_free import suspicion
+from sentence_experts.evaluation.text_free import describe_suspicion
 from sentence_experts.models.sources import UNTRAINED
 from sentence_experts.report.content import Figure, Item, Report, Table, Verdict
 from sentence_experts.report.figures import curves, heat_map
@@ -210,7 +210,10 @@ def pairs_verdict(evaluation: PairEvaluation) -> Verdict:
         findings.append(f"{METRICS[metric]}, {SHORT_VIEWS[view]}: {figures}.")
     findings += standing(order, gaps, "{:+.3f}".format, f"{settings.get('margin', 0.01):g}")
     findings += [f"{label} and {first} give the same vectors." for label, first in same.items()]
-    findings += [*single_runs(trained, len(models)), *filter(None, [suspicion(evaluation.text_free)])]
+    findings += [
+        *single_runs(trained, len(models)),
+        *filter(None, [describe_suspicion(evaluation.text_free)]),
+    ]
     baselines = [model.label for model in models if not model.trained]
     advice = [
         *([REAL_ARTICLES] if settings.get("simulated") else []),

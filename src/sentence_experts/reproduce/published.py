@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from pydantic import BaseModel, model_validator
 
-from sentence_experts.config import checked
+from sentence_experts.config import check_content
 from sentence_experts.yaml_files import read_settings
 
 AVERAGES = ("average", "mean")
@@ -84,7 +84,7 @@ class Published(BaseModel, extra="forbid", frozen=True):
     @classmethod
     def read(cls, path: Path) -> Published:
         """Read a `published.yaml`; InputError if it cannot be read."""
-        return checked(cls, read_settings(path), path)
+        return check_content(cls, read_settings(path), path)
 
     def figures(self) -> Iterator[PublishedFigure]:
         """Return every figure of every table."""

@@ -11,7 +11,7 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, Field, model_validator
 
-from sentence_experts.config import Config, TrustRemoteCode, checked
+from sentence_experts.config import Config, TrustRemoteCode, check_content
 from sentence_experts.errors import InputError
 from sentence_experts.yaml_files import read_settings
 
@@ -166,5 +166,5 @@ def _read(path: Path) -> Recipe:
     for key in ("published", "domains", "plan", "tasks"):
         if key in protocol:
             protocol[key] = os.path.normpath(source.parent / str(protocol[key]))
-    whole = checked(Protocol, {**protocol, "file": source}, source)
-    return checked(Recipe, {**content, "protocol": whole}, path)
+    whole = check_content(Protocol, {**protocol, "file": source}, source)
+    return check_content(Recipe, {**content, "protocol": whole}, path)

@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from sentence_experts.corpus.formats.sentences import sentence_starts
+from sentence_experts.corpus.formats.sentences import find_sentence_starts
 from sentence_experts.encoding.chunks import Vectors
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import UsageError
@@ -320,6 +320,6 @@ def sentence_spans(text: str) -> list[tuple[int, int]]:
     """Return (start, end) of each sentence of a text, without the white space around it."""
     return [
         trimmed(text, start, end)
-        for start, end in pairwise([0, *sentence_starts(text), len(text)])
+        for start, end in pairwise([0, *find_sentence_starts(text), len(text)])
         if text[start:end].strip()
     ]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from sentence_experts.config import checked
+from sentence_experts.config import check_content
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.names import EXPERT, FOLDER, check_route_names
 from sentence_experts.storage import file_state, locked, read_json, write_json
@@ -212,7 +212,7 @@ class Profile:
                 self._seen, self._state = None, ProfileState()
                 return self._state
             if seen != self._seen:
-                self._state = checked(ProfileState, read_json(self.path), self.path)
+                self._state = check_content(ProfileState, read_json(self.path), self.path)
                 self._seen = seen
             return self._state
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSche
 from pydantic_core import to_json
 from starlette.requests import ClientDisconnect
 
-from sentence_experts.config import unknown_setting
+from sentence_experts.config import describe_unknown
 from sentence_experts.serve.errors import RequestError
 
 BODY_SECONDS = 30  # time for a client to send its request
@@ -114,7 +114,7 @@ def _refused(error: ValidationError, schema: type[Schema]) -> RequestError:
     text = _SHOULD.sub("must", _AFTER.sub("", first["msg"].removeprefix("Value error, ")))
     if first["type"] == "extra_forbidden":
         known = schema.model_fields if len(parts) == 1 else ()
-        text = unknown_setting(place, known).replace("setting", "field")
+        text = describe_unknown(place, known).replace("setting", "field")
     elif first["type"] == "missing":
         text = "this field is needed"
     return RequestError(422, text, place)

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from sentence_experts.config import checked
+from sentence_experts.config import check_content
 from sentence_experts.errors import InputError
 from sentence_experts.names import EXPERT, FOLDER
 from sentence_experts.pairs.table_folder import MANIFEST
@@ -234,7 +234,7 @@ class TaskFile(BaseModel):
         content = read_yaml(path, "a task file")
         if not isinstance(content, dict) or "tasks" not in content:
             raise InputError(f"{path}: a task file begins with 'tasks:', then one block per task")
-        return checked(cls, content, path)
+        return check_content(cls, content, path)
 
     @classmethod
     def from_mapping(cls, tasks: Mapping[str, Any]) -> TaskFile:
@@ -245,14 +245,14 @@ class TaskFile(BaseModel):
         Raises:
             InputError: a key or value is not allowed (the message names it).
         """
-        return checked(cls, tasks if set(tasks) == {"tasks"} else {"tasks": tasks}, "tasks")
+        return check_content(cls, tasks if set(tasks) == {"tasks"} else {"tasks": tasks}, "tasks")
 
     @classmethod
     def from_manifest(cls, path: Path, manifest: Any) -> TaskFile:
         """Return the tasks that a tasks folder was compiled from; InputError if it holds no tasks."""
         if not isinstance(manifest, dict) or manifest.get("kind") != "tasks":
             raise InputError(f"{path}: its {MANIFEST} does not describe tasks")
-        return checked(cls, manifest["hierarchy"], path / MANIFEST)
+        return check_content(cls, manifest["hierarchy"], path / MANIFEST)
 
     def stored(self) -> dict[str, Any]:
         """Return the tasks as a manifest holds them; a table in memory is named, not held."""

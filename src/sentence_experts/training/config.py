@@ -210,7 +210,7 @@ class FitConfig(Config):
     )
     kind: Literal["head", "adapter", "expert", "auto"] = Field(
         "head",
-        description="What each route owns of the model: head (a linear map, trained in seconds on vectors "
+        description="Part that each route owns: head (a linear map, trained in seconds on vectors "
         "that are computed once), adapter, expert, or auto (heads, then each next kind while it is better)",
     )
     rank: int | None = Field(

@@ -18,7 +18,7 @@ from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.evaluation.label_similarity import RouteGain, measure_gains
 from sentence_experts.evaluation.statistics import Estimate
-from sentence_experts.models.card import usage_card
+from sentence_experts.models.card import make_usage_card
 from sentence_experts.models.encoder import ExpertEncoder, check_experts
 from sentence_experts.models.files.fingerprint import fingerprint_of
 from sentence_experts.models.files.saving import model_output, write_model
@@ -197,7 +197,7 @@ def fit(
         place.result["gains"] = [asdict(each) for each in result.gains]
         with place.replacing() as folder:
             write_model(result.model, folder)
-            write_text(folder / CARD, usage_card(result.model) + _card_section(result, chosen))
+            write_text(folder / CARD, make_usage_card(result.model) + _card_section(result, chosen))
         shutil.rmtree(hidden_beside(place.final, ".vectors"), ignore_errors=True)
     return result
 

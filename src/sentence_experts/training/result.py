@@ -11,7 +11,7 @@ import numpy as np
 import yaml
 from sentence_transformers import SentenceTransformer
 
-from sentence_experts.models.card import usage_card
+from sentence_experts.models.card import make_usage_card
 from sentence_experts.models.sources import UNTRAINED
 from sentence_experts.training.config import ARGMAX_TARGET, IN_BATCH_NEGATIVES, LEARNED_TEMPERATURE
 from sentence_experts.training.data import TrainedRoute, TrainingPart, own_routes
@@ -32,10 +32,10 @@ class TrainResult:
     """A finished training run.
 
     Attributes:
-        model: the kept model: the best by the validation figure, or that of the last step (`keep`); the model
-            given to `train`, if it was one in memory.
-        validation: validation figure of the model, the mean over the routes; None if no pairs could tell,
-            and the last step was kept.
+        model: the kept model: the best by the validation figure, or the model of the last step (`keep`); the
+            one given to `train`, if it was one in memory.
+        validation: validation figure of the model, the mean over the routes; None if no validation pairs
+            could be scored, and the last step was kept.
         kept_step: step of the model; 0 if the model before training was the best.
         steps: number of steps of the run.
         history: one dict per validation, the first before training: step and figures.
@@ -109,7 +109,7 @@ LOSSES = {
 BATCHES = {"homogeneous": "one dataset", "heterogeneous": "all datasets of the task", "mixed": "all routes"}
 
 
-def model_card(
+def make_model_card(
     model: SentenceTransformer, parts: Sequence[TrainingPart], training: TrainingSet, result: dict[str, Any]
 ) -> str:
     """Return the README.md of a trained model; `result` is what run.json holds."""
@@ -126,14 +126,14 @@ def model_card(
         for route, count in zip(training.routes, counts, strict=True)
     )
     title = f"A text encoder for {', '.join(route.name for route in training.routes)}"
-    return f"""{usage_card(model, title)}
+    return f"""{make_usage_card(model, title)}
 ## Training
 
 {len(training):,} {data}, in batches of
 {config["batch_size"] * processes:,} pairs{together}.
 Loss: {LOSSES[config["loss"]].format(**result["learned"])}.
 
-| route | pairs | datasets | a batch is of | temperature | validation |
+| route | pairs | datasets | batch drawn from | temperature | validation |
 |---|---|---|---|---|---|
 {rows}
 

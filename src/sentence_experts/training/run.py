@@ -38,7 +38,7 @@ from sentence_experts.training.batches import RouteBatches
 from sentence_experts.training.config import TrainConfig
 from sentence_experts.training.data import TrainingPart, open_data, own_routes
 from sentence_experts.training.losses import ContrastiveLoss
-from sentence_experts.training.result import TrainResult, model_card
+from sentence_experts.training.result import TrainResult, make_model_card
 from sentence_experts.training.trainable import check_settings, router_loss, trained_routes, trained_weights
 from sentence_experts.training.trainer import (
     BEST_BY,
@@ -260,7 +260,7 @@ class Run:
         set_tokenizer_limits(self.model, self.limits)
         with replacing_folder(out / MODEL) as folder:
             self.model.save_pretrained(str(folder), create_model_card=False)
-            write_text(folder / "README.md", model_card(self.model, self.parts, training, result))
+            write_text(folder / "README.md", make_model_card(self.model, self.parts, training, result))
         self.config.write(out / CONFIG)
         write_json(out / RUN_FILE, result)
         place.result["keeps_checkpoints"] = self.config.keep_checkpoints

@@ -18,7 +18,7 @@ import torch
 from pydantic import BaseModel, model_validator
 from sentence_transformers import SentenceTransformer
 
-from sentence_experts.config import SettingError, checked, with_settings
+from sentence_experts.config import SettingError, check_content, with_settings
 from sentence_experts.errors import InputError, SentenceExpertsError, UsageError
 from sentence_experts.models.files.fingerprint import fingerprint_of
 from sentence_experts.models.loading import load
@@ -34,8 +34,8 @@ logger = logging.getLogger(__name__)
 BEST, TRIALS = "best.yaml", "trials"
 # Errors that drawn settings can cause: infinite numbers, too much memory, too few steps or pairs.
 FAILURES = (BadNumbersError, torch.OutOfMemoryError, UsageError, InputError)
-# What the preprint (3.3) searched. It states only the range of the batch size; the others reach from none to
-# well beyond what its final runs used.
+# The space that the preprint (3.3) searched. It states only the range of the batch size; the others reach
+# from none to well beyond its final runs.
 PREPRINT_SPACE: dict[str, dict[str, Any]] = {
     "batch_size": {"type": "int", "low": 5, "high": 20},
     "warmup": {"type": "float", "low": 0.0, "high": 0.5},
@@ -207,7 +207,7 @@ def read_space(source: Mapping[str, Any] | Path | str | None, config: TrainConfi
     where = str(source) if is_file else "`space`"
     space = {}
     for name, given in content.items():
-        values = space[name] = checked(Values, given, f"{where}: {name}")
+        values = space[name] = check_content(Values, given, f"{where}: {name}")
         for value in values.choices or (values.low, values.high):
             try:
                 TrainConfig(**{name: value})

@@ -19,9 +19,9 @@ from sentence_experts.corpus.sources import client as client_module
 from sentence_experts.corpus.sources.client import AbsentError, Client, FailedError, UnreachableError, shaped
 from sentence_experts.corpus.sources.journal import MEMORY, open_journal
 from sentence_experts.corpus.sources.openalex import OpenAlexSource
-from sentence_experts.corpus.sources.pmc import PmcSource, rooted
+from sentence_experts.corpus.sources.pmc import PmcSource, make_root_parser
 
-search = rooted("eSearchResult")
+search = make_root_parser("eSearchResult")
 
 
 @contextmanager

@@ -67,9 +67,9 @@ def test_missing_route_error_names_the_route_map():
 def test_the_route_map_is_read_for_all_and_for_one_model():
     tasks = [("sts.stsb", "STS")]
     found = read_route_map({"STS": "a", "runs:1:STS": "b", "mote:sts.stsb": "c", "*": "d"}, tasks)
-    assert found.of_all == {"STS": "a", "*": "d"}
-    assert found.of_one == {"runs:1": {"STS": "b"}, "mote": {"sts.stsb": "c"}}
+    assert found.for_all_models == {"STS": "a", "*": "d"}
+    assert found.for_one_model == {"runs:1": {"STS": "b"}, "mote": {"sts.stsb": "c"}}
     for key in ("Retrieval.document", "sts.stsb.query"):
-        assert read_route_map({key: "a"}, tasks).of_all == {key: "a"}
+        assert read_route_map({key: "a"}, tasks).for_all_models == {key: "a"}
     with pytest.raises(UsageError, match=r"`route_map` Sts=a: neither a task type nor a task"):
         read_route_map({"Sts": "a"}, tasks)

@@ -17,9 +17,9 @@ from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.models.export.onnx_int8 import (
     MAX_INPUT,
     QuantizedLinear,
-    block_layers,
     calibrate,
-    smoothing,
+    compute_smoothing,
+    find_block_layers,
 )
 from sentence_experts.models.onnx_encoder import OnnxEncoder
 
@@ -112,7 +112,7 @@ def test_the_operator_multiplies_what_it_is_given(linear: torch.nn.Linear) -> No
 def test_smoothing_helps_where_one_channel_is_large(linear: torch.nn.Linear) -> None:
     rows = torch.randn(50, 24, generator=torch.Generator().manual_seed(1))
     rows[:, 3] *= 60
-    smooth = smoothing(rows.abs().amax(dim=0), linear.weight)
+    smooth = compute_smoothing(rows.abs().amax(dim=0), linear.weight)
     divided = rows / smooth
     plain = QuantizedLinear.of(linear.weight, None, rows.min().item(), rows.max().item())
     smoothed = QuantizedLinear.of(linear.weight, smooth, divided.min().item(), divided.max().item())
@@ -125,7 +125,7 @@ def test_every_linear_layer_of_the_blocks_is_calibrated(model: Path) -> None:
     encoder = load(model, device="cpu")
     routed = [lead + text for lead in encoder.prompts.values() if lead for text in TEXTS]
     quantized = set(calibrate(encoder, routed))
-    assert quantized == {name for name, _ in block_layers(encoder)}
+    assert quantized == {name for name, _ in find_block_layers(encoder)}
     assert len(quantized) == 2 * (4 + 2 * 2)  # two blocks: attention, and an MLP of each expert; no head
 
 

@@ -16,7 +16,7 @@ from lxml import etree
 
 from sentence_experts.corpus.formats.markup import Element, local_name, plain_text
 from sentence_experts.corpus.formats.references import citations_of
-from sentence_experts.corpus.formats.sentences import CITATION_IN_WORDS, CITATION_NUMBER, sentence_starts
+from sentence_experts.corpus.formats.sentences import CITATION_IN_WORDS, CITATION_NUMBER, find_sentence_starts
 from sentence_experts.corpus.paper import Citation, Mention
 
 PARAGRAPHS = frozenset({"p", "title", "td", "th", "attrib", "term", "verse-line"})
@@ -151,7 +151,7 @@ class ArticleText:
         etree.strip_elements(paragraph, *PARAGRAPHS, with_tail=False)
         shown = [_mark(xref) for xref in xrefs]
         text, places = _text_with_marks(paragraph, xrefs, [mark for mark, _, _ in shown])
-        starts = sentence_starts(text, places[0], places[-1]) if len(places) > 1 else []
+        starts = find_sentence_starts(text, places[0], places[-1]) if len(places) > 1 else []
         before = places[0]
         sentence = bracket = 0
         for xref, place, (_, first, last) in zip(xrefs, places, shown, strict=True):

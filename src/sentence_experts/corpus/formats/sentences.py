@@ -33,13 +33,13 @@ _LONGEST_WORD = 16
 _LONGEST_STOP = 4  # characters before a citation that follows: `." [`
 
 
-def sentence_starts(text: str, first: int = 0, last: int | None = None) -> list[int]:
+def find_sentence_starts(text: str, first: int = 0, last: int | None = None) -> list[int]:
     """Return the places in `text` where its second and further sentences begin, ascending.
 
     With `first` and `last`, only those between these two citations (the places of their characters).
 
     >>> text = "Shown by Smith et al. (Fig. 2). It grows in E. coli, e.g. at 37 C."
-    >>> [text[start : start + 8] for start in sentence_starts(text)]
+    >>> [text[start : start + 8] for start in find_sentence_starts(text)]
     ['It grows']
     """
     starts = []

@@ -37,11 +37,11 @@ class _Page(BaseModel):
 class OpenAlexSource:
     """Titles, abstracts, topics and references of works of any field. Ids are `W123`.
 
-    The journal has `openalex/W123` (the work) and `openalex-search/QUERY/000001` (ids of a page).
+    The stored answers are `openalex/W123` (the work) and `openalex-search/QUERY/000001` (ids of a page).
     """
 
     def __init__(self, client: Client, keep_retracted: bool) -> None:
-        self._client, self._journal = client, client.journal
+        self._client, self._answers = client, client.journal
         self._also = "" if keep_retracted else ",is_retracted:false"
 
     def count(self, query: str) -> int:
@@ -62,12 +62,12 @@ class OpenAlexSource:
         found: set[str] = set()
         for number in count():
             key = f"{name}/{number:06d}"
-            stored = self._journal.get(key)
+            stored = self._answers.get(key)
             if stored is None:
                 page = self._page(query, mark, _PAGE_SIZE)
                 next_mark = page.meta.next_cursor if page.results else None
                 stored = json.dumps({"ids": list(map(self._keep, page.results)), "next": next_mark}).encode()
-                self._journal.put(key, stored)
+                self._answers.put(key, stored)
             answer = json.loads(stored)
             found.update(filter(None, answer["ids"]))
             if not answer["next"] or answer["next"] == mark:
@@ -90,13 +90,13 @@ class OpenAlexSource:
             self._client.set_aside.append(Rejection("openalex", None, None, "odd-record", odd))
             return None
         read = {field: work[field] for field in FIELDS if field in work}  # a quarter of the work
-        self._journal.put(f"openalex/W{number}", json.dumps(read, ensure_ascii=False).encode())
+        self._answers.put(f"openalex/W{number}", json.dumps(read, ensure_ascii=False).encode())
         return f"W{number}"
 
     def papers(self, ids: list[str]) -> Iterator[tuple[str, Paper]]:
         """Yield the papers in the journal, with their ids."""
         for one in ids:
-            body = self._journal.get(f"openalex/{one}")
+            body = self._answers.get(f"openalex/{one}")
             paper = to_paper(json.loads(body)) if body else None
             if isinstance(paper, Paper):
                 yield one, paper
@@ -107,5 +107,5 @@ class OpenAlexSource:
         for one, paper in self.papers(ids):
             names = {"pmid": paper.pmid, "pmcid": paper.pmcid, "doi": paper.doi, "openalex": one}
             known = {kind: name for kind, name in names.items() if name}
-            body = self._journal.get(f"openalex/{one}")
+            body = self._answers.get(f"openalex/{one}")
             yield Record(one, known, f"{address}/{one}", body, licence=paper.licence)

@@ -71,12 +71,12 @@ class Version(BaseModel):
 class PmcSource:
     """Whole open-access articles. Ids are PMCIDs.
 
-    The journal has `esearch/pmc/QUERY` (ids), `pmc/PMCID` (newest version), and `jats/PMCID` (its XML; empty
-    if there is none).
+    The stored answers are `esearch/pmc/QUERY` (ids), `pmc/PMCID` (newest version), and `jats/PMCID` (its XML;
+    empty if there is none).
     """
 
     def __init__(self, client: Client, licences: str = "any", keep_retracted: bool = False) -> None:
-        self._client, self._journal = client, client.journal
+        self._client, self._answers = client, client.journal
         self._bucket, entrez = client.services.pmc_bucket, client.services.entrez
         fastest = max(entrez.per_second, _PER_SECOND_WITH_KEY if client.api_key else 0)
         self._entrez = entrez.model_copy(update={"per_second": fastest})
@@ -92,11 +92,11 @@ class PmcSource:
 
     def find(self, query: str) -> list[str]:
         """Return every id, in the order of the ids' numbers. Raises as `count` does."""
-        key = f"esearch/pmc/{sha256_text(_open_access(query))[:16]}"
-        body = self._journal.get(key)
+        key = f"esearch/pmc/{sha256_text(_restrict_to_open_access(query))[:16]}"
+        body = self._answers.get(key)
         if body is None:
             body = json.dumps(sorted(set(self._all_ids(query)), key=int)).encode()
-            self._journal.put(key, body)
+            self._answers.put(key, body)
         return [f"PMC{digits}" for digits in json.loads(body)]
 
     def _all_ids(self, query: str) -> list[str]:
@@ -116,7 +116,7 @@ class PmcSource:
     def _search(self, query: str) -> Element:
         """Return the answer of esearch; phrases that Entrez does not know, and would leave out, are
         refused."""
-        query = _open_access(query)
+        query = _restrict_to_open_access(query)
         root = self._esearch(term=query, retmax=0)
         tags = ("PhraseNotFound", "FieldNotFound", "QuotedPhraseNotFound")
         unknown = [str(node.text) for tag in tags for node in root.iter(tag) if node.text]
@@ -138,7 +138,7 @@ class PmcSource:
         who = {"db": "pmc", "usehistory": "y", "tool": TOOL, "email": self._client.email}
         if self._client.api_key:
             who["api_key"] = self._client.api_key
-        root = self._client.get(self._entrez, "/esearch.fcgi", {**who, **params}, _search_result, form=True)
+        root = self._client.get(self._entrez, "/esearch.fcgi", {**who, **params}, _parse_search, form=True)
         errors = [" ".join(str(node.text).split()) for node in root.iter("ERROR") if node.text]
         if errors:
             raise FailedError(f"esearch: {'; '.join(errors)}")
@@ -149,7 +149,7 @@ class PmcSource:
         missing = []
         for pmcid in ids:
             version = self.version(pmcid)
-            if version and (self._reason(version) or self._journal.get(f"jats/{pmcid}") is not None):
+            if version and (self._find_reason(version) or self._answers.get(f"jats/{pmcid}") is not None):
                 advance()
             else:
                 missing.append(pmcid)
@@ -158,12 +158,12 @@ class PmcSource:
     def _request(self, pmcid: str) -> dict[str, bytes]:
         """Return the newest version, and its XML if it is to be kept, for the journal; runs in a thread.
 
-        The XML comes first: if the version is in the journal, the text is there if it was wanted.
+        The XML comes first: if the version is in the journal, a text that was wanted is there too.
         """
         get, bucket = self._client.get, self._bucket
         # The dot: without it PMC12 would list PMC123 too.
         params: dict[str, str | int] = {"list-type": 2, "prefix": f"{pmcid}.", "delimiter": "/"}
-        root = get(bucket, "/", params, rooted("ListBucketResult"))
+        root = get(bucket, "/", params, make_root_parser("ListBucketResult"))
         prefixes = [node.text or "" for node in root.iter(f"{_S3}Prefix", "Prefix")]
         matches = (_VERSION.fullmatch(prefix, len(pmcid)) for prefix in prefixes)
         numbers = [int(match[1]) for match in matches if match]
@@ -173,9 +173,9 @@ class PmcSource:
                 name = f"{pmcid}.{max(numbers)}"
                 version = get(bucket, f"/metadata/{name}.json", {}, shaped(Version))
                 version.name = name
-                if self._reason(version) is None:
+                if self._find_reason(version) is None:
                     found[f"jats/{pmcid}"] = b""
-                    found[f"jats/{pmcid}"] = get(bucket, version.path, {}, _whole_xml)
+                    found[f"jats/{pmcid}"] = get(bucket, version.path, {}, _check_whole)
         except AbsentError:
             pass
         return {**found, f"pmc/{pmcid}": version.model_dump_json().encode()}
@@ -185,9 +185,9 @@ class PmcSource:
         for pmcid in ids:
             if (version := self.version(pmcid)) is None:
                 continue
-            if reason := self._reason(version):
+            if reason := self._find_reason(version):
                 yield Record(pmcid, reason=reason)
-            elif body := self._journal.get(f"jats/{pmcid}"):
+            elif body := self._answers.get(f"jats/{pmcid}"):
                 pmid = normalise_pmid(version.pmid)
                 names = {"pmcid": pmcid, **({"pmid": pmid} if pmid else {})}
                 number, licence = version.name.rpartition(".")[2], version.licence or None
@@ -197,10 +197,10 @@ class PmcSource:
 
     def version(self, pmcid: str) -> Version | None:
         """Return the version in the journal; None if it was not requested."""
-        body = self._journal.get(f"pmc/{pmcid}")
+        body = self._answers.get(f"pmc/{pmcid}")
         return None if body is None else Version.model_validate_json(body)
 
-    def _reason(self, version: Version) -> tuple[str, str] | None:
+    def _find_reason(self, version: Version) -> tuple[str, str] | None:
         """Return the reason and detail of leaving a version out; None if it is kept."""
         if not version.name:
             return "absent", "not in the open-access bucket"
@@ -211,7 +211,7 @@ class PmcSource:
         return None
 
 
-def _open_access(query: str) -> str:
+def _restrict_to_open_access(query: str) -> str:
     return f"({query}) AND open access[filter]"
 
 
@@ -219,9 +219,11 @@ def _count_of(search: Element) -> int:
     return int(search.findtext("Count") or "")
 
 
-def rooted(tag: str) -> Parse[Element]:
-    """Return a parser of XML bodies with such a root element, or that name an error; nothing outside a body
-    is read."""
+def make_root_parser(tag: str) -> Parse[Element]:
+    """Return a parser of XML bodies whose root element is `tag`, or that name an error.
+
+    Nothing outside a body is read.
+    """
 
     def parse(body: bytes) -> Element:
         parser = etree.XMLParser(resolve_entities=False, no_network=True, huge_tree=True)
@@ -236,9 +238,9 @@ def rooted(tag: str) -> Parse[Element]:
     return parse
 
 
-def _search_result(body: bytes) -> Element:
+def _parse_search(body: bytes) -> Element:
     """Parse an answer of esearch: its count and ids are numbers, unless it names an error."""
-    root = rooted("eSearchResult")(body)
+    root = make_root_parser("eSearchResult")(body)
     if root.find(".//ERROR") is None:
         count = root.findtext("Count") or ""
         odd = [node.text for node in root.iterfind("IdList/Id") if not _ID.fullmatch(node.text or "")]
@@ -247,7 +249,7 @@ def _search_result(body: bytes) -> Element:
     return root
 
 
-def _whole_xml(body: bytes) -> bytes:
+def _check_whole(body: bytes) -> bytes:
     """Return an article's body, which must look like whole XML; it is not parsed yet."""
     start = body[:1000].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
     if not start.startswith(b"<") or start.startswith(b"<!doctype html") or b"<html" in start:

@@ -1,6 +1,6 @@
 """Scores of models on tasks: by task, averaged by type and over all datasets, and over seeds.
 
-Averages are as in MoTE (tables 2-7): that of a type is the mean over its datasets, the overall one the mean
+Averages are as in MoTE (tables 2-7): a type's average is the mean over its datasets, the overall one the mean
 over all datasets (not over the types). Only tasks that every run was measured on count, so that averages are
 comparable.
 
@@ -46,7 +46,7 @@ Bounds = tuple[float, float]
 
 @dataclass(frozen=True)
 class MeasuredTask:
-    """A task that was measured: mteb's type, the name of its main score, and the revision of the data."""
+    """A task that was measured; `kind` is mteb's type, `metric` the main score, `revision` the data's."""
 
     name: str
     kind: str
@@ -66,7 +66,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Score:
-    """A mean over runs, their standard deviation, and from three runs on the 95% interval over seeds."""
+    """A mean over runs, their standard deviation, and, with three or more runs, the 95% interval."""
 
     value: float
     spread: float | None = None

@@ -71,7 +71,7 @@ def evaluate_tasks(
     else:
         sources, noted = hub_tasks(data, config.only), {"mteb": list(data)}
     maps = read_route_map(config.route_map, [(source.name, source.kind) for source in sources])
-    check_names(runs, dict.fromkeys(maps.of_one, "..."), "route_map")
+    check_names(runs, dict.fromkeys(maps.for_one_model, "..."), "route_map")
     check_names(runs, config.pooling, "pooling")
     own = {key: route for source in sources for key, route in getattr(source, "routes", {}).items()}
     scores: list[Run] = []

@@ -26,8 +26,8 @@ NOTHING_ROUTED = Dispatch(None, ())
 class RoutedBlock:
     """A mixin in front of a base block that lets a sequence router choose before the block runs.
 
-    The inside of a block is computed again under gradient checkpointing, and not recorded for gradients
-    the first time; the routers' losses need their logits from the first time.
+    Gradient checkpointing does not record the first run of a block's inside, and computes it again. The
+    routers' losses need logits that are recorded the first time, so routers run outside.
     """
 
     experts: Experts | None
@@ -38,7 +38,7 @@ class RoutedBlock:
     def put_experts(self, config: Any, layer: int) -> None:
         """Move the modules that experts own out of the block and into one copy per expert.
 
-        A block with experts also gets a router, if learned ones choose; `config.expert_layers` names them.
+        A block with experts, of `config.expert_layers`, also gets a router if the router is learned.
         """
         self.experts, self.router, self.expert_norms = None, None, config.expert_norms
         if config.adapters:

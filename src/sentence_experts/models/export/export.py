@@ -13,7 +13,7 @@ from sentence_experts.models.dense import average_experts, export_route
 from sentence_experts.models.encoder import check_experts
 from sentence_experts.models.export.export_config import ExportConfig
 from sentence_experts.models.export.onnx import described, graph_prompts, write_graph
-from sentence_experts.models.export.onnx_int8 import check_quantizable, compute_in_int8, usable_texts
+from sentence_experts.models.export.onnx_int8 import check_quantizable, compute_in_int8, select_texts
 from sentence_experts.models.files.fingerprint import fingerprint_of
 from sentence_experts.models.files.saving import model_output, write_model
 from sentence_experts.models.loading import load
@@ -130,7 +130,7 @@ def export(
     out, texts = Path(out), None if int8 is None else TextTable(int8, config.column)
     check_apart(out, overwrite, model, int8 if is_path(int8) else None)
     with model_output(out, overwrite) as place:
-        read = [] if texts is None else usable_texts(texts.texts())
+        read = [] if texts is None else select_texts(texts.texts())
         encoder = load(model, device="cpu", dtype="float32" if as_graph else None)
         if texts is not None and config.route is None:
             check_quantizable(encoder)

@@ -3,7 +3,7 @@
 The linear layers of the blocks (attention and MLP, each expert's too) get weights of -64 to 64 with one scale
 per output channel. Their inputs become 0 to 255 with one scale that calibration texts have fixed, not the
 batch, so that a text's vector still depends on nothing else. Before that, where a few input channels are far
-larger than the others, they hand a part of it over to the weights (SmoothQuant, Xiao et al. 2023, equation
+larger than the others, part of their scale is moved to the weights (SmoothQuant, Xiao et al. 2023, equation
 4). Embeddings, norms, attention itself and pooling stay in fp32.
 
 A processor without VNNI adds two products of a weight and an input in 16 bits, where more than 32,767 is cut.
@@ -46,7 +46,7 @@ MIN_TEXTS = 32
 SAMPLED_VALUES = 20_000  # number of values of an input that are sampled per batch for its range
 BATCH_SIZE = 32
 MAX_TEXTS = 512  # maximum number of texts that are read
-CHECKED_EVERY = 4  # one text in this many is not calibrated on, but compared
+CHECKED_EVERY = 4  # every 4th text is compared, the rest calibrate
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ def calibrate(encoder: SentenceTransformer, texts: Sequence[str]) -> dict[str, Q
 
     _watch(encoder, texts, layers, see)
     uneven = [name for name, channels in largest.items() if channels.max() > UNEVEN * channels.median()]
-    smooth = {name: smoothing(largest[name], layers[name].weight) for name in sorted(uneven)}
+    smooth = {name: compute_smoothing(largest[name], layers[name].weight) for name in sorted(uneven)}
     seen: dict[str, list[Tensor]] = {name: [] for name in layers}
     generator = torch.Generator().manual_seed(0)
 
@@ -134,7 +134,7 @@ def calibrate(encoder: SentenceTransformer, texts: Sequence[str]) -> dict[str, Q
 
 def check_quantizable(encoder: SentenceTransformer) -> dict[str, nn.Linear]:
     """Return the layers that compute in 8 bits; refuse a model that has none, or adapters beside them."""
-    layers = dict(block_layers(encoder))
+    layers = dict(find_block_layers(encoder))
     if any(isinstance(layer, AdaptedLinear) for layer in layers.values()):
         raise UsageError("routes of this model own adapters, which do not compute in 8 bits")
     if not layers:
@@ -142,7 +142,7 @@ def check_quantizable(encoder: SentenceTransformer) -> dict[str, nn.Linear]:
     return layers
 
 
-def block_layers(encoder: SentenceTransformer) -> Iterator[tuple[str, nn.Linear]]:
+def find_block_layers(encoder: SentenceTransformer) -> Iterator[tuple[str, nn.Linear]]:
     """Yield the linear layers inside the encoder's blocks with their names: no learned routers, no heads."""
     for name, module in encoder.named_modules():
         inside = any(part.isdigit() for part in name.split(".")[2:])
@@ -167,13 +167,13 @@ def _watch(
         encoder.encode(list(texts), prompt="", batch_size=BATCH_SIZE, show_progress_bar=False)
 
 
-def smoothing(largest: Tensor, weight: Tensor) -> Tensor:
+def compute_smoothing(largest: Tensor, weight: Tensor) -> Tensor:
     """Compute the divisor of each input channel (SmoothQuant, equation 4)."""
     weights = weight.detach().float().abs().amax(dim=0).clamp(min=1e-5)
     return (largest.clamp(min=1e-5) ** SMOOTHING / weights ** (1 - SMOOTHING)).clamp(min=1e-4)
 
 
-def usable_texts(texts: Sequence[str]) -> list[str]:
+def select_texts(texts: Sequence[str]) -> list[str]:
     """Return the texts for calibration and comparison: not the empty ones, and not all of very many.
 
     Raises:
@@ -192,20 +192,20 @@ def compute_in_int8(folder: Path, encoder: SentenceTransformer, texts: Sequence[
     Args:
         folder: folder that `write_graph` wrote of `encoder`.
         encoder: model of the graph.
-        texts: texts like those that it will encode (`usable_texts`), the same for all routes.
+        texts: texts like those that it will encode (`select_texts`), the same for all routes.
 
     Returns:
-        `texts`, the number of the others, and the `mean_cosine` and `min_cosine` of their vectors with those
-        of full precision, over all routes.
+        `texts`, the number of compared texts, and the `mean_cosine` and `min_cosine` of their vectors with
+        vectors of full precision, over all routes.
 
     Raises:
         UsageError: as in `calibrate`.
     """
     compared = texts[::CHECKED_EVERY]
-    others = [text for number, text in enumerate(texts) if number % CHECKED_EVERY]
+    calibration_texts = [text for number, text in enumerate(texts) if number % CHECKED_EVERY]
     record = read_json(folder / GRAPH_FILE)
     leads = list(record["prompts"].values()) or [""]
-    layers = calibrate(encoder, [lead + text for lead in leads for text in others])
+    layers = calibrate(encoder, [lead + text for lead in leads for text in calibration_texts])
     if (made := quantize_graph(folder / MODEL_FILE, encoder, layers)) < len(layers):
         raise SentenceExpertsError(f"8 bits: only {made} of {len(layers)} layers were found in the graph")
     content = sha256_text(*(each.digest() for _, each in sorted(layers.items())))
@@ -233,7 +233,7 @@ def quantize_graph(file: Path, encoder: SentenceTransformer, layers: Mapping[str
     graph = model.graph
     by_weight = {
         layer.weight.detach().t().contiguous().numpy().tobytes(): layers[name]
-        for name, layer in block_layers(encoder)
+        for name, layer in find_block_layers(encoder)
         if name in layers
     }
     constants = {each.name: each for each in graph.initializer}

@@ -1,1 +1,1 @@
-"""Weights on disk and in memory: one file per expert, resident experts, fingerprints."""
+"""Saving, fingerprints and checks of checkpoints, and the released ones."""

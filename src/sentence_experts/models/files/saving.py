@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sentence_transformers import SentenceTransformer
 
-from sentence_experts.models.card import usage_card
+from sentence_experts.models.card import make_usage_card
 from sentence_experts.models.encoder import ExpertEncoder
 from sentence_experts.models.files.fingerprint import weights_fingerprint
 from sentence_experts.storage import Output, output, write_text
@@ -25,7 +25,7 @@ def write_model(encoder: SentenceTransformer, folder: Path) -> None:
     """Write a model, with or without experts, and its card."""
     encoder.save(str(folder), create_model_card=isinstance(encoder, ExpertEncoder))
     if not isinstance(encoder, ExpertEncoder):
-        write_text(folder / "README.md", usage_card(encoder))
+        write_text(folder / "README.md", make_usage_card(encoder))
 
 
 def save(encoder: SentenceTransformer, path: str | Path, overwrite: bool = False) -> None:

@@ -56,16 +56,16 @@ class AdaptedLinear(nn.Linear):
         in_place = not torch.is_grad_enabled() and before.dtype == chosen[1][0].up.dtype  # without copies
         # Split once: the gradient of each slice for itself would be as large as the whole.
         sizes = [*(size for _, size in chosen), len(rows) - done]
-        pieces = list(before.split(sizes))
+        outputs = list(before.split(sizes))
         for place, ((factors, _), part) in enumerate(zip(chosen, rows.split(sizes), strict=False)):
             if factors is None:
                 continue
             low = nn.functional.linear(part, factors.down)
             if in_place:
-                pieces[place].addmm_(low, factors.up.t())
+                outputs[place].addmm_(low, factors.up.t())
             else:
-                pieces[place] = torch.addmm(pieces[place], low, factors.up.t())
-        return output if in_place else torch.cat(pieces).view(output.shape)
+                outputs[place] = torch.addmm(outputs[place], low, factors.up.t())
+        return output if in_place else torch.cat(outputs).view(output.shape)
 
     def _recorded(self, hidden: Tensor, output: Tensor, numbers: Tensor) -> Tensor:
         """Run `forward` by steps that do not depend on the batch."""

@@ -22,8 +22,8 @@ class ExtendConfig(Config):
 
     kind: Kind = Field(
         "expert",
-        description="What each route owns: expert (the MLP of each block), adapter (low-rank matrices beside "
-        "attention and MLP) or head (a linear map of the pooled vector; one encoding serves all heads)",
+        description="Part that each route owns: expert (the MLP of each block), adapter (low-rank matrices "
+        "beside attention and MLP) or head (a linear map of the pooled vector; one encoding serves all)",
     )
     rank: int | None = Field(
         None,
@@ -47,9 +47,9 @@ class ExtendConfig(Config):
     )
     router: Literal["route", "learned", "switch", "token"] = Field(
         "route",
-        description="What chooses the expert: route (the text's route), learned (a linear layer per block "
-        "reads the text), switch (the same, and its probability scales the output of the expert's MLP, so "
-        "that vectors differ from the base's before training) or token (the layer sends each token to "
+        description="Router that chooses the expert: route (the text's route), learned (a linear layer per "
+        "block reads the text), switch (the same, and its probability scales the output of the expert's MLP, "
+        "so that vectors differ from the base's before training) or token (the layer sends each token to "
         "`top_k` experts)",
     )
     top_k: int | None = Field(
@@ -161,8 +161,8 @@ class AddRouteConfig(Config):
 
     kind: Kind = Field(
         "expert",
-        description="What the route owns: expert, adapter (low-rank matrices beside attention and MLP) or "
-        "head (a linear map of the pooled vector, which is the identity until it is trained)",
+        description="Part that the route owns: expert, adapter (low-rank matrices beside attention and MLP) "
+        "or head (a linear map of the pooled vector, which is the identity until it is trained)",
     )
     on: str | None = Field(
         None,
@@ -177,7 +177,7 @@ class AddRouteConfig(Config):
     seed: Seed = Field(0, description="Random seed of an adapter's first matrices")
     seed_from: str | None = Field(
         None,
-        description="What an expert and its domain token begin as: average (the mean of all experts and "
+        description="First weights of an expert and its domain token: average (the mean of all experts and "
         "tokens), base (the base's MLP; the token as [CLS]), or the name of an expert. Default: average",
     )
     prefix: str | None = Field(

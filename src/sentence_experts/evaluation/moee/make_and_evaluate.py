@@ -87,9 +87,9 @@ def make_embedder(
 def _fitted(embedder: MoeEmbedder, texts: TextTable | None, rated: RatedPairs | None) -> MoeEmbedder:
     """Return the embedder with standard scores fitted on texts, and alpha chosen on rated pairs."""
     if texts is not None:
-        written = [text for text in texts.texts() if text.strip()]
-        embedder.fit_standard(written)
-        logger.info(f"standard scores fitted on {len(written):,} texts of {texts.name}")
+        nonempty = [text for text in texts.texts() if text.strip()]
+        embedder.fit_standard(nonempty)
+        logger.info(f"standard scores fitted on {len(nonempty):,} texts of {texts.name}")
     if rated is not None:
         best, tried = embedder.choose_alpha(rated.first, rated.second, list(rated.scores))
         for alpha, value in tried.items():
