@@ -27,7 +27,7 @@ class Engine:
     Attributes:
         name: name as the user wrote it.
         kind: kind of engine: "local" or "spark".
-        cores: number of cores on this machine; None for those of a cluster, or all.
+        cores: number of cores on this machine; None for a cluster's, or all.
         on_this_machine: whether no cluster is named.
     """
 

@@ -81,7 +81,7 @@ def check_columns(where: str, wanted: Iterable[str], columns: Iterable[str]) -> 
 
 
 def read_columns(source: Table) -> list[str]:
-    """Return the names of a table's columns; of JSON lines, those of its first rows.
+    """Return the names of a table's columns; of JSON lines, the names in its first rows.
 
     Raises:
         InputError: the file is missing, of an unknown kind, or no table, or two columns have one name.

@@ -135,7 +135,7 @@ def group(text: str, *commands: Callable[..., Any]) -> typer.Typer:
 def add_verb(app: typer.Typer, command: Callable[..., Any], name: str | None = None) -> None:
     """Add `command` to `app`, with one option per field of each parameter that is a `Config`.
 
-    Each `Config` parameter receives the settings of the command line, over those of the file that `--config`
+    Each `Config` parameter receives the settings of the command line, over the file's that `--config`
     names. A parameter annotated with pydantic's `Field(description=...)` is a flag of the same forms
     (`NAME,NAME,...`, `NAME=VALUE`), which the file does not hold. Other parameters stay as typer has them.
     The verb's name is made from the function's if it is not given.

@@ -26,7 +26,7 @@ def reproduce(
     ],
     config: ReproduceConfig,
     out: Annotated[
-        Path, typer.Option(help="Folder for all recipes; those of one paper share pairs and models")
+        Path, typer.Option(help="Folder for all recipes; recipes of one paper share pairs and models")
     ] = Path("reproduced"),
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the steps and do nothing")] = False,
 ) -> None:

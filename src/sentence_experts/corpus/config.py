@@ -83,7 +83,7 @@ def _check_email(email: str | None) -> str | None:
 Email = Annotated[
     str | None,
     AfterValidator(_check_email),
-    Field(description="Your email address, which NCBI requires. Default: that of NCBI_EMAIL"),
+    Field(description="Your email address, which NCBI requires. Default: the one in NCBI_EMAIL"),
 ]
 ApiKey = Annotated[
     str | None,

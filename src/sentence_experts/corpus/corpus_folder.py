@@ -63,7 +63,7 @@ PAPERS_SCHEMA = _schema(
 `openalex:W123`, else the user's own id or `file:...`. `authors`
 are "Family, Given" or "Family, Given, Suffix", collective names as they are. `kind` is "article", "review" or
 one of `paper.NOTICE_KINDS`. `organisms` are those that JATS articles name, which are among the keywords too.
-`topic`, `subfield` and `field` are those of OpenAlex's primary topic. `entry` is the key in a reference
+`topic`, `subfield` and `field` are of OpenAlex's primary topic. `entry` is the key in a reference
 manager ("@key" of BibTeX, or Zotero's own), `file` the path of the PDF there. `has_body` tells whether its
 text came too."""
 

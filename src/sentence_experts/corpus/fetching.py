@@ -139,7 +139,7 @@ def _complete(config: FetchConfig) -> FetchConfig:
 
 
 def openalex_key(given: str | None) -> str:
-    """Return the key that OpenAlex requires: the given one, or that of the environment.
+    """Return the key that OpenAlex requires: the given one, or the environment's.
 
     Raises:
         UsageError: there is none.
@@ -293,7 +293,7 @@ class Fetched:
 
 @dataclass(frozen=True)
 class FetchedPapers:
-    """Papers of OpenAlex; unless they are `whole`, they only complete those of other sources."""
+    """Papers of OpenAlex; unless they are `whole`, they only complete papers of other sources."""
 
     source: OpenAlexSource
     ids: list[str]

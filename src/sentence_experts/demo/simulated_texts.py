@@ -43,7 +43,7 @@ def simulated_texts(seed: int = 0, count: int = 800) -> list[dict[str, str]]:
 def simulated_pairs(routes: Sequence[str], seed: int = 0) -> list[dict[str, Any]]:
     """Return rows for `import_pairs`: anchor, positive, label, route and split; no text is in two sets.
 
-    Texts of a linked pair agree in the route's side alone; those of an unlinked one in another side alone. A
+    Texts of a linked pair agree in the route's side alone, of an unlinked pair in another side alone. A
     model that is blind to the route cannot tell them apart.
     """
     generator = random.Random(f"{seed} {','.join(routes)}")

@@ -1,7 +1,7 @@
 """Encoding that survives interruption: one file per chunk of texts, reused by the next run.
 
 A chunk's vectors depend only on its own texts and on the settings, and texts are always cut into the same
-chunks. So the result of an interrupted and continued run is that of an uninterrupted one, byte for byte.
+chunks. So an interrupted and continued run gives the same result as an uninterrupted one, byte for byte.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Rows = TypeVar("Rows", bound=Sequence[object])
 def missing_parts(
     chunks: Iterable[Rows], parts: PartStore, advance: Advance
 ) -> Iterator[tuple[int, int, Rows]]:
-    """Yield each chunk of texts whose part is not there yet: its number, that of its first text, the texts.
+    """Yield each chunk of texts whose part is not there yet: its number, its first text's number, the texts.
 
     `advance` is called with the number of texts in the other chunks.
     """

@@ -111,7 +111,7 @@ def conflict_runs(vectors: Mapping[str, Vectors], conflicts: Sequence[Conflicts]
 
 @dataclass(frozen=True)
 class RouteGain:
-    """A route's figures on texts that training has not seen, beside those of the base.
+    """A route's figures on texts that training has not seen, beside the base's.
 
     Attributes:
         route: name of the route.

@@ -1,7 +1,7 @@
 """The pair metrics of both papers: F1max and those reported with it.
 
-A pair is called positive when its score is at least the threshold. Candidate thresholds are those of
-scikit-learn's `precision_recall_curve`: every distinct score. F1max is the best F1 of them (2025 paper,
+A pair is called positive when its score is at least the threshold. Candidate thresholds are, as in
+scikit-learn's `precision_recall_curve`, all distinct scores. F1max is the best F1 of them (2025 paper,
 "Evaluation strategy"; preprint, section 3.4).
 """
 

@@ -70,7 +70,7 @@ class ModelRun:
 
 
 def model_runs(models: Models, baseline: Models = (), allow_none: bool = False) -> list[ModelRun]:
-    """Return the runs of all models, then those of the baselines.
+    """Return the runs of all models, then the runs of the baselines.
 
     Without a label a model is called by its folder, its training run or its hub id. Baselines were not
     trained here; "tfidf" and "minilm" always are such.

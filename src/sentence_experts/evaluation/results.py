@@ -67,7 +67,7 @@ class Result(ABC):
         return f"{type(self).__name__}\n{table}"
 
     def to_pandas(self, all_columns: bool = False) -> pd.DataFrame:
-        """Return the table of `main_rows`; with `all_columns` that of `rows`, which may be wide."""
+        """Return `main_rows` as a table; with `all_columns` all `rows`, which may be wide."""
         return pa.Table.from_pylist(self.rows() if all_columns else self.main_rows()).to_pandas()
 
 
@@ -211,7 +211,7 @@ class ModelResult:
 
 @dataclass(frozen=True)
 class Difference:
-    """A metric of `first` minus that of `second`, on the same pairs, with a paired interval.
+    """A metric of `first` minus the metric of `second`, on the same pairs, with a paired interval.
 
     Attributes:
         view, domain: kind and domain of `group`, the `View`.

@@ -201,7 +201,7 @@ def routes_by_domain(
 ) -> dict[str, str | None]:
     """Return the route for the texts of each domain; None for no prompt.
 
-    The route is that of the domain's name, or of `route_map` (domain -> route, "*" for all other domains). A
+    The route has the domain's name, or is in `route_map` (domain -> route, "*" for all other domains). A
     model without experts that has none of these routes encodes without a prompt. A model with a single route
     uses it for every domain: a single-domain model is evaluated with its own token everywhere (2025 paper,
     Table 3). Any other model must have all routes.

@@ -1,7 +1,7 @@
 """Similarity of a text's vectors under different routes, and whether it is lower for one of two models.
 
 MoTE, section 5.2: each text is encoded with every route, and each pair of routes has one cosine per text,
-that of its two vectors. The more a model specialises, the lower they are (figure 3, equation 1). Domain
+between its two vectors. The more a model specialises, the lower they are (figure 3, equation 1). Domain
 tokens can be compared in the same way.
 """
 

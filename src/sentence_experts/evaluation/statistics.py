@@ -3,7 +3,7 @@
 **Papers.** The influence of a pair is how much the metric would move, to first order, if the pair counted
 more; the variance is the sum of the products of the influences of all pairs that share a paper, each pair
 with itself too (Fafchamps & Gubert, Journal of Development Economics 2007; Aronow, Samii & Assenova,
-Political Analysis 2015). It is at least that of independent pairs, where two papers that are a pair under
+Political Analysis 2015). It is at least as for independent pairs, where two papers that are a pair under
 several routes count as one pair. Pairs that an article links may count as related too. The numbers of pairs
 of each class and domain were chosen and do not vary.
 
@@ -12,7 +12,7 @@ lie higher still. The interval is symmetric around the F1 that these pairs give,
 thresholds of bootstrap replicates. These draw the n papers n times with replacement; a pair (a, b) counts
 w_a * w_b times (Davezies, D'Haultfoeuille & Guyonvarch, Annals of Statistics 2021). A replicate's threshold
 is too well adapted to the pairs, of which it is made, and not well enough, because the replicate adds noise:
-three times that of a single pair (the variance of its weight), and then both errors cancel out, exactly so in
+three times the noise of one pair (the variance of its weight), and then both errors cancel out, exactly so in
 the limit, where the curve is a parabola and its noise a Brownian motion.
 
 **Seeds.** A mean over k runs varies by s^2 / k, s being the standard deviation of the runs, which holds what

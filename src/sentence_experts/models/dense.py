@@ -73,7 +73,7 @@ def export_route(encoder: ExpertEncoder, name: str) -> SentenceTransformer:
     _refuse_scaled(encoder)
     if kind.is_learned:
         logger.info(
-            f"the dense model uses the expert {name!r} in every block; its vectors can differ from those of "
+            f"the dense model uses the expert {name!r} in every block; its vectors can differ from "
             "`encode`, where each block's router chooses an expert"
         )
     expert = encoder.experts.index(name) if route is None else route.expert

@@ -254,7 +254,7 @@ class MoeEmbedder(SentenceTransformer):
         """Return vectors of shape (texts, dimensions), float32, or (dimensions,) for one text.
 
         Arguments as `SentenceTransformer.encode`, but for `batch_size`, which has no effect: batches hold a
-        fixed number of tokens, and those of standard scores `standard_batch` texts. A `prompt` comes before
+        fixed number of tokens, or, for standard scores, `standard_batch` texts. A `prompt` comes before
         each text, inside the embedder's own prompt.
 
         Raises:

@@ -15,7 +15,7 @@ from sentence_experts.errors import InputError, UsageError
 
 SLOT = "{text}"
 PROMPTEOL, NO_PROMPT = "prompteol", "none"
-# The paper's numbers 1 to 9 in their order; the quotation marks of the first are those of its section 2.
+# The paper's numbers 1 to 9 in their order; the quotation marks of the first are as in its section 2.
 _INSTRUCTIONS = {
     "style": "describe the style of @ - *",
     "sentiment": "describe the sentiment of @ (positive, neutral, or negative) - *",

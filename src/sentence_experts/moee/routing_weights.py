@@ -1,6 +1,6 @@
 """Routing weights: the scores that a model's routers give its experts (MoEE, section 3.1).
 
-A text's routing weights are those of its last token (or the mean over its tokens), block after block. As in
+A text's routing weights are its last token's (or the mean over its tokens), block after block. As in
 the paper the scores of a block, before the model selects its top experts, add up to 1.
 
 transformers records the routers of nearly every mixture-of-experts model (`output_router_logits`). The rows

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 # The settings of `load` that an embedder follows. It never computes without padding, so that `packed`
 # fits it either way.
 FITTING = {"device", "dtype", "max_length", "packed", "trust_remote_code"}
-# The settings of `MoeEmbedder` that override those of a saved embedder.
+# The settings of `MoeEmbedder` that override a saved embedder's.
 CHANGEABLE = {"parts", "alpha", "device"}
 
 

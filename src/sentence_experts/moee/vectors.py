@@ -63,7 +63,7 @@ def joined(hidden: Rows, routing: Rows, parts: str, alpha: float = 1.0) -> Rows:
     """Return vectors of shape (texts, dimensions), float32.
 
     "concat" joins both as they are, as the paper does. Hidden states are some 20 times as long as routing
-    weights, so its cosines are nearly those of hidden states alone, unless both are standard scores.
+    weights, so its cosines are nearly the same as of hidden states alone, unless both are standard scores.
 
     Args:
         hidden: hidden states, (texts, width).

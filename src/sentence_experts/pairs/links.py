@@ -182,7 +182,7 @@ def co_cited_within(citations: str, mentions: str, members: str, within: Level) 
     """Select `one, other, count, level` of works that an article cites together at a level or closer.
 
     `count` is the number of such articles, `level` the number in `LEVELS` of the closest one. The tables are
-    those of `linked_members`, and `mentions(citing, cited, section, paragraph, sentence, bracket)`.
+    as in `linked_members`, and `mentions(citing, cited, section, paragraph, sentence, bracket)`.
     """
     together = []
     for number in range(LEVELS.index(within), len(LEVELS)):

@@ -47,7 +47,7 @@ class DrawnNegatives(NamedTuple):
     """The negatives of the evaluation sets, and the positives that they belong to.
 
     Attributes:
-        splits: linked pairs of each split, without those of validation and test that got no negative.
+        splits: linked pairs of each split, without validation and test pairs that got no negative.
         negatives: negatives of each split, none for training.
         shortfall: numbers of negatives that are not fully matched: `nearest` have one end of a linked pair
             and a work near in frequency, `random` two unlinked works.

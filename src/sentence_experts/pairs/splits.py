@@ -155,7 +155,7 @@ def split_by_pair(pairs: PairArrays, works: WorkArrays, fractions: Fractions, rn
 def split_by_year(pairs: PairArrays, works: WorkArrays, fractions: Fractions, rng: Generator) -> Assignment:
     """Test on pairs with a paper of the newest year; split the rest at random into train and validation.
 
-    The newest year is that of the linked papers: papers that came out later are not cited yet, and are in no
+    The newest year is the linked papers': papers that came out later are not cited yet, and are in no
     negatives either. Source: Hallee et al. 2024 (preprint), 3.1. Papers of test pairs may also be in
     training.
 

@@ -84,7 +84,7 @@ def suggest_domains(
 
 @announced("choosing domains")
 def _choose(corpus: CorpusFolder, by: str, config: SuggestDomainsConfig) -> dict[str, int]:
-    """Choose values: value -> the number of papers that it adds to those of the values before it."""
+    """Choose values: value -> the number of papers that it adds to the values before it."""
     common: dict[str, int] = {}
     spelling: dict[str, str] = {}  # the most common one; rules are matched without regard to case
     for value, count in corpus.count_values(COLUMNS[by], _TRIED_PER_DOMAIN * config.most).items():

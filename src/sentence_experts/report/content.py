@@ -37,7 +37,7 @@ class Table:
     """A table with a title. Lines of a cell after the first are small print.
 
     Attributes:
-        headings: headings of the columns, that of the row names first.
+        headings: headings of the columns, the one of the row names first.
         rows: rows of a name, then a cell per column.
         fold: whether a terminal may fold the cells.
     """
@@ -79,7 +79,7 @@ class Report:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def tables(self) -> Iterator[Table]:
-        """Return the tables, those of the details last."""
+        """Return the tables, the details' last."""
         for items in (self.main, *self.details.values()):
             yield from (item for item in items if isinstance(item, Table))
 

@@ -64,7 +64,7 @@ def standing(
 ) -> list[str]:
     """Say where the first of `order`, the best, stands against the others: ahead, equivalent, or unclear.
 
-    `gaps` are the differences, in either direction; `number` writes one, `margin` is that of equivalence.
+    `gaps` are the differences, in either direction; `number` writes one, `margin` means equivalence.
     """
     if not order:
         return []

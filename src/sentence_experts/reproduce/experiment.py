@@ -85,7 +85,7 @@ class Experiment(ABC):
     result: ClassVar[str] = "tasks.json"  # file of an evaluation's results
 
     def __init__(self, recipe: Recipe, name: str, config: ReproduceConfig, out: Path) -> None:
-        """Plan a recipe; `name` is the folder of its results, `out` that of all recipes.
+        """Plan a recipe; `name` is the folder of its results, `out` the folder of all recipes.
 
         Raises:
             UsageError: a setting that the recipe does not take, or a corpus that it needs.

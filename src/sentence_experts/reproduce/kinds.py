@@ -224,7 +224,7 @@ class LanguageModelExperiment(Experiment):
     """
 
     def find_data(self, corpus: Path | None) -> None:
-        """Compile the test sets at hand; the full scale loads those of mteb."""
+        """Compile the test sets at hand; the full scale loads mteb's."""
         words = "mteb's present versions of the datasets that the paper names"
         if self.small:
             data = find_rated_pairs(data_folder()).parents[1]

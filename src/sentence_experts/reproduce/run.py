@@ -29,7 +29,7 @@ def reproduce_recipe(
     Args:
         recipe: the name of a shipped recipe ("hallee2025/moe_all"), or the path of one.
         config: the settings; `settings` override its fields, by name.
-        out: the folder for all recipes; those of one paper share data and models.
+        out: the folder for all recipes; recipes of one paper share data and models.
 
     Returns:
         The comparison, which is also written to `out` as report.json, report.md and report.html.

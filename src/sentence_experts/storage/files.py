@@ -357,7 +357,7 @@ def no_space(error: BaseException, path: Path) -> str | None:
         if isinstance(current, OSError) and current.errno in _NO_SPACE:
             path = Path(os.fsdecode(current.filename)) if isinstance(current.filename, str) else path
             break
-        # The words of other errors may be those of the user's texts.
+        # Other errors may quote the user's texts.
         named = isinstance(current, SentenceExpertsError | LookupError | TypeError | UnicodeError)
         if not named and _NO_SPACE_WORDS.search(str(current)):
             break

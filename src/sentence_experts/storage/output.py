@@ -201,7 +201,7 @@ class Output:
         return state
 
     def _compare(self) -> State:
-        """Compare the settings with those of what was finished or begun."""
+        """Compare the settings with the finished or begun output's."""
         record, parts = read_record(self._file), settings_of_parts(self._parts)
         begun = {name: value for name, value in (parts or {}).items() if name in self._settings}
         if begun and begun == self._settings:

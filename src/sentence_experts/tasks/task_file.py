@@ -268,7 +268,7 @@ class TaskFile(BaseModel):
         return {route: text for task in self.tasks.values() for route, text in task.instructions.items()}
 
     def experts(self) -> dict[str, str]:
-        """Return route -> the expert it uses: the one of the same name, or that of another route."""
+        """Return route -> the expert it uses: the one of the same name, or another route's."""
         return {route: route for route in self.instructions()} | self._shared()
 
     def _shared(self) -> dict[str, str]:

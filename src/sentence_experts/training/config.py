@@ -74,7 +74,7 @@ class TrainConfig(Config):
     route_by: Literal["router", "domain"] = Field(
         "router",
         description="Expert of a training text in a model with a learned sequence router: the router's "
-        "choice, or that of its domain (the preprint's; in mixed batches experts then learn to tell domains "
+        "choice, or its domain's expert (the preprint's; in mixed batches experts then learn to tell domains "
         "apart, which misleads them where the router errs)",
     )
     router_loss: float = Field(
@@ -169,13 +169,13 @@ class TrainConfig(Config):
 
 
 class TuneConfig(TrainConfig):
-    """Settings of `tune`; those of `train` are the same for all trials."""
+    """Settings of `tune`; settings of `train` are the same for all trials."""
 
     fraction: float = Field(
         0.1, gt=0, le=1, description="Fraction of each route's training pairs that the trials use"
     )
     trials: int = Field(
-        20, ge=1, description="Number of trials, including those of an interrupted or finished search"
+        20, ge=1, description="Number of trials, including trials of an interrupted or finished search"
     )
 
 

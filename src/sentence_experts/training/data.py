@@ -161,7 +161,7 @@ class TaskPairs:
 
     @property
     def links(self) -> pa.Table:
-        """No links beside those of the groups."""
+        """No links beside the groups."""
         return LINKS_SCHEMA.empty_table()
 
     def training_pairs(self, routes: Sequence[TrainedRoute]) -> pa.Table:

@@ -94,7 +94,7 @@ def ending_together() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        # The errors of NCCL and of the store have a class; those of gloo are known by its name.
+        # The errors of NCCL and of the store have a class; gloo's are known by its name.
         if isinstance(error, DistError) or "gloo" in str(error):
             raise OtherProcessEndedError from error
         raise

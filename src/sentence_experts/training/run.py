@@ -91,7 +91,7 @@ def train(
     Raises:
         UsageError: a setting has no effect on this model or data, or `out` holds something else.
         InputError: the model cannot be loaded, or there are too few pairs.
-        RouteError: the model has routes, but not those of the data.
+        RouteError: the model has routes, but not the data's.
         BadNumbersError: the loss became NaN or infinite.
         OtherProcessEndedError: another of several processes has ended.
 

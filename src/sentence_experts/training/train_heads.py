@@ -1,6 +1,6 @@
 """Train head routes: a linear map per route on the vectors of a frozen encoder.
 
-The loss is that of in-batch negatives (InfoNCE) on pairs of texts that share a label; texts of a batch that
+The loss takes in-batch negatives (InfoNCE) on pairs of texts that share a label; texts of a batch that
 share a label with the anchor, or come from its group, are left out of its negatives. A map begins as the
 identity less the mean of the texts. The learning rate and the step, or no training at all, are chosen by the
 validation texts of the route.

@@ -66,7 +66,7 @@ class Source:
 
 
 Member = Document | Rejection | None
-"""None is a member whose name is not that of an XML document (a figure, a PDF)."""
+"""None is a member that is no XML document by its name (a figure, a PDF)."""
 
 
 def find_sources(paths: list[Path]) -> list[Source]:
@@ -225,7 +225,7 @@ def _printable(name: str) -> str:
 
 
 def open_unpacked(path: Path) -> IO[bytes]:
-    """Open a file, decompressed if its first bytes are those of gzip, whatever its name."""
+    """Open a file, decompressed if its first bytes are gzip's, whatever its name."""
     with open(path, "rb") as file:
         packed = file.read(2) == b"\x1f\x8b"
     return cast("IO[bytes]", gzip.open(path)) if packed else open(path, "rb")

@@ -248,7 +248,7 @@ def _subjects(meta: Element) -> tuple[str, ...]:
 
 
 def _keywords(meta: Element) -> dict[str, Any]:
-    """Return MeSH headings, keywords, and those of groups such as `research-organism`."""
+    """Return MeSH headings, keywords, and keywords of groups such as `research-organism`."""
     found: dict[str, list[str | None]] = {"mesh": [], "keywords": [], "organisms": []}
     for group in meta.iterfind("kwd-group"):
         kind = " ".join(group.get(name, "") for name in ("kwd-group-type", "vocab", "content-type")).lower()

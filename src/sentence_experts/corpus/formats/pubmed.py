@@ -1,6 +1,6 @@
 """Parse PubMed's own XML into `Paper`: answers of efetch, the yearly baseline and its update files.
 
-The elements are those of NLM's PubMed DTD (https://dtd.nlm.nih.gov/ncbi/pubmed/out/pubmed_250101.dtd). MeSH
+The elements are as in NLM's PubMed DTD (https://dtd.nlm.nih.gov/ncbi/pubmed/out/pubmed_250101.dtd). MeSH
 headings are written as MEDLINE does, `Asthma/*drug therapy`: the descriptor's name, then its qualifiers, with
 a star at the main topics.
 """
@@ -152,7 +152,7 @@ def _year(article: Element, data: Element | None) -> int | None:
 
 
 def _listed(holder: Element | None) -> dict[str, Any]:
-    """Return the identifiers in an element's own list, not in those of cited works."""
+    """Return the identifiers in an element's own list, not in lists of cited works."""
     return {} if holder is None else identifiers_of(holder.iterfind("ArticleIdList/ArticleId"), "IdType")
 
 

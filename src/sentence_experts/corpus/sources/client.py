@@ -190,7 +190,7 @@ class Client:
         advance: Advance,
     ) -> None:
         """Put into the journal what `request`, called in threads, returns for each record; failures are set
-        aside as those of `source`."""
+        aside as failures of `source`."""
         pool = ThreadPoolExecutor(workers)
         try:
             waiting = {pool.submit(request, record): record for record in records}

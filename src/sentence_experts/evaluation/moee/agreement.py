@@ -24,7 +24,7 @@ Labels = NDArray[np.int64]
 def correlation(cosines: Column, scores: Column, replicates: int = 1000, seed: int = 0) -> dict[str, float]:
     """Return Spearman's correlation of two columns, shape (pairs,) each, and its interval.
 
-    The 95% interval from `low` to `high` is that of a bootstrap that draws pairs and keeps their ranks; both
+    The 95% interval from `low` to `high` comes from a bootstrap that draws pairs and keeps their ranks; both
     ends are nan without replicates.
     """
     value, values = _resampled(cosines, scores, replicates, seed)

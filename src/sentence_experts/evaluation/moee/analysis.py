@@ -258,7 +258,7 @@ def complementarity(cosines: Mapping[str, Column], scores: ArrayLike) -> dict[st
     """Return the shares of the pairs that both, one or none of the parts is right about; they add up to 1.
 
     `one_alone` is the share that one part alone is right about: what combining the parts can gain.
-    `cosines` are those of each part, and all columns have shape (pairs,).
+    `cosines` has the cosines of each part; all columns have shape (pairs,).
     """
     hidden, routing = (distance <= MAX_RANK_DISTANCE for distance in _distances(cosines, scores))
     shares = {
@@ -272,7 +272,7 @@ def complementarity(cosines: Mapping[str, Column], scores: ArrayLike) -> dict[st
 
 
 def _cases(data: RatedPairs, cosines: Mapping[str, Column], most: int) -> dict[str, Any]:
-    """Return the pairs that one part alone is right about (MoEE, section 4.5), those of the widest gap first.
+    """Return the pairs that one part alone is right about (MoEE, section 4.5), the widest gap first.
 
     Equal pairs are listed once.
     """

@@ -39,7 +39,7 @@ class HubTask:
         return mteb.get_task(self.name, hf_subsets=subsets, eval_splits=list(self.splits or ()) or None)
 
 
-# MoTE: the 56 datasets of 7 types (section 4), those of the types that it trains on (table 2), and the
+# MoTE: the 56 datasets of 7 types (section 4), the datasets of the types that it trains on (table 2), and the
 # others. MoEE: the datasets that appendix A names, and SummEval; it counts 20 in all. Medical: mteb's, and
 # its English part.
 GROUPS: Mapping[str, tuple[str | HubTask, ...]] = {

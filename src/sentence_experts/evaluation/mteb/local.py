@@ -1,11 +1,11 @@
 """The test sets of a tasks folder as mteb tasks: measured by mteb's own code, without the hub.
 
 A task is called `TASK.DATASET`. Its dataset revision is a hash of its rows, its routes and `PROTOCOL`, so
-cached results are not mistaken for those of other data. The kinds of tasks:
+cached results are not mistaken for results of other data. The kinds of tasks:
 
 - retrieval, pairs: every distinct anchor of the test split is a query, and its own positives are relevant.
   The documents are the distinct positives (and given negatives) of all splits: one collection, as in MS
-  MARCO, because that of a small test split would be too easy to search. The query's own text is not an
+  MARCO, because a small test split would be too easy to search. The query's own text is not an
   answer. nDCG@10.
 - reranking: the same texts; the candidates of a query are its positives, its given negatives, and the nearest
   documents by TF-IDF, `CANDIDATES` in all. MAP.
@@ -192,7 +192,7 @@ def candidates(
     """Return the ids of the documents to re-rank by query id: positives, given negatives, nearest by TF-IDF.
 
     TF-IDF is the first-stage search, with the same candidates for every model. Equally near documents are
-    taken in a random order (`SEED`), not in that of the file.
+    taken in a random order (`SEED`), not in the file's.
     """
     from sklearn.feature_extraction.text import TfidfVectorizer
 

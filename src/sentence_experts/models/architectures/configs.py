@@ -29,7 +29,7 @@ class ExpertsFields:
         expert_layers: numbers of the blocks that hold experts, ascending.
         inner_route_token_id: token that replaces a domain token inside a text; None if there are none.
         expert_norms: whether experts also own their block's norms (MoTE, fig. 2b).
-        base_vocab_size: number of rows of the base's embeddings, before those of domain tokens.
+        base_vocab_size: number of rows of the base's embeddings, before the rows of domain tokens.
         experts_on_disk: whether to build the model without experts, which are read later; false once built.
         search_routes: route of queries -> route of documents, where a task tells them apart.
         lora_rank: rank of the matrices beside the attention of a checkpoint (`lora.add_lora`).

@@ -148,7 +148,7 @@ class RoutedModel:
         """Return the ids that the base reads, and the key by which each sequence is sorted (`sort_keys`).
 
         The key is UNKNOWN for a sequence without a known route or expert; there are none where nothing but
-        the routers chooses. Route tokens inside a text, and those of routes with a `lead`, are replaced.
+        the routers chooses. Route tokens inside a text, and tokens of routes with a `lead`, are replaced.
         """
         routes, experts, ids = self.routes, len(self.config.experts), input_ids
         # A mask of another shape is an attention pattern of the caller and says nothing about padding.
@@ -237,7 +237,7 @@ class RoutedModel:
         return dispatch.apply(pooled, lambda number, rows, _: self.heads[number](rows))
 
     def _map(self, outputs: ModelOutput, slices: ExpertSlices) -> None:
-        """Replace the last hidden state by the heads' outputs: each head on its slice, none on that of -1."""
+        """Replace the last hidden state by the heads' outputs: each head on its slice, none for -1."""
         if not self.uses_heads or all(head < 0 for head, *_ in slices):
             return
         hidden = outputs["last_hidden_state"]
@@ -267,7 +267,7 @@ class RoutedModel:
             raise UsageError(f"a checkpoint with `lora_rank` cannot be {what}: give the model of the run")
 
     def save_pretrained(self, save_directory: Any, *args: Any, **kwargs: Any) -> None:
-        """Save as transformers does, with a file per part that a route owns; copy those of idle experts."""
+        """Save as transformers does, with a file per part that a route owns; copy idle experts' files."""
         if self.residency.idle and "state_dict" not in kwargs:
             model: Any = self
             kwargs["state_dict"] = {**model.state_dict(), **self.residency.idle_weights()}

@@ -87,13 +87,13 @@ def write_graph(encoder: SentenceTransformer, folder: Path, tolerance: float = T
     """Write model.onnx, tokenizer.json, graph.json and README.md into a folder, and heads.npz for heads.
 
     Returns:
-        The largest difference of a number between the graph's vectors and those of `encode`, over all routes
+        The largest difference of a number between vectors of the graph and of `encode`, over all routes
         and over mixed batches.
 
     Raises:
         UsageError: learned routers choose the experts, or only some of these are in memory.
         InputError: the tokenizer pads on the left, or is not a fast one.
-        SentenceExpertsError: the graph's vectors are not those of torch.
+        SentenceExpertsError: the graph's vectors are not torch's.
     """
     for library in ("onnx", "onnxscript", "onnxruntime"):
         require(library, "onnx")
@@ -207,7 +207,7 @@ def _traced(encoder: SentenceTransformer, texts: Sequence[str]) -> Any:
     for name in ("torch.onnx", "onnx_ir", "onnxscript"):
         logging.getLogger(name).setLevel(logging.ERROR)
     attention = attention_of(routed.config)
-    set_attention(routed.config, "eager")  # its graph computes abstracts 1.13 times as fast as that of sdpa
+    set_attention(routed.config, "eager")  # its graph computes abstracts 1.13 times as fast as sdpa's
     is_routed = isinstance(routed, RoutedModel)
     if is_routed:
         routed.is_recorded = True

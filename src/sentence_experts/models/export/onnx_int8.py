@@ -40,7 +40,7 @@ ARITHMETIC = f"8 bits by ONNX Runtime, weights to {MAX_WEIGHT}, inputs to {MAX_I
 # Measured on all-MiniLM-L6-v2: the smoothing with the best cosines (0.5 gave 0.986, 0.8 0.9977), and the
 # unevenness below which a layer's smoothing costs time for nothing.
 SMOOTHING = 0.75  # alpha of SmoothQuant
-UNEVEN = 6.0  # the largest value of an input's largest channel over that of its middle one
+UNEVEN = 6.0  # ratio of the largest values of an input's largest and middle channels
 OUTSIDE = 1e-5  # share of the inputs of a layer that may lie outside its 8 bits
 MIN_TEXTS = 32
 SAMPLED_VALUES = 20_000  # number of values of an input that are sampled per batch for its range

@@ -21,9 +21,9 @@ POOLER = "pooler"  # part of BERT that no vector of ours needs; masked language 
 
 @contextmanager
 def checked_weights(source: str) -> Iterator[list[Any]]:
-    """Refuse a model whose transformer's weights are not those of its files; put the model in the list.
+    """Refuse a model whose transformer's weights differ from its files; put the model in the list.
 
-    Heads that an encoder does not use, such as that of a masked language model, are left out and logged.
+    Heads that an encoder does not use, such as the head of a masked language model, are left out and logged.
     """
     from sentence_experts.compat.transformers import loading_reports
 

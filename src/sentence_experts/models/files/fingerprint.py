@@ -195,7 +195,7 @@ def _weight_digests(
 ) -> tuple[tuple[str, str], ...]:
     """Hash the weights in a file that a route's texts meet: name in the dense base, and hash.
 
-    Embeddings count with the rows of the base and those of the route's tokens.
+    Embeddings count with the rows of the base and of the route's tokens.
     """
     config = read_json(folder / "config.json")
     family = family_of(config["model_type"])

@@ -1,6 +1,6 @@
 """Opening the checkpoints that the domain experts' authors released: rewritten in this package's layout.
 
-The layout is that of their code (see `routes.released`), as its class saves it; no released file was at hand.
+The layout is as in their code (see `routes.released`), as its class saves it; no released file was at hand.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def _base_tokenizer(folder: Path, domains: Mapping[str, str], place: Path) -> Pr
 
 
 def _our_name(name: str) -> str:
-    """Return the name of a weight here; those of the head keep theirs."""
+    """Return the name of a weight here; the head's weights keep theirs."""
     block, _, expert = name.removeprefix("bert.").partition(".mlp.experts.")
     number, _, inside = expert.partition(".")
     return f"{block}.experts.{number}.mlp.{inside}" if expert else block

@@ -53,7 +53,7 @@ class Packing:
         Args:
             example: input_ids or embeddings, (sequences, length, ...).
             mask: attention mask, (sequences, length), 0 at padding, on either side; None for no padding.
-            groups: integers, (sequences,); those of one group (one expert, say) come side by side first.
+            groups: integers, (sequences,); one group (one expert, say) comes side by side first.
             in_order: whether to leave the sequences in the batch's order instead.
         """
         shape, device = (example.shape[0], example.shape[1]), example.device
@@ -98,7 +98,7 @@ class Packing:
         return padded.index_copy(0, self.places, row[0]).view(*self.shape, -1)
 
     def unpack_outputs(self, outputs: Any, pooler: nn.Module | None) -> Any:
-        """Turn an encoder's outputs into those of the padded batch; the pooler, if any, runs again."""
+        """Turn an encoder's outputs into outputs of the padded batch; the pooler, if any, runs again."""
         outputs["last_hidden_state"] = self.unpack(outputs["last_hidden_state"])
         if outputs.get("hidden_states") is not None:
             outputs["hidden_states"] = tuple(self.unpack(hidden) for hidden in outputs["hidden_states"])

@@ -97,7 +97,7 @@ def sort_keys(routes: tuple[Route, ...], experts: int, numbers: Tensor, are_expe
         routes: known routes.
         experts: number of experts.
         numbers: number of each sequence's route, or expert if `are_experts`, (sequences,).
-        are_experts: whether the numbers are those of experts.
+        are_experts: whether they are numbers of experts.
     """
     return look_up(_keys(routes, experts, are_experts, numbers.device), numbers)
 

@@ -211,12 +211,12 @@ def with_heads(
 
 
 def _check_instruction(encoder: ExpertEncoder, plan: RoutePlan, route: PlannedRoute) -> None:
-    """Check that texts of an instruction are read with [CLS] before them, as those of a head on it are."""
+    """Check that texts of an instruction are read with [CLS] before them, as a head's texts are."""
     rows = transformer_of(encoder).get_input_embeddings().weight
     lead = next(each.token_ids[0] for each in encoder.routes if each.name == route.name)
     has_token = any(each.kind == EXPERT and each.expert == route.expert for each in plan.domains)
     if has_token or not torch.equal(rows[lead], rows[encoder.tokenizer.cls_token_id]):
-        raise UsageError(f"`on`: the token before the instruction of {route.name!r} is not that of a head")
+        raise UsageError(f"`on`: the token before the instruction of {route.name!r} is not a head's")
 
 
 def _factors(name: str, weight: Any, head: LowRankHead) -> tuple[Any, Any]:
@@ -303,7 +303,7 @@ def _with_plan(
     config, device = encoder.routed_model.config, str(encoder.device)
     instructed = {route.expert for route in encoder.routes if not is_domain_route(route, config)}
     domain = next((each for each in encoder.routes if each.expert not in instructed), None)
-    # It follows every domain token but those of heads on instructions.
+    # It follows every domain token but the tokens of heads on instructions.
     base_prompt = dense_prompt(encoder, domain) if domain else ""
     known = RoutePlan.of(encoder).names
     new = {name: prompt for name, prompt in plan.prompts(base_prompt).items() if name not in known}
