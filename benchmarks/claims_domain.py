@@ -46,7 +46,9 @@ from sentence_experts.recipes import RECIPES
 from study import (
     Row,
     RunFile,
+    Test,
     arguments,
+    blind_table,
     by_route,
     difference_table,
     differences,
@@ -116,20 +118,21 @@ class Conflict:
                 alike[agree[0]][other].add(one)
         return cls(train, test, sides_of_rectangles(alike, TEST_PAIRS, random))
 
-    def by_route(self) -> dict[str, ScoredPairs]:
+    def by_route(self) -> dict[str, Test]:
         """Route -> all test pairs with the labels of that route."""
-        first, second = ([str(pair[side]) for pair in self.pairs] for side in (0, 1))
-        zeros = np.zeros(len(self.pairs))
-        return {
-            route: ScoredPairs(zeros, np.array([int(pair[2] == route) for pair in self.pairs]), first, second)
-            for route in ROUTES
-        }
+        ends = [[str(pair[side]) for pair in self.pairs] for side in (0, 1)]
+        first = [self.test[one].text for one, _, _ in self.pairs]
+        second = [self.test[other].text for _, other, _ in self.pairs]
+        found = {}
+        for route in ROUTES:
+            labels = np.array([int(pair[2] == route) for pair in self.pairs])
+            found[route] = Test(first, second, ScoredPairs(np.zeros(len(labels)), labels, *ends))
+        return found
 
     def score(self, model: SentenceTransformer, prompt: str) -> np.ndarray[Any, Any]:
         """Cosines of the test pairs under one route."""
-        first = [self.test[one].text for one, _, _ in self.pairs]
-        second = [self.test[other].text for _, other, _ in self.pairs]
-        return cosines(model, first, second, prompt, MAX_LENGTH)
+        test = self.by_route()[ROUTES[0]]
+        return cosines(model, test.first, test.second, prompt, MAX_LENGTH)
 
     def batches(self, seed: int, prompts: Mapping[str, str]) -> Iterator[Batch]:
         """Batches of one route, the routes in turn; labels evenly, and none is a negative of itself."""
@@ -195,11 +198,12 @@ def run_domains(pairs: se.Pairs, arm: str, seed: int) -> Row:
     return {"cosines": domain_cosines(model, pairs.split("test"))}
 
 
-def of_domain(test: pa.Table, domain: str) -> ScoredPairs:
+def of_domain(test: pa.Table, domain: str) -> Test:
     """The test pairs of a domain, those of one article as related."""
     own = test.filter(pc.equal(test["domain"], domain))
     columns = [own[name].to_pylist() for name in ("anchor_id", "positive_id", LINKED_BY)]
-    return ScoredPairs(np.zeros(len(own)), own["label"].to_numpy(), *columns)
+    pairs = ScoredPairs(np.zeros(len(own)), own["label"].to_numpy(), *columns)
+    return Test(own["anchor"].to_pylist(), own["positive"].to_pylist(), pairs)
 
 
 def in_domains(row: Row, domains: np.ndarray[Any, Any]) -> Row:
@@ -235,8 +239,9 @@ def way(none: Runs, every: Runs, one: Runs, share: float) -> Estimate | None:
 
 def share_of_way(none: Runs, every: Runs, one: Runs) -> str:
     """The share of the way that one block goes, with all shares that the intervals leave open (Fieller)."""
-    gain = every.values.mean() - none.values.mean()
-    told = f"{(one.values.mean() - none.values.mean()) / gain:.0%}" if gain > 0 else "–"
+    seeds = min(len(none.values), len(every.values), len(one.values))
+    start, end, reached = (float(runs.values[:seeds].mean()) for runs in (none, every, one))
+    told = f"{(reached - start) / (end - start):.0%}" if end > start else "–"
     left = []
     for share in SHARES:
         if (found := way(none, every, one, float(share))) is not None:
@@ -280,8 +285,8 @@ def report(runs: RunFile, pairs: se.Pairs, conflict: Conflict, seeds: int) -> No
     """Write the tables of what is finished."""
     test = pairs.split("test")
     names = np.array(test["domain"].to_pylist())
-    of_domains = {name: of_domain(test, name) for name in OF_DOMAINS}
-    tests = {DOMAINS: of_domains, CONFLICT: conflict.by_route()}
+    texts = {DOMAINS: {name: of_domain(test, name) for name in OF_DOMAINS}, CONFLICT: conflict.by_route()}
+    tests = {data: {name: each.pairs for name, each in own.items()} for data, own in texts.items()}
     found: dict[str, dict[str, list[Row]]] = {DOMAINS: {}, CONFLICT: {}}
     for data, arms in ARMS.items():
         for arm in arms:
@@ -290,7 +295,7 @@ def report(runs: RunFile, pairs: se.Pairs, conflict: Conflict, seeds: int) -> No
     most = max((len(own) for own in found[DOMAINS].values()), default=1)
     base = [in_domains(row, names) for row in runs.find(arm=UNTRAINED)]
     means = {data: {arm: mean_auc(tests[data], own) for arm, own in found[data].items()} for data in found}
-    means[DOMAINS] = {UNTRAINED: mean_auc(of_domains, base * most), **means[DOMAINS]}
+    means[DOMAINS] = {UNTRAINED: mean_auc(tests[DOMAINS], base * most), **means[DOMAINS]}
     found[DOMAINS] = {UNTRAINED: base, **found[DOMAINS]}
     shares, first = first_claim(means)
     told = differences(means[DOMAINS], SECOND_CLAIM, MARGIN)
@@ -311,7 +316,8 @@ def report(runs: RunFile, pairs: se.Pairs, conflict: Conflict, seeds: int) -> No
         f"**Routing by token beats routing by text** ({DOMAINS}): {second}."
     )
     parts = [text, shares, difference_table(told)]
-    parts += [f"{data}:\n\n{arms_table(means[data], found[data], tests[data])}" for data in found]
+    for data in found:
+        parts += [f"{data}:", arms_table(means[data], found[data], tests[data]), blind_table(texts[data])]
     write_study({"first": first, "second": second}, runs, "\n\n".join(parts))
 
 
