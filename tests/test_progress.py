@@ -10,7 +10,7 @@ import pytest
 
 from sentence_experts import progress as module
 from sentence_experts.cli.console import progress_bar
-from sentence_experts.progress import announced, progress, use_bar
+from sentence_experts.progress import announce, progress, use_bar
 
 
 def wait_for_line(caplog: pytest.LogCaptureFixture, number: int) -> None:
@@ -78,11 +78,11 @@ def test_work_without_units_is_announced_also_at_a_terminal(
     monkeypatch.setattr(module, "SECONDS_BEFORE_FIRST_LINE", 0.001)
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     caplog.set_level(logging.INFO, module.logger.name)
-    with announced("loading"):
+    with announce("loading"):
         wait_for_line(caplog, 1)
     assert caplog.messages[0].startswith("loading: ")
     caplog.clear()
     caplog.set_level(logging.WARNING, module.logger.name)
-    with announced("loading"):
+    with announce("loading"):
         time.sleep(0.02)
     assert caplog.messages == []  # a library call is silent

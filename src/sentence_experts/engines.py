@@ -52,12 +52,12 @@ class Engine:
         raise ValueError("give local[CORES], spark[CORES] or spark://HOST:PORT")
 
 
-def _checked(name: str) -> str:
+def _check_name(name: str) -> str:
     Engine.parse(name)
     return name
 
 
-EngineName = Annotated[str, AfterValidator(_checked)]
+EngineName = Annotated[str, AfterValidator(_check_name)]
 
 
 @contextmanager

@@ -36,10 +36,10 @@ class RouteError(SentenceExpertsError, ValueError):
 def readable(message: str) -> str:
     """Return a message as one line, without the middle of names and values that are too long to read."""
     # Names from files (columns, paths) may hold line breaks.
-    return _NAME.sub(_shortened, " ".join(message.splitlines()))
+    return _NAME.sub(_shorten, " ".join(message.splitlines()))
 
 
-def _shortened(name: re.Match[str]) -> str:
+def _shorten(name: re.Match[str]) -> str:
     text = name[0]
     if len(text) <= MAX_NAME:
         return text

@@ -55,7 +55,7 @@ def progress(description: str, total: int | None = None) -> AbstractContextManag
 
 
 @contextmanager
-def announced(description: str) -> Iterator[None]:
+def announce(description: str) -> Iterator[None]:
     """Show after four seconds, and then every ten, that work goes on that has no units to count.
 
     Args:

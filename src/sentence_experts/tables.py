@@ -86,7 +86,7 @@ def read_columns(source: Table) -> list[str]:
     Raises:
         InputError: the file is missing, of an unknown kind, or no table, or two columns have one name.
     """
-    with _reading(source, None) as (columns, _):
+    with _open_rows(source, None) as (columns, _):
         return columns
 
 
@@ -102,12 +102,12 @@ def read_rows(source: Table, columns: Sequence[str] | None = None) -> Iterator[R
     Raises:
         InputError: the file is missing, of an unknown kind, or no table; it breaks off, or is not UTF-8.
     """
-    with _reading(source, None if columns is None else list(columns)) as (_, rows):
+    with _open_rows(source, None if columns is None else list(columns)) as (_, rows):
         yield from rows
 
 
 @contextmanager
-def _reading(
+def _open_rows(
     source: Table, wanted: list[str] | None
 ) -> Iterator[tuple[list[str], Iterable[Row | BadRowError]]]:
     """Open a table; yield the names of its columns, and its rows."""
@@ -136,7 +136,7 @@ def _reading(
                 lines = (line.removesuffix("\n").removesuffix("\r") for line in _lines(source, file, "\n"))
                 yield [TEXT], ({TEXT: line} for line in lines)
             else:
-                yield _delimited(source, _lines(source, file, ""), "," if kind == "csv" else "\t")
+                yield _read_delimited(source, _lines(source, file, ""), "," if kind == "csv" else "\t")
 
 
 def read_table(source: Table, columns: Sequence[str]) -> pa.Table:
@@ -305,7 +305,7 @@ def _json_rows(lines: Iterator[str]) -> Iterator[Row | BadRowError]:
             yield value if isinstance(value, dict) else BadRowError("not a JSON object")
 
 
-def _delimited(
+def _read_delimited(
     path: Path | str, lines: Iterator[str], delimiter: str
 ) -> tuple[list[str], Iterator[Row | BadRowError]]:
     """Return the header of CSV or TSV, and its rows."""

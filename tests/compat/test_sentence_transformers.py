@@ -14,9 +14,9 @@ from transformers import BertModel
 
 from helpers.samples import make_tiny_encoder
 from sentence_experts.compat.sentence_transformers import (
-    merged_columns,
+    merge_columns,
     prompt_of,
-    sharing_all_but_tokenizer,
+    share_all_but_tokenizer,
     transformer_of,
 )
 from sentence_experts.compat.torch import replace_forward
@@ -29,7 +29,7 @@ def test_columns_of_different_lengths_are_merged_one_after_the_other() -> None:
         ones = torch.ones(2, length, dtype=torch.long)
         return {"input_ids": 7 * ones, "attention_mask": ones, "expert_ids": torch.tensor([length, length])}
 
-    merged = merged_columns([column(3), column(5)])
+    merged = merge_columns([column(3), column(5)])
     assert merged is not None
     assert merged["input_ids"].shape == (4, 5)
     assert merged["attention_mask"].sum(dim=1).tolist() == [3, 3, 5, 5]
@@ -105,7 +105,7 @@ def test_the_transformer_of_a_model_is_found(tmp_path: Path, minilm: str) -> Non
 def test_a_model_that_shares_weights_has_a_tokenizer_of_its_own(tmp_path: Path, minilm: str) -> None:
     model = SentenceTransformer(str(make_tiny_encoder(tmp_path, minilm)), device="cpu")
     length, texts = model.max_seq_length, ["one", "two words and many more " * 20]
-    other = sharing_all_but_tokenizer(model)
+    other = share_all_but_tokenizer(model)
     assert other.tokenizer is not model.tokenizer
     assert transformer_of(other) is transformer_of(model)
     assert (other.encode(texts) == model.encode(texts)).all()

@@ -10,9 +10,9 @@ from tokenizers.processors import TemplateProcessing
 from transformers import PreTrainedTokenizerFast
 
 from sentence_experts.compat.tokenizers import (
-    leading_token,
+    copy_untruncated,
+    find_leading_token,
     normalizer_steps,
-    untruncated_copy,
     with_leading_token,
     without_leading_token,
     without_replacements,
@@ -37,10 +37,10 @@ def backend() -> Tokenizer:
 
 def test_the_leading_token_comes_off_and_on_again(backend: Tokenizer) -> None:
     whole = backend.encode("heart").ids, backend.encode("heart", "blood").type_ids
-    assert leading_token(backend) == "[CLS]"
+    assert find_leading_token(backend) == "[CLS]"
     backend = without_leading_token(backend)
     assert backend.encode("heart").ids == [3, 1]
-    assert leading_token(backend) is None
+    assert find_leading_token(backend) is None
     again = with_leading_token(backend, "[CLS]")
     assert (again.encode("heart").ids, again.encode("heart", "blood").type_ids) == whole
 
@@ -67,7 +67,7 @@ def test_calls_without_truncation_change_a_tokenizer_but_not_its_copy(backend: T
     assert len(tokenizer("heart blood", **options)["input_ids"]) == 3
     state = tokenizer.backend_tokenizer.truncation, tokenizer.backend_tokenizer.padding
     assert None not in state
-    counting = untruncated_copy(tokenizer)
+    counting = copy_untruncated(tokenizer)
     before = counting.backend_tokenizer.to_str()
     assert len(counting("heart blood", truncation=False, padding=False)["input_ids"]) == 4
     assert counting.backend_tokenizer.to_str() == before

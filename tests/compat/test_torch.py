@@ -15,7 +15,7 @@ from sentence_experts.compat.torch import (
     hide,
     is_recording,
     replace_forward,
-    sharing_weights,
+    share_weights,
 )
 
 
@@ -60,7 +60,7 @@ def test_a_module_with_the_same_weights_has_children_and_attributes_of_its_own()
 
     model = Pair(torch.nn.Linear(2, 2), torch.nn.Identity())
     assert model.first is model[0]
-    other = sharing_weights(model, **{"0": torch.nn.Identity()})
+    other = share_weights(model, **{"0": torch.nn.Identity()})
     other.training = False
     assert model.training
     assert other.first is other[0]

@@ -22,9 +22,9 @@ from transformers.models.nomic_bert.modeling_nomic_bert import NomicBertLayer
 
 from sentence_experts.compat.transformers import (
     attention_of,
+    collect_loading_reports,
     ignore_on_load,
     is_causal_only,
-    loading_reports,
     padded_attention,
     padded_mask,
     set_attention,
@@ -77,7 +77,7 @@ def test_what_loading_finds_wrong_is_collected_and_not_printed(
     lost = weights.pop("encoder.layer.0.output.dense.bias")
     weights["encoder.layer.1.output.dense.bias"] = lost[1:].clone()
     model.save_pretrained(tmp_path, state_dict={**weights, "cls.bias": lost})
-    with loading_reports() as reports:
+    with collect_loading_reports() as reports:
         BertModel.from_pretrained(tmp_path)
     (report,) = reports
     assert report.missing_keys == {"encoder.layer.0.output.dense.bias"}

@@ -8,7 +8,7 @@ import pytest
 
 from helpers.bibliographic import Samples, unpack_samples
 from sentence_experts.corpus.formats import openalex
-from sentence_experts.corpus.formats.openalex import parsed, read_works
+from sentence_experts.corpus.formats.openalex import parse_record, read_works
 from sentence_experts.corpus.importing import import_corpus
 from sentence_experts.corpus.paper import Paper, RecordError
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.realdata
 
 
 def records(path: Path) -> list[dict]:
-    return [parsed(raw) for raw in read_works(path) if not isinstance(raw, RecordError)]
+    return [parse_record(raw) for raw in read_works(path) if not isinstance(raw, RecordError)]
 
 
 def counts(papers: list[Paper], names: dict[str, str]) -> dict[str, int]:

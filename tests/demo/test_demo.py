@@ -14,7 +14,7 @@ from sentence_experts.demo import jobs
 from sentence_experts.demo.jobs import DemoConfig, find_labelled_rows, run_main_job, run_route_job
 from sentence_experts.demo.package_lists import read_labelled_programs, read_packages
 from sentence_experts.errors import InputError
-from sentence_experts.pairs.domains import DomainRules, unmatched_rules
+from sentence_experts.pairs.domains import DomainRules, describe_unmatched_rules
 from sentence_experts.report.write import report_of
 from sentence_experts.reproduce.material import Material, data_folder
 
@@ -55,7 +55,7 @@ def test_named_folder_without_articles_is_an_error(tmp_path: Path, monkeypatch: 
 
 def test_every_rule_of_the_simulated_material_matches_what_is_simulated() -> None:
     rules = DomainRules.of(Material.find(Path(), None).rules)
-    assert not unmatched_rules(rules, {"subjects": dict.fromkeys(TOPICS, 1)})
+    assert not describe_unmatched_rules(rules, {"subjects": dict.fromkeys(TOPICS, 1)})
 
 
 def test_the_third_route_leaves_the_others_and_the_texts_say_simulated(

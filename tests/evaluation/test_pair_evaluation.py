@@ -16,7 +16,7 @@ from sentence_experts.evaluation.pair_evaluation import evaluate_scorers, measur
 from sentence_experts.evaluation.results import PAIR_WEIGHTED_MEAN, POOLED, score_column, view_of_domain
 from sentence_experts.evaluation.scorers import (
     Scorer,
-    checked_table,
+    check_table,
     cosine_by_text,
     score_pairs,
     tfidf_scorer,
@@ -121,14 +121,14 @@ def test_each_text_is_encoded_once_and_the_cosine_is_symmetric():
 def test_bad_tables_and_labels_are_refused():
     table = table_of(TWO_SCALES)
     with pytest.raises(InputError, match="no column 'domain'"):
-        checked_table(table.drop_columns(["domain"]))
+        check_table(table.drop_columns(["domain"]))
     with pytest.raises(InputError, match="no pairs"):
-        checked_table(table.slice(0, 0))
+        check_table(table.slice(0, 0))
     with pytest.raises(InputError, match="labels must be 0 or 1"):
-        checked_table(table_of([(0.1, 2, "d")]))
+        check_table(table_of([(0.1, 2, "d")]))
     empty = table.set_column(0, "anchor", pa.array([None, *["0.1|"] * 7]))
     with pytest.raises(InputError, match="row 0 has no anchor"):
-        checked_table(empty)
+        check_table(empty)
     with pytest.raises(InputError, match="score nan"):
         evaluate_scorers(GIVEN, table_of([(float("nan"), 1, "d"), (0.1, 0, "d")]))
 

@@ -13,7 +13,7 @@ from sentence_experts.errors import InputError, UsageError
 from sentence_experts.pairs.compile import compile_pairs
 from sentence_experts.pairs.config import PairsConfig
 from sentence_experts.pairs.domains import DomainRules, domains_of_works
-from sentence_experts.pairs.links import folded_texts
+from sentence_experts.pairs.links import select_folded_texts
 from sentence_experts.pairs.sql_engine import open_engine
 
 DESCRIPTORS = """<?xml version="1.0"?><DescriptorRecordSet>
@@ -153,7 +153,7 @@ def counts_of(domains: dict, **more: object) -> dict[str, Any]:
     config = PairsConfig.of(SETTINGS, unit="abstract", domains={"domains": domains, **more})
     with open_engine(config, beside=corpus.path) as engine:
         papers, citations = engine.read(corpus.papers), engine.read(corpus.citations)
-        texts = engine.compute(folded_texts("abstract", papers, citations))
+        texts = engine.compute(select_folded_texts("abstract", papers, citations))
         return domains_of_works(engine, config, texts, papers, citations, None)[1] or {}
 
 

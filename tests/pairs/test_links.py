@@ -10,7 +10,7 @@ import pytest
 
 from helpers.sql import columns, run_query
 from sentence_experts.pairs.graph import find_links
-from sentence_experts.pairs.links import RELATIONS, linked_members, linking, references_of_few
+from sentence_experts.pairs.links import RELATIONS, references_of_few, select_linked_members, select_linking
 
 Citations = set[tuple[int, int]]
 
@@ -25,7 +25,7 @@ def counted(relation: str, citations: Citations, works: list[int], rare: int) ->
         if relation == "coupling":
             few = references_of_few(table, members, rare)
             table = f"(SELECT * FROM {table} SEMI JOIN ({few}) AS few USING (cited))"
-        return linked_members(relation, table, members)
+        return select_linked_members(relation, table, members)
 
     members = columns(("paper_id", "domain_number", "member"), [(work, 0, work) for work in works])
     rows = run_query(query, columns(("citing", "cited"), sorted(citations)), members)
@@ -88,7 +88,7 @@ def test_linking_papers_are_those_that_are_counted(relation: str) -> None:
     counts = by_definition(relation, citations, set(range(30)), rare=10**6)
     pairs = columns(("pair", "one", "other"), [(row, *pair) for row, pair in enumerate(sorted(counts))])
     table = columns(("citing", "cited"), sorted(citations))
-    rows = run_query(lambda asked, cited: linking(asked, cited, relation), pairs, table)
+    rows = run_query(lambda asked, cited: select_linking(asked, cited, relation), pairs, table)
     through: dict[int, set[int]] = {}
     for row in rows:
         through.setdefault(row["pair"], set()).add(row["through"])

@@ -18,7 +18,7 @@ from sentence_experts.corpus.corpus_folder import CITATIONS_SCHEMA, CorpusFolder
 from sentence_experts.errors import SentenceExpertsError
 from sentence_experts.pairs.compile import compile_pairs
 from sentence_experts.pairs.config import PairsConfig
-from sentence_experts.pairs.links import folded_texts
+from sentence_experts.pairs.links import select_folded_texts
 from sentence_experts.pairs.sql_engine import open_engine
 from sentence_experts.storage import write_parquet
 
@@ -151,7 +151,7 @@ def test_both_engines_fold_texts_in_the_same_way(nasty: CorpusFolder, session: N
     for settings in (SPARK, DUCKDB):
         with open_engine(PairsConfig.of(**settings), tmp_path / "pairs") as engine:
             papers, citations = engine.read(nasty.papers), engine.read(nasty.citations)
-            found.append(engine.rows(f"{folded_texts('title', papers, citations)} ORDER BY paper_id"))
+            found.append(engine.rows(f"{select_folded_texts('title', papers, citations)} ORDER BY paper_id"))
     assert found[0].equals(found[1])
     assert found[0].num_rows > 40
     assert len(set(found[0]["folded"].to_pylist())) < found[0].num_rows

@@ -12,7 +12,7 @@ from helpers.samples import write_corpus
 from helpers.sql import run_query
 from sentence_experts.corpus.corpus_folder import CITATIONS_SCHEMA
 from sentence_experts.pairs.config import PairsConfig
-from sentence_experts.pairs.links import folded_texts, numbered_works
+from sentence_experts.pairs.links import select_folded_texts, select_numbered_works
 from sentence_experts.pairs.splits import fold_texts
 from sentence_experts.storage import write_parquet
 
@@ -29,7 +29,9 @@ def same_texts() -> dict[str, list[str]]:
     papers = {"paper_id": list("abcde"), "title": TITLES, "abstract": TITLES, "year": [2020] * 5}
 
     def query(papers: str, citations: str) -> str:
-        works = numbered_works(f"({folded_texts('abstract', papers, citations)}) AS texts", papers)
+        works = select_numbered_works(
+            f"({select_folded_texts('abstract', papers, citations)}) AS texts", papers
+        )
         return f"SELECT * FROM ({works}) AS works ORDER BY paper_id"
 
     groups: dict[str, list[str]] = {}

@@ -14,7 +14,7 @@ from sentence_experts.report.content import html, markdown
 from sentence_experts.report.moee import analysis_verdict
 from sentence_experts.report.pairs import pairs_verdict
 from sentence_experts.report.tasks import tasks_report, tasks_verdict
-from sentence_experts.report.wording import standing
+from sentence_experts.report.wording import describe_standing
 from sentence_experts.report.write import report_of
 
 
@@ -37,7 +37,7 @@ CASES = [
 
 @pytest.mark.parametrize(("found", "said"), CASES)
 def test_only_what_the_interval_supports_is_claimed(found: Difference, said: str):
-    (sentence,) = standing(["a", "b"], [found], lambda value: f"{value:+.2f}", "0.01")
+    (sentence,) = describe_standing(["a", "b"], [found], lambda value: f"{value:+.2f}", "0.01")
     assert said in sentence
     claims = [
         each for each in ("is ahead of", "cannot be told", "is equivalent", "leads") if each in sentence

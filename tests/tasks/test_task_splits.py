@@ -7,13 +7,13 @@ from collections import Counter
 import pytest
 
 from sentence_experts.tasks.rows import Row, text_key, thread
-from sentence_experts.tasks.split import assign, linked, same_label_pairs
+from sentence_experts.tasks.split import assign, number_linked, same_label_pairs
 
 SHARES = (0.5, 0.25, 0.25)
 
 
 def test_rows_that_are_linked_through_others() -> None:
-    numbers = linked([("a", "b"), ("c",), ("b", "d"), ("d",), ("e",)])
+    numbers = number_linked([("a", "b"), ("c",), ("b", "d"), ("d",), ("e",)])
     assert numbers[0] == numbers[2] == numbers[3]
     assert len({numbers[0], numbers[1], numbers[4]}) == 3
 

@@ -18,13 +18,13 @@ from sentence_experts.tasks.dataset import PAIRS_SCHEMA, Tasks
 from sentence_experts.training.batches import RouteBatches
 from sentence_experts.training.config import TrainConfig
 from sentence_experts.training.data import open_data
-from sentence_experts.training.trainable import trained_routes
+from sentence_experts.training.trainable import find_routes
 from sentence_experts.training.training_set import TrainingSet
 
 
 def made(folder: Tasks, **options: object) -> TrainingSet:
     config, data = TrainConfig.of(None, **options), open_data(folder)
-    return TrainingSet.of(data, trained_routes(data, config, NoRoutes()), config)
+    return TrainingSet.of(data, find_routes(data, config, NoRoutes()), config)
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ from sentence_experts.tasks.dataset import Tasks
 from sentence_experts.training.config import TrainConfig
 from sentence_experts.training.data import LinkedPairs, open_data
 from sentence_experts.training.run import train
-from sentence_experts.training.trainable import trained_routes
+from sentence_experts.training.trainable import find_routes
 from sentence_experts.training.training_set import TrainingSet
 
 SHORT = {"batch_size": 6, "max_steps": 8, "eval_steps": 8, "learning_rate": 1e-3, "warmup": 0.0}
@@ -150,7 +150,7 @@ def test_negatives_of_a_table_are_trained_on(experts_model: Path) -> None:
     table["split"] = ["train"] * (len(table) - 8) + ["validation"] * 8
     objectives = open_data(table)
     config = TrainConfig()
-    training = TrainingSet.of(objectives, trained_routes(objectives, config, load(experts_model)), config)
+    training = TrainingSet.of(objectives, find_routes(objectives, config, load(experts_model)), config)
     negatives = training.columns[2]
     row = next(row for row, text in enumerate(negatives.to_pylist()) if not str(text).count("unlike"))
     other = next(

@@ -18,7 +18,7 @@ from sentence_experts.training.config import FitConfig
 from sentence_experts.training.data import LinkedPairs
 from sentence_experts.training.labelled_texts import LabelledTexts
 from sentence_experts.training.train_heads import Head, LabelledVectors, train_head
-from sentence_experts.training.training_set import numbered
+from sentence_experts.training.training_set import number_texts
 
 TOPICS = ("rice", "sleep", "stars", "bridges")
 METHODS = ("survey", "model", "trial", "review")
@@ -235,7 +235,7 @@ def test_pairs_of_labels_are_alike() -> None:
 
 def test_texts_of_one_label_or_group_are_no_negatives_of_each_other() -> None:
     data, objective = label_pairs_of(make_rows(), 10, "source")
-    table, numbers, known = numbered([(objective, objective.routes)])
+    table, numbers, known = number_texts([(objective, objective.routes)])
     places = {text: row for row, text in enumerate(data.texts)}
     masked = known(torch.from_numpy(numbers[:, :1]), torch.from_numpy(numbers[:, 1]))
     first, second = ([places[text] for text in table[side].to_pylist()] for side in ("anchor", "positive"))
@@ -251,7 +251,7 @@ def test_texts_of_one_label_or_group_are_no_negatives_of_each_other() -> None:
 
 def test_known_links_of_many_texts_take_memory_for_each_text_alone() -> None:
     objective = label_pairs_of(make_rows(1000), 300, None)[1]
-    known = numbered([(objective, objective.routes)])[2]
+    known = number_texts([(objective, objective.routes)])[2]
     assert known.keys.numel() == 0
     assert known.labels.shape == (known.count, 2)  # a label and a group each
 

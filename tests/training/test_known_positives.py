@@ -14,7 +14,7 @@ from helpers.samples import make_pairs_folder, replace_table
 from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.training.data import LinkedPairs
 from sentence_experts.training.losses import KnownPositives
-from sentence_experts.training.training_set import numbered
+from sentence_experts.training.training_set import number_texts
 
 
 def linked(known: KnownPositives, works: int) -> set[tuple[int, int]]:
@@ -72,4 +72,4 @@ def test_links_of_a_dataset_come_from_its_file(tmp_path: Path) -> None:
 
 def known_of(pairs: Pairs) -> KnownPositives:
     part = LinkedPairs(pairs)
-    return numbered([(part, part.routes)])[2]
+    return number_texts([(part, part.routes)])[2]

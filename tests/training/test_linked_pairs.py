@@ -14,14 +14,14 @@ from sentence_experts.pairs.dataset import Pairs
 from sentence_experts.training.batches import RouteBatches
 from sentence_experts.training.config import TrainConfig
 from sentence_experts.training.data import open_data
-from sentence_experts.training.trainable import trained_routes
+from sentence_experts.training.trainable import find_routes
 from sentence_experts.training.training_set import TrainingSet
 
 
 def made(pairs: Pairs, model: Path, **settings: object) -> TrainingSet:
     config = TrainConfig.of(None, **settings)
     data = open_data(pairs)
-    routes = trained_routes(data, config, SentenceTransformer(str(model), device="cpu"))
+    routes = find_routes(data, config, SentenceTransformer(str(model), device="cpu"))
     return TrainingSet.of(data, routes, config)
 
 

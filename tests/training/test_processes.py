@@ -275,7 +275,7 @@ GLOO = "[/gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:
 @pytest.mark.parametrize("how", ["gloo", "store", "asked"])
 def test_the_end_of_another_process_is_one_clear_error(how: str, two: None) -> None:
     def lose() -> None:
-        with processes.ending_together():
+        with processes.end_together():
             if how == "asked":
                 signal.raise_signal(signal.SIGTERM)
             raise RuntimeError(GLOO) if how == "gloo" else DistNetworkError("timeout")
@@ -288,5 +288,5 @@ def test_the_end_of_another_process_is_one_clear_error(how: str, two: None) -> N
 
 def test_errors_of_this_process_stay_what_they_are(two: None) -> None:
     for error in (RuntimeError("shapes do not fit"), UsageError("no folder")):
-        with pytest.raises(type(error), match=str(error)), processes.ending_together():
+        with pytest.raises(type(error), match=str(error)), processes.end_together():
             raise error

@@ -15,14 +15,14 @@ from sentence_experts.errors import InputError, RouteError, UsageError
 from sentence_experts.tasks.dataset import Tasks
 from sentence_experts.training.config import TrainConfig
 from sentence_experts.training.data import TrainedRoute, open_data
-from sentence_experts.training.trainable import trained_routes
+from sentence_experts.training.trainable import find_routes
 from sentence_experts.training.training_set import PairCollator, TrainingSet
 
 WEIGHTS = {task: {"weight": weight} for task, weight in (("retrieval", 3.0), ("classification", 1.0))}
 
 
 def settings(folder: Tasks, model: object = None, **options: object) -> tuple[TrainedRoute, ...]:
-    return trained_routes(open_data(folder), TrainConfig.of(None, **options), model or NoRoutes())
+    return find_routes(open_data(folder), TrainConfig.of(None, **options), model or NoRoutes())
 
 
 def training(folder: Tasks, **options: object) -> TrainingSet:

@@ -16,7 +16,7 @@ from sentence_experts.tasks.dataset import Tasks
 from sentence_experts.training.config import TrainConfig
 from sentence_experts.training.data import TaskPairs
 from sentence_experts.training.run import train
-from sentence_experts.training.trainable import trained_routes
+from sentence_experts.training.trainable import find_routes
 from sentence_experts.training.validation import Validator
 
 SHORT = TrainConfig(
@@ -66,7 +66,7 @@ def test_saved_model_has_figures_of_its_step(finished: Path, tasks: Tasks, task_
     dense = SentenceTransformer(str(base_of(task_experts)), device="cpu")
     result = json.loads((finished / "run.json").read_text())
     objective = TaskPairs(tasks)
-    routes = trained_routes([objective], SHORT, dense)
+    routes = find_routes([objective], SHORT, dense)
     validator = Validator.of([objective], routes, SHORT)
     again = validator(SentenceTransformer(str(finished / "model"), device="cpu"))
     best = next(entry for entry in result["history"] if entry["step"] == result["kept_step"])

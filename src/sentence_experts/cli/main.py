@@ -153,7 +153,7 @@ def main(arguments: list[str] | None = None) -> None:
         if debug:
             traceback.print_exc()
         else:
-            note(f"error: {readable(_one_line(error))}")
+            note(f"error: {readable(_join_lines(error))}")
         sys.exit(getattr(error, "exit_code", 1))
     if status == INTERRUPTED:
         without = " without --overwrite" if "--overwrite" in arguments else ""
@@ -161,7 +161,7 @@ def main(arguments: list[str] | None = None) -> None:
     sys.exit(status if isinstance(status, int) else 0)
 
 
-def _one_line(error: Exception) -> str:
+def _join_lines(error: Exception) -> str:
     message = " ".join(str(error).split())
     if isinstance(error, SentenceExpertsError):
         return message

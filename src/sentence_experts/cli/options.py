@@ -147,9 +147,9 @@ def add_verb(app: typer.Typer, command: Callable[..., Any], name: str | None = N
 def _with_flags(command: Callable[..., Any]) -> Callable[..., Any]:
     """Return `command` with one keyword per field of its `Config` parameters, as typer reads them."""
     parameters = inspect.signature(command, eval_str=True).parameters.values()
-    configs = {each.name: config for each in parameters if (config := _config_of(each.annotation))}
+    configs = {each.name: config for each in parameters if (config := _find_config(each.annotation))}
     own = {each.name: each for each in parameters if each.name not in configs}
-    described = {name: _Flag(name, field) for name, each in own.items() if (field := _field_of(each))}
+    described = {name: _Flag(name, field) for name, each in own.items() if (field := _find_field(each))}
     flags = {
         name: _Flag(name, config.model_fields[name])
         for config, names in configs.values()
@@ -157,7 +157,7 @@ def _with_flags(command: Callable[..., Any]) -> Callable[..., Any]:
         if name not in own
         # A field that holds a model itself is a key of YAML files only.
         and not any(isinstance(each, type) and issubclass(each, BaseModel)
-                    for each in _members(config.model_fields[name].annotation))
+                    for each in _list_members(config.model_fields[name].annotation))
     }  # fmt: skip
 
     @wraps(command)
@@ -167,7 +167,7 @@ def _with_flags(command: Callable[..., Any]) -> Callable[..., Any]:
         return command(**values, **_build(configs, given, config_file))
 
     options = [described[name].parameter() if name in described else each for name, each in own.items()]
-    options += [_keyword("config_file", ConfigFile, None)] if configs else []
+    options += [_make_keyword("config_file", ConfigFile, None)] if configs else []
     options += [flag.parameter() for flag in flags.values()]
     options = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in options]
     run.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
@@ -175,7 +175,7 @@ def _with_flags(command: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def _field_of(parameter: inspect.Parameter) -> FieldInfo | None:
+def _find_field(parameter: inspect.Parameter) -> FieldInfo | None:
     """Return the `Field` of pydantic of a command's parameter that no `Config` holds."""
     for each in get_args(parameter.annotation)[1:] if get_origin(parameter.annotation) is Annotated else ():
         if isinstance(each, FieldInfo):
@@ -189,7 +189,7 @@ def _take_given(flags: Mapping[str, _Flag], values: dict[str, Any]) -> dict[str,
     return {name: flags[name].parse(value) for name, value in taken.items() if value not in (None, [])}
 
 
-def _config_of(annotation: Any) -> tuple[type[Config], list[str]] | None:
+def _find_config(annotation: Any) -> tuple[type[Config], list[str]] | None:
     """Return the settings class that a parameter asks for and its fields; None for other parameters."""
     names: list[str] | None = None
     if get_origin(annotation) is Annotated:
@@ -220,7 +220,7 @@ def _build(
     return built
 
 
-def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+def _make_keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
@@ -228,7 +228,7 @@ class _Flag:
     """A setting as it is written on the command line."""
 
     def __init__(self, name: str, field: FieldInfo) -> None:
-        members = [each for each in _members(field.annotation) if each is not type(None)]
+        members = [each for each in _list_members(field.annotation) if each is not type(None)]
         # Other forms than a path, and mappings beside a plain value, are for Python and the config file only.
         members = [each for each in members if get_origin(each) is not dict] or members
         members = [Path] if Path in members else members
@@ -274,7 +274,7 @@ class _Flag:
             text = text[:1].upper() + text[1:]
         default = None if self.field.is_required() else self.field.get_default(call_default_factory=True)
         if default is not None and default is not False and default not in ([], {}, ()):
-            text = f"{text}. Default: {_shown(default)}"
+            text = f"{text}. Default: {_format_default(default)}"
         flag = "--" + self.name.replace("_", "-")
         option = typer.Option(
             f"{flag}/--no-{flag[2:]}" if self.is_bool else flag,
@@ -283,7 +283,7 @@ class _Flag:
             metavar=self.metavar,
             show_default=False,
         )
-        return _keyword(self.name, Annotated[self.annotation, option], None)
+        return _make_keyword(self.name, Annotated[self.annotation, option], None)
 
     def parse(self, value: Any) -> Any:
         """Return a value of the command line as the field's type takes it."""
@@ -315,16 +315,16 @@ class _Flag:
         return pairs
 
 
-def _members(annotation: Any) -> list[Any]:
+def _list_members(annotation: Any) -> list[Any]:
     """Return the types of a union, or the one type, without what `Annotated` adds."""
     if get_origin(annotation) is Annotated:
-        return _members(get_args(annotation)[0])
+        return _list_members(get_args(annotation)[0])
     if get_origin(annotation) in (Union, types.UnionType):
-        return [member for each in get_args(annotation) for member in _members(each)]
+        return [member for each in get_args(annotation) for member in _list_members(each)]
     return [annotation]
 
 
-def _shown(default: Any) -> str:
+def _format_default(default: Any) -> str:
     if default is True:
         return "on"
     if isinstance(default, Mapping):

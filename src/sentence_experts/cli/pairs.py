@@ -159,7 +159,7 @@ def _show_tasks(folder: Tasks) -> None:
     show_table("pairs of each dataset", headings, rows)
     for task, datasets in folder.manifest["datasets"].items():
         for name, entry in datasets.items():
-            for note in _notes(entry):
+            for note in _describe_problems(entry):
                 show(f"{task}/{name}: {note}")
     for route, instruction in folder.task_file.instructions().items():
         expert = folder.task_file.experts()[route]
@@ -168,17 +168,17 @@ def _show_tasks(folder: Tasks) -> None:
     show(f"written to {folder.path}")
 
 
-def _notes(entry: dict[str, Any]) -> list[str]:
+def _describe_problems(entry: dict[str, Any]) -> list[str]:
     """Return one line per reason for which rows were left out, and per problem with classes."""
     notes = [f"set aside {count:,}: {why}" for why, count in entry["set_aside"].items()]
     notes += [f"removed {count:,}: {why.replace('_', ' ')}" for why, count in entry["removed"].items()]
     for split, labels in entry.get("classes_of_one_text", {}).items():
-        notes.append(f"{split}: one text and so no pair in {_named(labels)}")
+        notes.append(f"{split}: one text and so no pair in {_name_classes(labels)}")
     if missing := entry.get("classes_not_in_train"):
-        notes.append(f"measured but without a training text: {_named(missing)}")
+        notes.append(f"measured but without a training text: {_name_classes(missing)}")
     return notes
 
 
-def _named(labels: list[str]) -> str:
+def _name_classes(labels: list[str]) -> str:
     more = f" and {len(labels) - MAX_NAMED:,} more" if len(labels) > MAX_NAMED else ""
     return f"{len(labels):,} class{'es' * (len(labels) > 1)}: {', '.join(labels[:MAX_NAMED])}{more}"

@@ -10,12 +10,12 @@ from sentence_transformers.base.losses.merged_forward import merge_feature_batch
 from sentence_transformers.util.decorators import deprecated_kwargs
 from torch import Tensor
 
-from sentence_experts.compat.torch import sharing_weights
+from sentence_experts.compat.torch import share_weights
 
 M = TypeVar("M", bound=SentenceTransformer)
 
 
-def merged_columns(columns: list[dict[str, Tensor]]) -> dict[str, Any] | None:
+def merge_columns(columns: list[dict[str, Tensor]]) -> dict[str, Any] | None:
     """Merge a batch's tokenised columns into one batch, column after column; None if they do not fit.
 
     Undocumented. The library's own losses merge columns the same way before one forward pass.
@@ -29,18 +29,18 @@ def transformer_of(model: SentenceTransformer) -> Any:
     return getattr(model[0], "auto_model", None)
 
 
-def sharing_transformer(model: M, transformer: Any) -> M:
+def share_all_but_transformer(model: M, transformer: Any) -> M:
     """Return a model with the modules of another, but for the transformers model in the first of them."""
-    return sharing_weights(model, **{"0": sharing_weights(model[0], model=transformer)})
+    return share_weights(model, **{"0": share_weights(model[0], model=transformer)})
 
 
-def sharing_all_but_tokenizer(model: SentenceTransformer) -> SentenceTransformer:
+def share_all_but_tokenizer(model: SentenceTransformer) -> SentenceTransformer:
     """Return a model of the same weights, whose tokenizer, maximum length and pooling are its own."""
     first = copy.copy(model[0])
     if hasattr(first, "processor"):
         first.processor = copy.deepcopy(first.processor)
     name, _ = next(model.named_children())
-    return sharing_weights(model, **{name: first})
+    return share_weights(model, **{name: first})
 
 
 def tokenizer_limits(model: SentenceTransformer) -> Any:

@@ -21,14 +21,14 @@ from sentence_experts.errors import InputError
 TEMPLATES = ("single", "pair")
 
 
-def backend_copy(tokenizer: PreTrainedTokenizerBase) -> Tokenizer:
+def copy_backend(tokenizer: PreTrainedTokenizerBase) -> Tokenizer:
     """Copy the Rust tokenizer inside a tokenizer of transformers."""
     if not getattr(tokenizer, "is_fast", False):
         raise InputError(f"{type(tokenizer).__name__} is a slow tokenizer; routes need a fast one")
     return Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
 
 
-def untruncated_copy(tokenizer: Any) -> Any:
+def copy_untruncated(tokenizer: Any) -> Any:
     """Copy a tokenizer, without truncation and padding, for calls from several threads at once.
 
     Undocumented: a fast tokenizer holds both as its state. A call that asks for others changes them, in the
@@ -41,7 +41,7 @@ def untruncated_copy(tokenizer: Any) -> Any:
     return copied
 
 
-def generic_tokenizer(like: PreTrainedTokenizerBase, backend: Tokenizer) -> PreTrainedTokenizerBase:
+def make_tokenizer(like: PreTrainedTokenizerBase, backend: Tokenizer) -> PreTrainedTokenizerBase:
     """Make a tokenizer around `backend` with the other settings of `like`.
 
     It is of the generic class, so that tokenizer.json alone says how it works: a family's own class would
@@ -67,9 +67,9 @@ def normalizer_steps(normalizer: Any) -> list[Any]:
     return [normalizer]
 
 
-def leading_token(backend: Tokenizer) -> str | None:
+def find_leading_token(backend: Tokenizer) -> str | None:
     """Return the special token that every sequence begins with; None if there is none."""
-    processor = _described(backend)["post_processor"] or {}
+    processor = _describe(backend)["post_processor"] or {}
     templates = [processor.get(kind) or [{}] for kind in TEMPLATES]
     leads = {template[0].get("SpecialToken", {}).get("id") for template in templates}
     return leads.pop() if len(leads) == 1 else None
@@ -77,7 +77,7 @@ def leading_token(backend: Tokenizer) -> str | None:
 
 def without_leading_token(backend: Tokenizer) -> Tokenizer:
     """Copy a tokenizer so that sequences lack the special token that begins its templates."""
-    described = _described(backend)
+    described = _describe(backend)
     for kind in TEMPLATES:
         del described["post_processor"][kind][0]
     return Tokenizer.from_str(json.dumps(described))
@@ -85,7 +85,7 @@ def without_leading_token(backend: Tokenizer) -> Tokenizer:
 
 def with_leading_token(backend: Tokenizer, token: str) -> Tokenizer:
     """Copy a tokenizer so that sequences begin with this special token of its vocabulary."""
-    described = _described(backend)
+    described = _describe(backend)
     processor = described["post_processor"]
     for kind in TEMPLATES:
         processor[kind].insert(0, {"SpecialToken": {"id": token, "type_id": 0}})
@@ -96,21 +96,21 @@ def with_leading_token(backend: Tokenizer, token: str) -> Tokenizer:
 
 def without_tokens(backend: Tokenizer, ids: Collection[int]) -> Tokenizer:
     """Copy a tokenizer without these added tokens."""
-    described = _described(backend)
+    described = _describe(backend)
     described["added_tokens"] = [token for token in described["added_tokens"] if token["id"] not in ids]
     return Tokenizer.from_str(json.dumps(described))
 
 
 def without_replacements(backend: Tokenizer, text: str) -> Tokenizer:
     """Copy a tokenizer without the steps of its normalizer that replace `text` or put it in."""
-    described = _described(backend)
+    described = _describe(backend)
     steps = [step for step in described["normalizer"]["normalizers"] if not _replaces(step, text)]
     several = {"type": "Sequence", "normalizers": steps}
     described["normalizer"] = several if len(steps) > 1 else next(iter(steps), None)
     return Tokenizer.from_str(json.dumps(described))
 
 
-def _described(backend: Tokenizer) -> dict[str, Any]:
+def _describe(backend: Tokenizer) -> dict[str, Any]:
     described: dict[str, Any] = json.loads(backend.to_str())
     return described
 

@@ -13,7 +13,7 @@ from torch.overrides import TorchFunctionMode
 M = TypeVar("M", bound=torch.nn.Module)
 
 
-def sharing_weights(module: M, **changed: torch.nn.Module) -> M:
+def share_weights(module: M, **changed: torch.nn.Module) -> M:
     """Return a module with the children of another, but for the `changed` ones; its attributes are its own.
 
     Cached properties are left out, since they may depend on what is changed. A module keeps its children in a

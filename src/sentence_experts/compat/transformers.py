@@ -46,7 +46,7 @@ _loading = RLock()
 
 
 @contextmanager
-def loading_reports() -> Iterator[list[LoadStateDictInfo]]:
+def collect_loading_reports() -> Iterator[list[LoadStateDictInfo]]:
     """Collect what `from_pretrained` finds wrong with a checkpoint's weights, in place of its printed table.
 
     The public `output_loading_info` does not reach a model that sentence-transformers loads, and covers only

@@ -19,7 +19,7 @@ from sentence_experts.storage import (
     RECORD,
     check_kinds,
     check_version,
-    checked_record,
+    read_checked_record,
     read_json,
     sha256_file,
     sha256_text,
@@ -154,7 +154,7 @@ class CorpusFolder:
             raise InputError(
                 f"{path / MANIFEST} does not describe a corpus; this folder was made by something else"
             )
-        record = checked_record(path / RECORD) or {}
+        record = read_checked_record(path / RECORD) or {}
         check_version(path / MANIFEST, manifest.get("format_version"), FORMAT_VERSION)
         check_kinds(path / MANIFEST, manifest, counts=dict, tables=dict, sources=list, fetch=dict)
         missing = [name for name in (PAPERS, CITATIONS) if not (path / name).is_file()]

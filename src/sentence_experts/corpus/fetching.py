@@ -32,7 +32,7 @@ from sentence_experts.corpus.corpus_folder import (
 )
 from sentence_experts.corpus.formats.archives import Document, Source
 from sentence_experts.corpus.paper import Rejection
-from sentence_experts.corpus.parts import CorpusPart, missing_groups, table_of
+from sentence_experts.corpus.parts import CorpusPart, find_missing_groups, table_of
 from sentence_experts.corpus.sources.client import Client, Names
 from sentence_experts.corpus.sources.journal import MEMORY, open_journal
 from sentence_experts.corpus.sources.openalex import OpenAlexSource
@@ -311,7 +311,7 @@ class FetchedPapers:
     def parse(self, parts: PartStore, first_source: int) -> None:
         """Write the papers as parts."""
         papers = self.source.papers(self.ids)
-        for number, group in missing_groups(parts, first_source, papers, _PAPERS_PER_PART):
+        for number, group in find_missing_groups(parts, first_source, papers, _PAPERS_PER_PART):
             part = CorpusPart(first_source, number)
             for one, paper in group:
                 if self.whole:

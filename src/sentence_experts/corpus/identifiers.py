@@ -58,7 +58,7 @@ class Identifiers(NamedTuple):
         return next(iter(self.names()), None)
 
 
-def _trimmed(doi: str) -> str | None:
+def _trim(doi: str) -> str | None:
     """Return `doi` without the punctuation or bracket of the sentence around it."""
     while doi:
         last = doi[-1]
@@ -88,7 +88,7 @@ def normalise_doi(value: str | None) -> str | None:
         return None
     value = value.lower()
     if _PLAIN_DOI.fullmatch(value):
-        return _trimmed(value)
+        return _trim(value)
     if "%" in value:
         value = unquote(value)
     if "&" in value:
@@ -100,7 +100,7 @@ def normalise_doi(value: str | None) -> str | None:
     match = _DOI.search(value)
     if match is None:
         return None
-    doi, rest = _trimmed(match.group()), value[match.end() :]
+    doi, rest = _trim(match.group()), value[match.end() :]
     # Punctuation of the text around it shows that a DOI is whole.
     is_whole = _AFTER_DOI.fullmatch(rest) or (doi != match.group() and match.group().endswith(_ENDS_DOI))
     return doi if is_whole else None

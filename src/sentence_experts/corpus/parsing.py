@@ -19,7 +19,7 @@ from sentence_experts.corpus.formats.archives import (
 )
 from sentence_experts.corpus.formats.articles import read_articles
 from sentence_experts.corpus.paper import Deletion, Paper, RecordError, Rejection
-from sentence_experts.corpus.parts import CorpusPart, ignored_if_done, mark_done, part_key
+from sentence_experts.corpus.parts import CorpusPart, count_ignored_if_done, mark_done, part_key
 from sentence_experts.corpus.workers import Workers
 from sentence_experts.progress import progress
 from sentence_experts.storage import PartStore, sha256_file
@@ -67,7 +67,7 @@ def parse_sources(sources: list[Source], parts: PartStore, workers: int, full_te
     ignored = 0
     with progress("articles") as advance, Workers(workers) as pool:
         for index, source in enumerate(sources):
-            known = ignored_if_done(index, parts)
+            known = count_ignored_if_done(index, parts)
             if known is None:
                 listing = _Listing(source)
                 tasks = (

@@ -65,7 +65,7 @@ def open_parts(folder: Path, **settings: Any) -> PartStore:
     return PartStore.open(folder, settings, ".papers.parquet", (REFERENCES, MENTIONS, BODIES, REJECTED))
 
 
-def in_groups(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
+def split_into_groups(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
     """Yield the items, `size` at a time; at least one group, which may be empty."""
     iterator = iter(items)
     yield list(itertools.islice(iterator, size))
@@ -73,11 +73,11 @@ def in_groups(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
         yield group
 
 
-def missing_groups(
+def find_missing_groups(
     parts: PartStore, source: int, items: Iterable[Item], size: int
 ) -> Iterator[tuple[int, list[Item]]]:
     """Yield the items in groups, each with its number, except those whose part is there."""
-    groups = enumerate(in_groups(items, size))
+    groups = enumerate(split_into_groups(items, size))
     return ((number, group) for number, group in groups if not parts.is_done(part_key(source, number)))
 
 
@@ -94,7 +94,7 @@ def mark_done(source: int, parts: PartStore, ignored: int, count: int, rejection
         write_json(temporary, {"ignored": ignored, "parts": count})
 
 
-def ignored_if_done(source: int, parts: PartStore) -> int | None:
+def count_ignored_if_done(source: int, parts: PartStore) -> int | None:
     """Return the number of a source's members that are no documents, if all its parts are there and whole."""
     done, key = _done_sources(parts), f"{source:04d}"
     if not done.is_done(key):

@@ -16,10 +16,10 @@ from typing import Any
 
 from sentence_experts.corpus.formats import openalex
 from sentence_experts.corpus.formats.archives import BROKEN_PACKING
-from sentence_experts.corpus.formats.exports import EXPORTS, beginning
-from sentence_experts.corpus.formats.openalex import RecordFilter, iso_day, parsed, read_works
+from sentence_experts.corpus.formats.exports import EXPORTS, read_beginning
+from sentence_experts.corpus.formats.openalex import RecordFilter, iso_day, parse_record, read_works
 from sentence_experts.corpus.paper import Paper, RecordError, Rejection
-from sentence_experts.corpus.parts import CorpusPart, ignored_if_done, mark_done, part_key
+from sentence_experts.corpus.parts import CorpusPart, count_ignored_if_done, mark_done, part_key
 from sentence_experts.corpus.workers import Workers
 from sentence_experts.errors import InputError
 from sentence_experts.progress import progress
@@ -52,7 +52,7 @@ def record_to_paper(format: str, record: Any, chosen: RecordFilter, day: int = 0
         RecordError: it cannot become a paper.
     """
     if format == "openalex":
-        return openalex.to_paper(parsed(record), chosen, day)
+        return openalex.to_paper(parse_record(record), chosen, day)
     paper = EXPORTS[format].to_paper(record)
     is_kept = isinstance(paper, str) or chosen.admits(paper.year, paper.subjects)
     return paper if is_kept else "filtered"
@@ -60,13 +60,13 @@ def record_to_paper(format: str, record: Any, chosen: RecordFilter, day: int = 0
 
 def format_of(file: Path) -> str:
     """Return the format of the first records of a file, or "unknown"; empty if it has none."""
-    text = beginning(file)
+    text = read_beginning(file)
     if known := next((name for name, export in EXPORTS.items() if export.begins(text)), None):
         return known
     first = list(islice(read_records("openalex", file), 10))
     for raw in first:
         with suppress(RecordError):
-            if not isinstance(raw, RecordError) and openalex.is_work(parsed(raw)):
+            if not isinstance(raw, RecordError) and openalex.is_work(parse_record(raw)):
                 return "openalex"
     return "unknown" if first else ""
 
@@ -138,7 +138,7 @@ class RecordFiles:
     def parse(self, parts: PartStore, first_source: int) -> None:
         """Write the parts of the files that are not done."""
         numbered = enumerate(self.files, start=first_source)
-        waiting = [(number, file) for number, file in numbered if ignored_if_done(number, parts) is None]
+        waiting = [each for each in numbered if count_ignored_if_done(each[0], parts) is None]
         if waiting:
             tasks = ((number, file, self.chosen, parts) for number, file in waiting)
             with (

@@ -85,7 +85,7 @@ class Resolved:
             sample = f"SELECT * FROM ({names}) USING SAMPLE reservoir({_SAMPLED} ROWS)"
             sampled = sorted(name for (name,) in self._database.execute(sample).fetchall())
             bounds = sorted({sampled[len(sampled) * one // number] for one in range(1, number)})
-        return itertools.pairwise([None, *map(_quoted, bounds), None])
+        return itertools.pairwise([None, *map(_quote, bounds), None])
 
     def mentions(self) -> Iterator[pa.RecordBatch]:
         """Return the mentions, ordered by citing paper and place in its text, as in `MENTIONS_SCHEMA`."""
@@ -104,7 +104,7 @@ class Resolved:
     def counts(self, papers: Path, citations: Path, mentions: Path) -> dict[str, Any]:
         """Return the counts for the manifest, after the tables were written to these files."""
         for view, path in (("papers", papers), ("citations", citations), ("mentions", mentions)):
-            self._database.execute(f"CREATE OR REPLACE VIEW {view} AS FROM read_parquet({_quoted(path)})")
+            self._database.execute(f"CREATE OR REPLACE VIEW {view} AS FROM read_parquet({_quote(path)})")
         counts: dict[str, Any] = {}
         for query in (sql.COUNT_WORKS, sql.COUNT_PAPERS, sql.COUNT_LISTED, sql.COUNT_CITED, sql.COUNT_LINKED):
             counts |= self._row(query)
@@ -141,7 +141,7 @@ def resolving(
         views = [("papers", None), ("references", REFERENCES), ("mentions", MENTIONS)]
         has_bodies = bool(parts.keys(BODIES))
         for view, suffix in views + [("bodies", BODIES)] * has_bodies:
-            files = _quoted(parts.path("*", suffix), is_pattern=True)
+            files = _quote(parts.path("*", suffix), is_pattern=True)
             database.execute(
                 f'CREATE VIEW "all_{view}" AS SELECT *, {_SPOT} AS spot FROM read_parquet({files})'
             )
@@ -151,16 +151,16 @@ def resolving(
             database.execute(statement)
         for statement in (*sql.REFERENCE_IDS, *sql.LINKS, sql.TOGETHER):
             database.execute(statement)
-        size = sum(map(_unpacked_bytes, parts.paths()))
+        size = sum(map(_count_unpacked_bytes, parts.paths()))
         yield Resolved(database, has_bodies, size, limit)
 
 
-def _unpacked_bytes(path: Path) -> int:
+def _count_unpacked_bytes(path: Path) -> int:
     table = pq.read_metadata(path)
     return sum(table.row_group(number).total_byte_size for number in range(table.num_row_groups))
 
 
-def _quoted(text: Path | str, is_pattern: bool = False) -> str:
+def _quote(text: Path | str, is_pattern: bool = False) -> str:
     """Return a text as an SQL string; a file's name is a pattern if `is_pattern`, its folder's never."""
     if isinstance(text, Path):
         folder, name = (re.sub(r"([\[\]*?])", r"[\1]", str(part)) for part in (text.parent, text.name))

@@ -170,7 +170,7 @@ _STATED_BY = """(
 _SINGLE = ("year", *(column for column in TEXT_COLUMNS if column != "kind"))
 
 
-def _merged(column: str) -> str:
+def _merge_column(column: str) -> str:
     """Return the SQL of a column of a paper's best record, falling back to the work's other records."""
     own = f"p.{column} IS NOT NULL"
     if column == "kind":
@@ -198,7 +198,7 @@ def select_papers(condition: str) -> str:
     """Return the query for the papers of `identified` that meet a condition, in the order of their ids."""
     return f"""
     SELECT i.paper_id, i.pmid, i.pmcid, i.doi, 'W' || i.openalex AS openalex,
-        {", ".join(map(_merged, PAPERS_SCHEMA.names[5:-2]))},
+        {", ".join(map(_merge_column, PAPERS_SCHEMA.names[5:-2]))},
         p.retracted OR coalesce(o.retracted, false) OR t.paper_id IS NOT NULL AS retracted, p.has_body
     FROM valid_papers p JOIN (SELECT * FROM identified WHERE {condition}) i USING (spot)
     LEFT JOIN together o USING (key) LEFT JOIN retracted t ON t.paper_id = i.paper_id

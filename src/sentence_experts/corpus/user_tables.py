@@ -28,7 +28,7 @@ from sentence_experts.corpus.identifiers import (
     parse_identifier,
 )
 from sentence_experts.corpus.paper import KINDS, Citation, Paper, Rejection
-from sentence_experts.corpus.parts import CorpusPart, in_groups, part_key
+from sentence_experts.corpus.parts import CorpusPart, part_key, split_into_groups
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.storage import PartStore
 from sentence_experts.tables import (
@@ -115,7 +115,7 @@ class UserTable:
         rows = enumerate(read_rows(self.table), start=1)
         first_rows: dict[str, int] = {}
         # Rows of parts that are there are read again, for their ids.
-        for part_number, group in enumerate(in_groups(rows, at_once)):
+        for part_number, group in enumerate(split_into_groups(rows, at_once)):
             part = CorpusPart(first_source, part_number)
             for number, row in group:
                 try:

@@ -23,7 +23,7 @@ Vectors = NDArray[np.float32]
 Rows = TypeVar("Rows", bound=Sequence[object])
 
 
-def missing_parts(
+def find_missing_parts(
     chunks: Iterable[Rows], parts: PartStore, advance: Advance
 ) -> Iterator[tuple[int, int, Rows]]:
     """Yield each chunk of texts whose part is not there yet: its number, its first text's number, the texts.
@@ -56,7 +56,7 @@ def encode_chunks(
     Returns:
         The files in the order of the chunks, each of shape (texts, dimensions), float32.
     """
-    for number, _, texts in missing_parts(chunks, parts, advance):
+    for number, _, texts in find_missing_parts(chunks, parts, advance):
         vectors = encode(texts, advance)
         with parts.writing(number) as temporary:
             write_npy(temporary, vectors)

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from sentence_experts.config import with_settings
-from sentence_experts.encoding.chunks import missing_parts
+from sentence_experts.encoding.chunks import find_missing_parts
 from sentence_experts.encoding.config import ALL_ROUTES, EncodeConfig
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.encoding.text_files import count_rows, find_tables, read_chunks
@@ -191,7 +191,7 @@ def _encode_to_disk(
     schema = pa.schema(fields)
     with progress(f"encoding {Path(source).name}", count_rows(tables) if in_folder else None) as advance:
         chunks = read_chunks(tables, config.shard_size if in_folder else config.chunk_size, counts)
-        for number, first, rows in missing_parts(chunks, parts, advance):
+        for number, first, rows in find_missing_parts(chunks, parts, advance):
             with (
                 explained(parts.folder),
                 parts.writing(number) as temporary,

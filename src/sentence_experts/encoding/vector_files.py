@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from sentence_experts.errors import InputError, UsageError
-from sentence_experts.storage import RECORD, allocate_npy, checked_record
+from sentence_experts.storage import RECORD, allocate_npy, read_checked_record
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -81,7 +81,7 @@ class Encoded:
         path = Path(path)
         if not path.exists():
             raise InputError(f"{path}: no such file or folder")
-        record = checked_record(path / RECORD if path.is_dir() else path.with_name(f"{path.name}.json"))
+        record = read_checked_record(path / RECORD if path.is_dir() else path.with_name(f"{path.name}.json"))
         if record is None or record["what"] != WHAT[path.is_dir()] or record["files"] is None:
             raise InputError(f"{path}: not vectors that `encode` wrote and finished")
         return cls(path, **record["result"], settings=record["settings"])

@@ -19,7 +19,7 @@ from sentence_experts.evaluation.config import AuditConfig
 from sentence_experts.evaluation.models import ModelRun, Models, identity_of, model_runs
 from sentence_experts.evaluation.near_duplicates import near_duplicates, signatures
 from sentence_experts.evaluation.pair_evaluation import measure, measure_text_free
-from sentence_experts.evaluation.results import POOLED, ModelResult, PairMetrics, StoredResult, measured_once
+from sentence_experts.evaluation.results import POOLED, ModelResult, PairMetrics, StoredResult, measure_once
 from sentence_experts.evaluation.scorers import (
     MEMORY_LABEL,
     PAIR_COLUMNS,
@@ -174,7 +174,7 @@ def audit(
     runs = model_runs(models, allow_none=True)
     made_from = lambda: {"pairs": pairs.fingerprint(), **identity_of(runs, chosen)}  # noqa: E731
     measure = lambda _: _audit(pairs, runs, chosen)  # noqa: E731
-    result = measured_once(Audit, "audit", out, overwrite, made_from, measure)
+    result = measure_once(Audit, "audit", out, overwrite, made_from, measure)
     if warning := describe_suspicion(result.text_free):
         logger.warning(warning)
     return result
@@ -201,7 +201,7 @@ def _audit(pairs: Pairs, runs: Sequence[ModelRun], chosen: AuditConfig) -> Audit
         contradicted_pairs=contradictions,
         test_articles_seen_in_training=pairs.manifest.get("test_articles_seen_in_training"),
         test_articles=pairs.manifest.get("test_articles"),
-        figures=tuple(_measure(_scores(runs, chosen, train, test), test, masks, chosen)),
+        figures=tuple(_measure(_make_scores(runs, chosen, train, test), test, masks, chosen)),
         text_free=measure_text_free(test, pairs.works(), chosen.bootstrap, chosen.seed),
         leaked_pairs=leaked.filter(pa.array(np.any(list(masks.values()), axis=0))),
     )
@@ -223,7 +223,7 @@ def find_leaks(
     """
     import pandas as pd
 
-    frames = {split: _folded(table) for split, table in sets.items()}
+    frames = {split: _fold_texts(table) for split, table in sets.items()}
     papers = {split: set(frame[IDS].to_numpy().ravel()) for split, frame in frames.items()}
     texts = {split: sorted(set(frame[ENDS].to_numpy().ravel())) for split, frame in frames.items()}
     bands = {split: signatures(of_split) for split, of_split in texts.items()}
@@ -237,7 +237,8 @@ def find_leaks(
     train, test, everything = frames["train"], frames["test"], pd.concat(frames.values())
     linked = set(train[train.label == 1][KEYS].to_numpy().ravel())
     if known_links is not None:
-        linked.update(_keys("id", known_links["left_id"].to_pylist(), known_links["right_id"].to_pylist()))
+        ends = (known_links[name].to_pylist() for name in ("left_id", "right_id"))
+        linked.update(_make_keys("id", *ends))
     known = test[IDS].isin(papers["train"])
     masks = {
         "shared_paper": known.any(axis=1),
@@ -252,17 +253,17 @@ def find_leaks(
     return tuple(overlaps), {kind: mask.to_numpy(bool) for kind, mask in masks.items()}, contradictions
 
 
-def _folded(table: pa.Table) -> pd.DataFrame:
+def _fold_texts(table: pa.Table) -> pd.DataFrame:
     """Return ids, labels, folded texts, and keys of each pair that do not depend on the order of its ends."""
     frame = table.select([*IDS, "label"]).to_pandas()
     for end in ENDS:
         frame[end] = fold_texts(table[end]).to_pylist()
-    frame["by_id"] = _keys("id", *(frame[name] for name in IDS))
-    frame["by_text"] = _keys("text", *(frame[name] for name in ENDS))
+    frame["by_id"] = _make_keys("id", *(frame[name] for name in IDS))
+    frame["by_text"] = _make_keys("text", *(frame[name] for name in ENDS))
     return frame
 
 
-def _keys(kind: str, left: Sequence[str], right: Sequence[str]) -> list[str]:
+def _make_keys(kind: str, left: Sequence[str], right: Sequence[str]) -> list[str]:
     return ["\n".join((kind, *sorted(ends))) for ends in zip(left, right, strict=True)]
 
 
@@ -285,7 +286,7 @@ def balance(remaining: Mask, labels: NDArray[np.int64], domains: NDArray[Any], s
     return chosen
 
 
-def _scores(
+def _make_scores(
     runs: Sequence[ModelRun], config: AuditConfig, train: pa.Table, test: pa.Table
 ) -> dict[str, Score]:
     """Return label -> function that scores pairs, of the baselines and the models."""

@@ -25,11 +25,11 @@ from sentence_experts.evaluation.models import (
     setting_of,
 )
 from sentence_experts.evaluation.pair_evaluation import evaluate_scorers, measure_text_free
-from sentence_experts.evaluation.results import Evaluation, PairEvaluation, library_versions, measured_once
+from sentence_experts.evaluation.results import Evaluation, PairEvaluation, library_versions, measure_once
 from sentence_experts.evaluation.router_accuracy import router_accuracy
 from sentence_experts.evaluation.scorers import (
     Scorer,
-    checked_table,
+    check_table,
     domains_of,
     encoder_score,
     routes_by_domain,
@@ -96,7 +96,7 @@ def evaluate(
     chosen = EvaluateConfig.of(config, **settings)
     runs = model_runs(models, baseline)
     check_apart(out, overwrite, models, baseline, data)
-    source = _opened(data, chosen.split)
+    source = _open_data(data, chosen.split)
     unit = source.settings.get("unit") if isinstance(source, Pairs) else None
     for run in runs:
         if not run.is_tfidf:
@@ -115,13 +115,13 @@ def evaluate(
         kind, measure = TaskEvaluation, partial(evaluate_tasks, runs, source, chosen)
     hash_data = source.fingerprint if isinstance(source, Pairs | Tasks) else lambda: source
     made_from = lambda: {"data": hash_data(), **identity_of(runs, chosen)}  # noqa: E731
-    evaluation = measured_once(kind, "evaluation", out, overwrite, made_from, measure, caches=CACHES)
+    evaluation = measure_once(kind, "evaluation", out, overwrite, made_from, measure, caches=CACHES)
     if isinstance(evaluation, PairEvaluation) and (warning := describe_suspicion(evaluation.text_free)):
         logger.warning(warning)
     return evaluation
 
 
-def _opened(data: Any, split: str) -> Pairs | Tasks | list[str]:
+def _open_data(data: Any, split: str) -> Pairs | Tasks | list[str]:
     """Return pairs, tasks, or names of mteb."""
     if isinstance(data, list | tuple) and all(isinstance(name, str) for name in data):
         return list(data)
@@ -139,7 +139,7 @@ def _check_settings(config: EvaluateConfig, inapplicable: Sequence[str], meant_f
 def _evaluate_pairs(
     runs: Sequence[ModelRun], pairs: Pairs, config: EvaluateConfig, out: Path | None
 ) -> PairEvaluation:
-    table = checked_table(pairs.split(config.split), f"{pairs.name}: split {config.split}")
+    table = check_table(pairs.split(config.split), f"{pairs.name}: split {config.split}")
     if config.linked_only:
         table = table.filter(pc.equal(table["label"], 1))
         if not table.num_rows:
@@ -153,7 +153,7 @@ def _evaluate_pairs(
             scorer = tfidf_scorer(training_texts, run.label)
         else:
             encoder, routes = encoders[run.label]
-            noted = partial(_settings_of, encoder, routes)
+            noted = partial(_describe_settings, encoder, routes)
             scorer = Scorer(run.label, encoder_score(encoder, routes, run.label, cache), noted)
         models.setdefault(run.model, []).append(scorer)
     evaluation = evaluate_scorers(
@@ -184,7 +184,7 @@ def _evaluate_pairs(
     )
 
 
-def _settings_of(encoder: BatchEncoder, routes: Mapping[str, str | None]) -> dict[str, Any]:
+def _describe_settings(encoder: BatchEncoder, routes: Mapping[str, str | None]) -> dict[str, Any]:
     return encoder.settings() | {"route_of_domain": dict(routes)}
 
 

@@ -50,7 +50,7 @@ def pair_metrics(scores: ArrayLike, labels: ArrayLike, threshold_min: float | No
 
     if threshold_min is not None and not np.isfinite(threshold_min):
         raise UsageError(f"the lowest threshold must be a number, not {threshold_min}")
-    values, truth = checked_pairs(scores, labels)
+    values, truth = check_pairs(scores, labels)
     both_classes = 0 < truth.sum() < truth.size
     positive, negative = class_means(values, truth).values()
     return {
@@ -63,14 +63,14 @@ def pair_metrics(scores: ArrayLike, labels: ArrayLike, threshold_min: float | No
 
 def class_means(scores: ArrayLike, labels: ArrayLike) -> Metrics:
     """Return `mean_positive` and `mean_negative`: the mean score of each class, None without pairs."""
-    values, truth = checked_pairs(scores, labels)
+    values, truth = check_pairs(scores, labels)
     return {
         name: _exact_mean(values[truth == label]) if (truth == label).any() else None
         for name, label in (("mean_positive", 1), ("mean_negative", 0))
     }
 
 
-def checked_pairs(scores: ArrayLike, labels: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+def check_pairs(scores: ArrayLike, labels: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Return scores as float64 and labels as 0/1 integers, both of shape (pairs,).
 
     Raises:

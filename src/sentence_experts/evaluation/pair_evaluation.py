@@ -32,7 +32,7 @@ from sentence_experts.evaluation.results import (
 )
 from sentence_experts.evaluation.scorers import (
     Scorer,
-    checked_table,
+    check_table,
     domains_of,
     rows_of,
     score_pairs,
@@ -47,7 +47,7 @@ from sentence_experts.evaluation.statistics import (
 )
 from sentence_experts.evaluation.text_free import score_without_comparing
 from sentence_experts.pairs.dataset import LINKED_BY
-from sentence_experts.progress import announced
+from sentence_experts.progress import announce
 
 KEPT_COLUMNS = ("domain", "anchor_id", "positive_id", "label")
 # Cosines of the same vectors, computed by another forward pass.
@@ -91,7 +91,7 @@ def measure(
 
     With `by_article` the intervals allow for pairs that are linked by the same article.
     """
-    sets = _scored_by_domain(table, scores, by_article)
+    sets = _split_by_domain(table, scores, by_article)
     domains = {name: metrics_of(pairs.scores, pairs.labels, threshold_min) for name, pairs in sets.items()}
     everything = ScoredPairs.joined(list(sets.values()))
     pooled = metrics_of(everything.scores, everything.labels, threshold_min)
@@ -101,13 +101,13 @@ def measure(
     figures |= {view_of_domain(name): each for name, each in domains.items()}
     if replicates == 0:
         return Measured(figures)
-    with announced("estimating intervals"):
+    with announce("estimating intervals"):
         by_domain, pooled_runs, mean_runs = runs_of(sets, replicates, seed, threshold_min)
     runs = dict(zip(figures, [pooled_runs, mean_runs, *by_domain.values()], strict=True))
     return Measured({view: with_intervals(each, runs[view]) for view, each in figures.items()}, runs)
 
 
-def _scored_by_domain(
+def _split_by_domain(
     table: pa.Table, scores: NDArray[np.float64], by_article: bool
 ) -> dict[str, ScoredPairs]:
     """Return domain -> its scored pairs; `scores` are in the order of the table, (pairs,)."""
@@ -198,7 +198,7 @@ def evaluate_scorers(
         UsageError: the pairs do not keep the articles that `cluster` needs.
         RouteError: a model with experts lacks a route for a domain.
     """
-    table = checked_table(table)
+    table = check_table(table)
     if cluster == "article" and LINKED_BY not in table.column_names:
         raise UsageError(
             "`cluster=article`: these pairs do not keep the articles that link them; compile them again"
@@ -241,7 +241,7 @@ def measure_text_free(
 
     The result is empty if the pairs are of one class.
     """
-    table = checked_table(table)
+    table = check_table(table)
     if len(table["label"].unique()) < 2:
         return ()
     return tuple(

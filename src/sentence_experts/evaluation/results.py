@@ -119,7 +119,7 @@ class StoredResult(Result):
 R = TypeVar("R", bound=StoredResult)
 
 
-def measured_once(
+def measure_once(
     kind: type[R],
     what: str,
     out: Path | str | None,

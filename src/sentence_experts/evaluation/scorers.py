@@ -19,7 +19,7 @@ from sentence_experts.evaluation.models import ANY_KEY
 from sentence_experts.models.routes.known_routes import KnownRoutes
 from sentence_experts.pairs.dataset import LINKED_BY, describe_domain
 from sentence_experts.pairs.splits import fold_texts
-from sentence_experts.progress import Advance, announced, progress
+from sentence_experts.progress import Advance, announce, progress
 from sentence_experts.storage.text_cache import TEXTS_PER_PART, TextCache
 
 PAIR_COLUMNS = ("anchor", "positive", "label", "domain", "anchor_id", "positive_id")
@@ -39,7 +39,7 @@ class Scorer:
     settings: Callable[[], dict[str, Any]] = dict
 
 
-def checked_table(table: pa.Table, where: str = "the pairs") -> pa.Table:
+def check_table(table: pa.Table, where: str = "the pairs") -> pa.Table:
     """Return the columns of pairs that an evaluation needs.
 
     Raises:
@@ -95,7 +95,7 @@ def tfidf_scorer(training_texts: Mapping[str, Sequence[str]], label: str = TFIDF
     """
     fitted: dict[str, str] = {}
 
-    @announced("scoring pairs by TF-IDF")
+    @announce("scoring pairs by TF-IDF")
     def score(anchors: Sequence[str], positives: Sequence[str], domain: str) -> NDArray[np.float64]:
         from sklearn.feature_extraction.text import TfidfVectorizer
 

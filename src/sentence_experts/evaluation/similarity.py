@@ -24,7 +24,7 @@ from sentence_experts.encoding.encoder import BatchEncoder, cosines
 from sentence_experts.errors import InputError, RouteError
 from sentence_experts.evaluation.config import SimilarityConfig
 from sentence_experts.evaluation.models import Model, ModelRun, identity_of, label_of
-from sentence_experts.evaluation.results import StoredResult, measured_once
+from sentence_experts.evaluation.results import StoredResult, measure_once
 from sentence_experts.evaluation.statistics import holm
 from sentence_experts.models.routes.known_routes import KnownRoutes
 from sentence_experts.models.sources import check_source
@@ -70,7 +70,7 @@ class Similarity(StoredResult):
         pairs = tuple(
             {
                 "routes": list(pair),
-                "models": {label: described(each[pair]) for label, each in cosines.items()},
+                "models": {label: describe_cosines(each[pair]) for label, each in cosines.items()},
             }
             | ({"welch_less": tests[pair]} if tests else {})
             for pair in first
@@ -132,18 +132,18 @@ def similarity(
     check_apart(out, overwrite, model, against, texts if is_path(texts) else None)
     runs = [ModelRun(label_of(each), "", each) for each in (model, against) if each is not None]
     named = [replace(run, label=str(place)) for place, run in enumerate(runs)]  # equal names are no error
-    return measured_once(
+    return measure_once(
         Similarity,
         "similarity of routes",
         out,
         overwrite,
         lambda: identity_of(named, chosen),
-        lambda _: _measured(runs, texts, chosen),
+        lambda _: _measure(runs, texts, chosen),
         inputs={"texts": TextTable(texts, chosen.column).fingerprint},
     )
 
 
-def _measured(runs: Sequence[ModelRun], texts: Table, chosen: SimilarityConfig) -> Similarity:
+def _measure(runs: Sequence[ModelRun], texts: Table, chosen: SimilarityConfig) -> Similarity:
     every = TextTable(texts, chosen.column).texts()
     used, aside = chosen_texts(every, chosen.sample, chosen.seed)
     for reason, count in aside.items():
@@ -213,7 +213,7 @@ def inter_route_cosines(
     return {pair: cosines(*(vectors[route] for route in pair)) for pair in combinations(routes, 2)}
 
 
-def described(values: NDArray[np.float64]) -> dict[str, Any]:
+def describe_cosines(values: NDArray[np.float64]) -> dict[str, Any]:
     """Return mean, sample standard deviation and quantiles of the cosines of one pair of routes."""
     quantiles = zip(QUANTILES, np.quantile(values, QUANTILES), strict=True)
     return {

@@ -39,7 +39,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.stats import chi2, rankdata, t
 
-from sentence_experts.evaluation.metrics import checked_pairs
+from sentence_experts.evaluation.metrics import check_pairs
 
 Floats = NDArray[np.float64]
 Draws = NDArray[np.uint16]  # number of times each paper is sampled, shape (replicates, papers)
@@ -300,7 +300,7 @@ def _runs(
     """Return both metrics of one run on the pairs of some sets."""
     everything = ScoredPairs.joined(sets)
     number = np.repeat(np.arange(len(sets)), [len(each.labels) for each in sets])
-    scored = checked_pairs(everything.scores, everything.labels)
+    scored = check_pairs(everything.scores, everything.labels)
     pairs = _Pairs(*scored, number, Sharing.of(everything))
     f1_max, at_best, averaged = _f1_max(pairs, replicates, seed, threshold_min)
     roc_auc, influence = _roc_auc(pairs)
@@ -321,7 +321,7 @@ def _roc_auc(pairs: _Pairs) -> tuple[float, Floats]:
         # The share of the other class that scores lower (for unlinked pairs: higher); ties count half.
         lower = (ranks[own] - rankdata(pairs.scores[own])) / (~own).sum()
         placements[own] = lower if label else 1 - lower
-    return float(placements[pairs.labels == 1].mean()), _centred(placements, pairs)
+    return float(placements[pairs.labels == 1].mean()), _centre(placements, pairs)
 
 
 def _f1_max(
@@ -353,7 +353,7 @@ def _f1_max(
         called = np.zeros(len(labels))
         within = np.searchsorted(last, np.arange(len(labels)))
         called[order] = np.pad(sums, ((0, 0), (0, 1)))[labels[order], within]
-        return _centred(called, pairs)
+        return _centre(called, pairs)
 
     value, at_best, averaged = float(curve @ adapted), influence(best), influence(adapted)
     if threshold_min is None:  # calling every pair linked gives an F1 that does not vary, and no less
@@ -400,7 +400,7 @@ def _draws(papers: int, replicates: int, seed: int) -> Draws:
     return np.stack([generator.multinomial(papers, shares).astype(np.uint16) for _ in range(replicates)])
 
 
-def _centred(values: Floats, pairs: _Pairs) -> Floats:
+def _centre(values: Floats, pairs: _Pairs) -> Floats:
     """Return the part of each pair in the error of its class's mean, (pairs,): its deviation in its set.
 
     Deviations from a mean are smaller than errors, the more so the more of the pairs are related.

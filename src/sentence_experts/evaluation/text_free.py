@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from sentence_experts.evaluation.scorers import domains_of, rows_of
 from sentence_experts.pairs.splits import fold_texts
-from sentence_experts.progress import announced
+from sentence_experts.progress import announce
 
 if TYPE_CHECKING:
     from sentence_experts.evaluation.results import ModelResult
@@ -33,7 +33,7 @@ TFIDF_FEATURES = 4096
 SUSPICIOUS = 0.55
 
 
-@announced("scoring pairs without comparing texts")
+@announce("scoring pairs without comparing texts")
 def score_without_comparing(table: pa.Table, works: pa.Table | None) -> dict[str, Floats]:
     """Score the pairs of a checked table without comparing texts.
 

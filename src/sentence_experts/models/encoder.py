@@ -21,7 +21,7 @@ from sentence_experts.models.card import make_usage_card
 from sentence_experts.models.layers.heads import LowRankHead
 from sentence_experts.models.layers.residency import CPU, DISK
 from sentence_experts.models.layers.weight_names import owner_of
-from sentence_experts.models.pooling import place_of_pooling, pooled_model
+from sentence_experts.models.pooling import make_pooled_model, place_of_pooling
 from sentence_experts.models.routes.kinds import router_kind
 from sentence_experts.models.routes.routes import Route, describe
 from sentence_experts.models.routes.sequence_router import RouterChoices, router_choices
@@ -114,7 +114,7 @@ class ExpertEncoder(SentenceTransformer):
         route's head maps: the same for all heads that sit on the same expert or on the base, since the model
         reads their tokens as one. `finish(x @ weight.T + bias)` gives the route's vectors from them.
         """
-        return pooled_model(self)
+        return make_pooled_model(self)
 
     @property
     def scales_after_pooling(self) -> bool:

@@ -29,7 +29,7 @@ from sentence_experts.models.sources import (
     notes_of,
     source_name,
 )
-from sentence_experts.progress import announced
+from sentence_experts.progress import announce
 from sentence_experts.storage import check_unchanged
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ def _from_files(source: str, config: LoadConfig) -> SentenceTransformer:
     load_quietly()
     opener = next((OPENERS[file] for file in OPENERS if (Path(place) / file).is_file()), _open)
     try:
-        with announced(f"loading {name}"):
+        with announce(f"loading {name}"):
             if cached is None:
                 model: SentenceTransformer = opener(place, config)
             else:  # so that no library asks a hub that does not answer, many times over
@@ -172,7 +172,7 @@ def _open(place: str, config: LoadConfig) -> SentenceTransformer:
     from transformers import PreTrainedConfig
 
     from sentence_experts.compat.torch import LightMeta
-    from sentence_experts.models.files.complete import checked_weights, transformers_of
+    from sentence_experts.models.files.complete import check_weights, transformers_of
     from sentence_experts.models.layers.weight_files import INDEX, WEIGHTS, WeightFiles, shared_part
 
     try:
@@ -194,7 +194,7 @@ def _open(place: str, config: LoadConfig) -> SentenceTransformer:
         from sentence_experts.models.encoder import ExpertEncoder
 
         kind = ExpertEncoder
-    with checked_weights(place) as loaded, LightMeta(), files as folder:
+    with check_weights(place) as loaded, LightMeta(), files as folder:
         model = kind(folder, device=config.device, **options, **config.hub)
         loaded += transformers_of(model)
     if not has_experts:
@@ -251,7 +251,7 @@ def _with_settings(
     model: SentenceTransformer, config: LoadConfig, given: set[str], in_place: bool = False
 ) -> SentenceTransformer:
     """Return the model as the settings want it: itself, if it is so already or may be changed in place."""
-    from sentence_experts.compat.sentence_transformers import sharing_all_but_tokenizer
+    from sentence_experts.compat.sentence_transformers import share_all_but_tokenizer
 
     has_experts = getattr(model.config, "model_type", None) in MODEL_TYPES
     if config.partial and not has_experts:
@@ -260,7 +260,7 @@ def _with_settings(
     changes = _changes(model, config, given)
     if changes and not in_place:
         shares = changes.keys() <= {"pooling", "max_length"}
-        model = sharing_all_but_tokenizer(model) if shares else copy.deepcopy(model)
+        model = share_all_but_tokenizer(model) if shares else copy.deepcopy(model)
     for change in changes.values():
         change(model)
     return model

@@ -329,14 +329,14 @@ def _open_session(file: Path, weights: Path | None = None) -> Any:
 def open_graph(place: str, config: LoadConfig) -> OnnxEncoder:
     """Open the folder of a graph, as `load` does."""
     _check_settings(place, config)
-    return _named(OnnxEncoder(Path(place), config.max_length), place)
+    return _name_encoder(OnnxEncoder(Path(place), config.max_length), place)
 
 
 def open_minilm(config: LoadConfig) -> OnnxEncoder:
     """Open the packaged all-MiniLM-L6-v2 on ONNX Runtime, its weights as they are in the package."""
     _check_settings(NAME, config)
     place = minilm_path()
-    return _named(OnnxEncoder(MINILM, config.max_length, Path(place)), place, NAME)
+    return _name_encoder(OnnxEncoder(MINILM, config.max_length, Path(place)), place, NAME)
 
 
 def _check_settings(name: str, config: LoadConfig) -> None:
@@ -348,7 +348,7 @@ def _check_settings(name: str, config: LoadConfig) -> None:
             raise UsageError(f"`{setting}={value}` has no effect here: {reason}")
 
 
-def _named(encoder: OnnxEncoder, place: str, name: str = "") -> OnnxEncoder:
+def _name_encoder(encoder: OnnxEncoder, place: str, name: str = "") -> OnnxEncoder:
     notes = encoder.record.get("notes", {})
     ModelOrigin(name or source_name(place), place, notes=notes).set(encoder)
     return encoder

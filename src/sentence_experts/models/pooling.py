@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 M = TypeVar("M", bound="SentenceTransformer")
-BEFORE_HEADS = "pooled, before heads"  # name that tells vectors of `pooled_model` from others
+BEFORE_HEADS = "pooled, before heads"  # name that tells vectors of `make_pooled_model` from others
 # Our name -> the name in sentence-transformers' Pooling.
 POOLINGS = {"mean": "mean", "last": "lasttoken", "cls": "cls"}
 
@@ -50,20 +50,20 @@ def set_pooling(model: SentenceTransformer, pooling: str) -> None:
     raise InputError("this model has no pooling of tokens that another could replace")
 
 
-def pooled_model(model: M) -> M:
+def make_pooled_model(model: M) -> M:
     """Return a model of the same weights that ends with the pooling, and uses no heads of routes.
 
     Its vectors are those that the head of a route maps (`with_heads`).
     """
-    from sentence_experts.compat.sentence_transformers import sharing_transformer, transformer_of
-    from sentence_experts.compat.torch import sharing_weights
+    from sentence_experts.compat.sentence_transformers import share_all_but_transformer, transformer_of
+    from sentence_experts.compat.torch import share_weights
     from sentence_experts.models.sources import origin_of
 
     transformer = transformer_of(model)
     if hasattr(transformer, "uses_heads"):
-        transformer = sharing_weights(transformer)
+        transformer = share_weights(transformer)
         transformer.uses_heads = False
-    pooled = sharing_transformer(model, transformer)
+    pooled = share_all_but_transformer(model, transformer)
     del pooled[place_of_pooling(model) + 1 :]
     vars(pooled)["fingerprint_parts"] = (BEFORE_HEADS,)
     if (origin := origin_of(model)) is not None:

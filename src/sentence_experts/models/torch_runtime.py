@@ -142,6 +142,6 @@ class TorchRuntime:
 
     def with_own_tokenizer(self) -> TorchRuntime:
         """Return a runtime of the same weights, which tokenizes beside this one."""
-        from sentence_experts.compat.sentence_transformers import sharing_all_but_tokenizer
+        from sentence_experts.compat.sentence_transformers import share_all_but_tokenizer
 
-        return TorchRuntime(sharing_all_but_tokenizer(self.model))
+        return TorchRuntime(share_all_but_tokenizer(self.model))

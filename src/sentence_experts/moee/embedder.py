@@ -16,7 +16,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.util import quantize_embeddings
 
 from sentence_experts.compat.sentence_transformers import prompt_of
-from sentence_experts.compat.torch import sharing_weights
+from sentence_experts.compat.torch import share_weights
 from sentence_experts.encoding.encoder import cosines
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.models.files.fingerprint import source_fingerprint, weights_fingerprint
@@ -187,7 +187,7 @@ class MoeEmbedder(SentenceTransformer):
         """Return the same model and cache, another vector; `alpha` stays as it is by default."""
         alpha = self.alpha if alpha is None else alpha
         check_parts(parts, alpha)
-        other = sharing_weights(self)
+        other = share_weights(self)
         for name in {"store", "base_fingerprint"} & self.__dict__.keys():  # the same for all parts
             setattr(other, name, getattr(self, name))
         other._set_parts(parts, alpha)
@@ -197,7 +197,7 @@ class MoeEmbedder(SentenceTransformer):
         """Return the same model with another prompt."""
         reader = copy.copy(self.reader)
         reader.prompt = Prompt.of(prompt, reader.prompt.published)
-        other = sharing_weights(self, **{"0": reader})
+        other = share_weights(self, **{"0": reader})
         other.settings = {**self.settings, "prompt": prompt}
         return other
 

@@ -79,7 +79,7 @@ def router_records(recorded: Sequence[Tensor] | None, family: RouterFamily, name
     return records[place::period]
 
 
-def scored(logits: Tensor, family: RouterFamily, weights: str = SCORES) -> Tensor:
+def compute_weights(logits: Tensor, family: RouterFamily, weights: str = SCORES) -> Tensor:
     """Return the routing weights of some tokens in one block, float32, (..., experts) as the logits recorded.
 
     `weights`: "scores", or raw "logits".
@@ -118,12 +118,12 @@ def text_weights(
     Args:
         records: routers' records per block, (batch * length, experts) or (batch, length, experts).
         mask: attention mask, (batch, length), 1 at tokens.
-        family, weights: arguments of `scored`.
+        family, weights: arguments of `compute_weights`.
         tokens: "last" or "mean".
     """
     by_text = (record.reshape(*mask.shape, record.shape[-1]) for record in records)
     if tokens == "last":  # only these tokens need scores
-        parts = [scored(last_tokens(record, mask), family, weights) for record in by_text]
+        parts = [compute_weights(last_tokens(record, mask), family, weights) for record in by_text]
     else:
-        parts = [mean_tokens(scored(record, family, weights), mask) for record in by_text]
+        parts = [mean_tokens(compute_weights(record, family, weights), mask) for record in by_text]
     return torch.cat([each.to(parts[0].device) for each in parts], dim=1)

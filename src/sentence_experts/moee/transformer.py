@@ -22,7 +22,7 @@ from torch.nn.utils.rnn import pad_sequence
 from sentence_experts.compat.transformers import records_router_logits
 from sentence_experts.errors import InputError, SentenceExpertsError, brief, require
 from sentence_experts.models.batching import batches_of_tokens
-from sentence_experts.models.files.complete import checked_weights
+from sentence_experts.models.files.complete import check_weights
 from sentence_experts.models.sources import check_hub, load_quietly, model_folder
 from sentence_experts.moee.moee_config import CODE, PAPER, UNQUANTIZED, MoeeConfig
 from sentence_experts.moee.prompts import Prompt
@@ -68,7 +68,7 @@ class MoeTransformer(Transformer):
             place = check_hub(model_name_or_path, revision=config.revision) or place
         load_quietly()
         try:
-            with checked_weights(str(place)) as loaded:
+            with check_weights(str(place)) as loaded:
                 super().__init__(str(place), **loading)
                 loaded.append(self.model)
         except SentenceExpertsError:

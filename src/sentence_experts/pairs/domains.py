@@ -250,7 +250,7 @@ def domains_of_works(
         classified = papers if votes else f"(SELECT * FROM {papers} SEMI JOIN {texts} USING (paper_id))"
         inside, counts, values = _classify(engine, classified, rules)
         name = "`domains`" if isinstance(settings.domains, Mapping) else str(settings.domains)
-        unmatched = unmatched_rules(rules, values)
+        unmatched = describe_unmatched_rules(rules, values)
         counts["rules_without_a_match"] = [one for described in unmatched.values() for one in described]
         _check_not_empty(rules, counts["per_domain"], unmatched, name)
         for message in (f"{name}: {one}" for one in counts["rules_without_a_match"]):
@@ -297,7 +297,7 @@ def _classify(engine: SqlEngine, papers: str, rules: DomainRules) -> tuple[str, 
     return engine.store(pa.concat_tables(batches)), counts, values
 
 
-def unmatched_rules(rules: DomainRules, values: Values) -> dict[str, list[str]]:
+def describe_unmatched_rules(rules: DomainRules, values: Values) -> dict[str, list[str]]:
     """Describe the patterns of each domain that match no paper, with the closest value."""
     unmatched: dict[str, list[str]] = {}
     for key, column in COLUMNS.items():

@@ -16,13 +16,13 @@ from sentence_experts.pairs.dataset import LINKED_BY, PAIR_COLUMNS, WITHIN, WORK
 from sentence_experts.pairs.domains import domains_of_works
 from sentence_experts.pairs.links import (
     co_cited_within,
-    folded_texts,
-    linked_members,
-    linking,
-    numbered_members,
-    numbered_works,
     references_of_few,
-    touching,
+    select_folded_texts,
+    select_linked_members,
+    select_linking,
+    select_numbered_members,
+    select_numbered_works,
+    select_touching,
 )
 from sentence_experts.pairs.negatives import PairTest
 from sentence_experts.pairs.splits import (
@@ -90,11 +90,11 @@ class LinkGraph:
         domains, papers = domains_of_works(
             engine, settings, self._texts, self._papers, self._references, corpus.domains
         )
-        self._works = engine.compute(numbered_works(self._texts, domains))
+        self._works = engine.compute(select_numbered_works(self._texts, domains))
         works = engine.rows(f"SELECT work, same_text, year FROM {self._works} ORDER BY work")
         self._same_text = _widen(works["same_text"])
         self._year = works["year"].fill_null(UNKNOWN_YEAR).to_numpy()
-        members = engine.compute(numbered_members(self._works, domains))
+        members = engine.compute(select_numbered_members(self._works, domains))
         columns = engine.rows(f"SELECT work, domain FROM {members} ORDER BY member")
         self._work_of_member = _widen(columns["work"])
         self._domain_of_member = columns["domain"].to_numpy().astype(object)
@@ -123,8 +123,8 @@ class LinkGraph:
         }  # fmt: skip
 
     def _compute_texts(self) -> tuple[str, dict[str, int]]:
-        """Compute the table `folded_texts` of the papers that are kept, and count the others."""
-        texts = self._engine.compute(folded_texts(self._settings.unit, self._papers, self._references))
+        """Compute the texts of the papers that are kept (`select_folded_texts`), and count the others."""
+        texts = self._engine.compute(select_folded_texts(self._settings.unit, self._papers, self._references))
         notice = "kind IN ({})".format(", ".join(f"'{kind}'" for kind in sorted(NOTICE_KINDS)))
         counts = self._engine.rows(f"""SELECT coalesce(sum(CAST(retracted AS INT)), 0) AS retracted,
             coalesce(sum(CAST({notice} AS INT)), 0) AS notices
@@ -160,7 +160,7 @@ class LinkGraph:
         """Return the linked pairs, and the number of pairs by how often they are linked."""
         settings, cited = self._settings, self._that_link(self._cited)
         if self._mentions is None:
-            links = linked_members(settings.relation, cited, members)
+            links = select_linked_members(settings.relation, cited, members)
         else:
             links = co_cited_within(cited, self._that_link(self._mentions), members, settings.within)
         columns = self._engine.rows(
@@ -182,7 +182,7 @@ class LinkGraph:
     @cached_property
     def _every(self) -> _AllCitations:
         compute, works = self._engine.compute, self._works
-        by_id = compute(touching(self._cited, self._wanted))
+        by_id = compute(select_touching(self._cited, self._wanted))
         # The works keep their numbers; the other ends follow in the order of their ids.
         nodes = compute(f"""SELECT paper_id, work AS node FROM {works} UNION ALL
             SELECT paper_id, CAST(row_number() OVER (ORDER BY paper_id) - 1
@@ -219,7 +219,7 @@ class LinkGraph:
         text = self._same_text
         texts = np.unique(text[works])
         asked = self._engine.store(pa.table({"paper_id": texts}))
-        links = self._engine.rows(touching(self._every.by_text, asked))
+        links = self._engine.rows(select_touching(self._every.by_text, asked))
         linked = find_links(texts, _widen(links["citing"]), _widen(links["cited"]))
         return lambda left, right: linked(text[left], text[right])
 
@@ -232,7 +232,7 @@ class LinkGraph:
             pa.table({"pair": np.arange(len(pairs)), "one": pairs.left, "other": pairs.right})
         )
         rows = self._engine.rows(f"""SELECT pair, through, coalesce(same_text, through) AS text
-            FROM ({linking(asked, self._every.by_node, "co-citation")}) AS behind
+            FROM ({select_linking(asked, self._every.by_node, "co-citation")}) AS behind
             LEFT JOIN {self._every.texts} AS t ON through = node ORDER BY pair, through""")
         return CitingArticles(*(_widen(column) for column in rows.columns))
 
@@ -245,7 +245,7 @@ class LinkGraph:
         among = self._engine.store(pa.table({"work": works, "same_text": self._same_text[works]}))
         members = f"""(SELECT paper_id, same_text AS member, 0 AS domain_number
             FROM {self._every.texts} SEMI JOIN {among} USING (same_text))"""
-        links = linked_members(self._settings.relation, self._that_link(self._every.by_id), members)
+        links = select_linked_members(self._settings.relation, self._that_link(self._every.by_id), members)
         known = self._engine.rows(f"""WITH ends AS (
                 SELECT a.work AS one, b.work AS other FROM ({links}) AS links
                 JOIN {among} AS a ON links.one = a.same_text JOIN {among} AS b ON links.other = b.same_text
@@ -312,7 +312,7 @@ class LinkGraph:
         rows = np.flatnonzero(table["label"].to_numpy())
         ends = {"one": table["anchor_id"].take(rows), "other": table["positive_id"].take(rows)}
         asked = self._engine.store(pa.table({"pair": rows, **ends}))
-        links = linking(asked, self._that_link(self._every.by_id), self._settings.relation)
+        links = select_linking(asked, self._that_link(self._every.by_id), self._settings.relation)
         linked = self._engine.rows(f"SELECT * FROM ({links}) AS links ORDER BY pair, through")
         bounds = np.searchsorted(linked["pair"].to_numpy(), np.arange(table.num_rows + 1))
         through = linked["through"].cast(pa.string()).combine_chunks()

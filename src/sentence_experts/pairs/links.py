@@ -31,7 +31,7 @@ UNITS: dict[str, str] = {
 BEYOND_THE_CORPUS = ("title",)
 
 
-def folded_texts(unit: str, papers: str, citations: str) -> str:
+def select_folded_texts(unit: str, papers: str, citations: str) -> str:
     """Select `paper_id, text, year, folded` of all works with the unit's text.
 
     `folded` is equal for texts that differ only in case, punctuation and white space: a hash, as it is only
@@ -45,7 +45,7 @@ def folded_texts(unit: str, papers: str, citations: str) -> str:
         WHERE length(trim(BOTH '{_WHITE_SPACE}' FROM text)) > 0"""
 
 
-def numbered_works(texts: str, domains: str) -> str:
+def select_numbered_works(texts: str, domains: str) -> str:
     """Select `work, paper_id, year, same_text` of the works of `domains(paper_id, domain)`, ordered by id.
 
     `same_text` is the smallest number among the works of one text (a paper published twice), which count as
@@ -57,7 +57,7 @@ def numbered_works(texts: str, domains: str) -> str:
         ) SELECT work, paper_id, year, min(work) OVER (PARTITION BY folded) AS same_text FROM works"""
 
 
-def numbered_members(works: str, domains: str) -> str:
+def select_numbered_members(works: str, domains: str) -> str:
     """Select `paper_id, work, domain, domain_number, member`: a row per domain of a work, numbered by domain
     and work."""
     return f"""SELECT *, CAST(row_number() OVER (ORDER BY domain_number, work) - 1 AS INT) AS member
@@ -91,7 +91,7 @@ def within_years(memberships: str, works: str, years: Mapping[str, tuple[int, in
         WHERE {" AND ".join(["true", *conditions])}"""
 
 
-def touching(citations: str, works: str) -> str:
+def select_touching(citations: str, works: str) -> str:
     """Select distinct rows of `citations(citing, cited)` that a work of `works(paper_id)` makes or gets."""
     return f"""SELECT citing, cited FROM {citations} AS c SEMI JOIN {works} AS w ON c.cited = w.paper_id
         UNION SELECT citing, cited FROM {citations} AS c SEMI JOIN {works} AS w ON c.citing = w.paper_id"""
@@ -105,7 +105,7 @@ RELATIONS = ("co-citation", "coupling", "citation")
 _ENDS = {"co-citation": ("cited", "citing"), "coupling": ("citing", "cited")}
 
 
-def linked_members(relation: str, citations: str, members: str) -> str:
+def select_linked_members(relation: str, citations: str, members: str) -> str:
     """Select `one, other, count` of the members that a relation links; third works need not be members.
 
     The count is of the papers that cite both (co-citation), of shared references (coupling), or 2 if each
@@ -150,7 +150,7 @@ def references_of_few(citations: str, members: str, rare: int) -> str:
         ) AS theirs USING (cited) GROUP BY cited HAVING count(DISTINCT citing) BETWEEN 2 AND {rare}"""
 
 
-def linking(pairs: str, citations: str, relation: str) -> str:
+def select_linking(pairs: str, citations: str, relation: str) -> str:
     """Select `pair, through`: the works that link each row of `pairs(pair, one, other)`.
 
     They are the citing articles with co-citation, the shared references with coupling, and with citation the
@@ -182,7 +182,7 @@ def co_cited_within(citations: str, mentions: str, members: str, within: Level) 
     """Select `one, other, count, level` of works that an article cites together at a level or closer.
 
     `count` is the number of such articles, `level` the number in `LEVELS` of the closest one. The tables are
-    as in `linked_members`, and `mentions(citing, cited, section, paragraph, sentence, bracket)`.
+    as in `select_linked_members`, and `mentions(citing, cited, section, paragraph, sentence, bracket)`.
     """
     together = []
     for number in range(LEVELS.index(within), len(LEVELS)):

@@ -16,7 +16,7 @@ from sentence_experts.errors import InputError
 from sentence_experts.names import DOMAIN
 from sentence_experts.pairs.config import SuggestDomainsConfig
 from sentence_experts.pairs.domains import COLUMNS, descriptor_of, values_of
-from sentence_experts.progress import announced
+from sentence_experts.progress import announce
 from sentence_experts.storage import write_text
 
 _TRIED_PER_DOMAIN = 4  # number of values of a column that are tried for each domain
@@ -82,7 +82,7 @@ def suggest_domains(
     return {"domains": rules}
 
 
-@announced("choosing domains")
+@announce("choosing domains")
 def _choose(corpus: CorpusFolder, by: str, config: SuggestDomainsConfig) -> dict[str, int]:
     """Choose values: value -> the number of papers that it adds to the values before it."""
     common: dict[str, int] = {}

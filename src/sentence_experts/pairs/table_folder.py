@@ -20,8 +20,8 @@ from sentence_experts.storage import (
     RECORD,
     Output,
     check_version,
-    checked_record,
     output,
+    read_checked_record,
     read_json,
     sha256_file,
     sha256_text,
@@ -62,7 +62,7 @@ class TableFolder(ABC):
         if kind_of(path) != cls.kind:
             missing = "" if (path / MANIFEST).is_file() else f" ({MANIFEST} missing)"
             raise InputError(f"{path}: no {cls.kind} here{missing}; make them with `compile_{cls.kind}`")
-        checked_record(path / RECORD)
+        read_checked_record(path / RECORD)
         manifest: dict[str, Any] = read_json(path / MANIFEST)
         check_version(path / MANIFEST, manifest.get("format", 1), FORMAT)
         for name in ("files", *cls.sections):

@@ -86,15 +86,15 @@ class Report:
 
 def html(report: Report) -> str:
     """Return a report as a page: the verdict, the main tables and figures, then the closed details."""
-    return _rendered(report, "report.html")
+    return _render(report, "report.html")
 
 
 def markdown(report: Report) -> str:
     """Return the verdict, the tables and the notes of a report as Markdown."""
-    return _rendered(report, "report.md")
+    return _render(report, "report.md")
 
 
-def _rendered(report: Report, template: str) -> str:
+def _render(report: Report, template: str) -> str:
     jinja2 = require("jinja2", "report")
     templates = jinja2.Environment(
         loader=jinja2.PackageLoader("sentence_experts.report"),

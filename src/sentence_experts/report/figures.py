@@ -44,14 +44,14 @@ def curves(scores: Scores, labels: NDArray[np.int64], thresholds: Mapping[str, f
     """Draw ROC curves, and precision against recall with a dot at F1max. Needs linked and unlinked pairs."""
     from sklearn.metrics import precision_recall_curve, roc_auc_score, roc_curve
 
-    with _drawing(7.6, 3.4, columns=2) as (figure, ((left, right),)):
+    with _draw(7.6, 3.4, columns=2) as (figure, ((left, right),)):
         colours, styles = cycle(MODEL_COLOURS), cycle(LINE_STYLES)
         for label, values in scores.items():
             line: dict[str, Any] = {"color": next(colours), "linestyle": next(styles), "linewidth": 1.7}
             name = f"{_short(label)}  (AUC {roc_auc_score(labels, values):.3f})"
-            left.plot(*_thinned(*roc_curve(labels, values)[:2]), label=name, **line)
+            left.plot(*_thin(*roc_curve(labels, values)[:2]), label=name, **line)
             precision, recall, _ = precision_recall_curve(labels, values, drop_intermediate=True)
-            right.plot(*_thinned(recall, precision), **line)
+            right.plot(*_thin(recall, precision), **line)
             if (threshold := thresholds[label]) is not None:
                 called = values >= threshold
                 hits = (called & (labels == 1)).sum()
@@ -93,7 +93,7 @@ def matrix(
 ) -> str:
     """Draw a square matrix with a text in each cell; wide `limits` of the colours keep them readable."""
     size = CELL * len(labels)
-    with _drawing(size + 2.6, size + 1.6) as (figure, ((axis,),)):
+    with _draw(size + 2.6, size + 1.6) as (figure, ((axis,),)):
         axis.imshow(values, cmap=colours, vmin=limits[0], vmax=limits[1])
         for (row, column), text in np.ndenumerate(texts):
             axis.text(column, row, text, ha="center", va="center", fontsize=7.5, linespacing=0.8)
@@ -114,7 +114,7 @@ def similarity_figure(similarity: Similarity) -> bytes:
     for row in similarity.cosines.to_pylist():
         by_model.setdefault(row["model"], []).append(row["cosines"])
     pairs = similarity.pairs
-    with _drawing(7.2, BOX * len(pairs) * (len(by_model) + 0.6) + 1.0) as (figure, ((axis,),)):
+    with _draw(7.2, BOX * len(pairs) * (len(by_model) + 0.6) + 1.0) as (figure, ((axis,),)):
         handles = {}
         for number, (label, cosines) in enumerate(by_model.items()):
             colour = {"color": MODEL_COLOURS[number]}
@@ -148,7 +148,7 @@ def similarity_figure(similarity: Similarity) -> bytes:
     return out.getvalue()
 
 
-def _thinned(x: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[NDArray[np.float64], ...]:
+def _thin(x: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[NDArray[np.float64], ...]:
     keep = np.unique(np.linspace(0, len(x) - 1, POINTS_PER_CURVE).astype(int))
     return x[keep], y[keep]
 
@@ -158,7 +158,7 @@ def _short(label: str, length: int = 34) -> str:
 
 
 @contextmanager
-def _drawing(width: float, height: float, columns: int = 1) -> Iterator[tuple[Any, Any]]:
+def _draw(width: float, height: float, columns: int = 1) -> Iterator[tuple[Any, Any]]:
     """Give a figure of this size in inches, and its axes, (1, columns); close it at the end."""
     require("matplotlib", "report").use("Agg")  # draws into memory
     plt = require("matplotlib.pyplot", "report")

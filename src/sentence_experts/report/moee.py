@@ -14,7 +14,7 @@ from sentence_experts.evaluation.statistics import Interval
 from sentence_experts.moee.vectors import PARTS
 from sentence_experts.report.content import Figure, Item, Report, Table, Verdict
 from sentence_experts.report.figures import matrix
-from sentence_experts.report.wording import names_of_measured, number, points, standing
+from sentence_experts.report.wording import describe_standing, names_of_measured, number, points
 
 PART_NAMES = {"hs": "HS", "rw": "RW", "concat": "MoEE (concat)", "sum": "MoEE (sum)"}
 AGREEMENT = {"ami": "AMI", "nmi": "NMI", "jaccard": "Jaccard", "exact_match": "Exact matching"}
@@ -153,7 +153,7 @@ def analysis_verdict(analysis: Mapping[str, Any], settings: Mapping[str, Any]) -
     findings = [
         "Spearman's correlation with the scores × 100: "
         f"{'; '.join(f'{name} {100 * values[name]:.1f}' for name in order)}.",
-        *standing(order, gaps, points),
+        *describe_standing(order, gaps, points),
         f"HS or RW alone is right about {alone:.0%} of the pairs: what joining them could gain.",
     ]
     advice = []

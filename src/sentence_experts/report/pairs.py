@@ -25,15 +25,15 @@ from sentence_experts.report.wording import (
     REAL_ARTICLES,
     SIGNIFICANT,
     SIMULATED,
+    describe_standing,
     is_significant,
-    listed,
+    list_names,
     metric_cell,
     model_advice,
     names_of_measured,
     number,
     p_value,
     single_runs,
-    standing,
 )
 
 METRICS = {name: COLUMNS[name] for name in ("f1_max", "roc_auc")}  # metrics with an interval
@@ -208,7 +208,7 @@ def pairs_verdict(evaluation: PairEvaluation) -> Verdict:
     if order:
         figures = "; ".join(f"{label} {known[label]:.3f}" for label in order)
         findings.append(f"{METRICS[metric]}, {SHORT_VIEWS[view]}: {figures}.")
-    findings += standing(order, gaps, "{:+.3f}".format, f"{settings.get('margin', 0.01):g}")
+    findings += describe_standing(order, gaps, "{:+.3f}".format, f"{settings.get('margin', 0.01):g}")
     findings += [f"{label} and {first} give the same vectors." for label, first in same.items()]
     findings += [
         *single_runs(trained, len(models)),
@@ -217,7 +217,7 @@ def pairs_verdict(evaluation: PairEvaluation) -> Verdict:
     baselines = [model.label for model in models if not model.trained]
     advice = [
         *([REAL_ARTICLES] if settings.get("simulated") else []),
-        *([f"Train {listed(copies)} again: more steps, more pairs, another rate."] if copies else []),
+        *([f"Train {list_names(copies)} again: more steps, more pairs, another rate."] if copies else []),
         *model_advice(order, trained, len(models), baselines, "minilm or tfidf"),
         "Pairs were split at random, so test papers occur in training: `audit` shows how much that matters."
         if made.get("split") == "random"

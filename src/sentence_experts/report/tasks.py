@@ -8,12 +8,12 @@ from sentence_experts.report.content import Report, Table, Verdict
 from sentence_experts.report.wording import (
     EQUIVALENT,
     SIGNIFICANT,
+    describe_standing,
     model_advice,
     names_of_measured,
     p_value,
     points,
     single_runs,
-    standing,
 )
 
 METRICS = {
@@ -35,12 +35,12 @@ def tasks_report(evaluation: TaskEvaluation) -> Report:
         rows = []
         for kind, count in evaluation.types.items():
             named = dict.fromkeys(metrics[task.name] for task in tasks if task.kind == kind)
-            scores = [shown(model.types[kind]) for model in models]
+            scores = [format_percent(model.types[kind]) for model in models]
             rows.append([f"{kind} ({count})", ", ".join(named), *scores])
-        average = [shown(model.average) for model in models]
+        average = [format_percent(model.average) for model in models]
         rows.append([f"Average over datasets ({len(tasks)})", "", *average])
         by_task = [
-            [name, metric, *(shown(model.tasks[name]) for model in models)]
+            [name, metric, *(format_percent(model.tasks[name]) for model in models)]
             for name, metric in metrics.items()
         ]
         labels = [
@@ -56,7 +56,7 @@ def tasks_report(evaluation: TaskEvaluation) -> Report:
     return Report("Evaluation on tasks", tasks_verdict(evaluation), tables, notes=notes)
 
 
-def shown(score: Score) -> str:
+def format_percent(score: Score) -> str:
     """Return percent, as in the papers: `47.52`, with `±0.31 46.80 to 48.20` over seeds below it."""
     below = [] if score.spread is None else [f"±{100 * score.spread:.2f}"]
     if score.interval is not None:
@@ -111,7 +111,7 @@ def tasks_verdict(evaluation: TaskEvaluation) -> Verdict:
     margin = f"{100 * evaluation.settings['margin']:g} points"
     findings = [
         f"Average over datasets: {'; '.join(f'{label} {100 * values[label]:.2f}' for label in order)}.",
-        *standing(order, evaluation.differences, points, margin),
+        *describe_standing(order, evaluation.differences, points, margin),
         *single_runs(trained, len(values)),
     ]
     baselines = [model.label for model in evaluation.models if not model.trained]

@@ -59,7 +59,7 @@ def is_significant(gap: Difference) -> bool:
     return gap.p_holm is not None and gap.p_holm < SIGNIFICANT
 
 
-def standing(
+def describe_standing(
     order: Sequence[str], gaps: Iterable[Difference], number: Callable[[float], str], margin: str = ""
 ) -> list[str]:
     """Say where the first of `order`, the best, stands against the others: ahead, equivalent, or unclear.
@@ -87,7 +87,7 @@ def standing(
         if group is undecided and not gap.interval.low < 0 < gap.interval.high:
             ends += f", but p {gap.p_holm:.2f} corrected for all comparisons"
         group.append(f"{other} ({number(gap.value)}; {ends})")
-    return [text.format(first, listed(group)) for text, group in sentences.items() if group]
+    return [text.format(first, list_names(group)) for text, group in sentences.items() if group]
 
 
 def points(value: float) -> str:
@@ -97,11 +97,11 @@ def points(value: float) -> str:
 
 def names_of_measured(labels: Iterable[str]) -> str:
     """Return the beginning of a verdict: which models were compared, or which one was measured."""
-    named = listed(list(labels))
+    named = list_names(list(labels))
     return f"Compared {named}" if " and " in named else f"Measured {named}"
 
 
-def listed(names: Sequence[str]) -> str:
+def list_names(names: Sequence[str]) -> str:
     """Return names as part of a sentence, the first ones of many."""
     if len(names) > MAX_NAMED + 1:
         return f"{', '.join(names[:MAX_NAMED])} and {len(names) - MAX_NAMED} more"
@@ -111,9 +111,9 @@ def listed(names: Sequence[str]) -> str:
 def single_runs(trained: Mapping[str, int], models: int) -> list[str]:
     """Name the models of one training run; `trained` is label -> number of runs."""
     single = [label for label, seeds in trained.items() if seeds < 2 <= models]
-    return [f"There is one training run of {listed(single)}: another seed may give another order."] * bool(
-        single
-    )
+    return [
+        f"There is one training run of {list_names(single)}: another seed may give another order."
+    ] * bool(single)
 
 
 def model_advice(
@@ -134,7 +134,7 @@ def model_advice(
     few = [label for label, seeds in trained.items() if seeds < SEEDS_ADVISED]
     if few and models > 1:
         advice.append(
-            f"Train {listed(few)} with {SEEDS_ADVISED} seeds and give the runs as `seeds`, to "
+            f"Train {list_names(few)} with {SEEDS_ADVISED} seeds and give the runs as `seeds`, to "
             "compare ways of training and not single runs."
         )
     return advice

@@ -8,7 +8,7 @@ from typing import Any
 
 from sentence_experts.errors import UsageError
 from sentence_experts.evaluation.results import Result
-from sentence_experts.progress import announced
+from sentence_experts.progress import announce
 from sentence_experts.report.content import Report, html, markdown
 from sentence_experts.storage import replacing
 
@@ -35,7 +35,7 @@ def report_of(result: Result) -> Any:
     return getattr(import_module(f"sentence_experts.report.{module}"), function)(result)
 
 
-@announced("writing the report")
+@announce("writing the report")
 def write_report(result: Result, out: Path | str) -> Path:
     """Write the report of a result to a folder; its path is returned.
 

@@ -125,7 +125,7 @@ class TasksExperiment(Experiment):
             data, corpora, small = data_folder(), self.root.parent / "corpora", self.protocol.small
             words = f"{self._import_corpora(data, corpora)}, not the paper's datasets"
             template = self.protocol.file.parent / (small.simulated if data is None else small.tasks)
-            source = filled_in(template, {DATA: data or Path(), CORPORA: corpora})
+            source = fill_in(template, {DATA: data or Path(), CORPORA: corpora})
             settings = {**published, **small.compile}
         self.differences = [f"data: {words}"]
         self.note_changes("tasks", published, settings)
@@ -195,7 +195,7 @@ def mteb_type(task: str) -> str:
     return "STS" if task == "sts" else task.title().replace("_", "")
 
 
-def filled_in(template: Path, folders: Mapping[str, Path]) -> dict[str, Any]:
+def fill_in(template: Path, folders: Mapping[str, Path]) -> dict[str, Any]:
     """Return the content of a task file with the folders in place of their names."""
     if not template.is_file():
         raise InputError(f"{template}: no such file")
@@ -230,7 +230,7 @@ class LanguageModelExperiment(Experiment):
             data = find_rated_pairs(data_folder()).parents[1]
             words = "tweet emotion, 20 Newsgroups and STS12-16 at hand, not the paper's 20 datasets"
             self.folder = self.root / "tasks"
-            source = filled_in(self.protocol.file.parent / self.protocol.small.tasks, {DATA: data})
+            source = fill_in(self.protocol.file.parent / self.protocol.small.tasks, {DATA: data})
             self.add("compile_tasks", source=source, out=self.folder)
         self.differences = [f"data: {words}"]
 

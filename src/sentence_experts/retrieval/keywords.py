@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from Stemmer import Stemmer
 
 from sentence_experts.errors import InputError
-from sentence_experts.progress import announced
+from sentence_experts.progress import announce
 from sentence_experts.retrieval.index import FOLDER
 from sentence_experts.retrieval.texts import texts_fingerprint, texts_of
 from sentence_experts.retrieval.vectors import best_of
@@ -109,7 +109,7 @@ def keyword_index(corpus: CorpusFolder, unit: str) -> KeywordIndex:
     return KeywordIndex(BM25.load(folder, mmap=True), rows)
 
 
-@announced("collecting the words of the corpus")
+@announce("collecting the words of the corpus")
 def _build(corpus: CorpusFolder, unit: str, folder: Path) -> None:
     from bm25s import BM25
 

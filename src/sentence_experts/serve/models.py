@@ -58,9 +58,9 @@ class ServedModel:
         self.encoder = BatchEncoder(model, name=name)
         self.tokenizer = getattr(model, "tokenizer", None)
         if not isinstance(model, OnnxEncoder):
-            from sentence_experts.compat.tokenizers import untruncated_copy
+            from sentence_experts.compat.tokenizers import copy_untruncated
 
-            self.tokenizer = untruncated_copy(self.tokenizer)
+            self.tokenizer = copy_untruncated(self.tokenizer)
         self.runtime = runtime_of(model, model.device.type)
         self.text_encoder: MixedEncoder | RouteEncoder
         if self.runtime is not None:
@@ -82,9 +82,9 @@ class ServedModel:
         """Return the model with another tokenizer, for use beside the server's batches."""
         if isinstance(self.model, OnnxEncoder):
             return self.model
-        from sentence_experts.compat.sentence_transformers import sharing_all_but_tokenizer
+        from sentence_experts.compat.sentence_transformers import share_all_but_tokenizer
 
-        return sharing_all_but_tokenizer(self.model)
+        return share_all_but_tokenizer(self.model)
 
     @property
     def max_length(self) -> int | None:

@@ -10,7 +10,7 @@ import numpy as np
 from fastapi import APIRouter, Request, Response
 from pydantic import Field
 
-from sentence_experts.corpus.formats.exports import listed_papers
+from sentence_experts.corpus.formats.exports import read_listed_papers
 from sentence_experts.retrieval.papers import Filters
 from sentence_experts.retrieval.screening import order_papers
 from sentence_experts.retrieval.taught import MAX_QUERY, Mark, ProfileState
@@ -137,7 +137,7 @@ async def mark_list(request: Request) -> Response:
     def change(state: ProfileState) -> Told:
         papers, unknown, marked = library.papers, list[str](), dict[int, bool]()
         if body.text is not None:
-            listed = listed_papers(body.text)
+            listed = read_listed_papers(body.text)
             for paper, row in zip(listed, papers.match(listed), strict=True):
                 if row is None:
                     unknown.append((paper.title or paper.names()[0])[:200])

@@ -41,18 +41,19 @@ from sentence_experts.storage.record import (
     RECORD,
     check_apart,
     check_unchanged,
-    checked_record,
     hashes_of,
     is_unchanged,
+    read_checked_record,
     read_record,
     record_of,
 )
 
 __all__ = [
     "RECORD", "FileState", "InUseError", "NoSpaceError", "Output", "PartStore", "State", "allocate_npy",
-    "check_apart", "check_kinds", "check_unchanged", "check_version", "checked_record", "explained",
+    "check_apart", "check_kinds", "check_unchanged", "check_version", "explained",
     "file_state", "hashes_of", "hidden_beside", "is_unchanged", "locked", "no_space", "open_to_readers",
-    "output", "read_json", "read_record", "record_of", "remove_leftovers", "replacing", "replacing_folder",
+    "output", "read_checked_record", "read_json", "read_record", "record_of", "remove_leftovers",
+    "replacing", "replacing_folder",
     "sha256_file", "sha256_settings", "sha256_text", "sha256_unchanging", "temporary_folder", "update_json",
     "write_json", "write_npy", "write_parquet", "write_stream", "write_text",
 ]  # fmt: skip

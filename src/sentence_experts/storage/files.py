@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from sentence_experts.errors import InputError, SentenceExpertsError
-from sentence_experts.progress import announced
+from sentence_experts.progress import announce
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -287,7 +287,7 @@ def check_kinds(path: Path, value: Mapping[str, Any], **kinds: type) -> None:
 
 def sha256_file(path: Path) -> str:
     """Return the SHA-256 of a file's bytes, in hex, read in blocks."""
-    waits = announced(f"checking {path.name}") if path.stat().st_size > _LARGE else nullcontext()
+    waits = announce(f"checking {path.name}") if path.stat().st_size > _LARGE else nullcontext()
     with open(path, "rb") as file, waits:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

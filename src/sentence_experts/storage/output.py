@@ -33,14 +33,14 @@ from sentence_experts.storage.parts import SETTINGS, PartStore, settings_of_part
 from sentence_experts.storage.record import (
     NEW,
     RECORD,
-    changed_file,
     check_free,
-    described,
-    different_setting,
+    describe_difference,
     files_under,
+    find_changed_file,
+    find_different_setting,
     hashes_of,
     is_damaged,
-    own_files,
+    list_own_files,
     read_record,
     record_file,
     record_of,
@@ -158,7 +158,7 @@ class Output:
             if self.grows or self.is_file:
                 return
         beside = self.is_file or self.overwrite
-        names = [*self.names, self._file.name] if beside else _listed(self._home)
+        names = [*self.names, self._file.name] if beside else _list_names(self._home)
         stays = {*self.keeps, *([self.path.name] if self.is_file and self.overwrite else [])}
         others = [name for name in names if name not in stays and os.path.lexists(self._home / name)]
         if others and beside:
@@ -194,7 +194,7 @@ class Output:
         state: State = "new" if self.overwrite else self._compare()
         if state == "new":
             remove(self._parts)
-            if self.grows and self.overwrite and own_files(self.path, self.names):
+            if self.grows and self.overwrite and list_own_files(self.path, self.names):
                 self.reopen()
             elif self.grows:
                 self._note(None)
@@ -215,14 +215,14 @@ class Output:
         if not is_finished and parts is None and not files_under(self._home, self.names):
             return "new"
         before = begun if record is None else record["settings"]
-        if (name := different_setting(before, self._settings)) is not None:
+        if (name := find_different_setting(before, self._settings)) is not None:
             raise UsageError(
                 f"{self.path}: this {self.what} was {'made' if is_finished else 'begun'} with "
-                f"{described(name, before)}; give another `out`, or `overwrite` to start over"
+                f"{describe_difference(name, before)}; give another `out`, or `overwrite` to start over"
             )
         if record is None or not is_finished:
             return "unfinished"
-        if (changed := changed_file(self._home, record["files"])) is not None:
+        if (changed := find_changed_file(self._home, record["files"])) is not None:
             raise InputError(f"{changed}: give `overwrite` to make this {self.what} again")
         self.result = record["result"]
         remove(self._parts)  # of an attempt to replace it
@@ -273,7 +273,7 @@ class Output:
                 if inside:
                     check_free(self.path, temporary, keeps=self.keeps)
                     remove(self.path / NEW)
-                self._note(hashes_of(temporary, _listed(temporary)), temporary / RECORD)
+                self._note(hashes_of(temporary, _list_names(temporary)), temporary / RECORD)
                 sync(temporary / RECORD)
                 sync(temporary, inner=False)
                 os.replace(temporary, self.path / NEW if inside else self.path)
@@ -325,6 +325,6 @@ class Output:
         write_json(file or self._file, record_of(self.what, self._settings, self.result, files, owned))
 
 
-def _listed(folder: Path) -> list[str]:
+def _list_names(folder: Path) -> list[str]:
     """Return the names in a folder, hidden ones aside."""
     return [name for name in sorted(os.listdir(folder)) if name[0] != "."] if folder.is_dir() else []

@@ -105,7 +105,7 @@ def is_damaged(file: Path) -> bool:
     return FORMAT in content or (file.name == RECORD and not content.rstrip().endswith("}"))
 
 
-def checked_record(file: Path) -> Record | None:
+def read_checked_record(file: Path) -> Record | None:
     """Read the record of an output that is to be read, as `read_record` does.
 
     Raises:
@@ -123,21 +123,21 @@ def checked_record(file: Path) -> Record | None:
     return read_record(file)
 
 
-def different_setting(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
+def find_different_setting(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
     """Return the name of the first setting that differs, such as "config.learning_rate".
 
-    >>> different_setting({"model": "a", "config": {"seed": 1}}, {"model": "a", "config": {"seed": 2}})
+    >>> find_different_setting({"model": "a", "config": {"seed": 1}}, {"model": "a", "config": {"seed": 2}})
     'config.seed'
     """
     for name in dict.fromkeys([*now, *before]):
         old, new = before.get(name), now.get(name)
         if old != new:
-            inner = isinstance(old, dict) and isinstance(new, dict) and different_setting(old, new)
+            inner = isinstance(old, dict) and isinstance(new, dict) and find_different_setting(old, new)
             return f"{name}.{inner}" if inner else name
     return None
 
 
-def described(name: str, before: Mapping[str, Any]) -> str:
+def describe_difference(name: str, before: Mapping[str, Any]) -> str:
     """Describe the setting that differs, such as "another seed (1)", or "other sources"."""
     value: Any = before
     for key in name.split("."):
@@ -166,7 +166,7 @@ def check_unchanged(path: Path, but: str = "") -> None:
     """
     own = record_file(path, path.is_file())
     for file, prefix in ((own, ""), (path.parent / RECORD, f"{path.name}/")):
-        if (record := checked_record(file)) is None:
+        if (record := read_checked_record(file)) is None:
             continue
         if record["files"] is None and file == own:
             raise InputError(
@@ -178,11 +178,11 @@ def check_unchanged(path: Path, but: str = "") -> None:
             for name, digest in (record["files"] or {}).items()
             if name.startswith(prefix) and not fnmatch(name.removeprefix(prefix), but)
         }
-        if (changed := changed_file(file.parent, read, _is_unchanged)) is not None:
+        if (changed := find_changed_file(file.parent, read, _is_unchanged)) is not None:
             raise InputError(f"{changed}: make it again, or remove {file} if you changed it yourself")
 
 
-def changed_file(
+def find_changed_file(
     folder: Path,
     hashes: Mapping[str, str],
     is_same: Callable[[Path, str], bool] = lambda file, digest: sha256_file(file) == digest,
@@ -206,7 +206,7 @@ def _is_unchanged(file: Path, digest: str) -> bool:
 
 def is_unchanged(folder: Path, hashes: Mapping[str, str]) -> bool:
     """Return whether all these files are in a folder, with the bytes that `hashes_of` saw."""
-    return changed_file(folder, hashes) is None
+    return find_changed_file(folder, hashes) is None
 
 
 def hashes_of(folder: Path, names: Iterable[str]) -> dict[str, str]:
@@ -237,7 +237,7 @@ def _is_temporary(name: str) -> bool:
     return re.fullmatch(rf"{TEMPORARY}|\.(.+\.)?lock", name) is not None
 
 
-def own_files(folder: Path, names: Iterable[str] = ()) -> set[str]:
+def list_own_files(folder: Path, names: Iterable[str] = ()) -> set[str]:
     """Return the files that `output` wrote into a folder, relative to it: by its record, or under `names`.
 
     Files that a link leads to, out of the folder, are left out.
@@ -263,7 +263,7 @@ def take_place(folder: Path, names: Iterable[str] = ()) -> None:
     if not (read_record(new / RECORD) or {}).get("files"):
         return
     if (folder / RECORD).exists():
-        old = own_files(folder, names)
+        old = list_own_files(folder, names)
         for name in _record_last(old):
             (folder / name).unlink()
         for inner in sorted({each for name in old for each in Path(name).parents[:-1]}, reverse=True):
@@ -286,7 +286,7 @@ def check_free(old: Path, new: Path, names: Iterable[str] = (), keeps: Collectio
     Raises:
         UsageError: it has.
     """
-    own = own_files(old, names)
+    own = list_own_files(old, names)
     for name in sorted(files_under(new, os.listdir(new))):
         for each in (Path(name), *Path(name).parents[:-1]):
             there = old / each
@@ -306,7 +306,7 @@ def check_apart(out: Path | str | None, overwrite: bool, *inputs: Any) -> None:
     Raises:
         UsageError: an input is one of them.
     """
-    own = own_files(Path(out)) if out is not None and overwrite else set()
+    own = list_own_files(Path(out)) if out is not None and overwrite else set()
     if out is None or not own:
         return
     for given in inputs:

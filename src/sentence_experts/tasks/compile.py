@@ -24,7 +24,7 @@ from sentence_experts.tasks.split import (
     VALIDATION,
     assign,
     keys_of,
-    linked,
+    number_linked,
     same_label_pairs,
     sample,
     without,
@@ -86,10 +86,10 @@ def compile_tasks(
     else:
         task_file, folder = TaskFile.read(source), Path(source).parent
     if out is None:
-        return _compiled(task_file, folder, config)
+        return _compile(task_file, folder, config)
     check_apart(out, overwrite, source if isinstance(source, str | Path) else None)
     with Tasks.output(out, overwrite) as place:
-        tasks = _compiled(task_file, folder, config)
+        tasks = _compile(task_file, folder, config)
         sources = {
             f"{task}/{name}": entry["source"]
             for task, datasets in tasks.manifest["datasets"].items()
@@ -101,7 +101,7 @@ def compile_tasks(
     return Tasks.open(out)
 
 
-def _compiled(task_file: TaskFile, folder: Path, config: TasksConfig) -> Tasks:
+def _compile(task_file: TaskFile, folder: Path, config: TasksConfig) -> Tasks:
     """Return the datasets in memory; relative paths of the task file are relative to `folder`."""
     datasets = [Dataset(task, name) for task in task_file.tasks.values() for name in task.datasets]
     with progress("datasets", len(datasets)) as advance:
@@ -230,7 +230,7 @@ def _tables(
 
 def _pairs_table(rows: list[Row]) -> pa.Table:
     """Return the pairs; the group is the label, or for pairs that share a text their smallest positive."""
-    together = linked([[text_key(text) for text in row.texts()] for row in rows])
+    together = number_linked([[text_key(text) for text in row.texts()] for row in rows])
     groups: dict[int, str] = {}
     for row, component in zip(rows, together, strict=True):
         positive = text_id(str(row.positive))

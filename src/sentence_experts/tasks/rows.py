@@ -89,7 +89,7 @@ def read(source: Source, kind: Kind, folder: Path) -> Reading:
     names = [name for own in source.columns(kind).values() for name in own]
     wanted = list(dict.fromkeys([*names, *([source.group] if source.group else [])]))
     if source.corpus is not None:
-        opened = _open_corpus(resolved(source.corpus, folder), wanted)
+        opened = _open_corpus(resolve_path(source.corpus, folder), wanted)
     elif source.hub is not None:
         opened = _open_hub(source, source.hub, wanted, folder)
     elif source.table is not None:
@@ -106,7 +106,7 @@ def read(source: Source, kind: Kind, folder: Path) -> Reading:
     return reading
 
 
-def resolved(written: str, folder: Path) -> Path:
+def resolve_path(written: str, folder: Path) -> Path:
     """Return a path of a task file in `folder`, with ${VAR} replaced; InputError if it is not set."""
 
     def value(match: re.Match[str]) -> str:
@@ -117,18 +117,18 @@ def resolved(written: str, folder: Path) -> Path:
     return folder / Path(re.sub(r"\$\{(\w+)\}", value, written)).expanduser()
 
 
-def _numbered(where: str, rows: Iterable[Values | BadRowError], split: str | None) -> Iterator[Record]:
+def _number_rows(where: str, rows: Iterable[Values | BadRowError], split: str | None) -> Iterator[Record]:
     for number, row in enumerate(rows, start=1):
         yield f"{where}row {number}", split, row
 
 
 def _open_files(source: Source, wanted: list[str], folder: Path) -> Opened:
     given = {None: source.file} if source.file else source.files or {}
-    paths = {split: resolved(written, folder) for split, written in given.items()}
+    paths = {split: resolve_path(written, folder) for split, written in given.items()}
     for path in paths.values():
         check_columns(str(path), wanted, read_columns(path))
     files = {split: {"name": path.name, "sha256": sha256_file(path)} for split, path in paths.items()}
-    parts = (_numbered(f"{path.name} ", read_rows(path), split) for split, path in paths.items())
+    parts = (_number_rows(f"{path.name} ", read_rows(path), split) for split, path in paths.items())
     records = (record for part in parts for record in part)
     if None in paths:
         return (), records, {"file": files[None]}
@@ -154,7 +154,7 @@ def _open_hub(source: Source, hub: str, wanted: list[str], folder: Path) -> Open
     require("datasets", "models")
     from sentence_experts.compat.datasets import dataset_fingerprint, load_splits
 
-    local = resolved(hub, folder)
+    local = resolve_path(hub, folder)
     loaded = load_splits(str(local) if local.is_dir() else hub, source.config)
     named = {str(split): name for split, name in (source.splits or {}).items()}
     splits = named or {name: name for name in get_args(Split) if name in loaded}
@@ -169,14 +169,14 @@ def _open_hub(source: Source, hub: str, wanted: list[str], folder: Path) -> Open
     records = (
         record
         for split, name in splits.items()
-        for record in _numbered(f"{hub} {name} ", _named(loaded[name]), None if is_whole else split)
+        for record in _number_rows(f"{hub} {name} ", _name_labels(loaded[name]), None if is_whole else split)
     )
     fingerprints = {split: dataset_fingerprint(loaded[name]) for split, name in splits.items()}
     described = {"hub": hub, "config": source.config, "fingerprints": fingerprints}
     return () if is_whole else tuple(splits), records, described
 
 
-def _named(dataset: Any) -> Iterator[Values]:
+def _name_labels(dataset: Any) -> Iterator[Values]:
     """Return the rows of a hub dataset, with the names of a ClassLabel for its numbers."""
     named = {name: each.int2str for name, each in dataset.features.items() if hasattr(each, "int2str")}
     for row in dataset:

@@ -24,7 +24,7 @@ def assign(rows: Sequence[Row], fractions: tuple[float, float, float], seed: int
         return []
     keys = [list(map(text_key, row.texts())) for row in rows]
     groups = [[] if row.group is None else [("group", row.group)] for row in rows]
-    together = linked([[*texts, *own] for texts, own in zip(keys, groups, strict=True)])
+    together = number_linked([[*texts, *own] for texts, own in zip(keys, groups, strict=True)])
     names: dict[int, str] = {}
     for row, texts, component in zip(rows, keys, together, strict=True):
         name = row.group if row.group is not None else min(texts)
@@ -42,7 +42,7 @@ def uniform(seed: int, name: str) -> float:
     return int(sha256_text(str(seed), name)[:13], 16) / 16**13
 
 
-def linked(keys: Sequence[Sequence[Hashable]]) -> list[int]:
+def number_linked(keys: Sequence[Sequence[Hashable]]) -> list[int]:
     """Return a number per row: the same for rows that share a key, also through other rows."""
     numbers: dict[Hashable, int] = {}
     ends = [(row, numbers.setdefault(key, len(numbers))) for row, own in enumerate(keys) for key in own]

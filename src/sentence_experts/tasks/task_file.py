@@ -191,7 +191,7 @@ class TaskFile(BaseModel):
     @field_validator("tasks", mode="before")
     @classmethod
     def _with_defaults(cls, tasks: Any) -> Any:
-        return _filled_in(tasks) if isinstance(tasks, Mapping) else tasks
+        return _fill_in(tasks) if isinstance(tasks, Mapping) else tasks
 
     @model_validator(mode="after")
     def _routes_agree(self) -> TaskFile:
@@ -284,7 +284,7 @@ class TaskFile(BaseModel):
         return [task for task in self.tasks.values() if task.of.trainable]
 
 
-def _filled_in(tasks: Mapping[str, Any]) -> dict[str, Any]:
+def _fill_in(tasks: Mapping[str, Any]) -> dict[str, Any]:
     """Return the tasks with their names and the defaults of their kinds.
 
     Tasks that are only measured take the routes of those that are trained, if there are any.

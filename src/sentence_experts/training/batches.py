@@ -168,10 +168,10 @@ class RouteBatches(DefaultBatchSampler):
             if not any(chances):
                 _begin(everything, random)
                 continue
-            unit = units[_sampled(chances, random)]
+            unit = units[_sample(chances, random)]
             if not any(pool.groups_left for pool in unit):
                 _begin(unit, random)
-            group = unit[_sampled([pool.groups_left for pool in unit], random)].take()
+            group = unit[_sample([pool.groups_left for pool in unit], random)].take()
             if group is not None:
                 rows = np.array(group)
                 if self._swaps[rows].any():
@@ -193,6 +193,6 @@ def _begin(pools: Sequence[Pool], random: Generator) -> None:
         pool.begin(random)
 
 
-def _sampled(chances: Sequence[float], random: Generator) -> int:
+def _sample(chances: Sequence[float], random: Generator) -> int:
     shares = np.asarray(chances, dtype=float)
     return int(random.choice(len(shares), p=shares / shares.sum()))

@@ -16,7 +16,7 @@ from sentence_experts.pairs.dataset import LINKS_SCHEMA, NEGATIVE, Pairs
 from sentence_experts.pairs.table_folder import parquet_hash
 from sentence_experts.storage import sha256_text
 from sentence_experts.tasks.dataset import Tasks, open_dataset
-from sentence_experts.tasks.split import linked
+from sentence_experts.tasks.split import number_linked
 from sentence_experts.training.config import AUTO_BATCHES
 
 Numbers = NDArray[np.int64]
@@ -253,7 +253,7 @@ def _hold_out(pairs: pa.Table) -> Pairs:
 def _groups_of(pairs: pa.Table) -> Numbers:
     """Number the groups of pairs that share a text, directly or through other pairs."""
     ends = zip(pairs["anchor"].to_pylist(), pairs["positive"].to_pylist(), strict=True)
-    return np.array(linked(list(ends)), dtype=np.int64)
+    return np.array(number_linked(list(ends)), dtype=np.int64)
 
 
 def _with_keys(columns: Sequence[Any], anchors: pa.ChunkedArray, positives: pa.ChunkedArray) -> pa.Table:

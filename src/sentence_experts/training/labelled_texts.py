@@ -66,7 +66,7 @@ class LabelledTexts:
         """
         cells, bad = _read_cells(table, config)
         text_columns, columns = _text_columns(config, cells), _label_columns(config, cells)
-        texts = [_joined(parts) for parts in zip(*(cells[name] for name in text_columns), strict=True)]
+        texts = [_join(parts) for parts in zip(*(cells[name] for name in text_columns), strict=True)]
         tree = MeshTree.read(config.mesh_descriptors) if config.mesh_descriptors else None
         labels = {}
         for each in columns:
@@ -188,7 +188,7 @@ def _label_columns(config: FitConfig, cells: Mapping[str, list[Any]]) -> list[La
     return columns
 
 
-def _joined(parts: Sequence[Any]) -> str:
+def _join(parts: Sequence[Any]) -> str:
     return "\n".join(part.strip() for part in parts if isinstance(part, str) and part.strip())
 
 

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, one_hot
 from torch.nn.parallel import DistributedDataParallel
 
-from sentence_experts.compat.sentence_transformers import merged_columns
+from sentence_experts.compat.sentence_transformers import merge_columns
 from sentence_experts.models.routes.sequence_router import router_logits_of
 from sentence_experts.models.routes.token_router import token_balance_loss, token_loads_of
 from sentence_experts.training.config import ARGMAX_TARGET, IN_BATCH_NEGATIVES, LEARNED_TEMPERATURE
@@ -56,7 +56,7 @@ class KnownPositives(nn.Module):
         some = labels is not None and labels.numel()
         entries = torch.unique(labels, dim=1) if some else torch.empty(2, 0, dtype=torch.long)
         self.register_buffer("keys", torch.unique(self._key(left.long(), right.long())), persistent=False)
-        self.register_buffer("labels", _padded(entries, count), persistent=False)
+        self.register_buffer("labels", _pad(entries, count), persistent=False)
 
     def forward(self, left: Tensor, right: Tensor) -> Tensor:
         """Return True where two numbers are equal or linked; the two are broadcast."""
@@ -75,7 +75,7 @@ class KnownPositives(nn.Module):
         return torch.minimum(left, right) * self.count + torch.maximum(left, right)
 
 
-def _padded(entries: Tensor, count: int) -> Tensor:
+def _pad(entries: Tensor, count: int) -> Tensor:
     """Return the labels of each number as a row, (count, labels), filled up with `_NO_LABEL`."""
     numbers, labels = entries  # sorted by number
     if not len(numbers):  # takes no memory, whatever the bound
@@ -239,7 +239,7 @@ class ContrastiveLoss(CachedLossMixin, nn.Module):
         distributed = isinstance(self.model, DistributedDataParallel)
         # Several forward passes before one backward pass are not for DistributedDataParallel: it would take
         # the experts that the last one leaves out for unused, though another column was routed to them.
-        together = merged_columns(columns) if distributed and not self.uses_gradient_cache else None
+        together = merge_columns(columns) if distributed and not self.uses_gradient_cache else None
         if together is not None:
             (vectors,) = self.embed_minibatch_iter(together, True, False)
             return self.calculate_loss([[part] for part in vectors[0].chunk(len(columns))], labels)
@@ -277,28 +277,28 @@ class ContrastiveLoss(CachedLossMixin, nn.Module):
         extra: Tensor | float = 0.0
         if self.router is not None:
             width = columns[0].shape[1] - self._outputs_shape.numel()
-            outputs = _gathered(torch.cat([column[:, width:] for column in columns]))
+            outputs = _gather(torch.cat([column[:, width:] for column in columns]))
             sides = torch.tensor([min(place, 1) for place in range(len(columns))], device=labels.device)
             experts = self.experts[labels[:, 0]][:, sides].T.flatten()
-            extra = self.router.loss(outputs.unflatten(1, self._outputs_shape), _gathered(experts))
+            extra = self.router.loss(outputs.unflatten(1, self._outputs_shape), _gather(experts))
             columns = [column[:, :width] for column in columns]
         own = torch.arange(len(labels), device=labels.device) + get_rank() * len(labels)
         contrastive = self._in_batch_negatives if self.kind == IN_BATCH_NEGATIVES else self._both_ways
         return contrastive(columns, labels, own) + extra
 
     def _in_batch_negatives(self, columns: list[Tensor], labels: Tensor, own: Tensor) -> Tensor:
-        candidates = torch.cat([_gathered(column.contiguous()) for column in columns[1:]])
+        candidates = torch.cat([_gather(column.contiguous()) for column in columns[1:]])
         scores = cos_sim(columns[0], candidates) / self.temperatures[labels[:, 0], None]
-        return self._ranking(scores, own, own, labels[:, 2], _gathered(labels)[:, 3:].T.flatten())
+        return self._ranking(scores, own, own, labels[:, 2], _gather(labels)[:, 3:].T.flatten())
 
     def _both_ways(self, columns: list[Tensor], labels: Tensor, own: Tensor) -> Tensor:
         first, second = columns
-        firsts, seconds, numbers = _gathered(first), _gathered(second), _gathered(labels)
+        firsts, seconds, numbers = _gather(first), _gather(second), _gather(labels)
         there, back = first @ seconds.T, second @ firsts.T
         if self.kind == LEARNED_TEMPERATURE:
             targets = own
             # The mean over the processes has the mean of their gradients.
-            scale = _gathered(self.log_scale.exp()[None]).mean()
+            scale = _gather(self.log_scale.exp()[None]).mean()
             there, back = there * scale, back * scale
         else:
             # An argmax is a constant to autograd: targets have no gradient.
@@ -323,7 +323,7 @@ class ContrastiveLoss(CachedLossMixin, nn.Module):
         return cross_entropy(scores, targets)
 
 
-def _gathered(rows: Tensor) -> Tensor:
+def _gather(rows: Tensor) -> Tensor:
     """Return the rows of all processes, in their order."""
     if get_world_size() == 1:
         return rows

@@ -73,7 +73,7 @@ def once(work: Callable[[], Any]) -> Any:
 
 
 @contextmanager
-def ending_together() -> Iterator[None]:
+def end_together() -> Iterator[None]:
     """Raise one clear error in this process if another one ends while the block runs.
 
     A process that dies closes its connections, which the others notice in their next exchange; the launcher

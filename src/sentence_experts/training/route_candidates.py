@@ -19,7 +19,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.evaluation.label_similarity import Floats, Vectors, mean_over_groups, more_like_this
 from sentence_experts.models.encoder import ExpertEncoder
-from sentence_experts.models.pooling import pooled_model, unit
+from sentence_experts.models.pooling import make_pooled_model, unit
 from sentence_experts.models.surgery.add_drop_routes import with_heads
 from sentence_experts.models.surgery.extend import extend
 from sentence_experts.pairs.dataset import LINKS_SCHEMA, PAIRS_SCHEMA, Pairs
@@ -152,7 +152,7 @@ def fit_heads(
     base: SentenceTransformer, data: LabelledTexts, routes: list[str], config: FitConfig, cache: Path | None
 ) -> Candidate:
     """Encode all texts once, and train a map per route on the vectors."""
-    width = int(pooled_model(base).get_embedding_dimension() or 0)
+    width = int(make_pooled_model(base).get_embedding_dimension() or 0)
     identity = np.eye(width, dtype=np.float32), np.zeros(width, np.float32)
     model = with_heads(base, dict.fromkeys(routes, identity), config.rank)  # refuses a base before the work
     headless = model.without_heads()

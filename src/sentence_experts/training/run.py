@@ -39,7 +39,7 @@ from sentence_experts.training.config import TrainConfig
 from sentence_experts.training.data import TrainingPart, open_data, own_routes
 from sentence_experts.training.losses import ContrastiveLoss
 from sentence_experts.training.result import TrainResult, make_model_card
-from sentence_experts.training.trainable import check_settings, router_loss, trained_routes, trained_weights
+from sentence_experts.training.trainable import check_settings, find_routes, freeze_others, router_loss
 from sentence_experts.training.trainer import (
     BEST_BY,
     CHECKPOINTS,
@@ -105,14 +105,14 @@ def train(
         raise UsageError("`out`: several processes need a folder")
     check_apart(out, overwrite, model, data)
     with ExitStack() as stack:
-        stack.enter_context(processes.ending_together())
+        stack.enter_context(processes.end_together())
         folder = Path(out) if out is not None else Path(stack.enter_context(temporary_folder())) / "run"
         names = (*RESULTS, CHECKPOINTS, LOGS)
         place = stack.enter_context(
             output(folder, "training run", names=names, grows=True, overwrite=overwrite, shared=True)
         )
         run = Run(model, open_data(data), chosen)
-        undecayed = stack.enter_context(trained_weights(run.model, chosen))
+        undecayed = stack.enter_context(freeze_others(run.model, chosen))
         stack.callback(setattr, run.model, "max_seq_length", run.max_length)
         result = run.run(place, undecayed)
     return TrainResult.of(run.model, result, None if out is None else folder)
@@ -135,7 +135,7 @@ class Run:
         self.fingerprint = fingerprint_of(model)
         self.model, self.parts, self.config = model, parts, config
         check_settings(model, config)
-        self.routes = trained_routes(parts, config, model)
+        self.routes = find_routes(parts, config, model)
         if len(self.routes) < sum(len(part.routes) for part in parts):
             logger.info(f"only these routes are trained: {', '.join(route.name for route in self.routes)}")
         self.max_length, self.limits = model.max_seq_length, tokenizer_limits(model)

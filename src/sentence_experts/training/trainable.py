@@ -31,7 +31,7 @@ def routed_model(model: Any) -> RoutedModel | None:
     return next((module for module in model.modules() if isinstance(module, RoutedModel)), None)
 
 
-def trained_routes(
+def find_routes(
     parts: Sequence[TrainingPart], config: TrainConfig, model: SentenceTransformer
 ) -> tuple[TrainedRoute, ...]:
     """Return the routes that a run learns from; with `only_expert`, those that lead to that expert.
@@ -55,7 +55,7 @@ def trained_routes(
     if 0 < len(without) < len(chosen):
         raise UsageError(f"the task file has no weight for {', '.join(without)}: give all tasks one, or none")
     routed = routed_model(model)
-    routes = [_decided(route, config, model, routed) for route in chosen]
+    routes = [_decide(route, config, model, routed) for route in chosen]
     # `choose_trainable` refuses an unknown expert.
     if config.only_expert and routed is not None and config.only_expert in owned_parts(routed):
         # Texts of other experts stay as they are, so a batch of them alone would teach nothing.
@@ -81,7 +81,7 @@ def owned_parts(routed: RoutedModel) -> list[str]:
     return [*config.experts, *(each["route"] for each in config.adapters), *config.heads]
 
 
-def _decided(
+def _decide(
     route: TrainedRoute, config: TrainConfig, model: SentenceTransformer, routed: RoutedModel | None
 ) -> TrainedRoute:
     """Return a route as the settings and the model have it."""
@@ -176,7 +176,7 @@ def check_settings(model: SentenceTransformer, config: TrainConfig) -> None:
 
 
 @contextmanager
-def trained_weights(model: SentenceTransformer, config: TrainConfig) -> Iterator[list[str]]:
+def freeze_others(model: SentenceTransformer, config: TrainConfig) -> Iterator[list[str]]:
     """Freeze weights in place as the config says, while the block runs; all others are trained.
 
     Yields the names of the weights with only some trained rows: weight decay would shrink the others.
@@ -194,7 +194,7 @@ def trained_weights(model: SentenceTransformer, config: TrainConfig) -> Iterator
     setting = "`freeze=shared`" if config.only_expert is None else "`only_expert`"
     if routed is None:
         raise UsageError(f"{setting}: the model has no experts; `extend` makes some")
-    parts, experts = _trained_parts(routed, config.only_expert)
+    parts, experts = _find_trained_parts(routed, config.only_expert)
     rows = [
         route.token_ids[0]
         for route in routed.routes
@@ -204,7 +204,7 @@ def trained_weights(model: SentenceTransformer, config: TrainConfig) -> Iterator
         for name, weight in model.named_parameters():
             weight.requires_grad_(any(part in name for part in parts))
         if rows:
-            with _trained_rows(routed.get_input_embeddings().weight, rows) as tokens:  # type: ignore[attr-defined]
+            with _train_rows(routed.get_input_embeddings().weight, rows) as tokens:  # type: ignore[attr-defined]
                 yield [name for name, weight in model.named_parameters() if weight is tokens]
         elif any(weight.requires_grad for weight in model.parameters()):
             yield []
@@ -218,7 +218,7 @@ def trained_weights(model: SentenceTransformer, config: TrainConfig) -> Iterator
 
 
 @contextmanager
-def _trained_rows(weight: Tensor, rows: list[int]) -> Iterator[Tensor]:
+def _train_rows(weight: Tensor, rows: list[int]) -> Iterator[Tensor]:
     """Train these rows of a weight, while the block runs: the embeddings of domain tokens.
 
     The gradient of every other row is zero, so AdamW without weight decay does not change it.
@@ -234,7 +234,7 @@ def _trained_rows(weight: Tensor, rows: list[int]) -> Iterator[Tensor]:
         hook.remove()
 
 
-def _trained_parts(routed: RoutedModel, only: str | None) -> tuple[list[str], set[int]]:
+def _find_trained_parts(routed: RoutedModel, only: str | None) -> tuple[list[str], set[int]]:
     """Return parts of the names of the trained weights, and the numbers of the experts among them."""
     experts, heads = list(routed.config.experts), list(routed.config.heads)
     adapters = [each["route"] for each in routed.config.adapters]

@@ -67,7 +67,9 @@ class TrainingSet:
         Raises:
             InputError: a task, or all domains, have no training pairs.
         """
-        table, numbers, known = numbered([(part, own) for part in parts if (own := own_routes(part, routes))])
+        table, numbers, known = number_texts(
+            [(part, own) for part in parts if (own := own_routes(part, routes))]
+        )
         sources = [(number, source) for number, route in enumerate(routes) for source in route.sources]
         names = pa.array([f"{routes[number].name}\0{source}" for number, source in sources])
         source = places_in(pc.binary_join_element_wise(table["route"], table["source"], "\0"), names)
@@ -78,13 +80,13 @@ class TrainingSet:
         texts = distinct(pa.chunked_array([*table["anchor"].chunks, *table["positive"].chunks]))[1]
         texts = texts.reshape(2, -1).T
         if any(each.batches == AUTO_BATCHES for each in routes):
-            routes = _mixed_where_small(routes, route, texts, config.batch_size * processes.count())
+            routes = _mix_where_small(routes, route, texts, config.batch_size * processes.count())
         pools: dict[str, list[int]] = {}
         pool_of = {place: _join_pool(pools, routes, *sources[place]) for place in np.unique(source).tolist()}
         pool = np.array([pool_of[place] for place in source.tolist()], dtype=np.int64)
         count = 3 if config.loss == IN_BATCH_NEGATIVES and (numbers[:, 2] != NONE).any() else 2
         prompts = [[each.prompts[side] for each in routes] for side in (0, 1, 1)]
-        columns = [_behind(prompts[n], route, table[name]) for n, name in enumerate(COLUMNS[:count])]
+        columns = [_prepend(prompts[n], route, table[name]) for n, name in enumerate(COLUMNS[:count])]
         places = np.stack([route, source, pool], axis=1)
         served = tuple((name, tuple(numbers)) for name, numbers in pools.items())
         return cls(routes, tuple(columns), numbers[:, :count], places, served, texts, known)
@@ -126,7 +128,7 @@ class TrainingSet:
         return Dataset(pa.concat_tables(halves))
 
 
-def numbered(
+def number_texts(
     parts: Sequence[tuple[TrainingPart, list[TrainedRoute]]],
 ) -> tuple[pa.Table, Numbers, KnownPositives]:
     """Return all pairs, a number for each text of a row, (rows, 3), and the numbers that are linked."""
@@ -176,7 +178,7 @@ def _join_pool(pools: dict[str, list[int]], routes: Sequence[TrainedRoute], numb
     return list(pools).index(name)
 
 
-def _mixed_where_small(
+def _mix_where_small(
     routes: tuple[TrainedRoute, ...], route: Numbers, texts: Numbers, size: int
 ) -> tuple[TrainedRoute, ...]:
     """Make batches of `auto` homogeneous where a domain fills one of `size` pairs, and mixed elsewhere.
@@ -210,7 +212,7 @@ def _fills(texts: Numbers, size: int) -> bool:
     return False
 
 
-def _behind(prompts: list[str], routes: Numbers, texts: pa.ChunkedArray) -> pa.ChunkedArray:
+def _prepend(prompts: list[str], routes: Numbers, texts: pa.ChunkedArray) -> pa.ChunkedArray:
     """Put each text behind the prompt of its route; null stays null."""
     own = pa.array(prompts, pa.large_string()).take(pa.array(routes))
     texts = texts.cast(pa.large_string()).combine_chunks()

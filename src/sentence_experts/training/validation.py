@@ -28,7 +28,7 @@ from sentence_experts.evaluation.pair_evaluation import measure
 from sentence_experts.evaluation.results import POOLED
 from sentence_experts.evaluation.router_accuracy import TEXTS_WHILE_TRAINING, router_accuracy
 from sentence_experts.evaluation.scorers import (
-    checked_table,
+    check_table,
     domains_of,
     encoder_score,
     routes_by_domain,
@@ -165,7 +165,7 @@ class PairValidation:
     """
 
     def __init__(self, table: pa.Table, metric: str = "roc_auc") -> None:
-        self.table = checked_table(table, "the validation pairs")
+        self.table = check_table(table, "the validation pairs")
         self.metric = metric
         kinds: dict[str, set[int]] = {domain: set() for domain in domains_of(self.table)}
         for domain, label in zip(

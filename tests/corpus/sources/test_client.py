@@ -16,7 +16,13 @@ from pydantic import BaseModel
 from helpers.replay_server import FAULTS, Replay, stored
 from sentence_experts.corpus.config import Service, Services
 from sentence_experts.corpus.sources import client as client_module
-from sentence_experts.corpus.sources.client import AbsentError, Client, FailedError, UnreachableError, shaped
+from sentence_experts.corpus.sources.client import (
+    AbsentError,
+    Client,
+    FailedError,
+    UnreachableError,
+    make_parser,
+)
 from sentence_experts.corpus.sources.journal import MEMORY, open_journal
 from sentence_experts.corpus.sources.openalex import OpenAlexSource
 from sentence_experts.corpus.sources.pmc import PmcSource, make_root_parser
@@ -189,9 +195,9 @@ class _Shape(BaseModel):
 
 @pytest.mark.parametrize(
     ("parse", "body"),
-    [(search, b"<a><b></a>"), (search, b""), (search, b"<eFetchResult/>"), (shaped(_Shape), b"<a/>"),
-     (shaped(_Shape), b'{"a":'), (shaped(_Shape), b'{"a": "x"}'),
-     (shaped(_Shape), b'{"a": 1, "b": "\\ud800"}')],
+    [(search, b"<a><b></a>"), (search, b""), (search, b"<eFetchResult/>"), (make_parser(_Shape), b"<a/>"),
+     (make_parser(_Shape), b'{"a":'), (make_parser(_Shape), b'{"a": "x"}'),
+     (make_parser(_Shape), b'{"a": 1, "b": "\\ud800"}')],
 )  # fmt: skip
 def test_bad_bodies_are_one_line(parse, body: bytes) -> None:
     with pytest.raises(ValueError, match=r"^[\w<][^\n]+$"):

@@ -12,7 +12,7 @@ from helpers.bibliographic import unpack_samples
 from helpers.openalex_works import write_records
 from helpers.replay_server import Replay, serving
 from helpers.small_articles import papers, rejected
-from sentence_experts.corpus.formats.openalex import parsed, read_works
+from sentence_experts.corpus.formats.openalex import parse_record, read_works
 from sentence_experts.corpus.importing import add_to_corpus, import_corpus
 from sentence_experts.errors import UsageError
 from sentence_experts.storage import sha256_file
@@ -125,7 +125,7 @@ def test_recorded_works_of_openalex_complete_papers_without_their_references(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     samples = unpack_samples(real_data, "openalex", tmp_path / "samples")
-    recorded = [parsed(raw) for raw in read_works(samples.folder / "works_list_page_1.json")]
+    recorded = [parse_record(raw) for raw in read_works(samples.folder / "works_list_page_1.json")]
     dois = sorted(work["doi"].removeprefix("https://doi.org/") for work in recorded)
     world.openalex[f"doi:{'|'.join(dois)}"] = recorded
     table = [{"id": doi, "doi": doi, "title": "A title", "abstract": ""} for doi in dois]

@@ -15,7 +15,7 @@ from helpers.bibliographic import unpack_samples
 from helpers.replay_server import Replay, serving
 from helpers.small_articles import links, papers, rejected
 from sentence_experts.corpus.fetching import estimate_fetch, fetch_corpus
-from sentence_experts.corpus.formats.openalex import parsed, read_works
+from sentence_experts.corpus.formats.openalex import parse_record, read_works
 from sentence_experts.corpus.sources.client import FailedError
 from sentence_experts.errors import UsageError
 from sentence_experts.storage import sha256_file
@@ -86,7 +86,7 @@ def test_recorded_works_become_papers(
     real_data: Path, world: Replay, settings: dict[str, Any], tmp_path: Path
 ) -> None:
     samples = unpack_samples(real_data, "openalex", tmp_path / "samples")
-    recorded = [parsed(raw) for raw in read_works(samples.folder / "works_list_page_1.json")]
+    recorded = [parse_record(raw) for raw in read_works(samples.folder / "works_list_page_1.json")]
     world.openalex["doi:x,is_retracted:false"] = recorded
     corpus = fetch_corpus(domains={"a": "doi:x"}, **settings)
     counts = corpus.manifest["counts"]

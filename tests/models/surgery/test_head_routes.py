@@ -19,7 +19,7 @@ from sentence_experts.models.dense import export_route
 from sentence_experts.models.encoder import ExpertEncoder
 from sentence_experts.models.files.fingerprint import fingerprint_of
 from sentence_experts.models.files.saving import save
-from sentence_experts.models.pooling import pooled_model
+from sentence_experts.models.pooling import make_pooled_model
 from sentence_experts.models.surgery.add_drop_routes import add_route, drop_route, with_heads
 
 WIDTH = 32
@@ -61,7 +61,7 @@ def test_a_head_maps_the_pooled_vector(
     given = random_heads("use", "works with")
     encoder = with_heads(dense, given)
     use_packing(encoder, packed)
-    pooled = pooled_model(dense).encode(texts)
+    pooled = make_pooled_model(dense).encode(texts)
     assert np.abs(np.linalg.norm(pooled, axis=1) - 1).min() > 0.01  # not yet of length 1
     for name, (weight, bias) in given.items():
         assert np.abs(encoder.without_heads().encode(texts, prompt_name=name) - pooled).max() <= 2e-6

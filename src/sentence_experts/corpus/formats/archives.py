@@ -144,14 +144,14 @@ def members(source: Source) -> Iterator[Member]:
 
 def _files(source: Source) -> Iterator[Member]:
     for path in [source.path] if source.kind == "file" else _walk(source.path):
-        name = _printable(path.name if source.kind == "file" else path.relative_to(source.path).as_posix())
+        name = _escape(path.name if source.kind == "file" else path.relative_to(source.path).as_posix())
         try:
             status = path.lstat()
         except OSError as error:
             yield Rejection(source.name, name, None, "unreadable", _describe(error))
         else:
             size = status.st_size
-            yield from _passed(source, name, status.st_mode, size) or [Document(name, size, path=path)]
+            yield from _check_mode(source, name, status.st_mode, size) or [Document(name, size, path=path)]
 
 
 def _tar(source: Source) -> Iterator[Member]:
@@ -159,10 +159,10 @@ def _tar(source: Source) -> Iterator[Member]:
     opener = next(opener for suffix, opener in _TAR_OPENERS.items() if low.endswith(suffix))
     with opener(source.path, "rb") as raw:
         for archive, entry in read_forward(raw, MAX_DOCUMENT_BYTES, _limit(source)):
-            is_link, name = entry.issym() or entry.islnk(), _printable(entry.name)
+            is_link, name = entry.issym() or entry.islnk(), _escape(entry.name)
             mode = stat.S_IFLNK if is_link else stat.S_IFREG if entry.isreg() else stat.S_IFIFO
             if not entry.isdir():
-                passed = _passed(source, name, mode, entry.size)
+                passed = _check_mode(source, name, mode, entry.size)
                 yield from passed or [_read(name, entry.size, cast("IO[bytes]", archive.extractfile(entry)))]
 
 
@@ -170,9 +170,9 @@ def _zip(source: Source) -> Iterator[Member]:
     limit = _limit(source)
     with zipfile.ZipFile(source.path) as archive:
         for entry in (entry for entry in archive.infolist() if not entry.is_dir()):
-            name, is_link = _printable(entry.orig_filename), stat.S_ISLNK(entry.external_attr >> 16)
+            name, is_link = _escape(entry.orig_filename), stat.S_ISLNK(entry.external_attr >> 16)
             mode = stat.S_IFLNK if is_link else stat.S_IFREG
-            if passed := _passed(source, name, mode, entry.file_size):
+            if passed := _check_mode(source, name, mode, entry.file_size):
                 yield from passed
             elif entry.flag_bits & 1:
                 yield Rejection(source.name, name, None, "encrypted", "the member is encrypted")
@@ -199,7 +199,7 @@ def _read(name: str, size: int, stream: IO[bytes]) -> Document:
     return Document(name, size, data=data)
 
 
-def _passed(source: Source, name: str, mode: int, size: int) -> list[Member]:
+def _check_mode(source: Source, name: str, mode: int, size: int) -> list[Member]:
     """Return the rejection of a file of this mode that is not to be read; nothing for a document."""
     archived = source.kind in ("tar", "zip")
     checks = (
@@ -220,7 +220,7 @@ def _describe(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-def _printable(name: str) -> str:
+def _escape(name: str) -> str:
     return name.encode("utf-8", "backslashreplace").decode("utf-8").replace("\0", "\\0")
 
 

@@ -76,7 +76,7 @@ def is_bibtex(text: str) -> bool:
 
 def read_bibtex(text: str) -> Iterator[Fields | RecordError]:
     """Read entries as mappings from field (in lower case) to plain texts, with the type as `entrytype`."""
-    entries = list(_entries(text))
+    entries = list(_read_entries(text))
     known = {entry["key"].lower(): entry for entry in entries if isinstance(entry, dict) and "key" in entry}
     for entry in entries:
         if isinstance(entry, RecordError):
@@ -90,10 +90,10 @@ def read_bibtex(text: str) -> Iterator[Fields | RecordError]:
             name: [latex_to_text(value) if name in _TEXTS else without_braces(value)]
             for name, value in entry.items()
         }
-        yield plain | {"author": _names(entry.get("author", ""))}
+        yield plain | {"author": _split_names(entry.get("author", ""))}
 
 
-def _entries(text: str) -> Iterator[dict[str, str] | RecordError]:
+def _read_entries(text: str) -> Iterator[dict[str, str] | RecordError]:
     macros: dict[str, str] = {}
     place = unclosed = 0
     while match := _ENTRY.search(text, place):
@@ -104,9 +104,9 @@ def _entries(text: str) -> Iterator[dict[str, str] | RecordError]:
         kind, close = match[1].lower(), _CLOSE[match[2]]
         try:
             if kind in ("comment", "preamble"):
-                place = _closing(text, match.end(), close) + 1
+                place = _find_closing(text, match.end(), close) + 1
                 continue
-            fields, place = _entry(text, match.end(), close, kind, macros)
+            fields, place = _read_entry(text, match.end(), close, kind, macros)
         except _BrokenError as error:
             line = text.count("\n", 0, match.start()) + 1
             yield RecordError("broken-entry", f"line {line}: {error}")
@@ -123,7 +123,7 @@ def _entries(text: str) -> Iterator[dict[str, str] | RecordError]:
             yield {KIND: kind, **fields}
 
 
-def _entry(
+def _read_entry(
     text: str, place: int, close: str, kind: str, macros: Mapping[str, str]
 ) -> tuple[dict[str, str], int]:
     fields: dict[str, str] = {}
@@ -138,16 +138,16 @@ def _entry(
                 return fields, place + 1
             shown = " ".join(text[place : place + 40].split())
             raise _BrokenError(f"a field was expected, not {shown!r}")
-        value, place = _value(text, match.end(), macros)
+        value, place = _read_value(text, match.end(), macros)
         fields.setdefault(match[1].lower(), value)
 
 
-def _value(text: str, place: int, macros: Mapping[str, str]) -> tuple[str, int]:
+def _read_value(text: str, place: int, macros: Mapping[str, str]) -> tuple[str, int]:
     parts: list[str] = []
     while True:
         sign = text[place : place + 1]
         if sign in ("{", '"'):
-            end = _closing(text, place + 1, "}" if sign == "{" else sign)
+            end = _find_closing(text, place + 1, "}" if sign == "{" else sign)
             parts.append(text[place + 1 : end])
             place = end + 1
         elif match := _BARE.match(text, place):
@@ -161,7 +161,7 @@ def _value(text: str, place: int, macros: Mapping[str, str]) -> tuple[str, int]:
         place = joined.end()
 
 
-def _closing(text: str, place: int, sign: str) -> int:
+def _find_closing(text: str, place: int, sign: str) -> int:
     """Return the place of the sign that closes a value or block; signs inside braces do not."""
     depth = 0
     for match in _BRACES.finditer(text, place):
@@ -174,10 +174,10 @@ def _closing(text: str, place: int, sign: str) -> int:
     raise _UnclosedError("it is not closed")
 
 
-def _names(value: str) -> list[str]:
+def _split_names(value: str) -> list[str]:
     """Return the names of a field: "Knuth, Donald E. and {Made-up Group} and others"."""
     names: list[list[str]] = [[]]
-    for word in _words(value):
+    for word in _split_words(value):
         if word.lower() == "and":
             names.append([])
         else:
@@ -185,7 +185,7 @@ def _names(value: str) -> list[str]:
     return [_name(words) for words in names if words]
 
 
-def _words(value: str) -> list[str]:
+def _split_words(value: str) -> list[str]:
     """Return the words of a field of names; a group in braces is one, a comma outside of them too."""
     words, depth, before = [""], 0, ""
     for sign in value:
@@ -220,10 +220,10 @@ def latex_to_text(text: str) -> str:
         text = _MATH.sub(lambda match: tex_to_text(match[1] or match[2]), text)
         text = text.replace("\\,", " ").replace("\\/", "")
         for pattern in (_SIGN_ACCENT, _LETTER_ACCENT):
-            text = pattern.sub(_accented, text)
+            text = pattern.sub(_spell_accent, text)
         # Escaped braces stay, those of groups go.
         text = _ESCAPED.sub(lambda match: _PLACES.get(match[1], match[1]), text)
-        text = _COMMAND.sub(_spelled, text)
+        text = _COMMAND.sub(_spell_command, text)
         text = text.replace("\\\\", " ")
     for sign, letter in _QUOTES:  # braces may keep signs apart
         text = text.replace(sign, letter)
@@ -233,7 +233,7 @@ def latex_to_text(text: str) -> str:
     return unicodedata.normalize("NFC", text)
 
 
-def _spelled(match: re.Match[str]) -> str:
+def _spell_command(match: re.Match[str]) -> str:
     """Return the letter or symbol of a command; nothing for one of style."""
     name = match[1]
     if name in _LETTERS:
@@ -242,7 +242,7 @@ def _spelled(match: re.Match[str]) -> str:
     return symbol + match[2] if symbol else ""  # a symbol outside a formula is no TeX, and its space is meant
 
 
-def _accented(match: re.Match[str]) -> str:
+def _spell_accent(match: re.Match[str]) -> str:
     letter = (match[2] or match[3] or "").lstrip("\\")
     return letter + _ACCENTS[match[1]] if letter else ""
 

@@ -104,7 +104,7 @@ class Export:
         if len(data) > MAX_DOCUMENT_BYTES:
             raise RecordError("too-large", f"more than {MAX_DOCUMENT_BYTES:,} bytes")
         try:
-            text = data.decode(_encoding_of(data))
+            text = data.decode(_guess_encoding(data))
         except UnicodeDecodeError as error:
             named = error.encoding.upper().removesuffix("-SIG")
             raise RecordError("encoding", f"not {named} ({error.reason}): save it as UTF-8") from error
@@ -121,17 +121,17 @@ class Export:
         return "not-a-paper" if more is None else _paper(stated | more)
 
 
-def beginning(path: Path) -> str:
+def read_beginning(path: Path) -> str:
     """Read the first characters of a file, for telling its format; bytes that are not text are left out."""
     try:
         with open_unpacked(path) as file:
             data = file.read(1 << 16)
     except (OSError, EOFError):
         return ""
-    return data.decode(_encoding_of(data), errors="ignore")
+    return data.decode(_guess_encoding(data), errors="ignore")
 
 
-def _encoding_of(data: bytes) -> str:
+def _guess_encoding(data: bytes) -> str:
     return "utf-16" if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
 
 
@@ -389,7 +389,7 @@ EXPORTS = {
 """Formats of exports by name, in the order in which they are tried on a file of unknown format."""
 
 
-def listed_papers(text: str) -> list[Paper]:
+def read_listed_papers(text: str) -> list[Paper]:
     """Return the papers that a text lists, in a format of `EXPORTS`, or as an id or title per line."""
     export = next((each for each in EXPORTS.values() if each.begins(text)), None)
     if export is None:

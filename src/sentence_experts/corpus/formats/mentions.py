@@ -187,7 +187,7 @@ class ArticleText:
         """
         first_sectioned = next((number for number, mark in enumerate(self._marks) if mark[0][0]), 0)
         all_mentions = []
-        for number, (place, cited) in enumerate(_cited(self._marks, references)):
+        for number, (place, cited) in enumerate(_find_cited(self._marks, references)):
             if number < first_sectioned:
                 place = (0, None, "introduction", *place[3:])
             all_mentions += [Mention._make((citation, *place)) for citation in cited]
@@ -244,7 +244,7 @@ def _in_one_group(text: str, start: int, one: int, other: int) -> bool:
     return depth > 0
 
 
-def _cited(marks: list[_Mark], references: ReferenceList) -> Iterator[tuple[_Place, list[int]]]:
+def _find_cited(marks: list[_Mark], references: ReferenceList) -> Iterator[tuple[_Place, list[int]]]:
     """Yield the place of each mark with the citations that it stands for.
 
     "[3-7]" may be two marks with a dash between, or one that names the first, the ends, or all. The

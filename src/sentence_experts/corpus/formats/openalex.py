@@ -48,10 +48,12 @@ Raw = bytes | dict[str, Any]
 
 
 def read_works(path: Path) -> Iterator[Raw | RecordError]:
-    """Read the records of a file, in order: JSON lines that are not parsed yet (`parsed`), or, of a document
-    that spans lines or holds several records, those records."""
+    """Read the records of a file, in order: JSON lines that are not parsed yet (`parse_record`).
+
+    A document that spans lines, or holds several records, is parsed.
+    """
     with open_unpacked(path) as stream:
-        lines = (line for line in iter(lambda: _limited(stream.readline), b"") if line.strip(_BLANK))
+        lines = (line for line in iter(lambda: _read_limited(stream.readline), b"") if line.strip(_BLANK))
         first = next(lines, b"").removeprefix(_BYTE_ORDER_MARK)
         if not first:
             return
@@ -61,11 +63,11 @@ def read_works(path: Path) -> Iterator[Raw | RecordError]:
             if not first.lstrip().startswith((b"{", b"[")) or first.rstrip().endswith(b"}"):
                 yield first
             else:
-                yield from _records_in(_parse(first + _limited(stream.read)))
+                yield from _records_in(_parse(first + _read_limited(stream.read)))
         yield from lines
 
 
-def parsed(raw: Raw) -> dict[str, Any]:
+def parse_record(raw: Raw) -> dict[str, Any]:
     """Parse the object of a record.
 
     Raises:
@@ -84,7 +86,7 @@ def _parse(text: bytes) -> Any:
         raise RecordError("not-json", str(error)[:200]) from error
 
 
-def _limited(read: Callable[[int], bytes]) -> bytes:
+def _read_limited(read: Callable[[int], bytes]) -> bytes:
     data = read(MAX_DOCUMENT_BYTES)
     if len(data) == MAX_DOCUMENT_BYTES:
         raise RecordError("too-large", f"a line or document of over {MAX_DOCUMENT_BYTES:,} bytes")
@@ -182,7 +184,7 @@ def to_paper(work: Mapping[str, Any], chosen: RecordFilter = _ALL, day: int = 0)
         issue=text("biblio.issue"),
         pages=page_range(text("biblio.first_page"), text("biblio.last_page")),
         article_type=_ARTICLE_TYPES.get(stated or "", stated),
-        mesh=unique(map(_heading, _objects(work.get("mesh")))),
+        mesh=unique(map(_make_heading, _objects(work.get("mesh")))),
         keywords=unique(map(without_tags, keywords)),
         journal=without_tags(venue),
         licence=licence_from_text(licence) or licence or None,
@@ -232,7 +234,7 @@ def _numbers(works: Any, own: int) -> tuple[int, ...]:
     return tuple(numbers)
 
 
-def _heading(heading: Mapping[str, Any]) -> str | None:
+def _make_heading(heading: Mapping[str, Any]) -> str | None:
     """Return a MeSH heading as PubMed has it: a star if it is a major topic, a qualifier behind a slash."""
     name, qualifier = _text(heading, "descriptor_name"), _text(heading, "qualifier_name")
     if not name:

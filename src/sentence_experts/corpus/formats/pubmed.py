@@ -59,8 +59,8 @@ def _paper(record: Element) -> Paper:
     kinds = unique(plain_text(node) for node in article.iterfind(".//PublicationType"))
     uis = {node.get("UI") for node in article.iterfind(".//PublicationType")}
     related = main.findall("CommentsCorrectionsList/CommentsCorrections")
-    withdrawn = [_related(node) for node in related if node.get("RefType") == "RetractionOf"]
-    identifiers = _listed(article) | _listed(data)
+    withdrawn = [_read_related(node) for node in related if node.get("RefType") == "RetractionOf"]
+    identifiers = _read_identifiers(article) | _read_identifiers(data)
     for node in article.iterfind("ELocationID[@EIdType='doi']"):
         if node.get("ValidYN") != "N":
             add_identifier(identifiers, "doi", node)
@@ -151,7 +151,7 @@ def _year(article: Element, data: Element | None) -> int | None:
     return min((year for year in years if year), default=None)
 
 
-def _listed(holder: Element | None) -> dict[str, Any]:
+def _read_identifiers(holder: Element | None) -> dict[str, Any]:
     """Return the identifiers in an element's own list, not in lists of cited works."""
     return {} if holder is None else identifiers_of(holder.iterfind("ArticleIdList/ArticleId"), "IdType")
 
@@ -199,7 +199,7 @@ _CITED_YEARS = (
 _ANY_YEAR = re.compile(rf"(?<!\d){_YEAR}(?!\d)")
 
 
-def _cited_year(text: str) -> int | None:
+def _find_year(text: str) -> int | None:
     for pattern in _CITED_YEARS:
         if match := pattern.search(text):
             return int(match.group(1))
@@ -213,20 +213,18 @@ def _citations(holder: Element | None, related: Iterable[Element]) -> Iterator[C
     for reference in holder.iterfind("ReferenceList//Reference") if holder is not None else ():
         # A `Citation` is a whole line of a bibliography, so it gives a year and perhaps a DOI, never a title.
         text = first_text(reference, "Citation") or ""
-        known: dict[str, Any] = {"year": _cited_year(text), **_listed(reference)}
+        known: dict[str, Any] = {"year": _find_year(text), **_read_identifiers(reference)}
         if "doi" not in known and (doi := find_doi(text)):
             known["doi"] = doi
         citation = citation_with(known)
         seen.add(citation.pmid)
         yield citation
     for node in related:
-        if node.get("RefType") == "Cites" and (cited := _related(node)).pmid and cited.pmid not in seen:
+        if node.get("RefType") == "Cites" and (cited := _read_related(node)).pmid and cited.pmid not in seen:
             seen.add(cited.pmid)
             yield cited
 
 
-def _related(node: Element) -> Citation:
+def _read_related(node: Element) -> Citation:
     source = node.findtext("RefSource") or ""
-    return Citation(
-        doi=find_doi(source), pmid=normalise_pmid(node.findtext("PMID")), year=_cited_year(source)
-    )
+    return Citation(doi=find_doi(source), pmid=normalise_pmid(node.findtext("PMID")), year=_find_year(source))

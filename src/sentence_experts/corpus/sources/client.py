@@ -213,7 +213,7 @@ def _seconds_to_wait(state: tenacity.RetryCallState) -> float:
     return min(FIRST_WAIT * 2.0 ** (state.attempt_number - 1) if stated is None else stated, _MAX_WAIT)
 
 
-def shaped(shape: type[Shape]) -> Parse[Shape]:
+def make_parser(shape: type[Shape]) -> Parse[Shape]:
     """Return a parser of JSON bodies of this shape; its ValueError names the field that is not."""
 
     def parse(body: bytes) -> Shape:

@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field
 from sentence_experts.corpus.formats.openalex import FIELDS, to_paper
 from sentence_experts.corpus.identifiers import normalise_openalex
 from sentence_experts.corpus.paper import Paper, Rejection
-from sentence_experts.corpus.sources.client import SHOWN, Client, Record, shaped
+from sentence_experts.corpus.sources.client import SHOWN, Client, Record, make_parser
 from sentence_experts.errors import UsageError
 from sentence_experts.storage import sha256_text
 
@@ -79,7 +79,7 @@ class OpenAlexSource:
         params: dict[str, str | int] = {"filter": query + self._also, "per_page": size, "cursor": mark}
         if self._client.api_key:
             params["api_key"] = self._client.api_key
-        return self._client.get(self._client.services.openalex, "/works", params, shaped(_Page))
+        return self._client.get(self._client.services.openalex, "/works", params, make_parser(_Page))
 
     def _keep(self, work: Any) -> str | None:
         """Put a work into the journal and return its id; one without an id is set aside."""

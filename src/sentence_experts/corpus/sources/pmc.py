@@ -24,7 +24,7 @@ from sentence_experts.corpus.sources.client import (
     FailedError,
     Parse,
     Record,
-    shaped,
+    make_parser,
 )
 from sentence_experts.errors import UsageError
 from sentence_experts.progress import Advance
@@ -171,7 +171,7 @@ class PmcSource:
         try:
             if numbers:
                 name = f"{pmcid}.{max(numbers)}"
-                version = get(bucket, f"/metadata/{name}.json", {}, shaped(Version))
+                version = get(bucket, f"/metadata/{name}.json", {}, make_parser(Version))
                 version.name = name
                 if self._find_reason(version) is None:
                     found[f"jats/{pmcid}"] = b""

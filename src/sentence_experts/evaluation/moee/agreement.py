@@ -27,7 +27,7 @@ def correlation(cosines: Column, scores: Column, replicates: int = 1000, seed: i
     The 95% interval from `low` to `high` comes from a bootstrap that draws pairs and keeps their ranks; both
     ends are nan without replicates.
     """
-    value, values = _resampled(cosines, scores, replicates, seed)
+    value, values = _resample(cosines, scores, replicates, seed)
     if not replicates:
         return {"value": value, "low": np.nan, "high": np.nan}
     low, high = np.nanquantile(values, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
@@ -42,12 +42,12 @@ def mean_correlations(
     `datasets` are cosines and scores. Equal scores and seeds draw the same pairs, so two such means can be
     subtracted.
     """
-    found = [_resampled(*columns, replicates, [seed, number]) for number, columns in enumerate(datasets)]
+    found = [_resample(*columns, replicates, [seed, number]) for number, columns in enumerate(datasets)]
     count = len(found)
     return sum(value / count for value, _ in found), np.sum([values / count for _, values in found], axis=0)
 
 
-def _resampled(
+def _resample(
     cosines: Column, scores: Column, replicates: int, seed: int | list[int]
 ) -> tuple[float, Column]:
     """Return Pearson's correlation of the ranks, and that in each replicate of a bootstrap over pairs."""

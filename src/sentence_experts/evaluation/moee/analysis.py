@@ -30,7 +30,7 @@ from sentence_experts.evaluation.moee.agreement import (
     ranks,
 )
 from sentence_experts.evaluation.moee.rated_pairs import RatedPairs
-from sentence_experts.evaluation.results import StoredResult, measured_once
+from sentence_experts.evaluation.results import StoredResult, measure_once
 from sentence_experts.evaluation.statistics import Estimate, holm
 from sentence_experts.moee.embedder import MoeEmbedder
 from sentence_experts.moee.prompts import PROMPTS
@@ -122,7 +122,7 @@ def analyse(
         made |= {"model": Path(embedder.reader.name).name, "fitted": embedder.fitted is not None}
         return Analysis(analyse_states(embedder, data, chosen), made)
 
-    return measured_once(Analysis, "analysis", out, overwrite, made_from, measure, caches=["states"])
+    return measure_once(Analysis, "analysis", out, overwrite, made_from, measure, caches=["states"])
 
 
 @with_settings(AnalyseConfig)

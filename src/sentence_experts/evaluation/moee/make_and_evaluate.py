@@ -79,12 +79,12 @@ def make_embedder(
         made_from = {"model": embedder.fingerprint, "column": column, "columns": columns.model_dump()}
         if place.begin(made_from, inputs) == "finished":
             return load_embedder(str(place.path), MoeeConfig.of(device=config.device))
-        embedder = _fitted(embedder, texts, rated)
+        embedder = _fit(embedder, texts, rated)
         embedder.save_to(place)
     return embedder
 
 
-def _fitted(embedder: MoeEmbedder, texts: TextTable | None, rated: RatedPairs | None) -> MoeEmbedder:
+def _fit(embedder: MoeEmbedder, texts: TextTable | None, rated: RatedPairs | None) -> MoeEmbedder:
     """Return the embedder with standard scores fitted on texts, and alpha chosen on rated pairs."""
     if texts is not None:
         nonempty = [text for text in texts.texts() if text.strip()]

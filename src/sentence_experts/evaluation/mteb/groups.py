@@ -76,11 +76,11 @@ def hub_tasks(names: Iterable[str], only: Sequence[str] = ()) -> list[HubTask]:
     """
     # Commas within brackets belong to a name: "STS12,MTEB(Medical, v1)" is two names.
     split = (name.strip() for given in names for name in re.split(r",(?![^(]*\))", given))
-    tasks = dict.fromkeys(task for name in split if name for task in _named(name))
-    return selected(list(tasks), only)
+    tasks = dict.fromkeys(task for name in split if name for task in _find_named(name))
+    return select_tasks(list(tasks), only)
 
 
-def selected(tasks: Sequence[Any], only: Sequence[str]) -> list[Any]:
+def select_tasks(tasks: Sequence[Any], only: Sequence[str]) -> list[Any]:
     """Return the tasks whose name or type is in `only`, or whose name begins with one of these and a dot.
 
     Raises:
@@ -94,13 +94,13 @@ def selected(tasks: Sequence[Any], only: Sequence[str]) -> list[Any]:
     return [task for task, own in names.items() if not only or own & set(only)]
 
 
-def _named(name: str) -> list[HubTask]:
+def _find_named(name: str) -> list[HubTask]:
     """Return the tasks of a group, a benchmark or a task."""
     import mteb
 
     if name in GROUPS:
         tasks = [
-            task for one in GROUPS[name] for task in ([one] if isinstance(one, HubTask) else _named(one))
+            task for one in GROUPS[name] for task in ([one] if isinstance(one, HubTask) else _find_named(one))
         ]
         return [task for task in tasks if task.kind in TYPES_OF_GROUP.get(name, (task.kind,))]
     try:

@@ -40,7 +40,7 @@ from mteb.abstasks.retrieval_dataset_loaders import RetrievalSplitData
 from mteb.abstasks.task_metadata import TaskMetadata
 
 from sentence_experts.errors import InputError
-from sentence_experts.evaluation.mteb.groups import selected
+from sentence_experts.evaluation.mteb.groups import select_tasks
 from sentence_experts.models.routes.task_types import ROLES, TWO_SIDED
 from sentence_experts.storage import sha256_text
 from sentence_experts.tasks.dataset import TEXTS, Tasks
@@ -119,7 +119,7 @@ def local_tasks(folder: Tasks, only: Sequence[str] = ()) -> list[LocalTask]:
         logger.info(f"not measured, since they have no test split: {', '.join(without)}")
     if not tested:
         raise InputError(f"{folder.path}: none of its datasets has a test split")
-    return selected(tested, only)
+    return select_tasks(tested, only)
 
 
 class _Local:

@@ -81,7 +81,7 @@ def evaluate_tasks(
         for run in runs:
             encoder = run.open(config, setting_of(run, config.pooling), config.max_length)
             routes = TaskRoutes.of(encoder, maps.of(run, None if encoder.routes else ()), own)
-            scores.append(_measured_run(run, TaskEncoder(encoder, routes), sources, cache, missing))
+            scores.append(_measure_run(run, TaskEncoder(encoder, routes), sources, cache, missing))
     more = {"only": config.only, "route_map": config.route_map, "versions": library_versions("mteb")}
     tasks = []
     for source in sources:
@@ -91,7 +91,7 @@ def evaluate_tasks(
     return join_runs(tasks, scores, noted | more, missing, config.margin, baseline)
 
 
-def _measured_run(
+def _measure_run(
     run: ModelRun,
     model: TaskEncoder,
     sources: Sequence[LocalTask | HubTask],
@@ -105,11 +105,11 @@ def _measured_run(
         if source.name in missing:
             continue
         task = source.make()
-        result = _cached(task, model.mteb_model_meta, cache)
+        result = _read_cached(task, model.mteb_model_meta, cache)
         cached += result is not None
         if result is None:
             logger.info(f"{run.label}: task {place} of {len(sources)}, {source.name}")
-            result = _measured(task, model, cache, missing)
+            result = _measure_task(task, model, cache, missing)
         if result is not None:
             # mteb's main score: the mean over the splits and subsets of the task.
             scores[source.name] = float(result.validate_and_filter_scores(task).get_score())
@@ -119,7 +119,7 @@ def _measured_run(
     return Run(run.label, run.model, model.encoder.settings() | identity, scores)
 
 
-def _cached(task: AbsTask, meta: ModelMeta, cache: mteb.ResultCache) -> TaskResult | None:
+def _read_cached(task: AbsTask, meta: ModelMeta, cache: mteb.ResultCache) -> TaskResult | None:
     """Return the result of an earlier evaluation, if it is complete and of the same data."""
     path = cache.get_task_result_path(task.metadata.name, meta)
     if not path.exists():
@@ -136,7 +136,7 @@ def _cached(task: AbsTask, meta: ModelMeta, cache: mteb.ResultCache) -> TaskResu
     return None if result.get_missing_evaluations(task) else result
 
 
-def _measured(
+def _measure_task(
     task: AbsTask, model: TaskEncoder, cache: mteb.ResultCache, missing: dict[str, str]
 ) -> TaskResult | None:
     """Measure a task; None, and an entry in `missing`, if its data cannot be loaded."""
@@ -165,7 +165,7 @@ def _measured(
         part.unload_data()
     logger.info(f"  {name}: {time.monotonic() - started:.0f} s")
     # Read back: the file has fewer digits, and the next evaluation must give the same scores.
-    return _cached(task, model.mteb_model_meta, cache)
+    return _read_cached(task, model.mteb_model_meta, cache)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from sentence_experts.errors import UsageError
 from sentence_experts.models.dense import average_experts, export_route
 from sentence_experts.models.encoder import check_experts
 from sentence_experts.models.export.export_config import ExportConfig
-from sentence_experts.models.export.onnx import described, graph_prompts, write_graph
+from sentence_experts.models.export.onnx import describe_graph, graph_prompts, write_graph
 from sentence_experts.models.export.onnx_int8 import check_quantizable, compute_in_int8, select_texts
 from sentence_experts.models.files.fingerprint import fingerprint_of
 from sentence_experts.models.files.saving import model_output, write_model
@@ -135,7 +135,7 @@ def export(
         if texts is not None and config.route is None:
             check_quantizable(encoder)
         made_from = {"model": fingerprint_of(encoder), "config": config.model_dump(mode="json")}
-        made_from |= described(encoder) if as_graph else {}
+        made_from |= describe_graph(encoder) if as_graph else {}
         finished = place.begin(made_from, {} if texts is None else {"texts": texts.fingerprint}) == "finished"
         if finished and not as_graph:
             return Exported(out, load(out, device="cpu"))

@@ -19,7 +19,7 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 
 from sentence_experts.compat.sentence_transformers import transformer_of
-from sentence_experts.compat.tokenizers import backend_copy
+from sentence_experts.compat.tokenizers import copy_backend
 from sentence_experts.compat.transformers import attention_of, set_attention
 from sentence_experts.errors import InputError, SentenceExpertsError, UsageError, require
 from sentence_experts.models.architectures.routed_model import RoutedModel
@@ -112,7 +112,7 @@ def write_graph(encoder: SentenceTransformer, folder: Path, tolerance: float = T
     encoder = encoder.to("cpu").eval()
     prompts = graph_prompts(encoder)
     leads = list(prompts.values()) or [""]
-    program = _traced(encoder, _begun(leads, TRACED))
+    program = _trace(encoder, _begun(leads, TRACED))
     # Beside the graph, since a file of protobuf ends at 2 GB.
     size = sum(parameter.numel() * parameter.element_size() for parameter in encoder.parameters())
     program.save(str(folder / MODEL_FILE), external_data=size > 1 << 30)
@@ -136,7 +136,7 @@ def graph_prompts(encoder: SentenceTransformer) -> dict[str, str]:
     return {route.name: encoder.prompts.get(route.name) or route.text for route in encoder.routes}
 
 
-def described(encoder: SentenceTransformer) -> dict[str, Any]:
+def describe_graph(encoder: SentenceTransformer) -> dict[str, Any]:
     """Return the facts that decide a graph, and may differ from the files of a model changed in memory."""
     return {
         "max_length": encoder.max_seq_length,
@@ -153,7 +153,7 @@ def _describe(encoder: SentenceTransformer, prompts: Mapping[str, str]) -> dict[
     facts = {name: getattr(config, name) for name in names if getattr(config, name, None)}
     default = encoder.prompts.get(encoder.default_prompt_name or "")
     tokens = [list(route.token_ids) for route in encoder.routes] if isinstance(encoder, ExpertEncoder) else []
-    record = described(encoder) | {
+    record = describe_graph(encoder) | {
         "format_version": GRAPH_VERSION,
         "prompts": prompts,
         "default_prompt_name": next((name for name, prompt in prompts.items() if prompt == default), None),
@@ -198,7 +198,7 @@ def check_graph(
     return difference
 
 
-def _traced(encoder: SentenceTransformer, texts: Sequence[str]) -> Any:
+def _trace(encoder: SentenceTransformer, texts: Sequence[str]) -> Any:
     """Return the graph of a model; batch and length of the inputs are free."""
     encoder.encode(list(texts), prompt="")  # this makes the tables that the graph holds
     routed = transformer_of(encoder)
@@ -239,7 +239,7 @@ def _begun(leads: Sequence[str], texts: Sequence[str]) -> list[str]:
 
 def _write_tokenizer(encoder: SentenceTransformer, file: Path) -> None:
     """Write the tokenizer, which truncates and pads as the model does."""
-    backend, padding = backend_copy(encoder.tokenizer), encoder.tokenizer.pad_token
+    backend, padding = copy_backend(encoder.tokenizer), encoder.tokenizer.pad_token
     if encoder.max_seq_length is not None:
         backend.enable_truncation(encoder.max_seq_length, direction=encoder.tokenizer.truncation_side)
     if padding is not None:

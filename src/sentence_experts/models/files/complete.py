@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from sentence_experts.errors import InputError
 from sentence_experts.models.architectures.families import MODEL_TYPES
-from sentence_experts.models.layers.weight_files import REMEDY, check_names, named, weights_file
+from sentence_experts.models.layers.weight_files import REMEDY, check_names, name_some, weights_file
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -20,15 +20,15 @@ POOLER = "pooler"  # part of BERT that no vector of ours needs; masked language 
 
 
 @contextmanager
-def checked_weights(source: str) -> Iterator[list[Any]]:
+def check_weights(source: str) -> Iterator[list[Any]]:
     """Refuse a model whose transformer's weights differ from its files; put the model in the list.
 
     Heads that an encoder does not use, such as the head of a masked language model, are left out and logged.
     """
-    from sentence_experts.compat.transformers import loading_reports
+    from sentence_experts.compat.transformers import collect_loading_reports
 
     loaded: list[Any] = []
-    with loading_reports() as reports:
+    with collect_loading_reports() as reports:
         yield loaded
     file = weights_file(source)
     for report in reports:
@@ -39,13 +39,13 @@ def checked_weights(source: str) -> Iterator[list[Any]]:
                 f"{tuple(expected)}; {REMEDY}"
             )
         if report.conversion_errors:
-            raise InputError(f"{file}: weights do not fit: {named(report.conversion_errors)}; {REMEDY}")
+            raise InputError(f"{file}: weights do not fit: {name_some(report.conversion_errors)}; {REMEDY}")
         names = report.unexpected_keys
         foreign = {name for name in names if not all(_is_head(transformer, name) for transformer in loaded)}
         missing = {name for name in report.missing_keys if POOLER not in name.split(".")[:2]}
         check_names(file, missing, foreign)
         if names:
-            logger.info(f"{source}: left out heads that an encoder does not use: {named(names)}")
+            logger.info(f"{source}: left out heads that an encoder does not use: {name_some(names)}")
 
 
 def transformers_of(model: SentenceTransformer) -> list[Any]:

@@ -109,7 +109,7 @@ def folder_fingerprint(folder: Path, route: str | None = None, heads: bool = Tru
     weights that decide that route's vectors; without `heads`, before its head and whatever its name is.
     """
     files = sorted(file for file in folder.rglob("*") if file.is_file() and _decides(file, folder))
-    config, prompt = ({}, "") if route is None else _routing(folder, route)
+    config, prompt = ({}, "") if route is None else _read_routing(folder, route)
     chosen = [each for each in config.get("routes", ()) if prompt.startswith(each["text"])]
     if not chosen or config.get("base_vocab_size") is None:
         return sha256_text(*_names_and_hashes(folder, files))
@@ -147,7 +147,7 @@ def folder_fingerprint(folder: Path, route: str | None = None, heads: bool = Tru
     )
 
 
-def _routing(folder: Path, route: str) -> tuple[dict[str, Any], str]:
+def _read_routing(folder: Path, route: str) -> tuple[dict[str, Any], str]:
     """Read the config of a model whose routes choose the experts ({} for others), and the route's prompt."""
     config, settings = (
         read_json(file) if file.is_file() else {} for file in (folder / "config.json", folder / SETTINGS)

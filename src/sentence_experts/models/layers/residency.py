@@ -22,7 +22,13 @@ from torch import Tensor, nn
 
 from sentence_experts.errors import InputError, RouteError, UsageError
 from sentence_experts.models.layers.experts import Experts, IdleExpert
-from sentence_experts.models.layers.weight_files import REMEDY, WeightFiles, check_names, named, weights_file
+from sentence_experts.models.layers.weight_files import (
+    REMEDY,
+    WeightFiles,
+    check_names,
+    name_some,
+    weights_file,
+)
 
 DISK, CPU = "disk", "cpu"
 
@@ -170,7 +176,7 @@ class Residency:
                     raise InputError(
                         f"{weights_file(self.files.source if self.files else '')}: weights of expert "
                         f"{self._model.config.experts[number]!r} have another shape or kind of number than "
-                        f"the config says: {named(bad)}; {REMEDY}"
+                        f"the config says: {name_some(bad)}; {REMEDY}"
                     )
                 expert.load_state_dict(
                     {name: weight.to(self._model.dtype) for name, weight in state.items()}, assign=True

@@ -29,7 +29,7 @@ REMEDY = "copy or download the model again, or save it once more"
 MAX_NAMED = 3
 
 
-def named(names: Iterable[str]) -> str:
+def name_some(names: Iterable[str]) -> str:
     """Return the first few names, and how many more there are."""
     names = sorted(names)
     more = f" and {len(names) - MAX_NAMED:,} more" if len(names) > MAX_NAMED else ""
@@ -39,7 +39,7 @@ def named(names: Iterable[str]) -> str:
 def check_names(source: str | Path, missing: Iterable[str], unexpected: Iterable[str] = ()) -> None:
     """Refuse weights that are missing or unexpected."""
     faults = (("weights are missing", set(missing)), ("weights are not of this model", set(unexpected)))
-    if messages := [f"{fault}: {named(names)}" for fault, names in faults if names]:
+    if messages := [f"{fault}: {name_some(names)}" for fault, names in faults if names]:
         raise InputError(f"{source}: {'; '.join(messages)}; {REMEDY}")
 
 
@@ -152,7 +152,7 @@ class WeightFiles:
         except SafetensorError as error:
             raise InputError(f"{path}: an expert cannot be read ({brief(error)}); {REMEDY}") from error
         except OSError as error:  # it went since it was looked at
-            raise _changed(path) from error
+            raise _make_change_error(path) from error
 
     def _unchanged(self, name: str) -> str:
         path = self._find(name)
@@ -161,11 +161,11 @@ class WeightFiles:
         except OSError:
             state = None
         if path is None or state is None or self.states.setdefault(path, state) != state:
-            raise _changed(path or name)
+            raise _make_change_error(path or name)
         return path
 
 
-def _changed(path: str) -> InputError:
+def _make_change_error(path: str) -> InputError:
     return InputError(f"{path}: changed since the model was loaded; load it again")
 
 
@@ -178,7 +178,7 @@ def shared_part(source: str, **options: Any) -> Iterator[str]:
     Yields:
         The folder itself if it has all files, or all weights in one file.
     """
-    folder = Path(source) if Path(source).is_dir() else _fetched(source, **options)
+    folder = Path(source) if Path(source).is_dir() else _fetch(source, **options)
     index = folder / INDEX
     of_key = read_json(index)["weight_map"] if index.is_file() else {}
     if all((folder / name).is_file() for name in set(of_key.values())):
@@ -196,7 +196,7 @@ def shared_part(source: str, **options: Any) -> Iterator[str]:
         yield temporary
 
 
-def _fetched(source: str, **options: Any) -> Path:
+def _fetch(source: str, **options: Any) -> Path:
     """Return a hub model's files without its experts' files."""
     from huggingface_hub import snapshot_download
 
@@ -222,5 +222,5 @@ def read_arrays(file: Path, names: Iterable[str]) -> dict[str, NDArray[Any]]:
         raise InputError(f"{file}: cannot be read ({brief(error)}); {REMEDY}") from error
     check_names(file, set(names) - set(arrays), set(arrays) - set(names))
     if broken := {name for name, array in arrays.items() if not np.isfinite(array).all()}:
-        raise InputError(f"{file}: {named(broken)} holds numbers that are not finite; {REMEDY}")
+        raise InputError(f"{file}: {name_some(broken)} holds numbers that are not finite; {REMEDY}")
     return arrays

@@ -11,9 +11,9 @@ from tokenizers import AddedToken, Regex, Tokenizer, normalizers
 from transformers import PreTrainedTokenizerBase
 
 from sentence_experts.compat.tokenizers import (
-    backend_copy,
-    generic_tokenizer,
-    leading_token,
+    copy_backend,
+    find_leading_token,
+    make_tokenizer,
     normalizer_steps,
     with_leading_token,
     without_leading_token,
@@ -54,22 +54,22 @@ def with_domain_tokens(
     Returns:
         The tokenizer, and the routes of the domain tokens; their experts are numbered as in `experts`.
     """
-    backend = backend_copy(tokenizer)
+    backend = copy_backend(tokenizer)
     first_new_id = len(tokenizer)
     names, tokens = list(experts), [domain_token(name) for name in experts]
     if instructions:
         names, tokens = [*names, "the instructions"], [*tokens, INSTRUCTION_TOKEN]
     starts = _starts(backend, names, tokens)
-    if tokenizer.cls_token is None or leading_token(backend) != tokenizer.cls_token:
+    if tokenizer.cls_token is None or find_leading_token(backend) != tokenizer.cls_token:
         raise InputError("the base's tokenizer does not begin texts with a [CLS] token; use `route='prefix'`")
     backend = without_leading_token(backend)  # the domain token stands there instead
     normalizer = backend.normalizer
     rules = [
-        normalizers.Replace(Regex(rf"\A{re.escape(start)}"), _marked(token))
+        normalizers.Replace(Regex(rf"\A{re.escape(start)}"), _mark(token))
         for start, token in zip(starts, tokens, strict=True)
     ]
     rules += [
-        normalizers.Replace(Regex(_start_pattern(normalizer, each)), _marked(INSTRUCTION_TOKEN))
+        normalizers.Replace(Regex(_start_pattern(normalizer, each)), _mark(INSTRUCTION_TOKEN))
         for each in instructions
     ]
     steps = [*normalizer_steps(normalizer), normalizers.Replace(MARKER, "\ufffd"), *rules]
@@ -79,7 +79,7 @@ def with_domain_tokens(
     routes = [
         Route(name, domain_token(name), (first_new_id + index,), index) for index, name in enumerate(experts)
     ]
-    extended = generic_tokenizer(tokenizer, backend)
+    extended = make_tokenizer(tokenizer, backend)
     leads = {route.text: (route.token_ids[0], "") for route in routes}
     leads |= {each: (first_new_id + len(experts), each) for each in instructions}
     _check(tokenizer, extended, leads)
@@ -90,9 +90,9 @@ def without_domain_tokens(
     tokenizer: PreTrainedTokenizerBase, routes: Sequence[Route]
 ) -> PreTrainedTokenizerBase:
     """Make the base's tokenizer again from one that `with_domain_tokens` made."""
-    backend = without_tokens(backend_copy(tokenizer), {route.token_ids[0] for route in routes})
+    backend = without_tokens(copy_backend(tokenizer), {route.token_ids[0] for route in routes})
     backend = without_replacements(backend, MARKER)
-    return generic_tokenizer(tokenizer, with_leading_token(backend, str(tokenizer.cls_token)))
+    return make_tokenizer(tokenizer, with_leading_token(backend, str(tokenizer.cls_token)))
 
 
 def behind_instruction_token(tokenizer: PreTrainedTokenizerBase, routes: Sequence[Route]) -> list[Route]:
@@ -138,7 +138,7 @@ def prefix_routes(
     return routes
 
 
-def _marked(token: str) -> str:
+def _mark(token: str) -> str:
     return f"{MARKER}{token}{MARKER}"
 
 

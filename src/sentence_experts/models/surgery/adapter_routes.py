@@ -11,7 +11,7 @@ from torch import Tensor
 from sentence_experts.errors import InputError
 from sentence_experts.models.architectures.families import MODEL_TYPES, Family, family_of, family_of_base
 from sentence_experts.models.layers.adapters import key_of
-from sentence_experts.models.layers.weight_files import named
+from sentence_experts.models.layers.weight_files import name_some
 from sentence_experts.models.layers.weight_names import base_name, is_router, owner_of
 from sentence_experts.storage import read_json
 
@@ -92,6 +92,6 @@ def read_peft(folder: Path, transformer: Any) -> tuple[dict[str, Any], dict[str,
             leaf = "down" if is_down else "up"
             weights[f"{family.blocks}.{block}.adapters.{{}}.{key_of(path)}.{leaf}"] = weight
     if foreign or not weights:
-        problem = f"no weights of this model's layers: {named(foreign)}" if foreign else "holds no weights"
+        problem = f"no weights of the model's layers: {name_some(foreign)}" if foreign else "holds no weights"
         raise InputError(f"{folder / PEFT_WEIGHTS}: {problem}; the adapter was trained on another base")
     return {"rank": rank, "layers": sorted(layers)}, weights

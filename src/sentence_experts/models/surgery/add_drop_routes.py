@@ -87,7 +87,7 @@ def add_route(
     folder = base if isinstance(base, str | Path) and Path(base).is_dir() else None
     hub_name = str(base) if isinstance(base, str | Path) and folder is None else None
     return make_and_store(
-        lambda opened: _grown(opened, name, chosen, tasks, base, adapter),
+        lambda opened: _grow(opened, name, chosen, tasks, base, adapter),
         model,
         out,
         overwrite,
@@ -101,7 +101,7 @@ def add_route(
     )
 
 
-def _grown(
+def _grow(
     model: SentenceTransformer,
     name: str,
     config: AddRouteConfig,
@@ -114,7 +114,7 @@ def _grown(
     weights: dict[str, Tensor] = {}
     if config.kind == EXPERT:
         route = PlannedRoute(name, name, _instruction(plan, name, config.prefix, tasks))
-        added = [_seeded(encoder, config.seed_from or AVERAGE, base)]
+        added = [_choose_start(encoder, config.seed_from or AVERAGE, base)]
     else:
         if tasks is not None:
             raise UsageError(f"`tasks` gives instructions, and each {config.kind} has a domain token")
@@ -345,7 +345,7 @@ def _instruction(plan: RoutePlan, name: str, prefix: str | None, tasks: Any) -> 
     return prefix or f"{name}: "
 
 
-def _seeded(encoder: ExpertEncoder, seed_from: str, base: Source | None) -> ExpertSource:
+def _choose_start(encoder: ExpertEncoder, seed_from: str, base: Source | None) -> ExpertSource:
     """Choose the start of the new expert; an expert named "base" or "average" comes first."""
     experts = encoder.experts
     if base is not None and (seed_from != BASE or BASE in experts):

@@ -94,7 +94,7 @@ def extend(
     names = [given] if isinstance(given, str) else list(given or ())
 
     def make(encoder: SentenceTransformer) -> ExpertEncoder:
-        made = _extended(encoder, [*names, *domain_names(domains)], chosen, tasks, device_of(base))
+        made = _extend(encoder, [*names, *domain_names(domains)], chosen, tasks, device_of(base))
         if isinstance(base, str | Path) and not Path(base).exists():  # the card names no local path
             set_notes(made, {"base": str(base)})
         return made
@@ -109,7 +109,7 @@ def extend(
     )
 
 
-def _extended(
+def _extend(
     encoder: SentenceTransformer, names: Sequence[str], config: ExtendConfig, tasks: Any, device: str | None
 ) -> ExpertEncoder:
     dense = transformer_of(encoder)

@@ -51,7 +51,7 @@ def put_head(encoder: SentenceTransformer, pooling: str | None, head: str | None
     if head is not None:
         width = int(encoder.get_embedding_dimension() or 0)
         place = len(encoder) - isinstance(encoder[-1], Normalize)
-        with _seeded(seed):  # as the released checkpoints' head, whose last layer is linear
+        with _seed_random_state(seed):  # as the released checkpoints' head, whose last layer is linear
             tanh, identity = (
                 Dense(width, width, activation_function=activation()) for activation in (nn.Tanh, nn.Identity)
             )
@@ -98,7 +98,7 @@ def describe_modules(encoder: SentenceTransformer) -> str:
 def _pooler(encoder: SentenceTransformer, width: int, seed: int) -> Dense:
     """Return the linear layer and tanh on the first token."""
     base_pooler: Any = getattr(transformer_of(encoder), "pooler", None)
-    with _seeded(seed):
+    with _seed_random_state(seed):
         pooler = Dense(width, width, activation_function=nn.Tanh())
     # A pooler's bias begins as zeros; transformers makes one where a checkpoint lacks it.
     if base_pooler is not None and bool(base_pooler.dense.bias.any()):
@@ -112,7 +112,7 @@ def _pooler(encoder: SentenceTransformer, width: int, seed: int) -> Dense:
 
 
 @contextmanager
-def _seeded(seed: int) -> Iterator[None]:
+def _seed_random_state(seed: int) -> Iterator[None]:
     """Draw random weights from the seed alone; the global random state stays as it was."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
