@@ -48,7 +48,7 @@ Cells = dict[str, Any]
 
 @dataclass(frozen=True)
 class Folders:
-    """Where the data are: what the study keeps between runs, and the files of Debian's `wordnet-base`."""
+    """Places of the data: what the study keeps between runs, and the files of Debian's `wordnet-base`."""
 
     work: Path
     wordnet: Path
@@ -284,6 +284,6 @@ def share_named(data: LabelledTexts, route: str) -> float:
 
 
 def sizes(data: LabelledTexts) -> Mapping[str, str]:
-    """What a table says of a set: texts for training, validation and test, and labels."""
+    """Describe a set in a table: texts for training, validation and test, and labels."""
     counts = "/".join(f"{len(data.sets[part]):,}" for part in (TRAIN, VALIDATION, TEST))
     return {"texts": counts, "labels": ", ".join(f"{r} {len(own.names)}" for r, own in data.labels.items())}

@@ -33,7 +33,7 @@ Vectors = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Arm:
-    """How a model gets its routes, which of its weights are trained, and at which rates.
+    """Ways by which a model gets its routes, which of its weights are trained, and at which rates.
 
     Attributes:
         kind: base, head (linear maps of the frozen base's vectors), blocks (the settings `extend` lead to
@@ -173,7 +173,7 @@ def info_nce(anchors: Tensor, positives: Tensor, known: NDArray[np.bool_]) -> Te
 
 @dataclass(frozen=True)
 class Known:
-    """What training may know: its rows, route -> their labels, and their groups."""
+    """Knowledge that training may use: its rows, route -> their labels, and their groups."""
 
     rows: Rows
     labels: Mapping[str, Labels]

@@ -93,7 +93,7 @@ class Bench:
         return self._run_trained(arm, key, rate, steps)
 
     def known(self, key: Row) -> Known:
-        """What a training may know: all labels, or few pairs of each route."""
+        """Knowledge that a training may use: all labels, or few pairs of each route."""
         rows = self.data.sets[TRAIN]
         groups = self.data.groups[rows]
         labels = {route: self.data.labels_of(route, TRAIN) for route in self.routes}

@@ -1,6 +1,6 @@
 """Random verbs, killed, run twice at once, on a full disk, or on damaged inputs: is anything lost?
 
-Each trial disturbs one command of the command line in a folder of its own, and then gives the same command
+Each trial disturbs one command of the command line in a separate folder, and then gives the same command
 again, undisturbed. It must end with the files of the undisturbed run, or refuse by naming what is wrong.
 Commands run in processes that are forked from this one, which has imported everything, and die by SIGKILL.
 
@@ -31,7 +31,7 @@ KILL, TWO, TWO_SETTINGS, DISK, INPUT, PARTS = DISTURBANCES = (
     "kill", "two at once", "two of different settings", "full disk", "damaged input", "damaged parts",
 )  # fmt: skip
 SURVIVED, REFUSED, LOST = "survived", "refused", "lost"
-# What stands in an error that names what is wrong.
+# Words of an error that names what is wrong.
 FULL = ("no space", "larger than a limit")
 NAMED = (
     *FULL, "changed since", "missing", "damaged", "cannot be", "not finished", "in use", "not valid",
@@ -44,7 +44,7 @@ USUAL = 4.0  # seconds of a command, until it has run
 
 
 class Outcome(NamedTuple):
-    """What became of a trial, in one of its groups (command, disturbance), and the error's last line."""
+    """Outcome of a trial, in one of its groups (command, disturbance), and the error's last line."""
 
     verdict: str
     groups: tuple[str, ...]
@@ -207,7 +207,7 @@ def difference(expected: Path, found: Path) -> str | None:
     """The first file that is not as in the undisturbed result."""
     if expected.is_file():
         return None if found.is_file() and found.read_bytes() == expected.read_bytes() else expected.name
-    # A search with other settings adds vectors of its own.
+    # A search with other settings adds other vectors.
     folders = (expected,) if expected.name == ".vectors" else (expected, found)
     for name in sorted({name for folder in folders for name in contents(folder)}):
         one, other = expected / name, found / name

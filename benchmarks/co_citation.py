@@ -10,7 +10,7 @@ It is written as a corpus, and co-cited pairs of the domain with a count of at l
 package (from the corpus to the pairs in memory; the domain is what has an abstract, so no rules are applied),
 and by two programs of SQL for the same DuckDB with the same limits: a join of the citations with themselves,
 and the best that we could write, with lists; the pairs in order, on which a dataset's bytes depend. Each runs
-in a process of its own, ways alternate, and all must give the same pairs. Memory is the largest resident set
+in a separate process, ways alternate, and all must give the same pairs. Memory is the largest resident set
 of the process, as the kernel counts it; the disk is the largest size of the engine's temporary files, sampled
 twice a second.
 """
@@ -54,10 +54,10 @@ if TYPE_CHECKING:
     from sentence_experts.pairs.graph import LinkGraph
 
 DOMAIN = 75_000
-# Of the reference lists: log-normal, as those of real articles are, and a few reviews that cite thousands.
+# Lengths of reference lists: log-normal, as in real articles, and a few reviews that cite thousands.
 MEDIAN_REFERENCES, SPREAD = 24, 0.85
 HUB_SHARE, HUB_REFERENCES = 1e-4, (1_000, 5_000)
-# Of the papers that cite the domain first of all, and of their references those that lie in it.
+# Shares of papers that cite the domain first of all, and of their references that lie in it.
 HOME_SHARE, AT_HOME = 0.05, 0.7
 # A work of rank r among n is cited in proportion to (r/n)**(1/SKEW - 1).
 SKEW = 3.0
@@ -146,7 +146,7 @@ def write_graph(folder: Path, citations: int, seed: int = 0) -> None:
 
 
 LEAST = 2
-# Of the file of pairs: what the ways put their temporary files beside.
+# The file of pairs: what the ways put their temporary files beside.
 SPILLED = "spilled"
 OURS, CAPPED, JOIN, LISTS = "ours", "ours, --max-references 500", "SQL, self-join", "SQL, lists"
 NUMBERED = """CREATE TEMP TABLE domain AS

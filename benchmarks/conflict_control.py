@@ -78,7 +78,7 @@ SETTINGS = {"words": WORDS, "batch": BATCH, "rates": [RATE, HIGH_RATE], "measure
 
 @dataclass(frozen=True)
 class Arm:
-    """How the base gets its routes, the learning rate, and by what factor that of route tokens is higher."""
+    """Kind of the base's routes, the learning rate, and the factor of the rate of route tokens."""
 
     extend: Mapping[str, Any]
     rate: float = RATE
@@ -100,7 +100,7 @@ class Part:
 
     @property
     def steps(self) -> int:
-        """Of a training."""
+        """Steps of a training."""
         return self.measured[-1]
 
 

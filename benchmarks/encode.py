@@ -102,7 +102,7 @@ def work_of(model: Any, texts: list[str]) -> float:
 
 
 def profile(model: Any, texts: list[str]) -> list[list[str]]:
-    """Where one core's time goes on abstracts: operation, share."""
+    """Profile one core on abstracts: operation, share of the time."""
     import torch
     from torch.profiler import ProfilerActivity
     from torch.profiler import profile as profiler

@@ -1,4 +1,4 @@
-"""What a few examples teach: `teach` beside MiniLM, Rocchio's method and a logistic regression.
+"""Teaching by a few examples: `teach` beside MiniLM, Rocchio's method and a logistic regression.
 
     python benchmarks/few_shot.py --cache FOLDER [--draws 20] [--choose] [--times]
 

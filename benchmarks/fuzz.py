@@ -29,7 +29,7 @@ from fuzz_kinds import KINDS
 from measuring import options, verdicts, versions, write
 
 SECONDS = 20.0
-"""Of processor time for one mutation; the slowest, 100,000 empty articles in one set, takes some seconds."""
+"""Processor time for one mutation; the slowest, 100,000 empty articles in one set, takes some seconds."""
 MEMORY = 1 << 30
 """Bytes by which a mutation may raise the peak of the process that reads it."""
 _HANGS_AFTER = 90.0

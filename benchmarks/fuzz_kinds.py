@@ -286,7 +286,7 @@ def _read_answer(case: tuple[str, bytes]) -> None:
             "search": lambda: source.find("q"),
         }
         ways.get(name, lambda: source.fetch(["PMC7"], lambda steps=1, note="": None))()
-        # What entered the journal is used by the next steps.
+        # The next steps use what entered the journal.
         source.version("PMC7")
         list(OpenAlexSource(client, True).papers(["W7", "W8"]))
 

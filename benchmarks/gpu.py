@@ -1,4 +1,4 @@
-"""What a GPU does with experts: encoding, mixed batches, paged experts, training steps. Writes its table.
+"""Experts on a GPU: encoding, mixed batches, paged experts, training steps. Writes its table.
 
     python benchmarks/gpu.py [--texts 2000] [--experts 5 20 64] [--rounds 5]      (`make bench-gpu`)
 
@@ -35,7 +35,7 @@ DENSE, LOADED = "dense", "all experts loaded"
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is measured.
+    """Amounts that are measured.
 
     Attributes:
         texts: number of texts of each kind.
@@ -215,7 +215,7 @@ def paging_rows(folder: str, meter: Meter, sizes: Sizes) -> list[dict[str, Any]]
 
 
 def nothing(model: Any, number: int) -> None:
-    """What is done before a turn where nothing is to be done."""
+    """Do nothing before a turn."""
 
 
 def training_rows(folders: Mapping[int, str], meter: Meter, sizes: Sizes) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""infinity, another embedding server, in an environment of its own; `serve.py` measures it beside ours."""
+"""infinity, another embedding server, in a separate environment; `serve.py` measures it beside ours."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ def ratio(seconds: Mapping[str, list[float]], of: str, to: str) -> float:
 def gemm_flops(threads: int, tokens: int = 2048, width: int = 384, inner: int = 1536) -> float:
     """Floating-point operations a second of a matrix multiplication of an MLP's shape: what is at most there.
 
-    With several threads, each multiplies matrices of its own, as cores that take a batch each.
+    With several threads, each multiplies separate matrices, as cores that take a batch each.
     """
     from concurrent.futures import ThreadPoolExecutor
 
@@ -140,7 +140,7 @@ def hardware() -> str:
 
 
 def versions(*more: str) -> dict[str, str]:
-    """Of the libraries that decide the figures."""
+    """Return the versions of the libraries that decide the figures."""
     return {name: version(name) for name in (*PACKAGES, *more)} | {"python": platform.python_version()}
 
 

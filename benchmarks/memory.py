@@ -1,4 +1,4 @@
-"""What experts cost in memory: all-MiniLM-L6-v2 dense, with all experts loaded, and with one route's alone.
+"""Memory that experts cost: all-MiniLM-L6-v2 dense, with all experts loaded, and with one route's alone.
 
     python benchmarks/memory.py [--experts 4 20] [--rounds 3]
 
@@ -21,7 +21,7 @@ from typing import Any
 from measuring import options, table, write
 
 TEXTS = 64
-# What runs in a fresh process: argument 1 is the folder, 2 the way.
+# Code of a fresh process: argument 1 is the folder, 2 the way.
 PROBE = """
 import gc, json, sys
 import torch

@@ -23,7 +23,7 @@ MIN_ARTICLES = 12  # articles of a label
 MAX_RECTANGLES, MAX_DRAWN = 4, 100_000  # of one article, and tried in all
 
 # Articles name their organisms by keywords from a list that the journal offers, in either case. About twenty
-# of 1,489 have names of their own: those that mean an organism of the list are here.
+# of 1,489 have separate names: those that mean an organism of the list are here.
 SAME = {
     "drosophila": "d. melanogaster",
     "drosophila melanogaster": "d. melanogaster",
@@ -75,7 +75,7 @@ class Article:
     references: int = 0
 
     def labels(self, route: str) -> tuple[str, ...]:
-        """What it is by this route."""
+        """Return its labels by this route."""
         return self.subjects if route == ROUTES[0] else (self.organism,)
 
     def masked(self) -> Article:

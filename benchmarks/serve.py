@@ -218,7 +218,7 @@ def five_routes(titles: list[str], rounds: int, experts: Path) -> dict[str, Any]
 
 
 def ratios(found: dict[str, list[dict[str, float]]]) -> dict[str, float]:
-    """What the goals are about."""
+    """Figures that the goals are about."""
     result = {}
     for kind in ("titles", "long"):
         most = f"{kind}, {CLIENTS[-1]} clients"

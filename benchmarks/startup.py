@@ -1,4 +1,4 @@
-"""What a command costs before it computes: CPU time and peak memory of fresh processes with a few texts.
+"""Cost of a command before it computes: CPU time and peak memory of fresh processes with a few texts.
 
     python benchmarks/startup.py [--rounds 5] [--fastembed PYTHON]
 
@@ -112,7 +112,7 @@ def main() -> None:
     given = options(__doc__, rounds=5, fastembed=Path)
     os.environ |= {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
     with tempfile.TemporaryDirectory() as folder:
-        # In a process of its own: a child's peak memory counts what this process had when it began.
+        # In a separate process: a child's peak memory counts what this process had when it began.
         with ProcessPoolExecutor(1, get_context("spawn")) as pool:
             commands = pool.submit(ways, Path(folder), given.fastembed).result()
         found: dict[str, list[tuple[float, float]]] = {name: [] for name in commands}

@@ -49,7 +49,7 @@ class Kept:
 
     @property
     def megabytes(self) -> float:
-        """What was kept, all of it at once before the backward pass begins."""
+        """Megabytes that were kept, all of it at once before the backward pass begins."""
         return sum(self._storages.values()) / MEGABYTE
 
 

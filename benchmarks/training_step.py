@@ -18,7 +18,7 @@ DENSE = "dense, packed"
 
 
 def step_of(model: Any, pairs: tuple[list[str], list[str]], optimizer: Any = None) -> Callable[[], object]:
-    """One step on these anchors and positives, by default with an optimizer of its own."""
+    """One step on these anchors and positives, by default with a new optimizer."""
     import torch
     from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
     from sentence_transformers.util import batch_to_device

@@ -57,7 +57,7 @@ FILES = {module_name(file): file for file in PACKAGE.rglob("*.py")}
 
 
 def imported_names(node: ast.AST) -> Iterator[str]:
-    """What a module imports anywhere in it, but for type checkers."""
+    """Find the imports anywhere in a module, but for type checkers."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
             continue

@@ -1,4 +1,4 @@
-"""What the studies share: finished runs survive a kill, and differences are told as their intervals allow."""
+"""Code that studies share: finished runs survive a kill, and intervals decide how differences are told."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What loading and the reading of routers take for granted about other libraries."""
+"""Assumptions of loading and of reading routers about other libraries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the package takes for granted about torch."""
+"""Assumptions of the package about torch."""
 
 from __future__ import annotations
 

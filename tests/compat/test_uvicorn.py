@@ -88,7 +88,7 @@ def connect(address: tuple[str, int], sent: bytes) -> socket.socket:
 
 
 def read_to_end(connection: socket.socket) -> bytes:
-    """What the server has sent when it closes the connection; b"" where it was reset."""
+    """Read what the server has sent when it closes the connection; b"" where it was reset."""
     with connection:
         try:
             return b"".join(iter(lambda: connection.recv(4096), b""))

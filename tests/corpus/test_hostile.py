@@ -307,7 +307,7 @@ class _LargeArticle(io.RawIOBase):
 
 
 def _memory_of_a_large_article(megabytes: int) -> float:
-    """How much the peak of memory grows while it is read, in megabytes; for a process of its own."""
+    """Measure the growth of peak memory while it is read, in megabytes; for a separate process."""
     import resource
 
     list(read_articles(_LargeArticle(1)))
@@ -319,6 +319,6 @@ def _memory_of_a_large_article(megabytes: int) -> float:
 
 
 def test_a_large_document_takes_less_memory_than_its_tree() -> None:
-    # In a process of its own, whose peak other tests have not raised. The tree takes 8 times the text.
+    # In a separate process, whose peak other tests have not raised. The tree takes 8 times the text.
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         assert pool.apply(_memory_of_a_large_article, (24,)) < 2 * 24

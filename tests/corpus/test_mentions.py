@@ -1,4 +1,4 @@
-"""Where small articles, in the dialects of PMC, PLOS and eLife, mention their references."""
+"""Mentions of references in small articles, in the dialects of PMC, PLOS and eLife."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must hold of resolved identifiers whatever records and references there are."""
+"""Properties of resolved identifiers that hold whatever records and references there are."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ def test_correct_records_and_references_are_resolved_correctly(records: list[Rec
 def test_wrong_references_join_no_two_works(records: list[Record], random: Random) -> None:
     wrong, right = [], []
     for corpus in range(100, 100 * (_CORPORA + 1), 100):
-        # What is right is said twice: of a work that only the wrong reference names nothing better is known.
+        # The right link is stated twice: for a work that only the wrong reference names, nothing is better.
         true = tuple(Citation(**ids_of(corpus + work)) for work in range(1, 7))
         right += [Paper(doi=f"10.1000/{name}{corpus}", citations=true) for name in ("right", "again")]
         one, other = random.sample(range(1, 7), 2)

@@ -32,7 +32,7 @@ def test_outside_works_are_one_under_pmid_and_doi(folder: Callable[..., Path], t
         "b": jats("10.1000/b", refs=both),
         "c": jats("10.1000/c", refs=ref(pmid="77")),
         "d": jats("10.1000/d", refs=ref(doi="10.1000/OUT")),
-        # One wrong reference ties another PMID to the same DOI: that PMID stays a work of its own.
+        # One wrong reference ties another PMID to the same DOI: that PMID stays a separate work.
         "e": jats("10.1000/e", refs=ref(pmid="88", doi="10.1000/out")),
         "f": jats("10.1000/f", refs=ref(pmid="88")),
     }

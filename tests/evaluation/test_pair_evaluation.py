@@ -134,7 +134,7 @@ def test_bad_tables_and_labels_are_refused():
 
 
 def shifted(label: str, noise: float, seed: int = 0) -> Scorer:
-    """The given scores with noise of their own, on another scale."""
+    """The given scores with separate noise, on another scale."""
     generator = np.random.default_rng(seed)
     score = lambda *pairs: 5 * (given(*pairs) + noise * generator.normal(size=len(pairs[0]))) - 3  # noqa: E731
     return Scorer(label, score)
@@ -238,7 +238,7 @@ def test_domains_and_models_with_names_of_averages_and_columns_lose_nothing():
 
 
 def trained(label: str, shift: float, seed: int) -> Scorer:
-    """A run of a way of training: the given scores, better or worse by its seed, with noise of its own."""
+    """A run of a way of training: the given scores, better or worse by its seed, with separate noise."""
     generator = np.random.default_rng(seed)
 
     def score(*pairs):

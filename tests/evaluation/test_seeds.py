@@ -13,7 +13,7 @@ ALONE = Sharing.of(ScoredPairs(np.zeros(2), np.array([0, 1]), ["a", "b"], ["c", 
 
 
 def measured_runs(gaps: list[float]) -> list[Measured]:
-    """Runs of one model on the same pairs: each separates them by a gap of its own."""
+    """Runs of one model on the same pairs: each separates them by another gap."""
     generator = np.random.default_rng(0)
     labels = np.arange(PAIRS) % 2
     first = generator.integers(PAPERS, size=PAIRS)
@@ -27,7 +27,7 @@ def measured_runs(gaps: list[float]) -> list[Measured]:
 
 
 def runs(*values: float, own: float = 0.0) -> Runs:
-    """Runs with these values; `own` is the noise of each on a pair of its own."""
+    """Runs with these values; `own` is the noise of each on a separate pair."""
     influence = np.zeros((len(values), 2))
     influence[:, 0] = own * np.arange(len(values))
     return Runs(np.array(values), influence, influence, ALONE)

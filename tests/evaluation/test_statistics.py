@@ -128,7 +128,7 @@ def test_intervals_of_few_pairs_hold_their_value(count: int, seed: int, digits: 
 
 
 def test_papers_shared_by_many_pairs_widen_the_interval():
-    # The same pairs, once all sharing a few hub papers and once with papers of their own.
+    # The same pairs, once all sharing a few hub papers and once with separate papers.
     alone = random_pairs(400, 20)
     hub = np.random.default_rng(3).normal(scale=2, size=20)
     scores = alone.scores + [

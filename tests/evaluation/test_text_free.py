@@ -1,4 +1,4 @@
-"""What separates linked from unlinked pairs without comparing texts, and the warning that it does."""
+"""Scores that separate linked from unlinked pairs without comparing texts, and their warning."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_texts_without_words_and_pairs_of_one_class_are_no_error() -> None:
 
 @pytest.fixture(scope="module")
 def corpus() -> Corpus:
-    """40 reviews of 8 works of their own and 2 of 20 well-known ones."""
+    """40 reviews of 8 separate works and 2 of 20 well-known ones."""
     rng = np.random.default_rng(0)
     works = [{"paper_id": f"w{n:03d}", "title": random_text(rng), "year": 2000 + n % 9} for n in range(340)]
     lists = [[*range(20 + 8 * n, 28 + 8 * n), *rng.choice(20, 2, replace=False).tolist()] for n in range(40)]

@@ -1,1 +1,1 @@
-"""What tests of several parts share: samples, servers, small models and tasks."""
+"""Shared by tests of several parts: samples, servers, small models and tasks."""

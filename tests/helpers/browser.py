@@ -39,7 +39,7 @@ def browser() -> Iterator[Any]:
 
 SECONDS = 60_000  # milliseconds, on a busy machine
 DONE = "#status:has-text(' ms')"
-# What the page's policy lets no script evaluate, a test looks up through the browser itself.
+# A test looks up through the browser itself where the page's policy lets no script evaluate.
 OVERFLOW = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
 
 

@@ -1,4 +1,4 @@
-"""What the tests of compiled pairs share."""
+"""Helpers of the tests of compiled pairs."""
 
 from __future__ import annotations
 

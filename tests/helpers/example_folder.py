@@ -1,4 +1,4 @@
-"""What the examples of the docs name: articles, a corpus, pairs, a base, models, and texts."""
+"""Files that the examples of the docs name: articles, a corpus, pairs, a base, models, and texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a model reads of a batch of texts."""
+"""Features of a batch of texts, as a model reads them."""
 
 from __future__ import annotations
 

@@ -19,14 +19,14 @@ SECONDS = 250  # for a busy machine
 
 
 def fresh() -> ForkServerContext:
-    """Where such processes come from."""
+    """A server that such processes are forked from."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(LIBRARIES)
     return context
 
 
 def run_fresh(code: str, *arguments: object) -> subprocess.CompletedProcess[str]:
-    """What `python -c CODE ARGUMENTS` does, with the libraries imported before."""
+    """Run `python -c CODE ARGUMENTS`, with the libraries imported before."""
     with TemporaryDirectory() as folder:
         files = [Path(folder) / name for name in ("stdout", "stderr")]
         argv = ["-c", *map(str, arguments)]

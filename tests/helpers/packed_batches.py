@@ -14,7 +14,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 def _packed_attention(
     module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **kwargs: Any
 ) -> tuple[Tensor, None]:
-    """What variable-length flash attention computes, sequence by sequence: (1, heads, tokens, width)."""
+    """Compute variable-length flash attention, sequence by sequence: (1, heads, tokens, width)."""
     bounds, window = kwargs["cu_seq_lens_q"].tolist(), kwargs.get("sliding_window")
     parts = []
     for start, end in pairwise(bounds):

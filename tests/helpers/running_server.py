@@ -1,4 +1,4 @@
-"""A server of models in a process of its own."""
+"""A server of models in a separate process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A small task file with rows of its own making: retrieval, classification, clustering and STS."""
+"""A small task file with made-up rows: retrieval, classification, clustering and STS."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def posts(count: int) -> list[dict[str, Any]]:
 
 
 def task_content(folder: Path) -> dict[str, Any]:
-    """What a task file on the rows says; the rows are written to `folder`."""
+    """Return a task file's content, and write its rows to `folder`."""
     write_rows(folder / "questions.jsonl.gz", questions(80))
     write_rows(folder / "train.jsonl", moods(60))
     write_rows(folder / "test.jsonl", moods(15, start=60))

@@ -1,4 +1,4 @@
-"""What two processes do together, started by a launcher for `test_processes`: losses (a file each) and runs.
+"""Work of two processes together, started by a launcher for `test_processes`: losses (a file each) and runs.
 
 Also the batch that the tests of the losses share.
 """
@@ -32,7 +32,7 @@ GROUPS = torch.tensor([0, 1, 0, 2, 3, 4])  # two pairs of one group, which end u
 LABELS = torch.stack([torch.ones(6).long(), torch.zeros(6).long(), GROUPS, GROUPS, 10 + GROUPS], dim=1)
 # No links: texts of one group, and no others, are positives of each other.
 GROUPS_ONLY = KnownPositives(torch.zeros(0), torch.zeros(0), count=100)
-# What is compared: name -> (which model, the options of its loss).
+# Comparisons: name -> (which model, the options of its loss).
 LOSSES: dict[str, tuple[str, dict[str, Any]]] = {
     "plain": ("routed", {}),
     "cached": ("routed", {"cache_mini_batch": 2}),

@@ -32,7 +32,7 @@ def by_method(model: SentenceTransformer) -> Save:
 
 @pytest.fixture(scope="module")
 def ways(bases: dict[str, SentenceTransformer]) -> dict[str, Save]:
-    """How a model comes to lie in a folder."""
+    """Ways by which a model comes to lie in a folder."""
     base = bases["bert"]
     tokens = sentence_experts.extend(base, ["copd", "cvd"])
     prefixes = sentence_experts.extend(base, ["query", "passage"], route="prefix")

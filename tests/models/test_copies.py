@@ -73,7 +73,7 @@ def test_a_copy_gives_the_same_vectors(model: SentenceTransformer, copied: Calla
     assert np.array_equal(other.encode(TEXTS), model.encode(TEXTS))
     assert np.array_equal(BatchEncoder(other).encode(TEXTS), BatchEncoder(model).encode(TEXTS))
     assert (name_of(other), fingerprint_of(other)) == (name_of(model), fingerprint_of(model))
-    # What happens to the copy does not happen to the model.
+    # A change of the copy does not change the model.
     with torch.no_grad():
         for parameter in other.parameters():
             parameter.add_(0.1)

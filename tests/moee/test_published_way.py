@@ -50,7 +50,7 @@ def many(texts: list[str]) -> list[str]:
 
 
 def published(folder: Path, texts: list[str], prompt: str, part: str) -> np.ndarray:
-    """What the published code computes, line by line: left padding, the last token, scores of each batch."""
+    """Compute as the published code, line by line: left padding, the last token, scores of each batch."""
     words, model = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder)
     words.pad_token_id, words.padding_side = 0, "left"
     rows = []

@@ -1,4 +1,4 @@
-"""Where works are linked: limits that hold, scratch that goes away, errors that help."""
+"""Engines that link works: limits that hold, scratch that goes away, errors that help."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables of pairs of one's own."""
+"""Tables of pairs from users."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds of the pairs of any corpus: random small citation graphs, counted again in plain Python."""
+"""Properties of the pairs of any corpus: random small citation graphs, counted again in plain Python."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Graph:
             self.text.append(
                 None if kind is None else before if kind == "before" and before is not None else paper
             )
-        # What is one paper: all with the same text.
+        # One paper: all with the same text.
         self.name = [("no text", paper) if text is None else text for paper, text in enumerate(self.text)]
         self.domains = [set(word) & {"a", "b"} for word in domains]
         self.lengths = [len(each) for each in references]
@@ -81,7 +81,7 @@ class Graph:
         write_parquet(self.corpus.citations, pa.Table.from_pylist(rows, CITATIONS_SCHEMA))
 
     def links(self, relation: str, rare: int = 10**6, longest: int = 10**6) -> Counter[Link]:
-        """Of all papers, whatever their text and domain."""
+        """Links of all papers, whatever their text and domain."""
         citing = [paper for paper in range(PAPERS) if self.lengths[paper] <= longest]
         times = Counter(to for each in self.cites for to in each)
         counts: Counter[Link] = Counter()
@@ -97,7 +97,7 @@ class Graph:
         return +counts
 
     def pairs(self, links: Counter[Link]) -> dict[tuple[int, int, str], int]:
-        """Those of two texts, in each domain of both."""
+        """Links of two texts, in each domain of both."""
         return {
             (left, right, domain): count
             for (left, right), count in links.items()

@@ -1,4 +1,4 @@
-"""What each way of splitting promises."""
+"""Promises of each way of splitting."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What links the papers of a corpus, and the domains that they fall into."""
+"""Links between the papers of a corpus, and the domains that they fall into."""
 
 from __future__ import annotations
 

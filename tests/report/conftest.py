@@ -71,7 +71,7 @@ def several() -> PairEvaluation:
 
 @pytest.fixture(scope="session")
 def analysis() -> Analysis:
-    """Of a language model with a long name, under two prompts."""
+    """Analysis of a language model with a long name, under two prompts."""
     texts = [f"text {number}, which is about {'an-unbroken-word' * 4}" for number in range(12)]
     data = RatedPairs("sts-of-a-long-name", texts[:6], texts[6:], np.arange(6.0))
 
@@ -85,7 +85,7 @@ def analysis() -> Analysis:
 
 @pytest.fixture(scope="session")
 def audited() -> Audit:
-    """Of pairs whose test texts are those of training."""
+    """Audit of pairs whose test texts are training texts."""
     rows = [
         {
             "anchor": f"{domain} leaves {number}",

@@ -1,4 +1,4 @@
-"""Pages can be read on a phone: nothing is wider than the screen but what scrolls in a box of its own."""
+"""Pages can be read on a phone: nothing is wider than the screen but what scrolls in a separate box."""
 
 from __future__ import annotations
 

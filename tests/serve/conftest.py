@@ -1,4 +1,4 @@
-"""Tiny random models, and one server of them in a process of its own."""
+"""Tiny random models, and one server of them in a separate process."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> CorpusFolder:
 def search_client(
     experts: ExpertEncoder, plain: SentenceTransformer, corpus: CorpusFolder
 ) -> Iterator[TestClient]:
-    """Of an app with this corpus and the models "m" (experts) and "dense"."""
+    """Client of an app with this corpus and the models "m" (experts) and "dense"."""
     models = {"m": experts, "dense": plain}
     app = sentence_experts.create_app(models, corpus=corpus.path, watch=False)
     with TestClient(app, base_url="http://localhost", raise_server_exceptions=False) as client:

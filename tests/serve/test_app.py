@@ -239,7 +239,7 @@ def test_other_routers_can_join(plain: SentenceTransformer) -> None:
 
 
 def references(part: Any) -> Iterator[str]:
-    """What a part of a JSON document refers to."""
+    """Look up what a part of a JSON document refers to."""
     for value in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
         yield from references(value)
     if isinstance(part, dict) and isinstance(part.get("$ref"), str):

@@ -1,4 +1,4 @@
-"""What docs/serve.md tells clients to do works against a running server."""
+"""The instructions of docs/serve.md for clients work against a running server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is removed: leftovers of killed processes, and never what another process or the user wrote."""
+"""Leftovers of killed processes are removed, but never what another process or the user wrote."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run says it has gained over the model it began with, whatever its validation is like."""
+"""The gain that a run states over the model it began with, whatever its validation is like."""
 
 from __future__ import annotations
 

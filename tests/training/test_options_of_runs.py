@@ -20,7 +20,7 @@ from sentence_experts.training.config import TrainConfig
 from sentence_experts.training.run import train
 
 SHORT = TrainConfig(batch_size=8, max_steps=9, eval_steps=3, learning_rate=1e-3, keep_checkpoints=True)
-# All that keeps a state of its own: the temperature, the routers, two rates of one cycle, both betas.
+# Everything that keeps a state: the temperature, the routers, two rates of one cycle, both betas.
 PREPRINT = SHORT.model_copy(
     update={
         "loss": "learned_temperature",

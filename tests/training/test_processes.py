@@ -104,7 +104,7 @@ def _work(work: str, environment: dict[str, str], output: Path) -> None:
 
 @dataclass(frozen=True)
 class Together:
-    """What two processes left behind.
+    """Files that two processes left behind.
 
     Attributes:
         folder: of rank0.pt, rank1.pt, tasks/ and pairs/.

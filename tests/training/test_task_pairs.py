@@ -63,7 +63,7 @@ def test_groups_are_those_of_a_dataset(tasks: Tasks) -> None:
     made = training(tasks)
     labels = np.column_stack([made.places[:, :2], made.numbers])
     assert (labels[:, 2] == labels[:, 3]).all()
-    # Eight labels in each dataset with labels, and a group of its own for each retrieval pair.
+    # Eight labels in each dataset with labels, and a separate group for each retrieval pair.
     counts = [len(np.unique(labels[labels[:, 1] == dataset, 2])) for dataset in np.unique(labels[:, 1])]
     assert counts == [SIZES["train"]] * 2 + [8] * 3
     # The same label of two datasets is not the same group.

@@ -1,4 +1,4 @@
-"""What is frozen stays as it is to the bit, weight decay and all; the rest moves."""
+"""Frozen weights stay as they are to the bit, weight decay and all; the rest moves."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ def pair_weighted_mean(
 ) -> Metrics:
     """Return the mean of each metric over domains, weighted by their numbers of pairs.
 
-    Table 3 of the 2025 paper reports F1, precision, recall, threshold and ratio of its own models in this
+    Table 3 of the 2025 paper reports F1, precision, recall, threshold and ratio of the paper's models in this
     way; it is not the metric of the pooled pairs. A metric that is undefined in any domain is None.
     """
     total, means = sum(pairs[domain] for domain in domains), Metrics()

@@ -116,7 +116,7 @@ def test_equal_pairs_are_listed_once():
 
 
 def test_vectors_are_those_of_the_embedder():
-    """What joins and standardizes states decides every figure."""
+    """The way of joining and standardizing states decides every figure."""
 
     def mirrored(states: States, part: str) -> np.ndarray:
         return -states.hidden if part == "hs" else np.abs(states.routing) if part == "rw" else states.hidden

@@ -27,7 +27,7 @@ from sentence_experts.models.loading import load
 from sentence_experts.models.pooling import pooling_of
 
 TEXTS = ["lungs", "the heart pumps blood", "skin cancer grows slowly in the light", "a"]
-VOCABULARY = 300  # of the tokenizer; some classes add tokens of their own
+VOCABULARY = 300  # of the tokenizer; some classes add more tokens
 SIZES = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}
 SIZES |= {"vocab_size": VOCABULARY + 8, "num_key_value_heads": 2, "bos_token_id": 0, "eos_token_id": 0}
 MAKERS = {

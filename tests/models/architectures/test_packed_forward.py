@@ -24,7 +24,7 @@ CLOSE = 1e-6
 
 
 def random_texts(seed: int, count: int = 24) -> list[str]:
-    """Of 0 to 80 words: empty, of one token, equal and different lengths, longer than the models read."""
+    """Texts of 0 to 80 words: empty, of one token, equal and other lengths, longer than the models read."""
     drawn = random.Random(seed)
     texts = [
         " ".join(drawn.choices(WORDS, k=drawn.choice([0, 1, 1, 2, 5, 5, 9, 30, 80]))) for _ in range(count)

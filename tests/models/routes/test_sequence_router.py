@@ -113,7 +113,7 @@ def switching(base: SentenceTransformer, scatter: Callable[..., SentenceTransfor
 def test_switch_scales_the_mlp_by_the_probability(
     switching: SentenceTransformer, given: list[int] | None
 ) -> None:
-    """Of the chosen expert, or of the one that is given in its place."""
+    """By the probability of the chosen expert, or of the one that is given in its place."""
     named = {} if given is None else {"expert_ids": given}
     vectors = switching.encode(PLAIN, **named)
     model = switching[0].auto_model

@@ -1,4 +1,4 @@
-"""What `extend` refuses, and what it says."""
+"""Refusals of `extend`, and their messages."""
 
 from __future__ import annotations
 
