@@ -61,7 +61,7 @@ EngineName = Annotated[str, AfterValidator(_check_name)]
 
 
 @contextmanager
-def spark_session(engine: Engine, name: str, settings: Mapping[str, str] = {}) -> Iterator[Any]:
+def open_spark_session(engine: Engine, name: str, settings: Mapping[str, str] = {}) -> Iterator[Any]:
     """Yield a Spark session, stopped at the end; one that runs already is used as it is and left running.
 
     Args:

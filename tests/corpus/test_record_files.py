@@ -141,7 +141,7 @@ def test_no_value_of_a_field_stops_the_import(tmp_path: Path) -> None:
         for key in inside if isinstance(inside, dict) else ():
             changed = [inside | {key: other} for other in ODD]
             odd += [RECORD | {name: [one] if isinstance(value, list) else one} for one in changed]
-    part = record_files._part(0, 0, RecordFile("odd", tmp_path, "openalex"), 0, odd, RecordFilter())
+    part = record_files._make_part(0, 0, RecordFile("odd", tmp_path, "openalex"), 0, odd, RecordFilter())
     kept = part.write(open_parts(tmp_path / "parts"))
     assert kept + sum(one.records for one in part.rejections if one.reason != "unreadable-doi") == len(odd)
     assert kept > len(odd) / 2
@@ -175,12 +175,12 @@ def test_workers_and_an_interruption_change_no_byte(tmp_path: Path, monkeypatch:
         done.append((source, number))
         return make(source, number, *arguments)
 
-    make = record_files._part
-    monkeypatch.setattr(record_files, "_part", dies)
+    make = record_files._make_part
+    monkeypatch.setattr(record_files, "_make_part", dies)
     with pytest.raises(KeyboardInterrupt):
         import_corpus([folder], tmp_path / "out", workers=1)
     again = []
-    monkeypatch.setattr(record_files, "_part", lambda *given: again.append(given[:2]) or make(*given))
+    monkeypatch.setattr(record_files, "_make_part", lambda *given: again.append(given[:2]) or make(*given))
     import_corpus([folder], tmp_path / "out", workers=1)
     assert sorted(done + again) == [(source, number) for source in range(3) for number in range(4)]
     for name in ("papers.parquet", "citations.parquet", "manifest.json", "rejected.jsonl"):

@@ -19,8 +19,8 @@ from sentence_experts.training.losses import (
     ContrastiveLoss,
     KnownPositives,
     RouterLoss,
+    compute_router_cross_entropy,
     load_balancing,
-    router_cross_entropy,
     sequence_router_loss,
 )
 
@@ -291,7 +291,7 @@ def test_router_cross_entropy_is_its_formula() -> None:
     expected = [
         log_share(logits[n, block].tolist(), int(experts[n]), set()) for n in range(5) for block in range(3)
     ]
-    assert float(router_cross_entropy(logits, experts)) == pytest.approx(sum(expected) / 15, rel=1e-5)
+    assert float(compute_router_cross_entropy(logits, experts)) == pytest.approx(sum(expected) / 15, rel=1e-5)
 
 
 def test_load_balancing_is_its_formula() -> None:
@@ -330,7 +330,7 @@ def test_the_routers_losses_are_added_and_cached(
             logits.append(torch.stack(outputs.router_logits, dim=1))
     both, domains = torch.cat(logits), torch.cat([DOMAINS, DOMAINS])
     expected = SLOW[name](*embeddings, True)
-    expected += 0.7 * float(router_cross_entropy(both, domains)) + 0.3 * float(load_balancing(both))
+    expected += 0.7 * float(compute_router_cross_entropy(both, domains)) + 0.3 * float(load_balancing(both))
     assert value == pytest.approx(expected, rel=1e-4)
 
     for size in (1, 4):

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from sklearn.metrics import ndcg_score
 
-from sentence_experts.training.validation import SearchSet, ndcg_at
+from sentence_experts.training.validation import SearchSet, compute_ndcg
 
 GENERATOR = np.random.default_rng(0)
 
@@ -28,10 +28,10 @@ def test_ndcg_is_that_of_scikit_learn() -> None:
     relevant = GENERATOR.random((40, 30)) < 0.3
     assert relevant.any(axis=1).all()
     theirs = [ndcg_score([row], [score], k=10) for row, score in zip(relevant, scores, strict=True)]
-    assert ndcg_at(10, scores, relevant) == pytest.approx(theirs)
+    assert compute_ndcg(10, scores, relevant) == pytest.approx(theirs)
     relevant[3] = False
-    assert len(ndcg_at(10, scores, relevant)) == 39
-    assert ndcg_at(10, scores[:1, :4], np.ones((1, 4), bool)) == [1.0]
+    assert len(compute_ndcg(10, scores, relevant)) == 39
+    assert compute_ndcg(10, scores[:1, :4], np.ones((1, 4), bool)) == [1.0]
 
 
 def test_an_anchor_looks_for_its_group_and_not_for_itself() -> None:

@@ -17,7 +17,7 @@ from typer.exceptions import TyperException
 from sentence_experts import __version__
 from sentence_experts.cli.console import note, show_logs
 from sentence_experts.errors import SentenceExpertsError, UsageError, readable
-from sentence_experts.storage import no_space
+from sentence_experts.storage import describe_full_disk
 
 # The verbs in the order of the work, with their one-line descriptions. A verb's module is imported only if
 # the verb is called, and imports heavy modules only when it runs.
@@ -172,7 +172,7 @@ def _join_lines(error: Exception) -> str:
         here = Path.cwd()
     except FileNotFoundError:
         return "the working directory was removed: change to one that exists, and give the same command again"
-    if (full := no_space(error, here)) is not None:
+    if (full := describe_full_disk(error, here)) is not None:
         return full
     if isinstance(error, OSError) and error.filename and error.strerror:
         return f"{error.filename}: {error.strerror}"

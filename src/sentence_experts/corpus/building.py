@@ -106,7 +106,7 @@ class Sources:
         self, documents: Sequence[Source], tables: Sequence[TableSource] = (), full_text: bool = False
     ) -> None:
         self.documents, self.full_text = list(documents), full_text
-        self._state = _state_of(documents)
+        self._state = _list_states(documents)
         self.tables: list[tuple[int, TableSource]] = []
         self.described: list[dict[str, Any]] = []
         for source in documents:
@@ -137,12 +137,12 @@ class Sources:
         Raises:
             InputError: they were.
         """
-        if _state_of(self.documents) != self._state:
+        if _list_states(self.documents) != self._state:
             names = ", ".join(source.name for source in self.documents[:3])
             raise InputError(f"{names}: changed while it was read; give the same command again")
 
 
-def _state_of(sources: Sequence[Source]) -> list[str]:
+def _list_states(sources: Sequence[Source]) -> list[str]:
     """Return the states of all files, which are cheaper to compare than contents."""
     states = []
     for source in sources:

@@ -46,13 +46,13 @@ PROVENANCE = "provenance.parquet"
 _TEXT, _TEXTS, _NUMBER = pa.string(), pa.list_(pa.string()), pa.int32()
 
 
-def _schema(required: str, **columns: pa.DataType) -> pa.Schema:
+def _make_schema(required: str, **columns: pa.DataType) -> pa.Schema:
     """Return a schema of columns, of which the required ones are never null."""
     names = required.split()
     return pa.schema([pa.field(name, kind, nullable=name not in names) for name, kind in columns.items()])
 
 
-PAPERS_SCHEMA = _schema(
+PAPERS_SCHEMA = _make_schema(
     "paper_id retracted", paper_id=_TEXT, pmid=_TEXT, pmcid=_TEXT, doi=_TEXT, openalex=_TEXT, title=_TEXT,
     abstract=_TEXT, authors=_TEXTS, year=_NUMBER, volume=_TEXT, issue=_TEXT, pages=_TEXT, article_type=_TEXT,
     kind=_TEXT, subjects=_TEXTS, mesh=_TEXTS, keywords=_TEXTS, organisms=_TEXTS, journal=_TEXT,
@@ -71,11 +71,11 @@ LIST_COLUMNS = tuple(field.name for field in PAPERS_SCHEMA if pa.types.is_list(f
 TEXT_COLUMNS = tuple(field.name for field in PAPERS_SCHEMA if pa.types.is_string(field.type))[5:]
 """The columns of papers that are lists, and those that are texts other than identifiers."""
 
-CITATIONS_SCHEMA = _schema("citing", citing=_TEXT, cited=_TEXT, cited_title=_TEXT, cited_year=_NUMBER)
+CITATIONS_SCHEMA = _make_schema("citing", citing=_TEXT, cited=_TEXT, cited_title=_TEXT, cited_year=_NUMBER)
 """One row per reference, in the order of each citing paper's list. `cited` is null for a work without
 identifier."""
 
-MENTIONS_SCHEMA = _schema(
+MENTIONS_SCHEMA = _make_schema(
     "citing cited section section_kind paragraph sentence bracket position", citing=_TEXT, cited=_TEXT,
     section=_NUMBER, section_title=_TEXT, section_kind=_TEXT, paragraph=_NUMBER, sentence=_NUMBER,
     bracket=_NUMBER, position=_NUMBER,
@@ -85,14 +85,14 @@ MENTIONS_SCHEMA = _schema(
 paragraph; `position` counts the characters of the paragraph before it, a citation as one. `section_kind` is
 introduction, methods, results, discussion or other."""
 
-BODIES_SCHEMA = _schema("paper_id text", paper_id=_TEXT, section=_TEXT, text=_TEXT)
+BODIES_SCHEMA = _make_schema("paper_id text", paper_id=_TEXT, section=_TEXT, text=_TEXT)
 """Full texts, where they are kept: one row per stretch of text in one section, in reading order, papers as
 in `PAPERS_SCHEMA`. `section` is the title of the innermost section."""
 
-DOMAINS_SCHEMA = _schema("paper_id domain", paper_id=_TEXT, domain=_TEXT)
+DOMAINS_SCHEMA = _make_schema("paper_id domain", paper_id=_TEXT, domain=_TEXT)
 """For a fetched corpus: one row per paper and domain whose query found it, ordered by both."""
 
-PROVENANCE_SCHEMA = _schema(
+PROVENANCE_SCHEMA = _make_schema(
     "record address sha256", record=_TEXT, address=_TEXT, version=_TEXT, licence_code=_TEXT, sha256=_TEXT
 )
 """For a fetched corpus: one row per record, by its id: where it came from, the version of the article, the

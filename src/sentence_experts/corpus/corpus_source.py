@@ -62,11 +62,11 @@ class CorpusSource:
         )
         for paper, (row,) in papers.items():
             rows = (table.pop(paper, []) for table in (citations, mentions, bodies))
-            part.add(_paper(row, *rows), paper)
+            part.add(_make_paper(row, *rows), paper)
         for citing, rows_of_others in citations.items():  # citations by works outside the corpus
             name = parse_identifier(citing).name()
             for position, row in enumerate(rows_of_others):
-                part.add_citation(citing, name, position, _citation(row))
+                part.add_citation(citing, name, position, _make_citation(row))
         return part
 
     def _rows(self, table: str, column: str, first: str, end: str | None) -> dict[str, list[Row]]:
@@ -79,7 +79,7 @@ class CorpusSource:
         return {paper: list(group) for paper, group in groupby(rows, itemgetter(column))}
 
 
-def _paper(row: Row, references: list[Row], mentions: list[Row], bodies: list[Row]) -> Paper:
+def _make_paper(row: Row, references: list[Row], mentions: list[Row], bodies: list[Row]) -> Paper:
     place_of = {reference["cited"]: place for place, reference in enumerate(references)}
     columns = ("doi", "pmid", "pmcid", "year", "retracted", "has_body", *TEXT_COLUMNS)
     values: dict[str, Any] = {column: row.get(column) for column in columns}  # old corpora have fewer
@@ -88,7 +88,7 @@ def _paper(row: Row, references: list[Row], mentions: list[Row], bodies: list[Ro
         **values,
         openalex=normalise_openalex(row["openalex"]),
         other=None if parse_identifier(row["paper_id"]).name() else row["paper_id"],
-        citations=tuple(map(_citation, references)),
+        citations=tuple(map(_make_citation, references)),
         mentions=tuple(
             Mention(place_of[each["cited"]], *(each[column] for column in _PLACE))
             for each in mentions
@@ -98,7 +98,7 @@ def _paper(row: Row, references: list[Row], mentions: list[Row], bodies: list[Ro
     )
 
 
-def _citation(row: Row) -> Citation:
+def _make_citation(row: Row) -> Citation:
     cited = row["cited"]
     names = parse_identifier(cited) if cited else None
     other = None if names and names.name() else cited

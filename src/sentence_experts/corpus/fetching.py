@@ -32,7 +32,7 @@ from sentence_experts.corpus.corpus_folder import (
 )
 from sentence_experts.corpus.formats.archives import Document, Source
 from sentence_experts.corpus.paper import Rejection
-from sentence_experts.corpus.parts import CorpusPart, find_missing_groups, table_of
+from sentence_experts.corpus.parts import CorpusPart, find_missing_groups, make_table
 from sentence_experts.corpus.sources.client import Client, Names
 from sentence_experts.corpus.sources.journal import MEMORY, open_journal
 from sentence_experts.corpus.sources.openalex import OpenAlexSource
@@ -87,7 +87,7 @@ def estimate_fetch(config: FetchConfig | None = None, **settings: Any) -> FetchE
     """
     config = _complete(FetchConfig.of(config, **settings))
     with open_client(config.services, MEMORY, config.email, config.api_key) as client:
-        source = _source(client, config)
+        source = _make_source(client, config)
         articles = {name: source.count(query) for name, query in config.domains.items()}
     limited = {name: min(count, config.max_articles or count) for name, count in articles.items()}
     return FetchEstimate(articles, limited)
@@ -161,7 +161,7 @@ def open_client(
         yield client
 
 
-def _source(client: Client, config: FetchConfig) -> OpenAlexSource | PmcSource:
+def _make_source(client: Client, config: FetchConfig) -> OpenAlexSource | PmcSource:
     if config.source == "openalex":
         return OpenAlexSource(client, config.keep_retracted)
     return PmcSource(client, config.licences, config.keep_retracted)
@@ -174,7 +174,7 @@ def _fetch_to(out: Path, config: FetchConfig, overwrite: bool) -> CorpusFolder:
                 return CorpusFolder.open(out)
             place.reopen()
         with open_client(config.services, out / JOURNAL, config.email, config.api_key) as client:
-            source = _source(client, config)
+            source = _make_source(client, config)
             fetched = Fetched(config, {})
             for name, query in config.domains.items():
                 found = source.find(query)
@@ -252,7 +252,7 @@ class Fetched:
     def finish(self, out: Path) -> tuple[list[str], dict[str, Any]]:
         """Write the tables of domains and of provenance; return their names and a part of the manifest."""
         with_abstract = self._write_domains(out)
-        provenance = table_of(self.provenance, PROVENANCE_SCHEMA)
+        provenance = make_table(self.provenance, PROVENANCE_SCHEMA)
         write_stream(out / PROVENANCE, provenance.to_batches(8192), PROVENANCE_SCHEMA)
         domains = {
             name: {
@@ -277,7 +277,7 @@ class Fetched:
         ]
         names = ", ".join(f"'{kind}:' || {kind}" for kind in ("pmid", "pmcid", "doi", "openalex"))
         with duckdb.connect() as database:
-            database.register("named", table_of(rows, _NAMED))
+            database.register("named", make_table(rows, _NAMED))
             database.execute(
                 f"""CREATE TABLE found AS
                 SELECT DISTINCT paper_id, domain, abstract IS NOT NULL AS has_abstract

@@ -22,7 +22,7 @@ from sentence_experts.corpus.record_files import (
     RecordFiles,
     find_record_files,
 )
-from sentence_experts.corpus.user_tables import user_tables
+from sentence_experts.corpus.user_tables import read_user_tables
 from sentence_experts.corpus.workers import number_of_workers
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.storage import Output, check_apart
@@ -53,7 +53,7 @@ def import_corpus(
         config: settings; those given by name come before it.
         overwrite: start over, replacing another corpus in `out`.
         papers: a table of papers (a file or data frame): `id`, `title`, and if known `abstract`, `year`,
-            `subjects`, `mesh`, `keywords`, `doi`, `pmid`, `pmcid`, `full_text`, ... (`user_tables`).
+            `subjects`, `mesh`, `keywords`, `doi`, `pmid`, `pmcid`, `full_text`, ... (`read_user_tables`).
         citations: a table of citations between them: `citing`, `cited`.
 
     Raises:
@@ -67,7 +67,7 @@ def import_corpus(
         ['Roots of rice']
     """
     config = ImportConfig.of(config, **settings)
-    paths = _paths(sources)
+    paths = _check_paths(sources)
     if out is None:
         read = gather_sources(paths, config, papers, citations)
         return build_in_memory(lambda folder: _import(folder, read, config, False))
@@ -80,7 +80,7 @@ def import_corpus(
     return _import(Path(out), gather_sources(paths, config, papers, citations), config, overwrite)
 
 
-def _paths(sources: Any) -> list[Path]:
+def _check_paths(sources: Any) -> list[Path]:
     given = [sources] if isinstance(sources, str | Path) else sources
     paths: list[Any] = list(given) if isinstance(given, Iterable) else [None]
     if not all(isinstance(each, str | Path) for each in paths):
@@ -99,7 +99,7 @@ def gather_sources(
         InputError: as `import_corpus`.
         UsageError: there are none.
     """
-    paths = _paths(sources)
+    paths = _check_paths(sources)
     corpora = [path for path in paths if (path / MANIFEST).is_file()]
     record_paths = [path for path in paths if path not in corpora and (config.format or _holds_records(path))]
     if (config.field or config.years) and not record_paths:
@@ -109,7 +109,7 @@ def gather_sources(
     extras: list[TableSource] = [CorpusSource(CorpusFolder.open(path)) for path in corpora]
     if record_paths:
         extras.append(_record_files(record_paths, config))
-    extras += user_tables(papers, citations)
+    extras += read_user_tables(papers, citations)
     if not files and not extras:
         raise UsageError("nothing to import: name at least one folder, file or archive, or give `papers`")
     return Sources(files, extras, config.full_text)
@@ -211,9 +211,9 @@ def add_to_corpus(
                 f"{folder}: fetched by queries, whose domains and provenance a merged corpus does not have; "
                 "import this folder and the sources into a new corpus, with rules for its domains"
             )
-        read = gather_sources([folder, *_paths(sources)], config, papers, citations)
+        read = gather_sources([folder, *_check_paths(sources)], config, papers, citations)
         added = {source["sha256"] for source in read.described} - {before.fingerprint()}
-        if not config.complete and added <= _hashes(before.manifest.get("sources", [])):
+        if not config.complete and added <= _collect_hashes(before.manifest.get("sources", [])):
             logger.info(f"{folder}: has all of these sources already")
             return before
         merged = _build(place, read, config)
@@ -222,8 +222,8 @@ def add_to_corpus(
     return merged
 
 
-def _hashes(sources: list[dict[str, Any]]) -> set[str]:
+def _collect_hashes(sources: list[dict[str, Any]]) -> set[str]:
     """Return the hashes of sources, and of those behind a corpus among them."""
     return {source["sha256"] for source in sources}.union(
-        *(_hashes(source.get("sources", [])) for source in sources)
+        *(_collect_hashes(source.get("sources", [])) for source in sources)
     )

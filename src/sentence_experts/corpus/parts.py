@@ -88,7 +88,7 @@ def part_key(source: int, number: int) -> str:
 
 def mark_done(source: int, parts: PartStore, ignored: int, count: int, rejections: list[Rejection]) -> None:
     """Note that all `count` parts of a source are there, and what could not be read of it."""
-    done, key = _done_sources(parts), f"{source:04d}"
+    done, key = _open_done_sources(parts), f"{source:04d}"
     write_rejections(done.path(key, REJECTED), rejections)
     with done.writing(key) as temporary:
         write_json(temporary, {"ignored": ignored, "parts": count})
@@ -96,7 +96,7 @@ def mark_done(source: int, parts: PartStore, ignored: int, count: int, rejection
 
 def count_ignored_if_done(source: int, parts: PartStore) -> int | None:
     """Return the number of a source's members that are no documents, if all its parts are there and whole."""
-    done, key = _done_sources(parts), f"{source:04d}"
+    done, key = _open_done_sources(parts), f"{source:04d}"
     if not done.is_done(key):
         return None
     noted = read_json(done.path(key))
@@ -104,7 +104,7 @@ def count_ignored_if_done(source: int, parts: PartStore) -> int | None:
     return int(noted["ignored"]) if whole else None
 
 
-def _done_sources(parts: PartStore) -> PartStore:
+def _open_done_sources(parts: PartStore) -> PartStore:
     return replace(parts, suffix=".done.json", others=(REJECTED,))
 
 
@@ -177,14 +177,14 @@ class CorpusPart:
         if self.rejections:
             write_rejections(parts.path(key, REJECTED), self.rejections)
         _write(parts, key, REFERENCES, self._all_references())
-        _write(parts, key, MENTIONS, table_of(self._mentions, STATED_MENTIONS))
+        _write(parts, key, MENTIONS, make_table(self._mentions, STATED_MENTIONS))
         if self._bodies:
-            _write(parts, key, BODIES, table_of(self._bodies, STATED_BODIES))
-        _write(parts, key, None, table_of(self._papers, STATED_PAPERS))
+            _write(parts, key, BODIES, make_table(self._bodies, STATED_BODIES))
+        _write(parts, key, None, make_table(self._papers, STATED_PAPERS))
         return len(self._papers)
 
     def _all_references(self) -> pa.Table:
-        table = table_of(self._references, STATED_REFERENCES)
+        table = make_table(self._references, STATED_REFERENCES)
         if not self._numbers:
             return table
         records, first, numbers = zip(*self._numbers, strict=True)
@@ -201,7 +201,7 @@ class CorpusPart:
         return pa.concat_tables([table, pa.table(columns)], promote_options="default")
 
 
-def table_of(rows: Sequence[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:
+def make_table(rows: Sequence[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:
     """Return a table from rows of values in the order of a schema's columns, without control characters."""
     arrays = []
     for place, field in enumerate(schema):

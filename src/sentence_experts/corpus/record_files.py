@@ -156,17 +156,17 @@ def parse_file(source: int, file: RecordFile, chosen: RecordFilter, parts: PartS
         return
     count = row = 0
     rejections: list[Rejection] = []
-    for group in _groups(read_records(file.format, file.path)):
+    for group in _read_groups(read_records(file.format, file.path)):
         records = [each for each in group if not isinstance(each, RecordError)]
         errors = [each for each in group if isinstance(each, RecordError)]
         if not parts.is_done(part_key(source, count)):
-            _part(source, count, file, row, records, chosen).write(parts)
+            _make_part(source, count, file, row, records, chosen).write(parts)
         rejections += [Rejection(file.name, None, None, each.reason, each.detail) for each in errors]
         count, row = count + 1, row + len(records)
     mark_done(source, parts, 0, count, rejections)
 
 
-def _groups(records: Iterator[Any]) -> Iterator[list[Any]]:
+def _read_groups(records: Iterator[Any]) -> Iterator[list[Any]]:
     """Yield the records of a file, and its errors, in groups that depend only on the file."""
     group: list[Any] = []
     size = 0
@@ -180,7 +180,7 @@ def _groups(records: Iterator[Any]) -> Iterator[list[Any]]:
         yield group
 
 
-def _part(
+def _make_part(
     source: int, number: int, file: RecordFile, first: int, group: list[Any], chosen: RecordFilter
 ) -> CorpusPart:
     """Return the part of a group of records, of which the first is number `first` of the file."""

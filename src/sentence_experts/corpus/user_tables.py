@@ -64,7 +64,7 @@ _FALSE = frozenset({"", "0", "0.0", "false", "no", "f", "n", "none", "not retrac
 logger = logging.getLogger(__name__)
 
 
-def user_tables(papers: Table | None, citations: Table | None) -> list[UserTable]:
+def read_user_tables(papers: Table | None, citations: Table | None) -> list[UserTable]:
     """Return the given tables of papers and of the citations between them, with their columns checked.
 
     Raises:
@@ -167,38 +167,38 @@ def _check(table: Table, kind: str) -> dict[str, str]:
 
 def _add_paper(part: CorpusPart, row: Row, number: int, table: str, first_rows: dict[str, int]) -> None:
     """Add the paper of a row, unless one of `first_rows` (id -> number) has its id."""
-    own = next(filter(None, (_identifier(row.get(column)) for column in _NAMING)), None)
+    own = next(filter(None, (_clean_identifier(row.get(column)) for column in _NAMING)), None)
     if not own:
         raise BadRowError("no id")
-    fields: dict[str, Any] = {column: _text(row.get(column)) for column in TEXT_COLUMNS}
+    fields: dict[str, Any] = {column: _clean_text(row.get(column)) for column in TEXT_COLUMNS}
     if not fields["title"] and not fields["abstract"]:
         raise BadRowError(f"{own}: neither title nor abstract")
     by_id = parse_identifier(own)
     # Rows that name their paper by a DOI or PMID alone are records of one work, which complete each other.
-    key = (by_id.name() or own) if any(_identifier(row.get(each)) for each in _NAMING[:2]) else None
+    key = (by_id.name() or own) if any(_clean_identifier(row.get(each)) for each in _NAMING[:2]) else None
     if key is not None and key in first_rows:
         detail = f"the same work as {table}/row {first_rows[key]}"
         part.rejections.append(Rejection(table, f"row {number}", own, "duplicate", detail))
         return
     fields["kind"] = fields["kind"] if fields["kind"] in KINDS else None
-    stated = _text(row.get("doi"))
+    stated = _clean_text(row.get("doi"))
     doi = normalise_doi(stated) or by_id.doi
     if stated and doi is None:
         detail = f"of the paper {own[:SHOWN]}: {stated[:SHOWN]}"
         part.rejections.append(Rejection(table, None, f"row {number}", "unreadable-doi", detail))
-    full_text = _text(row.get(FULL_TEXT))
+    full_text = _clean_text(row.get(FULL_TEXT))
     fields |= {column: _list(row.get(column), distinct=column != "authors") for column in LIST_COLUMNS}
-    retracted = _text(row.get("retracted")) or ""
+    retracted = _clean_text(row.get("retracted")) or ""
     if retracted.lower() not in _TRUE | _FALSE:
         raise BadRowError(f"retracted is {retracted[:40]!r}; write yes or no")
     paper = Paper(
         **fields,
         doi=doi,
-        pmid=normalise_pmid(_text(row.get("pmid"))) or by_id.pmid,
-        pmcid=normalise_pmcid(_text(row.get("pmcid"))) or by_id.pmcid,
-        openalex=normalise_openalex(_identifier(row.get("openalex"))) or by_id.openalex,
+        pmid=normalise_pmid(_clean_text(row.get("pmid"))) or by_id.pmid,
+        pmcid=normalise_pmcid(_clean_text(row.get("pmcid"))) or by_id.pmcid,
+        openalex=normalise_openalex(_clean_identifier(row.get("openalex"))) or by_id.openalex,
         other=own,
-        year=_year(row.get("year")),
+        year=_parse_year(row.get("year")),
         retracted=retracted.lower() in _TRUE,
         body=((None, full_text),) if full_text else (),
     )
@@ -208,33 +208,33 @@ def _add_paper(part: CorpusPart, row: Row, number: int, table: str, first_rows: 
 
 
 def _add_citation(part: CorpusPart, row: Row, number: int, digits_are_pmids: bool) -> None:
-    citing, cited = _identifier(row.get("citing")), _identifier(row.get("cited"))
-    title = _text(row.get("cited_title"))
+    citing, cited = _clean_identifier(row.get("citing")), _clean_identifier(row.get("cited"))
+    title = _clean_text(row.get("cited_title"))
     if not citing:
         raise BadRowError("no citing paper")
     if not cited and not title:
         raise BadRowError(f"{citing}: no cited work")
-    names = _identifiers(cited, digits_are_pmids) if cited else Identifiers()
-    citation = Citation(**names._asdict(), title=title, year=_year(row.get("cited_year")), other=cited)
-    part.add_citation(citing, _identifiers(citing, digits_are_pmids).name(), number, citation)
+    names = _parse_identifiers(cited, digits_are_pmids) if cited else Identifiers()
+    citation = Citation(**names._asdict(), title=title, year=_parse_year(row.get("cited_year")), other=cited)
+    part.add_citation(citing, _parse_identifiers(citing, digits_are_pmids).name(), number, citation)
 
 
-def _identifiers(value: str, digits_are_pmids: bool) -> Identifiers:
+def _parse_identifiers(value: str, digits_are_pmids: bool) -> Identifiers:
     if digits_are_pmids and value.isdigit():
         return Identifiers(pmid=normalise_pmid(value))
     return parse_identifier(value)
 
 
-def _text(value: Any) -> str | None:
+def _clean_text(value: Any) -> str | None:
     return clean(as_text(value) or "")
 
 
-def _identifier(value: Any) -> str | None:
+def _clean_identifier(value: Any) -> str | None:
     return clean(as_identifier(value) or "")
 
 
-def _year(value: Any) -> int | None:
-    text = _text(value)
+def _parse_year(value: Any) -> int | None:
+    text = _clean_text(value)
     if not text:
         return None
     year = year_in(text)
@@ -254,5 +254,5 @@ def _list(value: Any, distinct: bool = True) -> tuple[str, ...]:
             value = _LIST_SEPARATOR.split(value)
     if value is not None and not isinstance(value, list):
         raise BadRowError(f"not a list: {str(value)[:60]!r}")
-    texts = tuple(filter(None, map(_text, value or ())))
+    texts = tuple(filter(None, map(_clean_text, value or ())))
     return unique(texts) if distinct else texts

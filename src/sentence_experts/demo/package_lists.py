@@ -41,8 +41,8 @@ def read_labelled_programs() -> list[dict[str, str]]:
     if shutil.which("apt-cache") is None:
         return []
     programs: dict[str, dict[str, str]] = {}
-    in_full = _descriptions()
-    for fields in read_packages(_output_of("apt-cache", "dumpavail")):
+    in_full = _read_descriptions()
+    for fields in read_packages(_run("apt-cache", "dumpavail")):
         tags = [tag.strip() for tag in fields.get("Tag", "").split(",")]
         labels = {
             facet: "; ".join(
@@ -59,16 +59,16 @@ def read_labelled_programs() -> list[dict[str, str]]:
     return list(programs.values()) if len(programs) >= MIN_PROGRAMS else []
 
 
-def _descriptions() -> dict[str, str]:
+def _read_descriptions() -> dict[str, str]:
     """Return the descriptions in full, in English, by their Description-md5."""
     wanted = ("--format", "$(FILENAME)", "Created-By: Translations")
-    files = _output_of("apt-get", "indextargets", "-o", "Acquire::Languages=en", *wanted)
+    files = _run("apt-get", "indextargets", "-o", "Acquire::Languages=en", *wanted)
     english = [file for file in files if "Translation-en" in file]
-    listed = read_packages(_output_of(_HELPER, "cat-file", *english)) if english else ()
+    listed = read_packages(_run(_HELPER, "cat-file", *english)) if english else ()
     return {each["Description-md5"]: each["Description-en"] for each in listed if "Description-en" in each}
 
 
-def _output_of(*command: str) -> list[str]:
+def _run(*command: str) -> list[str]:
     """Return the lines that a command prints; none if there is no such command."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, errors="replace")

@@ -53,14 +53,14 @@ def simulated_pairs(routes: Sequence[str], seed: int = 0) -> list[dict[str, Any]
         for split, count in COUNTS.items():
             for number in range(count):
                 label = 1 if split == "train" else number % 2
-                anchor, positive = _pair(route if label else generator.choice(others), split, generator)
+                anchor, positive = _draw_pair(route if label else generator.choice(others), split, generator)
                 rows.append(
                     {"anchor": anchor, "positive": positive, "label": label, "route": route, "split": split}
                 )
     return rows
 
 
-def _pair(shared: str, split: str, generator: random.Random) -> tuple[str, str]:
+def _draw_pair(shared: str, split: str, generator: random.Random) -> tuple[str, str]:
     """Return two texts of a set that agree in one side alone."""
     while True:
         sides = {name: generator.sample(values, 2) for name, values in SIDES.items()}

@@ -230,19 +230,19 @@ def _encode_rows(
     """Return the vectors of some texts under every route, with their numbers and identifiers."""
     numbers = np.arange(first, first + len(rows))
     columns: dict[str, Any] = {
-        ROW: _array(numbers, pa.int64()),
+        ROW: _make_array(numbers, pa.int64()),
         ID: pa.array([row.id for row in rows], pa.string()),
     }
     *_, last = routes
     for column, route in routes.items():  # texts are done when they have the last vector
         done = advance if column == last else unseen
         vectors = encoder.encode([row.text for row in rows], route, normalize, done)
-        flat = _array(np.ascontiguousarray(vectors, np.float32), pa.float32())
+        flat = _make_array(np.ascontiguousarray(vectors, np.float32), pa.float32())
         columns[column] = pa.FixedSizeListArray.from_arrays(flat, vectors.shape[1])
     return pa.table(columns)
 
 
-def _array(numbers: NDArray[Any], kind: pa.DataType) -> pa.Array:
+def _make_array(numbers: NDArray[Any], kind: pa.DataType) -> pa.Array:
     """Return the numbers as an array of Arrow, without pandas, which `pa.array` would import."""
     return pa.Array.from_buffers(kind, numbers.size, [None, pa.py_buffer(numbers)])
 

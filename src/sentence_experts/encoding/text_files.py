@@ -27,13 +27,13 @@ def find_tables(sources: Table, column: str | None, id_column: str | None) -> li
     given += sources if isinstance(sources, list | tuple) else []
     if not given or not all(map(is_path, given)):
         raise UsageError("a folder of vectors is made of files: give their paths, or a file as `out`")
-    found = [file for each in given for file in _files_of(Path(each))]
+    found = [file for each in given for file in _find_files(Path(each))]
     if twice := next((file for number, file in enumerate(found) if file in found[:number]), None):
         raise UsageError(f"{twice}: given twice")
     return [TextTable(file, column, id_column) for file in found]
 
 
-def _files_of(source: Path) -> list[Path]:
+def _find_files(source: Path) -> list[Path]:
     if source.is_file():
         return [source]
     pattern = str(source.relative_to(source.anchor))

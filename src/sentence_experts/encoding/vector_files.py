@@ -120,7 +120,7 @@ class Encoded:
         vectors = np.empty((self.texts, self.dimension), np.float32)
         done = 0
         for batch in self.batches([name]):
-            vectors[done : done + len(batch)] = _rows_of(batch.column(0))
+            vectors[done : done + len(batch)] = _read_rows(batch.column(0))
             done += len(batch)
         return vectors
 
@@ -140,14 +140,14 @@ def write_vectors(out: Path, files: Sequence[Path], rows: int, precision: str) -
     for file in files:
         with pq.ParquetFile(file) as parquet:
             for batch in parquet.iter_batches(_ROWS_PER_BATCH, columns=[VECTOR]):
-                part = _rows_of(batch.column(0))
+                part = _read_rows(batch.column(0))
                 if joined is None:
                     joined = allocate_npy(out, (rows, part.shape[1]), precision)
                 joined[done : done + len(part)] = part
                 done += len(part)
 
 
-def _rows_of(vectors: pa.FixedSizeListArray) -> NDArray[np.float32]:
+def _read_rows(vectors: pa.FixedSizeListArray) -> NDArray[np.float32]:
     """Return a column of vectors as an array, without pandas, which `to_numpy` would import."""
     values = vectors.flatten()
     numbers = np.frombuffer(values.buffers()[1], np.float32)

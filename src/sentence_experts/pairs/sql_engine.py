@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sentence_experts.config import memory_bytes
-from sentence_experts.engines import LOCAL, Engine, spark_session
+from sentence_experts.engines import LOCAL, Engine, open_spark_session
 from sentence_experts.errors import InputError, SentenceExpertsError, UsageError
 from sentence_experts.pairs.config import PairsConfig
 from sentence_experts.storage import explained
@@ -151,7 +151,7 @@ def open_engine(settings: PairsConfig, beside: Path | None) -> Iterator[SqlEngin
     with folder as created:
         scratch = Path(created).resolve()
         if engine.kind != LOCAL:
-            with spark_session(engine, "pairs", _spark_settings(settings, engine, scratch)) as session:
+            with open_spark_session(engine, "pairs", _spark_settings(settings, engine, scratch)) as session:
                 yield SqlEngine(scratch, None, session)
             return
         with duckdb.connect() as connection:

@@ -13,10 +13,10 @@ from sentence_experts.storage.files import (
     allocate_npy,
     check_kinds,
     check_version,
+    describe_full_disk,
     explained,
     file_state,
     hidden_beside,
-    no_space,
     open_to_readers,
     read_json,
     remove_leftovers,
@@ -50,8 +50,8 @@ from sentence_experts.storage.record import (
 
 __all__ = [
     "RECORD", "FileState", "InUseError", "NoSpaceError", "Output", "PartStore", "State", "allocate_npy",
-    "check_apart", "check_kinds", "check_unchanged", "check_version", "explained",
-    "file_state", "hashes_of", "hidden_beside", "is_unchanged", "locked", "no_space", "open_to_readers",
+    "check_apart", "check_kinds", "check_unchanged", "check_version", "describe_full_disk", "explained",
+    "file_state", "hashes_of", "hidden_beside", "is_unchanged", "locked", "open_to_readers",
     "output", "read_checked_record", "read_json", "read_record", "record_of", "remove_leftovers",
     "replacing", "replacing_folder",
     "sha256_file", "sha256_settings", "sha256_text", "sha256_unchanging", "temporary_folder", "update_json",

@@ -343,14 +343,14 @@ def explained(path: Path) -> Iterator[None]:
     except SentenceExpertsError:
         raise
     except Exception as error:
-        if (message := no_space(error, path)) is not None:
+        if (message := describe_full_disk(error, path)) is not None:
             raise NoSpaceError(message) from error
         if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
             raise InputError(f"{error.filename or path}: {error.strerror}; give a shorter name") from error
         raise
 
 
-def no_space(error: BaseException, path: Path) -> str | None:
+def describe_full_disk(error: BaseException, path: Path) -> str | None:
     """Return the message for an error that a full disk caused, directly or indirectly; None for any other."""
     current: BaseException | None = error
     while current is not None:

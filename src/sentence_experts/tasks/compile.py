@@ -114,7 +114,7 @@ def _compile(task_file: TaskFile, folder: Path, config: TasksConfig) -> Tasks:
     entries: dict[str, dict[str, Any]] = {task: {} for task in task_file.tasks}
     for dataset in datasets:
         task, name = dataset.task.name, dataset.name
-        own, pairs, entries[task][name] = _tables(dataset, config)
+        own, pairs, entries[task][name] = _make_tables(dataset, config)
         tables |= {f"{task}/{name}/{file}": table for file, table in own.items()}
         counts[task][name] = {split: len(rows) for split, rows in pairs.items() if rows}
     manifest = {
@@ -190,7 +190,7 @@ def _keep_apart(datasets: list[Dataset]) -> None:
 # ---- tables of one dataset -----------------------------------------------------------------------
 
 
-def _tables(
+def _make_tables(
     dataset: Dataset, config: TasksConfig
 ) -> tuple[dict[str, pa.Table], dict[str, list[Row]], dict[str, Any]]:
     """Return file name -> table, split -> pairs, and the dataset's entry in the manifest."""
@@ -224,11 +224,11 @@ def _tables(
         }
         if splits[TRAIN] and not pairs[TRAIN]:
             raise InputError(f"{dataset.where}: no class has two training texts, so there are no pairs")
-    tables |= {f"{split}.parquet": _pairs_table(own) for split, own in pairs.items() if own}
+    tables |= {f"{split}.parquet": _make_pairs_table(own) for split, own in pairs.items() if own}
     return tables, pairs, entry
 
 
-def _pairs_table(rows: list[Row]) -> pa.Table:
+def _make_pairs_table(rows: list[Row]) -> pa.Table:
     """Return the pairs; the group is the label, or for pairs that share a text their smallest positive."""
     together = number_linked([[text_key(text) for text in row.texts()] for row in rows])
     groups: dict[int, str] = {}

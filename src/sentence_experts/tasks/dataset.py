@@ -25,13 +25,13 @@ TEXTS = "texts.parquet"
 SET_ASIDE = "set_aside.jsonl"
 
 
-def _texts(*names: str) -> list[pa.Field]:
+def _read_texts(*names: str) -> list[pa.Field]:
     return [pa.field(name, pa.string(), nullable=False) for name in names]
 
 
-TEXTS_SCHEMA = pa.schema(_texts("id", "text", "label", "split"))
+TEXTS_SCHEMA = pa.schema(_read_texts("id", "text", "label", "split"))
 PAIRS_SCHEMA = pa.schema([
-    *_texts("anchor_id", "positive_id", "anchor", "positive", "group"),
+    *_read_texts("anchor_id", "positive_id", "anchor", "positive", "group"),
     pa.field("negative", pa.string()),
     pa.field("score", pa.float64()),
 ])  # fmt: skip

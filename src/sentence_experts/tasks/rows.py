@@ -100,7 +100,7 @@ def read(source: Source, kind: Kind, folder: Path) -> Reading:
     reading = Reading(splits, [], [], described)
     for record in records:
         try:
-            reading.rows.append(_row(record, source, kind))
+            reading.rows.append(_make_row(record, source, kind))
         except UnusableError as error:
             reading.bad.append((record[0], error))
     return reading
@@ -215,7 +215,7 @@ def thread(group: str) -> str:
     return " ".join(_REPLY.sub("", group).split()).casefold()
 
 
-def _row(record: Record, source: Source, kind: Kind) -> Row:
+def _make_row(record: Record, source: Source, kind: Kind) -> Row:
     """Return the row of a record; UnusableError if it gives none."""
     _, split, values = record
     if isinstance(values, BadRowError):
@@ -225,7 +225,7 @@ def _row(record: Record, source: Source, kind: Kind) -> Row:
     texts: dict[str, str] = {}
     for role in ("anchor", "positive", "negative", "text"):
         if role in columns:
-            text = " ".join(part for name in columns[role] if (part := _text(values.get(name), name)))
+            text = " ".join(part for name in columns[role] if (part := _check_text(values.get(name), name)))
             if not text and role != "negative":
                 raise UnusableError("+".join(columns[role]), "empty text")
             texts[role] = text
@@ -235,11 +235,11 @@ def _row(record: Record, source: Source, kind: Kind) -> Row:
         raise UnusableError("+".join(columns["positive"]), "the same text as the anchor")
     score = _score(values.get(columns["score"][0]), columns["score"][0], kind) if scored else None
     own = source.group
-    group = thread(_text(values.get(own), own)) if own else values.get(PAPER_ID)
+    group = thread(_check_text(values.get(own), own)) if own else values.get(PAPER_ID)
     return Row(anchor, positive, texts.get("negative") or None, label, score, group or None, split)
 
 
-def _text(value: Any, column: str) -> str:
+def _check_text(value: Any, column: str) -> str:
     try:
         return (as_text(value) or "").strip()
     except BadRowError as error:
@@ -251,7 +251,7 @@ def _label(value: Any, column: str) -> str:
     values = value if isinstance(value, list) else [value]
     if len(values) > 1:
         raise UnusableError(column, "several labels")
-    label = _text(values[0] if values else None, column)
+    label = _check_text(values[0] if values else None, column)
     if not label:
         raise UnusableError(column, "no label")
     return label

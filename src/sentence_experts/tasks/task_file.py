@@ -114,12 +114,12 @@ class Source(BaseModel):
         return {role: (names,) if isinstance(names, str) else tuple(names) for role, names in wanted.items()}
 
 
-def _folder_name(name: str) -> str:
+def _check_folder_name(name: str) -> str:
     FOLDER.check("task and dataset", name)
     return name
 
 
-Name = Annotated[str, AfterValidator(_folder_name)]
+Name = Annotated[str, AfterValidator(_check_folder_name)]
 
 
 class Task(BaseModel):

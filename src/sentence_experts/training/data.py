@@ -198,7 +198,7 @@ class TaskPairs:
 TrainingPart = LinkedPairs | TaskPairs
 
 
-def own_routes(part: TrainingPart, routes: Sequence[TrainedRoute]) -> list[TrainedRoute]:
+def find_own_routes(part: TrainingPart, routes: Sequence[TrainedRoute]) -> list[TrainedRoute]:
     """Return the routes among `routes` that are the part's; names are unique among the parts of a run."""
     names = {route.name for route in part.routes}
     return [route for route in routes if route.name in names]
@@ -266,7 +266,7 @@ def _with_keys(columns: Sequence[Any], anchors: pa.ChunkedArray, positives: pa.C
     if table["negative"].null_count < table.num_rows:
         texts = pa.chunked_array([*table["positive"].chunks, *table["anchor"].chunks], pa.string())
         keys = pa.chunked_array([*positives.chunks, *anchors.chunks], pa.string())
-        places = places_in(table["negative"], texts)
+        places = find_places(table["negative"], texts)
         own = pc.equal(table["negative"], table["positive"]).fill_null(False).to_numpy()
         places[own] = np.flatnonzero(own)
         rows = pa.array(np.arange(table.num_rows)).cast(pa.string())
@@ -278,7 +278,7 @@ def _with_keys(columns: Sequence[Any], anchors: pa.ChunkedArray, positives: pa.C
     return table
 
 
-def places_in(values: pa.ChunkedArray, known: pa.ChunkedArray | pa.Array) -> Numbers:
+def find_places(values: pa.ChunkedArray, known: pa.ChunkedArray | pa.Array) -> Numbers:
     """Return the place of each value in `known`, the first one; `NONE` for a missing one."""
     known = known.combine_chunks() if isinstance(known, pa.ChunkedArray) else known
     places = pc.index_in(values.cast(known.type), value_set=known, skip_nulls=True).fill_null(NONE)
@@ -286,7 +286,7 @@ def places_in(values: pa.ChunkedArray, known: pa.ChunkedArray | pa.Array) -> Num
     return numbers
 
 
-def distinct(column: pa.ChunkedArray) -> tuple[list[str], Numbers]:
+def find_distinct(column: pa.ChunkedArray) -> tuple[list[str], Numbers]:
     """Return the distinct values, in the order they come, and the number of each row's value."""
     encoded = column.combine_chunks().dictionary_encode()
     return encoded.dictionary.to_pylist(), encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)

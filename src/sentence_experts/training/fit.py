@@ -188,7 +188,7 @@ def fit(
     with model_output(out, overwrite) as place:
         job = _Fit(base, table, chosen)
         identity = {"model": fingerprint_of(job.base), "config": chosen.model_dump(mode="json")}
-        if place.begin(identity, {"table": lambda: _fingerprint(table)}) == "finished":
+        if place.begin(identity, {"table": lambda: _hash_inputs(table)}) == "finished":
             gains = [RouteGain.from_json(each) for each in place.result["gains"]]
             model = check_experts(load(place.path))
             return FitResult(model, **{**place.result, "gains": gains}, out=place.final)
@@ -197,12 +197,12 @@ def fit(
         place.result["gains"] = [asdict(each) for each in result.gains]
         with place.replacing() as folder:
             write_model(result.model, folder)
-            write_text(folder / CARD, make_usage_card(result.model) + _card_section(result, chosen))
+            write_text(folder / CARD, make_usage_card(result.model) + _write_card_section(result, chosen))
         shutil.rmtree(hidden_beside(place.final, ".vectors"), ignore_errors=True)
     return result
 
 
-def _fingerprint(table: Table) -> str:
+def _hash_inputs(table: Table) -> str:
     if is_path(table) and Path(str(table)).is_dir():
         table = CorpusFolder.open(str(table))
     return table.fingerprint() if isinstance(table, CorpusFolder) else fingerprint(table)[1]
@@ -266,7 +266,7 @@ class _Fit:
         return FitResult(chosen.model, gains, kinds, verdict, counts, data.left_out, self.refused)
 
 
-def _card_section(result: FitResult, config: FitConfig) -> str:
+def _write_card_section(result: FitResult, config: FitConfig) -> str:
     """Return the part of the model's card about labels, training and figures."""
     counts = ", ".join(f"{count:,} {name}" for name, count in result.texts.items())
     return f"""
@@ -278,15 +278,15 @@ a label are ranked by cosine, and those that share one with the query are right;
 Conflicts are pairs alike by this route and unlike by another, against as many the other way around: ROC-AUC,
 where a model that is blind to the route has 0.5 on average. ± is half of a 95% interval.
 
-{_markdown(HEADINGS, result.rows())}
+{_format_table(HEADINGS, result.rows())}
 
 {RECALL_TITLE}:
 
-{_markdown(RECALL, result.recall_rows())}
+{_format_table(RECALL, result.recall_rows())}
 
 Chosen by nDCG@10 on the validation texts: {result.verdict or "the learning rate and the step"}.
 
-{_markdown(TRIED, result.tried_rows())}
+{_format_table(TRIED, result.tried_rows())}
 
 Settings:
 
@@ -295,6 +295,6 @@ Settings:
 """
 
 
-def _markdown(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def _format_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [headings, ["---"] * len(headings), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -65,7 +65,7 @@ class LabelledTexts:
             UsageError: no columns are named, or two routes have one name.
         """
         cells, bad = _read_cells(table, config)
-        text_columns, columns = _text_columns(config, cells), _label_columns(config, cells)
+        text_columns, columns = _find_text_columns(config, cells), _find_label_columns(config, cells)
         texts = [_join(parts) for parts in zip(*(cells[name] for name in text_columns), strict=True)]
         tree = MeshTree.read(config.mesh_descriptors) if config.mesh_descriptors else None
         labels = {}
@@ -90,7 +90,7 @@ class LabelledTexts:
         keys = [("group", name) if name else ("row", row) for name, row in zip(named, kept, strict=True)]
         numbers: dict[Any, int] = {}
         groups = np.array([numbers.setdefault(key, len(numbers)) for key in keys])
-        first = _without_near_duplicates([texts[row] for row in kept])
+        first = _drop_near_duplicates([texts[row] for row in kept])
         left_out = {
             "unreadable": bad,
             "without a text": int((~written).sum()),
@@ -123,8 +123,8 @@ def check_columns(table: Table, config: FitConfig) -> None:
         UsageError: no columns are named, or two routes have one name.
     """
     cells, _ = _read_cells(table, config, _ROWS_LOOKED_AT)
-    _text_columns(config, cells)
-    _label_columns(config, cells)
+    _find_text_columns(config, cells)
+    _find_label_columns(config, cells)
 
 
 def _is_corpus(table: Table) -> bool:
@@ -163,7 +163,7 @@ def _read_cells(
     return cells, bad
 
 
-def _text_columns(config: FitConfig, cells: Mapping[str, Any]) -> Sequence[str]:
+def _find_text_columns(config: FitConfig, cells: Mapping[str, Any]) -> Sequence[str]:
     if config.text:
         return config.text
     if all(name in cells for name in _OF_CORPUS):
@@ -173,7 +173,7 @@ def _text_columns(config: FitConfig, cells: Mapping[str, Any]) -> Sequence[str]:
     raise UsageError(f"`text`: name the columns with the texts; the columns are {', '.join(cells)}")
 
 
-def _label_columns(config: FitConfig, cells: Mapping[str, list[Any]]) -> list[LabelColumn]:
+def _find_label_columns(config: FitConfig, cells: Mapping[str, list[Any]]) -> list[LabelColumn]:
     if not config.by:
         raise UsageError(f"`by`: name at least one label column; the columns are {', '.join(cells)}")
     some = {name: values[:_ROWS_LOOKED_AT] for name, values in cells.items()}
@@ -192,7 +192,7 @@ def _join(parts: Sequence[Any]) -> str:
     return "\n".join(part.strip() for part in parts if isinstance(part, str) and part.strip())
 
 
-def _without_near_duplicates(texts: Sequence[str]) -> Rows:
+def _drop_near_duplicates(texts: Sequence[str]) -> Rows:
     """Return the texts of which no earlier one that stays is a near duplicate.
 
     Not the connected ones: texts of one template would be linked in chains, and one of them would stay.

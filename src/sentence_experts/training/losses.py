@@ -86,7 +86,7 @@ def _pad(entries: Tensor, count: int) -> Tensor:
     return rows
 
 
-def router_cross_entropy(logits: Tensor, experts: Tensor) -> Tensor:
+def compute_router_cross_entropy(logits: Tensor, experts: Tensor) -> Tensor:
     """Return the cross-entropy of the routers' choices to the texts' domains (Hallee 2024, section 3.2.1).
 
     Args:
@@ -132,7 +132,7 @@ def sequence_router_loss(to_domain: float = 1.0, balance: float = 0.0, by_domain
     """Return the loss of routers that choose one expert per text, a sum of two weighted parts."""
 
     def loss(logits: Tensor, experts: Tensor) -> Tensor:
-        return to_domain * router_cross_entropy(logits, experts) + balance * load_balancing(logits)
+        return to_domain * compute_router_cross_entropy(logits, experts) + balance * load_balancing(logits)
 
     return RouterLoss(_collect_logits, loss, by_domain)
 

@@ -14,7 +14,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_experts.models.card import make_usage_card
 from sentence_experts.models.sources import UNTRAINED
 from sentence_experts.training.config import ARGMAX_TARGET, IN_BATCH_NEGATIVES, LEARNED_TEMPERATURE
-from sentence_experts.training.data import TrainedRoute, TrainingPart, own_routes
+from sentence_experts.training.data import TrainedRoute, TrainingPart, find_own_routes
 from sentence_experts.training.training_set import TrainingSet
 from sentence_experts.training.validation import MEAN, TITLES
 
@@ -114,7 +114,7 @@ def make_model_card(
 ) -> str:
     """Return the README.md of a trained model; `result` is what run.json holds."""
     config, processes = result["config"], result["processes"]
-    data = "; ".join(part.describe() for part in parts if own_routes(part, training.routes))
+    data = "; ".join(part.describe() for part in parts if find_own_routes(part, training.routes))
     together = f", put together by {processes} processes" if processes > 1 else ""
     best: dict[str, Any] = next(
         (entry for entry in result["history"] if entry["step"] == result["kept_step"]), {}
@@ -122,7 +122,7 @@ def make_model_card(
     counts = np.bincount(training.places[:, 0], minlength=len(training.routes))
     rows = "\n".join(
         f"| {route.name} | {count:,} | {', '.join(route.sources)} | {BATCHES[route.batches]} | "
-        f"{route.temperature:g} | {_figures(route, best)} |"
+        f"{route.temperature:g} | {_format_figures(route, best)} |"
         for route, count in zip(training.routes, counts, strict=True)
     )
     title = f"A text encoder for {', '.join(route.name for route in training.routes)}"
@@ -145,6 +145,6 @@ estimate for new texts: see an evaluation on the test split. Settings:
 """
 
 
-def _figures(route: TrainedRoute, best: dict[str, Any]) -> str:
+def _format_figures(route: TrainedRoute, best: dict[str, Any]) -> str:
     keys = {f"eval_validation_{route.name}/{metric}": title for metric, title in TITLES.items()}
     return ", ".join(f"{title} {best[key]:.4f}" for key, title in keys.items() if key in best)

@@ -249,17 +249,20 @@ def label_pairs(data: LabelledTexts, routes: list[str], config: FitConfig) -> Li
         labels, rows = data.labels[route], rng.permutation(data.sets[TRAIN])
         rows = rows[labels.labelled[rows]]
         first, second = labels.rows(rows).draw_pairs(BATCH * config.steps, rng, data.groups[rows])
-        train_pairs.append(_pair_rows(data, route, rows[first], rows[second], 1))
+        train_pairs.append(_make_pair_rows(data, route, rows[first], rows[second], 1))
         of_text, label = labels.rows(rows).matrix.nonzero()
-        known += [(_ids(route, rows[of_text]), label + label_count), (_ids(route, rows), data.groups[rows])]
+        known += [
+            (_make_ids(route, rows[of_text]), label + label_count),
+            (_make_ids(route, rows), data.groups[rows]),
+        ]
         label_count += len(labels.names)
         rows = data.sets[VALIDATION][labels.labelled[data.sets[VALIDATION]]]
         first, second = labels.rows(rows).draw_pairs(_VALIDATION_PAIRS, rng, data.groups[rows])
         if len(rows):
             one, other = rng.choice(rows, (2, 4 * _VALIDATION_PAIRS))
             unlike = np.flatnonzero(~labels.alike(one, other))[: len(first)]
-            validation.append(_pair_rows(data, route, one[unlike], other[unlike], 0))
-        validation.append(_pair_rows(data, route, rows[first], rows[second], 1))
+            validation.append(_make_pair_rows(data, route, one[unlike], other[unlike], 0))
+        validation.append(_make_pair_rows(data, route, rows[first], rows[second], 1))
     tables = {
         "train": pa.concat_tables(train_pairs),
         "validation": pa.concat_tables(validation),
@@ -270,11 +273,11 @@ def label_pairs(data: LabelledTexts, routes: list[str], config: FitConfig) -> Li
     return LinkedPairs(pairs, pa.table({"id": ids.astype(str).tolist(), "label": of_ids.astype(np.int64)}))
 
 
-def _ids(route: str, rows: Rows) -> Rows:
+def _make_ids(route: str, rows: Rows) -> Rows:
     return np.array([f"{route}:{row:08d}" for row in rows.tolist()])
 
 
-def _pair_rows(data: LabelledTexts, route: str, first: Rows, second: Rows, label: int) -> pa.Table:
+def _make_pair_rows(data: LabelledTexts, route: str, first: Rows, second: Rows, label: int) -> pa.Table:
     return pa.table(
         {
             "anchor": [data.texts[row] for row in first],
@@ -282,8 +285,8 @@ def _pair_rows(data: LabelledTexts, route: str, first: Rows, second: Rows, label
             "label": np.full(len(first), label),
             "domain": [route] * len(first),
             "count": np.full(len(first), label),
-            "anchor_id": _ids(route, first),
-            "positive_id": _ids(route, second),
+            "anchor_id": _make_ids(route, first),
+            "positive_id": _make_ids(route, second),
         },
         schema=PAIRS_SCHEMA,
     )

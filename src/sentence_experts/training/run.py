@@ -36,20 +36,20 @@ from sentence_experts.storage import (
 from sentence_experts.training import processes
 from sentence_experts.training.batches import RouteBatches
 from sentence_experts.training.config import TrainConfig
-from sentence_experts.training.data import TrainingPart, open_data, own_routes
+from sentence_experts.training.data import TrainingPart, find_own_routes, open_data
 from sentence_experts.training.losses import ContrastiveLoss
 from sentence_experts.training.result import TrainResult, make_model_card
-from sentence_experts.training.trainable import check_settings, find_routes, freeze_others, router_loss
+from sentence_experts.training.trainable import check_settings, find_routes, freeze_others, make_router_loss
 from sentence_experts.training.trainer import (
     BEST_BY,
     CHECKPOINTS,
     RunCallback,
     Trainer,
-    copy_of,
+    copy_weights,
+    find_last_checkpoint,
     is_over,
-    last_whole_checkpoint,
+    make_training_arguments,
     take_best,
-    training_arguments,
 )
 from sentence_experts.training.training_set import PairCollator, TrainingSet
 from sentence_experts.training.validation import TITLES, Validator
@@ -157,7 +157,7 @@ class Run:
         )
         batches.steps = config.max_steps or max(1, math.floor(batches.groups_in_a_pass() * config.epochs))
         validator = Validator.of(self.parts, self.routes, config)
-        arguments = training_arguments(place.path, config, batches.steps, model, validator.has_figure)
+        arguments = make_training_arguments(place.path, config, batches.steps, model, validator.has_figure)
         out, checkpoint, is_finished = processes.once(lambda: self._begin(place))
         arguments.output_dir = str(out / CHECKPOINTS)  # elsewhere if it is to replace another run
         if is_finished:
@@ -175,7 +175,7 @@ class Run:
             config.loss,
             cache_mini_batch=config.cache_mini_batch,
             known=training.known if config.mask_known else None,
-            router=router_loss(model, config),
+            router=make_router_loss(model, config),
             experts=[route.experts for route in self.routes],
         )
         trainer = Trainer(
@@ -189,7 +189,7 @@ class Run:
         trainer.batches = batches
         trainer.undecayed = undecayed
         trainer.use_one_cycle = config.scheduler == "one_cycle"
-        before = copy_of(trainer) if arguments.metric_for_best_model is not None else None
+        before = copy_weights(trainer) if arguments.metric_for_best_model is not None else None
         _train(trainer, out, config, [route.name for route in self.routes], checkpoint)
         take_best(trainer, before)
         model.max_seq_length = self.max_length
@@ -202,7 +202,7 @@ class Run:
     def _begin(self, place: Output) -> tuple[Path, str | None, bool]:
         """Return the folder, the checkpoint to continue from, and whether the run is finished."""
         is_finished = place.begin(self.identity(NO_MATTER)) == "finished"
-        checkpoint = None if is_finished else last_whole_checkpoint(place.path / CHECKPOINTS)
+        checkpoint = None if is_finished else find_last_checkpoint(place.path / CHECKPOINTS)
         return place.path, checkpoint, is_finished
 
     def _remove_checkpoints(self, place: Output) -> None:
@@ -271,7 +271,7 @@ class Run:
         """Return the notes for the model's card (`sources.notes_of`)."""
         if untrained:
             return {**notes_of(self.model), "untrained": True}
-        units = {part.unit for part in self.parts if part.unit and own_routes(part, self.routes)}
+        units = {part.unit for part in self.parts if part.unit and find_own_routes(part, self.routes)}
         base = {name: value for name, value in notes_of(self.model).items() if name == "base"}
         return base | ({"unit": units.pop()} if len(units) == 1 else {})
 

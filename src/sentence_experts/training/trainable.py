@@ -26,7 +26,7 @@ TOKEN_BALANCE = 0.01
 OF_ROUTERS = ("router_loss", "route_by", "balance_loss", "router_learning_rate")
 
 
-def routed_model(model: Any) -> RoutedModel | None:
+def find_routed_model(model: Any) -> RoutedModel | None:
     """Return the transformer with experts inside `model`, however it is wrapped; None if there is none."""
     return next((module for module in model.modules() if isinstance(module, RoutedModel)), None)
 
@@ -54,12 +54,12 @@ def find_routes(
     without = [route.name for route in chosen if route.weight is None]
     if 0 < len(without) < len(chosen):
         raise UsageError(f"the task file has no weight for {', '.join(without)}: give all tasks one, or none")
-    routed = routed_model(model)
+    routed = find_routed_model(model)
     routes = [_decide(route, config, model, routed) for route in chosen]
     # `choose_trainable` refuses an unknown expert.
-    if config.only_expert and routed is not None and config.only_expert in owned_parts(routed):
+    if config.only_expert and routed is not None and config.only_expert in list_owned_parts(routed):
         # Texts of other experts stay as they are, so a batch of them alone would teach nothing.
-        number = owned_parts(routed).index(config.only_expert)
+        number = list_owned_parts(routed).index(config.only_expert)
         routes = [route for route in routes if number in route.experts]
         if not routes:
             names = ", ".join(route.name for route in chosen)
@@ -75,7 +75,7 @@ def find_routes(
     return with_batches(routes, is_auto, "mixed")
 
 
-def owned_parts(routed: RoutedModel) -> list[str]:
+def list_owned_parts(routed: RoutedModel) -> list[str]:
     """Return the names of a model's experts, adapters and heads."""
     config = routed.config
     return [*config.experts, *(each["route"] for each in config.adapters), *config.heads]
@@ -90,7 +90,9 @@ def _decide(
         (STATIC_BATCHES, STATIC_TEMPERATURE) if is_static else (route.batches, route.temperature)
     )
     own = (config.temperatures or {}).get(route.name)
-    prompts = _task_prompts(route, config, routed) if route.kind == "task" else (_prompt(route, model),) * 2
+    prompts = (
+        _choose_prompts(route, config, routed) if route.kind == "task" else (_find_prompt(route, model),) * 2
+    )
     return replace(
         route,
         batches=batches if config.batches == AUTO_BATCHES else config.batches,
@@ -100,7 +102,7 @@ def _decide(
     )
 
 
-def _prompt(route: TrainedRoute, model: SentenceTransformer) -> str:
+def _find_prompt(route: TrainedRoute, model: SentenceTransformer) -> str:
     """Return the model's prompt of a domain; "" for a model without prompts."""
     prompts = {name: prompt for name, prompt in model.prompts.items() if prompt}
     if prompts and route.name not in prompts:
@@ -109,7 +111,7 @@ def _prompt(route: TrainedRoute, model: SentenceTransformer) -> str:
     return prompts.get(route.name, "")
 
 
-def _task_prompts(route: TrainedRoute, config: TrainConfig, routed: RoutedModel | None) -> tuple[str, str]:
+def _choose_prompts(route: TrainedRoute, config: TrainConfig, routed: RoutedModel | None) -> tuple[str, str]:
     """Return a task's instructions, which a model with routes must have; nothing without `instructions`."""
     if routed is not None and routed.config.routes:
         if not config.instructions:
@@ -130,8 +132,8 @@ def _task_prompts(route: TrainedRoute, config: TrainConfig, routed: RoutedModel 
 
 
 def _experts_of(route: TrainedRoute, routed: RoutedModel) -> tuple[int, int]:
-    """Return the parts that a route's anchors and positives lead to, as places in `owned_parts`."""
-    experts, parts = routed.config.experts, owned_parts(routed)
+    """Return the parts that a route's anchors and positives lead to, as places in `list_owned_parts`."""
+    experts, parts = routed.config.experts, list_owned_parts(routed)
     known = {name: number for number, name in enumerate(experts)}
     known |= {each.name: each.expert for each in routed.routes}
     known |= {name: number for number, name in enumerate(parts) if number >= len(experts)}
@@ -142,7 +144,7 @@ def _experts_of(route: TrainedRoute, routed: RoutedModel) -> tuple[int, int]:
     return known[route.sides[0]], known[route.sides[1]]
 
 
-def router_loss(model: SentenceTransformer, config: TrainConfig) -> RouterLoss | None:
+def make_router_loss(model: SentenceTransformer, config: TrainConfig) -> RouterLoss | None:
     """Return the loss of the model's learned routers; None if it has none."""
     kind = router_kind_of(model)
     if kind is None or not kind.is_learned:
@@ -185,7 +187,7 @@ def freeze_others(model: SentenceTransformer, config: TrainConfig) -> Iterator[l
         UsageError: the model has no such part, or nothing would be left to train.
     """
     before = [(weight, weight.requires_grad) for weight in model.parameters()]
-    routed = routed_model(model)
+    routed = find_routed_model(model)
     # Heads and adapters are trained on a base that stays as it is.
     on_base = routed is not None and any(route.lead is not None for route in routed.routes)
     if config.only_expert is None and config.freeze == "none" and not on_base:

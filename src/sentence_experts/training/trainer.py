@@ -49,7 +49,7 @@ class BadNumbersError(SentenceExpertsError):
     """The loss became NaN or infinite."""
 
 
-def training_arguments(
+def make_training_arguments(
     out: Path, config: TrainConfig, steps: int, model: SentenceTransformer, validates: bool = True
 ) -> SentenceTransformerTrainingArguments:
     """Return the trainer's arguments. Making them joins the processes, if several train together.
@@ -200,7 +200,7 @@ class Trainer(SentenceTransformerTrainer):
             self.loss.load_state_dict(load_file(Path(checkpoint) / LOSS_FILE), strict=False)
 
 
-def last_whole_checkpoint(folder: Path) -> str | None:
+def find_last_checkpoint(folder: Path) -> str | None:
     """Return the newest checkpoint in `folder` that is whole; remove newer ones.
 
     The hashes of its files are what a checkpoint gets last. The trainer rotates and counts checkpoints by
@@ -278,7 +278,7 @@ def is_over(state: TrainerState, patience: int) -> bool:
     return state.global_step >= state.max_steps or len(since) >= patience
 
 
-def copy_of(trainer: Trainer) -> list[dict[str, Tensor]]:
+def copy_weights(trainer: Trainer) -> list[dict[str, Tensor]]:
     """Copy the trained weights of the model, and the loss's own, to the CPU's memory."""
     trained = {name: weight for name, weight in trainer.model.named_parameters() if weight.requires_grad}
     return [
@@ -290,8 +290,8 @@ def copy_of(trainer: Trainer) -> list[dict[str, Tensor]]:
 def take_best(trainer: Trainer, before: Sequence[dict[str, Tensor]] | None) -> None:
     """Put the weights of the best step into the model and the loss, in every process.
 
-    `before` is the `copy_of` the model before training, which stays if no step was better; None to keep the
-    last step.
+    `before` is the model before training (`copy_weights`), which stays if no step was better; None to keep
+    the last step.
     """
     if before is None:
         return

@@ -25,9 +25,9 @@ from sentence_experts.training.data import (
     Numbers,
     TrainedRoute,
     TrainingPart,
-    distinct,
-    own_routes,
-    places_in,
+    find_distinct,
+    find_own_routes,
+    find_places,
     with_batches,
 )
 from sentence_experts.training.losses import KnownPositives
@@ -68,16 +68,16 @@ class TrainingSet:
             InputError: a task, or all domains, have no training pairs.
         """
         table, numbers, known = number_texts(
-            [(part, own) for part in parts if (own := own_routes(part, routes))]
+            [(part, own) for part in parts if (own := find_own_routes(part, routes))]
         )
         sources = [(number, source) for number, route in enumerate(routes) for source in route.sources]
         names = pa.array([f"{routes[number].name}\0{source}" for number, source in sources])
-        source = places_in(pc.binary_join_element_wise(table["route"], table["source"], "\0"), names)
+        source = find_places(pc.binary_join_element_wise(table["route"], table["source"], "\0"), names)
         if config.fraction < 1:
             rows = _sample(source, config)
             table, numbers, source = table.take(rows), numbers[rows], source[rows]
         route = np.array([number for number, _ in sources])[source]
-        texts = distinct(pa.chunked_array([*table["anchor"].chunks, *table["positive"].chunks]))[1]
+        texts = find_distinct(pa.chunked_array([*table["anchor"].chunks, *table["positive"].chunks]))[1]
         texts = texts.reshape(2, -1).T
         if any(each.batches == AUTO_BATCHES for each in routes):
             routes = _mix_where_small(routes, route, texts, config.batch_size * processes.count())
@@ -138,13 +138,13 @@ def number_texts(
         table = part.training_pairs(routes)
         keys = pa.chunked_array([chunk for name in KEYS for chunk in table[name].chunks], pa.string())
         known = keys.unique().drop_null().sort()
-        places = np.stack([places_in(table[name], known) for name in KEYS], axis=1)
+        places = np.stack([find_places(table[name], known) for name in KEYS], axis=1)
         numbers.append(np.where(places == NONE, NONE, places + count))
         linked = part.links
-        ends = np.stack([places_in(linked[name], known) for name in ("left_id", "right_id")])
+        ends = np.stack([find_places(linked[name], known) for name in ("left_id", "right_id")])
         links.append(ends[:, (ends != NONE).all(axis=0)] + count)
         if part.labels is not None:
-            ids, names = places_in(part.labels["id"], known), distinct(part.labels["label"])[1]
+            ids, names = find_places(part.labels["id"], known), find_distinct(part.labels["label"])[1]
             labels.append(np.stack([ids + count, names + label_count])[:, ids != NONE])
             label_count += int(names.max(initial=-1)) + 1
         count += len(known)

@@ -40,8 +40,8 @@ from sentence_experts.training.data import (
     LinkedPairs,
     TrainedRoute,
     TrainingPart,
-    distinct,
-    own_routes,
+    find_distinct,
+    find_own_routes,
 )
 
 logger = logging.getLogger(__name__)
@@ -92,7 +92,7 @@ class Validator(SentenceEvaluator):
         """
         measured: list[PairValidation | SearchValidation] = []
         for part in parts:
-            if not (own := own_routes(part, routes)):
+            if not (own := find_own_routes(part, routes)):
                 continue
             if isinstance(part, LinkedPairs):
                 table = part.split("validation", own)
@@ -253,9 +253,9 @@ class SearchSet:
     """
 
     def __init__(self, table: pa.Table, prompts: tuple[str, str]) -> None:
-        anchors, anchor_of = distinct(table["anchor"])
-        candidates, candidate_of = distinct(table["positive"])
-        group_of, ones = distinct(table["group"])[1], np.ones(table.num_rows, dtype=np.int32)
+        anchors, anchor_of = find_distinct(table["anchor"])
+        candidates, candidate_of = find_distinct(table["positive"])
+        group_of, ones = find_distinct(table["group"])[1], np.ones(table.num_rows, dtype=np.int32)
         groups = int(group_of.max(initial=-1)) + 1
         member = csr_array((ones, (anchor_of, group_of)), (len(anchors), groups))
         holder = csr_array((ones, (candidate_of, group_of)), (len(candidates), groups))
@@ -285,11 +285,11 @@ class SearchSet:
             same = self.same[part, None] == np.arange(len(candidates))
             relevant = (self.relevant[part].toarray() > 0) & ~same
             scores = np.where(same, -np.inf, anchors[part] @ candidates.T)
-            gains.extend(ndcg_at(CUTOFF, scores, relevant))
+            gains.extend(compute_ndcg(CUTOFF, scores, relevant))
         return fmean(gains) if gains else None
 
 
-def ndcg_at(cutoff: int, scores: NDArray[np.floating], relevant: NDArray[np.bool_]) -> list[float]:
+def compute_ndcg(cutoff: int, scores: NDArray[np.floating], relevant: NDArray[np.bool_]) -> list[float]:
     """Return the nDCG of each row that has a relevant candidate (Romero 2025, appendix C.1).
 
     Args:

@@ -129,7 +129,7 @@ def members(source: Source) -> Iterator[Member]:
         return
     problem = ("empty", "the archive holds no file") if source.kind in ("tar", "zip") else None
     try:
-        for member in {"tar": _tar, "zip": _zip}.get(source.kind, _files)(source):
+        for member in {"tar": _read_tar, "zip": _zip}.get(source.kind, _list_files)(source):
             problem = None
             yield member
     except TooLargeError as error:
@@ -142,7 +142,7 @@ def members(source: Source) -> Iterator[Member]:
         yield Rejection(source.name, None, None, *problem)
 
 
-def _files(source: Source) -> Iterator[Member]:
+def _list_files(source: Source) -> Iterator[Member]:
     for path in [source.path] if source.kind == "file" else _walk(source.path):
         name = _escape(path.name if source.kind == "file" else path.relative_to(source.path).as_posix())
         try:
@@ -154,7 +154,7 @@ def _files(source: Source) -> Iterator[Member]:
             yield from _check_mode(source, name, status.st_mode, size) or [Document(name, size, path=path)]
 
 
-def _tar(source: Source) -> Iterator[Member]:
+def _read_tar(source: Source) -> Iterator[Member]:
     low = source.path.name.lower()
     opener = next(opener for suffix, opener in _TAR_OPENERS.items() if low.endswith(suffix))
     with opener(source.path, "rb") as raw:

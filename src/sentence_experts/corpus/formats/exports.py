@@ -118,7 +118,7 @@ class Export:
         """
         more = self.more(record)
         stated = {field: _first(record, *names.split("|")) for field, names in self.names.items()}
-        return "not-a-paper" if more is None else _paper(stated | more)
+        return "not-a-paper" if more is None else _make_paper(stated | more)
 
 
 def read_beginning(path: Path) -> str:
@@ -143,7 +143,7 @@ def _split(texts: Iterable[str], separator: str = r"[\n;]") -> list[str]:
     return [part.strip() for text in texts for part in re.split(separator, text)]
 
 
-def _paper(stated: dict[str, Any]) -> Paper:
+def _make_paper(stated: dict[str, Any]) -> Paper:
     """Make a paper of the texts in a record, by the name of the field.
 
     `addresses` and notes are searched for identifiers that no field holds. A paper without any identifier is
@@ -154,7 +154,7 @@ def _paper(stated: dict[str, Any]) -> Paper:
         raise RecordError("no-text", "neither title nor abstract")
     identifiers: dict[str, Any] = {kind: read(stated.get(kind)) for kind, read in NORMALISE.items()}
     for address in filter(None, stated.get("addresses", ())):
-        for kind, value in _identifiers_in(address):
+        for kind, value in _find_identifiers(address):
             identifiers[kind] = identifiers[kind] or value
     unreadable = (stated.get("doi") or "").strip()[:SHOWN] if identifiers["doi"] is None else ""
     if _SHORT_DOI.fullmatch(unreadable):
@@ -170,7 +170,7 @@ def _paper(stated: dict[str, Any]) -> Paper:
         unreadable_doi=unreadable or None,
         year=year,
         article_type=notice.lower() if notice else _TYPES.get(kind.lower(), kind or None),
-        language=_language_code(stated.get("language")),
+        language=_find_language_code(stated.get("language")),
         retracted=stated.get("retracted", False),
         entry=stated.get("entry"),
         file=stated.get("file"),
@@ -180,7 +180,7 @@ def _paper(stated: dict[str, Any]) -> Paper:
     )
 
 
-def _identifiers_in(text: str) -> Iterator[tuple[str, str | None]]:
+def _find_identifiers(text: str) -> Iterator[tuple[str, str | None]]:
     """Find identifiers in an address or note: of doi.org, PubMed and PMC, or named before."""
     for match in _LABELLED.finditer(text):
         kind = match[1].lower()
@@ -190,13 +190,13 @@ def _identifiers_in(text: str) -> Iterator[tuple[str, str | None]]:
     yield from (("doi", find_doi(text)), ("pmid", pmid), ("pmcid", pmcid))
 
 
-def _pdf(texts: Iterable[str]) -> str | None:
+def _find_pdf(texts: Iterable[str]) -> str | None:
     """Return the path of the first PDF in fields of attachments."""
     paths = (re.sub(r"\\([:;\\])", r"\1", match[1]) for text in texts for match in _PDF.finditer(text))
     return next((path.strip() for path in paths if "://" not in path), None)
 
 
-def _language_code(language: str | None) -> str | None:
+def _find_language_code(language: str | None) -> str | None:
     low = (language or "").strip().lower().replace("_", "-").partition("-")[0]
     return _LANGUAGES.get(low, low if len(low) == 2 and low.isalpha() else None)
 
@@ -233,15 +233,15 @@ def _read_tagged(text: str, line_pattern: re.Pattern[str]) -> Iterator[Fields | 
         yield record
 
 
-def _header(text: str) -> set[str]:
+def _read_header(text: str) -> set[str]:
     """Return the names of the columns, in lower case; none if the text is no table."""
     try:
-        return {name.strip().lower() for name in next(_rows(text), [])}
+        return {name.strip().lower() for name in next(_read_rows(text), [])}
     except csv.Error:
         return set()
 
 
-def _rows(text: str) -> Iterator[list[str]]:
+def _read_rows(text: str) -> Iterator[list[str]]:
     text = text.lstrip("\r\n")
     first = text.partition("\n")[0]
     # The names of the columns contain no separator.
@@ -253,7 +253,7 @@ def _read_csv(text: str) -> Iterator[Fields | RecordError]:
     csv.field_size_limit(1 << 26)
     number, header = 0, list[str]()
     try:
-        for number, cells in enumerate(_rows(text)):
+        for number, cells in enumerate(_read_rows(text)):
             header = header or [name.strip().lower() for name in cells]
             if number and any(cell.strip() for cell in cells):
                 yield {name: [cell] for name, cell in reversed([*zip(header, cells, strict=False)])}
@@ -282,7 +282,7 @@ def _more_of_ris(record: Fields) -> dict[str, Any]:
         "article_type": " ".join(record.get("TY", [])).lower(),
         "work_types": record.get("M3", []),
         "keywords": _split(record.get("KW", [])),
-        "file": _pdf(record.get("L1", [])),
+        "file": _find_pdf(record.get("L1", [])),
     }
 
 
@@ -332,7 +332,7 @@ def _more_of_zotero(row: Fields) -> dict[str, Any] | None:
         return None
     return {
         "entry": _first(row, "key"),
-        "file": _pdf(row.get("file attachments", [])),
+        "file": _find_pdf(row.get("file attachments", [])),
         "addresses": [*row.get("extra", []), *row.get("url", [])],
         "authors": map(invert_initials, _split(row.get("author", []), ";")),
         "keywords": _split([*row.get("manual tags", []), *row.get("automatic tags", [])], ";"),
@@ -346,7 +346,7 @@ def _more_of_bibtex(entry: Fields) -> dict[str, Any]:
     key = _first(entry, "key")
     return {
         "entry": key and f"@{key}",
-        "file": _pdf(entry.get("file", [])),
+        "file": _find_pdf(entry.get("file", [])),
         "title": ": ".join(filter(None, (_first(entry, "title"), _first(entry, "subtitle")))),
         "pmid": _first(entry, "pmid") or (_first(entry, "eprint") if is_pubmed else None),
         "addresses": [_first(entry, name) for name in ("url", "ee", "link", "note", "extra")],
@@ -370,11 +370,11 @@ EXPORTS = {
             "pages": "PG", "journal": "JT|TA", "language": "LA",
         }),
     "pubmed-csv": Export(
-        lambda text: any(_header(text) >= columns for columns in (
+        lambda text: any(_read_header(text) >= columns for columns in (
             {"pmid", "title", "journal/book"}, {"title", "details", "identifiers", "entrezuid"})),
         _read_csv, more=_more_of_pubmed, names={"abstract": "abstract"}),
     "zotero-csv": Export(
-        lambda text: _header(text) >= {"key", "item type", "title", "abstract note"},
+        lambda text: _read_header(text) >= {"key", "item type", "title", "abstract note"},
         _read_csv, more=_more_of_zotero, names={
             "title": "title", "abstract": "abstract note", "doi": "doi", "year": "publication year|date",
             "volume": "volume", "issue": "issue", "pages": "pages", "article_type": "item type",

@@ -97,24 +97,24 @@ def _read_front(article: Element, front: Element) -> Paper | None:
     if not identifiers.keys() - {"unreadable_doi"}:
         digest = hashlib.sha256(etree.tostring(front, with_tail=False)).hexdigest()
         identifiers["other"] = f"file:{digest[:24]}"
-    title = _title(meta)
+    title = _read_title(meta)
     kind = clean(article.get("article-type") or "")
     related = meta.findall("related-article") + front.findall("related-article")
     relations = {node.get("related-article-type") for node in related}
     return Paper(
         **identifiers,
         title=title,
-        abstract=_abstract(meta, article.get(_LANGUAGE)),
-        authors=tuple(filter(None, map(_author, meta.iterfind("contrib-group/contrib")))),
-        year=_year(meta),
+        abstract=_read_abstract(meta, article.get(_LANGUAGE)),
+        authors=tuple(filter(None, map(_read_author, meta.iterfind("contrib-group/contrib")))),
+        year=_read_year(meta),
         volume=first_text(meta, "volume"),
         issue=first_text(meta, "issue"),
         pages=first_text(meta, "page-range")
         or page_range(first_text(meta, "fpage"), first_text(meta, "lpage"))
         or first_text(meta, "elocation-id"),
         article_type=kind,
-        subjects=_subjects(meta),
-        **_keywords(meta),
+        subjects=_read_subjects(meta),
+        **_read_keywords(meta),
         journal=first_text(front, *_JOURNALS),
         licence=licence_of(meta.findall("permissions") or meta.findall("license")),
         retracted=bool(
@@ -122,11 +122,11 @@ def _read_front(article: Element, front: Element) -> Paper | None:
             or _RETRACTED_TITLE.match(title or "")
             or relations & {"retraction-forward", "retracted-by"}
         ),
-        retracts=_retracts(kind, related),
+        retracts=_find_retracted(kind, related),
     )
 
 
-def _title(meta: Element) -> str | None:
+def _read_title(meta: Element) -> str | None:
     group = meta.find("title-group")
     group = meta if group is None else group
     text, extra = first_text(group, "article-title"), first_text(group, "subtitle")
@@ -140,7 +140,7 @@ _COLLECTIVES = ("collab", "collab-alternatives/collab")
 _NO_NAME = frozenset({"contrib-group", "xref", "fn", "aff", "address", "email", "ext-link"})
 
 
-def _author(contrib: Element) -> str | None:
+def _read_author(contrib: Element) -> str | None:
     """Return the name of an author; None for editors, translators, and members that a group is made of."""
     kind = (contrib.get("contrib-type") or "author").lower()
     if not kind.startswith(("author", "collab")) or "non-byline" in kind:
@@ -167,7 +167,7 @@ _OTHER_ABSTRACTS = re.compile(
 _ONLY_A_DOI = re.compile(r"(doi:?\s*)?(https?://)?(dx\.)?(doi\.org/)?10\.\d+/\S+", re.I)
 
 
-def _abstract(meta: Element, language: str | None) -> str | None:
+def _read_abstract(meta: Element, language: str | None) -> str | None:
     candidates = []
     for order, node in enumerate(meta.iterfind("abstract")):
         kind = (node.get("abstract-type") or "").lower()
@@ -177,18 +177,18 @@ def _abstract(meta: Element, language: str | None) -> str | None:
         rank = 0 if own == (language or "en").lower()[:2] else 1 if own == "en" else 2
         candidates.append((_MAIN_TYPES.index(kind), rank, order, node))
     for *_, node in sorted(candidates, key=lambda candidate: candidate[:3]):
-        if text := clean(" ".join(_section_parts(node))) if len(node) else plain_text(node):
+        if text := clean(" ".join(_read_section(node))) if len(node) else plain_text(node):
             return text
     return None
 
 
-def _section_parts(section: Element) -> Iterator[str]:
+def _read_section(section: Element) -> Iterator[str]:
     """Yield the paragraphs of a section in order; the label of a subsection precedes its first one."""
     for child in section:
         tag = child.tag
         if tag == "sec":
             label = (first_text(child, "title") or "").rstrip(":.;,-–— ")
-            parts = list(_section_parts(child))
+            parts = list(_read_section(child))
             if parts:
                 yield f"{label}: {parts[0]}" if label else parts[0]
                 yield from parts[1:]
@@ -211,7 +211,7 @@ _LATER_DATES = frozenset(
 )
 
 
-def _year(meta: Element) -> int | None:
+def _read_year(meta: Element) -> int | None:
     published: list[int] = []
     later: list[int] = []
     for date in meta.iterfind("pub-date"):
@@ -236,7 +236,7 @@ _KIND_OF_ARTICLE = re.compile(
 )
 
 
-def _subjects(meta: Element) -> tuple[str, ...]:
+def _read_subjects(meta: Element) -> tuple[str, ...]:
     """Return the topics of the article; its kind ("Research Article") only if there is nothing else."""
     topics: list[str | None] = []
     channels: list[str | None] = []
@@ -247,13 +247,13 @@ def _subjects(meta: Element) -> tuple[str, ...]:
     return about or unique(topics) or unique(channels)
 
 
-def _keywords(meta: Element) -> dict[str, Any]:
+def _read_keywords(meta: Element) -> dict[str, Any]:
     """Return MeSH headings, keywords, and keywords of groups such as `research-organism`."""
     found: dict[str, list[str | None]] = {"mesh": [], "keywords": [], "organisms": []}
     for group in meta.iterfind("kwd-group"):
         kind = " ".join(group.get(name, "") for name in ("kwd-group-type", "vocab", "content-type")).lower()
         is_mesh = "mesh" in kind.replace("-", "").split() or kind.strip().startswith("mesh")
-        words = [_keyword(node) for node in group.iter("kwd", "compound-kwd")]
+        words = [_read_keyword(node) for node in group.iter("kwd", "compound-kwd")]
         if "abbreviation" not in kind:
             found["mesh" if is_mesh else "keywords"] += words
         if "organism" in group.get("kwd-group-type", "").lower():
@@ -261,7 +261,7 @@ def _keywords(meta: Element) -> dict[str, Any]:
     return {name: unique(words) for name, words in found.items()}
 
 
-def _keyword(node: Element) -> str | None:
+def _read_keyword(node: Element) -> str | None:
     if node.tag == "compound-kwd":
         return " – ".join(unique(plain_text(part) for part in node.iter("compound-kwd-part"))) or None
     return (plain_text(node) or "").strip(",;") or None
@@ -272,7 +272,7 @@ _RETRACTED_TITLE = re.compile(
 )
 
 
-def _retracts(kind: str | None, related: Iterable[Element]) -> tuple[Citation, ...]:
+def _find_retracted(kind: str | None, related: Iterable[Element]) -> tuple[Citation, ...]:
     retracted: list[Citation] = []
     for node in related:
         relation = node.get("related-article-type") or ""

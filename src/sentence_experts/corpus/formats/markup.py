@@ -89,14 +89,14 @@ def tex_to_text(tex: str) -> str:
     return re.sub(r"[\\{}^_~]", "", text) if text else ""
 
 
-def _math(node: Element) -> str:
+def _read_math(node: Element) -> str:
     """Return MathML tokens in reading order: fractions get a slash, roots a sign."""
     name = local_name(node)
     if not name or name.startswith("annotation"):
         return ""
     text = node.text or ""
     text = text.strip() if name != "mtext" or text.isspace() else text
-    text += ("/" if name == "mfrac" else "").join(map(_math, node))
+    text += ("/" if name == "mfrac" else "").join(map(_read_math, node))
     if name in ("msqrt", "mroot"):
         return f"√{text}"
     if name == "mfenced":
@@ -124,7 +124,7 @@ def _text_of_child(child: Element) -> str:
     if not isinstance(tag, str) or tag in _NO_TEXT or (tag == "xref" and _is_mark(child)):
         return ""
     if tag in (f"{MATHML}math", "math"):
-        return _math(child)
+        return _read_math(child)
     if tag == "tex-math":
         return tex_to_text("".join(child.itertext()))
     if tag in ("alternatives", "inline-formula", "disp-formula"):

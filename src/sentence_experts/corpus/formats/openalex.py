@@ -58,12 +58,12 @@ def read_works(path: Path) -> Iterator[Raw | RecordError]:
         if not first:
             return
         try:
-            yield from _records_in(_parse(first))
+            yield from _list_records(_parse(first))
         except RecordError:
             if not first.lstrip().startswith((b"{", b"[")) or first.rstrip().endswith(b"}"):
                 yield first
             else:
-                yield from _records_in(_parse(first + _read_limited(stream.read)))
+                yield from _list_records(_parse(first + _read_limited(stream.read)))
         yield from lines
 
 
@@ -93,7 +93,7 @@ def _read_limited(read: Callable[[int], bytes]) -> bytes:
     return data
 
 
-def _records_in(value: Any) -> list[Raw | RecordError]:
+def _list_records(value: Any) -> list[Raw | RecordError]:
     """Return the objects in a list or in an answer of the API; the null of an unknown id is not a record."""
     if isinstance(value, dict) and isinstance(value.get("results"), list):
         value = value["results"]
@@ -112,14 +112,14 @@ class RecordFilter(NamedTuple):
         """Return whether a record of this year and these fields is kept."""
         if self.years and not (year is not None and self.years[0] <= year <= self.years[1]):
             return False
-        return not self.fields or any(map(_pattern(self.fields).fullmatch, filter(None, fields)))
+        return not self.fields or any(map(_make_pattern(self.fields).fullmatch, filter(None, fields)))
 
 
 _ALL = RecordFilter()
 
 
 @lru_cache(maxsize=16)
-def _pattern(patterns: tuple[str, ...]) -> re.Pattern[str]:
+def _make_pattern(patterns: tuple[str, ...]) -> re.Pattern[str]:
     each = (".*".join(map(re.escape, pattern.split("*"))) for pattern in patterns)
     return re.compile("|".join(each), re.DOTALL | re.IGNORECASE)
 
@@ -136,7 +136,7 @@ def iso_day(value: Any) -> int | None:
 
 def is_work(record: Mapping[str, Any]) -> bool:
     """Return whether a record looks like a work of OpenAlex."""
-    return any("openalex.org/W" in (_text(record, path) or "") for path in ("id", "ids.openalex"))
+    return any("openalex.org/W" in (_read_text(record, path) or "") for path in ("id", "ids.openalex"))
 
 
 def to_paper(work: Mapping[str, Any], chosen: RecordFilter = _ALL, day: int = 0) -> Paper | str:
@@ -147,7 +147,7 @@ def to_paper(work: Mapping[str, Any], chosen: RecordFilter = _ALL, day: int = 0)
     Raises:
         RecordError: no work of OpenAlex.
     """
-    text = partial(_text, work)
+    text = partial(_read_text, work)
     number = normalise_openalex(text("id")) or normalise_openalex(text("ids.openalex"))
     if number is None:
         raise RecordError("no-openalex-id", f"the id is {str(work.get('id'))[:60]!r}")
@@ -170,10 +170,11 @@ def to_paper(work: Mapping[str, Any], chosen: RecordFilter = _ALL, day: int = 0)
         return "filtered"
     licence = text("primary_location.license") or ""
     keywords = (
-        _text(word, "display_name") or _text(word, "keyword") for word in _objects(work.get("keywords"))
+        _read_text(word, "display_name") or _read_text(word, "keyword")
+        for word in _list_objects(work.get("keywords"))
     )
     venue = text("primary_location.source.display_name") or text("host_venue.display_name")
-    names = (_text(each, "author.display_name") or "" for each in _objects(work.get("authorships")))
+    names = (_read_text(each, "author.display_name") or "" for each in _list_objects(work.get("authorships")))
     return Paper(
         **named._asdict(),
         title=without_tags(text("title") or text("display_name")),
@@ -184,7 +185,7 @@ def to_paper(work: Mapping[str, Any], chosen: RecordFilter = _ALL, day: int = 0)
         issue=text("biblio.issue"),
         pages=page_range(text("biblio.first_page"), text("biblio.last_page")),
         article_type=_ARTICLE_TYPES.get(stated or "", stated),
-        mesh=unique(map(_make_heading, _objects(work.get("mesh")))),
+        mesh=unique(map(_make_heading, _list_objects(work.get("mesh")))),
         keywords=unique(map(without_tags, keywords)),
         journal=without_tags(venue),
         licence=licence_from_text(licence) or licence or None,
@@ -193,7 +194,7 @@ def to_paper(work: Mapping[str, Any], chosen: RecordFilter = _ALL, day: int = 0)
         field=field[0],
         language=text("language"),
         retracted=work.get("is_retracted") is True,
-        cites_openalex=_numbers(work.get("referenced_works"), number),
+        cites_openalex=_read_numbers(work.get("referenced_works"), number),
         version=iso_day(work.get("updated_date")) or day,
     )
 
@@ -225,7 +226,7 @@ def abstract_of(index: Any) -> str | None:
     return " ".join([word for _, word in sorted(placed)]) or None
 
 
-def _numbers(works: Any, own: int) -> tuple[int, ...]:
+def _read_numbers(works: Any, own: int) -> tuple[int, ...]:
     """Return the distinct numbers of the works in a list, in its order, without the work itself."""
     texts = (work for work in works if isinstance(work, str)) if isinstance(works, list) else ()
     found = (_NUMBER_OF_WORK.fullmatch(text) for text in texts)
@@ -236,19 +237,19 @@ def _numbers(works: Any, own: int) -> tuple[int, ...]:
 
 def _make_heading(heading: Mapping[str, Any]) -> str | None:
     """Return a MeSH heading as PubMed has it: a star if it is a major topic, a qualifier behind a slash."""
-    name, qualifier = _text(heading, "descriptor_name"), _text(heading, "qualifier_name")
+    name, qualifier = _read_text(heading, "descriptor_name"), _read_text(heading, "qualifier_name")
     if not name:
         return None
     return f"{'*' if heading.get('is_major_topic') else ''}{name}{f'/{qualifier}' if qualifier else ''}"
 
 
-def _text(record: Any, path: str) -> str | None:
+def _read_text(record: Any, path: str) -> str | None:
     """Return the text, or whole number as one, at a path such as `ids.pmid`; None for anything else."""
     for name in path.split("."):
         record = record.get(name) if isinstance(record, dict) else None
     return record if isinstance(record, str) else str(record) if type(record) is int else None
 
 
-def _objects(value: Any) -> Iterator[Mapping[str, Any]]:
+def _list_objects(value: Any) -> Iterator[Mapping[str, Any]]:
     """Return the objects in a list; none in anything else."""
     return (each for each in value if isinstance(each, dict)) if isinstance(value, list) else iter(())

@@ -36,17 +36,17 @@ def read_record(node: Element) -> list[Paper] | list[Deletion]:
         RecordError: the record has no PMID.
     """
     if node.tag not in _DELETIONS:
-        return [_paper(node)]
+        return [_read_paper(node)]
     entries = ((normalise_pmid(entry.text), entry) for entry in node.iterfind("PMID"))
-    return [Deletion(pmid, _version(entry)) for pmid, entry in entries if pmid]
+    return [Deletion(pmid, _read_version(entry)) for pmid, entry in entries if pmid]
 
 
-def _version(pmid: Element) -> int:
+def _read_version(pmid: Element) -> int:
     stated = pmid.get("Version", "")
     return int(stated) if re.fullmatch(r"[1-9]\d{0,5}", stated, re.ASCII) else 1
 
 
-def _paper(record: Element) -> Paper:
+def _read_paper(record: Element) -> Paper:
     book = record.tag == "PubmedBookArticle"
     main = record.find("BookDocument" if book else "MedlineCitation")
     pmid = main.find("PMID") if main is not None else None
@@ -69,15 +69,15 @@ def _paper(record: Element) -> Paper:
     return Paper(
         **(identifiers | {"pmid": number}),
         title=next(filter(None, (without_marks(first_text(article, path)) for path in _TITLES)), None),
-        abstract=_abstract(article),
-        authors=tuple(filter(None, map(_author, article.iterfind("AuthorList/Author")))),
-        year=_year(article, data),
+        abstract=_read_abstract(article),
+        authors=tuple(filter(None, map(_read_author, article.iterfind("AuthorList/Author")))),
+        year=_read_year(article, data),
         volume=first_text(article, "Journal/JournalIssue/Volume", "Book/Volume"),
         issue=first_text(article, "Journal/JournalIssue/Issue"),
         pages=first_text(article, "Pagination/MedlinePgn")
         or page_range(first_text(article, "Pagination/StartPage"), first_text(article, "Pagination/EndPage")),
         article_type=article_type(kinds, book),
-        mesh=unique(_heading(node) for node in main.iterfind("MeshHeadingList/MeshHeading")),
+        mesh=unique(_read_heading(node) for node in main.iterfind("MeshHeadingList/MeshHeading")),
         keywords=unique(
             (plain_text(node) or "").strip(",; ") for node in main.iterfind("KeywordList/Keyword")
         ),
@@ -86,12 +86,12 @@ def _paper(record: Element) -> Paper:
             RETRACTED & {*kinds, *uis} or _RETRACTED_BY & {node.get("RefType") for node in related}
         ),
         retracts=tuple(dict.fromkeys(each for each in withdrawn if each.doi or each.pmid or each.pmcid)),
-        citations=tuple(_citations(article if book else data, related)),
-        version=_version(pmid),
+        citations=tuple(_read_citations(article if book else data, related)),
+        version=_read_version(pmid),
     )
 
 
-def _author(node: Element) -> str | None:
+def _read_author(node: Element) -> str | None:
     if node.get("ValidYN") == "N":  # a misspelling, kept beside the right name
         return None
     given = first_text(node, "ForeName", "Initials")
@@ -130,7 +130,7 @@ def without_marks(title: str | None) -> str | None:
     return (text[:-1] if last.endswith(".") and last.count(".") == 1 else text) or None
 
 
-def _abstract(article: Element) -> str | None:
+def _read_abstract(article: Element) -> str | None:
     """Return the main abstract, with the labels of a structured one. `OtherAbstract` does not count."""
     parts = []
     for node in article.iterfind("Abstract/AbstractText"):
@@ -141,7 +141,7 @@ def _abstract(article: Element) -> str | None:
     return clean(_CUT_ABSTRACT.sub("", " ".join(parts)))
 
 
-def _year(article: Element, data: Element | None) -> int | None:
+def _read_year(article: Element, data: Element | None) -> int | None:
     """Return the first year of publication, on paper or online, else the year of PubMed's entry."""
     paths = ("Journal/JournalIssue/PubDate", "ArticleDate", "Book/PubDate", "ContributionDate")
     dates = [node for path in paths for node in article.iterfind(path)]
@@ -182,7 +182,7 @@ def article_type(kinds: Iterable[str], book: bool = False) -> str | None:
     return next((kind for name, kind in _ARTICLE_TYPES.items() if name in stated), of_a_book)
 
 
-def _heading(node: Element) -> str | None:
+def _read_heading(node: Element) -> str | None:
     parts = ((plain_text(part), part) for part in node.iterchildren("DescriptorName", "QualifierName"))
     names = (f"*{name}" if name and part.get("MajorTopicYN") == "Y" else name for name, part in parts)
     return "/".join(unique(names)) if node.findtext("DescriptorName") else None
@@ -207,7 +207,7 @@ def _find_year(text: str) -> int | None:
     return int(years.pop()) if len(years) == 1 else None
 
 
-def _citations(holder: Element | None, related: Iterable[Element]) -> Iterator[Citation]:
+def _read_citations(holder: Element | None, related: Iterable[Element]) -> Iterator[Citation]:
     """Yield the works in the reference lists, then those that only NLM's older list has."""
     seen = set()
     for reference in holder.iterfind("ReferenceList//Reference") if holder is not None else ():

@@ -46,14 +46,16 @@ def citations_of(ref: Element) -> Iterator[Citation]:
     for child in ref:
         tag = child.tag
         if tag in _KINDS:
-            yield _citation([child] if tag != "citation-alternatives" else list(child.iter(*_CITATION_TAGS)))
+            yield _read_citation(
+                [child] if tag != "citation-alternatives" else list(child.iter(*_CITATION_TAGS))
+            )
         elif isinstance(tag, str) and tag != "label":
             for inner in child.iter(*_CITATION_TAGS):
                 if next(inner.iterancestors(*_CITATION_TAGS), None) is None:
-                    yield _citation([inner])
+                    yield _read_citation([inner])
 
 
-def _citation(renderings: Iterable[Element]) -> Citation:
+def _read_citation(renderings: Iterable[Element]) -> Citation:
     known: dict[str, Any] = {}
     for citation in renderings:
         titles: list[str] = []

@@ -106,7 +106,7 @@ class Client:
         self._closed = threading.Event()
         self._retrying = tenacity.Retrying(
             stop=tenacity.stop_after_attempt(ATTEMPTS),
-            wait=_seconds_to_wait,
+            wait=_compute_wait,
             retry=tenacity.retry_if_exception_type(_RetryError),
             sleep=tenacity.sleep_using_event(self._closed),
             reraise=True,
@@ -207,7 +207,7 @@ class Client:
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _seconds_to_wait(state: tenacity.RetryCallState) -> float:
+def _compute_wait(state: tenacity.RetryCallState) -> float:
     error = state.outcome.exception() if state.outcome else None
     stated = error.wait if isinstance(error, _RetryError) else None
     return min(FIRST_WAIT * 2.0 ** (state.attempt_number - 1) if stated is None else stated, _MAX_WAIT)
