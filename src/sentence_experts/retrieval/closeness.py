@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 # Bounds of `Hit.nearness`, from the queries of benchmarks/results/closeness.md: the best papers of 95 in 100
-# queries that a library answers lie above `FAIR`, those of most queries on another subject below.
+# queries that a library answers lie above `FAIR`, of most queries on another subject below.
 FAIR, CLOSE = 4.0, 6.0
 
 UNRELATED = (
@@ -57,7 +57,7 @@ class Scale(NamedTuple):
         return cls(float(unlike.mean()), max(float(unlike.std()), 1e-6))
 
     def nearness(self, cosine: float) -> float:
-        """Return the standard deviations by which a cosine lies above that of unrelated texts."""
+        """Return the standard deviations by which a cosine lies above the cosines of unrelated texts."""
         return (cosine - self.mean) / self.deviation
 
 

@@ -67,7 +67,7 @@ class Head:
     def cosines(self, products: NDArray[np.float32], query: Vectors) -> NDArray[np.float32]:
         """Return the cosines of a query of length 1 with the texts, (texts,).
 
-        `products` are those of the shared vectors with query @ weight.
+        `products` are the products of the shared vectors with query @ weight.
         """
         lengths = np.maximum(self.lengths, 1e-12)
         cosines: NDArray[np.float32] = ((products + query @ self.bias) / lengths).astype(np.float32)
@@ -96,12 +96,12 @@ class TaughtMap:
     shift: Vectors | None = None
 
     def papers(self, vectors: Vectors) -> Vectors:
-        """Return vectors of papers under the taught route, of length 1, from those of the other route."""
+        """Return vectors of papers under the taught route, of length 1, from the other route's."""
         mapped: Vectors = vectors if self.weight is None else unit_length(vectors @ self.weight.T)
         return mapped
 
     def queries(self, vectors: Vectors) -> Vectors:
-        """Return vectors of queries under the taught route, of length 1, from those of the other route."""
+        """Return vectors of queries under the taught route, of length 1, from the other route's."""
         return self.moved(self.papers(vectors))
 
     def moved(self, vectors: Vectors) -> Vectors:

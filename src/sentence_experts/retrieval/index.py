@@ -135,7 +135,7 @@ def _sizes_and_times(folder: Path, names: Iterable[str]) -> dict[str, list[int]]
 
 
 def is_current(record: Mapping[str, Any], corpus: CorpusFolder) -> bool:
-    """Return whether vectors are those of a corpus as it is."""
+    """Return whether vectors belong to a corpus as it is."""
     return bool(record["result"]["source"] == texts_fingerprint(corpus, record["settings"]["unit"]))
 
 
@@ -157,8 +157,8 @@ class _Plan:
         places: the place of each text's vector among the older ones and, behind them, the new ones.
     """
 
-    def __init__(self, pieces: Iterable[tuple[int, str, Span | None]], older: Iterable[bytes] = ()) -> None:
-        self._pieces = pieces
+    def __init__(self, texts: Iterable[tuple[int, str, Span | None]], older: Iterable[bytes] = ()) -> None:
+        self._texts = texts
         places = list(older)  # papers may share a text, and then its digest is there several times
         self._known = {digest: place for place, digest in enumerate(places)}
         self.older = self._next = len(places)
@@ -169,7 +169,7 @@ class _Plan:
 
     def missing(self) -> Iterator[str]:
         """Yield the texts to encode, and plan all."""
-        for row, text, span in self._pieces:
+        for row, text, span in self._texts:
             digest = hashlib.sha256(text.encode()).digest()[:_DIGEST]
             self.rows.append(row)
             self.digests.append(digest)
@@ -189,15 +189,15 @@ def _build(
     """Encode the texts of a corpus that have no vector yet, and write all vectors."""
     unit, normalize = settings["unit"], "shared" not in settings
     old, source = read_index(folder), texts_fingerprint(corpus, unit)
-    pieces: Iterator[tuple[int, str, Span | None]]
-    pieces = ((row, text, None) for row, text in texts_of(corpus, unit))
+    texts: Iterator[tuple[int, str, Span | None]]
+    texts = ((row, text, None) for row, text in texts_of(corpus, unit))
     if unit == PASSAGES:
-        pieces = passages_of(texts_of(corpus, unit), encoder, route)
+        texts = passages_of(texts_of(corpus, unit), encoder, route)
         if corpus.bodies is None:
             logger.info(f"{corpus.path} has no full texts (`full_text` of `import_corpus`): only abstracts")
     digests = np.load(folder / TEXTS).view(f"V{_DIGEST}").ravel().tolist() if old else ()
-    plan = _Plan(pieces, digests)
-    # What the bytes of the vectors depend on: parts of another interrupted run are not taken.
+    plan = _Plan(texts, digests)
+    # The bytes of the vectors depend on these: parts of another interrupted run are not taken.
     exact = {**encoder.rounding_settings, **settings, "chunk_size": CHUNK_SIZE, "texts": source}
     exact["older"] = None if old is None else old["files"][VECTORS]
     parts = PartStore.open(folder.with_name(f"{folder.name}.chunks"), exact, ".npy")

@@ -112,7 +112,7 @@ def screen(
 ) -> ScreenResult:
     """List the papers of a corpus in the order in which to read them, by what the read ones teach.
 
-    The order is that of a logistic regression on the vectors, which saved more reading than taught routes
+    The order comes from a logistic regression on the vectors, which saved more reading than taught routes
     (benchmarks/results/screening.md). Queries of the table count for nothing. Nothing is kept. Corrections,
     editorials and other notices are left out.
 

@@ -42,11 +42,11 @@ class SearchRoute:
     taught: TaughtMap | None = None
 
     def of_papers(self, vectors: Vectors) -> Vectors:
-        """Return papers' vectors of length 1, (papers, dimensions), from those of `document_route`."""
+        """Return papers' vectors of length 1, (papers, dimensions), from vectors of `document_route`."""
         return vectors if self.taught is None else self.taught.papers(vectors)
 
     def of_queries(self, vectors: Vectors) -> Vectors:
-        """Return queries' vectors of length 1, (queries, dimensions), from those of `query_route`."""
+        """Return queries' vectors of length 1, (queries, dimensions), from vectors of `query_route`."""
         return vectors if self.taught is None else self.taught.queries(vectors)
 
 
@@ -64,7 +64,7 @@ class Blend:
 
     @property
     def name(self) -> str:
-        """The route's name, or those of several with their shares, such as "use=0.7,works-with=0.3"."""
+        """The route's name, or several names with their shares, such as "use=0.7,works-with=0.3"."""
         if len(self.routes) == 1:
             return self.routes[0].name
         return ",".join(
@@ -126,7 +126,7 @@ def find_blend(
     route: str | Mapping[str, float] | None = None,
     taught: Mapping[str, SearchRoute] = MappingProxyType({}),
 ) -> Blend:
-    """Find the search route of this name, or those of a blend, such as "use=0.7,works-with=0.3".
+    """Find the search route of this name, or the routes of a blend, such as "use=0.7,works-with=0.3".
 
     `taught` are taught routes by name, beside the model's.
 

@@ -31,7 +31,7 @@ class TaughtRoutes(Mapping[str, SearchRoute]):
     """The taught routes of a profile by name; each is fitted when it is first used.
 
     Left out are those whose name the model has: they were written into it (`add_taught_route`).
-    `before` are those of another state of the profile, of which the unchanged ones are taken.
+    `before` belong to another state of the profile; the unchanged ones are taken.
     """
 
     def __init__(self, searcher: Searcher, state: ProfileState, before: TaughtRoutes | None = None) -> None:

@@ -6,7 +6,7 @@ temperature 0.1, plus a penalty on the squares of D. The gradient lies in the sp
 too, and what the examples do not show stays as it was. With few examples the penalty keeps W near I.
 
 Rocchio's method (Rocchio 1971; Manning, Raghavan and Schütze 2008, section 9.1.1) adds to each query the mean
-of the similar papers and takes away that of the others.
+of the similar papers and takes away the mean of the others.
 """
 
 from __future__ import annotations
@@ -215,7 +215,7 @@ def _interval(auc: float, counts: Sequence[tuple[int, int]]) -> dict[str, float]
     """Return the 95% interval of a ROC-AUC that also holds near 1 (Newcombe 2006, method 5).
 
     `counts` are the numbers of positives and negatives of each group. Only pairs of one group are compared,
-    so the variance is that of a mean over groups which weighs each by its pairs.
+    so the variance is as of a mean over groups which weighs each by its pairs.
     """
     pairs = sum(positives * negatives for positives, negatives in counts)
     if not np.isfinite(auc) or not pairs:

@@ -68,9 +68,9 @@ class PaperTexts(Config):
 
 def joined(fields: Mapping[str, Any], unit: str, sections: Sections = ()) -> str:
     """Join the text of a paper: its fields, and its sections with their titles."""
-    pieces = [fields.get(name) for name in UNITS[unit]]
-    pieces += [piece for section in sections for piece in section]
-    return SEPARATOR.join(piece for piece in pieces if piece)
+    parts = [fields.get(name) for name in UNITS[unit]]
+    parts += [part for section in sections for part in section]
+    return SEPARATOR.join(part for part in parts if part)
 
 
 def texts_of(corpus: CorpusFolder, unit: str) -> Iterator[tuple[int, str]]:
@@ -183,5 +183,5 @@ def _word_start(text: str, offsets: Sequence[Span], token: int, after: int) -> i
 
 def trimmed(text: str, start: int, end: int) -> Span:
     """Return the start and end of a part of a text without the white space around it."""
-    piece = text[start:end]
-    return start + len(piece) - len(piece.lstrip()), start + len(piece.rstrip())
+    part = text[start:end]
+    return start + len(part) - len(part.lstrip()), start + len(part.rstrip())

@@ -78,7 +78,7 @@ class Library:
     Attributes:
         corpus: corpus of the search page.
         papers: table of the papers.
-        views: views by name, those of the first model first.
+        views: views by name, the first model's first.
     """
 
     def __init__(self, corpus: CorpusFolder, models: Models, unit: str, beside: Sequence[str] = ()) -> None:

@@ -251,7 +251,7 @@ def _state_of(place: Any) -> Any:
 
 
 def named_sources(models: Any) -> dict[str, str | SentenceTransformer]:
-    """Name models: those of a mapping, or paths, hub ids, `NAME=PATH`, and models in memory."""
+    """Name models: a mapping's, or paths, hub ids, `NAME=PATH`, and models in memory."""
     if isinstance(models, Mapping):
         pairs = list(models.items())
     else:

@@ -274,7 +274,7 @@ def _ranks(
     passing = result.view.searcher.passing(body.filters(), liked)
     ranks: list[dict[str, Any] | None] = []
     for hit in result.compared.hits(rows, passing):
-        if hit is not None:  # with the words of the query, the order is not that of the cosines
+        if hit is not None:  # with the words of the query, the order is not the cosines'
             hit = by_row.get(hit.row) or replace(hit, rank=max(hit.rank, len(by_row) + 1))
         ranks.append(None if hit is None else hit.to_json())
     return ranks
