@@ -1,4 +1,4 @@
-"""`sentence-experts`: the verbs, and one line instead of a traceback when something is wrong."""
+"""`sentence-experts`: its commands (verbs), and one line instead of a traceback when something is wrong."""
 
 from __future__ import annotations
 

@@ -54,10 +54,10 @@ def pair_metrics(scores: ArrayLike, labels: ArrayLike, threshold_min: float | No
     both_classes = 0 < truth.sum() < truth.size
     positive, negative = class_means(values, truth).values()
     return {
-        **_best_cut(values, truth, threshold_min),
+        **_find_best_cut(values, truth, threshold_min),
         "ratio": positive / negative if positive is not None and negative else None,
         "roc_auc": float(roc_auc_score(truth, values)) if both_classes else None,
-        "mean_distance": _exact_mean(np.abs(truth - values)),
+        "mean_distance": _compute_exact_mean(np.abs(truth - values)),
     }
 
 
@@ -65,7 +65,7 @@ def class_means(scores: ArrayLike, labels: ArrayLike) -> Metrics:
     """Return `mean_positive` and `mean_negative`: the mean score of each class, None without pairs."""
     values, truth = check_pairs(scores, labels)
     return {
-        name: _exact_mean(values[truth == label]) if (truth == label).any() else None
+        name: _compute_exact_mean(values[truth == label]) if (truth == label).any() else None
         for name, label in (("mean_positive", 1), ("mean_negative", 0))
     }
 
@@ -111,12 +111,14 @@ def pair_weighted_mean(
     return means
 
 
-def _exact_mean(values: NDArray[np.float64]) -> float:
+def _compute_exact_mean(values: NDArray[np.float64]) -> float:
     # Rounded once, so that the order of the pairs does not change the last digit.
     return math.fsum(values) / values.size
 
 
-def _best_cut(scores: NDArray[np.float64], labels: NDArray[np.int64], threshold_min: float | None) -> Metrics:
+def _find_best_cut(
+    scores: NDArray[np.float64], labels: NDArray[np.int64], threshold_min: float | None
+) -> Metrics:
     positives = int(labels.sum())
     if positives == 0:
         return dict.fromkeys(("f1_max", "precision", "recall", "threshold", "accuracy"))

@@ -67,7 +67,7 @@ def near_duplicates(
     """
     bands = signatures(texts) if bands is None else bands
     other_bands = signatures(others) if other_bands is None else other_bands
-    by_band = [_equal(bands[:, band], other_bands[:, band]) for band in range(BANDS)]
+    by_band = [_find_equal(bands[:, band], other_bands[:, band]) for band in range(BANDS)]
     candidates, agreeing = np.unique(np.concatenate(by_band), axis=0, return_counts=True)
     left, right = candidates[agreeing >= min_bands].T
     similarity = np.empty(len(left))
@@ -88,7 +88,7 @@ def _sets(texts: Sequence[str], rows: Rows) -> csr_array:
     return csr_array(_pieces.transform([texts[row] for row in distinct]))[places]
 
 
-def _equal(keys: NDArray[np.uint64], others: NDArray[np.uint64]) -> Rows:
+def _find_equal(keys: NDArray[np.uint64], others: NDArray[np.uint64]) -> Rows:
     """Return all (row, row of others) with the same key: shape (matches, 2)."""
     order = np.argsort(others, kind="stable")
     ordered = others[order]

@@ -226,7 +226,9 @@ def evaluate_scorers(
     same = {label: first for label, first in same.items() if {label, first} <= means.keys()}
     used = {"replicates": bootstrap, "seed": seed, "threshold_min": threshold_min, "margin": margin}
     used |= {"cluster": cluster, "same_model": same, "metrics": METRIC_NAMES}  # type: ignore[dict-item]
-    differences = _differences({name: each for name, each in means.items() if name not in same}, margin)
+    differences = _compute_differences(
+        {name: each for name, each in means.items() if name not in same}, margin
+    )
     return PairEvaluation({**(settings or {}), **used}, tuple(results), kept, differences)
 
 
@@ -250,7 +252,7 @@ def measure_text_free(
     )
 
 
-def _differences(measured: Mapping[str, Measured], margin: float) -> tuple[Difference, ...]:
+def _compute_differences(measured: Mapping[str, Measured], margin: float) -> tuple[Difference, ...]:
     """Return each model minus each later one: F1max and ROC-AUC in every view, with paired intervals.
 
     Both are measured on the same pairs, so what makes pairs hard for both cancels out. p-values are corrected

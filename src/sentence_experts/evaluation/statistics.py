@@ -374,7 +374,7 @@ def _best_in_replicates(
     `first` and `second` are the numbers of the papers of each pair, the highest score first, `linked` its
     label, each (pairs,); `last` is the last pair above each threshold.
     """
-    draws = _draws(int(max(first.max(), second.max())) + 1, replicates, seed)
+    draws = _draw_papers(int(max(first.max(), second.max())) + 1, replicates, seed)
     counts = np.zeros(len(last) + 1)
     step = max(1, CELLS_AT_ONCE // len(linked))
     for start in range(0, replicates, step):
@@ -395,7 +395,7 @@ def _best_in_replicates(
 
 
 @lru_cache(maxsize=16)  # shared by the models of an evaluation
-def _draws(papers: int, replicates: int, seed: int) -> Draws:
+def _draw_papers(papers: int, replicates: int, seed: int) -> Draws:
     generator, shares = np.random.default_rng(seed), np.full(papers, 1 / papers)
     return np.stack([generator.multinomial(papers, shares).astype(np.uint16) for _ in range(replicates)])
 

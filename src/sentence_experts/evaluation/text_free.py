@@ -45,7 +45,7 @@ def score_without_comparing(table: pa.Table, works: pa.Table | None) -> dict[str
         label -> scores, (pairs,). Pairs with an unknown value get the median of their domain.
     """
     scores: dict[str, Floats] = {}
-    ids = np.array(_both_ends(table, "{}_id").to_pylist(), dtype=object)
+    ids = np.array(_join_ends(table, "{}_id").to_pylist(), dtype=object)
     if works is not None:
         known = works.to_pandas().drop_duplicates("paper_id", keep="last").set_index("paper_id")
         known["journal"] = known["journal"].astype("category").cat.codes.replace(-1, np.nan)
@@ -58,7 +58,7 @@ def score_without_comparing(table: pa.Table, works: pa.Table | None) -> dict[str
         scores["same journal"] = np.where(np.isnan(same), np.nan, same == 0)
     _, places, counts = np.unique(ids, return_inverse=True, return_counts=True)
     scores[FREQUENCY] = np.log1p(counts[places].astype(np.float64)).reshape(2, -1).sum(0)
-    lengths = np.array([max(len(text), 1) for text in _both_ends(table, "{}").to_pylist()], dtype=np.float64)
+    lengths = np.array([max(len(text), 1) for text in _join_ends(table, "{}").to_pylist()], dtype=np.float64)
     scores["difference in length"] = -np.abs(np.subtract(*np.log(lengths).reshape(2, -1)))
     alone = np.empty(table.num_rows)
     for domain in domains_of(table):
@@ -67,11 +67,11 @@ def score_without_comparing(table: pa.Table, works: pa.Table | None) -> dict[str
             unknown = np.isnan(part := column[rows])
             part[unknown] = np.median(part[~unknown]) if not unknown.all() else 0.0
             column[rows] = part
-        alone[rows] = _each_text_alone(table.take(pa.array(rows)))
+        alone[rows] = _score_each_text(table.take(pa.array(rows)))
     return {**scores, EACH_TEXT: alone}
 
 
-def _each_text_alone(table: pa.Table) -> Floats:
+def _score_each_text(table: pa.Table) -> Floats:
     """Return the summed log-odds of the class, (pairs,), from each text alone: the two are never compared.
 
     The log-odds of a linked pair are learned from other texts, by logistic regression on TF-IDF: five parts,
@@ -81,7 +81,7 @@ def _each_text_alone(table: pa.Table) -> Floats:
     from sklearn.linear_model import LogisticRegression
 
     labels = np.tile(table["label"].to_numpy(), 2)
-    folded = np.array(fold_texts(_both_ends(table, "{}")).to_pylist(), dtype=object)
+    folded = np.array(fold_texts(_join_ends(table, "{}")).to_pylist(), dtype=object)
     texts, place = np.unique(folded, return_inverse=True)
     times = np.stack([np.bincount(place[labels == label], minlength=len(texts)) for label in (0, 1)])
     part = np.random.default_rng(0).permutation(len(texts)) % FOLDS
@@ -108,7 +108,7 @@ def _each_text_alone(table: pa.Table) -> Floats:
     return sums
 
 
-def _both_ends(table: pa.Table, column: str) -> pa.Array:
+def _join_ends(table: pa.Table, column: str) -> pa.Array:
     """Return a column of both ends, one after the other: shape (2 * pairs,)."""
     sides = (table[column.format(end)] for end in ("anchor", "positive"))
     return pa.chunked_array([chunk for side in sides for chunk in side.chunks], pa.string()).combine_chunks()

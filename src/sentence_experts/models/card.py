@@ -46,7 +46,7 @@ def make_usage_card(model: SentenceTransformer, title: str | None = None) -> str
 {yaml.safe_dump(metadata, sort_keys=False)}---
 # {title}
 
-{_architecture(config, prompts)}
+{_describe_architecture(config, prompts)}
 
 ## Use
 
@@ -57,7 +57,7 @@ vectors = model.encode({json.dumps(texts, ensure_ascii=False)}{use})
 """
 
 
-def _architecture(config: Any, prompts: dict[str, str]) -> str:
+def _describe_architecture(config: Any, prompts: dict[str, str]) -> str:
     """Describe the model, with a table of its routes."""
     model_type = getattr(config, "model_type", "text")
     experts = getattr(config, "experts", None)

@@ -77,13 +77,13 @@ def export_route(encoder: ExpertEncoder, name: str) -> SentenceTransformer:
             "`encode`, where each block's router chooses an expert"
         )
     expert = encoder.experts.index(name) if route is None else route.expert
-    model = _dense_model(encoder, {expert: 1.0}, [route] if route else [])
+    model = _make_dense_model(encoder, {expert: 1.0}, [route] if route else [])
     if route is not None and route.adapter is not None:
         _merge_adapter(encoder, route.adapter, model)
     prompt = dense_prompt(encoder, route) if route else ""
     # Queries and documents get the prompt too, since a stock encoder has empty ones for them.
     prompts = dict.fromkeys((name, *ROLES), prompt)
-    dense = _around(encoder, model, prompts, name if prompt else None)
+    dense = _put_around(encoder, model, prompts, name if prompt else None)
     if route is not None and route.head is not None:
         _put_head(dense, encoder.head(name))
     return dense
@@ -101,7 +101,7 @@ def average_experts(encoder: ExpertEncoder) -> SentenceTransformer:
     if config.heads or config.adapters:
         on = Counter(route.expert for route in routes)
         shares = {expert: count / len(routes) for expert, count in on.items()}
-    model = _dense_model(encoder, shares, routes)
+    model = _make_dense_model(encoder, shares, routes)
     for route in routes:
         if route.adapter is not None:
             _merge_adapter(encoder, route.adapter, model, 1 / len(routes))
@@ -109,13 +109,13 @@ def average_experts(encoder: ExpertEncoder) -> SentenceTransformer:
     default = encoder.default_prompt_name if encoder.default_prompt_name in prompts else None
     if any(prompts.values()) and all(is_domain_route(route, config) for route in routes):
         default = next(iter(prompts))  # the prompt of the base, the same for every domain
-    dense = _around(encoder, model, _with_roles(prompts, default), default)
+    dense = _put_around(encoder, model, _with_roles(prompts, default), default)
     if config.heads:
-        _put_head(dense, _mean_head(encoder))
+        _put_head(dense, _average_heads(encoder))
     return dense
 
 
-def _mean_head(encoder: ExpertEncoder) -> nn.Linear:
+def _average_heads(encoder: ExpertEncoder) -> nn.Linear:
     width, shares = encoder.routed_model.config.hidden_size, equal_shares(len(encoder.routes))
     heads = [None if route.head is None else encoder.head(route.name) for route in encoder.routes]
     weights = [torch.eye(width) if head is None else head.weight.float().cpu() for head in heads]
@@ -170,11 +170,11 @@ def _with_roles(prompts: Mapping[str, str], default: str | None) -> dict[str, st
     return extended
 
 
-def _dense_model(encoder: ExpertEncoder, shares: Shares, routes: Sequence[Route]) -> PreTrainedModel:
+def _make_dense_model(encoder: ExpertEncoder, shares: Shares, routes: Sequence[Route]) -> PreTrainedModel:
     """Make the base's architecture of the experts in `shares`, with the tokens of `routes` in [CLS]'s row."""
     routed = encoder.routed_model
     routed.check_whole("made dense")
-    dense: Any = AutoModel.from_config(_dense_config(encoder), **pooler_option(routed))
+    dense: Any = AutoModel.from_config(_make_dense_config(encoder), **pooler_option(routed))
     family = family_of(routed.config.model_type)
     weights: dict[str, Tensor] = routed.state_dict()  # type: ignore[attr-defined]
     state = {key: value for key, value in weights.items() if expert_of(key) is None}
@@ -197,7 +197,7 @@ def _dense_model(encoder: ExpertEncoder, shares: Shares, routes: Sequence[Route]
     return model
 
 
-def _dense_config(encoder: ExpertEncoder) -> PreTrainedConfig:
+def _make_dense_config(encoder: ExpertEncoder) -> PreTrainedConfig:
     """Return the config of the base's family, without the fields of experts."""
     config = encoder.routed_model.config
     ours = {field.name for field in fields(ExpertsFields)}
@@ -213,7 +213,7 @@ def dense_prompt(encoder: ExpertEncoder, route: Route) -> str:
     return prompt.removeprefix(route.text) if is_domain else prompt
 
 
-def _around(
+def _put_around(
     encoder: ExpertEncoder, model: PreTrainedModel, prompts: Mapping[str, str], default: str | None
 ) -> SentenceTransformer:
     tokenizer, device = encoder.tokenizer, str(encoder.device)

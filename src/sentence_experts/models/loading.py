@@ -120,14 +120,14 @@ def load(
         graph: Any = source
         return graph.with_settings(chosen)  # type: ignore[no-any-return]
     if isinstance(source, str | Path):
-        return _from_files(str(source), chosen)
+        return _load_files(str(source), chosen)
     if not isinstance(source, require("sentence_transformers", "models").SentenceTransformer):
         raise UsageError(f"a model is a path, a hub id or a SentenceTransformer, not {type(source).__name__}")
     chosen.refuse(("revision", "trust_remote_code"), "the model is in memory already")
     return _with_settings(source, chosen, chosen.model_fields_set)
 
 
-def _from_files(source: str, config: LoadConfig) -> SentenceTransformer:
+def _load_files(source: str, config: LoadConfig) -> SentenceTransformer:
     """Return the model of a folder or hub id, which remembers where it comes from."""
     place, name = model_folder(source), source_name(source)
     known = KnownRoutes.read(place)
@@ -257,7 +257,7 @@ def _with_settings(
     if config.partial and not has_experts:
         name = next(name for name in LIMITS if getattr(config, name) is not None)
         raise UsageError(f"`{name}` has no effect here: this model has no experts")
-    changes = _changes(model, config, given)
+    changes = _find_changes(model, config, given)
     if changes and not in_place:
         shares = changes.keys() <= {"pooling", "max_length"}
         model = share_all_but_tokenizer(model) if shares else copy.deepcopy(model)
@@ -266,7 +266,7 @@ def _with_settings(
     return model
 
 
-def _changes(
+def _find_changes(
     model: SentenceTransformer, config: LoadConfig, given: set[str]
 ) -> dict[str, Callable[[Any], object]]:
     """Return the changes that bring a model to the settings, without those that it has already."""

@@ -53,7 +53,7 @@ def minilm_path() -> str:
         InputError: the package is not installed and the hub cannot be reached, or the weights are others.
     """
     spec = find_spec(PACKAGE)
-    folder = Path(spec.origin).parent / "model" if spec and spec.origin else _minilm_of_hub()
+    folder = Path(spec.origin).parent / "model" if spec and spec.origin else _download_minilm()
     weights = folder / WEIGHTS
     digest = sha256_file(weights) if weights.is_file() else "no file"
     if digest != WEIGHTS_SHA256:
@@ -62,7 +62,7 @@ def minilm_path() -> str:
     return str(folder)
 
 
-def _minilm_of_hub() -> Path:
+def _download_minilm() -> Path:
     """Return the model's folder in the hub's cache, downloaded (91 MB) unless it is there."""
     needed = ("modules.json", "tokenizer.json", WEIGHTS)
     if (cached := cached_folder(ON_HUB)) and all((cached / name).is_file() for name in needed):

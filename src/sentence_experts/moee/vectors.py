@@ -90,11 +90,11 @@ class Standard(States):
         """Fit on the states of calibration texts; too few are a UsageError."""
         if len(states) < MIN_TEXTS:
             raise UsageError(f"{len(states)} calibration texts: standard scores need {MIN_TEXTS} or more")
-        return cls(_moments(states.hidden), _moments(states.routing))
+        return cls(_compute_moments(states.hidden), _compute_moments(states.routing))
 
     def apply(self, states: States) -> States:
         """Return the states as standard scores."""
-        return States(_scores(states.hidden, self.hidden), _scores(states.routing, self.routing))
+        return States(_standardize(states.hidden, self.hidden), _standardize(states.routing, self.routing))
 
     def write(self, file: Path) -> None:
         """Write to a safetensors file."""
@@ -118,7 +118,7 @@ def batch_scores(states: States, batch_size: int, published: bool = False) -> St
 
     def scores(rows: Rows) -> Rows:
         if not published:
-            return _scores(rows, _moments(rows))
+            return _standardize(rows, _compute_moments(rows))
         if len(rows) < MIN_TEXTS:
             return np.zeros_like(rows)
         exact = rows.astype(np.float64)
@@ -129,12 +129,12 @@ def batch_scores(states: States, batch_size: int, published: bool = False) -> St
     return States.together([States(scores(batch.hidden), scores(batch.routing)) for batch in batches])
 
 
-def _moments(rows: Rows) -> Rows:
+def _compute_moments(rows: Rows) -> Rows:
     exact = rows.astype(np.float64)
     return np.stack([exact.mean(axis=0), exact.std(axis=0)]).astype(np.float32)
 
 
-def _scores(rows: Rows, moments: Rows) -> Rows:
+def _standardize(rows: Rows, moments: Rows) -> Rows:
     mean, deviation = moments
     divisor = np.maximum(deviation, MIN_DEVIATION)
     return np.where(deviation > MIN_DEVIATION, (rows - mean) / divisor, 0).astype(np.float32)

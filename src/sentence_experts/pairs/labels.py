@@ -224,10 +224,10 @@ def read_labels(
     if column.branch is not None:  # 1.10 is a place there, not 1.1
         labels = [_cut_branch(column.branch, [str(value) for value in each]) for each in values]
     elif listed:
-        labels = [[_written(value) for value in each] for each in values]
+        labels = [[_format_cell(value) for value in each] for each in values]
     else:
         known = values if kinds["numbers"] else _as_numbers(values)
-        labels = values if known is None else _bin_numbers(known, bins, named)
+        labels = values if known is None else _put_in_bins(known, bins, named)
     if ignore_case:
         times = Counter(label for each in labels for label in each)
         spelled = {label.lower(): label for label in sorted(times, key=lambda label: (times[label], label))}
@@ -282,7 +282,7 @@ def _read_cell(cell: Any, separator: str | None) -> list[str | float]:
             [normalize("NFC", part.strip())] if isinstance(part, str) else _read_cell(part, separator)
             for part in cell
         ]
-        return [_Item(_written(value)) for each in items for value in each if value != ""]
+        return [_Item(_format_cell(value)) for each in items for value in each if value != ""]
     if isinstance(cell, bool | np.bool_):
         return [str(bool(cell)).lower()]
     if isinstance(cell, int | float | np.number):
@@ -292,7 +292,7 @@ def _read_cell(cell: Any, separator: str | None) -> list[str | float]:
     return [str(cell)]
 
 
-def _written(value: str | float) -> str:
+def _format_cell(value: str | float) -> str:
     return value if isinstance(value, str) else str(as_text(value))
 
 
@@ -315,7 +315,7 @@ def _as_numbers(values: list[list[str]]) -> list[list[float]] | None:
     return numbers if flat and exact and not is_code else None
 
 
-def _bin_numbers(values: list[list[float]], bins: int, named: str) -> list[list[str]]:
+def _put_in_bins(values: list[list[float]], bins: int, named: str) -> list[list[str]]:
     """Return numbers as labels: themselves if there are few, else the quantile that each lies in.
 
     A bin is named after its least and its greatest number.

@@ -58,10 +58,10 @@ def audit_report(audit: Audit) -> Report:
     if audit.test_articles is not None:
         seen = f"{audit.test_articles_seen_in_training or 0:,} of {audit.test_articles:,}"
         notes.append(f"articles that link test pairs and also training pairs: {seen}")
-    return Report(f"Audit of {audit.name}", _verdict(audit, models), main, notes=notes)
+    return Report(f"Audit of {audit.name}", _judge(audit, models), main, notes=notes)
 
 
-def _verdict(audit: Audit, models: Mapping[str, Mapping[str, Measurement]]) -> Verdict:
+def _judge(audit: Audit, models: Mapping[str, Mapping[str, Measurement]]) -> Verdict:
     """Judge by the share of test pairs that leak, and what figures lose without them."""
     pairs, leaked, counts = audit.pairs["test"], audit.leaked_pairs.num_rows, audit.leaked_test_pairs
     compared = (
@@ -100,19 +100,19 @@ def _change_without_leaks(model: str, sets: Mapping[str, Measurement]) -> tuple[
     if before is None or value is None:
         return None, False
     if model == MEMORY_LABEL:
-        return f"The training pairs alone, without any text, reach ROC-AUC {_pair_figures(before)}.", False
+        return f"The training pairs alone, without any text, reach ROC-AUC {_format_auc(before)}.", False
     clean = after.metrics["roc_auc"] if after else None
     if after is None or clean is None or after.pairs == before.pairs:  # nothing of that kind leaks
-        return f"{model}: ROC-AUC {_pair_figures(before)}.", False
+        return f"{model}: ROC-AUC {_format_auc(before)}.", False
     interval = after.intervals.get("roc_auc")
     fell = interval is not None and interval.high < value
     sure = "more than chance explains" if fell else "no more than chance may explain"
     sure = sure if interval is not None else "with unknown certainty"
-    both = f"{_pair_figures(before)}, and {_pair_figures(after)} {CLEANED}"
+    both = f"{_format_auc(before)}, and {_format_auc(after)} {CLEANED}"
     return f"{model}: ROC-AUC {both}: {clean - value:+.3f}, {sure}.", fell
 
 
-def _pair_figures(figures: PairMetrics) -> str:
+def _format_auc(figures: PairMetrics) -> str:
     """Return ROC-AUC with its interval, as part of a sentence."""
     interval = figures.intervals.get("roc_auc")
     ends = f" ({interval.low:.3f} to {interval.high:.3f})" if interval else ""

@@ -48,7 +48,7 @@ def curves(scores: Scores, labels: NDArray[np.int64], thresholds: Mapping[str, f
         colours, styles = cycle(MODEL_COLOURS), cycle(LINE_STYLES)
         for label, values in scores.items():
             line: dict[str, Any] = {"color": next(colours), "linestyle": next(styles), "linewidth": 1.7}
-            name = f"{_short(label)}  (AUC {roc_auc_score(labels, values):.3f})"
+            name = f"{_shorten(label)}  (AUC {roc_auc_score(labels, values):.3f})"
             left.plot(*_thin(*roc_curve(labels, values)[:2]), label=name, **line)
             precision, recall, _ = precision_recall_curve(labels, values, drop_intermediate=True)
             right.plot(*_thin(recall, precision), **line)
@@ -97,7 +97,7 @@ def matrix(
         axis.imshow(values, cmap=colours, vmin=limits[0], vmax=limits[1])
         for (row, column), text in np.ndenumerate(texts):
             axis.text(column, row, text, ha="center", va="center", fontsize=7.5, linespacing=0.8)
-        short = [_short(label) for label in labels]
+        short = [_shorten(label) for label in labels]
         axis.set_xticks(range(len(labels)), short, rotation=40, ha="right", rotation_mode="anchor")
         axis.set_yticks(range(len(labels)), short)
         axis.tick_params(length=0)
@@ -132,7 +132,7 @@ def similarity_figure(similarity: Similarity) -> bytes:
                 whiskerprops=colour,
                 capprops=colour,
             )
-            handles[_short(label, 40)] = artists["boxes"][0]
+            handles[_shorten(label, 40)] = artists["boxes"][0]
         axis.set_yticks(range(len(pairs)), [" – ".join(pair["routes"]) for pair in pairs])
         axis.set_ylim(len(pairs) - 0.4, -0.6)
         axis.set_xlabel("cosine of one text's vectors under the two routes")
@@ -153,7 +153,7 @@ def _thin(x: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[NDArray[np.fl
     return x[keep], y[keep]
 
 
-def _short(label: str, length: int = 34) -> str:
+def _shorten(label: str, length: int = 34) -> str:
     return label if len(label) <= length else f"{label[: length - 1]}…"
 
 

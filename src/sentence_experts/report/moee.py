@@ -31,25 +31,25 @@ CASES = {"only_rw": "HS is wrong, RW is right", "only_hs": "RW is wrong, HS is r
 def analysis_report(analysis: Analysis) -> Report:
     """Return the report: the correlations of each part, then how the two parts differ."""
     figures, settings = analysis.figures, analysis.settings
-    first, *others = (_correlations(figures, prompt) for prompt in figures["prompts"])
+    first, *others = (_make_correlations(figures, prompt) for prompt in figures["prompts"])
     main: list[Item] = [
         "HS: the hidden state of the last token of a text. RW: the routing weights of all blocks for it. "
         "After Li & Zhou 2024, MoEE.",
         first,
-        _complementarity(figures["complementarity"]),
+        _make_complementarity(figures["complementarity"]),
     ]
-    details: dict[str, list[Item]] = {"Influence of the prompt": [_stability(figures)]}
+    details: dict[str, list[Item]] = {"Influence of the prompt": [_make_stability(figures)]}
     if others:
         details["Correlation with human scores under the other prompts"] = list(others)
-    details["Agreement between parts and prompts"] = [_between_prompts(figures["between_prompts"])]
+    details["Agreement between parts and prompts"] = [_draw_between_prompts(figures["between_prompts"])]
     for name, cases in figures["cases"].items():
-        details[f"Pairs of {name} that one part alone is right about"] = _cases(cases)
-    details["Clusters by HS and by RW"] = [_clusters(figures["clusters"])]
+        details[f"Pairs of {name} that one part alone is right about"] = _make_cases(cases)
+    details["Clusters by HS and by RW"] = [_make_clusters(figures["clusters"])]
     title = f"Routing weights and hidden states of {settings.get('model', 'a language model')}"
     return Report(title, analysis_verdict(figures, settings), main, details, settings=settings)
 
 
-def _correlations(analysis: Mapping[str, Any], prompt: str) -> Table:
+def _make_correlations(analysis: Mapping[str, Any], prompt: str) -> Table:
     own = {(row["dataset"], row["part"]): row for row in analysis["correlations"] if row["prompt"] == prompt}
     datasets, rows = list(analysis["datasets"]), []
     for part in PARTS:
@@ -63,7 +63,7 @@ def _correlations(analysis: Mapping[str, Any], prompt: str) -> Table:
     return Table(title, ("Vector", *datasets, "Mean"), rows)
 
 
-def _stability(analysis: Mapping[str, Any]) -> Item:
+def _make_stability(analysis: Mapping[str, Any]) -> Item:
     prompts, datasets = len(analysis["prompts"]), analysis["datasets"]
     if prompts < 2:
         return "There is only one prompt: nothing to compare."
@@ -76,7 +76,7 @@ def _stability(analysis: Mapping[str, Any]) -> Item:
     return Table(title, ("Vector", *datasets), cells)
 
 
-def _between_prompts(own: Mapping[str, Any]) -> Figure:
+def _draw_between_prompts(own: Mapping[str, Any]) -> Figure:
     means = "; ".join(f"{name} {number(own['means'][key], '.2f')}" for key, name in MEANS.items())
     values = np.array(own["matrix"])
     texts = np.vectorize("{:.2f}".format, otypes=[object])(values)
@@ -88,7 +88,7 @@ def _between_prompts(own: Mapping[str, Any]) -> Figure:
     )
 
 
-def _complementarity(own: Mapping[str, Any]) -> Table:
+def _make_complementarity(own: Mapping[str, Any]) -> Table:
     rows = [
         [name, *(f"{shares[key]:.0%}" for key in SHARES), f"{shares['one_alone']:.0%}"]
         for name, shares in own["datasets"].items()
@@ -101,7 +101,7 @@ def _complementarity(own: Mapping[str, Any]) -> Table:
     return Table(title, ("Dataset", *SHARES.values(), "one alone"), rows)
 
 
-def _cases(cases: Mapping[str, Any]) -> list[Item]:
+def _make_cases(cases: Mapping[str, Any]) -> list[Item]:
     """Return the pairs that one part is right about and the other is not (MoEE, section 4.5)."""
     items: list[Item] = [
         "Score: of people; HS and RW: cosines. Below each number is the rank of the pair among all pairs, "
@@ -118,7 +118,7 @@ def _cases(cases: Mapping[str, Any]) -> list[Item]:
     return items
 
 
-def _clusters(own: Mapping[str, Any]) -> Table:
+def _make_clusters(own: Mapping[str, Any]) -> Table:
     rows = [[name, f"{own['agreement'][key]:.2f}"] for key, name in AGREEMENT.items()]
     title = (
         f"Agreement of {own['clusters']} clusters of {own['texts']:,} texts of {own['dataset']}; 1 is equal "

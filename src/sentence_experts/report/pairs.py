@@ -75,25 +75,27 @@ def pairs_report(evaluation: PairEvaluation) -> Report:
     if {"relation", "unit", "split"} <= set(made):
         lead += f" Linked by {made['relation']}; texts: {made['unit']}; sets split by {made['split']}; "
         lead += f"negatives: {made.get('negatives', 'cited')}."
-    main: list[Item] = [lead, _metrics(evaluation, POOLED)]
+    main: list[Item] = [lead, _make_metrics(evaluation, POOLED)]
     main += [text_free_table(evaluation.text_free)] if evaluation.text_free else []
     if 0 < models[0].pooled.positives < models[0].pooled.pairs:
-        main.append(_curves(evaluation))
-    main += _heat_map(evaluation)
+        main.append(_draw_curves(evaluation))
+    main += _draw_heat_map(evaluation)
     details: dict[str, list[Item]] = {}
     if evaluation.differences:
-        details["Differences of models"] = [_differences(evaluation)]
-    details["Mean of the domains"] = [OWN_THRESHOLDS, _metrics(evaluation, PAIR_WEIGHTED_MEAN)]
-    details["Domains"] = [_metrics(evaluation, view) for view in models[0].views if view.domain is not None]
+        details["Differences of models"] = [_make_differences(evaluation)]
+    details["Mean of the domains"] = [OWN_THRESHOLDS, _make_metrics(evaluation, PAIR_WEIGHTED_MEAN)]
+    details["Domains"] = [
+        _make_metrics(evaluation, view) for view in models[0].views if view.domain is not None
+    ]
     if evaluation.routers:
-        details["Learned routers"] = [_routers(evaluation)]
+        details["Learned routers"] = [_make_routers(evaluation)]
     details["Meaning of the metrics"] = list(MEANINGS)
     runs = {run.label: dict(run.settings) for model in models for run in model.runs or (model,)}
     shown = {"evaluation": dict(settings), "models": runs}
     return Report(title, pairs_verdict(evaluation), main, details, settings=shown)
 
 
-def _metrics(evaluation: PairEvaluation, view: View) -> Table:
+def _make_metrics(evaluation: PairEvaluation, view: View) -> Table:
     first = evaluation.models[0].views[view]
     rows = []
     for model in evaluation.models:
@@ -104,7 +106,7 @@ def _metrics(evaluation: PairEvaluation, view: View) -> Table:
     return Table(counted, ("Model", *COLUMNS.values()), rows)
 
 
-def _differences(evaluation: PairEvaluation) -> Table:
+def _make_differences(evaluation: PairEvaluation) -> Table:
     """Return each model minus each later one: value, interval, p-value and equivalence."""
     rows: dict[tuple[str, str], list[str]] = {}
     for gap in evaluation.differences:
@@ -137,7 +139,7 @@ def text_free_table(text_free: Sequence[ModelResult]) -> Table:
     return Table(title, ("By", *METRICS.values()), rows)
 
 
-def _routers(evaluation: PairEvaluation) -> Table:
+def _make_routers(evaluation: PairEvaluation) -> Table:
     """Return the shares of texts sent to the right expert: all, by domain, by block; a column per run."""
     routers = list(evaluation.routers.values())
     shares: dict[str, list[str]] = {"all": [number(each.mean) for each in routers]}
@@ -151,7 +153,7 @@ def _routers(evaluation: PairEvaluation) -> Table:
     return Table(title, ("Mean over blocks of", *evaluation.routers), rows)
 
 
-def _curves(evaluation: PairEvaluation) -> Figure:
+def _draw_curves(evaluation: PairEvaluation) -> Figure:
     areas = "; ".join(
         f"{model.label} {number(model.pooled.metrics['roc_auc'])}" for model in evaluation.models
     )
@@ -166,7 +168,7 @@ def _curves(evaluation: PairEvaluation) -> Figure:
     )
 
 
-def _heat_map(evaluation: PairEvaluation) -> list[Figure]:
+def _draw_heat_map(evaluation: PairEvaluation) -> list[Figure]:
     """Draw the differences on all pairs, of three models or more."""
     gaps, marks = {}, {}
     for each in evaluation.differences:

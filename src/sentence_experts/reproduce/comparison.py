@@ -86,7 +86,7 @@ class ReproductionResult(Result):
     @property
     def tables(self) -> list[Table]:
         """The published tables, with our figures above the printed ones."""
-        return list(_tables(self.figures))
+        return list(_order_tables(self.figures))
 
     @property
     def legend(self) -> str:
@@ -119,7 +119,7 @@ class ReproductionResult(Result):
         return Report(self.title, verdict, self.tables, notes=lines)
 
 
-def _tables(figures: Sequence[Compared]) -> Iterator[Table]:
+def _order_tables(figures: Sequence[Compared]) -> Iterator[Table]:
     """Return the tables in printed order; differences stand in a column, or a row if models are columns."""
     for title in dict.fromkeys(one.title for one in figures):
         at = {

@@ -95,7 +95,7 @@ class PairsExperiment(Experiment):
             return Found()
         if figure.group not in evaluations:
             return None
-        view = _of_label(evaluations[figure.group], model.label)
+        view = _find_results(evaluations[figure.group], model.label)
         if figure.domain == ALL_DOMAINS:
             view = view[view_of(figure, self.published)]
         else:
@@ -163,7 +163,7 @@ class TasksExperiment(Experiment):
         """Return the number of datasets of each type that were measured, beside the paper's."""
         (evaluation,) = evaluations.values()
         tasks = self.published.tasks.items()
-        counts = [f"{name} {_datasets(evaluation, name)} for {task.datasets}" for name, task in tasks]
+        counts = [f"{name} {_count_datasets(evaluation, name)} for {task.datasets}" for name, task in tasks]
         return [f"datasets measured: {', '.join(counts)}"]
 
     def _in_column(self, table: str, column: str) -> list[Model]:
@@ -175,7 +175,8 @@ class TasksExperiment(Experiment):
         """Return the value and interval of a row; an average is over the datasets of `tasks`."""
         if row in AVERAGES:
             found = [
-                (_datasets(evaluation, one), self._value(one, models, (), evaluation)[0]) for one in tasks
+                (_count_datasets(evaluation, one), self._value(one, models, (), evaluation)[0])
+                for one in tasks
             ]
             values = [(count, value) for count, value in found if value is not None]
             datasets = sum(count for count, _ in values)
@@ -183,7 +184,7 @@ class TasksExperiment(Experiment):
         # If there is a model per task, the one that was trained on this, or on what it is read as.
         trained_on = self.published.tasks[row].read_as or row
         model = next(one for one in models if one.route in (None, trained_on))
-        measured = _of_label(evaluation, model.label)["types"].get(mteb_type(row))
+        measured = _find_results(evaluation, model.label)["types"].get(mteb_type(row))
         if measured is None:
             return None, None
         ends = measured["interval"]
@@ -206,13 +207,13 @@ def fill_in(template: Path, folders: Mapping[str, Path]) -> dict[str, Any]:
     return content
 
 
-def _of_label(evaluation: Mapping[str, Any], label: str) -> dict[str, Any]:
+def _find_results(evaluation: Mapping[str, Any], label: str) -> dict[str, Any]:
     """Return the results of one model."""
     found: dict[str, Any] = next(each for each in evaluation["models"] if each["label"] == label)
     return found
 
 
-def _datasets(evaluation: Mapping[str, Any], task: str) -> int:
+def _count_datasets(evaluation: Mapping[str, Any], task: str) -> int:
     """Return the number of datasets of a type of task that were measured."""
     return sum(each["kind"] == mteb_type(task) for each in evaluation["tasks"])
 
@@ -287,7 +288,7 @@ class LanguageModelExperiment(Experiment):
             return Found()
         if key not in evaluations:
             return None
-        types = _of_label(evaluations[key], figure.row)["types"]
+        types = _find_results(evaluations[key], figure.row)["types"]
         kinds = list(types) if figure.column in AVERAGES else [mteb_type(figure.column)]
         values = [PERCENT * float(types[kind]["value"]) for kind in kinds if kind in types]
         return Found(model, sum(values) / len(values) if values else None)

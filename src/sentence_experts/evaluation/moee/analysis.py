@@ -151,7 +151,7 @@ def analyse_states(
                 f"give at least one {what}, and each only once (got {', '.join(given) or 'none'})"
             )
     cosines = {
-        (prompt, data.name): _pair_cosines(data, prompt, embedder)
+        (prompt, data.name): _compute_pair_cosines(data, prompt, embedder)
         for prompt, data in product(prompts, datasets)
     }
     correlations = [
@@ -161,7 +161,7 @@ def analyse_states(
     ]
     first, main = datasets[0], {data.name: cosines[prompts[0], data.name] for data in datasets}
     clusters = min(chosen.clusters, len(first.texts))
-    states = _states(embedder, prompts[0], first.texts)
+    states = _read_states(embedder, prompts[0], first.texts)
     vectors = (embedder.with_parts(part).combined(states) for part in (HIDDEN, ROUTING))
     labels = [cluster(own, clusters, chosen.seed) for own in vectors]
     return {
@@ -169,14 +169,14 @@ def analyse_states(
         "prompts": prompts,
         "alpha": embedder.alpha,
         "correlations": correlations,
-        "differences": _differences(datasets, main, chosen) if chosen.bootstrap else [],
-        "stability": _stability(names, correlations),
-        "between_prompts": _between_prompts(first, prompts, cosines),
+        "differences": _compute_differences(datasets, main, chosen) if chosen.bootstrap else [],
+        "stability": _measure_stability(names, correlations),
+        "between_prompts": _correlate_prompts(first, prompts, cosines),
         "complementarity": {
             "failed_above": MAX_RANK_DISTANCE,
             "datasets": {data.name: complementarity(main[data.name], data.scores) for data in datasets},
         },
-        "cases": {data.name: _cases(data, main[data.name], chosen.cases) for data in datasets},
+        "cases": {data.name: _find_cases(data, main[data.name], chosen.cases) for data in datasets},
         "clusters": {
             "dataset": first.name,
             "texts": len(first.texts),
@@ -186,14 +186,14 @@ def analyse_states(
     }
 
 
-def _states(embedder: MoeEmbedder, prompt: str, texts: Sequence[str]) -> States:
+def _read_states(embedder: MoeEmbedder, prompt: str, texts: Sequence[str]) -> States:
     return embedder.with_prompt(prompt).states(texts, f"reading, prompt {prompt}")
 
 
-def _pair_cosines(data: RatedPairs, prompt: str, embedder: MoeEmbedder) -> dict[str, Column]:
+def _compute_pair_cosines(data: RatedPairs, prompt: str, embedder: MoeEmbedder) -> dict[str, Column]:
     """Return part -> the cosines of the pairs (for "sum", the weighted sum of cosines)."""
     texts = data.texts
-    states, row = _states(embedder, prompt, texts), {text: place for place, text in enumerate(texts)}
+    states, row = _read_states(embedder, prompt, texts), {text: place for place, text in enumerate(texts)}
     sides = [states[[row[text] for text in side]] for side in (data.first, data.second)]
     vectors = {part: [embedder.with_parts(part).combined(side) for side in sides] for part in PARTS}
     # The dot product of two "sum" vectors is the weighted sum of the cosines.
@@ -201,7 +201,7 @@ def _pair_cosines(data: RatedPairs, prompt: str, embedder: MoeEmbedder) -> dict[
     return {part: sums if part == SUM else row_cosines(*own) for part, own in vectors.items()}
 
 
-def _differences(
+def _compute_differences(
     datasets: Sequence[RatedPairs], cosines: Mapping[str, Mapping[str, Column]], config: AnalyseConfig
 ) -> list[dict[str, Any]]:
     """Return each part minus each later one: mean correlations over the datasets, with paired intervals."""
@@ -220,7 +220,9 @@ def _differences(
     return [row | {"p_holm": p_holm} for row, p_holm in zip(rows, holm(p_values), strict=True)]
 
 
-def _stability(datasets: Sequence[str], correlations: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _measure_stability(
+    datasets: Sequence[str], correlations: Sequence[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
     """Return mean and variance over the prompts of the correlation with the scores (MoEE, figure 5)."""
     rows = []
     for name, part in product(datasets, PARTS):
@@ -230,7 +232,7 @@ def _stability(datasets: Sequence[str], correlations: Sequence[Mapping[str, Any]
     return rows
 
 
-def _between_prompts(data: RatedPairs, prompts: Sequence[str], cosines: Cosines) -> dict[str, Any]:
+def _correlate_prompts(data: RatedPairs, prompts: Sequence[str], cosines: Cosines) -> dict[str, Any]:
     """Return Spearman's correlations of HS and RW under all prompts, and their means (MoEE, figure 4)."""
     sides = [(part, prompt) for part in (HIDDEN, ROUTING) for prompt in prompts]
     columns = [rankdata(cosines[prompt, data.name][part]) for part, prompt in sides]
@@ -249,7 +251,7 @@ def _between_prompts(data: RatedPairs, prompts: Sequence[str], cosines: Cosines)
     }
 
 
-def _distances(cosines: Mapping[str, Column], scores: ArrayLike) -> list[Column]:
+def _compute_distances(cosines: Mapping[str, Column], scores: ArrayLike) -> list[Column]:
     """Return the distance of each pair's rank by HS, and by RW, from its rank by the scores."""
     return [np.abs(ranks(cosines[part]) - ranks(scores)) for part in (HIDDEN, ROUTING)]
 
@@ -260,7 +262,7 @@ def complementarity(cosines: Mapping[str, Column], scores: ArrayLike) -> dict[st
     `one_alone` is the share that one part alone is right about: what combining the parts can gain.
     `cosines` has the cosines of each part; all columns have shape (pairs,).
     """
-    hidden, routing = (distance <= MAX_RANK_DISTANCE for distance in _distances(cosines, scores))
+    hidden, routing = (distance <= MAX_RANK_DISTANCE for distance in _compute_distances(cosines, scores))
     shares = {
         "both_right": hidden & routing,
         "only_hidden": hidden & ~routing,
@@ -271,14 +273,14 @@ def complementarity(cosines: Mapping[str, Column], scores: ArrayLike) -> dict[st
     return {name: float(right.mean()) for name, right in shares.items()}
 
 
-def _cases(data: RatedPairs, cosines: Mapping[str, Column], most: int) -> dict[str, Any]:
+def _find_cases(data: RatedPairs, cosines: Mapping[str, Column], most: int) -> dict[str, Any]:
     """Return the pairs that one part alone is right about (MoEE, section 4.5), the widest gap first.
 
     Equal pairs are listed once.
     """
     columns = {"score": data.scores, HIDDEN: cosines[HIDDEN], ROUTING: cosines[ROUTING]}
     places = {name: ranks(values) for name, values in columns.items()}
-    hidden, routing = _distances(cosines, data.scores)
+    hidden, routing = _compute_distances(cosines, data.scores)
     cases = {}
     for name, near, far in (("only_rw", routing, hidden), ("only_hs", hidden, routing)):
         alone = np.flatnonzero((near <= MAX_RANK_DISTANCE) & (far > MAX_RANK_DISTANCE))

@@ -173,8 +173,8 @@ def search_data(source: LocalTask) -> dict[str, dict[str, RetrievalSplitData]]:
         if row["negative"]:
             negatives[row["anchor_id"]][text_id(row["negative"])] = None
     data = RetrievalSplitData(
-        corpus=_dataset(id=list(documents), text=list(documents.values())),
-        queries=_dataset(id=list(queries), text=list(queries.values())),
+        corpus=_make_dataset(id=list(documents), text=list(documents.values())),
+        queries=_make_dataset(id=list(queries), text=list(queries.values())),
         relevant_docs=relevant,
         top_ranked=None,
     )
@@ -223,7 +223,7 @@ def classification_data(source: LocalTask) -> DatasetDict:
         logger.info(f"{source.name}: {len(unseen)} labels without training texts, such as {unseen[0]!r}")
     number = {label: place for place, label in enumerate(sorted(set().union(*seen.values())))}
     return DatasetDict({
-        split: _dataset(text=rows["text"], label=[number[label] for label in rows["label"]])
+        split: _make_dataset(text=rows["text"], label=[number[label] for label in rows["label"]])
         for split, rows in splits.items()
     })  # fmt: skip
 
@@ -233,7 +233,7 @@ def clustering_data(source: LocalTask) -> DatasetDict:
     rows = source.rows().to_pydict()
     if len(set(rows["label"])) < 2:
         raise InputError(f"{source.folder.path}: {source.name}: the test split has a single label")
-    return DatasetDict({TEST: _dataset(sentences=rows["text"], labels=rows["label"])})
+    return DatasetDict({TEST: _make_dataset(sentences=rows["text"], labels=rows["label"])})
 
 
 def scored_data(column: str, number: Callable[[float], float | int]) -> Callable[[LocalTask], DatasetDict]:
@@ -245,7 +245,7 @@ def scored_data(column: str, number: Callable[[float], float | int]) -> Callable
         if len(set(scores)) < 2:
             raise InputError(f"{source.folder.path}: {source.name}: all pairs have the same score")
         pairs = {"sentence1": rows["anchor"], "sentence2": rows["positive"], column: scores}
-        return DatasetDict({TEST: _dataset(**pairs)})
+        return DatasetDict({TEST: _make_dataset(**pairs)})
 
     return data
 
@@ -268,5 +268,5 @@ SHAPES: dict[str, Shape] = {
 }
 
 
-def _dataset(**columns: list[Any]) -> Dataset:
+def _make_dataset(**columns: list[Any]) -> Dataset:
     return Dataset.from_dict(columns)

@@ -76,7 +76,7 @@ def evaluate_tasks(
     own = {key: route for source in sources for key, route in getattr(source, "routes", {}).items()}
     scores: list[Run] = []
     missing: dict[str, str] = {}
-    with temporary_folder() as temporary, _quiet():
+    with temporary_folder() as temporary, _hide_output():
         cache = mteb.ResultCache(config.cache or (Path(temporary) if out is None else out / "mteb"))
         for run in runs:
             encoder = run.open(config, setting_of(run, config.pooling), config.max_length)
@@ -169,7 +169,7 @@ def _measure_task(
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def _hide_output() -> Iterator[None]:
     """Hide the progress bars and log messages of mteb and datasets, which `progress` replaces."""
     bars, log = datasets.is_progress_bar_enabled(), logging.getLogger("mteb")
     level = log.level

@@ -33,7 +33,7 @@ class AddedLowRank(LowRank):
 
 def insert_lora(model: Any, rank: int) -> None:
     """Give the attention of a transformer with experts new matrices, and freeze its weights."""
-    for layer in _projections(model):
+    for layer in _find_projections(model):
         layer.requires_grad_(False)
         added = AddedLowRank(rank, layer.in_features, layer.out_features).to(layer.weight)
         nn.init.uniform_(added.down, -(layer.in_features**-0.5), layer.in_features**-0.5)  # as peft begins
@@ -63,13 +63,13 @@ def add_lora(encoder: SentenceTransformer, rank: int) -> None:
 def merge_lora(encoder: SentenceTransformer) -> None:
     """Add the matrices to the weights that they adapt, in place: a plain model again, all of it trainable."""
     model: Any = transformer_of(encoder)
-    for layer in _projections(model):
+    for layer in _find_projections(model):
         remove_parametrizations(layer, "weight", leave_parametrized=True)
         layer.requires_grad_(True)
     model.config.lora_rank = None
 
 
-def _projections(model: Any) -> Iterator[nn.Linear]:
+def _find_projections(model: Any) -> Iterator[nn.Linear]:
     family = family_of(model.config.model_type)
     for block in model.get_submodule(family.blocks):
         yield from (block.get_submodule(path) for path in family.attention)

@@ -31,7 +31,7 @@ def use_packing(model: nn.Module, packed: bool = True) -> nn.Module:
     FlashAttention) keep it. The model, a `SentenceTransformer` or transformers' encoder itself, is changed in
     place and returned.
     """
-    for encoder in _encoders(model):
+    for encoder in _find_encoders(model):
         if attention_of(encoder.config) in (PACKED, PADDED):
             set_attention(encoder.config, PACKED if packed else PADDED)
         if packed and encoder.config.model_type not in MODEL_TYPES:
@@ -44,12 +44,12 @@ def is_packed(model: nn.Module) -> bool | None:
     packed = [
         attention_of(encoder.config) == PACKED
         and (encoder.config.model_type in MODEL_TYPES or isinstance(encoder.forward, PackedForward))
-        for encoder in _encoders(model)
+        for encoder in _find_encoders(model)
     ]
     return any(packed) if packed else None
 
 
-def _encoders(model: nn.Module) -> Iterator[PreTrainedModel]:
+def _find_encoders(model: nn.Module) -> Iterator[PreTrainedModel]:
     for module in model.modules():
         if not isinstance(module, PreTrainedModel) or module.base_model is not module:
             continue
@@ -74,7 +74,7 @@ class PackedForward:
         if unusual or example is None or not packs(encoder.config, example, mask):
             return forward(encoder, *args, **kwargs)
         if DENSE[encoder.config.model_type] and "position_ids" not in inputs and "input_ids" in inputs:
-            inputs["position_ids"] = _positions_after(inputs["input_ids"], encoder.config.pad_token_id)
+            inputs["position_ids"] = _count_positions(inputs["input_ids"], encoder.config.pad_token_id)
         packing = Packing.of(example, mask)
         others = {name: kwargs[name] for name in kwargs.keys() - {*_TOKEN_INPUTS, "attention_mask"}}
         others |= packing.keywords(encoder.config) | {"return_dict": True}
@@ -82,7 +82,7 @@ class PackedForward:
         return packing.unpack_outputs(outputs, getattr(encoder, "pooler", None))
 
 
-def _positions_after(input_ids: Tensor, padding: int) -> Tensor:
+def _count_positions(input_ids: Tensor, padding: int) -> Tensor:
     """Return positions as in RoBERTa, which counts tokens from the padding's id on."""
     real = input_ids != padding
     return real.cumsum(dim=1) * real + padding

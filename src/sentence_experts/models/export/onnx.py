@@ -112,7 +112,7 @@ def write_graph(encoder: SentenceTransformer, folder: Path, tolerance: float = T
     encoder = encoder.to("cpu").eval()
     prompts = graph_prompts(encoder)
     leads = list(prompts.values()) or [""]
-    program = _trace(encoder, _begun(leads, TRACED))
+    program = _trace(encoder, _put_prompts(leads, TRACED))
     # Beside the graph, since a file of protobuf ends at 2 GB.
     size = sum(parameter.numel() * parameter.element_size() for parameter in encoder.parameters())
     program.save(str(folder / MODEL_FILE), external_data=size > 1 << 30)
@@ -122,7 +122,7 @@ def write_graph(encoder: SentenceTransformer, folder: Path, tolerance: float = T
         named = {f"{n}.{part}": each for n, pair in pairs for part, each in zip(HEAD, pair, strict=True)}
         np.savez(folder / HEADS_FILE, allow_pickle=False, **named)
     write_json(folder / GRAPH_FILE, _describe(encoder, prompts))
-    write_text(folder / "README.md", _card(next(iter(prompts), None)))
+    write_text(folder / "README.md", _write_card(next(iter(prompts), None)))
     orders = [*([lead] for lead in leads), leads, leads[::-1]]
     difference = check_graph(encoder, folder, orders, tolerance)
     encoder.train(trains)
@@ -161,15 +161,15 @@ def _describe(encoder: SentenceTransformer, prompts: Mapping[str, str]) -> dict[
         "dimension": encoder.get_embedding_dimension(),
         "config": facts | ({"routes": list(prompts)} if facts.get("experts") else {}),
         "notes": notes_of(encoder),
-        "fingerprints": _fingerprints(encoder, prompts),
+        "fingerprints": _make_fingerprints(encoder, prompts),
     }
     if facts.get("heads") and isinstance(encoder, ExpertEncoder):
         record["scales_after_pooling"] = encoder.scales_after_pooling
-        record["pooled_fingerprints"] = _fingerprints(encoder.without_heads(), prompts)
+        record["pooled_fingerprints"] = _make_fingerprints(encoder.without_heads(), prompts)
     return record
 
 
-def _fingerprints(encoder: SentenceTransformer, prompts: Mapping[str, str]) -> dict[str, str]:
+def _make_fingerprints(encoder: SentenceTransformer, prompts: Mapping[str, str]) -> dict[str, str]:
     """Return the hash of everything that decides the vectors of each route, and under "" of all."""
     return {name or "": fingerprint_of(encoder, name) for name in (None, *prompts)}
 
@@ -186,7 +186,7 @@ def check_graph(
     difference = largest = 0.0
     for leads in orders:
         for texts in CHECKED:
-            routed = _begun(leads, texts)
+            routed = _put_prompts(leads, texts)
             rows, _, _ = graph.tokenize(routed, "")
             expected = encoder.encode(routed, prompt="", show_progress_bar=False)
             largest = max(largest, float(np.abs(expected).max()))
@@ -232,7 +232,7 @@ def _trace(encoder: SentenceTransformer, texts: Sequence[str]) -> Any:
             routed.is_recorded = False
 
 
-def _begun(leads: Sequence[str], texts: Sequence[str]) -> list[str]:
+def _put_prompts(leads: Sequence[str], texts: Sequence[str]) -> list[str]:
     """Return the texts with the routes' prompts in front, in turn."""
     return [leads[number % len(leads)] + text for number, text in enumerate(texts)]
 
@@ -247,7 +247,7 @@ def _write_tokenizer(encoder: SentenceTransformer, file: Path) -> None:
     write_text(file, backend.to_str())
 
 
-def _card(route: str | None) -> str:
+def _write_card(route: str | None) -> str:
     given = "" if route is None else f", {json.dumps(route)}"
     return f"""# A text encoder as one ONNX graph
 

@@ -108,11 +108,11 @@ def folder_fingerprint(folder: Path, route: str | None = None, heads: bool = Tru
     With the name of a route of the saved model, where routes choose the experts, it covers only the files and
     weights that decide that route's vectors; without `heads`, before its head and whatever its name is.
     """
-    files = sorted(file for file in folder.rglob("*") if file.is_file() and _decides(file, folder))
+    files = sorted(file for file in folder.rglob("*") if file.is_file() and _is_decisive(file, folder))
     config, prompt = ({}, "") if route is None else _read_routing(folder, route)
     chosen = [each for each in config.get("routes", ()) if prompt.startswith(each["text"])]
     if not chosen or config.get("base_vocab_size") is None:
-        return sha256_text(*_names_and_hashes(folder, files))
+        return sha256_text(*_hash_weights(folder, files))
     best = max(chosen, key=lambda each: len(each["text"]))
     # Before heads, routes that read the same token are the same; an instruction is read as text.
     if not heads and len(best["token_ids"]) == 1:
@@ -120,7 +120,7 @@ def folder_fingerprint(folder: Path, route: str | None = None, heads: bool = Tru
     # The case in which every route begins with a token that the base's tokenizer lacks.
     has_tokens = config.get("inner_route_token_id") is not None
     own_tokens = {each["token_ids"][0] for each in config["routes"]} if has_tokens else set()
-    tokenizer, count = _tokenizer_digest(folder / TOKENIZER, own_tokens)
+    tokenizer, count = _hash_tokenizer(folder / TOKENIZER, own_tokens)
     lead = best.get("lead")
     tokens = tuple(token for token in best["token_ids"] if token in own_tokens) if lead is None else (lead,)
     kinds = ("expert", "adapter", "head") if heads else ("expert", "adapter")
@@ -130,7 +130,7 @@ def folder_fingerprint(folder: Path, route: str | None = None, heads: bool = Tru
         shards = set(read_json(folder / INDEX)["weight_map"].values())
     weights: list[tuple[str, str]] = []
     for file in (folder / name for name in sorted(shards)):
-        weights += _weight_digests(folder, file, file_state(file), owners, tokens, count)
+        weights += _hash_file(folder, file, file_state(file), owners, tokens, count)
     special = {"config.json", SETTINGS, TOKENIZER, INDEX, f"{MODELING}.py"}
     others = [
         file
@@ -142,7 +142,7 @@ def folder_fingerprint(folder: Path, route: str | None = None, heads: bool = Tru
         prompt,
         sha256_settings({name: value for name, value in config.items() if name not in _IRRELEVANT}),
         tokenizer,
-        *_names_and_hashes(folder, others),
+        *_hash_weights(folder, others),
         *(part for digest in sorted(weights) for part in digest),
     )
 
@@ -157,20 +157,20 @@ def _read_routing(folder: Path, route: str) -> tuple[dict[str, Any], str]:
     return config, (settings.get("prompts") or {}).get(route) or ""
 
 
-def _decides(file: Path, folder: Path) -> bool:
+def _is_decisive(file: Path, folder: Path) -> bool:
     """Return whether a file may change a vector."""
     parts = file.relative_to(folder).parts
     described = file.suffix in IGNORED_SUFFIXES or file.name == RECORD
     return not described and not any(part.startswith((".", "checkpoint-")) for part in parts)
 
 
-def _names_and_hashes(folder: Path, files: Iterable[Path]) -> Iterator[str]:
+def _hash_weights(folder: Path, files: Iterable[Path]) -> Iterator[str]:
     for file in files:
         yield file.relative_to(folder).as_posix()
         yield sha256_unchanging(file)
 
 
-def _tokenizer_digest(file: Path, own_tokens: Set[int]) -> tuple[str, int]:
+def _hash_tokenizer(file: Path, own_tokens: Set[int]) -> tuple[str, int]:
     """Return the hash of a tokenizer without the tokens and rules of any route, and its number of tokens."""
     content = read_json(file)
     added = [each for each in content.get("added_tokens") or () if each["id"] not in own_tokens]
@@ -185,7 +185,7 @@ def _tokenizer_digest(file: Path, own_tokens: Set[int]) -> tuple[str, int]:
 
 
 @lru_cache(maxsize=4096)
-def _weight_digests(
+def _hash_file(
     folder: Path,
     file: Path,
     state: FileState,

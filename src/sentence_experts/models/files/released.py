@@ -52,7 +52,7 @@ def rewritten(folder: Path, config: Mapping[str, Any]) -> Iterator[str]:
         raise InputError(f"{folder}: {experts} experts, but {len(domains)} domain tokens ({tokens})")
     weights = _read(folder / WEIGHTS)
     with temporary_folder() as place:
-        tokenizer = _base_tokenizer(folder, domains, Path(place))
+        tokenizer = _load_tokenizer(folder, domains, Path(place))
         lead = tokenizer.cls_token_id
         tokenizer, routes = with_domain_tokens(tokenizer, [*domains])
         blocks = range(int(config["num_hidden_layers"])) if experts > 1 else ()
@@ -70,11 +70,11 @@ def rewritten(folder: Path, config: Mapping[str, Any]) -> Iterator[str]:
             inner_route_token_id=tokenizer.unk_token_id or lead,
             base_vocab_size=len(tokenizer) - len(domains),
         )
-        modules, head = _modules(ours.hidden_size)
+        modules, head = _make_modules(ours.hidden_size)
         with torch.device("meta"):
             expected = model_class_of(family)(ours).state_dict()
         expected |= {f"{HEAD}{name}": value for name, value in head.state_dict().items()}
-        state = {_our_name(name): value for name, value in weights.items()}
+        state = {_translate_name(name): value for name, value in weights.items()}
         _check(folder / WEIGHTS, expected, state)
         head.load_state_dict({name: state.pop(f"{HEAD}{name}") for name in head.state_dict()})
         table = state["embeddings.tok_embeddings.weight"]
@@ -113,7 +113,7 @@ def _read(file: Path) -> dict[str, Tensor]:
     return weights
 
 
-def _base_tokenizer(folder: Path, domains: Mapping[str, str], place: Path) -> PreTrainedTokenizerBase:
+def _load_tokenizer(folder: Path, domains: Mapping[str, str], place: Path) -> PreTrainedTokenizerBase:
     """Load their tokenizer without the domain tokens, which must be the last ones."""
     content: Any = read_json(folder / "tokenizer.json")
     added = {token["content"]: token["id"] for token in content["added_tokens"]}
@@ -133,7 +133,7 @@ def _base_tokenizer(folder: Path, domains: Mapping[str, str], place: Path) -> Pr
     return tokenizer
 
 
-def _our_name(name: str) -> str:
+def _translate_name(name: str) -> str:
     """Return the name of a weight here; the head's weights keep theirs."""
     block, _, expert = name.removeprefix("bert.").partition(".mlp.experts.")
     number, _, inside = expert.partition(".")
@@ -148,7 +148,7 @@ def _check(file: Path, expected: Mapping[str, Tensor], state: Mapping[str, Tenso
             raise InputError(f"{file}: {name} is {shapes}, as config.json and the tokenizer say")
 
 
-def _modules(width: int) -> tuple[list[Module], nn.ModuleDict]:
+def _make_modules(width: int) -> tuple[list[Module], nn.ModuleDict]:
     """Make the mean over the tokens, a layer norm and two linear layers; and these three by their names."""
     norm = LayerNorm(width)
     first, second = (

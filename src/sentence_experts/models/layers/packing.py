@@ -147,7 +147,7 @@ def packed_attention(
             for row in (query, key, value)
         )
         window = sliding_window if sliding_window is not None and length > sliding_window else None
-        done = _within(q, k, v, window, dropout_p=dropout, scale=scaling)
+        done = _attend_within(q, k, v, window, dropout_p=dropout, scale=scaling)
         parts.append(done.transpose(1, 2).reshape(sequences * length, heads, width))
     return torch.cat(parts)[None], None
 
@@ -162,7 +162,7 @@ def equal_runs(starts: list[int]) -> Iterator[tuple[int, int, int]]:
         start += sequences * length
 
 
-def _within(q: Tensor, k: Tensor, v: Tensor, window: int | None, **options: Any) -> Tensor:
+def _attend_within(q: Tensor, k: Tensor, v: Tensor, window: int | None, **options: Any) -> Tensor:
     """Compute attention, (sequences, heads, length, width), of each query to keys nearer than the window."""
     if window is None:
         return scaled_dot_product_attention(q, k, v, **options)

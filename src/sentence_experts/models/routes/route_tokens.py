@@ -59,7 +59,7 @@ def with_domain_tokens(
     names, tokens = list(experts), [domain_token(name) for name in experts]
     if instructions:
         names, tokens = [*names, "the instructions"], [*tokens, INSTRUCTION_TOKEN]
-    starts = _starts(backend, names, tokens)
+    starts = _find_start(backend, names, tokens)
     if tokenizer.cls_token is None or find_leading_token(backend) != tokenizer.cls_token:
         raise InputError("the base's tokenizer does not begin texts with a [CLS] token; use `route='prefix'`")
     backend = without_leading_token(backend)  # the domain token stands there instead
@@ -151,7 +151,7 @@ def _start_pattern(normalizer: Any, instruction: str) -> str:
     return r"\A(?=\s*" + r"\s+".join(re.escape(word) for word in words) + ")"
 
 
-def _starts(backend: Tokenizer, experts: Sequence[str], tokens: Sequence[str]) -> list[str]:
+def _find_start(backend: Tokenizer, experts: Sequence[str], tokens: Sequence[str]) -> list[str]:
     """Return the beginning of a routed text after the base's normalizer, for each token."""
     vocabulary = backend.get_vocab()
     seen: dict[str, str] = {}

@@ -109,7 +109,7 @@ def _keys(routes: tuple[Route, ...], experts: int, are_experts: bool, device: to
 
 
 @lru_cache(maxsize=256)
-def _patterns(routes: tuple[Route, ...], device: torch.device) -> tuple[Tensor, Tensor]:
+def _make_patterns(routes: tuple[Route, ...], device: torch.device) -> tuple[Tensor, Tensor]:
     """Return the token ids, (routes, longest), longest first, filled up with ANY_TOKEN; and the routes."""
     by_length = sorted(range(len(routes)), key=lambda number: -len(routes[number].token_ids))
     longest = max(len(route.token_ids) for route in routes)
@@ -124,7 +124,7 @@ def _constant(values: Any, device: torch.device) -> Tensor:
         return torch.tensor(values, device=device)
 
 
-def _bounds(
+def _find_bounds(
     input_ids: Tensor, attention_mask: Tensor | None, cu_seq_lens: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """Find where each sequence begins, and its row ends, in `input_ids.flatten()`: two of (sequences,)."""
@@ -152,8 +152,8 @@ def routes_of(
         attention_mask: mask, (batch, length), 0 at padding on either side; None means no padding.
         cu_seq_lens: cumulative lengths of packed sequences, (sequences + 1,); None when rows are sequences.
     """
-    patterns, numbers = _patterns(routes, input_ids.device)
-    starts, ends = _bounds(input_ids, attention_mask, cu_seq_lens)
+    patterns, numbers = _make_patterns(routes, input_ids.device)
+    starts, ends = _find_bounds(input_ids, attention_mask, cu_seq_lens)
     offsets = torch.arange(patterns.shape[1], device=starts.device)
     positions = starts[:, None] + offsets  # (sequences, longest)
     window = input_ids.flatten()[positions.clamp(max=input_ids.numel() - 1)]
@@ -202,9 +202,9 @@ def without_inner_route_tokens(
     The tokenizer lets a route token through inside a text only right after another special token, as in
     "x [SEP][COPD]", because it looks at the pieces between special tokens one by one.
     """
-    patterns, _ = _patterns(routes, input_ids.device)
+    patterns, _ = _make_patterns(routes, input_ids.device)
     # Not torch.isin, which has no form in ONNX.
     inner = (input_ids[:, :, None] == patterns[:, 0]).any(dim=2).flatten()
-    starts, _ = _bounds(input_ids, attention_mask, cu_seq_lens)
+    starts, _ = _find_bounds(input_ids, attention_mask, cu_seq_lens)
     inner[starts] = False
     return input_ids.masked_fill(inner.view_as(input_ids), replacement)

@@ -110,17 +110,17 @@ def _grow(
     adapter: str | Path | None,
 ) -> ExpertEncoder:
     encoder = _check_growable(model)
-    plan, sources = RoutePlan.of(encoder), _kept(encoder)
+    plan, sources = RoutePlan.of(encoder), _keep_experts(encoder)
     weights: dict[str, Tensor] = {}
     if config.kind == EXPERT:
-        route = PlannedRoute(name, name, _instruction(plan, name, config.prefix, tasks))
+        route = PlannedRoute(name, name, _choose_instruction(plan, name, config.prefix, tasks))
         added = [_choose_start(encoder, config.seed_from or AVERAGE, base)]
     else:
         if tasks is not None:
             raise UsageError(f"`tasks` gives instructions, and each {config.kind} has a domain token")
         rank = config.rank if config.kind == HEAD else None
         route = PlannedRoute(name, config.on or BASE, kind=config.kind, rank=rank)
-        added = _base_below(encoder, route, config.on, base)
+        added = _check_place(encoder, route, config.on, base)
         if config.kind == ADAPTER and adapter is not None:
             if config.rank is not None:
                 raise UsageError("`rank` is for a new adapter; one that peft has trained has its own")
@@ -185,9 +185,9 @@ def with_heads(
         added = [name for name in heads if name not in plan.heads]
         for name in added:
             route = PlannedRoute(name, below.expert, kind=HEAD, rank=rank, under=under)
-            _base_below(opened, route, None, None)
+            _check_place(opened, route, None, None)
             plan = plan.with_route(route)
-        encoder = _with_plan(opened, plan, _kept(opened))
+        encoder = _with_plan(opened, plan, _keep_experts(opened))
         for name in added:
             encoder.prompts[name] = f"{encoder.prompts[name]}{below.instruction or ''}"
     for name, given in heads.items():
@@ -203,7 +203,7 @@ def with_heads(
         with torch.no_grad():
             head.bias.copy_(torch.as_tensor(bias))
             if isinstance(head, LowRankHead):
-                for factor, value in zip((head.up, head.down), _factors(name, weight, head), strict=True):
+                for factor, value in zip((head.up, head.down), _factor(name, weight, head), strict=True):
                     factor.copy_(torch.as_tensor(value))
             else:
                 head.weight.copy_(torch.as_tensor(weight))
@@ -219,7 +219,7 @@ def _check_instruction(encoder: ExpertEncoder, plan: RoutePlan, route: PlannedRo
         raise UsageError(f"`on`: the token before the instruction of {route.name!r} is not a head's")
 
 
-def _factors(name: str, weight: Any, head: LowRankHead) -> tuple[Any, Any]:
+def _factor(name: str, weight: Any, head: LowRankHead) -> tuple[Any, Any]:
     """Factor a map's difference from the identity into the matrices of a head of low rank."""
     left, sizes, right = np.linalg.svd(weight.astype(np.float64) - np.eye(len(weight)))
     rank = len(head.down)
@@ -261,7 +261,9 @@ def _without(model: SentenceTransformer, name: str) -> ExpertEncoder:
     rest = plan.without(name)
     if not rest.routes:
         raise UsageError(f"{name!r} is the only one; to have none, export its route as a dense model")
-    sources = [source for expert, source in zip(names, _kept(encoder), strict=True) if expert in rest.experts]
+    sources = [
+        source for expert, source in zip(names, _keep_experts(encoder), strict=True) if expert in rest.experts
+    ]
     dropped = {name, *plan.names} - {*rest.names}
     if len(dropped) > 1:
         logger.info(f"dropped with {name!r}, whose expert they share: {', '.join(sorted(dropped - {name}))}")
@@ -288,7 +290,7 @@ def _check_growable(model: SentenceTransformer) -> ExpertEncoder:
     return encoder
 
 
-def _kept(encoder: ExpertEncoder) -> list[ExpertSource]:
+def _keep_experts(encoder: ExpertEncoder) -> list[ExpertSource]:
     return [ExpertSource({number: 1.0}) for number in range(len(encoder.experts))]
 
 
@@ -314,7 +316,7 @@ def _with_plan(
     return grown
 
 
-def _base_below(
+def _check_place(
     encoder: ExpertEncoder, route: PlannedRoute, on: str | None, base: Source | None
 ) -> list[ExpertSource]:
     """Check the place of an adapter or head; return the base's MLPs, if they are to become an expert."""
@@ -331,7 +333,7 @@ def _base_below(
     return []
 
 
-def _instruction(plan: RoutePlan, name: str, prefix: str | None, tasks: Any) -> str | None:
+def _choose_instruction(plan: RoutePlan, name: str, prefix: str | None, tasks: Any) -> str | None:
     """Return a new expert's instruction; None for a domain token, where the model has them."""
     if tasks is not None:
         if prefix is not None:

@@ -83,7 +83,7 @@ def make_and_store(
     with model_output(out, overwrite) as place:
         opened = load(model, device="cpu") if isinstance(model, str | Path) else model
         given = {name: each for name, each in read.items() if each[0] is not None}
-        inputs = {name: partial(_fingerprint, *each) for name, each in given.items()}
+        inputs = {name: partial(_hash_input, *each) for name, each in given.items()}
         if place.begin({"model": fingerprint_of(opened), **settings}, inputs) == "finished":
             return check_experts(load(place.path, device=device_of(model)))
         encoder = make(opened)
@@ -97,7 +97,7 @@ def device_of(model: Source) -> str | None:
     return str(model.device) if isinstance(model, SentenceTransformer) else None
 
 
-def _fingerprint(value: Any, part: Callable[[Any], Any]) -> str:
+def _hash_input(value: Any, part: Callable[[Any], Any]) -> str:
     if isinstance(value, str | Path) and Path(value).exists():
         return path_fingerprint(Path(value))
     return sha256_text(repr(part(value)))  # for a path, `part` raises the error that nothing is there
@@ -165,7 +165,7 @@ def _copy_weights(old: Any, new: Any, sources: Sequence[ExpertSource], seed: int
             state[name] = value
         elif kind in ("adapter", "head"):
             before = _name_before(old, new, name, kind, number)
-            state[name] = _first_value(name, value, generator) if before is None else weights[before]
+            state[name] = _make_first_value(name, value, generator) if before is None else weights[before]
         elif kind is None:  # shared; an embedding with rows dropped or added (zeros) at its end
             rows = weights[name][: len(value)] if weights[name].dim() else weights[name]
             more = len(value) - len(rows) if rows.dim() else 0
@@ -188,7 +188,7 @@ def _name_before(old: Any, new: Any, name: str, kind: str, number: int) -> str |
     return re.sub(rf"\b{kind}s\.{number}\.", f"{kind}s.{before.index(after[number])}.", name)
 
 
-def _first_value(name: str, value: Tensor, generator: torch.Generator) -> Tensor:
+def _make_first_value(name: str, value: Tensor, generator: torch.Generator) -> Tensor:
     """Return a weight of a new head, which is the identity, or of a new adapter, which adds zero."""
     if name.endswith(".down"):  # as peft begins: uniform, of variance 1 / (3 * inputs)
         bound: float = value.shape[1] ** -0.5

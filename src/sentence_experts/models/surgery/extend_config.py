@@ -84,7 +84,7 @@ class ExtendConfig(Config):
         """Accept block numbers as integers too: 3 or [0, 2]."""
         several = isinstance(layers, Sequence) and not isinstance(layers, str)
         text = ",".join(str(layer) for layer in layers) if several else str(layers)
-        if text not in ("all", "alternate", "none") and _block_numbers(text) is None:
+        if text not in ("all", "alternate", "none") and _read_block_numbers(text) is None:
             raise ValueError("choose all, alternate, none, or block numbers counted from 0")
         return text
 
@@ -145,7 +145,7 @@ class ExtendConfig(Config):
         if self.layers == "alternate" and blocks < 2:
             raise UsageError("`layers='alternate'`: the base has only one block; choose all or none")
         named = {"all": range(blocks), "alternate": range(1, blocks, 2), "none": range(0)}
-        numbers = list(named.get(self.layers, _block_numbers(self.layers) or ()))
+        numbers = list(named.get(self.layers, _read_block_numbers(self.layers) or ()))
         if numbers and numbers[-1] >= blocks:
             raise UsageError(f"`layers` {self.layers}: the base's blocks are 0 to {blocks - 1}")
         return {
@@ -196,7 +196,7 @@ class AddRouteConfig(Config):
         return self
 
 
-def _block_numbers(layers: str) -> list[int] | None:
+def _read_block_numbers(layers: str) -> list[int] | None:
     """Read "0,2,4"; None for any other text."""
     parts = [part.strip() for part in layers.split(",")]
     if not all(part.isdecimal() for part in parts):

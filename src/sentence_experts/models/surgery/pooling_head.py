@@ -47,7 +47,7 @@ def put_head(encoder: SentenceTransformer, pooling: str | None, head: str | None
             )
         encoder[place] = Pooling(width, POOLINGS[pooling], include_prompt=old.include_prompt)
         if pooling == "pooler":
-            encoder.insert(place + 1, _pooler(encoder, width, seed).to(encoder.device, encoder.dtype))
+            encoder.insert(place + 1, _make_pooler(encoder, width, seed).to(encoder.device, encoder.dtype))
     if head is not None:
         width = int(encoder.get_embedding_dimension() or 0)
         place = len(encoder) - isinstance(encoder[-1], Normalize)
@@ -95,7 +95,7 @@ def describe_modules(encoder: SentenceTransformer) -> str:
     return ", ".join(steps)
 
 
-def _pooler(encoder: SentenceTransformer, width: int, seed: int) -> Dense:
+def _make_pooler(encoder: SentenceTransformer, width: int, seed: int) -> Dense:
     """Return the linear layer and tanh on the first token."""
     base_pooler: Any = getattr(transformer_of(encoder), "pooler", None)
     with _seed_random_state(seed):
