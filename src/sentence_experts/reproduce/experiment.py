@@ -55,7 +55,7 @@ class Step(NamedTuple):
         logger.info(f"{self.call}: took {time.monotonic() - began:.0f} s")
 
     def __str__(self) -> str:
-        return f"{self.call}({', '.join(f'{name}={_make_plain(value)!r}' for name, value in self.given.items())})"
+        return f"{self.call}({', '.join(f'{name}={_plain(value)!r}' for name, value in self.given.items())})"
 
 
 class Model(NamedTuple):
@@ -273,10 +273,10 @@ class Experiment(ABC):
         return self.root / "runs" / f"{label.replace(' ', '-')}-seed{seed}"
 
 
-def _make_plain(value: Any) -> Any:
+def _plain(value: Any) -> Any:
     """Return the value with paths as text."""
     if isinstance(value, Mapping):
-        return {str(key): _make_plain(each) for key, each in value.items()}
+        return {str(key): _plain(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
-        return [_make_plain(each) for each in value]
+        return [_plain(each) for each in value]
     return str(value) if isinstance(value, Path) else value
