@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -184,6 +185,31 @@ def test_the_order_of_examples_changes_nothing(corpus: Path, plain_model: Path) 
     assert found[0] == found[1] == found[2]
 
 
+def test_many_examples_without_a_difference_are_not_too_few(corpus: Path, plain_model: Path) -> None:
+    result = teach(plain_model, corpus, examples(12), name="any", profile="verdict")
+    ends = {"auc": 0.49, "low": 0.44, "high": 0.55}
+    assert replace(result, **ends).verdict.startswith("Nothing was learned that can be measured: ROC-AUC")
+    assert "too few to tell" in replace(result, **{**ends, "high": 0.8}).verdict
+
+
+def test_a_route_is_not_called_as_its_model(corpus: Path, plain_model: Path) -> None:
+    name = BatchEncoder.open(plain_model).name
+    with pytest.raises(UsageError, match=f"has a route '{name}' already, or is called so"):
+        teach(plain_model, corpus, examples(12), name=name)
+
+
+def test_a_change_to_the_same_is_no_step_to_undo(corpus: Path) -> None:
+    profile = Profile(CorpusFolder.open(corpus), "idle")
+    with profile.changing() as state:
+        state.mark([Mark(paper="a", similar=True)])
+    for _ in range(2):
+        with profile.changing() as state:
+            state.mark([Mark(paper="a", similar=True)])
+    with profile.changing(undoes=False) as state:
+        state.step_back()
+    assert profile.read().marks == {}
+
+
 def test_examples_that_cannot_be_used(corpus: Path, plain_model: Path) -> None:
     few = [each for each in examples() if not each["similar"]] + examples()[:1]
     with pytest.raises(UsageError, match="at least 2 papers as similar; there are 1"):
@@ -306,3 +332,7 @@ def test_from_the_command_line(
     code, out, error = run(capsys, *add, "--out", tmp_path / "x", "--kind", "head")
     assert (code, error.count("\n")) == (2, 1)
     assert "needs no other settings" in error
+    (tmp_path / "served.bib").write_text("")
+    (tmp_path / "served.bib.corpus").symlink_to(corpus)
+    code, _, error = run(capsys, *add[:-1], tmp_path / "served.bib", "--out", tmp_path / "x")
+    assert (code, "served.bib is no corpus: give " in error) == (1, True)

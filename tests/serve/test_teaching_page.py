@@ -231,6 +231,28 @@ def test_two_tabs_and_two_profiles(chromium: Any, served: RunningServer) -> None
             one.evaluate("() => localStorage.clear()")
 
 
+def test_a_profile_that_cannot_be_is_refused_and_the_page_goes_on(
+    chromium: Any, served: RunningServer
+) -> None:
+    with opened(chromium, f"{served.url}/?q=rice+drought") as page:
+        page.wait_for_selector(DONE)
+        page.click("#open-taught")
+        page.fill("#profile", "Bénédicte M")
+        page.press("#profile", "Tab")
+        page.wait_for_selector("#taught-said:has-text('Bénédicte M')")
+        assert page.input_value("#profile") == ""
+        page.fill("#profile", "ann")
+        page.press("#profile", "Tab")
+        page.wait_for_selector("#open-taught:has-text('ann')", state="attached")
+        page.keyboard.press("Escape")
+        page.click("#open-curl")
+        assert "-H 'X-Profile: ann'" in page.inner_text("#curl-text")
+        page.evaluate("() => localStorage.setItem('sentence-experts profile', 'Bénédicte')")
+        page.reload()
+        page.wait_for_selector(DONE)
+        page.evaluate("() => localStorage.clear()")
+
+
 def test_lists_stay_while_another_profile_opens(chromium: Any, served: RunningServer) -> None:
     """Sentences are asked for list by list: some for a taught route are still due when it is gone."""
     with opened(chromium, f"{served.url}/?q=rice+drought") as page:

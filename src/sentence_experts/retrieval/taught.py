@@ -8,7 +8,7 @@ is replaced.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager
 from threading import RLock
 from typing import TYPE_CHECKING, Annotated, Any
@@ -133,21 +133,21 @@ class ProfileState(BaseModel):
             raise UsageError(f"`name`: no taught route {name!r}; there are {known}")
         return self.routes[name]
 
-    def put(self, name: str, entry: TaughtEntry, taken: Sequence[str] = ()) -> None:
-        """Keep a route under a name that no other one has; `taken` are names of the model's routes."""
+    def put(self, name: str, entry: TaughtEntry, taken: Set[str] = frozenset()) -> None:
+        """Keep a route under a name that no other one has; `taken` are those of models and their routes."""
         try:
             EXPERT.check("route", name)
             check_route_names([name], ["others"])
         except ValueError as error:
             raise UsageError(f"`name`: {error}") from None
         if name in taken:
-            raise UsageError(f"`name`: the model has a route {name!r} already")
+            raise UsageError(f"`name`: the model has a route {name!r} already, or is called so")
         self.routes.pop(name, None)  # so that the last one is the one that was taught last
         self.routes[name] = entry
         if len(self.routes) > MAX_ROUTES:
             raise UsageError(f"more than {MAX_ROUTES} taught routes: delete one first")
 
-    def rename(self, name: str, to: str, taken: Sequence[str] = ()) -> None:
+    def rename(self, name: str, to: str, taken: Set[str] = frozenset()) -> None:
         """Give a route another name."""
         entry = self.entry(name)
         if to in self.routes:
@@ -224,6 +224,8 @@ class Profile:
                 old = self.read()
                 state = old.model_copy(deep=True)
                 yield state
+                if state == old:
+                    return
                 if undoes:
                     state.undo = [*state.undo, _difference(state, old)][-MAX_UNDO:]
                 write_json(self.path, state.model_dump(mode="json"), sort=False)

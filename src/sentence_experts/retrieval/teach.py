@@ -40,6 +40,7 @@ from sentence_experts.tables import (
     read_rows,
 )
 
+_SMALL = 0.65  # a ROC-AUC that is hardly of use
 NEAREST = 100  # papers among which others rose or fell
 SHOWN, WORDS = 5, 8
 _YES, _NO = ("1", "true", "yes", "similar", "+"), ("0", "false", "no", "not similar", "-")
@@ -99,8 +100,10 @@ class TeachResult:
             how += ", as a linear map is worse"
         if not math.isfinite(self.auc):
             return f"{count} examples are too few to tell: nothing could be held out. Learned: {how}."
-        figure = f"ROC-AUC {self.auc:.2f} ({self.low:.2f} to {self.high:.2f}), untaught {self.untaught:.2f}"
-        if self.low <= 0.5:
+        figure = f"ROC-AUC {self.auc:.2f} ({self.low:.2f} to {self.high:.2f}), before {self.untaught:.2f}"
+        if self.low <= 0.5 and self.high < _SMALL:
+            judged = f"Nothing was learned that can be measured: {figure}"
+        elif self.low <= 0.5:
             judged = f"{count} examples are too few to tell: {figure}"
         elif self.auc <= self.untaught:
             judged = f"No better than before: {figure}"
@@ -169,7 +172,8 @@ def teach(
     (on,) = searcher.blend(config.on).routes
     result = learn(searcher, on, marks, config.name)
     with profile.changing() as state:
-        state.put(config.name, result.entry(searcher, on, marks), tuple(searcher.encoder.routes))
+        taken = {searcher.encoder.name, *searcher.encoder.routes}
+        state.put(config.name, result.entry(searcher, on, marks), taken)
     return result
 
 

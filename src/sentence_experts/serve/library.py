@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from fastapi import Request
 
@@ -60,7 +61,7 @@ class CorpusView:
 
 def profile_of(request: Request) -> str:
     """Return the name of the profile that a request belongs to, in the header `X-Profile`."""
-    return request.headers.get("x-profile", DEFAULT)
+    return unquote(request.headers.get("x-profile", DEFAULT))
 
 
 def base_beside(sources: Mapping[str, Any], corpus: CorpusFolder) -> dict[str, str]:
@@ -247,8 +248,8 @@ class Library:
         except (UsageError, InputError, RouteError) as error:
             path = str(self.corpus.path)
             text = str(error).replace(f"{path}: ", "").replace(path, "the corpus")
-            if field is None and (named := _NAMED.match(text)):
-                field, text = FIELDS.get(named[1], named[1]), text[named.end() :]
+            if named := _NAMED.match(text):
+                field, text = field or FIELDS.get(named[1], named[1]), text[named.end() :]
             raise RequestError(422, text, field) from None
 
     def about(self, profile: str = DEFAULT) -> dict[str, Any]:

@@ -172,10 +172,10 @@ async def teach(request: Request) -> Response:
 
     def change(state: ProfileState) -> Told:
         marks = list(state.marks.values())
-        name = body.name or state.name or _new_name({*state.routes, *view.served.known.prompts})
+        name = body.name or state.name or _new_name({*state.routes, *_taken(request)})
         result = learn(view.searcher, view.blend.main, marks, name)
         entry = result.entry(view.searcher, view.blend.main, marks)
-        state.put(name, entry, [*view.served.known.prompts])
+        state.put(name, entry, _taken(request))
         state.name = name
         return {"taught": f"{view.served.name}:{name}"}
 
@@ -206,8 +206,7 @@ async def screen(request: Request) -> Response:
 async def rename(request: Request) -> Response:
     """Give a taught route another name."""
     body = await read(request, RenameRequest)
-    taken = [route for served in request.app.state.engine.models for route in served.known.prompts]
-    return await _changed(request, lambda state: state.rename(body.name, body.to, taken))
+    return await _changed(request, lambda state: state.rename(body.name, body.to, _taken(request)))
 
 
 @router.post("/delete", openapi_extra=body_of(NameRequest))
@@ -261,6 +260,12 @@ async def _changed(
         "can_undo": bool(state.undo),
     }
     return await json_answer(content | (told or {}))
+
+
+def _taken(request: Request) -> Set[str]:
+    """Return the names of the models and of their routes, which no taught route can have."""
+    models = request.app.state.engine.models
+    return {name for served in models for name in (served.name, *served.known.prompts)}
 
 
 def _new_name(taken: Set[str]) -> str:

@@ -96,7 +96,7 @@ export function facts(paper, closeness, hint) {
   return make("p.facts", {dir: "auto"}, closeness && make(`span.near.${closeness}`, {title: hint}, closeness),
     paper.retracted && make("span.retracted", {}, "Retracted "), kind && make("span.kind", {}, `${paper.kind} `), parts.join(" · "),
     paper.doi && safe(paper) && [parts.length > 0 && " · ", make("a", {href: safe(paper), target: "_blank", rel: "noopener noreferrer"}, "DOI")],
-    paper.entry && [" · ", make("a", {href: `zotero://select/${paper.entry[0] === "@" ? "items" : "library/items"}/${encodeURIComponent(paper.entry)}`,
+    paper.entry && [" · ", make("a", {href: `zotero://select/${paper.entry[0] === "@" ? "items" : "library/items"}/${encodeURIComponent(paper.entry).replace("%40", "@")}`,
       title: `Select ${paper.entry} in Zotero${paper.entry[0] === "@" ? " (with Better BibTeX)" : ""}`}, "Zotero")]);
 }
 

@@ -5,7 +5,7 @@ import {keep, kept, onKept, openKept} from "./kept.js";
 import {arrange, showLists, showSentence} from "./lists.js";
 import {paperDetails, showCitations} from "./views.js";
 import {drawYears, onYears} from "./years.js";
-import {keyed, Refused, send} from "./server.js";
+import {keyed, openProfile, profile, Refused, send} from "./server.js";
 import * as teaching from "./teach.js";
 import * as asked from "./state.js";
 
@@ -331,7 +331,7 @@ function listen() {
   find("views").addEventListener("keydown", tabKeys);
   find("copy-link").addEventListener("click", event => copy(event.currentTarget, location.href));
   find("open-curl").addEventListener("click", () => {
-    fill(find("curl-text"), asked.curl(state, keyed()));
+    fill(find("curl-text"), asked.curl(state, keyed(), profile()));
     openDialog("curl");
   });
   find("copy-curl").addEventListener("click", event => copy(event.currentTarget, find("curl-text").textContent));
@@ -369,7 +369,12 @@ function listen() {
 }
 
 try {
-  about = await send("/search/corpus", null, {ask: askKey});
+  const read = () => send("/search/corpus", null, {ask: askKey});
+  about = await read().catch(error => {
+    if (!(error instanceof Refused) || profile() === "") throw error;
+    openProfile(""); // the one that was kept is refused now
+    return read();
+  });
   prepare();
   listen();
   showQuestion();

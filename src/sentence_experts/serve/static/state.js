@@ -58,8 +58,9 @@ export function body(state) {
   return out;
 }
 
-export function curl(state, keyed) {
+export function curl(state, keyed, profile) {
   const quoted = text => `'${text.replaceAll("'", "'\\''")}'`;
   const key = keyed ? ` \\\n  -H "Authorization: Bearer $KEY"` : "";
-  return `curl ${quoted(`${location.origin}/search`)}${key} \\\n  --json ${quoted(JSON.stringify(body(state)))}`;
+  const whose = profile ? ` \\\n  -H ${quoted(`X-Profile: ${profile}`)}` : "";
+  return `curl ${quoted(`${location.origin}/search`)}${key}${whose} \\\n  --json ${quoted(JSON.stringify(body(state)))}`;
 }

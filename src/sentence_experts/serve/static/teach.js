@@ -50,12 +50,13 @@ export function showMarks() {
     button.setAttribute("aria-pressed", String(one !== undefined && !one.assumed && String(one.similar) === button.dataset.similar));
   }
   const similar = known.marks.filter(each => each.similar).length, others = known.marks.length - similar;
-  fill(find("teach-count"), known.marks.length ? `${number(similar)} similar, ${number(others)} not similar` : "Mark papers as similar or not, in the way you mean.",
+  const few = similar < 2 || others < 2;
+  fill(find("teach-count"), known.marks.length ? `${number(similar)} similar, ${number(others)} not similar${few ? "; mark two of either" : ""}` : "Mark papers as similar or not, in the way you mean.",
     known.name !== null && [" · ", make("bdi", {}, known.name)]);
-  for (const name of ["teach-now", "list-teach"]) find(name).disabled = similar < 2 || others < 2;
+  for (const name of ["teach-now", "list-teach"]) find(name).disabled = few;
   find("teach-new").hidden = !known.marks.length;
   find("teach-undo").hidden = !known.can_undo;
-  find("open-taught").hidden = !known.routes.length && profile() === "";
+  fill(find("open-taught"), "Taught routes", profile() !== "" && [" · ", make("bdi", {}, profile())]);
 }
 
 function say(text, isError = false) {
@@ -126,6 +127,7 @@ function details(one, open) {
       make("button", {type: "button", onclick: acts("/begin", () => ({name: one.name}))}, "Go on teaching"),
       make("button", {type: "button", onclick: async () => { if (known.name === one.name || await change("/begin", {name: one.name})) openScreen(page, change); }}, "Papers to read"),
       make("button", {type: "button", onclick: acts("/delete", () => ({name: one.name}))}, "Delete")),
+    make("p.hint", {}, "In programs: the model ", make("code", {}, `${one.model}:${one.name}`), " at ", make("code", {}, `${location.origin}/v1`), ". Written into a model:"),
     make("pre", {tabindex: "0"}, `sentence-experts add-route ${one.source ?? "MODEL"} '${one.name}' --from '${page.folder()}' --out NEW${profile() && ` --profile ${profile()}`}`));
 }
 
@@ -160,9 +162,15 @@ export async function beginTeaching(ofPage) {
   find("taught-undo").addEventListener("click", async () => { if (await undo()) openTaught(); });
   find("profile").value = profile();
   find("profile").addEventListener("change", async event => {
+    const before = profile();
     page.stop();
     openProfile(event.target.value.trim());
-    if (!await change("", null, true)) return;
+    if (!await change("", null, true)) { // not a name
+      openProfile(before);
+      event.target.value = before;
+      find("taught-said").textContent = find("teach-said").textContent;
+      return page.again();
+    }
     await page.routesChanged();
     openTaught();
   });
