@@ -346,7 +346,8 @@ def main() -> None:
         ]  # fmt: skip
         heading = ["labels", "marks", "MiniLM", "Rocchio", "regression", "map", "chosen", "map - Rocchio"]
         parts.append(f"nDCG@10 of {which} queries:\n\n{table(heading, lines)}")
-    write("few_shot", {"draws": args.draws, "rows": rows}, "\n\n".join(["# A few examples", *parts]))
+    told = f"{args.draws} draws of the marks; ± is half of a 95% interval over the draws (Student's t)."
+    write("few_shot", {"draws": args.draws, "rows": rows}, "\n\n".join(["# A few examples", told, *parts]))
 
 
 if __name__ == "__main__":
