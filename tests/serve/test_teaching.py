@@ -18,6 +18,7 @@ from helpers.running_server import running_server
 from helpers.searched_corpus import searched_papers, write_searched_corpus
 from sentence_experts.models.pooling import unit
 from sentence_experts.retrieval.screening import bound_relevant
+from sentence_experts.retrieval.taught import Mark
 from sentence_experts.retrieval.taught_routes import TaughtRoutes
 from sentence_experts.serve import teaching
 
@@ -166,6 +167,9 @@ def test_lists_and_keywords_become_marks_in_one_request(client: TestClient) -> N
     expected = {paper: number < 2 for number, paper in enumerate(ids[:6])}
     assert {each["paper"]: each["similar"] for each in found["marks"]} == expected
     assert not any(each["query"] or each["like"] for each in found["marks"])
+    several = f"doi:{papers[6]['doi']}, https://doi.org/{papers[7]['doi']}\t{papers[8]['doi']};10.1234/none"
+    found = post(client, "/list", {"text": several})
+    assert (found["marked"], found["examples"]) == (3, ["10.1234/none"])
     post(client, "/begin")
     found = post(client, "/list", {"keyword": papers[0]["keywords"][0].upper()})
     similar = {each["paper"] for each in found["marks"] if each["similar"]}
@@ -209,6 +213,17 @@ def test_papers_to_read_and_a_sample_that_tells_what_is_left(client: TestClient)
         post(client, "/undo")
     post(client, "/undo")
     assert post(client, "/screen")["verdict"] == first["verdict"], "a sample can be undone"
+
+
+def test_marked_papers_that_left_the_corpus_are_counted(client: TestClient) -> None:
+    post(client, "/marks", marks())
+    assert post(client, "", {"name": "mine"})["routes"][0]["missing"] == 0
+    app: Any = client.app
+    with app.state.library.profile(client.headers["X-Profile"]).changing() as state:
+        entry = state.routes["mine"]
+        more = (*entry.marks, Mark(paper="doi:10.9/gone", similar=True))
+        state.routes["mine"] = entry.model_copy(update={"marks": more})
+    assert client.get("/search/taught").json()["routes"][0]["missing"] == 1
 
 
 def test_rename_delete_undo_and_go_on(client: TestClient) -> None:

@@ -239,22 +239,26 @@ async def _changed(
     """Change a profile, and answer with what it is then and what `change` tells."""
     library: Library = request.app.state.library
 
-    def run() -> tuple[ProfileState, Told]:
+    def run() -> tuple[ProfileState, Told, set[str]]:
         profile, told = library.profile(profile_of(request)), None
         with library.refusing():
             if change is not None:
                 with profile.changing(undoes) as state:
                     told = change(state)
-            return profile.read(), told
+            state = profile.read()
+            marked = list({mark.paper for each in state.routes.values() for mark in each.marks})
+            rows = dict(zip(marked, library.papers.rows_of(marked), strict=True))
+            return state, told, {paper for paper, row in rows.items() if row is None}
 
-    state, told = await asyncio.to_thread(run)
+    state, told, gone = await asyncio.to_thread(run)
     content = {
         "profile": profile_of(request),
         "name": state.name,
         "marks": [each.model_dump() for each in state.marks.values()],
         "routes": [
             {"name": name, "on": each.on, "model": each.model, "kind": each.kind, "marks": len(each.marks)}
-            | {"figures": each.figures, "source": library.source_of(each.model)}
+            | {"missing": sum(mark.paper in gone for mark in each.marks), "figures": each.figures}
+            | {"source": library.source_of(each.model)}
             for name, each in state.routes.items()
         ],
         "can_undo": bool(state.undo),

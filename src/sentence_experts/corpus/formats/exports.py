@@ -25,7 +25,7 @@ from sentence_experts.corpus.formats.bibtex import KIND, Fields, is_bibtex, read
 from sentence_experts.corpus.formats.markup import unique, without_tags
 from sentence_experts.corpus.formats.pubmed import RETRACTED, article_type, without_marks
 from sentence_experts.corpus.formats.references import SHOWN, page_range, year_in
-from sentence_experts.corpus.identifiers import NORMALISE, find_doi, identifiers_in_url
+from sentence_experts.corpus.identifiers import NORMALISE, find_doi, identifiers_in_url, parse_identifier
 from sentence_experts.corpus.paper import NOTICE_KINDS, Paper, RecordError, kind_of_type
 from sentence_experts.storage import sha256_text
 
@@ -389,11 +389,18 @@ EXPORTS = {
 """Formats of exports by name, in the order in which they are tried on a file of unknown format."""
 
 
+def _split_names(line: str) -> list[str]:
+    """Return the identifiers in a line; the line itself if it has none."""
+    names = re.split(r"[,;\s]+", line)
+    return [name for name in names if name and any(parse_identifier(name))] or [line]
+
+
 def read_listed_papers(text: str) -> list[Paper]:
     """Return the papers that a text lists, in a format of `EXPORTS`, or as an id or title per line."""
     export = next((each for each in EXPORTS.values() if each.begins(text)), None)
     if export is None:
-        return [Paper(other=line, title=line) for line in map(str.strip, text.splitlines()) if line]
+        names = [name for line in map(str.strip, text.splitlines()) if line for name in _split_names(line)]
+        return [Paper(other=name, title=name) for name in names]
     papers = []
     for record in export.read(text):
         with suppress(RecordError):

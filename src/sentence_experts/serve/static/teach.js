@@ -114,12 +114,12 @@ export function learned(route) {
 }
 
 function details(one, open) {
-  const {words, papers, verdict, missing} = one.figures, name = make("input", {value: one.name, maxlength: 100, "aria-label": "Name", autocomplete: "off"});
+  const {words, papers, verdict} = one.figures, name = make("input", {value: one.name, maxlength: 100, "aria-label": "Name", autocomplete: "off"});
   const acts = (path, body) => async () => { if (await change(path, body())) openTaught(); else find("taught-said").textContent = find("teach-said").textContent; };
   const moved = way => papers[way]?.length > 0 && make("ul", {}, papers[way].map(paper =>
     make("li", {}, make("bdi", {}, title(paper)), ` ${number(paper.before)} → ${number(paper.after)}`)));
   return make("details.lesson", {open}, make("summary", {}, make("bdi", {}, one.name), ` · ${count(one.marks, "mark")}`),
-    make("p", {}, verdict), missing > 0 && make("p.hint", {}, `${count(missing, "marked paper")} not found.`),
+    make("p", {}, verdict), one.missing > 0 && make("p.hint", {}, `${count(one.missing, "marked paper")} not in this library now: what is learned from the others may differ.`),
     make("p", {}, "Words that moved up: ", make("b", {}, words.up?.join(", ") || "none"), "; down: ", make("b", {}, words.down?.join(", ") || "none")),
     make("h3", {}, "Papers that rose, from rank to rank"), moved("up") || "none", make("h3", {}, "Papers that fell"), moved("down") || "none",
     make("form.actions", {onsubmit: event => { event.preventDefault(); acts("/rename", () => ({name: one.name, to: name.value.trim()}))(); }}, name,
@@ -171,8 +171,8 @@ export async function beginTeaching(ofPage) {
       find("taught-said").textContent = find("teach-said").textContent;
       return page.again();
     }
-    await page.routesChanged();
     openTaught();
+    await page.routesChanged();
   });
   addEventListener("focus", () => change("", null));
   await change("", null, true);
