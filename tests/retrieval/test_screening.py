@@ -126,6 +126,21 @@ def test_what_is_read_after_a_sample_is_taken_off_its_bound(corpus: Path, plain_
     assert "with 2 that came after it" in grown.verdict
 
 
+def test_a_sample_tells_of_the_papers_that_are_still_there(
+    corpus: Path, plain_model: Path, tmp_path: Path
+) -> None:
+    drawn = screen(plain_model, corpus, read_papers(), sample=9)
+    for row in drawn.papers[:9]:
+        row["similar"] = "yes" if row["paper_id"] in CROPS else "no"
+    papers = searched_papers()
+    kept = papers[:12] + papers[12::2]
+    smaller = sentence_experts.import_corpus(papers=kept, out=tmp_path / "fewer")
+    result = screen(plain_model, smaller, drawn.papers)
+    assert result.newer == 0
+    assert result.pool == result.unread + result.sampled < drawn.pool
+    assert result.at_most == bound_relevant(result.pool, result.sampled, result.found) - result.since
+
+
 def test_from_the_command_line(
     corpus: Path, plain_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

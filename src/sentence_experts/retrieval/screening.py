@@ -87,7 +87,7 @@ class ScreenResult:
             )
         if not self.sampled:
             return f"{counted}. Only a random sample can tell how many of these are relevant"
-        likely = max(self.pool * self.found / self.sampled - self.since, 0)
+        likely = max((self.pool + self.newer) * self.found / self.sampled - self.since, 0)
         share = self.relevant / max(self.relevant + self.at_most, 1)
         newer = f", with {self.newer:,} that came after it" if self.newer else ""
         return (
@@ -178,7 +178,11 @@ def order_papers(
     ]
     since = [similar for row, similar in read.items() if row not in before_it]
     found = [similar for row, similar in read.items() if row in drawn]
-    pool = (sample and sample.pool) or len(unread) + len(since)
+    pool = len(unread) + len(since)  # papers may have left the corpus, or come into it
+    if sample and sample.others is not None:
+        pool = sum(row in scores for row in (*drawn, *searcher.papers.rows_of(sample.others)))
+    elif sample and sample.pool is not None:
+        pool = min(sample.pool, pool)
     return ScreenResult(
         papers,
         read=len(read),

@@ -68,11 +68,13 @@ class Sample(_Kept):
         papers: ids of the papers drawn.
         before: ids of the papers that had been read by then.
         pool: number of papers that they were drawn from; None: all that were not read before.
+        others: ids of those that were not drawn; None where only their number is known.
     """
 
     papers: tuple[str, ...]
     before: tuple[str, ...]
     pool: int | None = None
+    others: tuple[str, ...] | None = None
 
 
 class TaughtEntry(_Kept):

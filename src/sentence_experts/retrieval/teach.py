@@ -209,8 +209,8 @@ def read_marks(examples: Table) -> tuple[list[Mark], Sample | None]:
         except (BadRowError, ValidationError) as error:
             text = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error
             raise InputError(f"{where}: row {number}: {text}") from error
-    pool = len(drawn) + len(others) if others else None
-    return marks, Sample(papers=tuple(drawn), before=tuple(before), pool=pool) if drawn else None
+    sample = Sample(papers=tuple(drawn), before=tuple(before), others=tuple(others) or None)
+    return marks, sample if drawn else None
 
 
 def _read_word(column: str, cell: str) -> bool | None:
