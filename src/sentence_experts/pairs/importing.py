@@ -121,14 +121,13 @@ def _read(source: Table, config: ImportPairsConfig) -> tuple[pa.Table, np.ndarra
         table = table.take(np.flatnonzero(~blank))
     pairs = pair_table(table, name)
     split = split_column(table, name) if "split" in names else None
-    numbered = pairs.append_column("row", pa.array(np.arange(pairs.num_rows)))
-    if split is not None:
-        numbered = numbered.append_column("split", pa.array(split))
-    given = [column for column in numbered.column_names if column != "row"]
-    once = numbered.group_by(given, use_threads=False).aggregate([("row", "min")])["row_min"]
-    rows = np.sort(once.to_numpy())
+    rows = _find_first(pairs, split)
     if again := pairs.num_rows - len(rows):
         logger.info(f"{name}: left out, as they repeat another row: {again:,}")
+    first, second = _sort_ids(pairs)[:, rows]
+    if same := int((first == second).sum()):
+        logger.warning(f"{name}: left out, as their two texts are the same: {same:,}")
+        rows = rows[first != second]
     contradicted = _find_contradicted(pairs)[rows]
     if left_out := int(contradicted.sum()):
         logger.warning(f"{name}: left out, as other rows say the opposite of the same texts: {left_out:,}")
@@ -159,12 +158,29 @@ def _read_released(source: Table, subset: str | None) -> pa.Table | None:
     return pa.concat_tables(tables, promote_options="permissive") if tables else None
 
 
+def _find_first(pairs: pa.Table, split: np.ndarray | None) -> np.ndarray:
+    """Find the rows that repeat none before them, as the texts are told apart and in either order."""
+    columns = {
+        name: pairs[name] for name in pairs.column_names if not name.startswith(("anchor", "positive"))
+    }
+    if NEGATIVE in columns:
+        columns[NEGATIVE] = fold_texts(columns[NEGATIVE])
+    columns |= {} if split is None else {"split": pa.array(split)}
+    ends = dict(zip(("first", "second"), _sort_ids(pairs), strict=True))
+    numbered = pa.table({**columns, **ends, "row": np.arange(pairs.num_rows)})
+    once = numbered.group_by([*columns, *ends], use_threads=False).aggregate([("row", "min")])["row_min"]
+    return np.sort(once.to_numpy())
+
+
+def _sort_ids(pairs: pa.Table) -> np.ndarray:
+    """Return the ids of the two texts of each row in alphabetical order: (2, rows)."""
+    ids = [pairs[f"{end}_id"].to_numpy(zero_copy_only=False) for end in ("anchor", "positive")]
+    return np.sort(np.stack(ids).astype(object), axis=0)
+
+
 def _find_contradicted(pairs: pa.Table) -> np.ndarray:
     """Find rows whose two texts are linked in one row of their domain and unlinked in another, (rows,)."""
-    ids = np.sort(
-        np.stack([pairs[f"{end}_id"].to_numpy(zero_copy_only=False) for end in ("anchor", "positive")]),
-        axis=0,
-    )
+    ids = _sort_ids(pairs)
     said: dict[tuple[str, ...], set[int]] = {}
     keys = list(zip(pairs["domain"].to_pylist(), *ids.tolist(), strict=True))
     for key, label in zip(keys, pairs["label"].to_pylist(), strict=True):
