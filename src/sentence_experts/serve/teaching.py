@@ -145,13 +145,15 @@ async def mark_list(request: Request) -> Response:
                     marked[row] = body.similar
         else:
             has = np.asarray(papers.places(Filters.of(keyword=[str(body.keyword)])))
-            for similar, rows in ((True, np.flatnonzero(has)), (False, np.flatnonzero(~has))):
+            before = papers.rows_of([mark.paper for mark in state.marks.values()])
+            others = np.setdiff1d(np.flatnonzero(~has), [row for row in before if row is not None])
+            for similar, rows in ((True, np.flatnonzero(has)), (False, others)):
                 room = len(marked) or MAX_LABELLED
                 marked |= dict.fromkeys(np.random.default_rng(0).permutation(rows)[:room].tolist(), similar)
         ids = [each["paper_id"] for each in papers.facts(marked)]
         labelled, judged = body.text is None, zip(ids, marked.values(), strict=True)
         marks = [Mark(paper=one, similar=each, assumed=labelled and not each) for one, each in judged]
-        state.mark([each for each in marks if not (each.assumed and each.key in state.marks)])
+        state.mark(marks)
         return {"marked": len(marked), "unknown": len(unknown), "examples": unknown[:5]}
 
     return await _changed(request, change)
