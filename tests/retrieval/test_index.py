@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -137,6 +138,8 @@ def test_result_is_a_table_and_reads_as_a_list(tmp_path, plain):
     write_corpus(tmp_path)
     found = search(plain, tmp_path, "Wheat rust", top_k=2)
     frame = found.to_pandas()
+    empty = replace(found, papers=[[] for _ in found.queries]).to_pandas()
+    assert (len(empty), sorted(empty.columns)) == (0, sorted(frame.columns))
     assert frame["query"].tolist() == ["Wheat rust"] * 2
     assert frame["rank"].tolist() == [1, 2]
     assert repr(found).splitlines()[0] == "Wheat rust"

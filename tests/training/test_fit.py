@@ -124,6 +124,12 @@ def test_a_route_with_few_pairs_is_refused_and_the_others_go_on(plain_model: Pat
         se.fit(plain_model, rows, by=["rare"], steps=5)
 
 
+def test_a_route_that_validation_cannot_judge_is_refused(plain_model: Path) -> None:
+    rows = [row | {"site": f"s{number % 10}"} for number, row in enumerate(make_rows(100))]
+    with pytest.raises(se.InputError, match="no two validation texts of different groups share a label"):
+        se.fit(plain_model, rows, by=["topic"], group="site", steps=5)
+
+
 def test_a_route_by_which_all_texts_are_alike_is_refused(plain_model: Path) -> None:
     rows = [row | {"kind": "a"} for row in make_rows(60)]
     copies = [row | {"kind": "b"} for row in rows[:20]]

@@ -19,7 +19,7 @@ from sentence_experts.models.loading import LoadConfig
 from sentence_experts.models.routes.known_routes import KnownRoutes
 from sentence_experts.retrieval.citation_export import short_authors, short_source
 from sentence_experts.retrieval.closeness import is_nothing_close
-from sentence_experts.retrieval.papers import Filters, Papers
+from sentence_experts.retrieval.papers import FACTS, Filters, Papers
 from sentence_experts.retrieval.search_routes import SearchRoute, find_blend
 from sentence_experts.retrieval.searcher import Comparison, Hit, Searcher
 from sentence_experts.retrieval.taught import DEFAULT, Profile, ProfileName
@@ -117,7 +117,9 @@ class SearchResult:
         """Return one row per query and paper."""
         import pandas as pd
 
-        return pd.DataFrame([{"query": query, **paper} for query, papers in self for paper in papers])
+        rows = [{"query": query, **paper} for query, papers in self for paper in papers]
+        empty = ["query", *Hit(1, 0.0, 0, 0.0, 0.0).to_json(), *FACTS, "link", "sentence"]
+        return pd.DataFrame(rows, columns=None if rows else empty)
 
 
 def lines_of(paper: Mapping[str, Any]) -> list[str]:

@@ -30,7 +30,7 @@ from sentence_experts.pairs.labels import MIN_PAIRS
 from sentence_experts.storage import check_apart, hidden_beside, write_text
 from sentence_experts.tables import Table, fingerprint, is_path
 from sentence_experts.training.config import FitConfig
-from sentence_experts.training.labelled_texts import TEST, TRAIN, LabelledTexts
+from sentence_experts.training.labelled_texts import TEST, TRAIN, VALIDATION, LabelledTexts
 from sentence_experts.training.route_candidates import choose_kind
 
 if TYPE_CHECKING:
@@ -249,6 +249,9 @@ class _Fit:
                 duplicates = self.data.left_out.get("near duplicates", 0)
                 without = f", without {duplicates:,} near duplicates" if duplicates else ""
                 return f"all {count:,} {part} texts have the label {labels.names[common[0]]!r}{without}"
+        for part in (VALIDATION, TEST):
+            if not self.data.labels_of(route, part).count_pairs(self.data.groups_of(part)):
+                return f"no two {part} texts of different groups share a label"
         return None
 
     def run(self, cache: Path | None = None) -> FitResult:
