@@ -221,6 +221,9 @@ def test_old_result_outlasts_kills_and_full_disks(
         if child.exitcode and after != before:  # killed when all was there
             assert limit is None
             assert not at_the_end
+            if after.keys() != before.keys():  # between the last renames: the same command completes it
+                verb.call(verb.reads, verb.out, overwrite=True)
+                after = state(verb.out)
             assert after.keys() == before.keys()
             assert all(after[name][1] != before[name][1] for name in before), name
         before = after
