@@ -14,7 +14,7 @@ from sentence_experts.pairs.labels import MIN_PAIRS, Labels, Rows
 
 Bools = NDArray[np.bool_]
 
-_MAX_TEXTS = 4000  # pairs are drawn among so many texts, since all are compared with all
+_MAX_TEXTS = 4000  # number of texts to draw pairs from: memory grows with its square
 _MAX_RECTANGLES = 4  # maximum number of rectangles that a text is a corner of
 _DRAWS = 40  # number of draws per rectangle that is wanted
 

@@ -151,9 +151,10 @@ async def mark_list(request: Request) -> Response:
                 room = len(marked) or MAX_LABELLED
                 marked |= dict.fromkeys(np.random.default_rng(0).permutation(rows)[:room].tolist(), similar)
         ids = [each["paper_id"] for each in papers.facts(marked)]
-        labelled, judged = body.text is None, zip(ids, marked.values(), strict=True)
-        marks = [Mark(paper=one, similar=each, assumed=labelled and not each) for one, each in judged]
-        state.mark(marks)
+        state.mark([
+            Mark(paper=paper, similar=similar, assumed=body.text is None and not similar)
+            for paper, similar in zip(ids, marked.values(), strict=True)
+        ])  # fmt: skip
         return {"marked": len(marked), "unknown": len(unknown), "examples": unknown[:5]}
 
     return await _changed(request, change)

@@ -78,7 +78,7 @@ class KnownPositives(nn.Module):
 def _pad(entries: Tensor, count: int) -> Tensor:
     """Return the labels of each number as a row, (count, labels), filled up with `_NO_LABEL`."""
     numbers, labels = entries  # sorted by number
-    if not len(numbers):  # takes no memory, whatever the bound
+    if not len(numbers):  # counting would take memory for each of `count` numbers
         return torch.full((count, 0), _NO_LABEL)
     sizes = torch.bincount(numbers, minlength=count)
     rows = torch.full((count, int(sizes.max())), _NO_LABEL)

@@ -92,8 +92,8 @@ def _refuse(folder: Path, config: Mapping[str, Any]) -> None:
     """Refuse what this package's models have no place for."""
     if (kind := config.get("model_type")) != BASE_TYPE:
         raise InputError(
-            f"{folder}: the authors' older layout on {kind!r}, whose experts have gates of their own, cannot "
-            f"be opened; only that on {BASE_TYPE!r} can"
+            f"{folder}: the authors' older layout on {kind!r}, whose experts are gated one by one, cannot "
+            f"be opened; only the layout on {BASE_TYPE!r} can"
         )
     if config.get("lora"):
         raise InputError(f"{folder}: its low-rank matrices (`lora`) are not merged; merge them first")
