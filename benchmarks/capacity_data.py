@@ -209,13 +209,13 @@ def _read(rows: Sequence[Cells], routes: Sequence[str]) -> LabelledTexts:
 SETS = {
     each.name: each
     for each in (
-        DataSet("debian4", partial(debian, facets=FACETS), 4, 32, 32, 300),
-        DataSet("debian2", partial(debian, facets=FACETS[:2]), 2, 32, 32, 200),
-        DataSet("elife", partial(elife, masked=False), 2, 48, 47, 160),
-        DataSet("elife masked", partial(elife, masked=True), 2, 48, 47, 160),
-        DataSet("wordnet", wordnet, 2, 32, 18, 200),
-        DataSet("banking2", partial(banking, routes=2), 2, 32, 19, 200),
-        DataSet("banking4", partial(banking, routes=4), 4, 48, 36, 300),
+        DataSet("debian4", partial(debian, facets=FACETS), 4, 32, 32, 600),
+        DataSet("debian2", partial(debian, facets=FACETS[:2]), 2, 32, 32, 300),
+        DataSet("elife", partial(elife, masked=False), 2, 48, 47, 240),
+        DataSet("elife masked", partial(elife, masked=True), 2, 48, 47, 240),
+        DataSet("wordnet", wordnet, 2, 32, 18, 400),
+        DataSet("banking2", partial(banking, routes=2), 2, 32, 19, 400),
+        DataSet("banking4", partial(banking, routes=4), 4, 48, 36, 600),
         DataSet("banking8", partial(banking, routes=8), 8, 80, 70, 320),
         DataSet("domains", elife_domains, DOMAINS, 48, 47, 160, opposed=False),
     )

@@ -19,7 +19,7 @@ import numpy as np
 
 import sentence_experts as se
 from capacity_data import DataSet, Folders, conflicts_of, few_pairs, pairs_of
-from capacity_models import PATIENCE, Arm, Known, RouteModel, Tokens, Vectors, train_model
+from capacity_models import PATIENCE, Arm, Known, RouteModel, Tokens, Vectors, half_precision, train_model
 from measuring import BASE
 from sentence_experts.evaluation.label_similarity import more_like_this
 from sentence_experts.models.pooling import unit
@@ -175,7 +175,9 @@ class Bench:
 
     def validation(self, model: RouteModel, tokens: Tokens) -> float:
         """The mean over the routes of nDCG@10 on validation texts."""
-        vectors, groups = self.encoded(model, tokens, VALIDATION), self.data.groups_of(VALIDATION)
+        with half_precision(self.device):
+            vectors = self.encoded(model, tokens, VALIDATION)
+        groups = self.data.groups_of(VALIDATION)
         found = [
             more_like_this(unit(own), self.data.labels_of(route, VALIDATION), groups).ndcg.mean()
             for route, own in vectors.items()

@@ -42,7 +42,7 @@ def tiny(tmp_path: Path, minilm: str, monkeypatch: pytest.MonkeyPatch) -> study.
     monkeypatch.setattr(capacity_runs, "HEAD_STEPS", 10)
     for place in (capacity_report, capacity):
         monkeypatch.setattr(place, "RESULTS", tmp_path)
-        monkeypatch.setattr(place, "SETS", {"debian4": DataSet("debian4", _texts, 2, 16, 8, 8)})
+        monkeypatch.setattr(place, "SETS", {capacity.MOST: DataSet(capacity.MOST, _texts, 2, 16, 8, 8)})
     return study.RunFile(tmp_path, "capacity", {})
 
 
@@ -52,12 +52,13 @@ def test_each_arm_has_its_rates_before_its_seeds_and_no_run_is_planned_twice() -
     for place, key in enumerate(keys):
         arm = capacity.ARMS.get(key["arm"])
         if arm is not None and key["arm"] in capacity.TRAINED and key["stage"] != "rate":
+            data, like = (capacity.LIKE.get(key[part], key[part]) for part in ("data", "arm"))
             found = [
                 other["rate"]
                 for other in keys[:place]
-                if (other["data"], other["arm"], other["stage"]) == (key["data"], key["arm"], "rate")
+                if (other["data"], other["arm"], other["stage"]) == (data, like, "rate")
             ]
-            assert found == list(arm.rates)
+            assert found == list(arm.rates) == list(capacity.ARMS[like].rates)
 
 
 def test_shards_divide_the_plan_and_keep_an_arm_of_a_set_together() -> None:
@@ -135,7 +136,7 @@ def test_questions_of_a_test_stand_in_one_text_and_in_no_other_set(monkeypatch: 
     "arm", ["dense", "dense, mixed batches", "adapter, rank 8", "separate", "head and base"]
 )
 def test_only_the_weights_of_the_arm_are_trained(tiny: study.RunFile, arm: str) -> None:
-    bench = capacity_runs.Bench(capacity.SETS["debian4"], Folders(Path(), Path()), "cpu")
+    bench = capacity_runs.Bench(capacity.SETS[capacity.MOST], Folders(Path(), Path()), "cpu")
     own = capacity.ARMS[arm]
     model, tokens = bench.model_of(own)
     before = {name: weight.detach().clone() for name, weight in model.named_parameters()}
@@ -154,11 +155,11 @@ def test_runs_are_made_once_and_their_figures_follow_from_the_rows(
     tiny: study.RunFile, tmp_path: Path
 ) -> None:
     folders = Folders(tmp_path, tmp_path)
-    benches = {"debian4": capacity_runs.Bench(capacity.SETS["debian4"], folders, "cpu")}
+    benches = {capacity.MOST: capacity_runs.Bench(capacity.SETS[capacity.MOST], folders, "cpu")}
     keys = [
         key
         for key in capacity.plan()
-        if key["data"] == "debian4"
+        if key["data"] == capacity.MOST
         and key["arm"] in ("base", "head", "dense", "expert") and key["seed"] < 2 and key["stage"] != "long"
         and key.get("pairs", 10) == 10
     ]  # fmt: skip
@@ -167,7 +168,7 @@ def test_runs_are_made_once_and_their_figures_follow_from_the_rows(
     assert made == len(keys) - sum(key["arm"] == "best trained" for key in keys)
     capacity.make_runs(tiny, benches, keys)
     assert len(tiny.rows) == made
-    own = capacity_report.SetRuns(capacity.SETS["debian4"], folders, tiny)
+    own = capacity_report.SetRuns(capacity.SETS[capacity.MOST], folders, tiny)
     for arm, rows in own.arms.items():
         assert own.ndcg(rows).values == pytest.approx([row["mean"] for row in rows], abs=2e-3), arm
     blind = np.mean([own.auc(own.arms["base"][0], route) for route in own.tests])
@@ -177,13 +178,13 @@ def test_runs_are_made_once_and_their_figures_follow_from_the_rows(
     assert {row["rate"] for row in tiny.find(arm="dense", stage="seed")} == {best}
     capacity_report.write(tiny, folders, 10, "the plan")
     told = (tmp_path / "capacity.md").read_text(encoding="utf-8")
-    assert "debian4: expert - debian4: dense" in told
+    assert f"{capacity.MOST}: expert - {capacity.MOST}: dense" in told
     assert "| head | 10 | 2 |" in told
     assert (tmp_path / capacity_report.FIGURE).is_file()
 
 
 def test_validation_keeps_the_best_step(tiny: study.RunFile, monkeypatch: pytest.MonkeyPatch) -> None:
-    bench = capacity_runs.Bench(capacity.SETS["debian4"], Folders(Path(), Path()), "cpu")
+    bench = capacity_runs.Bench(capacity.SETS[capacity.MOST], Folders(Path(), Path()), "cpu")
     figures, states = iter([0.5, 0.7, 0.6, 0.65, 0.9]), []
 
     def state(model: capacity_models.RouteModel) -> torch.Tensor:
@@ -199,7 +200,7 @@ def test_validation_keeps_the_best_step(tiny: study.RunFile, monkeypatch: pytest
     monkeypatch.setattr(
         bench, "encoded", lambda model, *rest: (tested.append(state(model)), encoded(model, *rest))[1]
     )
-    key = {"data": "debian4", "arm": "dense", "stage": "seed", "seed": 0}
+    key = {"data": capacity.MOST, "arm": "dense", "stage": "seed", "seed": 0}
     found = bench.run(capacity.ARMS["dense"], key, 1e-3, 12)
     assert [figure for _, figure in found["curve"]] == [0.5, 0.7, 0.6, 0.65]
     assert (found["kept"], found["validation"]) == (2, 0.7)
