@@ -151,25 +151,25 @@ class Conflict:
             yield Batch(first, second, labels)
 
 
-def compiled(out: Path) -> se.Pairs:
+def compiled(
+    out: Path, folder: str = "domain-pairs", most_train: int = 800, most_test: int = 200
+) -> se.Pairs:
     """Pairs of the domains, with negatives whose texts are both in linked pairs too."""
     corpus = se.import_corpus([DATA / ELIFE, DATA / CROPS], out=out / "articles")
     rules = yaml.safe_load((RECIPES / "material" / "real_domains.yaml").read_text(encoding="utf-8"))
     rules["domains"] = {name: rules["domains"][name] for name in OF_DOMAINS}
     settings: dict[str, Any] = {"unit": "title", "split": "article", "fractions": [0.6, 0.08, 0.32]}
-    settings |= {"max_train_per_domain": 800, "max_eval_per_domain": 200, "negatives": "matched"}
-    pairs: se.Pairs = se.compile_pairs(
-        corpus, out=out / "domain-pairs", domains=rules, engine="local[1]", **settings
-    )
+    settings |= {"max_train_per_domain": most_train, "max_eval_per_domain": most_test, "negatives": "matched"}
+    pairs: se.Pairs = se.compile_pairs(corpus, out=out / folder, domains=rules, engine="local[1]", **settings)
     return pairs
 
 
-def drawn(pairs: se.Pairs, seed: int) -> se.Pairs:
-    """Draw `UPDATES` batches of pairs of each domain; linked works are no negatives of each other."""
+def drawn(pairs: se.Pairs, seed: int, number: int = UPDATES * DOMAIN_BATCH) -> se.Pairs:
+    """Draw so many pairs of each domain; linked works are no negatives of each other."""
     whole, rows = pairs.split("train"), []
-    for number, domain in enumerate(OF_DOMAINS):
+    for place, domain in enumerate(OF_DOMAINS):
         own = np.flatnonzero(pc.equal(whole["domain"], domain).to_numpy(zero_copy_only=False))
-        rows.append(np.random.default_rng([seed, number]).permutation(own)[: UPDATES * DOMAIN_BATCH])
+        rows.append(np.random.default_rng([seed, place]).permutation(own)[:number])
     train = whole.select(PAIR_COLUMNS).take(pa.array(np.concatenate(rows)))
     works = pa.chunked_array([*train["anchor_id"].chunks, *train["positive_id"].chunks], pa.string()).unique()
     links = pairs.known_links()
