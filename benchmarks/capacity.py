@@ -41,6 +41,7 @@ from pathlib import Path
 
 import numpy as np
 
+import capacity_overview
 import capacity_report
 from capacity_data import CONFLICTS, SETS, Folders
 from capacity_models import BATCH, Arm
@@ -281,7 +282,7 @@ def main() -> None:
     folders = Folders(given.work, given.wordnet)
     runs = RunFile(RESULTS, NAME, SETTINGS)
     if given.report:
-        capacity_report.write(runs, folders, len(list(plan())), plan_table())
+        capacity_report.write(runs, folders, len(list(plan())), plan_table(), capacity_overview.PAGES)
         return
     benches = {name: Bench(own, folders, given.device) for name, own in SETS.items()}
     make_runs(runs, benches, wanted(given))

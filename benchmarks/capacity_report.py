@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+import capacity_overview
 from capacity_data import SETS, DataSet, Folders, conflicts_of, pairs_of, share_named, sizes
 from measuring import RESULTS, hardware, table, versions
 from sentence_experts.evaluation.label_similarity import MoreLikeThis, more_like_this
@@ -184,6 +186,11 @@ def costs(rows: Sequence[Row]) -> list[str]:
     ]
 
 
+def cost_table(own: SetRuns) -> str:
+    """Markdown: what a route of each arm costs on a set."""
+    return table(["arm", *COSTS], [[arm, *costs(rows)] for arm, rows in own.arms.items()])
+
+
 def judge(sets: Mapping[str, SetRuns]) -> str:
     """Markdown: each question with its family of differences, and intervals with labels drawn anew."""
     parts = []
@@ -266,62 +273,27 @@ def rate_table(runs: RunFile) -> str:
     return table(["data", "arm", "rate: nDCG@10 on validation texts"], lines) if lines else "No runs yet."
 
 
-def draw(sets: Mapping[str, SetRuns]) -> str | None:
-    """SVG: what experts and dense models have over a linear map, by how far the base agrees with a route."""
-    from sentence_experts.report.figures import MODEL_COLOURS, STYLE
+def write(runs: RunFile, folders: Folders, planned: int, plan: str, pages: Sequence[Path] = ()) -> None:
+    """Write results/capacity.md, the figure, and the tables of pages; print the text.
 
-    style: Any = STYLE
-
-    points = []
-    for own in sets.values():
-        for route in own.tests:
-            head = own.route_mean(HEAD, route)
-            more = [value for arm in TRAINED if (value := own.route_mean(arm, route)) is not None]
-            if more and head is not None and "base" in own.arms:
-                points.append((own.own.name, route, own.auc(own.arms["base"][0], route), max(more) - head))
-    if not points:
-        return None
-    import io
-
-    import matplotlib
-
-    matplotlib.use("svg")
-    import matplotlib.pyplot as plt
-
-    with plt.rc_context(style):
-        figure, axes = plt.subplots(figsize=(7, 4.4))
-        names = list(dict.fromkeys(name for name, *_ in points))
-        markers = "osD^vP*X"
-        for number, name in enumerate(names):
-            x, y = np.array([point[2:] for point in points if point[0] == name]).T
-            colour = MODEL_COLOURS[number % len(MODEL_COLOURS)]
-            axes.plot(x, y, markers[number], color=colour, linestyle="", label=name)
-        axes.axhline(0, color="#999999", linewidth=0.8)
-        axes.axvline(0.5, color="#999999", linewidth=0.8)
-        axes.set_xlabel("ROC-AUC of the base on conflicting pairs of the route")
-        axes.set_ylabel("nDCG@10, best trained arm - linear map")
-        axes.legend()
-        out = io.StringIO()
-        figure.savefig(out, format="svg", bbox_inches="tight", metadata={"Date": None})
-        plt.close(figure)
-    return out.getvalue()
-
-
-def write(runs: RunFile, folders: Folders, planned: int, plan: str) -> None:
-    """Write results/capacity.md and the figure, and print the text; `planned` is the number of all runs."""
+    `planned` is the number of all runs.
+    """
     sets = {
         name: SetRuns(own, folders, runs) for name, own in SETS.items() if runs.find(data=name, stage="seed")
     }
     header = ["data", "route", "queries", "nDCG, chance", "label named", "base, ROC-AUC"]
     header += [f"{arm} - head" for arm in ("base", *TRAINED)]
-    drawn = draw(sets)
+    drawn = capacity_overview.draw(sets)
     if drawn is not None:
         (RESULTS / FIGURE).write_text(drawn, encoding="utf-8")
     explained = table(header, [line for own in sets.values() for line in own.agreement()])
+    quality, conflicts = (capacity_overview.quality_table(sets, conflicts=each) for each in (False, True))
     parts = [
         "# How much of a model does a kind of similarity need?",
         f"Made by `benchmarks/capacity.py`, which says what is compared; {len(runs.rows):,} of {planned:,} "
         "runs are there. MiniLM with six blocks. Seconds were taken on a machine with other work.",
+        f'nDCG@10 of "more like this", mean of the routes, ± half of a 95% interval, and seeds:\n\n{quality}',
+        f"ROC-AUC of pairs that two routes judge in opposite ways, mean of the routes:\n\n{conflicts}",
         f"## What explains the need\n\n{explained}",
         f"![nDCG over a linear map, by the base's agreement]({FIGURE})" if drawn else "",
         f"## Questions\n\n{judge(sets)}",
@@ -339,6 +311,10 @@ def write(runs: RunFile, folders: Folders, planned: int, plan: str) -> None:
             parts.append(f"With few pairs:\n\n{few_table(own)}")
         if runs.find(data=name, stage="long"):
             parts.append(f"With more steps:\n\n{long_table(own)}")
+    blocks = {"quality": quality, "conflicts": conflicts}
+    blocks |= {f"costs of {name}": cost_table(own) for name, own in sets.items()}
+    blocks |= {f"few pairs of {name}": few_table(own) for name, own in sets.items()}
+    capacity_overview.fill_pages(blocks, pages)
     parts += [f"## Rates\n\n{rate_table(runs)}", f"## Plan\n\n{plan}"]
     machines = "; ".join(dict.fromkeys(row.get("hardware", hardware()) for row in runs.rows))
     told_versions = ", ".join(f"{library} {number}" for library, number in versions().items())

@@ -12,6 +12,7 @@ import torch
 import capacity
 import capacity_data
 import capacity_models
+import capacity_overview
 import capacity_report
 import capacity_runs
 import study
@@ -232,3 +233,33 @@ def test_a_text_is_in_as_many_conflicting_pairs_of_one_route_as_of_the_other() -
     ((name, pairs, alike),) = capacity_data.pairs_of("shape", [found])
     assert name == "colour"
     assert np.array_equal(pairs[alike == 1], found.by_other)
+
+
+def test_tables_of_a_page_are_replaced_and_nothing_else(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "Before.\n\n<!-- table: one -->\nold\n<!-- end -->\n\nMiddle.\n\n"
+        "<!-- table: other -->\nkept\n<!-- end -->\n",
+        encoding="utf-8",
+    )
+    capacity_overview.fill_pages({"one": "| a\\1 |", "absent": "x"}, [page])
+    capacity_overview.fill_pages({"one": "| b\\1 |"}, [page])
+    assert page.read_text(encoding="utf-8") == (
+        "Before.\n\n<!-- table: one -->\n| b\\1 |\n<!-- end -->\n\nMiddle.\n\n"
+        "<!-- table: other -->\nkept\n<!-- end -->\n"
+    )
+
+
+def test_trained_blocks_are_chosen_by_validation_alone(tiny: study.RunFile, tmp_path: Path) -> None:
+    routes = list(_texts().labels)
+    figures = {"base": (0, 0), "head": (0.9, 100), "dense": (0.5, 900), "expert": (0.6, 300)}
+    own = capacity_report.SetRuns(capacity.SETS[capacity.MOST], Folders(tmp_path, tmp_path), tiny)
+    for arm, (validation, ndcg) in figures.items():
+        found = {route: [ndcg] * len(own.queries[route].queries) for route in routes}
+        cosines = {
+            route: [0] * sum(len(test.first) for test in own.tests[route].values()) for route in routes
+        }
+        key = {"data": capacity.MOST, "arm": arm, "stage": "seed", "seed": 0, "validation": validation}
+        tiny.append({**key, "ndcg": found, "cosines": cosines})
+    assert capacity_overview.best_trained(own) == "expert"
+    assert [gain for *_, gain in capacity_overview.points({capacity.MOST: own})] == pytest.approx([0.2, 0.2])
