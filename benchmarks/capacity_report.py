@@ -287,10 +287,11 @@ def write(runs: RunFile, folders: Folders, planned: int, plan: str, pages: Seque
     if drawn is not None:
         (RESULTS / FIGURE).write_text(drawn, encoding="utf-8")
     explained = table(header, [line for own in sets.values() for line in own.agreement()])
+    made = len(runs.rows) - len(runs.find(stage="whole"))
     quality, conflicts = (capacity_overview.quality_table(sets, conflicts=each) for each in (False, True))
     parts = [
         "# How much of a model does a kind of similarity need?",
-        f"Made by `benchmarks/capacity.py`, which says what is compared; {len(runs.rows):,} of {planned:,} "
+        f"Made by `benchmarks/capacity.py`, which says what is compared; {made:,} of {planned:,} "
         "runs are there. MiniLM with six blocks. Seconds were taken on a machine with other work.",
         f'nDCG@10 of "more like this", mean of the routes, ± half of a 95% interval, and seeds:\n\n{quality}',
         f"ROC-AUC of pairs that two routes judge in opposite ways, mean of the routes:\n\n{conflicts}",
