@@ -165,6 +165,24 @@ def test_a_head_on_the_base_of_a_model_of_experts(
         assert torch.equal(vectors(grown, texts, name), vectors(mixed, texts, name))
 
 
+@pytest.mark.parametrize("kind", ["head", "adapter"])
+def test_a_base_whose_shared_weights_were_trained_is_refused(
+    mixed: ExpertEncoder, base: SentenceTransformer, kind: str
+) -> None:
+    with pytest.raises(UsageError, match="`on` and `base` both"):
+        add_route(mixed, "use", kind=kind, base=base, on="copd")  # type: ignore[arg-type]
+    grown = add_route(mixed, "use", kind=kind, base=base)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="still has its base"):
+        add_route(grown, "field", kind=kind, base=base)  # type: ignore[arg-type]
+    weights = mixed.routed_model.named_parameters()
+    shared = next(each for name, each in weights if "layer" in name and ".experts." not in name)
+    with torch.no_grad():
+        shared.view(-1)[0] += 1e-3
+    with pytest.raises(UsageError, match="share are not those of the base"):
+        add_route(mixed, "use", kind=kind, base=base)  # type: ignore[arg-type]
+    assert "crops" in add_route(mixed, "crops", seed_from="base", base=base).experts
+
+
 def test_exported_as_a_dense_module(heads: ExpertEncoder, texts: list[str], tmp_path: Path) -> None:
     dense = export_route(heads, "works with")
     dense.save(str(tmp_path))

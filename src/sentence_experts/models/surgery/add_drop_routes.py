@@ -74,7 +74,8 @@ def add_route(
 
     Raises:
         UsageError: the name is taken or not in `tasks`, the seed is not known or lacks its base, the route is
-            not usable, learned routers choose the experts, or `out` holds something else.
+            not usable, the shared weights are no longer those of the base that it is to sit on, learned
+            routers choose the experts, or `out` holds something else.
         InputError: the base is of another family or size.
 
     Example:
@@ -321,9 +322,13 @@ def _check_place(
 ) -> list[ExpertSource]:
     """Check the place of an adapter or head; return the base's MLPs, if they are to become an expert."""
     if base is not None:
-        if on is not None or BASE in encoder.experts:
-            raise UsageError("`base` is for a route on the base, in a model that has other experts only")
-        return [ExpertSource({}, base=_base_weights(encoder, base))]
+        if on is not None:
+            raise UsageError("`on` and `base` both say what the route sits on: leave one out")
+        if BASE in encoder.experts:
+            raise UsageError("this model still has its base: leave `base` out")
+        weights = _base_weights(encoder, base)
+        _check_shared_weights(encoder, weights, base)
+        return [ExpertSource({}, base=weights)]
     if route.expert not in encoder.experts:
         known = ", ".join(encoder.experts)
         raise UsageError(
@@ -364,6 +369,26 @@ def _choose_start(encoder: ExpertEncoder, seed_from: str, base: Source | None) -
     if base is None:
         raise UsageError("this model no longer has the base's MLPs: give `base`, from which it was made")
     return ExpertSource({}, base=_base_weights(encoder, base))
+
+
+def _check_shared_weights(encoder: ExpertEncoder, weights: Mapping[str, Tensor], base: Source) -> None:
+    """Refuse a base whose shared weights the model no longer has: no route there would give its vectors."""
+    routed: Any = encoder.routed_model
+    tokens = routed.get_input_embeddings().weight
+    known = len((load(base, device="cpu") if isinstance(base, str | Path) else base).tokenizer)
+    for name, value in routed.named_parameters():
+        # Weights of a pooler that the base's file lacks are random.
+        if name not in weights or is_expert(name) or name.startswith("pooler."):
+            continue
+        own, theirs = (
+            each[:known].cpu() if value is tokens else each.cpu() for each in (value, weights[name])
+        )
+        if not torch.equal(own, theirs.to(own.dtype)):
+            raise UsageError(
+                f"weights that all routes share are not those of the base ({name}): they were trained, or it "
+                "is another base, so that no route can give its vectors; `extend` the base itself, or give "
+                "`on`, an expert for the route to sit on"
+            )
 
 
 def _base_weights(encoder: ExpertEncoder, base: Source) -> dict[str, Tensor]:
