@@ -30,9 +30,11 @@ have to choose the step without them.
 
 Training and validation compute in bfloat16, tests in float32. The rate of trained blocks falls to 0: after
 400 steps experts of `debian4` were 0.025 better by that on validation texts than at a constant rate, and
-still gained, so the steps became 600 (one run each, before all others). After one seed of four arms it was
-seen that these experts were better, on validation texts, than at the higher rate that a quarter of the steps
-had preferred by 0.002: since then the two best rates, if they are within 0.01, are compared after all steps.
+still gained, so the steps became 600 (one run each, before all others). Two changes came later. After one
+seed of four arms it was seen that these experts were better, on validation texts, than at the higher rate
+that a quarter of the steps had preferred by 0.002: since then the two best rates, if they are within 0.01,
+are compared after all steps. After the first seeds of all main arms on real texts, heads on whole texts (256
+tokens) were added: what a head saves can be spent on reading.
 """
 
 from __future__ import annotations
@@ -58,6 +60,7 @@ CLOSE = 0.01  # of nDCG@10, within which two rates are compared after all steps
 LONG = 4  # times the steps
 FEW, FEW_TRAINED = (10, 30, 100, 300, 1000), (10, 100, 1000)  # pairs per route
 FEW_STEPS = 160
+WHOLE = 256  # tokens that the base reads
 
 BLOCK_RATES, ADAPTER_RATES = (5e-5, 1e-4, 2e-4, 4e-4), (5e-4, 1e-3, 2e-3, 4e-3, 8e-3)
 HEAD_RATES = (3e-4, 1e-3, 3e-3, 1e-2)
@@ -68,6 +71,8 @@ ARMS = {
     "head": Arm("head", rates=HEAD_RATES),
     "head, rank 64": Arm("head", rates=HEAD_RATES, rank=64),
     "head, rank 16": Arm("head", rates=HEAD_RATES, rank=16),
+    "base, whole texts": Arm("base", tokens=WHOLE),
+    "head, whole texts": Arm("head", rates=HEAD_RATES, tokens=WHOLE),
     "dense": Arm("blocks", DENSE, BLOCK_RATES),
     "adapter, rank 8": Arm("blocks", {"kind": "adapter", "rank": 8}, ADAPTER_RATES),
     "expert": Arm("blocks", EXPERT, BLOCK_RATES),
@@ -78,8 +83,9 @@ ARMS = {
     "expert, alternate blocks": Arm("blocks", {**EXPERT, "layers": "alternate"}, BLOCK_RATES),
     "expert, last two blocks": Arm("blocks", {**EXPERT, "layers": "4,5"}, BLOCK_RATES),
 }
-UNTRAINED = [arm for arm, own in ARMS.items() if own.kind in ("base", "head")]
-TRAINED = [arm for arm in ARMS if arm not in UNTRAINED]
+TRAINED = [arm for arm, own in ARMS.items() if own.kind not in ("base", "head")]
+UNTRAINED = [arm for arm, own in ARMS.items() if arm not in TRAINED and not own.tokens]
+BEST = "best trained"  # by validation
 MOST = "wordnet"  # the set with all arms: its texts are the shortest
 CORE = ["dense", "adapter, rank 8", "expert"]
 FIRST = {  # five seeds
@@ -96,6 +102,7 @@ THEN = {  # three seeds
     "debian2": ["dense", "expert"],
     "banking4": ["dense", "expert"],
 }
+LONGER = ("debian4", "elife")  # whose texts are cut for all arms but those of `WHOLE`
 # Sets and arms that take the rates of others, which are like them.
 LIKE = {
     "debian2": "debian4",
@@ -141,9 +148,14 @@ def plan() -> Iterator[Row]:
             for arm in arms:
                 yield from _rates(name, arm, seed)
                 yield {"data": name, "arm": arm, "stage": "seed", "seed": seed}
+    for seed in range(SEEDS):
+        for name in LONGER:
+            if seed == 0:
+                yield {"data": name, "arm": "base, whole texts", "stage": "seed", "seed": seed}
+            yield {"data": name, "arm": "head, whole texts", "stage": "seed", "seed": seed}
     for pairs in FEW_TRAINED:
         for seed in range(FEWER_SEEDS):
-            yield {"data": MOST, "arm": "best trained", "pairs": pairs, "stage": "few", "seed": seed}
+            yield {"data": MOST, "arm": BEST, "pairs": pairs, "stage": "few", "seed": seed}
     for arm in CORE:
         yield {"data": MOST, "arm": arm, "stage": "long", "seed": 0}
 
@@ -179,13 +191,14 @@ def plan_table() -> str:
     lines: dict[tuple[str, ...], list[float]] = {}
     for key in plan():
         name = f"{key['arm']}, few pairs" if key["stage"] == "few" else key["arm"]
-        lines.setdefault((key["data"], name, key["stage"], str(steps_of(key))), []).append(seconds_of(key))
+        steps = str(steps_of(key)) if key["arm"] in (*TRAINED, BEST) else "–"
+        lines.setdefault((key["data"], name, key["stage"], steps), []).append(seconds_of(key))
     rows = [
         [
             data,
             arm,
             stage,
-            "–" if arm in UNTRAINED else steps,
+            steps,
             str(len(own)),
             f"{own[0]:,.0f}",
             f"{sum(own):,.0f}",
@@ -242,7 +255,7 @@ def best_trained(runs: RunFile) -> str | None:
 def make_runs(runs: RunFile, benches: Mapping[str, Bench], keys: Sequence[Row]) -> None:
     """Make the runs that are missing, in order; those that depend on missing ones are left for later."""
     for key in keys:
-        if key["arm"] == "best trained":
+        if key["arm"] == BEST:
             if (best := best_trained(runs)) is None:
                 continue
             key = {**key, "arm": best}
@@ -289,7 +302,7 @@ def wanted(given: argparse.Namespace) -> list[Row]:
         key
         for key in plan()
         if key["data"] in given.only
-        and key["arm"] in (given.arms or [*ARMS, "best trained"])
+        and key["arm"] in (given.arms or [*ARMS, BEST])
         and key["stage"] in given.stages
         and key["seed"] < given.seeds
     ]

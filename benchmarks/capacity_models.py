@@ -44,6 +44,7 @@ class Arm:
         rates: learning rates of which validation chooses one.
         rank: of linear maps, None for any.
         mixed: batches of all routes, not of one.
+        tokens: of a text at most, None for those of the set.
     """
 
     kind: str
@@ -51,6 +52,7 @@ class Arm:
     rates: Sequence[float] = ()
     rank: int | None = None
     mixed: bool = False
+    tokens: int | None = None
 
     @property
     def frozen(self) -> bool:

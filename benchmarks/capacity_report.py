@@ -35,6 +35,11 @@ QUESTIONS = {
     ],
     "Do batches of one route serve the dense model?": [(DENSE, "dense, mixed batches")],
     "Is a model of one's own more than an expert?": [(SEPARATE, EXPERT)],
+    # Added after the first seeds of the main arms.
+    "Is a linear map on whole texts as much as an expert on cut ones (added later)?": [
+        (f"{HEAD}, whole texts", HEAD),
+        (EXPERT, f"{HEAD}, whole texts"),
+    ],
 }
 FIGURE = "capacity.svg"
 

@@ -56,14 +56,18 @@ class Bench:
         """Test pairs that two routes judge in opposite ways."""
         return conflicts_of(self.data)
 
-    @cached_property
-    def base_vectors(self) -> Vectors:
-        """The base's pooled vectors of all texts, before scaling; kept in a file named after the texts."""
-        told = json.dumps([BASE, self.own.tokens, self.data.texts])
+    def base_vectors(self, most: int | None = None) -> Vectors:
+        """The base's pooled vectors of all texts, before scaling; kept in a file named after the texts.
+
+        They are cut at so many tokens, or as those of the set.
+        """
+        tokens = most or self.own.tokens
+        told = json.dumps([BASE, tokens, self.data.texts])
         kept = self.folders.work / f"base-{hashlib.sha256(told.encode()).hexdigest()[:16]}.npy"
         if not kept.exists():
-            model, tokens = self.model_of(Arm("base"))
-            found = model.encode(tokens, self.routes[0], np.arange(len(self.data.texts)))
+            model = RouteModel(self.base, self.routes, Arm("base"))
+            inputs = Tokens(model.encoder, self.data.texts, model.prompts, tokens)
+            found = model.encode(inputs, self.routes[0], np.arange(len(self.data.texts)))
             part = kept.with_suffix(f".{os.getpid()}.npy")
             np.save(part, found)
             part.replace(kept)
@@ -86,7 +90,8 @@ class Bench:
     def run(self, arm: Arm, key: Row, rate: float | None, steps: int) -> Row:
         """Make a run with this key: at a rate, with so many steps at most, where the arm has them."""
         if arm.kind == "base":
-            return self.tested(dict.fromkeys(self.routes, self.base_vectors[self.data.sets[TEST]]))
+            vectors = self.base_vectors(arm.tokens)[self.data.sets[TEST]]
+            return self.tested(dict.fromkeys(self.routes, vectors))
         if arm.kind == "head":
             return self._run_heads(arm, key)
         assert rate is not None
@@ -103,12 +108,12 @@ class Bench:
 
     def _run_heads(self, arm: Arm, key: Row) -> Row:
         known = self.known(key)
-        test = self.base_vectors[self.data.sets[TEST]]
-        validation = self.base_vectors[self.data.sets[VALIDATION]]
+        every = self.base_vectors(arm.tokens)
+        test, validation = (every[self.data.sets[part]] for part in (TEST, VALIDATION))
         seconds, vectors, chosen, figures = 0.0, {}, {}, []
         for route in self.routes:
             started = time.process_time()
-            training = LabelledVectors(self.base_vectors[known.rows], known.labels[route], known.groups)
+            training = LabelledVectors(every[known.rows], known.labels[route], known.groups)
             own = self.data.labels_of(route, VALIDATION)
             chooses = LabelledVectors(validation, own, self.data.groups_of(VALIDATION))
             head = train_head(training, chooses, HEAD_STEPS, arm.rank, key["seed"], rates=arm.rates)
