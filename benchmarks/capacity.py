@@ -33,8 +33,8 @@ Training and validation compute in bfloat16, tests in float32. The rate of train
 still gained, so the steps became 600 (one run each, before all others). Two changes came later. After one
 seed of four arms it was seen that these experts were better, on validation texts, than at the higher rate
 that a quarter of the steps had preferred by 0.002: since then the two best rates, if they are within 0.01,
-are compared after all steps. After the first seeds of all main arms on real texts, heads on whole texts (256
-tokens) were added: what a head saves can be spent on reading.
+are compared after all steps. After the first seeds of all main arms on real texts, arms on whole texts (256
+tokens, in training 128) were added: what a head saves can be spent on reading.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ import capacity_overview
 import capacity_report
 from capacity_data import CONFLICTS, SETS, Folders
 from capacity_models import BATCH, Arm
-from capacity_runs import HEAD_STEPS, Bench
+from capacity_runs import HEAD_STEPS, TRAINED_TOKENS, Bench
 from measuring import RESULTS, table
 from study import Row, RunFile
 
@@ -76,6 +76,8 @@ ARMS = {
     "dense": Arm("blocks", DENSE, BLOCK_RATES),
     "adapter, rank 8": Arm("blocks", {"kind": "adapter", "rank": 8}, ADAPTER_RATES),
     "expert": Arm("blocks", EXPERT, BLOCK_RATES),
+    "adapter, whole texts": Arm("blocks", {"kind": "adapter", "rank": 8}, ADAPTER_RATES, tokens=WHOLE),
+    "expert, whole texts": Arm("blocks", EXPERT, BLOCK_RATES, tokens=WHOLE),
     "separate": Arm("separate", None, BLOCK_RATES),
     "head and base": Arm("joint", None, BLOCK_RATES),
     "dense, mixed batches": Arm("blocks", DENSE, BLOCK_RATES, mixed=True),
@@ -96,8 +98,9 @@ FIRST = {  # five seeds
     "domains": ["dense", "expert"],
 }
 THEN = {  # three seeds
-    MOST: [arm for arm in TRAINED if arm not in CORE],
-    "debian4": ["separate"],
+    "elife": ["expert, whole texts", "adapter, whole texts"],
+    "debian4": ["expert, whole texts", "separate"],
+    MOST: [arm for arm in TRAINED if arm not in CORE and not ARMS[arm].tokens],
     "elife masked": ["dense", "expert"],
     "debian2": ["dense", "expert"],
     "banking4": ["dense", "expert"],
@@ -113,6 +116,8 @@ LIKE = {
     "expert, alternate blocks": "expert",
     "expert, last two blocks": "expert",
     "separate": "expert",
+    "expert, whole texts": "expert",
+    "adapter, whole texts": "adapter, rank 8",
 }
 SETTINGS = {
     "batch": BATCH, "conflicts": CONFLICTS, "few_steps": FEW_STEPS, "head_steps": HEAD_STEPS,
@@ -176,14 +181,15 @@ def steps_of(key: Row) -> int:
 def seconds_of(key: Row) -> float:
     """The estimated processor seconds of a run."""
     own, arm = SETS[key["data"]], ARMS.get(key["arm"], ARMS["expert"])
+    tokens = min(3 * own.mean_tokens, TRAINED_TOKENS) if arm.tokens else own.mean_tokens
     if arm.kind == "base":
-        return ENCODED_TOKEN * own.mean_tokens * 3000
+        return ENCODED_TOKEN * tokens * 3000
     if arm.kind == "head":
         return HEAD_SECONDS * own.routes
-    training = TRAINED_TOKEN * own.mean_tokens * 2 * BATCH * steps_of(key)
+    training = TRAINED_TOKEN * tokens * 2 * BATCH * steps_of(key)
     once = 1 if arm.kind == "joint" else 0.7 * own.routes  # of the texts, those with a label of the route
     measured = 240 * (1 if key["stage"] == "rate" else 6) + (0 if key["stage"] == "rate" else 600)
-    return training + ENCODED_TOKEN * own.mean_tokens * measured * once
+    return training + ENCODED_TOKEN * tokens * measured * once
 
 
 def plan_table() -> str:

@@ -36,9 +36,11 @@ QUESTIONS = {
     "Do batches of one route serve the dense model?": [(DENSE, "dense, mixed batches")],
     "Is a model of one's own more than an expert?": [(SEPARATE, EXPERT)],
     # Added after the first seeds of the main arms.
-    "Is a linear map on whole texts as much as an expert on cut ones (added later)?": [
+    "What does reading whole texts give (added later)?": [
         (f"{HEAD}, whole texts", HEAD),
-        (EXPERT, f"{HEAD}, whole texts"),
+        (f"{HEAD}, whole texts", EXPERT),
+        (f"{EXPERT}, whole texts", f"{HEAD}, whole texts"),
+        ("adapter, whole texts", f"{HEAD}, whole texts"),
     ],
 }
 FIGURE = "capacity.svg"

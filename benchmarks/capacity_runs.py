@@ -29,6 +29,7 @@ from sentence_experts.training.train_heads import LabelledVectors, train_head
 from study import Row
 
 HEAD_STEPS = 500
+TRAINED_TOKENS = 128  # at most, of a text in training; it is read whole where the arm says so
 UNITS = 1000
 
 
@@ -39,7 +40,7 @@ class Bench:
     own: DataSet
     folders: Folders
     device: str
-    _tokens: dict[tuple[str, ...], Tokens] = field(default_factory=dict)
+    _tokens: dict[tuple[str | int, ...], Tokens] = field(default_factory=dict)
 
     @cached_property
     def data(self) -> LabelledTexts:
@@ -80,12 +81,16 @@ class Bench:
         return se.load(BASE, device=self.device)
 
     def model_of(self, arm: Arm) -> tuple[RouteModel, Tokens]:
-        """A model to be trained, and the texts as it reads them, which are made once for equal prompts."""
+        """A model to be trained, and the texts as it reads them."""
         model = RouteModel(self.base, self.routes, arm)
-        prompts = tuple(model.prompts.values())
-        if prompts not in self._tokens:
-            self._tokens[prompts] = Tokens(model.encoder, self.data.texts, model.prompts, self.own.tokens)
-        return model, self._tokens[prompts]
+        return model, self.tokens_of(model, arm.tokens or self.own.tokens)
+
+    def tokens_of(self, model: RouteModel, most: int) -> Tokens:
+        """The texts behind a model's prompts, of so many tokens at most; made once for equal prompts."""
+        key: tuple[str | int, ...] = (*model.prompts.values(), most)
+        if key not in self._tokens:
+            self._tokens[key] = Tokens(model.encoder, self.data.texts, model.prompts, most)
+        return self._tokens[key]
 
     def run(self, arm: Arm, key: Row, rate: float | None, steps: int) -> Row:
         """Make a run with this key: at a rate, with so many steps at most, where the arm has them."""
@@ -140,8 +145,9 @@ class Bench:
         if not screening:
             highest = self.validation(model, tokens)
             curve.append([0, round(highest, 4)])
+        learned = self.tokens_of(model, min(arm.tokens or self.own.tokens, TRAINED_TOKENS))
         started = time.perf_counter()
-        for step, spent in train_model(model, tokens, self.known(key), rate, key["seed"], steps, arm.mixed):
+        for step, spent in train_model(model, learned, self.known(key), rate, key["seed"], steps, arm.mixed):
             seconds = spent
             if screening and step < steps:
                 continue
