@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 BATCH = 16  # pairs
-MEASUREMENTS, PATIENCE = 6, 2  # on validation texts in a training; without a new best before it ends
+MEASUREMENTS = 6  # on validation texts in a training
 HEAD_FACTOR = 10.0  # heads that are trained with the base have so much higher a rate
 ENCODED = {"cpu": 64, "cuda": 512}  # texts at once
 OWNED = (".experts.", ".adapters.", "heads.")  # of one route, in names of weights

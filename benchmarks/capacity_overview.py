@@ -18,9 +18,11 @@ if TYPE_CHECKING:
 
 # Pages with tables of the study, between two comments that name them.
 DOCS = HERE.parent / "docs"
+PICTURE = DOCS / "images" / "capacity.svg"
 PAGES = (DOCS / "which-route.md", DOCS / "paper" / "capacity.md")
-ARMS = ("base", "head", "dense", "adapter, rank 8", "expert", "separate")
-TRAINED = ARMS[2:]
+TRAINED = ("dense", "adapter, rank 8", "expert", "separate")
+ARMS = ("base", "head", *TRAINED, "base, whole texts", "head, whole texts", "expert, whole texts")
+MOST_NAMED = 16  # points whose route stands beside them
 
 Sets = Mapping[str, "SetRuns"]
 
@@ -39,49 +41,32 @@ def quality_table(sets: Sets, conflicts: bool = False) -> str:
     A cell has the mean, half of its 95% interval, and the number of seeds.
     """
     lines = []
+    arms = [arm for arm in ARMS if any(arm in own.arms for own in sets.values())]
     for name, own in sets.items():
         if conflicts and not own.tests:
             continue
         cells = []
-        for arm in ARMS:
+        for arm in arms:
             rows = own.arms.get(arm, [])
             runs = [own.auc_runs(row) for row in rows] if conflicts else []
             found = Runs.joined(runs) if runs else own.ndcg(rows) if rows else None
             cells.append("–" if found is None else _cell(found, len(rows)))
         lines.append([name, str(len(own.queries)), *cells])
-    return table(["data", "routes", *ARMS], lines)
-
-
-def best_trained(own: SetRuns) -> str | None:
-    """The arm with trained blocks that validation prefers on a set."""
-    found = {
-        arm: float(np.mean([row["validation"] for row in own.arms[arm]]))
-        for arm in TRAINED
-        if arm in own.arms
-    }
-    return max(found, key=lambda arm: found[arm]) if found else None
+    return table(["data", "routes", *arms], lines)
 
 
 def points(sets: Sets) -> list[tuple[str, str, float, float]]:
-    """For each route: data, route, ROC-AUC of the base on its conflicts, gain of trained blocks over a head.
-
-    The arm with trained blocks is that which validation prefers, so that no gain comes from choosing among
-    test figures.
-    """
+    """For each route: data, route, ROC-AUC of the base on its conflicts, gain of experts over a head."""
     found = []
     for name, own in sets.items():
-        arm = best_trained(own)
-        if arm is None or "base" not in own.arms or "head" not in own.arms:
-            continue
-        for route in own.tests:
-            one, other = own.route_mean(arm, route), own.route_mean("head", route)
-            if one is not None and other is not None:
-                found.append((name, route, own.auc(own.arms["base"][0], route), one - other))
+        for route in own.tests if {"base", "head", "expert"} <= set(own.arms) else ():
+            experts, head = (own.route_mean(arm, route) or 0.0 for arm in ("expert", "head"))
+            found.append((name, route, own.auc(own.arms["base"][0], route), experts - head))
     return found
 
 
 def draw(sets: Sets) -> str | None:
-    """SVG: gain of trained blocks over a linear map, by how far the base agrees with a route."""
+    """SVG: gain of experts over a linear map, by how far the base agrees with a route."""
     found = points(sets)
     if not found:
         return None
@@ -99,10 +84,13 @@ def draw(sets: Sets) -> str | None:
             x, y = np.array([point[2:] for point in found if point[0] == name]).T
             colour = MODEL_COLOURS[number % len(MODEL_COLOURS)]
             axes.plot(x, y, "osD^vP*X"[number], color=colour, linestyle="", label=name)
+        for _, route, across, up in found if len(found) <= MOST_NAMED else []:
+            axes.annotate(route, (across, up), (6, 4), textcoords="offset points", fontsize="small")
         axes.axhline(0, color="#999999", linewidth=0.8)
         axes.axvline(0.5, color="#999999", linewidth=0.8)
-        axes.set_xlabel("ROC-AUC of the base on conflicting pairs of the route")
-        axes.set_ylabel("nDCG@10, trained blocks - linear map")
+        axes.set_xlabel("agreement of the base: its ROC-AUC on conflicting pairs of the route")
+        axes.set_ylabel("nDCG@10: experts minus a linear map")
+        axes.margins(x=0.12)
         axes.legend()
         out = io.StringIO()
         figure.savefig(out, format="svg", bbox_inches="tight", metadata={"Date": None})

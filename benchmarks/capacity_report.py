@@ -43,7 +43,6 @@ QUESTIONS = {
         ("adapter, whole texts", f"{HEAD}, whole texts"),
     ],
 }
-FIGURE = "capacity.svg"
 
 
 @dataclass
@@ -98,18 +97,22 @@ class SetRuns:
         names = dict.fromkeys(row["arm"] for row in self.runs.rows)
         return {arm: own for arm in names if (own := [row for row in rows if row["arm"] == arm])}
 
-    def ndcg(self, rows: Sequence[Row], by_label: bool = False) -> Runs:
+    def ndcg(
+        self, rows: Sequence[Row], by_label: bool = False, weights: Mapping[str, float] | None = None
+    ) -> Runs:
         """The mean over the routes of nDCG@10; queries of one text count as related, or of one label.
 
         Args:
             rows: runs of one arm.
             by_label: queries whose rarest label is the same are related: as if labels were drawn anew.
+            weights: of the routes, in place of the mean.
         """
         runs = []
+        shares = weights or dict.fromkeys(self.queries, 1 / len(self.queries))
         for row in rows:
-            own = [np.array(row["ndcg"][route]) / 1000 for route in self.queries]
-            influence = [(each - each.mean()) / (len(each) * len(own)) for each in own]
-            value = np.array([np.mean([each.mean() for each in own])])
+            own = {route: np.array(row["ndcg"][route]) / 1000 for route in self.queries}
+            influence = [shares[r] * (each - each.mean()) / len(each) for r, each in own.items()]
+            value = np.array([sum(shares[r] * each.mean() for r, each in own.items())])
             joined = np.concatenate(influence)[np.newaxis]
             runs.append(Runs(value, joined, joined, self._sharing(by_label)))
         return Runs.joined(runs)
@@ -128,6 +131,18 @@ class SetRuns:
         first = np.concatenate(clusters)
         each = np.arange(len(first))
         return Sharing(first, first.max() + 1 + each, each)
+
+    def disagreeing(self) -> dict[str, float]:
+        """Weights of the routes by which the mean of those that the base disagrees with exceeds the others'.
+
+        Empty where the base disagrees with all routes, or with none.
+        """
+        (base, *_) = self.arms["base"]
+        apart = {route: self.auc(base, route) < 0.5 for route in self.tests}
+        counts = [sum(apart.values()), len(apart) - sum(apart.values())]
+        if 0 in counts:
+            return {}
+        return {route: 1 / counts[0] if against else -1 / counts[1] for route, against in apart.items()}
 
     def auc(self, row: Row, route: str) -> float:
         """The ROC-AUC of the conflicting pairs of a route in one run."""
@@ -225,6 +240,19 @@ def judge(sets: Mapping[str, SetRuns]) -> str:
     return "\n\n".join(parts)
 
 
+def judge_disagreement(sets: Mapping[str, SetRuns]) -> str:
+    """Markdown: whether experts gain more over a linear map under routes that the base disagrees with."""
+    arms: dict[str, Runs] = {}
+    for name, own in sets.items():
+        if {"base", EXPERT, HEAD} <= set(own.arms) and (weights := own.disagreeing()):
+            for arm in (EXPERT, HEAD):
+                arms[f"{name}: {arm}"] = own.ndcg(own.arms[arm], weights=weights)
+    compared = [(f"{name}: {EXPERT}", f"{name}: {HEAD}") for name in sets]
+    told = differences(arms, compared, MARGIN)
+    header = ["nDCG@10, base disagrees minus base agrees", "difference (95% interval)", "p, Holm", "verdict"]
+    return table(header, [one.cells() for one in told]) if told else "No runs yet."
+
+
 def _seeds(arms: Mapping[str, Runs], one: Difference) -> int:
     return min(len(arms[name].values) for name in (one.first, one.second))
 
@@ -280,8 +308,10 @@ def rate_table(runs: RunFile) -> str:
     return table(["data", "arm", "rate: nDCG@10 on validation texts"], lines) if lines else "No runs yet."
 
 
-def write(runs: RunFile, folders: Folders, planned: int, plan: str, pages: Sequence[Path] = ()) -> None:
-    """Write results/capacity.md, the figure, and the tables of pages; print the text.
+def write(
+    runs: RunFile, folders: Folders, planned: int, plan: str, picture: Path, pages: Sequence[Path] = ()
+) -> None:
+    """Write results/capacity.md, the picture, and the tables of pages; print the text.
 
     `planned` is the number of all runs.
     """
@@ -292,7 +322,7 @@ def write(runs: RunFile, folders: Folders, planned: int, plan: str, pages: Seque
     header += [f"{arm} - head" for arm in ("base", *TRAINED)]
     drawn = capacity_overview.draw(sets)
     if drawn is not None:
-        (RESULTS / FIGURE).write_text(drawn, encoding="utf-8")
+        picture.write_text(drawn, encoding="utf-8")
     explained = table(header, [line for own in sets.values() for line in own.agreement()])
     made = len(runs.rows) - len(runs.find(stage="whole"))
     quality, conflicts = (capacity_overview.quality_table(sets, conflicts=each) for each in (False, True))
@@ -303,8 +333,13 @@ def write(runs: RunFile, folders: Folders, planned: int, plan: str, pages: Seque
         f'nDCG@10 of "more like this", mean of the routes, ± half of a 95% interval, and seeds:\n\n{quality}',
         f"ROC-AUC of pairs that two routes judge in opposite ways, mean of the routes:\n\n{conflicts}",
         f"## What explains the need\n\n{explained}",
-        f"![nDCG over a linear map, by the base's agreement]({FIGURE})" if drawn else "",
+        f"![Experts minus a linear map, by the base's agreement](../../docs/images/{picture.name})"
+        if drawn
+        else "",
         f"## Questions\n\n{judge(sets)}",
+        "### Do experts gain more over a linear map where the base disagrees (added later)?\n\n"
+        "Routes whose conflicting pairs the base judges worse than chance, against the others of a set.\n\n"
+        f"{judge_disagreement(sets)}",
     ]
     for name, own in sets.items():
         told = sizes(own.data)
@@ -321,7 +356,6 @@ def write(runs: RunFile, folders: Folders, planned: int, plan: str, pages: Seque
             parts.append(f"With more steps:\n\n{long_table(own)}")
     blocks = {"quality": quality, "conflicts": conflicts}
     blocks |= {f"costs of {name}": cost_table(own) for name, own in sets.items()}
-    blocks |= {f"few pairs of {name}": few_table(own) for name, own in sets.items()}
     capacity_overview.fill_pages(blocks, pages)
     parts += [f"## Rates\n\n{rate_table(runs)}", f"## Plan\n\n{plan}"]
     machines = "; ".join(dict.fromkeys(row.get("hardware", hardware()) for row in runs.rows))

@@ -19,7 +19,7 @@ import numpy as np
 
 import sentence_experts as se
 from capacity_data import DataSet, Folders, conflicts_of, few_pairs, pairs_of
-from capacity_models import PATIENCE, Arm, Known, RouteModel, Tokens, Vectors, half_precision, train_model
+from capacity_models import Arm, Known, RouteModel, Tokens, Vectors, half_precision, train_model
 from measuring import BASE
 from sentence_experts.evaluation.label_similarity import more_like_this
 from sentence_experts.models.pooling import unit
@@ -156,8 +156,6 @@ class Bench:
             if figure > highest:
                 best, highest = step, figure
                 kept = {} if screening else state()
-            elif len(curve) - [at for at, _ in curve].index(best) > PATIENCE:
-                break
         found = {"rate": rate, "validation": round(highest, 4), "seconds": round(seconds, 1), "curve": curve}
         if self.device != "cpu":
             found["wall"] = round(time.perf_counter() - started, 1)

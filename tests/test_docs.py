@@ -97,10 +97,3 @@ def test_references_list_every_verb_and_every_public_name() -> None:
         assert re.search(rf"^## {' '.join(words)}( |$)", reference, flags=re.MULTILINE), words
     for name in sentence_experts.__all__:
         assert name.startswith("_") or f"`{name}`" in api or f"### {name}" in api, name
-
-
-def test_picture_of_the_result_shows_the_table_of_the_studies() -> None:
-    script = runpy.run_path(str(REPOSITORY / "scripts" / "draw_result.py"))
-    drawn = script["draw_result"]()
-    assert drawn.count("<circle") >= 5
-    assert script["PICTURE"].read_text(encoding="utf-8") == drawn, "run `python scripts/draw_result.py`"
