@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,10 @@ def test_tune_writes_table_and_config(
     assert shown[0].split() == ["trial", "max_steps", "steps", "best"]
     assert len([line for line in shown[1:3] if line.split()[0].isdecimal()]) == 2
     assert "were chosen on this set" in " ".join(shown)
+    figures = {line.split()[0]: float(line.split()[-1]) for line in shown[1:3]}
+    named, figure = re.search(r"best: trial (\d+), validation (\d\.\d+)", said).groups()  # type: ignore[union-attr]
+    assert figures[named] == max(figures.values()) == pytest.approx(float(figure), abs=1e-4)
+    assert (out / "trials" / f"{int(named):03}").is_dir()
     best = TrainConfig.read(out / "best.yaml")
     assert best.batch_size == 6
     assert best.max_steps in range(2, 5)

@@ -202,6 +202,13 @@ def test_save_replaces_models_only(base: SentenceTransformer, tmp_path: Path) ->
     with pytest.raises(UsageError, match="holds other files"):
         save(encoder, tmp_path / "mine")
     assert (tmp_path / "mine" / "notes.txt").read_text() == "mine"
+    for weights in ("model.safetensors", "pytorch_model.bin"):  # they would be read in place of the model's
+        (tmp_path / weights).mkdir()
+        (tmp_path / weights / weights).write_bytes(b"another's")
+        with pytest.raises(UsageError, match="in the way"):
+            save(encoder, tmp_path / weights, overwrite=True)
+    save(encoder, tmp_path / "mine", overwrite=True)
+    assert sentence_experts.load(tmp_path / "mine").experts == ("copd",)  # type: ignore[union-attr]
 
 
 def test_what_is_no_model_with_experts(base_folders: dict[str, Path], family: str, tmp_path: Path) -> None:

@@ -183,6 +183,20 @@ def test_the_average_is_the_mean_of_the_experts(
     assert parameters(averaged) == parameters(base)
 
 
+@ONE_FAMILY
+def test_the_average_weighs_tokens_as_the_experts_that_they_lead_to(
+    mixed: ExpertEncoder, base: SentenceTransformer
+) -> None:
+    names = mixed.experts
+    grown = sentence_experts.add_route(mixed, "use", kind="adapter", on=names[1])
+    parts = [dict(export_route(mixed, name)[0].model.named_parameters()) for name in names]
+    mean = dict(average_experts(grown)[0].model.named_parameters())
+    weights = [0.25, 0.5, 0.25]  # of the routes: two of four sit on the second expert
+    for name, weight in mean.items():
+        expected = sum(share * part[name] for share, part in zip(weights, parts, strict=True))
+        assert torch.allclose(weight, expected, atol=1e-6), name
+
+
 def test_the_average_before_training_is_the_base(base: SentenceTransformer, texts: list[str]) -> None:
     averaged = average_experts(sentence_experts.extend(base, NAMES))
     assert np.abs(averaged.encode(texts) - base.encode(texts)).max() <= 1e-6

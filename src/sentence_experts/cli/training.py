@@ -126,7 +126,7 @@ def tune(
     result = run(model, data, config, out, overwrite, space=space)
     show(result.to_pandas().dropna(axis=1, how="all").to_string(index=False, na_rep="–"))
     show(
-        f"best: trial {result.best.number + 1}, validation {result.best.best:.4f}. The settings "
+        f"best: trial {result.best.number}, validation {result.best.best:.4f}. The settings "
         "were chosen on this set, so expect a lower figure on new papers."
     )
     show(f"train with them: --config {out / 'best.yaml'}")

@@ -186,8 +186,10 @@ def _make_dense_model(encoder: ExpertEncoder, shares: Shares, routes: Sequence[R
     state[embeddings] = rows[: dense.config.vocab_size].clone()
     if routed.config.has_domain_tokens and routes:
         tokens: dict[int, float] = defaultdict(float)
+        on = Counter(route.expert for route in routes)
         for route in routes:
-            tokens[route.token_ids[0] if route.lead is None else route.lead] += shares[route.expert]
+            share = shares[route.expert] / on[route.expert]
+            tokens[route.token_ids[0] if route.lead is None else route.lead] += share
         total = sum(tokens.values())
         mean = weighted_mean({token: share / total for token, share in tokens.items()}, rows.__getitem__)
         state[embeddings][encoder.tokenizer.cls_token_id] = mean

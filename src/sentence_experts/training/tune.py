@@ -176,7 +176,7 @@ def _run_trials(
     for number in range(config.trials):
         random = np.random.default_rng((config.seed, number))
         drawn = {name: values.draw(random) for name, values in space.items()}
-        logger.info(f"trial {number + 1} of {config.trials}: {drawn}")
+        logger.info(f"trial {number} ({number + 1} of {config.trials}): {drawn}")
         folder, settings = out / TRIALS / f"{number:03}", {**shared, **drawn}
         try:
             result = train(deepcopy(model), data, out=folder, **settings)

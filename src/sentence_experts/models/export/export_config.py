@@ -15,7 +15,11 @@ class ExportConfig(Config):
     route: str | None = Field(
         None, description="Route to export; the name of an expert if the model has no routes"
     )
-    average: bool = Field(False, description="Export the mean of all experts and of their tokens (MoTE)")
+    average: bool = Field(
+        False,
+        description="Export the mean of all experts and of their tokens (MoTE), or of all routes where some "
+        "have heads or adapters",
+    )
     format: Literal["torch", "onnx"] = Field(
         "torch",
         description="onnx: a graph for ONNX Runtime, checked against torch, that encodes, searches and "

@@ -12,8 +12,12 @@ from sentence_experts.models.encoder import ExpertEncoder
 from sentence_experts.models.files.fingerprint import weights_fingerprint
 from sentence_experts.storage import Output, output, write_text
 
-# The first of a model's files, which tells models from other folders of the user before the work.
-MODEL_FILES = ("modules.json", "config.json", "README.md")
+# The first of a model's files, which tells models from other folders of the user before the work; and weights
+# that would be read in place of a model's own, which stand in several files.
+MODEL_FILES = (
+    *("modules.json", "config.json", "README.md"),
+    *("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin"),
+)
 
 
 def model_output(out: Path | str, overwrite: bool = False) -> AbstractContextManager[Output]:
