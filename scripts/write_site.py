@@ -39,11 +39,17 @@ def write_site() -> None:
 
 def _moved(text: str) -> str:
     """The text of a page with links to what is elsewhere in the site."""
-    text = re.sub(r"\]\((?:\.\./)?benchmarks/results/", f"]({MEASUREMENTS}/", text)
-    text = re.sub(r"\]\((?:\.\./)?benchmarks/results\)", f"]({MEASUREMENTS}/index.md)", text)
+    # A page in a folder of the docs has one "../" more than one beside it.
+    text = re.sub(
+        r"\]\(((?:\.\./)*)benchmarks/results(/|\))",
+        lambda found: (
+            f"]({found[1].removeprefix('../')}{MEASUREMENTS}/{'index.md)' if found[2] == ')' else ''}"
+        ),
+        text,
+    )
     text = re.sub(r"\]\(LICENSE\)", "](LICENSE.md)", text)
     # Folders and files of the repository have no page.
-    return re.sub(r"\[([^\]]*)\]\((?:\.\./(?!benchmarks)|serve/)[^)]*\)", r"\1", text)
+    return re.sub(r"\[([^\]]*)\]\((?:\.\./(?!benchmarks|images|measurements)|serve/)[^)]*\)", r"\1", text)
 
 
 def _contents(results: list[Path]) -> Iterator[str]:
