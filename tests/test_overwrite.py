@@ -132,10 +132,13 @@ def verb(
 
 
 def state(out: str) -> dict[str, Any]:
-    """The files of a result: their bytes, and which files they are. Hidden ones and caches aside."""
+    """The files of a result: their bytes, and which files they are. Hidden ones and caches aside.
+
+    A new file may get the number of one that is gone, so that its time counts too.
+    """
     files = [Path(out), *Path(out).rglob("*"), *Path(out).parent.glob(f"{Path(out).stem}.*")]
     return {
-        str(file): (file.read_bytes(), file.stat().st_ino)
+        str(file): (file.read_bytes(), file.stat().st_ino, file.stat().st_mtime_ns)
         for file in files
         if file.is_file() and not any(part[0] == "." or part in ("vectors", "states") for part in file.parts)
     }
