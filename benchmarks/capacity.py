@@ -19,7 +19,7 @@ Validation also chooses the step, no training at all among them. Heads are train
 steps of 64 pairs, but at four rates. Costs are the processor seconds of training, the trained weights, and
 for a text under all routes the milliseconds and bytes.
 
-To stay near 9 hours of one core (0.5 s for a step of 16 pairs with 32 tokens in bfloat16), this is less than
+To stay near 11 hours of one core (0.5 s for a step of 16 pairs with 32 tokens in bfloat16), this is less than
 was wished for: three arms with trained blocks and five seeds on five sets (`FIRST`), all other arms and three
 more sets with three seeds (`THEN`), heads alone for eight routes; 32 tokens of a package, 48 of an article;
 160 to 600 steps for all routes together, and a run of each main arm with four times as many (`long`) that

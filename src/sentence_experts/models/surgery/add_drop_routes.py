@@ -326,8 +326,9 @@ def _check_place(
             raise UsageError("`on` and `base` both say what the route sits on: leave one out")
         if BASE in encoder.experts:
             raise UsageError("this model still has its base: leave `base` out")
-        weights = _base_weights(encoder, base)
-        _check_shared_weights(encoder, weights, base)
+        opened = load(base, device="cpu") if isinstance(base, str | Path) else base
+        weights = _base_weights(encoder, opened)
+        _check_shared_weights(encoder, weights, len(opened.tokenizer))
         return [ExpertSource({}, base=weights)]
     if route.expert not in encoder.experts:
         known = ", ".join(encoder.experts)
@@ -371,11 +372,13 @@ def _choose_start(encoder: ExpertEncoder, seed_from: str, base: Source | None) -
     return ExpertSource({}, base=_base_weights(encoder, base))
 
 
-def _check_shared_weights(encoder: ExpertEncoder, weights: Mapping[str, Tensor], base: Source) -> None:
-    """Refuse a base whose shared weights the model no longer has: no route there would give its vectors."""
+def _check_shared_weights(encoder: ExpertEncoder, weights: Mapping[str, Tensor], known: int) -> None:
+    """Refuse a base whose shared weights the model no longer has: no route there would give its vectors.
+
+    The base knows so many tokens; the model may have those of its routes behind them.
+    """
     routed: Any = encoder.routed_model
     tokens = routed.get_input_embeddings().weight
-    known = len((load(base, device="cpu") if isinstance(base, str | Path) else base).tokenizer)
     for name, value in routed.named_parameters():
         # Weights of a pooler that the base's file lacks are random.
         if name not in weights or is_expert(name) or name.startswith("pooler."):
