@@ -40,7 +40,6 @@ QUESTIONS = {
         (f"{HEAD}, whole texts", HEAD),
         (f"{HEAD}, whole texts", EXPERT),
         (f"{EXPERT}, whole texts", f"{HEAD}, whole texts"),
-        ("adapter, whole texts", f"{HEAD}, whole texts"),
     ],
 }
 
@@ -282,12 +281,15 @@ def few_table(own: SetRuns) -> str:
 
 
 def long_table(own: SetRuns) -> str:
-    """Markdown: the validation figure while training goes on for four times the steps."""
-    lines = [
-        [row["arm"], " ".join(f"{step}: {figure:.3f}" for step, figure in row["curve"]), f"{row['mean']:.3f}"]
-        for row in own.runs.find(data=own.own.name, stage="long")
-    ]
-    return table(["arm", "steps: nDCG@10 on validation texts", "test"], lines) if lines else "No runs yet."
+    """Markdown: the validation figure while training goes on for four times the steps; tests, of one seed."""
+    lines = []
+    for row in own.runs.find(data=own.own.name, stage="long"):
+        curve = [f"{step}: {figure:.3f}" for step, figure in row.get("curve", [])]
+        chosen = [f"{route} {steps}" for route, (_, steps) in row.get("chosen", {}).items()]
+        usual = own.arms[row["arm"]][0]
+        lines.append([row["arm"], " ".join(curve or chosen), f"{usual['mean']:.3f}", f"{row['mean']:.3f}"])
+    header = ["arm", "steps: nDCG@10 on validation texts (a head: steps of each route that were kept)"]
+    return table([*header, "test, usual steps", "test"], lines)
 
 
 def rate_table(runs: RunFile) -> str:
@@ -309,11 +311,11 @@ def rate_table(runs: RunFile) -> str:
 
 
 def write(
-    runs: RunFile, folders: Folders, planned: int, plan: str, picture: Path, pages: Sequence[Path] = ()
+    runs: RunFile, folders: Folders, made: str, plan: str, picture: Path, pages: Sequence[Path] = ()
 ) -> None:
     """Write results/capacity.md, the picture, and the tables of pages; print the text.
 
-    `planned` is the number of all runs.
+    `made` tells how many of the planned runs are there.
     """
     sets = {
         name: SetRuns(own, folders, runs) for name, own in SETS.items() if runs.find(data=name, stage="seed")
@@ -324,12 +326,11 @@ def write(
     if drawn is not None:
         picture.write_text(drawn, encoding="utf-8")
     explained = table(header, [line for own in sets.values() for line in own.agreement()])
-    made = len(runs.rows) - len(runs.find(stage="whole"))
     quality, conflicts = (capacity_overview.quality_table(sets, conflicts=each) for each in (False, True))
     parts = [
         "# How much of a model does a kind of similarity need?",
-        f"Made by `benchmarks/capacity.py`, which says what is compared; {made:,} of {planned:,} "
-        "runs are there. MiniLM with six blocks; 'whole texts' are their first 256 tokens. Seconds were "
+        f"Made by `benchmarks/capacity.py`, which says what is compared; {made} planned runs are "
+        "there. MiniLM with six blocks; 'whole texts' are their first 256 tokens. Seconds were "
         "taken on a machine with other work.",
         f'nDCG@10 of "more like this", mean of the routes, ± half of a 95% interval, and seeds:\n\n{quality}',
         f"ROC-AUC of pairs that two routes judge in opposite ways, mean of the routes:\n\n{conflicts}",

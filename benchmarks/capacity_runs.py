@@ -28,7 +28,6 @@ from sentence_experts.training.labelled_texts import TEST, TRAIN, VALIDATION, La
 from sentence_experts.training.train_heads import LabelledVectors, train_head
 from study import Row
 
-HEAD_STEPS = 500
 TRAINED_TOKENS = 128  # at most, of a text in training; it is read whole where the arm says so
 UNITS = 1000
 
@@ -98,7 +97,7 @@ class Bench:
             vectors = self.base_vectors(arm.tokens)[self.data.sets[TEST]]
             return self.tested(dict.fromkeys(self.routes, vectors))
         if arm.kind == "head":
-            return self._run_heads(arm, key)
+            return self._run_heads(arm, key, steps)
         assert rate is not None
         return self._run_trained(arm, key, rate, steps)
 
@@ -111,7 +110,7 @@ class Bench:
             labels = {r: few_pairs(own, groups, key["pairs"], key["seed"]) for r, own in labels.items()}
         return Known(rows, labels, groups)
 
-    def _run_heads(self, arm: Arm, key: Row) -> Row:
+    def _run_heads(self, arm: Arm, key: Row, steps: int) -> Row:
         known = self.known(key)
         every = self.base_vectors(arm.tokens)
         test, validation = (every[self.data.sets[part]] for part in (TEST, VALIDATION))
@@ -121,7 +120,7 @@ class Bench:
             training = LabelledVectors(every[known.rows], known.labels[route], known.groups)
             own = self.data.labels_of(route, VALIDATION)
             chooses = LabelledVectors(validation, own, self.data.groups_of(VALIDATION))
-            head = train_head(training, chooses, HEAD_STEPS, arm.rank, key["seed"], rates=arm.rates)
+            head = train_head(training, chooses, steps, arm.rank, key["seed"], rates=arm.rates)
             seconds += time.process_time() - started
             figures.append(chooses.ndcg(head))
             chosen[route] = [head.rate, head.steps]

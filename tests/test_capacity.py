@@ -40,7 +40,7 @@ def tiny(tmp_path: Path, minilm: str, monkeypatch: pytest.MonkeyPatch) -> study.
     """A study of one small set with a tiny base, and no runs yet."""
     base = make_tiny_encoder(tmp_path / "tiny", minilm, ())
     monkeypatch.setattr(capacity_runs, "BASE", str(base))
-    monkeypatch.setattr(capacity_runs, "HEAD_STEPS", 10)
+    monkeypatch.setattr(capacity, "HEAD_STEPS", 10)
     for place in (capacity_report, capacity):
         monkeypatch.setattr(place, "RESULTS", tmp_path)
         monkeypatch.setattr(place, "SETS", {capacity.MOST: DataSet(capacity.MOST, _texts, 2, 16, 8, 8)})
@@ -183,7 +183,7 @@ def test_runs_are_made_once_and_their_figures_follow_from_the_rows(
         best = max(whole, key=lambda row: row["validation"])
         assert {row["rate"] for row in tiny.find(arm=arm, stage="seed")} == {best["rate"]}
         assert tiny.find(arm=arm, stage="seed")[0]["ndcg"] == best["ndcg"]
-    capacity_report.write(tiny, folders, 10, "the plan", tmp_path / "capacity.svg")
+    capacity_report.write(tiny, folders, "8 of 10", "the plan", tmp_path / "capacity.svg")
     told = (tmp_path / "capacity.md").read_text(encoding="utf-8")
     assert f"{capacity.MOST}: expert - {capacity.MOST}: dense" in told
     assert "| head | 10 | 2 |" in told

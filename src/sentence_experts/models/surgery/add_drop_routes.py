@@ -20,18 +20,18 @@ from torch import Tensor
 
 from sentence_experts.compat.sentence_transformers import transformer_of
 from sentence_experts.config import with_settings
-from sentence_experts.errors import InputError, UsageError
-from sentence_experts.models.architectures.families import family_of
+from sentence_experts.errors import UsageError
 from sentence_experts.models.dense import dense_prompt, equal_shares
 from sentence_experts.models.encoder import ExpertEncoder, check_experts
 from sentence_experts.models.files.fingerprint import fingerprint_of
 from sentence_experts.models.layers.heads import LowRankHead
-from sentence_experts.models.layers.weight_names import base_name, is_expert, owner_of
+from sentence_experts.models.layers.weight_names import owner_of
 from sentence_experts.models.loading import load
 from sentence_experts.models.routes.kinds import router_kind
 from sentence_experts.models.routes.routes import is_domain_route
 from sentence_experts.models.surgery.adapter_routes import adaptable_layers, read_peft
 from sentence_experts.models.surgery.assemble import ExpertSource, Source, make_and_store, with_experts
+from sentence_experts.models.surgery.base_weights import read_base_weights
 from sentence_experts.models.surgery.extend import extend
 from sentence_experts.models.surgery.extend_config import ADAPTER, AVERAGE, BASE, EXPERT, HEAD, AddRouteConfig
 from sentence_experts.models.surgery.pooling_head import check_linear_pooling
@@ -326,10 +326,7 @@ def _check_place(
             raise UsageError("`on` and `base` both say what the route sits on: leave one out")
         if BASE in encoder.experts:
             raise UsageError("this model still has its base: leave `base` out")
-        opened = load(base, device="cpu") if isinstance(base, str | Path) else base
-        weights = _base_weights(encoder, opened)
-        _check_shared_weights(encoder, weights, len(opened.tokenizer))
-        return [ExpertSource({}, base=weights)]
+        return [ExpertSource({}, base=read_base_weights(encoder, base, shared_too=True))]
     if route.expert not in encoder.experts:
         known = ", ".join(encoder.experts)
         raise UsageError(
@@ -369,42 +366,4 @@ def _choose_start(encoder: ExpertEncoder, seed_from: str, base: Source | None) -
         return ExpertSource({}, base={})
     if base is None:
         raise UsageError("this model no longer has the base's MLPs: give `base`, from which it was made")
-    return ExpertSource({}, base=_base_weights(encoder, base))
-
-
-def _check_shared_weights(encoder: ExpertEncoder, weights: Mapping[str, Tensor], known: int) -> None:
-    """Refuse a base whose shared weights the model no longer has: no route there would give its vectors.
-
-    The base knows so many tokens; the model may have those of its routes behind them.
-    """
-    routed: Any = encoder.routed_model
-    tokens = routed.get_input_embeddings().weight
-    for name, value in routed.named_parameters():
-        # Weights of a pooler that the base's file lacks are random.
-        if name not in weights or is_expert(name) or name.startswith("pooler."):
-            continue
-        own, theirs = (
-            each[:known].cpu() if value is tokens else each.cpu() for each in (value, weights[name])
-        )
-        if not torch.equal(own, theirs.to(own.dtype)):
-            raise UsageError(
-                f"weights that all routes share are not those of the base ({name}): they were trained, or it "
-                "is another base, so that no route can give its vectors; `extend` the base itself, or give "
-                "`on`, an expert for the route to sit on"
-            )
-
-
-def _base_weights(encoder: ExpertEncoder, base: Source) -> dict[str, Tensor]:
-    model = transformer_of(load(base, device="cpu") if isinstance(base, str | Path) else base)
-    routed: Any = encoder.routed_model
-    weights: dict[str, Tensor] = model.state_dict()
-    family = family_of(routed.config.model_type)
-    if (model_type := model.config.model_type) != (wanted := family.base_model_type):
-        raise InputError(f"the base is of type {model_type!r}; this model was made from a {wanted}")
-    for name, value in routed.state_dict().items():
-        source = base_name(family, name)
-        if is_expert(name) and (source not in weights or weights[source].shape != value.shape):
-            raise InputError(
-                f"the base does not fit this model: its {source} has another shape than {tuple(value.shape)}"
-            )
-    return weights
+    return ExpertSource({}, base=read_base_weights(encoder, base))
