@@ -12,15 +12,8 @@ import pytest
 
 from helpers.text_tables import TEXTS, write_texts
 from sentence_experts.errors import InputError
-from sentence_experts.tables import (
-    BadRowError,
-    TextTable,
-    identifiers,
-    read_columns,
-    read_rows,
-    read_table,
-    to_arrow,
-)
+from sentence_experts.tables import BadRowError, identifiers, read_columns, read_rows, read_table, to_arrow
+from sentence_experts.text_table import TextTable
 
 
 @pytest.mark.parametrize(

@@ -20,10 +20,9 @@ import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from os.path import exists, isfile
 from pathlib import Path
-from typing import IO, Any, Final, NamedTuple
+from typing import IO, Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -413,84 +412,3 @@ def texts(column: pa.ChunkedArray, what: str) -> pa.ChunkedArray:
     if str(kind) not in ("string", "large_string", "string_view", "null"):
         raise InputError(f"{what}: texts are expected, not a column of {kind}")
     return column.cast(pa.string())
-
-
-# ---- texts ---------------------------------------------------------------------------------------
-
-
-class TextRow(NamedTuple):
-    """A text, and its identifier where there is an id column."""
-
-    text: str
-    id: str | None = None
-
-
-@dataclass(frozen=True)
-class TextTable:
-    """The texts in a column of a table.
-
-    Attributes:
-        source: the table: a path, a data frame, a list of texts, ...
-        column: the column with the texts; may be left out if there is only one.
-        id_column: a column with an identifier for each text.
-    """
-
-    source: Table
-    column: str | None = None
-    id_column: str | None = None
-
-    @property
-    def name(self) -> str:
-        """The name in messages."""
-        return name_of_table(self.source)
-
-    def rows(self) -> Iterator[TextRow]:
-        """Yield the texts in order; a missing one is empty.
-
-        Raises:
-            InputError: no such file, a column is missing (lists the columns), or a row cannot be read (names
-                it).
-        """
-        chosen = self.columns()
-        for number, row in enumerate(read_rows(self.source, chosen or None), start=1):
-            try:
-                if isinstance(row, BadRowError):
-                    raise row
-                text = as_text(row.get(chosen[0])) or ""
-                identifier = as_identifier(row.get(chosen[-1])) if self.id_column else None
-            except BadRowError as error:
-                raise InputError(f"{self.name}: row {number}: {error}") from error
-            yield TextRow(text, identifier)
-
-    def texts(self) -> list[str]:
-        """Return all texts."""
-        return [row.text for row in self.rows()]
-
-    def check(self) -> None:
-        """Read the first row, so that a wrong file or column is known before a model is loaded.
-
-        Raises:
-            InputError: as `rows`.
-        """
-        next(self.rows(), None)
-
-    def fingerprint(self) -> str:
-        """Return a hash of the file, or of the texts in memory."""
-        return fingerprint(self.source)[1]
-
-    def columns(self) -> list[str]:
-        """Return the text column, and the id column behind it; nothing if the table is empty.
-
-        Raises:
-            InputError: no such file, or a column is missing (lists the columns).
-        """
-        if not (columns := read_columns(self.source)):
-            return []
-        known = f"columns are {', '.join(columns)}"
-        if self.column is None and len(columns) > 1:
-            raise InputError(f"{self.name}: name the column with the texts (`column`); {known}")
-        chosen = [columns[0] if self.column is None else self.column, *filter(None, [self.id_column])]
-        for wanted in chosen:
-            if wanted not in columns:
-                raise InputError(f"{self.name}: no column {wanted!r}; {known}")
-        return list(dict.fromkeys(chosen))

@@ -87,7 +87,7 @@ def encode(
     from sentence_experts.encoding.encode import check_out
     from sentence_experts.encoding.encode import encode as encode_file
     from sentence_experts.encoding.encoder import BatchEncoder
-    from sentence_experts.tables import TextTable
+    from sentence_experts.text_table import TextTable
 
     check_out(TextTable(input, encoding.column, encoding.id_column), out, encoding)
     check_source(model)

@@ -36,7 +36,8 @@ from sentence_experts.models.loading import LoadConfig
 from sentence_experts.models.routes.known_routes import KnownRoutes
 from sentence_experts.progress import Advance, progress, unseen
 from sentence_experts.storage import Output, check_apart, explained, output
-from sentence_experts.tables import Table, TextRow, TextTable, is_path
+from sentence_experts.tables import Table, is_path
+from sentence_experts.text_table import TextRow, TextTable
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from sentence_experts.errors import InputError, UsageError
-from sentence_experts.tables import Table, TextRow, TextTable, format_of, is_path, opened, parquet_file
+from sentence_experts.tables import Table, format_of, is_path, opened, parquet_file
+from sentence_experts.text_table import TextRow, TextTable
 
 logger = logging.getLogger(__name__)
 

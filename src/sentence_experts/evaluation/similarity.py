@@ -29,7 +29,8 @@ from sentence_experts.evaluation.statistics import holm
 from sentence_experts.models.routes.known_routes import KnownRoutes
 from sentence_experts.models.sources import check_source
 from sentence_experts.storage import check_apart
-from sentence_experts.tables import Table, TextTable, is_path
+from sentence_experts.tables import Table, is_path
+from sentence_experts.text_table import TextTable
 
 logger = logging.getLogger(__name__)
 

@@ -25,7 +25,8 @@ from sentence_experts.retrieval.searcher import Comparison, Hit, Searcher
 from sentence_experts.retrieval.taught import DEFAULT, Profile, ProfileName
 from sentence_experts.retrieval.taught_routes import TaughtRoutes
 from sentence_experts.retrieval.texts import PaperTexts
-from sentence_experts.tables import Table, TextTable
+from sentence_experts.tables import Table
+from sentence_experts.text_table import TextTable
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -20,7 +20,8 @@ from sentence_experts.moee.moee_config import MoeeConfig
 from sentence_experts.moee.saved import load_embedder
 from sentence_experts.moee.vectors import PARTS
 from sentence_experts.storage import check_apart, output, sha256_file
-from sentence_experts.tables import Table, TextTable, is_path
+from sentence_experts.tables import Table, is_path
+from sentence_experts.text_table import TextTable
 
 logger = logging.getLogger(__name__)
 

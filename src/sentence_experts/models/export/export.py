@@ -18,7 +18,8 @@ from sentence_experts.models.files.fingerprint import fingerprint_of
 from sentence_experts.models.files.saving import model_output, write_model
 from sentence_experts.models.loading import load
 from sentence_experts.storage import check_apart
-from sentence_experts.tables import Table, TextTable, is_path
+from sentence_experts.tables import Table, is_path
+from sentence_experts.text_table import TextTable
 
 if TYPE_CHECKING:
     import pandas as pd

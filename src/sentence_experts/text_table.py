@@ -1,0 +1,97 @@
+"""A column of texts in a table of any kind, with an identifier for each where the table has them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from sentence_experts.errors import InputError
+from sentence_experts.tables import (
+    BadRowError,
+    Table,
+    as_identifier,
+    as_text,
+    fingerprint,
+    name_of_table,
+    read_columns,
+    read_rows,
+)
+
+
+class TextRow(NamedTuple):
+    """A text, and its identifier where there is an id column."""
+
+    text: str
+    id: str | None = None
+
+
+@dataclass(frozen=True)
+class TextTable:
+    """The texts in a column of a table.
+
+    Attributes:
+        source: the table: a path, a data frame, a list of texts, ...
+        column: the column with the texts; may be left out if there is only one.
+        id_column: a column with an identifier for each text.
+    """
+
+    source: Table
+    column: str | None = None
+    id_column: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The name in messages."""
+        return name_of_table(self.source)
+
+    def rows(self) -> Iterator[TextRow]:
+        """Yield the texts in order; a missing one is empty.
+
+        Raises:
+            InputError: no such file, a column is missing (lists the columns), or a row cannot be read (names
+                it).
+        """
+        chosen = self.columns()
+        for number, row in enumerate(read_rows(self.source, chosen or None), start=1):
+            try:
+                if isinstance(row, BadRowError):
+                    raise row
+                text = as_text(row.get(chosen[0])) or ""
+                identifier = as_identifier(row.get(chosen[-1])) if self.id_column else None
+            except BadRowError as error:
+                raise InputError(f"{self.name}: row {number}: {error}") from error
+            yield TextRow(text, identifier)
+
+    def texts(self) -> list[str]:
+        """Return all texts."""
+        return [row.text for row in self.rows()]
+
+    def check(self) -> None:
+        """Read the first row, so that a wrong file or column is known before a model is loaded.
+
+        Raises:
+            InputError: as `rows`.
+        """
+        next(self.rows(), None)
+
+    def fingerprint(self) -> str:
+        """Return a hash of the file, or of the texts in memory."""
+        return fingerprint(self.source)[1]
+
+    def columns(self) -> list[str]:
+        """Return the text column, and the id column behind it; nothing if the table is empty.
+
+        Raises:
+            InputError: no such file, or a column is missing (lists the columns).
+        """
+        if not (columns := read_columns(self.source)):
+            return []
+        known = f"columns are {', '.join(columns)}"
+        if self.column is None and len(columns) > 1:
+            raise InputError(f"{self.name}: name the column with the texts (`column`); {known}")
+        chosen = [columns[0] if self.column is None else self.column, *filter(None, [self.id_column])]
+        for wanted in chosen:
+            if wanted not in columns:
+                raise InputError(f"{self.name}: no column {wanted!r}; {known}")
+        return list(dict.fromkeys(chosen))
