@@ -160,8 +160,8 @@ def main() -> None:
         runs.make(rated, partial(run_rate, pairs))
         wanted = [
             {"arm": arm, "size": size, "seed": seed}
-            for seed in range(given.seeds)
             for size in SIZES
+            for seed in range(given.seeds)
             for arm in ARMS
         ]
         runs.make(wanted, partial(run_seed, runs, pairs))
