@@ -155,7 +155,7 @@ class RouteModel(nn.Module):
         order = tokens.by_length(route, rows)
         size = ENCODED[self.encoder.device.type]
         parts = [
-            self(route, tokens.inputs(route, rows[order[at : at + size]])).cpu()
+            self(route, tokens.inputs(route, rows[order[at : at + size]])).float().cpu()
             for at in range(0, len(rows), size)
         ]
         found = np.empty((len(rows), parts[0].shape[1]), np.float32)

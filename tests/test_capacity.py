@@ -161,8 +161,8 @@ def test_runs_are_made_once_and_their_figures_follow_from_the_rows(
         key
         for key in capacity.plan()
         if key["data"] == capacity.MOST
-        and key["arm"] in ("base", "head", "dense", "expert") and key["seed"] < 2 and key["stage"] != "long"
-        and key.get("pairs", 10) == 10
+        and key["arm"] in ("base", "head", "head and base", "dense", "expert") and key["seed"] < 2
+        and key["stage"] != "long" and key.get("pairs", 10) == 10
     ]  # fmt: skip
     capacity.make_runs(tiny, benches, keys)
     made = len(tiny.rows)
