@@ -196,6 +196,19 @@ def test_whole_floats_are_identifiers_and_fractions_none():
             identifiers(pa.chunked_array([wrong]), "x")
 
 
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.parquet"])
+def test_texts_of_an_id_column_stay_as_they_are(tmp_path: Path, name: str) -> None:
+    ids = ["7.0", "7", "1.00", "007", "12345678901234567890.0"]
+    frame = pd.DataFrame({"id": ids, "text": list("abcde")})
+    if name.endswith("csv"):
+        frame.to_csv(tmp_path / name, index=False)
+    elif name.endswith("jsonl"):
+        frame.to_json(tmp_path / name, orient="records", lines=True)
+    else:
+        frame.to_parquet(tmp_path / name)
+    assert [row.id for row in TextTable(tmp_path / name, "text", "id").rows()] == ids
+
+
 def test_two_columns_of_one_name_are_refused(tmp_path: Path):
     (tmp_path / "a.csv").write_text("id,id\n1,2\n")
     for read in (read_columns, lambda path: list(read_rows(path))):

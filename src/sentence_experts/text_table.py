@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sentence_experts.errors import InputError
 from sentence_experts.tables import (
@@ -24,6 +24,11 @@ class TextRow(NamedTuple):
 
     text: str
     id: str | None = None
+
+
+def _read_id(cell: Any) -> str | None:
+    # Of numbers as of pandas, 7.0 is 7; a text is as its owner writes it, so that it can be joined again.
+    return as_text(cell) if isinstance(cell, str) else as_identifier(cell)
 
 
 @dataclass(frozen=True)
@@ -58,7 +63,7 @@ class TextTable:
                 if isinstance(row, BadRowError):
                     raise row
                 text = as_text(row.get(chosen[0])) or ""
-                identifier = as_identifier(row.get(chosen[-1])) if self.id_column else None
+                identifier = _read_id(row.get(chosen[-1])) if self.id_column else None
             except BadRowError as error:
                 raise InputError(f"{self.name}: row {number}: {error}") from error
             yield TextRow(text, identifier)

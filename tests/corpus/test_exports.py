@@ -10,6 +10,7 @@ import pytest
 from helpers.small_articles import papers, rejected
 from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.corpus.formats.bibtex import latex_to_text
+from sentence_experts.corpus.formats.markup import without_tags
 from sentence_experts.corpus.importing import import_corpus
 from sentence_experts.errors import InputError
 
@@ -168,6 +169,49 @@ def test_latex() -> None:
     assert latex_to_text(r"\'{e} \v{c} \c c {\ss} \O re \^{\i} 3--4 $x_{1}$ \{a\} \url{a~b}") == (
         "é č ç ß Øre î 3–4 x1 {a} a b"
     )
+
+
+@pytest.mark.parametrize(
+    ("tex", "text"),
+    [
+        (
+            r"Fran\c{c}ois on Erd\H{o}s, Ko\v{c}evar, {\c c}, Fran\c cois",
+            "François on Erdős, Kočevar, ç, François",
+        ),
+        (r"\v{\i}n, \'{\i}n, \'\i n", "ǐn, ín, ín"),
+        (r"\LaTeX{} for \pounds 5, x\^{}2, a\~{}b", "LaTeX for £5, x^2, a~b"),
+        (r"\href{https://a.b/c}{a page}, one\par two \\ three\;four", "a page, one two three four"),
+        (r"\frac{1}{2} of it", "1/2 of it"),
+    ],
+)
+def test_latex_before_letters_and_without_arguments(tex: str, text: str) -> None:
+    assert " ".join(latex_to_text(tex).split()) == text
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("IL-6<TNF and IFN>IL-2", "IL-6<TNF and IFN>IL-2"),
+        ("Ca<Mg at all depths. In wet soils K>Na", "Ca<Mg at all depths. In wet soils K>Na"),
+        ("i<j and j>k; a<p and q>b; a<b>c; a<b=1>c", "i<j and j>k; a<p and q>b; a<b>c; a<b=1>c"),
+        ('<i>E. coli</i>, <span class="x">H<sub>2</sub>O</span>', "E. coli, H2O"),
+        ("<jats:p>one<br/>two</jats:p><mml:mi>x</mml:mi>", "one two x"),
+        ("&lt;i&gt;E. coli&lt;/i&gt; at p &lt; 0.05", "E. coli at p < 0.05"),
+    ],
+)
+def test_only_tags_are_removed(written: str, read: str) -> None:
+    assert without_tags(written) == read
+
+
+def test_ris_with_a_tag_for_each_paragraph_and_a_year_in_words(tmp_path: Path) -> None:
+    record = "TY  - JOUR\nTI  - Rice\nAB  - One.\nAB  - Two.\nPY  - in press\nDA  - 2020/05/01\nER  - \n"
+    paper = one(imported(tmp_path, "x.ris", record))
+    assert (paper["abstract"], paper["year"]) == ("One. Two.", 2020)
+
+
+def test_nbib_has_the_year_of_paper_or_online_as_the_xml_of_pubmed(tmp_path: Path) -> None:
+    record = "PMID- 11\nTI  - Rice\nDP  - 2020 Jan\nDEP - 20191130\n"
+    assert one(imported(tmp_path, "x.nbib", record))["year"] == 2019
 
 
 @pytest.mark.parametrize("text", [PUBMED_CSV, OLD_PUBMED_CSV])

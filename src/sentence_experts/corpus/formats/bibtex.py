@@ -11,7 +11,7 @@ import unicodedata
 from collections.abc import Iterator, Mapping
 
 from sentence_experts.corpus.formats.authors import invert_name
-from sentence_experts.corpus.formats.markup import TEX_NAMES, tex_to_text
+from sentence_experts.corpus.formats.markup import TEX_FRACTION, TEX_NAMES, tex_to_text
 from sentence_experts.corpus.paper import RecordError
 
 Fields = dict[str, list[str]]
@@ -40,17 +40,21 @@ _LETTERS = {
     "textemdash": "—", "textquoteright": "’", "textquoteleft": "‘", "textbackslash": "\\", "textbar": "|",
     "textregistered": "®", "texttrademark": "™", "textdegree": "°", "textmu": "μ", "dots": "…", "ldots": "…",
     "textquotedblleft": "“", "textquotedblright": "”", "S": "§", "P": "¶", "copyright": "©",
-    "textbraceleft": "\ue000", "textbraceright": "\ue001",
+    "textbraceleft": "\ue000", "textbraceright": "\ue001", "textminus": "−", "pounds": "£", "euro": "€",
+    "dag": "†", "ddag": "‡", "par": " ", "TeX": "TeX", "LaTeX": "LaTeX", "BibTeX": "BibTeX",
 }  # fmt: skip
 _MATH = re.compile(r"(?<!\\)\$([^$]{1,500})(?<!\\)\$|(?<!\\)\\\((.{1,500}?)(?<!\\)\\\)", re.DOTALL)
 _SIGN_ACCENT = re.compile(
-    r"\\(['`^\"~=.])\s*(?:\{\s*(\\[ij](?![A-Za-z])|[^\W\d_]?)\s*\}|(\\[ij](?![A-Za-z])|[^\W\d_]))"
+    r"\\(['`^\"~=.])\s*(?:\{\s*(\\[ij](?![A-Za-z])|[^\W\d_]?)\s*\}|(\\[ij](?![A-Za-z])[ \t]*|[^\W\d_]))"
 )
 _LETTER_ACCENT = re.compile(
-    r"\\([cvuHkrdb])(?:\s*\{\s*(\\[ij]|[^\W\d_])\s*\}|\s+(\\[ij]|[^\W\d_]))(?![A-Za-z])"
+    r"\\([cvuHkrdb])(?:\s*\{\s*(\\[ij](?![A-Za-z])|[^\W\d_])\s*\}"
+    r"|\s*(\\[ij](?![A-Za-z])[ \t]*)|\s+([^\W\d_]))"
 )
 _COMMAND = re.compile(r"\\([A-Za-z]+)\*?([ \t]*)(?:\{\})?")
 _ESCAPED = re.compile(r"\\([&%$#_{} -])")
+_SPACE = re.compile(r"\\\\\*?|\\[,;:]")  # a line break, and spaces of formulas
+_LINK = re.compile(r"\\href\s*\{[^{}]*\}\s*(?=\{)")
 _QUOTES = (("---", "—"), ("--", "–"), ("``", "“"), ("''", "”"))
 _PLACES = {"{": "\ue000", "}": "\ue001", "~": "\ue002"}
 KIND = "entrytype"
@@ -218,13 +222,13 @@ def latex_to_text(text: str) -> str:
     """
     if "\\" in text or "$" in text:
         text = _MATH.sub(lambda match: tex_to_text(match[1] or match[2]), text)
-        text = text.replace("\\,", " ").replace("\\/", "")
+        text = TEX_FRACTION.sub(r"\1/\2", _LINK.sub("", text))
+        text = _SPACE.sub(" ", text).replace("\\/", "").replace("\\!", "")
         for pattern in (_SIGN_ACCENT, _LETTER_ACCENT):
             text = pattern.sub(_spell_accent, text)
         # Escaped braces stay, those of groups go.
         text = _ESCAPED.sub(lambda match: _PLACES.get(match[1], match[1]), text)
         text = _COMMAND.sub(_spell_command, text)
-        text = text.replace("\\\\", " ")
     for sign, letter in _QUOTES:  # braces may keep signs apart
         text = text.replace(sign, letter)
     text = text.replace("{", "").replace("}", "").replace("~", " ")
@@ -243,8 +247,10 @@ def _spell_command(match: re.Match[str]) -> str:
 
 
 def _spell_accent(match: re.Match[str]) -> str:
-    letter = (match[2] or match[3] or "").lstrip("\\")
-    return letter + _ACCENTS[match[1]] if letter else ""
+    letter = next(filter(None, match.groups()[1:]), "").strip("\\ \t")
+    if not letter:  # "\\^{}" is how TeX writes the sign
+        return _PLACES.get(match[1], match[1]) if match[1] in "^~" else ""
+    return letter + _ACCENTS[match[1]]
 
 
 def without_braces(text: str) -> str:

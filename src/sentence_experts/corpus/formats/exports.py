@@ -118,6 +118,8 @@ class Export:
         """
         more = self.more(record)
         stated = {field: _first(record, *names.split("|")) for field, names in self.names.items()}
+        if "year" in stated:  # the first that can be read
+            stated["year"] = next(filter(year_in, _all(record, *self.names["year"].split("|"))), None)
         return "not-a-paper" if more is None else _make_paper(stated | more)
 
 
@@ -135,8 +137,12 @@ def _guess_encoding(data: bytes) -> str:
     return "utf-16" if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
 
 
+def _all(record: Fields, *names: str) -> Iterator[str]:
+    return (text for name in names for text in record.get(name, ()) if text)
+
+
 def _first(record: Fields, *names: str) -> str | None:
-    return next((text for name in names for text in record.get(name, ()) if text), None)
+    return next(_all(record, *names), None)
 
 
 def _split(texts: Iterable[str], separator: str = r"[\n;]") -> list[str]:
@@ -274,6 +280,8 @@ def _more_of_ris(record: Fields) -> dict[str, Any]:
             authors += [each for each in map(invert_initials, _split(record[tag])) if each not in known]
     from_pubmed = re.search("pubmed|nlm|medline", databases) and "embase" not in databases
     return {
+        # Some programs begin each paragraph with its tag.
+        "abstract": " ".join([*_all(record, "AB")] or _all(record, "N2")),
         "pmid": number if from_pubmed and number.isdigit() else None,
         "pmcid": next((text for text in record.get("C2", []) if text.startswith("PMC")), None),
         "addresses": [text for tag in _ADDRESSES for text in record.get(tag, [])],
@@ -289,8 +297,11 @@ def _more_of_ris(record: Fields) -> dict[str, Any]:
 def _more_of_nbib(record: Fields) -> dict[str, Any]:
     numbers = record.get("LID", []) + record.get("AID", [])
     kinds = record.get("PT", [])
+    dates = [*_all(record, "DP"), *(date[:4] for date in _all(record, "DEP"))]  # DEP is 20191130
+    years = [year for year in map(year_in, dates) if year]
     return {
         "title": without_marks(_first(record, "TI", "BTI")),
+        "year": str(min(years)) if years else None,  # of paper or online, as in PubMed's XML
         # The DOI is marked as one, or an address (ERIC).
         "doi": next((each.removesuffix("[doi]") for each in numbers if each.endswith("[doi]")), None),
         "addresses": [each for each in numbers if each.startswith("http")],
@@ -361,12 +372,12 @@ def _more_of_bibtex(entry: Fields) -> dict[str, Any]:
 EXPORTS = {
     "ris": Export(
         _RIS_BEGINS.search, partial(_read_tagged, line_pattern=_RIS_LINE), more=_more_of_ris, names={
-            "title": "TI|T1|CT|ST", "abstract": "AB|N2", "doi": "DO", "year": "PY|Y1|DA", "volume": "VL",
+            "title": "TI|T1|CT|ST", "doi": "DO", "year": "PY|Y1|DA", "volume": "VL",
             "issue": "IS", "journal": "JF|JO|T2|JA", "language": "LA",
         }),
     "nbib": Export(
         _NBIB_BEGINS.search, partial(_read_tagged, line_pattern=_NBIB_LINE), more=_more_of_nbib, names={
-            "abstract": "AB", "pmid": "PMID", "pmcid": "PMC", "year": "DP|DEP", "volume": "VI", "issue": "IP",
+            "abstract": "AB", "pmid": "PMID", "pmcid": "PMC", "volume": "VI", "issue": "IP",
             "pages": "PG", "journal": "JT|TA", "language": "LA",
         }),
     "pubmed-csv": Export(

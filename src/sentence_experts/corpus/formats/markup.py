@@ -44,7 +44,7 @@ TEX_NAMES = {
     "sqrt": "√", "partial": "∂", "in": "∈", "ldots": "…", "dots": "…", "left": "", "right": "", "quad": " ",
     "qquad": " ", "hbox": "", "mbox": "", "limits": "", "displaystyle": "",
 }  # fmt: skip
-_TEX_FRACTION = re.compile(r"\\[td]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}")
+TEX_FRACTION = re.compile(r"\\[td]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}")
 _TEX_COMMAND = re.compile(r"\\([A-Za-z]+)\s*")
 _TEX_STYLES = (
     "text", "math", "up", "bold", "rm", "it", "bf", "over", "under",
@@ -78,7 +78,7 @@ def tex_to_text(tex: str) -> str:
     """Make a TeX formula readable by a few replacements, without its preamble."""
     body = _TEX_BODY.search(tex)
     text = (body.group(1) if body else tex).replace("$", "")
-    text = _TEX_FRACTION.sub(r"\1/\2", text)
+    text = TEX_FRACTION.sub(r"\1/\2", text)
 
     def spelled(match: re.Match[str]) -> str:
         name = match.group(1)
@@ -159,27 +159,47 @@ def local_name(node: Element) -> str:
     return node.tag.rpartition("}")[2] if node is not None and isinstance(node.tag, str) else ""
 
 
-_BLOCK_TAG = re.compile(
-    r"</?(?:jats:)?(?:h\d|p|br|div|li|ul|ol|sec|title|list|list-item)\b[^<>]{0,200}>", re.IGNORECASE
+_TAG = re.compile(
+    r"</(?P<closes>[a-z][\w:.-]{0,40})\s*>"
+    r"|<(?P<opens>[a-z][\w:.-]{0,40})"
+    r"""(?P<attributes>(?:\s+[\w:.-]{1,40}\s*=\s*(?:"[^"<>]{0,500}"|'[^'<>]{0,500}'|[^\s"'<>=]{1,100})){0,20})"""
+    r"\s*(?P<empty>/?)>",
+    re.IGNORECASE,
 )
-_TAG = re.compile(r"</?[a-z][^<>]{0,200}>", re.IGNORECASE)
-_STYLE_TAG = re.compile(r"</?(?:i|b|u|em|strong|sub|sup|sc|scp|italic|bold|p)>", re.IGNORECASE)
+_BLOCK_NAME = re.compile(r"(?:jats:)?(?:h\d|p|br|div|li|ul|ol|sec|title|list|list-item)", re.IGNORECASE)
+# Tags that HTML leaves open, and those that broken records do.
+_LEFT_OPEN = frozenset({"p", "br", "hr", "li", "img", "sub", "sup", "inf"})
 
 
 def without_tags(text: str | None) -> str | None:
     """Remove HTML or JATS tags and entities from a text; block elements become spaces.
 
-    >>> without_tags("Rice in <i>drought</i> &amp; <jats:p>flood</jats:p>")
-    'Rice in drought & flood'
+    What only looks like a tag stays: one without attributes whose element is never closed.
+
+    >>> without_tags("Rice in <i>drought</i> &amp; <jats:p>flood</jats:p>; Ca<Mg and K>Na")
+    'Rice in drought & flood; Ca<Mg and K>Na'
     """
     if not text:
         return None
-    if "<" in text:
-        text = _TAG.sub("", _BLOCK_TAG.sub(" ", text))
+    text = _drop_tags(text)
     if "&" in text:
-        # Some services escape the tags themselves.
-        text = _STYLE_TAG.sub("", html.unescape(text))
+        text = _drop_tags(html.unescape(text))  # some services escape the tags themselves
     return clean(text)
+
+
+def _drop_tags(text: str) -> str:
+    if "<" not in text:
+        return text
+    closed = {match["closes"].lower() for match in _TAG.finditer(text) if match["closes"]}
+
+    def dropped(match: re.Match[str]) -> str:
+        name = match["closes"] or match["opens"]
+        known = name.lower() in closed or name.lower() in _LEFT_OPEN
+        if not (known or match["attributes"] or match["empty"]):
+            return match.group()
+        return " " if _BLOCK_NAME.fullmatch(name) else ""
+
+    return _TAG.sub(dropped, text)
 
 
 def unique(texts: Iterable[str | None]) -> tuple[str, ...]:
