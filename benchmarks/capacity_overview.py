@@ -65,6 +65,27 @@ def points(sets: Sets) -> list[tuple[str, str, float, float]]:
     return found
 
 
+def explain(sets: Sets) -> str:
+    """A sentence: the rank correlations of that gain, over the routes, with what could explain it."""
+    from scipy.stats import spearmanr
+
+    found = points(sets)
+    if len(found) < 3:
+        return "No runs yet."
+    gains = [gain for *_, gain in found]
+    reasons = {
+        "the base's ROC-AUC on the route's conflicts": [auc for _, _, auc, _ in found],
+        "the base's nDCG@10": [sets[name].route_mean("base", route) for name, route, *_ in found],
+        "the linear map's": [sets[name].route_mean("head", route) for name, route, *_ in found],
+        "the number of labels": [len(sets[name].data.labels[route].names) for name, route, *_ in found],
+    }
+    told = "; ".join(f"{name} {spearmanr(gains, own).statistic:+.2f}" for name, own in reasons.items())
+    return (
+        f"Rank correlations of what experts add to a linear map, over {len(found)} routes of "
+        f"{len({name for name, *_ in found})} sets (added later): {told}."
+    )
+
+
 def draw(sets: Sets) -> str | None:
     """SVG: gain of experts over a linear map, by how far the base agrees with a route."""
     found = points(sets)

@@ -338,6 +338,7 @@ def write(
         f"![Experts minus a linear map, by the base's agreement](../../docs/images/{picture.name})"
         if drawn
         else "",
+        capacity_overview.explain(sets),
         f"## Questions\n\n{judge(sets)}",
         "### Do experts gain more over a linear map where the base disagrees (added later)?\n\n"
         "Routes whose conflicting pairs the base judges worse than chance, against the others of a set.\n\n"

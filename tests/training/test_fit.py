@@ -288,6 +288,20 @@ def test_auto_ends_with_a_verdict(plain_model: Path, monkeypatch: pytest.MonkeyP
     assert bool(result.model.head_routes) == (kept == "heads")
 
 
+def test_few_texts_are_for_heads(plain_model: Path) -> None:
+    rows = make_rows(40)
+    with pytest.raises(se.InputError, match=r"'topic' has 2[0-9] training texts .* need 32"):
+        se.fit(plain_model, rows, by=["topic"], kind="adapter", steps=2)
+    result = se.fit(plain_model, rows, by=["topic"], kind="auto", steps=2)
+    assert result.verdict.endswith("need 32, for batches of 16 pairs; heads are kept")
+
+
+def test_a_rank_over_the_width_is_any_rank(plain_model: Path) -> None:
+    found = [se.fit(plain_model, make_rows(120), by=["topic"], steps=2, rank=rank) for rank in (None, 999)]
+    first, second = (own.tried[0]["bytes_per_route"] for own in found)
+    assert first == second
+
+
 def test_an_interrupted_fit_continues_with_its_vectors(
     plain_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,6 +17,7 @@ import pyarrow as pa
 from sentence_transformers import SentenceTransformer
 
 from sentence_experts.encoding.encoder import BatchEncoder
+from sentence_experts.errors import InputError
 from sentence_experts.evaluation.label_similarity import Floats, Vectors, mean_over_groups, more_like_this
 from sentence_experts.models.encoder import ExpertEncoder
 from sentence_experts.models.pooling import make_pooled_model, unit
@@ -112,7 +113,14 @@ def choose_kind(
     best: Candidate | None = None
     tried: list[Candidate] = []
     verdict = ""
+    too_few = _find_route_of_few_texts(data, routes)
     for kind in KINDS if config.kind == "auto" else (config.kind,):
+        if kind != HEAD and too_few:
+            if best is None:
+                raise InputError(f"{too_few}; label more texts, or fit heads")
+            verdict = too_few
+            logger.info(verdict)
+            break
         began = time.perf_counter()
         if kind == HEAD:
             candidate = fit_heads(base, data, routes, config, cache)
@@ -129,6 +137,19 @@ def choose_kind(
         best = candidate
     assert best is not None
     return best, tried, verdict and f"{verdict}; {best.kind}s are kept"
+
+
+def _find_route_of_few_texts(data: LabelledTexts, routes: Sequence[str]) -> str:
+    """Return a sentence on a route whose texts fill no batch of pairs; empty if there is none."""
+    for route in routes:
+        labels = data.labels_of(route, TRAIN)
+        texts = int((labels.matrix[:, labels.counts > 1].sum(axis=1) > 0).sum())
+        if texts < 2 * BATCH:
+            return (
+                f"route {route!r} has {texts} training texts that are like another one, and adapters and "
+                f"experts need {2 * BATCH}, for batches of {BATCH} pairs"
+            )
+    return ""
 
 
 def _compare(candidate: Candidate, best: Candidate) -> tuple[bool, str]:
@@ -154,7 +175,8 @@ def fit_heads(
     """Encode all texts once, and train a map per route on the vectors."""
     width = int(make_pooled_model(base).get_embedding_dimension() or 0)
     identity = np.eye(width, dtype=np.float32), np.zeros(width, np.float32)
-    model = with_heads(base, dict.fromkeys(routes, identity), config.rank)  # refuses a base before the work
+    rank = config.rank if config.rank is not None and config.rank < width else None  # as in `make_head`
+    model = with_heads(base, dict.fromkeys(routes, identity), rank)  # refuses a base before the work
     headless = model.without_heads()
     headless.max_seq_length = config.max_length or headless.max_seq_length
     pooled = _encode(BatchEncoder(headless), data.texts, routes[0], cache)
@@ -165,7 +187,7 @@ def fit_heads(
             for part in (TRAIN, VALIDATION)
         )
         with progress(f"route {route}", config.steps * len(RATES)) as advance:
-            heads[route] = train_head(training, validation, config.steps, config.rank, config.seed, advance)
+            heads[route] = train_head(training, validation, config.steps, rank, config.seed, advance)
     model = with_heads(model, {route: (head.weight, head.bias) for route, head in heads.items()})
 
     def vectors(rows: Rows) -> dict[str, Vectors]:
@@ -174,7 +196,7 @@ def fit_heads(
 
     untrained = "no steps, but for the mean of the texts taken away"
     chosen = {route: _describe(head.steps, head.rate, untrained) for route, head in heads.items()}
-    owned = 4 * width * (1 + (width if config.rank is None else 2 * config.rank))
+    owned = 4 * width * (1 + (width if rank is None else 2 * rank))
     seen = HEAD_BATCH * config.steps
     return Candidate(HEAD, model, vectors, lambda rows: unit(model.finish(pooled[rows])), chosen, owned, seen)
 
