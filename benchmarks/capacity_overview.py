@@ -105,12 +105,21 @@ def draw(sets: Sets) -> str | None:
             x, y = np.array([point[2:] for point in found if point[0] == name]).T
             colour = MODEL_COLOURS[number % len(MODEL_COLOURS)]
             axes.plot(x, y, "osD^vP*X"[number], color=colour, linestyle="", label=name)
-        for _, route, across, up in found if len(found) <= MOST_NAMED else []:
-            axes.annotate(route, (across, up), (6, 4), textcoords="offset points", fontsize="small")
+        names = list(dict.fromkeys(name for name, *_ in found))
+        for name, route, across, up in found if len(found) <= MOST_NAMED else []:
+            # Beside the point, where fewest others are.
+            is_left, is_below = across < 0.35, names.index(name) % 2
+            place = (-6 if is_left else 6, -10 if is_below else 4)
+            side = "right" if is_left else "left"
+            axes.annotate(route, (across, up), place, textcoords="offset points", fontsize="small", ha=side)
         axes.axhline(0, color="#999999", linewidth=0.8)
         axes.axvline(0.5, color="#999999", linewidth=0.8)
         axes.set_xlabel("agreement of the base: its ROC-AUC on conflicting pairs of the route")
-        axes.set_ylabel("nDCG@10: experts minus a linear map")
+        axes.set_ylabel("nDCG@10: experts minus a linear map (logarithmic from 0.1)")
+        axes.set_yscale("symlog", linthresh=0.1)  # one set has gains of half a point
+        ticks = [0, 0.05, 0.1, 0.2, 0.5]
+        axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+        axes.minorticks_off()
         axes.margins(x=0.12)
         axes.legend()
         out = io.StringIO()
