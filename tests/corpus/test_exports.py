@@ -182,6 +182,12 @@ def test_latex() -> None:
         (r"\LaTeX{} for \pounds 5, x\^{}2, a\~{}b", "LaTeX for £5, x^2, a~b"),
         (r"\href{https://a.b/c}{a page}, one\par two \\ three\;four", "a page, one two three four"),
         (r"\frac{1}{2} of it", "1/2 of it"),
+        (
+            r"Alzheimer{\textquotesingle}s, $\upkappa${B}, \textbeta, 10{\textasciicircum}6",
+            "Alzheimer's, κB, β, 10^6",
+        ),
+        (r"$a \leqslant b$, $\less$, \texteuro5\hspace{0.1em}x", "a ≤b, <, €5 x"),
+        (r"{\em in vivo}, \emph{in} \textsc{vitro}, \unknown", "in vivo, in vitro, unknown"),
     ],
 )
 def test_latex_before_letters_and_without_arguments(tex: str, text: str) -> None:

@@ -147,7 +147,7 @@ def _bibtex(papers: Sequence[Mapping[str, Any]]) -> str:
         fields = {"author": " and ".join(names)}
         for field, name in (("title", "title"), (source, "journal"), ("year", "year"),
                             ("volume", "volume"), ("number", "issue"), ("pages", "pages"), ("doi", "doi"),
-                            ("pmid", "pmid"), ("abstract", "abstract")):  # fmt: skip
+                            ("pmid", "pmid"), ("pmcid", "pmcid"), ("abstract", "abstract")):  # fmt: skip
             fields[field] = next(iter(_present(paper, name)), "")
         fields["url"] = paper_url(paper) or ""
         # A single keyword with a comma in it would be read as two.

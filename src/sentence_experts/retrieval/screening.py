@@ -88,12 +88,12 @@ class ScreenResult:
         if not self.sampled:
             return f"{counted}. Only a random sample can tell how many of these are relevant"
         likely = max((self.pool + self.newer) * self.found / self.sampled - self.since, 0)
-        share = self.relevant / max(self.relevant + self.at_most, 1)
+        share = 100 * self.relevant // max(self.relevant + self.at_most, 1)  # down, since it is a bound
         newer = f", with {self.newer:,} that came after it" if self.newer else ""
         return (
             f"{counted}. Of these likely {likely:,.0f} are relevant, with 95% confidence at most "
             f"{self.at_most:,} (in a random sample {self.found:,} of {self.sampled:,}{newer}); then at least "
-            f"{share:.0%} of the relevant papers were read"
+            f"{share}% of the relevant papers were read"
         )
 
     def __repr__(self) -> str:

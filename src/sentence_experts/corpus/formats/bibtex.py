@@ -11,7 +11,7 @@ import unicodedata
 from collections.abc import Iterator, Mapping
 
 from sentence_experts.corpus.formats.authors import invert_name
-from sentence_experts.corpus.formats.markup import TEX_FRACTION, TEX_NAMES, tex_to_text
+from sentence_experts.corpus.formats.markup import TEX_FRACTION, TEX_NAMES, TEX_SPACE, tex_to_text
 from sentence_experts.corpus.paper import RecordError
 
 Fields = dict[str, list[str]]
@@ -34,15 +34,30 @@ _ACCENTS = {
     "b": "\u0331",
 }  # fmt: skip
 _LETTERS = {
-    "ss": "ß", "o": "ø", "O": "Ø", "l": "ł", "L": "Ł", "ae": "æ", "AE": "Æ", "oe": "œ", "OE": "Œ", "aa": "å",
-    "AA": "Å", "i": "i", "j": "j", "th": "þ", "TH": "Þ", "dh": "ð", "DH": "Ð", "dj": "đ", "DJ": "Đ",
-    "ng": "ŋ", "textless": "<", "textgreater": ">", "textasciitilde": "\ue002", "textendash": "–",
-    "textemdash": "—", "textquoteright": "’", "textquoteleft": "‘", "textbackslash": "\\", "textbar": "|",
-    "textregistered": "®", "texttrademark": "™", "textdegree": "°", "textmu": "μ", "dots": "…", "ldots": "…",
-    "textquotedblleft": "“", "textquotedblright": "”", "S": "§", "P": "¶", "copyright": "©",
-    "textbraceleft": "\ue000", "textbraceright": "\ue001", "textminus": "−", "pounds": "£", "euro": "€",
-    "dag": "†", "ddag": "‡", "par": " ", "TeX": "TeX", "LaTeX": "LaTeX", "BibTeX": "BibTeX",
+    "ss": "ß", "o": "ø", "O": "Ø", "l": "ł", "L": "Ł", "ae": "æ", "AE": "Æ", "oe": "œ", "OE": "Œ",
+    "aa": "å", "AA": "Å", "i": "i", "j": "j", "th": "þ", "TH": "Þ", "dh": "ð", "DH": "Ð", "dj": "đ",
+    "DJ": "Đ", "ng": "ŋ", "textless": "<", "textgreater": ">", "textasciitilde": "\ue002",
+    "textendash": "–", "textemdash": "—", "textquoteright": "’", "textquoteleft": "‘",
+    "textbackslash": "\\", "textbar": "|", "textregistered": "®", "texttrademark": "™", "textdegree": "°",
+    "textmu": "μ", "dots": "…", "ldots": "…", "textquotedblleft": "“", "textquotedblright": "”", "S": "§",
+    "P": "¶", "copyright": "©", "textbraceleft": "\ue000", "textbraceright": "\ue001", "textminus": "−",
+    "pounds": "£", "euro": "€", "dag": "†", "ddag": "‡", "par": " ", "newline": " ", "linebreak": " ",
+    "textquotesingle": "'", "textquotedbl": '"', "textdollar": "$", "texteuro": "€", "textcent": "¢",
+    "textsterling": "£", "textyen": "¥", "textasciicircum": "^", "textasciigrave": "`",
+    "textasciiacute": "´", "textasciimacron": "¯", "textbullet": "•", "textellipsis": "…",
+    "textperiodcentered": "·", "textonehalf": "½", "textonequarter": "¼", "textthreequarters": "¾",
+    "textonesuperior": "¹", "texttwosuperior": "²", "textthreesuperior": "³", "textordmasculine": "º",
+    "textordfeminine": "ª", "textunderscore": "_", "textexclamdown": "¡", "textquestiondown": "¿",
+    "textsection": "§", "textparagraph": "¶", "textcopyright": "©", "textbrokenbar": "¦",
+    "guillemotleft": "«", "guillemotright": "»", "guilsinglleft": "‹", "guilsinglright": "›",
+    "quotedblbase": "„", "quotesinglbase": "‚",
 }  # fmt: skip
+# Commands without an argument that say how a text looks, not what it is.
+_STYLES = frozenset({
+    "em", "it", "bf", "rm", "sf", "sl", "sc", "tt", "itshape", "bfseries", "scshape", "upshape", "rmfamily",
+    "sffamily", "ttfamily", "normalfont", "tiny", "small", "footnotesize", "normalsize", "large", "Large",
+    "protect", "relax", "noindent", "newblock", "xspace", "unskip", "hfill", "break", "null",
+})  # fmt: skip
 _MATH = re.compile(r"(?<!\\)\$([^$]{1,500})(?<!\\)\$|(?<!\\)\\\((.{1,500}?)(?<!\\)\\\)", re.DOTALL)
 _SIGN_ACCENT = re.compile(
     r"\\(['`^\"~=.])\s*(?:\{\s*(\\[ij](?![A-Za-z])|[^\W\d_]?)\s*\}|(\\[ij](?![A-Za-z])[ \t]*|[^\W\d_]))"
@@ -51,7 +66,7 @@ _LETTER_ACCENT = re.compile(
     r"\\([cvuHkrdb])(?:\s*\{\s*(\\[ij](?![A-Za-z])|[^\W\d_])\s*\}"
     r"|\s*(\\[ij](?![A-Za-z])[ \t]*)|\s+([^\W\d_]))"
 )
-_COMMAND = re.compile(r"\\([A-Za-z]+)\*?([ \t]*)(?:\{\})?")
+_COMMAND = re.compile(r"\\([A-Za-z]+)\*?([ \t]*)(?:\{\}|(?=(\{))|)")
 _ESCAPED = re.compile(r"\\([&%$#_{} -])")
 _SPACE = re.compile(r"\\\\\*?|\\[,;:]")  # a line break, and spaces of formulas
 _LINK = re.compile(r"\\href\s*\{[^{}]*\}\s*(?=\{)")
@@ -222,7 +237,7 @@ def latex_to_text(text: str) -> str:
     """
     if "\\" in text or "$" in text:
         text = _MATH.sub(lambda match: tex_to_text(match[1] or match[2]), text)
-        text = TEX_FRACTION.sub(r"\1/\2", _LINK.sub("", text))
+        text = TEX_FRACTION.sub(r"\1/\2", _LINK.sub("", TEX_SPACE.sub(" ", text)))
         text = _SPACE.sub(" ", text).replace("\\/", "").replace("\\!", "")
         for pattern in (_SIGN_ACCENT, _LETTER_ACCENT):
             text = pattern.sub(_spell_accent, text)
@@ -238,12 +253,19 @@ def latex_to_text(text: str) -> str:
 
 
 def _spell_command(match: re.Match[str]) -> str:
-    """Return the letter or symbol of a command; nothing for one of style."""
-    name = match[1]
+    """Return the letter or symbol of a command; nothing for one of style, or with an argument, which stays.
+
+    Any other one is its name, so that nothing is lost without a word.
+    """
+    name, space, has_argument = match.groups()
     if name in _LETTERS:
         return _LETTERS[name]
-    symbol = TEX_NAMES.get(name) or TEX_NAMES.get(name.removeprefix("text")) or ""
-    return symbol + match[2] if symbol else ""  # a symbol outside a formula is no TeX, and its space is meant
+    plain = name.removeprefix("text").removeprefix("up")
+    # A symbol outside a formula is no TeX, and its space is meant.
+    symbol = TEX_NAMES.get(name) or TEX_NAMES.get(plain) or ""
+    if symbol or has_argument or name in _STYLES or name in TEX_NAMES:
+        return symbol + space if symbol else ""
+    return name + space
 
 
 def _spell_accent(match: re.Match[str]) -> str:

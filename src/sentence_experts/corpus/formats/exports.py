@@ -360,6 +360,7 @@ def _more_of_bibtex(entry: Fields) -> dict[str, Any]:
         "file": _find_pdf(entry.get("file", [])),
         "title": ": ".join(filter(None, (_first(entry, "title"), _first(entry, "subtitle")))),
         "pmid": _first(entry, "pmid") or (_first(entry, "eprint") if is_pubmed else None),
+        "pmcid": _first(entry, "pmcid"),
         "addresses": [_first(entry, name) for name in ("url", "ee", "link", "note", "extra")],
         "authors": entry.get("author", []),
         "work_types": entry.get("type", []),

@@ -42,9 +42,15 @@ TEX_NAMES = {
     "geq": "≥", "ge": "≥", "neq": "≠", "ne": "≠", "approx": "≈", "sim": "~", "infty": "∞", "to": "→",
     "rightarrow": "→", "circ": "°", "prime": "′", "degree": "°", "sum": "∑", "prod": "∏", "int": "∫",
     "sqrt": "√", "partial": "∂", "in": "∈", "ldots": "…", "dots": "…", "left": "", "right": "", "quad": " ",
-    "qquad": " ", "hbox": "", "mbox": "", "limits": "", "displaystyle": "",
+    "qquad": " ", "hbox": "", "mbox": "", "limits": "", "displaystyle": "", "upsilon": "υ",
+    "Upsilon": "Υ", "Xi": "Ξ", "Pi": "Π",
+    "leqslant": "≤", "geqslant": "≥", "less": "<", "lt": "<", "greater": ">", "gt": ">", "ll": "≪", "gg": "≫",
+    "leftarrow": "←", "leftrightarrow": "↔", "Rightarrow": "⇒", "ell": "ℓ", "div": "÷", "ast": "*",
+    "propto": "∝", "equiv": "≡", "simeq": "≃", "cong": "≅", "perp": "⊥", "nabla": "∇", "cap": "∩", "cup": "∪",
+    "subset": "⊂", "forall": "∀", "exists": "∃", "cdots": "⋯", "bullet": "•", "dagger": "†", "mathplus": "+",
 }  # fmt: skip
 TEX_FRACTION = re.compile(r"\\[td]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}")
+TEX_SPACE = re.compile(r"\\[hv]space\*?\s*\{[^{}]*\}")
 _TEX_COMMAND = re.compile(r"\\([A-Za-z]+)\s*")
 _TEX_STYLES = (
     "text", "math", "up", "bold", "rm", "it", "bf", "over", "under",
@@ -82,9 +88,10 @@ def tex_to_text(tex: str) -> str:
 
     def spelled(match: re.Match[str]) -> str:
         name = match.group(1)
-        return TEX_NAMES.get(name, "" if name.startswith(_TEX_STYLES) else name + " ")
+        upright = TEX_NAMES.get(name.removeprefix("up"), "")  # \\upbeta, as of Crossref
+        return TEX_NAMES.get(name, upright or ("" if name.startswith(_TEX_STYLES) else name + " "))
 
-    text = _TEX_COMMAND.sub(spelled, text)
+    text = _TEX_COMMAND.sub(spelled, TEX_SPACE.sub(" ", text))
     text = re.sub(r"\\([,;:! %&_#{}])", lambda m: m.group(1) if m.group(1) in "%&_#" else " ", text)
     return re.sub(r"[\\{}^_~]", "", text) if text else ""
 
