@@ -264,7 +264,7 @@ def first_run(runs: RunFile, bench: Bench, key: Row) -> Row:
 
 def best_trained(runs: RunFile) -> str | None:
     """The arm with trained blocks that is best on validation texts of `MOST`; None until all are there."""
-    found = {arm: runs.find(data=MOST, arm=arm, stage="seed") for arm in TRAINED}
+    found = {arm: runs.find(data=MOST, arm=arm, stage="seed") for arm in TRAINED_ON[MOST]}
     if any(len(rows) < FEWER_SEEDS for rows in found.values()):
         return None
     return max(found, key=lambda arm: float(np.mean([row["validation"] for row in found[arm]])))
