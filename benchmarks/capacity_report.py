@@ -327,8 +327,8 @@ def write(
     parts = [
         "# How much of a model does a kind of similarity need?",
         f"Made by `benchmarks/capacity.py`, which says what is compared; {made} planned runs are "
-        "there. MiniLM with six blocks; 'whole texts' are their first 256 tokens. Seconds were "
-        "taken on a machine with other work.",
+        "there. MiniLM with six blocks; 'whole texts' are their first 256 tokens. Seconds are "
+        "means over machines of unlike speed, with other work.",
         f'nDCG@10 of "more like this", mean of the routes, ± half of a 95% interval, and seeds:\n\n{quality}',
         f"ROC-AUC of pairs that two routes judge in opposite ways, mean of the routes:\n\n{conflicts}",
         f"## What explains the need\n\n{explained}",

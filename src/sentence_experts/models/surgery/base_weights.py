@@ -49,7 +49,7 @@ def read_base_weights(encoder: ExpertEncoder, base: Source, shared_too: bool = F
 
 
 def _check_shared(routed: Any, weights: dict[str, Tensor], known: int) -> None:
-    """Refuse other shared weights; the base knows so many tokens, behind which are those of the routes."""
+    """Check that shared weights equal the base's; of the embeddings, the rows of its `known` tokens count."""
     tokens = routed.get_input_embeddings().weight
     for name, value in routed.named_parameters():
         # Weights of a pooler that the base's file lacks are random.
