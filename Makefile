@@ -6,7 +6,7 @@ SETTINGS := pyproject.toml constraints.txt
 
 PYTEST := $(BIN)/python -m pytest -q --numprocesses auto --dist loadfile --no-loadscope-reorder
 
-.PHONY: setup demo test test-full lint bench bench-gpu docs release-check clean
+.PHONY: setup demo test test-full test-gpu lint bench bench-gpu docs release-check clean
 
 setup: .venv/.installed
 
@@ -28,6 +28,10 @@ test: setup lint
 # Also the tests marked `slow`.
 test-full: setup lint
 	$(PYTEST)
+
+# The tests of a GPU, which the others hide from torch.
+test-gpu: setup
+	CUDA_VISIBLE_DEVICES=$${CUDA_VISIBLE_DEVICES:-0} $(BIN)/python -m pytest -q tests/test_on_a_gpu.py
 
 bench: setup
 	for each in encode mixed_batch training_step memory corpus_import co_citation; do $(BIN)/python benchmarks/$$each.py || exit 1; done

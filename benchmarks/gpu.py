@@ -17,7 +17,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -256,8 +256,8 @@ def in_precision(device: str, dtype: str, step: Callable[[], object]) -> None:
         step()
 
 
-def measure(base: str, folder: Path, device: str, sizes: Sizes) -> dict[str, list[dict[str, Any]]]:
-    """Everything, with models that are made in `folder`: name of a table -> its rows."""
+def measure(base: str, folder: Path, device: str, sizes: Sizes) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """Measure with models that are made in `folder`, and yield each table with its name."""
     import sentence_experts
     from sentence_experts.models.files.saving import save
 
@@ -267,12 +267,10 @@ def measure(base: str, folder: Path, device: str, sizes: Sizes) -> dict[str, lis
         folders[experts] = str(folder / f"experts{experts}")
         save(sentence_experts.extend(base, names), folders[experts])
     meter = Meter(device)
-    return {
-        "encode": encode_rows(folders, meter, sizes),
-        "mixed": mixed_rows(folders, meter, sizes),
-        "paging": paging_rows(folders[max(sizes.experts)], meter, sizes),
-        "training": training_rows(folders, meter, sizes),
-    }
+    yield "mixed", mixed_rows(folders, meter, sizes)
+    yield "training", training_rows(folders, meter, sizes)
+    yield "paging", paging_rows(folders[max(sizes.experts)], meter, sizes)
+    yield "encode", encode_rows(folders, meter, sizes)
 
 
 def as_text(found: Mapping[str, list[dict[str, Any]]], machine: str, sizes: Sizes) -> str:
@@ -318,8 +316,10 @@ def main() -> int:
     sizes = Sizes(given.texts, given.batch_size, tuple(given.experts), rounds=given.rounds)
     machine = torch.cuda.get_device_name()
     with tempfile.TemporaryDirectory() as folder:
-        found = measure(model_folder("minilm"), Path(folder), "cuda", sizes)
-    write("gpu", {"gpu": machine, **found, "versions": versions()}, as_text(found, machine, sizes))
+        found = {}
+        for name, rows in measure(model_folder("minilm"), Path(folder), "cuda", sizes):
+            found[name] = rows
+            write("gpu", {"gpu": machine, **found, "versions": versions()}, as_text(found, machine, sizes))
     return 0
 
 

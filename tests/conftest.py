@@ -14,6 +14,9 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 # Tests run side by side, one process a core; more threads than cores make every one of them slower.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+# Tests compare bits and mix in tensors of a CPU; only `make test-gpu` (tests/test_on_a_gpu.py) sees a GPU.
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
+
 # On a busy machine an example may take any time: no test fails because it was slow.
 settings.register_profile("package", deadline=None)
 settings.load_profile("package")

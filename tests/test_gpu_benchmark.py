@@ -16,7 +16,7 @@ def test_every_table_is_measured(minilm: str, tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(gpu, "WORDS", {"titles": 3, "abstracts": 6})
     base = str(make_tiny_encoder(tmp_path / "base", minilm))
     sizes = gpu.Sizes(texts=4, batch_size=4, experts=(2,), turns=2, rounds=1)
-    found = gpu.measure(base, tmp_path, "cpu", sizes)
+    found = dict(gpu.measure(base, tmp_path, "cpu", sizes))
     assert {name: len(rows) for name, rows in found.items()} == {
         "encode": 2 * len({(row["model"], row["way"]) for row in found["encode"]}),
         "mixed": 4,

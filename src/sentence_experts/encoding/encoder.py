@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from importlib.util import find_spec
@@ -244,7 +245,9 @@ def takes_minilm(source: Any, config: LoadConfig) -> bool:
     if source != NAME or Path(NAME).exists() or find_spec("onnxruntime") is None:
         return False
     asked = config.model_fields_set - {"max_length", "trust_remote_code", "packed"}
-    on_cpu = config.device == "cpu" or (config.device is None and not Path("/dev/nvidia0").exists())
+    hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
+    has_gpu = Path("/dev/nvidia0").exists() and not hidden
+    on_cpu = config.device == "cpu" or (config.device is None and not has_gpu)
     return on_cpu and asked <= {"device"}
 
 
