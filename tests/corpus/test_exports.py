@@ -188,6 +188,11 @@ def test_latex() -> None:
         ),
         (r"$a \leqslant b$, $\less$, \texteuro5\hspace{0.1em}x", "a ≤b, <, €5 x"),
         (r"{\em in vivo}, \emph{in} \textsc{vitro}, \unknown", "in vivo, in vitro, unknown"),
+        (r"\textohm, {\cyra}\cyrb, {\textperthousand}, $\varsigma$, \copyright 2020", "Ω, аб, ‰, ς, © 2020"),
+        (
+            r"10$^6$, $10^{-6}$ in CD4$^+$ of 3\,m\textsuperscript{2}, 2$^{nd}$, 10\textsuperscript{6}",
+            "10^6, 10^-6 in CD4+ of 3 m2, 2nd, 10^6",
+        ),
     ],
 )
 def test_latex_before_letters_and_without_arguments(tex: str, text: str) -> None:
@@ -197,6 +202,7 @@ def test_latex_before_letters_and_without_arguments(tex: str, text: str) -> None
 @pytest.mark.parametrize(
     ("written", "read"),
     [
+        ("10<sup>6</sup> CD4<sup>+</sup> of 3 m<sup>2</sup>", "10^6 CD4+ of 3 m2"),
         ("IL-6<TNF and IFN>IL-2", "IL-6<TNF and IFN>IL-2"),
         ("Ca<Mg at all depths. In wet soils K>Na", "Ca<Mg at all depths. In wet soils K>Na"),
         ("i<j and j>k; a<p and q>b; a<b>c; a<b=1>c", "i<j and j>k; a<p and q>b; a<b>c; a<b=1>c"),

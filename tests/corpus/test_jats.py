@@ -53,6 +53,16 @@ FORMULA = r"""<inline-formula><alternatives>
 <inline-graphic xlink:href="x.gif"/></alternatives></inline-formula>"""
 
 
+def test_a_power_of_a_number_is_no_longer_number() -> None:
+    power = (
+        "<mml:msup><mml:mn>10</mml:mn><mml:mrow><mml:mo>−</mml:mo><mml:mn>6</mml:mn></mml:mrow></mml:msup>"
+    )
+    cited = "2012<sup><xref ref-type='bibr'>3</xref></sup>"
+    marked = f"10<sup>6</sup> CD4<sup>+</sup> cells of {cited}, Ca<sup>2+</sup>"
+    text = f"{marked} at <mml:math>{power}</mml:math> and <tex-math>10^{{-6}} x^2</tex-math>"
+    assert one(jats(abstract=text)).abstract == "10^6 CD4+ cells of 2012, Ca2+ at 10^−6 and 10^-6 x2"
+
+
 def test_math_is_read_once_and_without_a_preamble() -> None:
     assert one(jats(abstract=f"Take {FORMULA} now")).abstract == "Take α/2 now"
     tex = r"<tex-math>\documentclass{m}\begin{document}$\alpha \leq \frac{1}{2}$\end{document}</tex-math>"

@@ -132,14 +132,20 @@ def test_books_and_chapters() -> None:
     book = (
         '<PubmedBookArticle><BookDocument><PMID Version="1">5</PMID><ArticleIdList><ArticleId IdType="doi">'
         "10.1000/book</ArticleId></ArticleIdList><Book><BookTitle>GeneReviews</BookTitle><PubDate><Year>1993</Year>"
-        "</PubDate></Book>{}<Abstract><AbstractText>Text.</AbstractText></Abstract></BookDocument></PubmedBookArticle>"
+        '</PubDate><AuthorList Type="authors"><Author><LastName>Nussey</LastName><Initials>S</Initials>'
+        '</Author></AuthorList><AuthorList Type="editors"><Author><LastName>Ed</LastName></Author>'
+        "</AuthorList>"
+        "</Book>{}<Abstract><AbstractText>Text.</AbstractText></Abstract></BookDocument></PubmedBookArticle>"
     )
-    chapter = one(book.format("<ArticleTitle>Ataxia</ArticleTitle>"))
+    writer = "<AuthorList><Author><LastName>Lee</LastName></Author></AuthorList>"
+    chapter = one(book.format(f"<ArticleTitle>Ataxia</ArticleTitle>{writer}"))
     assert (chapter.title, chapter.journal, chapter.year, chapter.abstract, chapter.doi) == (
         "Ataxia", "GeneReviews", 1993, "Text.", "10.1000/book"
     )  # fmt: skip
     assert chapter.article_type == "chapter-article"
-    assert one(book.format("")).title == "GeneReviews"
+    assert chapter.authors == ("Lee",)
+    whole = one(book.format(""))
+    assert (whole.title, whole.authors) == ("GeneReviews", ("Nussey, S",))
 
 
 def test_other_elements_are_named_and_records_are_read() -> None:

@@ -11,6 +11,7 @@ import pytest
 from helpers.shipped_recipes import copy_recipe
 from sentence_experts.cli.main import main
 from sentence_experts.recipes import RECIPES
+from sentence_experts.storage import locked
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 MOE_ALL = RECIPES / "hallee2025" / "moe_all.yaml"
@@ -39,6 +40,14 @@ def recipe_for(plain_model: Path, folder: Path, recipe: Path = MOE_ALL, **more: 
         "{split: validation": "{bootstrap: 20, split: validation",
     }
     return copy_recipe(recipe, folder, **{**small, **more})
+
+
+def test_one_process_at_a_time(tmp_path: Path, plain_model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recipe = recipe_for(plain_model, tmp_path)
+    with locked(tmp_path / "out" / "small", "reproduction"):
+        assert run(recipe, "--out", tmp_path / "out") == 1
+    assert "in use by process" in capsys.readouterr().err
+    assert not (tmp_path / "out" / "small").exists()
 
 
 def figures(report: Path) -> dict[tuple[str, str, str], dict[str, Any]]:

@@ -47,6 +47,22 @@ def test_output_in_a_folder_whose_own_lock_is_held_stays(tmp_path: Path) -> None
     assert (tmp_path / "v.txt").read_text() == "1"
 
 
+def test_what_a_killed_replacement_was_writing_goes_when_it_is_finished(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    finished_run(out)
+
+    replacing: Any = {"names": ["a"], "grows": True, "overwrite": True}
+    with output(out, "run", **replacing) as place:
+        place.begin({"seed": 1})
+        unfinished = place.path
+    (unfinished / f".a.{dead_process()}.tmp").touch()
+    (unfinished / "a").write_text("2")
+    with output(out, "run", **replacing) as place:
+        assert place.begin({"seed": 1}) == "unfinished"
+        place.finish()
+    assert sorted(os.listdir(out)) == ["a", RECORD]
+
+
 def test_folder_retired_within_an_output_comes_back(tmp_path: Path) -> None:
     (tmp_path / "run" / f".model.{dead_process()}.old").mkdir(parents=True)
     with locked(tmp_path / "run", "train"):

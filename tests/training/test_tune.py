@@ -71,6 +71,8 @@ def test_killed_search_continues_as_if_nothing_had_happened(
 
 def test_trials_can_be_added(result: TuneResult, pairs: Pairs, experts_model: Path) -> None:
     more = tune(experts_model, pairs, out=result.out, space=SPACE, trials=4, **SHARED)
+    fewer = tune(experts_model, pairs, out=result.out, space=SPACE, trials=1, **SHARED)
+    assert (fewer.trials, fewer.best) == (more.trials, more.best)
     assert more.trials[:3] == result.trials
     assert len(more.trials) == 4
 

@@ -12,7 +12,7 @@ from sentence_experts.reproduce.comparison import ReproductionResult
 from sentence_experts.reproduce.experiment import Experiment
 from sentence_experts.reproduce.kinds import KINDS
 from sentence_experts.reproduce.recipe import ReproduceConfig, read_recipe
-from sentence_experts.storage import read_json, write_json, write_text
+from sentence_experts.storage import locked, read_json, write_json, write_text
 
 
 @with_settings(ReproduceConfig)
@@ -71,13 +71,15 @@ def run_experiment(experiment: Experiment) -> ReproductionResult:
     Raises:
         InputError: something that the user has to provide is missing, or the hub does not give a model.
         UsageError: a result exists that was made with other settings.
+        InUseError: another process reproduces in the same folder, where recipes share data and models.
     """
-    for step in experiment.steps:
-        step.run()
-    evaluations = {name: read_json(file) for name, file in experiment.evaluations.items()}
-    comparison = experiment.compare(evaluations)
-    report = comparison.report()
-    write_json(experiment.report / "report.json", comparison.to_json())
-    write_text(experiment.report / "report.md", markdown(report))
-    write_text(experiment.report / "report.html", html(report))
+    with locked(experiment.root.parent, "reproduction"):
+        for step in experiment.steps:
+            step.run()
+        evaluations = {name: read_json(file) for name, file in experiment.evaluations.items()}
+        comparison = experiment.compare(evaluations)
+        report = comparison.report()
+        write_json(experiment.report / "report.json", comparison.to_json())
+        write_text(experiment.report / "report.md", markdown(report))
+        write_text(experiment.report / "report.html", html(report))
     return comparison

@@ -24,6 +24,7 @@ from sentence_experts.storage.files import (
     hidden_beside,
     open_to_readers,
     remove,
+    remove_leftovers,
     sync,
     temporary_beside,
     write_json,
@@ -190,6 +191,7 @@ class Output:
         new = read_record(self.path / NEW / RECORD) if self.grows else None
         if new is not None and new["settings"] == self._settings:  # a replacement that was interrupted
             self.path = self._home = self.path / NEW
+            remove_leftovers(self.path)
             return "unfinished"
         state: State = "new" if self.overwrite else self._compare()
         if state == "new":

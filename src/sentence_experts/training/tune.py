@@ -22,6 +22,7 @@ from sentence_experts.config import SettingError, check_content, with_settings
 from sentence_experts.errors import InputError, SentenceExpertsError, UsageError
 from sentence_experts.models.files.fingerprint import fingerprint_of
 from sentence_experts.models.loading import load
+from sentence_experts.models.sources import RUN_FILE
 from sentence_experts.storage import NoSpaceError, check_apart, output, temporary_folder
 from sentence_experts.training.config import TrainConfig, TuneConfig
 from sentence_experts.training.data import open_data
@@ -173,10 +174,13 @@ def _run_trials(
 ) -> list[Trial]:
     """Make the trials, each with the `shared` settings and those it draws; a finished one is only read."""
     trials = []
-    for number in range(config.trials):
+    # Those of an earlier search with more trials count too: its best one stays the best.
+    finished = [int(each.parent.name) + 1 for each in (out / TRIALS).glob(f"[0-9]*/{RUN_FILE}")]
+    count = max(config.trials, *finished, 0)
+    for number in range(count):
         random = np.random.default_rng((config.seed, number))
         drawn = {name: values.draw(random) for name, values in space.items()}
-        logger.info(f"trial {number} ({number + 1} of {config.trials}): {drawn}")
+        logger.info(f"trial {number} ({number + 1} of {count}): {drawn}")
         folder, settings = out / TRIALS / f"{number:03}", {**shared, **drawn}
         try:
             result = train(deepcopy(model), data, out=folder, **settings)

@@ -131,8 +131,9 @@ def test_no_connection_is_reported(attempts: Callable[[int], None]) -> None:
 
 
 def test_closing_ends_the_wait_for_another_attempt(
-    world: Replay, connect, monkeypatch: pytest.MonkeyPatch
+    world: Replay, connect, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level("INFO")
     monkeypatch.setattr(client_module, "FIRST_WAIT", 60.0)
     world.fault = lambda number, path: "503"
     client, failures = connect(), []
@@ -146,6 +147,8 @@ def test_closing_ends_the_wait_for_another_attempt(
     thread = threading.Thread(target=ask)
     thread.start()
     while not world.asked:
+        time.sleep(0.01)
+    while "HTTP 503; asked again in 60 s" not in caplog.text:
         time.sleep(0.01)
     client.__exit__()
     thread.join(timeout=10)

@@ -65,6 +65,20 @@ def test_every_page_is_read_and_a_broken_fetch_continues(
     assert [one["reason"] for one in rejected(fetched)] == ["odd-record"]
 
 
+def test_works_that_are_missing_from_the_pages_are_asked_for_again(
+    world: Replay, settings: dict[str, Any], tmp_path: Path
+) -> None:
+    world.openalex["type:article,is_retracted:false"] = works = [work(n) for n in range(1, 8)]
+    asked = {"domains": {"a": "type:article"}, "out": tmp_path / "out", **settings}
+    works[5:] = works[:2]  # a page again
+    with pytest.raises(
+        FailedError, match="OpenAlex counts 7 works and gives 5: 'type:article'; give the same"
+    ):
+        fetch_corpus(**asked)
+    works[5:] = [work(6), work(7)]
+    assert len(papers(fetch_corpus(**asked))) == 7
+
+
 def test_a_fetch_is_estimated(world: Replay, settings: dict[str, Any]) -> None:
     world.openalex["type:article,is_retracted:false"] = [work(n) for n in range(1, 8)]
     estimate = estimate_fetch(domains={"a": "type:article"}, **settings)

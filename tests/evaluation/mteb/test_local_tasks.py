@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import random
+
 import mteb
 import numpy as np
 import pytest
 from scipy.stats import spearmanr
+from sklearn.cluster import MiniBatchKMeans
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import average_precision_score
+from sklearn.metrics import average_precision_score, v_measure_score
 
+from helpers.small_tasks import write_rows, write_task_file
 from sentence_experts.encoding.encoder import BatchEncoder, cosines
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.evaluation.mteb.adapter import TaskEncoder
 from sentence_experts.evaluation.mteb.local import CANDIDATES, LocalTask, candidates, local_tasks
 from sentence_experts.evaluation.mteb.routes import TaskRoutes
 from sentence_experts.models.loading import load
+from sentence_experts.tasks.compile import compile_tasks
 from sentence_experts.tasks.dataset import Tasks
 
 
@@ -126,6 +131,24 @@ def test_clustering_and_reranking_take_their_own_routes(encoder, tasks):
     assert (0 < found <= 1, taken) == (True, ["query", "document"])
 
 
+def test_a_small_set_is_not_clustered_better_by_copies_of_its_texts(task_model, tmp_path):
+    """Labels without a meaning: what k-means reaches by chance, which copies within a sample would raise."""
+    draw = random.Random(0)
+    words = [f"{first}{second}" for first in "bdfgklmn" for second in "aeiou"]
+    rows = [{"text": " ".join(draw.choices(words, k=6)), "label": f"{number % 12}"} for number in range(84)]
+    write_rows(tmp_path / "one.jsonl", rows)
+    content = {"clustering": {"kind": "clustering", "datasets": {"one": {"files": {"test": "one.jsonl"}}}}}
+    (task,) = local_tasks(compile_tasks(write_task_file(tmp_path, content), out=tmp_path / "tasks"))
+    encoder = BatchEncoder(load(task_model, device="cpu"))
+    vectors = encoder.encode([row["text"] for row in rows], "clustering")
+    labels = [row["label"] for row in rows]
+    by_chance = [
+        v_measure_score(labels, MiniBatchKMeans(12, n_init=1, random_state=seed).fit_predict(vectors))
+        for seed in range(20)
+    ]
+    assert score(encoder, task)[0] == pytest.approx(np.mean(by_chance), abs=0.06)
+
+
 def test_candidates_are_positives_and_nearest_by_words():
     documents = {f"d{n}": f"word{n % 7} other{n}" for n in range(60)}
     relevant = {"q": {"d3": 1}}
@@ -162,8 +185,6 @@ def test_only_selects_tasks_datasets_and_types(tasks_folder):
 
 
 def test_data_without_information_is_an_error(tmp_path):
-    from sentence_experts.tasks.compile import compile_tasks
-
     (tmp_path / "one.jsonl").write_text(
         "\n".join(f'{{"text": "rice {n}", "label": "a"}}' for n in range(4)) + "\n"
     )

@@ -11,7 +11,7 @@ import unicodedata
 from collections.abc import Iterator, Mapping
 
 from sentence_experts.corpus.formats.authors import invert_name
-from sentence_experts.corpus.formats.markup import TEX_FRACTION, TEX_NAMES, TEX_SPACE, tex_to_text
+from sentence_experts.corpus.formats.markup import TEX_FRACTION, TEX_SPACE, tex_symbol, tex_to_text
 from sentence_experts.corpus.paper import RecordError
 
 Fields = dict[str, list[str]]
@@ -33,32 +33,18 @@ _ACCENTS = {
     "c": "\u0327", "v": "\u030c", "u": "\u0306", "H": "\u030b", "k": "\u0328", "r": "\u030a", "d": "\u0323",
     "b": "\u0331",
 }  # fmt: skip
-_LETTERS = {
-    "ss": "ß", "o": "ø", "O": "Ø", "l": "ł", "L": "Ł", "ae": "æ", "AE": "Æ", "oe": "œ", "OE": "Œ",
-    "aa": "å", "AA": "Å", "i": "i", "j": "j", "th": "þ", "TH": "Þ", "dh": "ð", "DH": "Ð", "dj": "đ",
-    "DJ": "Đ", "ng": "ŋ", "textless": "<", "textgreater": ">", "textasciitilde": "\ue002",
-    "textendash": "–", "textemdash": "—", "textquoteright": "’", "textquoteleft": "‘",
-    "textbackslash": "\\", "textbar": "|", "textregistered": "®", "texttrademark": "™", "textdegree": "°",
-    "textmu": "μ", "dots": "…", "ldots": "…", "textquotedblleft": "“", "textquotedblright": "”", "S": "§",
-    "P": "¶", "copyright": "©", "textbraceleft": "\ue000", "textbraceright": "\ue001", "textminus": "−",
-    "pounds": "£", "euro": "€", "dag": "†", "ddag": "‡", "par": " ", "newline": " ", "linebreak": " ",
-    "textquotesingle": "'", "textquotedbl": '"', "textdollar": "$", "texteuro": "€", "textcent": "¢",
-    "textsterling": "£", "textyen": "¥", "textasciicircum": "^", "textasciigrave": "`",
-    "textasciiacute": "´", "textasciimacron": "¯", "textbullet": "•", "textellipsis": "…",
-    "textperiodcentered": "·", "textonehalf": "½", "textonequarter": "¼", "textthreequarters": "¾",
-    "textonesuperior": "¹", "texttwosuperior": "²", "textthreesuperior": "³", "textordmasculine": "º",
-    "textordfeminine": "ª", "textunderscore": "_", "textexclamdown": "¡", "textquestiondown": "¿",
-    "textsection": "§", "textparagraph": "¶", "textcopyright": "©", "textbrokenbar": "¦",
-    "guillemotleft": "«", "guillemotright": "»", "guilsinglleft": "‹", "guilsinglright": "›",
-    "quotedblbase": "„", "quotesinglbase": "‚",
-}  # fmt: skip
+# Signs that groups and ties have too, until those are gone.
+_SIGNS = {"textasciitilde": "\ue002", "textbraceleft": "\ue000", "textbraceright": "\ue001"}
 # Commands without an argument that say how a text looks, not what it is.
 _STYLES = frozenset({
     "em", "it", "bf", "rm", "sf", "sl", "sc", "tt", "itshape", "bfseries", "scshape", "upshape", "rmfamily",
     "sffamily", "ttfamily", "normalfont", "tiny", "small", "footnotesize", "normalsize", "large", "Large",
     "protect", "relax", "noindent", "newblock", "xspace", "unskip", "hfill", "break", "null",
 })  # fmt: skip
+_TEXT_COMMANDS = ("text", "guil", "quote", "pounds", "euro")
+_GREEK = frozenset(map(chr, range(0x370, 0x400)))
 _MATH = re.compile(r"(?<!\\)\$([^$]{1,500})(?<!\\)\$|(?<!\\)\\\((.{1,500}?)(?<!\\)\\\)", re.DOTALL)
+_SUPERSCRIPT = re.compile(r"\\textsuperscript\s*\{([^{}$]*)\}")
 _SIGN_ACCENT = re.compile(
     r"\\(['`^\"~=.])\s*(?:\{\s*(\\[ij](?![A-Za-z])|[^\W\d_]?)\s*\}|(\\[ij](?![A-Za-z])[ \t]*|[^\W\d_]))"
 )
@@ -236,7 +222,8 @@ def latex_to_text(text: str) -> str:
     "Özge's DNA — für 5 % of α"
     """
     if "\\" in text or "$" in text:
-        text = _MATH.sub(lambda match: tex_to_text(match[1] or match[2]), text)
+        text = _SUPERSCRIPT.sub(r"$^{\1}$", text)
+        text = _MATH.sub(_spell_formula, text)
         text = TEX_FRACTION.sub(r"\1/\2", _LINK.sub("", TEX_SPACE.sub(" ", text)))
         text = _SPACE.sub(" ", text).replace("\\/", "").replace("\\!", "")
         for pattern in (_SIGN_ACCENT, _LETTER_ACCENT):
@@ -252,20 +239,33 @@ def latex_to_text(text: str) -> str:
     return unicodedata.normalize("NFC", text)
 
 
+def _spell_formula(match: re.Match[str]) -> str:
+    before = match.string[max(match.start() - 1, 0) : match.start()]
+    # A power after its number: 10$^6$.
+    return (
+        tex_to_text(before + (match[1] or match[2]))[1:]
+        if before.isdigit()
+        else tex_to_text(match[1] or match[2])
+    )
+
+
 def _spell_command(match: re.Match[str]) -> str:
     """Return the letter or symbol of a command; nothing for one of style, or with an argument, which stays.
 
     Any other one is its name, so that nothing is lost without a word.
     """
     name, space, has_argument = match.groups()
-    if name in _LETTERS:
-        return _LETTERS[name]
+    if name in _SIGNS:
+        return _SIGNS[name]
     plain = name.removeprefix("text").removeprefix("up")
-    # A symbol outside a formula is no TeX, and its space is meant.
-    symbol = TEX_NAMES.get(name) or TEX_NAMES.get(plain) or ""
-    if symbol or has_argument or name in _STYLES or name in TEX_NAMES:
-        return symbol + space if symbol else ""
-    return name + space
+    symbol = tex_symbol(name)
+    if symbol is None:
+        symbol = tex_symbol(plain)
+    if symbol is None:
+        return "" if has_argument or name in _STYLES else name + space
+    # TeX drops the space after a command. It is meant after a symbol outside a formula, which is no TeX.
+    is_text = name.startswith(_TEXT_COMMANDS) or (symbol.isalpha() and symbol not in _GREEK)
+    return symbol if is_text or not symbol.strip() else symbol + space
 
 
 def _spell_accent(match: re.Match[str]) -> str:

@@ -6,6 +6,7 @@ import html
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import Any
 
 Element = Any  # lxml-stubs has no useful type for what iteration yields (comments and entities come too)
@@ -33,28 +34,29 @@ _SPACE_BEFORE_POINT = re.compile(r"(?<=\w) (?=[.,;](?:\s|$))")
 _DROPPED = dict.fromkeys(map(ord, "\u00ad\u200b\u2060\ufeff"))
 
 _TEX_BODY = re.compile(r"\\begin\{document\}(.*?)\\end\{document\}", re.DOTALL)
-TEX_NAMES = {
-    "alpha": "α", "beta": "β", "gamma": "γ", "delta": "δ", "epsilon": "ε", "varepsilon": "ε", "zeta": "ζ",
-    "eta": "η", "theta": "θ", "iota": "ι", "kappa": "κ", "lambda": "λ", "mu": "μ", "upmu": "μ", "nu": "ν",
-    "xi": "ξ", "pi": "π", "rho": "ρ", "sigma": "σ", "tau": "τ", "phi": "φ", "varphi": "φ", "chi": "χ",
-    "psi": "ψ", "omega": "ω", "Gamma": "Γ", "Delta": "Δ", "Theta": "Θ", "Lambda": "Λ", "Sigma": "Σ",
-    "Phi": "Φ", "Psi": "Ψ", "Omega": "Ω", "times": "×", "cdot": "·", "pm": "±", "leq": "≤", "le": "≤",
-    "geq": "≥", "ge": "≥", "neq": "≠", "ne": "≠", "approx": "≈", "sim": "~", "infty": "∞", "to": "→",
-    "rightarrow": "→", "circ": "°", "prime": "′", "degree": "°", "sum": "∑", "prod": "∏", "int": "∫",
-    "sqrt": "√", "partial": "∂", "in": "∈", "ldots": "…", "dots": "…", "left": "", "right": "", "quad": " ",
-    "qquad": " ", "hbox": "", "mbox": "", "limits": "", "displaystyle": "", "upsilon": "υ",
-    "Upsilon": "Υ", "Xi": "Ξ", "Pi": "Π",
-    "leqslant": "≤", "geqslant": "≥", "less": "<", "lt": "<", "greater": ">", "gt": ">", "ll": "≪", "gg": "≫",
-    "leftarrow": "←", "leftrightarrow": "↔", "Rightarrow": "⇒", "ell": "ℓ", "div": "÷", "ast": "*",
-    "propto": "∝", "equiv": "≡", "simeq": "≃", "cong": "≅", "perp": "⊥", "nabla": "∇", "cap": "∩", "cup": "∪",
-    "subset": "⊂", "forall": "∀", "exists": "∃", "cdots": "⋯", "bullet": "•", "dagger": "†", "mathplus": "+",
+# Commands that pylatexenc does not know, or writes with a sign that texts rarely have.
+_TEX_NAMES = {
+    "epsilon": "ε", "phi": "φ", "textmu": "μ", "upmu": "μ", "ne": "≠", "sim": "~", "circ": "°", "prime": "′",
+    "degree": "°", "sqrt": "√", "leqslant": "≤", "geqslant": "≥", "less": "<", "lt": "<", "textless": "<",
+    "greater": ">", "gt": ">", "textgreater": ">", "ast": "*", "bullet": "•", "mathplus": "+", "left": "",
+    "right": "", "quad": " ", "qquad": " ", "hbox": "", "mbox": "", "limits": "", "displaystyle": "",
+    "i": "i", "j": "j", "S": "§", "P": "¶", "copyright": "©", "pounds": "£", "euro": "€", "ddag": "‡",
+    "textbar": "|", "textbardbl": "‖", "textminus": "−", "textquotedbl": '"', "textunderscore": "_",
+    "textperiodcentered": "·", "textasciicircum": "^", "par": " ", "newline": " ", "linebreak": " ",
+    "enskip": " ", "textcompwordmark": "", "nolinebreak": "",
 }  # fmt: skip
 TEX_FRACTION = re.compile(r"\\[td]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}")
 TEX_SPACE = re.compile(r"\\[hv]space\*?\s*\{[^{}]*\}")
+# "10<sup>6</sup>" is no 106. Other superscripts follow their word: Ca2+, CD4+, m2.
+_POWER = r"[-\u2212\u2013+]?\d[\d.,]*"
+IS_POWER = re.compile(_POWER)
+_POWER_TAG = re.compile(rf"(?<=\d)<((?:jats:)?sup)>\s*({_POWER})\s*</\1>", re.IGNORECASE)
+_TEX_POWER = re.compile(rf"(?<=\d)\s*\^\s*(?:\{{\s*({_POWER})\s*\}}|(\d))")
+_CARET = "\ue003"  # of a power, while the other signs go
 _TEX_COMMAND = re.compile(r"\\([A-Za-z]+)\s*")
 _TEX_STYLES = (
     "text", "math", "up", "bold", "rm", "it", "bf", "over", "under",
-    "hat", "bar", "tilde", "vec", "style",
+    "hat", "bar", "tilde", "vec", "style", "dot", "ddot", "acute", "grave", "check", "breve",
 )  # fmt: skip
 
 
@@ -80,6 +82,27 @@ def without_controls(text: str) -> str:
     return text if text.isprintable() else text.translate(_CONTROLS)
 
 
+@cache
+def tex_symbol(name: str) -> str | None:
+    r"""Return the text of a TeX command without an argument, such as "alpha"; None if there is none.
+
+    >>> tex_symbol("alpha"), tex_symbol("textschwa"), tex_symbol("emph")
+    ('α', 'ə', None)
+    """
+    if name in _TEX_NAMES:
+        return _TEX_NAMES[name]
+    found = getattr(_tex_commands().get_macro_spec(name), "simplify_repl", None)
+    # Other replacements have places for arguments, or are lines of a document.
+    return found if isinstance(found, str) and len(found) == 1 else None
+
+
+@cache
+def _tex_commands() -> Any:
+    from pylatexenc.latex2text import get_default_latex_context_db
+
+    return get_default_latex_context_db()
+
+
 def tex_to_text(tex: str) -> str:
     """Make a TeX formula readable by a few replacements, without its preamble."""
     body = _TEX_BODY.search(tex)
@@ -88,12 +111,15 @@ def tex_to_text(tex: str) -> str:
 
     def spelled(match: re.Match[str]) -> str:
         name = match.group(1)
-        upright = TEX_NAMES.get(name.removeprefix("up"), "")  # \\upbeta, as of Crossref
-        return TEX_NAMES.get(name, upright or ("" if name.startswith(_TEX_STYLES) else name + " "))
+        for known in (name, name.removeprefix("up")):  # \\upbeta, as of Crossref
+            if (symbol := tex_symbol(known)) is not None:
+                return symbol
+        return "" if name.startswith(_TEX_STYLES) else name + " "
 
+    text = _TEX_POWER.sub(lambda match: _CARET + (match[1] or match[2]), text)
     text = _TEX_COMMAND.sub(spelled, TEX_SPACE.sub(" ", text))
     text = re.sub(r"\\([,;:! %&_#{}])", lambda m: m.group(1) if m.group(1) in "%&_#" else " ", text)
-    return re.sub(r"[\\{}^_~]", "", text) if text else ""
+    return re.sub(r"[\\{}^_~]", "", text).replace(_CARET, "^") if text else ""
 
 
 def _read_math(node: Element) -> str:
@@ -103,7 +129,10 @@ def _read_math(node: Element) -> str:
         return ""
     text = node.text or ""
     text = text.strip() if name != "mtext" or text.isspace() else text
-    text += ("/" if name == "mfrac" else "").join(map(_read_math, node))
+    parts = [_read_math(child) for child in node]
+    if name == "msup" and len(parts) == 2 and parts[0][-1:].isdigit() and IS_POWER.fullmatch(parts[1]):
+        return "^".join(parts)
+    text += ("/" if name == "mfrac" else "").join(parts)
     if name in ("msqrt", "mroot"):
         return f"√{text}"
     if name == "mfenced":
@@ -121,7 +150,9 @@ def _text(node: Element, without: Sequence[Element] = ()) -> str:
     parts = [node.text or ""]
     for child in node:
         if child not in without:
-            parts.append(_text_of_child(child))
+            text = _text_of_child(child)
+            is_power = child.tag == "sup" and IS_POWER.fullmatch(text.strip()) and parts[-1][-1:].isdigit()
+            parts.append(f"^{text.strip()}" if is_power else text)
         parts.append(child.tail or "")
     return "".join(parts)
 
@@ -197,6 +228,7 @@ def without_tags(text: str | None) -> str | None:
 def _drop_tags(text: str) -> str:
     if "<" not in text:
         return text
+    text = _POWER_TAG.sub(r"^\2", text)
     closed = {match["closes"].lower() for match in _TAG.finditer(text) if match["closes"]}
 
     def dropped(match: re.Match[str]) -> str:

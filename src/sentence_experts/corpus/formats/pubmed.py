@@ -70,7 +70,7 @@ def _read_paper(record: Element) -> Paper:
         **(identifiers | {"pmid": number}),
         title=next(filter(None, (without_marks(first_text(article, path)) for path in _TITLES)), None),
         abstract=_read_abstract(article),
-        authors=tuple(filter(None, map(_read_author, article.iterfind("AuthorList/Author")))),
+        authors=tuple(filter(None, map(_read_author, _find_authors(article)))),
         year=_read_year(article, data),
         volume=first_text(article, "Journal/JournalIssue/Volume", "Book/Volume"),
         issue=first_text(article, "Journal/JournalIssue/Issue"),
@@ -89,6 +89,12 @@ def _read_paper(record: Element) -> Paper:
         citations=tuple(_read_citations(article if book else data, related)),
         version=_read_version(pmid),
     )
+
+
+def _find_authors(article: Element) -> list[Element]:
+    """Return the authors of an article or chapter; else those of the book, without editors."""
+    lists = article.findall("AuthorList") or article.findall("Book/AuthorList")
+    return [author for each in lists if each.get("Type") != "editors" for author in each.iterfind("Author")]
 
 
 def _read_author(node: Element) -> str | None:

@@ -6,6 +6,7 @@ there is no good answer. The caller sets the last two aside and continues.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -24,6 +25,8 @@ from sentence_experts.corpus.sources.journal import Journal
 from sentence_experts.errors import SentenceExpertsError
 from sentence_experts.progress import Advance
 
+logger = logging.getLogger(__name__)
+
 TOOL = "sentence-experts"
 SHOWN = 100
 """Characters of an odd answer that messages show."""
@@ -33,6 +36,7 @@ FIRST_WAIT = 1.0
 TIMEOUT = 60.0
 """Seconds without a byte after which an attempt fails."""
 _MAX_WAIT = 120.0  # seconds between two attempts, even if the server asks for more (Retry-After)
+_LONG_WAIT = 10.0  # seconds from which a wait is logged
 _RETRIED_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 Names = dict[str, str]
@@ -109,6 +113,7 @@ class Client:
             wait=_compute_wait,
             retry=tenacity.retry_if_exception_type(_RetryError),
             sleep=tenacity.sleep_using_event(self._closed),
+            before_sleep=_tell_wait,
             reraise=True,
         )
         agent = f"{TOOL}/{__version__}" + (f" (mailto:{email})" if email else "")
@@ -211,6 +216,12 @@ def _compute_wait(state: tenacity.RetryCallState) -> float:
     error = state.outcome.exception() if state.outcome else None
     stated = error.wait if isinstance(error, _RetryError) else None
     return min(FIRST_WAIT * 2.0 ** (state.attempt_number - 1) if stated is None else stated, _MAX_WAIT)
+
+
+def _tell_wait(state: tenacity.RetryCallState) -> None:
+    if state.next_action is not None and state.next_action.sleep >= _LONG_WAIT:
+        reason = state.outcome.exception() if state.outcome else "no answer"
+        logger.info(f"{state.args[0].host}: {reason}; asked again in {state.next_action.sleep:.0f} s")
 
 
 def make_parser(shape: type[Shape]) -> Parse[Shape]:

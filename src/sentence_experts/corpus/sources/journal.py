@@ -35,6 +35,11 @@ class Journal:
             row = (key, zlib.compress(body, 6))
             self._database.execute("INSERT OR REPLACE INTO answers VALUES (?, ?)", row)
 
+    def forget(self, prefix: str) -> None:
+        """Remove the answers whose keys begin with this."""
+        with self._database:
+            self._database.execute("DELETE FROM answers WHERE substr(key, 1, ?) = ?", (len(prefix), prefix))
+
 
 @contextmanager
 def open_journal(path: Path) -> Iterator[Journal]:

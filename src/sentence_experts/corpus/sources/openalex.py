@@ -6,6 +6,7 @@ Source: "API reference" of OpenAlex (filters, paging, authentication).
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator
 from itertools import count
 from typing import Annotated, Any
@@ -15,11 +16,14 @@ from pydantic import BaseModel, Field
 from sentence_experts.corpus.formats.openalex import FIELDS, to_paper
 from sentence_experts.corpus.identifiers import normalise_openalex
 from sentence_experts.corpus.paper import Paper, Rejection
-from sentence_experts.corpus.sources.client import SHOWN, Client, Record, make_parser
+from sentence_experts.corpus.sources.client import SHOWN, Client, FailedError, Record, make_parser
 from sentence_experts.errors import UsageError
 from sentence_experts.storage import sha256_text
 
+logger = logging.getLogger(__name__)
+
 _PAGE_SIZE = 100  # works per request, the most that the service gives
+_ENOUGH = 0.99  # share of the works of a search that is taken for all of them
 
 
 class _Meta(BaseModel):
@@ -56,23 +60,38 @@ class OpenAlexSource:
         return found
 
     def find(self, query: str) -> list[str]:
-        """Return the ids that a filter finds; an interrupted search continues after its last whole page."""
+        """Return the ids that a filter finds; an interrupted search continues after its last whole page.
+
+        Raises:
+            FailedError: the pages hold fewer works than OpenAlex counts. They are forgotten, to be asked for
+                again. A gap below 1% is logged: works may come and go meanwhile.
+        """
         name = f"openalex-search/{sha256_text(query + self._also)[:16]}"
         mark = "*"
         found: set[str] = set()
+        odd = 0
         for number in count():
             key = f"{name}/{number:06d}"
             stored = self._answers.get(key)
             if stored is None:
                 page = self._page(query, mark, _PAGE_SIZE)
                 next_mark = page.meta.next_cursor if page.results else None
-                stored = json.dumps({"ids": list(map(self._keep, page.results)), "next": next_mark}).encode()
+                ids = list(map(self._keep, page.results))
+                stored = json.dumps({"ids": ids, "next": next_mark, "count": page.meta.count}).encode()
                 self._answers.put(key, stored)
             answer = json.loads(stored)
             found.update(filter(None, answer["ids"]))
+            odd += answer["ids"].count(None)
             if not answer["next"] or answer["next"] == mark:
                 break
             mark = answer["next"]
+        given, stated = len(found) + odd, answer.get("count", 0)
+        if given < stated:
+            message = f"OpenAlex counts {stated:,} works and gives {given:,}: {query!r}"
+            if given < _ENOUGH * stated:
+                self._answers.forget(f"{name}/")
+                raise FailedError(f"{message}; give the same command again")
+            logger.info(message)
         return sorted(found)
 
     def _page(self, query: str, mark: str, size: int) -> _Page:

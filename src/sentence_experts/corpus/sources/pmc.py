@@ -109,8 +109,10 @@ class PmcSource:
             root = self._esearch(retstart=len(ids), retmax=min(_PAGE, count - len(ids)), **where)
             page = [node.text or "" for node in root.iterfind("IdList/Id")]
             if not page:
-                raise FailedError(f"esearch says {count:,} records and gives {len(ids):,}: {query!r}")
+                break
             ids += page
+        if (given := len(set(ids))) < count:
+            raise FailedError(f"esearch says {count:,} records and gives {given:,}: {query!r}")
         return ids
 
     def _search(self, query: str) -> Element:
