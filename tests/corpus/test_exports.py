@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import gzip
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from helpers.small_articles import papers, rejected
 from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.corpus.formats.bibtex import latex_to_text
+from sentence_experts.corpus.formats.exports import EXPORTS
 from sentence_experts.corpus.formats.markup import without_tags
 from sentence_experts.corpus.importing import import_corpus
+from sentence_experts.corpus.paper import RecordError
 from sentence_experts.errors import InputError
 
 RIS = """1.
@@ -135,13 +138,46 @@ def test_hostile_exports_are_read_in_time(tmp_path: Path) -> None:
     contents = {
         "wide.bib": BIBTEX.encode("utf-16"), "deep.bib": b"@article{a, title = " + b"{" * 100_000,
         "open.bib": BIBTEX.encode() + b"@comment(\n" * 100_000,
-        "long.ris": b"TY  - JOUR\nTI  - Long\n" + b"more words\n" * 300_000,
+        "long.ris": b"TY  - JOUR\nTI  - Long\n" + b"more words\n" * 300_000 + b"ER  - \n",
     }  # fmt: skip
     for name, content in contents.items():
         (tmp_path / name).write_bytes(content)
     corpus = import_corpus([tmp_path / name for name in contents], workers=1)
     assert len(papers(corpus)) == 6
     assert "broken-file" in corpus.manifest["counts"]["rejected"]
+
+
+WHOLE_RIS = "TY  - JOUR\nTI  - Rice\nAB  - Long words of an abstract\nER  - \n"
+WHOLE_NBIB = "PMID- {}\nTI  - Rice {}\nAB  - Words.\nAID - 10.1/{} [doi]\nSO  - J. 2001.\n"
+WHOLE_ZOTERO = (
+    '"Key","Item Type","Title","Abstract Note"\n"K1","article","Rice","Words\nof two"\n'
+    '"K2","article","Oats","More"\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "end"),
+    [
+        ("x.ris", 2 * WHOLE_RIS, len(WHOLE_RIS) + 45),
+        ("x.ris", WHOLE_RIS, 25),
+        ("x.nbib", WHOLE_NBIB.format(*"111") + "\n" + WHOLE_NBIB.format(*"222"), -20),
+        ("x.csv", WHOLE_ZOTERO, -4),
+        ("x.csv", WHOLE_ZOTERO, -9),
+        ("x.csv", WHOLE_ZOTERO.replace('"K2","article","Oats","More"\n', ""), -8),
+    ],
+)
+def test_a_record_in_which_the_file_ends_is_none(tmp_path: Path, name: str, text: str, end: int) -> None:
+    whole = read_all(tmp_path, name, text)
+    cut = read_all(tmp_path, name, text[:end])
+    assert not [each for each in whole if isinstance(each, RecordError)]
+    assert cut[:-1] == whole[:-1]
+    assert isinstance(cut[-1], RecordError)
+
+
+def read_all(folder: Path, name: str, text: str) -> list[Any]:
+    (folder / name).write_text(text)
+    found = {"x.ris": "ris", "x.nbib": "nbib", "x.csv": "zotero-csv"}[name]
+    return list(EXPORTS[found].records(folder / name))
 
 
 def test_records_of_joined_files_are_read_and_records_that_are_none_are_named(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.errors import InputError
 from sentence_experts.models.encoder import ExpertEncoder
 from sentence_experts.serve import followed
+from sentence_experts.storage import InUseError, locked
 
 SECONDS = 60  # for a busy machine
 
@@ -24,6 +25,10 @@ SECONDS = 60  # for a busy machine
 def entry(number: int) -> str:
     fields = f"title={{Rice in drought {number}}}, abstract={{Rice {number}.}}, doi={{10.5/{number}}}"
     return f"@article{{k{number}, {fields}}}\n"
+
+
+def renewed(source: followed.FollowedSource) -> CorpusFolder | None:
+    return source.renew_if_changed(lambda corpus: None)
 
 
 def wait_for(reached: Callable[[], bool]) -> None:
@@ -95,8 +100,8 @@ def test_a_change_that_leaves_size_and_time_is_seen(tmp_path: Path) -> None:
     before = library.stat()
     library.write_text(library.read_text().replace("Rice", "Oats"))
     os.utime(library, ns=(before.st_atime_ns, before.st_mtime_ns))
-    assert source.changed_corpus() is None, "it may still be written to"
-    changed = source.changed_corpus()
+    assert renewed(source) is None, "it may still be written to"
+    changed = renewed(source)
     assert changed is not None
     assert changed.to_pandas()["title"].tolist() == ["Oats"]
 
@@ -105,17 +110,43 @@ def test_a_file_that_still_grows_is_left_alone(tmp_path: Path) -> None:
     library = tmp_path / "library.bib"
     library.write_text(entry(1))
     source = followed.FollowedSource(library)
-    assert source.changed_corpus() is None
+    assert renewed(source) is None
     for number in (2, 3):
         library.write_text(library.read_text() + entry(number))
-        assert source.changed_corpus() is None
-    assert source.changed_corpus().manifest["counts"]["papers"] == 3  # type: ignore[union-attr]
-    assert source.changed_corpus() is None
+        assert renewed(source) is None
+    assert renewed(source).manifest["counts"]["papers"] == 3  # type: ignore[union-attr]
+    assert renewed(source) is None
     library.write_text(library.read_text()[:-20])
-    assert source.changed_corpus() is None
+    assert renewed(source) is None
     with pytest.raises(InputError, match="1 broken records, and 0 before"):
-        source.changed_corpus()
-    assert source.changed_corpus() is None
+        renewed(source)
+    assert renewed(source) is None
+
+
+def test_what_another_process_was_importing_is_read_afterwards(tmp_path: Path) -> None:
+    library = tmp_path / "library.bib"
+    library.write_text(entry(1))
+    source = followed.FollowedSource(library)
+    source.corpus()
+    library.write_text(entry(1) + entry(2))
+    assert renewed(source) is None, "it may still be written to"
+    with locked(source.folder, "corpus"), pytest.raises(InUseError):
+        renewed(source)
+    found: list[CorpusFolder] = []
+    wait_for(lambda: bool(source.renew_if_changed(found.append) or found))
+    assert found.pop().manifest["counts"]["papers"] == 2
+
+    library.write_text(entry(1))
+    assert renewed(source) is None
+
+    def fails(corpus: CorpusFolder) -> None:
+        raise InputError("the index is in use")
+
+    with pytest.raises(InputError, match="in use"):
+        source.renew_if_changed(fails)
+    wait_for(lambda: bool(source.renew_if_changed(found.append) or found))
+    assert found.pop().manifest["counts"]["papers"] == 1
+    assert renewed(source) is None
 
 
 def test_corpora_and_what_is_imported_are_told_apart(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 from sentence_experts.corpus.building import PARTIAL
@@ -22,6 +23,7 @@ from sentence_experts.storage import FileState, file_state
 logger = logging.getLogger(__name__)
 
 WATCH_SECONDS = 2.0  # time between looks; what has changed must be the same in two of them
+_LONGEST_PAUSE = 300.0  # seconds between two attempts to read what could not be read, which double
 
 
 class FollowedSource:
@@ -36,6 +38,8 @@ class FollowedSource:
         self.path = Path(os.path.abspath(path))
         self.folder = self.path.with_name(self.path.name + FOLLOWING)
         self._imported = self._seen = self.state()
+        self._failed: list[tuple[str, FileState]] | None = None
+        self._attempts, self._next = 0, 0.0  # since what failed changed, and the time of the next one
         self._broken: int | None = None  # counted at the first look, not to hold up the start
 
     def state(self) -> list[tuple[str, FileState]]:
@@ -66,37 +70,51 @@ class FollowedSource:
         files = find_record_files(self.path, None)
         return sum(isinstance(each, RecordError) for f in files for each in read_records(f.format, f.path))
 
-    def changed_corpus(self) -> CorpusFolder | None:
-        """Return the corpus anew if the source has changed and rests; None if not.
+    def renew_if_changed(self, renew: Callable[[CorpusFolder], Any]) -> CorpusFolder | None:
+        """If the source has changed and rests, call `renew` with its new corpus, and return that.
+
+        What fails is tried again later: another server may have been importing the same source.
 
         Raises:
-            InputError: more of it is broken than before.
+            InputError: it is not there, or more of it is broken than before.
         """
         state, seen = self.state(), self._seen
         self._seen = state
         if self._broken is None:
             self._broken = self._count_broken() if state == self._imported else 0
-        if state == self._imported or state != seen:
+        again = state == self._failed
+        if state == self._imported or state != seen or (again and monotonic() < self._next):
             return None
-        self._imported = state  # what failed once would fail again
-        broken = self._count_broken()
-        if broken > self._broken:
-            raise InputError(f"{self.path}: {broken:,} broken records, and {self._broken:,} before")
-        corpus, self._broken = self.corpus(), broken
+        self._failed, self._attempts = state, self._attempts + 1 if again else 1
+        try:
+            if not self.path.exists():
+                raise InputError(f"{self.path}: not there")
+            broken = self._count_broken()
+            if broken > self._broken:
+                raise InputError(f"{self.path}: {broken:,} broken records, and {self._broken:,} before")
+            corpus = self.corpus()
+            renew(corpus)
+        except Exception:
+            self._next = monotonic() + min(WATCH_SECONDS * 2**self._attempts, _LONGEST_PAUSE)
+            raise
+        self._imported, self._broken, self._failed = state, broken, None
         return corpus
 
     async def watch(self, renew: Callable[[CorpusFolder], Any]) -> None:
         """Call `renew`, in a thread, with each new corpus for as long as the server runs."""
+        warned = ""
         while True:
             await asyncio.sleep(WATCH_SECONDS)
             try:
-                corpus = await asyncio.to_thread(self.changed_corpus)
+                corpus = await asyncio.to_thread(self.renew_if_changed, renew)
                 if corpus is not None:
-                    await asyncio.to_thread(renew, corpus)
                     logger.info(f"{self.path}: {corpus.manifest['counts']['papers']:,} papers now")
+                    warned = ""
             except Exception as error:
                 text = str(error) if isinstance(error, SentenceExpertsError) else brief(error)
-                logger.warning(f"searches continue with the papers from before: {text}")
+                if text != warned:  # not at every attempt
+                    logger.warning(f"searches continue with the papers from before: {text}")
+                warned = text
 
 
 def is_source(path: Path) -> bool:

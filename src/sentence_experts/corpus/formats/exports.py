@@ -9,8 +9,6 @@ semicolons or tabs; a name that occurs twice means the first column. Sources: "R
 from __future__ import annotations
 
 import codecs
-import csv
-import io
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -25,6 +23,7 @@ from sentence_experts.corpus.formats.bibtex import KIND, Fields, is_bibtex, read
 from sentence_experts.corpus.formats.markup import unique, without_tags
 from sentence_experts.corpus.formats.pubmed import RETRACTED, article_type, without_marks
 from sentence_experts.corpus.formats.references import SHOWN, page_range, year_in
+from sentence_experts.corpus.formats.tagged import NBIB_LINE, RIS_LINE, read_csv, read_header, read_tagged
 from sentence_experts.corpus.identifiers import NORMALISE, find_doi, identifiers_in_url, parse_identifier
 from sentence_experts.corpus.paper import NOTICE_KINDS, Paper, RecordError, kind_of_type
 from sentence_experts.storage import sha256_text
@@ -57,15 +56,8 @@ _TYPES = {
     }.items()
     for name in names.split("|")
 }  # fmt: skip
-# Some programs write one space before the hyphen; "ER - negative" continues an abstract.
-_RIS_LINE = re.compile(r"(?!ER - *[^ ])([A-Z][A-Z0-9]) {1,2}-(?: (.*))?$")
-_NBIB_LINE = re.compile(r"([A-Z]{2,4}) {0,2}- ?(.*)$")
-# Files that were joined where the first had no line break at its end.
-_JOINED = re.compile(r"^ER {1,2}- *(?=TY {1,2}- )", re.MULTILINE)
-_STRAY = re.compile(r".{0,200}\bTY {1,2}- ", re.IGNORECASE)
 _RIS_BEGINS = re.compile(r"^TY {1,2}- ", re.MULTILINE)
 _NBIB_BEGINS = re.compile(r"^(?:PMID|PMC |OWN )- ?\S", re.MULTILINE)
-_MAX_VALUE = 1 << 17  # longer than any text of a record
 _ADDRESSES = ("UR", "L2", "L1", "LK", "N1", "M1", "M3", "C1")
 # A path with escapes among descriptions and types: "PDF:C\:\\a\\b.pdf:application/pdf", "a.pdf; b.pdf".
 _PDF = re.compile(
@@ -207,66 +199,6 @@ def _find_language_code(language: str | None) -> str | None:
     return _LANGUAGES.get(low, low if len(low) == 2 and low.isalpha() else None)
 
 
-# ---- reading -------------------------------------------------------------------------------------
-
-
-def _read_tagged(text: str, line_pattern: re.Pattern[str]) -> Iterator[Fields | RecordError]:
-    """Read records of RIS (from TY to ER or the next TY) or MEDLINE (with empty lines between them).
-
-    A line without a tag continues the value before it.
-    """
-    is_ris = line_pattern is _RIS_LINE
-    record: Fields = {}
-    values: list[str] = []  # values of the last tag
-    seen = stray = False  # whether a record of RIS was read, and behind it one that is not
-    for number, line in enumerate(_JOINED.sub("ER  - \n", text).splitlines(), start=1):
-        match = line_pattern.match(line)
-        tag = match[1] if match else ""
-        ends = tag in ("TY", "ER") if is_ris else not line.strip() or (tag == "PMID" and tag in record)
-        if record and ends:
-            yield record
-            record, values, seen, stray = {}, [], True, False
-        if is_ris and seen and not (record or stray or tag in ("TY", "ER")) and _STRAY.match(line):
-            stray = True
-            yield RecordError("broken-entry", f"line {number}: a record that does not begin with TY")
-        if match is None:
-            if values and line.strip() and len(values[-1]) < _MAX_VALUE:
-                values[-1] += f"\n{line.strip()}"
-        elif record or tag == "TY" or not is_ris:
-            values = record.setdefault(tag, [])
-            values.append((match[2] or "").strip())
-    if record:
-        yield record
-
-
-def _read_header(text: str) -> set[str]:
-    """Return the names of the columns, in lower case; none if the text is no table."""
-    try:
-        return {name.strip().lower() for name in next(_read_rows(text), [])}
-    except csv.Error:
-        return set()
-
-
-def _read_rows(text: str) -> Iterator[list[str]]:
-    text = text.lstrip("\r\n")
-    first = text.partition("\n")[0]
-    # The names of the columns contain no separator.
-    return csv.reader(io.StringIO(text, newline=""), delimiter=max(",;\t", key=first.count))
-
-
-def _read_csv(text: str) -> Iterator[Fields | RecordError]:
-    """Read rows, which may have more or fewer cells than the header, as in PubMed's files before 2020."""
-    csv.field_size_limit(1 << 26)
-    number, header = 0, list[str]()
-    try:
-        for number, cells in enumerate(_read_rows(text)):
-            header = header or [name.strip().lower() for name in cells]
-            if number and any(cell.strip() for cell in cells):
-                yield {name: [cell] for name, cell in reversed([*zip(header, cells, strict=False)])}
-    except csv.Error as error:
-        yield RecordError("broken-file", f"after row {number}: {error}")
-
-
 # ---- formats -------------------------------------------------------------------------------------
 
 
@@ -372,22 +304,22 @@ def _more_of_bibtex(entry: Fields) -> dict[str, Any]:
 
 EXPORTS = {
     "ris": Export(
-        _RIS_BEGINS.search, partial(_read_tagged, line_pattern=_RIS_LINE), more=_more_of_ris, names={
+        _RIS_BEGINS.search, partial(read_tagged, line_pattern=RIS_LINE), more=_more_of_ris, names={
             "title": "TI|T1|CT|ST", "doi": "DO", "year": "PY|Y1|DA", "volume": "VL",
             "issue": "IS", "journal": "JF|JO|T2|JA", "language": "LA",
         }),
     "nbib": Export(
-        _NBIB_BEGINS.search, partial(_read_tagged, line_pattern=_NBIB_LINE), more=_more_of_nbib, names={
+        _NBIB_BEGINS.search, partial(read_tagged, line_pattern=NBIB_LINE), more=_more_of_nbib, names={
             "abstract": "AB", "pmid": "PMID", "pmcid": "PMC", "volume": "VI", "issue": "IP",
             "pages": "PG", "journal": "JT|TA", "language": "LA",
         }),
     "pubmed-csv": Export(
-        lambda text: any(_read_header(text) >= columns for columns in (
+        lambda text: any(read_header(text) >= columns for columns in (
             {"pmid", "title", "journal/book"}, {"title", "details", "identifiers", "entrezuid"})),
-        _read_csv, more=_more_of_pubmed, names={"abstract": "abstract"}),
+        read_csv, more=_more_of_pubmed, names={"abstract": "abstract"}),
     "zotero-csv": Export(
-        lambda text: _read_header(text) >= {"key", "item type", "title", "abstract note"},
-        _read_csv, more=_more_of_zotero, names={
+        lambda text: read_header(text) >= {"key", "item type", "title", "abstract note"},
+        read_csv, more=_more_of_zotero, names={
             "title": "title", "abstract": "abstract note", "doi": "doi", "year": "publication year|date",
             "volume": "volume", "issue": "issue", "pages": "pages", "article_type": "item type",
             "journal": "publication title|proceedings title|conference name", "language": "language",

@@ -1,0 +1,115 @@
+"""Read the records of tagged text (RIS, MEDLINE) and the rows of CSV, from tag or column to values.
+
+The last one is an error if the file ends inside it, as one that was cut or is being written does.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterator
+
+from sentence_experts.corpus.formats.bibtex import Fields
+from sentence_experts.corpus.paper import RecordError
+
+# Some programs write one space before the hyphen; "ER - negative" continues an abstract.
+RIS_LINE = re.compile(r"(?!ER - *[^ ])([A-Z][A-Z0-9]) {1,2}-(?: (.*))?$")
+NBIB_LINE = re.compile(r"([A-Z]{2,4}) {0,2}- ?(.*)$")
+# Files that were joined where the first had no line break at its end.
+_JOINED = re.compile(r"^ER {1,2}- *(?=TY {1,2}- )", re.MULTILINE)
+_STRAY = re.compile(r".{0,200}\bTY {1,2}- ", re.IGNORECASE)
+_MAX_VALUE = 1 << 17  # longer than any text of a record
+
+
+def read_tagged(text: str, line_pattern: re.Pattern[str]) -> Iterator[Fields | RecordError]:
+    """Read records of RIS (from TY to ER or the next TY) or MEDLINE (with empty lines between them).
+
+    A line without a tag continues the value before it. The last record is broken if it misses what ends each:
+    ER in RIS, and in MEDLINE, where nothing does, the source (SO), which PubMed writes last.
+    """
+    is_ris = line_pattern is RIS_LINE
+    record: Fields = {}
+    begin, with_source = 0, False
+    values: list[str] = []  # values of the last tag
+    seen = stray = False  # whether a record of RIS was read, and behind it one that is not
+    for number, line in enumerate(_JOINED.sub("ER  - \n", text).splitlines(), start=1):
+        match = line_pattern.match(line)
+        tag = match[1] if match else ""
+        ends = tag in ("TY", "ER") if is_ris else not line.strip() or (tag == "PMID" and tag in record)
+        if record and ends:
+            yield record
+            with_source = with_source or "SO" in record
+            record, values, seen, stray = {}, [], True, False
+        if is_ris and seen and not (record or stray or tag in ("TY", "ER")) and _STRAY.match(line):
+            stray = True
+            yield RecordError("broken-entry", f"line {number}: a record that does not begin with TY")
+        if match is None:
+            if values and line.strip() and len(values[-1]) < _MAX_VALUE:
+                values[-1] += f"\n{line.strip()}"
+        elif record or tag == "TY" or not is_ris:
+            begin = begin if record else number
+            values = record.setdefault(tag, [])
+            values.append((match[2] or "").strip())
+    if record and (is_ris or (with_source and "SO" not in record)):
+        ending = "ER" if is_ris else "SO"
+        yield RecordError("broken-entry", f"line {begin}: the file ends before this record does ({ending})")
+    elif record:
+        yield record
+
+
+def read_header(text: str) -> set[str]:
+    """Return the names of the columns, in lower case; none if the text is no table."""
+    try:
+        return {name.strip().lower() for name in next(_read_rows(text), [])}
+    except csv.Error:
+        return set()
+
+
+def _read_rows(text: str) -> Iterator[list[str]]:
+    """Yield the rows of a table.
+
+    Raises:
+        csv.Error: the text ends inside a cell, or inside a row.
+    """
+    text = text.lstrip("\r\n")
+    first = text.partition("\n")[0]
+    # The names of the columns contain no separator.
+    separator = max(",;\t", key=first.count)
+    taken: list[str] = []  # lines of the row
+
+    def lines() -> Iterator[str]:
+        for line in io.StringIO(text, newline=""):
+            taken.append(line)
+            yield line
+
+    row, of_row, most = list[str](), list[str](), 0
+    for following in csv.reader(lines(), delimiter=separator):
+        if of_row:
+            yield row
+        row, of_row, most = following, taken[:], max(most, len(following))
+        taken.clear()
+    if not of_row:
+        return
+    is_open = not of_row[-1].endswith(("\n", "\r"))
+    if is_open and 1 < len(row) < most:
+        raise csv.Error("the last row has too few cells: the file may be cut")
+    try:
+        list(csv.reader(of_row, delimiter=separator, strict=True))
+    except csv.Error as error:
+        if "unexpected end" in str(error):
+            raise csv.Error("the file ends inside a cell") from error
+    yield row
+
+
+def read_csv(text: str) -> Iterator[Fields | RecordError]:
+    """Read rows, which may have more or fewer cells than the header, as in PubMed's files before 2020."""
+    csv.field_size_limit(1 << 26)
+    number, header = 0, list[str]()
+    try:
+        for number, cells in enumerate(_read_rows(text)):
+            header = header or [name.strip().lower() for name in cells]
+            if number and any(cell.strip() for cell in cells):
+                yield {name: [cell] for name, cell in reversed([*zip(header, cells, strict=False)])}
+    except csv.Error as error:
+        yield RecordError("broken-file", f"after row {number}: {error}")
