@@ -75,7 +75,7 @@ class Verb(TyperCommand):
             is_open = re.fullmatch(r"--[a-z0-9-]+=", argument)
             if is_open or not argument:
                 flag = argument[:-1] or before
-                raise UsageError(f"{flag if flag.startswith('-') else 'an argument'}: empty")
+                raise UsageError(f"{flag if flag.startswith('-') else 'an argument'} is empty: give a value")
         parsed: list[str] = super().parse_args(ctx, args)
         return parsed
 

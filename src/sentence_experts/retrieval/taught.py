@@ -135,15 +135,17 @@ class ProfileState(BaseModel):
             raise UsageError(f"`name`: no taught route {name!r}; there are {known}")
         return self.routes[name]
 
-    def put(self, name: str, entry: TaughtEntry, taken: Set[str] = frozenset()) -> None:
+    def put(
+        self, name: str, entry: TaughtEntry, taken: Set[str] = frozenset(), parameter: str = "name"
+    ) -> None:
         """Keep a route under a name that no other one has; `taken` are those of models and their routes."""
         try:
             EXPERT.check("route", name)
             check_route_names([name], ["others"])
         except ValueError as error:
-            raise UsageError(f"`name`: {error}") from None
+            raise UsageError(f"`{parameter}`: {error}") from None
         if name in taken:
-            raise UsageError(f"`name`: the model has a route {name!r} already, or is called so")
+            raise UsageError(f"`{parameter}`: the model has a route {name!r} already, or is called so")
         self.routes.pop(name, None)  # so that the last one is the one that was taught last
         self.routes[name] = entry
         if len(self.routes) > MAX_ROUTES:
@@ -154,7 +156,7 @@ class ProfileState(BaseModel):
         entry = self.entry(name)
         if to in self.routes:
             raise UsageError(f"`to`: there is a taught route {to!r} already")
-        self.put(to, entry, taken)
+        self.put(to, entry, taken, "to")
         self.delete(name)
         self.name = to if self.name == name else self.name
 
