@@ -9,6 +9,7 @@ from pydantic import Field
 
 from sentence_experts.config import Config
 from sentence_experts.errors import InputError, UsageError
+from sentence_experts.training.config import FitConfig
 
 
 class Settings(Config):
@@ -62,6 +63,11 @@ def test_the_class_itself_and_a_file_say_the_same(tmp_path: Path) -> None:
         function(config=tmp_path / "s.yaml")
     (tmp_path / "s.yaml").write_text("size: 4\npages: all\n")
     assert function(config=str(tmp_path / "s.yaml"), size=5) == Settings(size=5, pages="all")
+
+
+def test_a_single_name_is_taken_as_it_is() -> None:
+    config = FitConfig(text="title, short", by=["use"])
+    assert (config.text, config.by) == (["title, short"], ["use"])
 
 
 @pytest.mark.parametrize("number", [".inf", "-.inf", ".nan"])

@@ -169,7 +169,7 @@ def test_kinds_are_learned_from_labels(plain_model: Path, tmp_path: Path) -> Non
     ]
     for kind in ("head", "adapter", "expert"):
         fitted = se.fit(
-            plain_model, pd.DataFrame(rows), text=["text"], by=["field"], kind=kind, out=tmp_path / kind
+            plain_model, pd.DataFrame(rows), text="text", by="field", kind=kind, out=tmp_path / kind
         )
         model = se.load(tmp_path / kind, device="cuda")
         assert model.encode(["rice"], prompt_name="field").shape == (1, 32)

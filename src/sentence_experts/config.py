@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, ParamSpec, Protocol, Self, TypeVar, get_args, overload
 
 import yaml
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from sentence_experts.errors import InputError, UsageError
 from sentence_experts.storage import write_text
@@ -71,6 +71,8 @@ Dtype = Annotated[
     Literal["float32", "float16", "bfloat16"] | None,
     Field(description="Number type to compute in. Default: as saved"),
 ]
+Names = Annotated[list[str], BeforeValidator(lambda given: [given] if isinstance(given, str) else given)]
+"""Several names; a single one may be given as it is."""
 MaxLength = Annotated[
     int | None,
     Field(ge=1, description="Maximum number of tokens per text, if the model would read more"),

@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from sentence_experts.config import BatchSize, Column, Config, Device, MaxLength, Seed
+from sentence_experts.config import BatchSize, Column, Config, Device, MaxLength, Names, Seed
 
 
 class EncodingOptions(Config):
@@ -24,9 +24,7 @@ class EvaluateConfig(EncodingOptions):
     split: Literal["train", "validation", "test"] = Field(
         default="test", description="Pairs: split to measure on"
     )
-    only: list[str] = Field(
-        default=[], description="Tasks: names or types of the tasks to measure. Default: all"
-    )
+    only: Names = Field(default=[], description="Tasks: names or types of the tasks to measure. Default: all")
     pooling: dict[str, str] = Field(
         default={},
         description="MODEL=POOLING: how the token vectors of a model become one vector: mean, last or cls",
@@ -87,7 +85,7 @@ class AuditConfig(EncodingOptions):
 class SimilarityConfig(EncodingOptions):
     """Settings of `similarity`."""
 
-    routes: list[str] = Field(default=[], description="Routes to compare. Default: all")
+    routes: Names = Field(default=[], description="Routes to compare. Default: all")
     column: Column = None
     sample: int = Field(default=128, ge=2, description="Maximum number of texts, sampled at random")
     seed: Seed = 0
@@ -114,7 +112,7 @@ class RatedColumns(Config):
 class AnalyseConfig(RatedColumns):
     """Settings of `analyse`, the comparison of routing weights and hidden states on rated pairs."""
 
-    prompts: list[str] = Field(
+    prompts: Names = Field(
         default=[],
         description="Names or templates of prompts; the first is used for clusters and complementarity. "
         "Default: the nine of the paper",

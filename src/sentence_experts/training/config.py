@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from sentence_experts.config import Config, Seed
+from sentence_experts.config import Config, Names, Seed
 
 # The control of MoTE's task-aware training: the same batches and temperature for all tasks (Romero 2025, note
 # of Table 4).
@@ -182,12 +182,12 @@ class TuneConfig(TrainConfig):
 class FitConfig(Config):
     """Settings of `fit`, which learns routes from the label columns of a table."""
 
-    text: list[str] = Field(
+    text: Names = Field(
         [],
         description="Columns with the texts, joined line by line. Default: title and abstract of a corpus; "
         "needed for a table of several columns",
     )
-    by: list[str] = Field(
+    by: Names = Field(
         [],
         description="Label columns, one route each: COLUMN, or COLUMN:BRANCH of a hierarchy (tags:use for "
         "labels such as use::viewing, mesh:C for tree numbers), with ROUTE= in front to name the route",
