@@ -190,6 +190,31 @@ def test_records_of_joined_files_are_read_and_records_that_are_none_are_named(tm
     assert [each["detail"] for each in rejected(corpus)] == ["line 8: a record that does not begin with TY"]
 
 
+def test_bibtex_as_other_programs_write_it(tmp_path: Path) -> None:
+    names = (
+        "family=Berg, given=Jan, prefix=van den, useprefix=true and family=King, suffix=Jr., given=Martin "
+        "and Doe, J"
+    )
+    doi = r"10.1002/(SICI)1097-4571(199806)49:8{\textless}693::AID-ASI4$>$3.0.CO;2-O"
+    text = (
+        f"@article{{a, title={{One}}, author={{{names}}}, doi={{{doi}}}, keywords={{alpha\n beta, gamma}}}}\n"
+        "@inproceedings{b, title={Two}, keywords={alpha\nbeta}, crossref=p}\n"
+        "@proceedings{p, title={Proceedings of it}, booktitle={Proc. It}, volume=7, year=2001}\n"
+    )
+    found = {paper["title"]: paper for paper in papers(imported(tmp_path, "x.bib", text))}
+    assert found["One"]["authors"] == ["van den Berg, Jan", "King, Martin, Jr.", "Doe, J"]
+    assert found["One"]["doi"] == "10.1002/(sici)1097-4571(199806)49:8<693::aid-asi4>3.0.co;2-o"
+    assert found["One"]["keywords"] == ["alpha beta", "gamma"]
+    assert found["Two"]["keywords"] == ["alpha", "beta"]
+    assert [found["Two"][name] for name in ("journal", "volume", "year")] == ["Proc. It", "7", 2001]
+
+
+def test_ris_as_other_programs_write_it(tmp_path: Path) -> None:
+    text = "TY  - CHAP\nTI  - One\nAU  - M&uuml;ller, J\nBT  - Whole\nDB  - PubMed\nAN  - PMID: 321\nER  - \n"
+    (paper,) = papers(imported(tmp_path, "x.ris", text))
+    assert (paper["authors"], paper["journal"], paper["pmid"]) == (["Müller, J"], "Whole", "321")
+
+
 def test_an_entry_without_a_key_is_nobodys_parent(tmp_path: Path) -> None:
     text = "@book{, title={Whole}, year={1950}}\n@article{k, title={Sleep}}\n"
     found = {paper["title"]: paper for paper in papers(imported(tmp_path, "x.bib", text))}
@@ -215,6 +240,10 @@ def test_latex() -> None:
             "François on Erdős, Kočevar, ç, François",
         ),
         (r"\v{\i}n, \'{\i}n, \'\i n", "ǐn, ín, ín"),
+        (
+            r"Nguy\~{\^e}n, Nguy\~\^en, Tr{\`{\^a}}n, \d{\u a}, \={\"u}, Sm\'{\ae}r, \textcommabelow{s}",
+            "Nguyễn, Nguyễn, Trần, ặ, ǖ, Smǽr, ș",
+        ),
         (r"\LaTeX{} for \pounds 5, x\^{}2, a\~{}b", "LaTeX for £5, x^2, a~b"),
         (r"\href{https://a.b/c}{a page}, one\par two \\ three\;four", "a page, one two three four"),
         (r"\frac{1}{2} of it", "1/2 of it"),

@@ -10,7 +10,7 @@ import re
 import unicodedata
 from collections.abc import Iterator, Mapping
 
-from sentence_experts.corpus.formats.authors import invert_name
+from sentence_experts.corpus.formats.authors import invert_name, join_name
 from sentence_experts.corpus.formats.markup import TEX_FRACTION, TEX_SPACE, tex_symbol, tex_to_text
 from sentence_experts.corpus.paper import RecordError
 
@@ -31,7 +31,7 @@ _MAX_UNCLOSED = 50  # each is looked for to the end of the file
 _ACCENTS = {
     "'": "\u0301", "`": "\u0300", "^": "\u0302", '"': "\u0308", "~": "\u0303", "=": "\u0304", ".": "\u0307",
     "c": "\u0327", "v": "\u030c", "u": "\u0306", "H": "\u030b", "k": "\u0328", "r": "\u030a", "d": "\u0323",
-    "b": "\u0331",
+    "b": "\u0331", "textcommabelow": "\u0326",
 }  # fmt: skip
 # Signs that groups and ties have too, until those are gone.
 _SIGNS = {"textasciitilde": "\ue002", "textbraceleft": "\ue000", "textbraceright": "\ue001"}
@@ -41,29 +41,36 @@ _STYLES = frozenset({
     "sffamily", "ttfamily", "normalfont", "tiny", "small", "footnotesize", "normalsize", "large", "Large",
     "protect", "relax", "noindent", "newblock", "xspace", "unskip", "hfill", "break", "null",
 })  # fmt: skip
-_TEXT_COMMANDS = ("text", "guil", "quote", "pounds", "euro")
+_TEXT_COMMANDS = ("text", "guil", "quote", "pounds", "euro", "slash")
 _GREEK = frozenset(map(chr, range(0x370, 0x400)))
 _MATH = re.compile(r"(?<!\\)\$([^$]{1,500})(?<!\\)\$|(?<!\\)\\\((.{1,500}?)(?<!\\)\\\)", re.DOTALL)
 _SUPERSCRIPT = re.compile(r"\\textsuperscript\s*\{([^{}$]*)\}")
-_SIGN_ACCENT = re.compile(
-    r"\\(['`^\"~=.])\s*(?:\{\s*(\\[ij](?![A-Za-z])|[^\W\d_]?)\s*\}|(\\[ij](?![A-Za-z])[ \t]*|[^\W\d_]))"
-)
+_LETTER = r"(?:[^\W\d_][\u0300-\u036f]*)"  # perhaps with accents
+_SIGN_ACCENT = re.compile(rf"\\(['`^\"~=.])\s*(?:\{{\s*({_LETTER}?)\s*\}}|({_LETTER}))")
 _LETTER_ACCENT = re.compile(
-    r"\\([cvuHkrdb])(?:\s*\{\s*(\\[ij](?![A-Za-z])|[^\W\d_])\s*\}"
-    r"|\s*(\\[ij](?![A-Za-z])[ \t]*)|\s+([^\W\d_]))"
+    rf"\\([cvuHkrdb]|textcommabelow)(?:\s*\{{\s*({_LETTER})\s*\}}|(?<=[a-zA-Z])\s+({_LETTER}))"
 )
+_MAX_ACCENTS = 3  # on one letter
 _COMMAND = re.compile(r"\\([A-Za-z]+)\*?([ \t]*)(?:\{\}|(?=(\{))|)")
 _ESCAPED = re.compile(r"\\([&%$#_{} -])")
 _SPACE = re.compile(r"\\\\\*?|\\[,;:]")  # a line break, and spaces of formulas
 _LINK = re.compile(r"\\href\s*\{[^{}]*\}\s*(?=\{)")
 _QUOTES = (("---", "—"), ("--", "–"), ("``", "“"), ("''", "”"))
 _PLACES = {"{": "\ue000", "}": "\ue001", "~": "\ue002"}
+_PART_OF_NAME = re.compile(r"(?:family|given|prefix|suffix|useprefix)(?:-i)?\s*=")
 KIND = "entrytype"
 _TEXTS = frozenset({
     "title", "subtitle", "abstract", "keywords", "keyword", "volume", "number", "issue", "pages", "eid",
     "articleno", "article-number", "type", "journal", "journaltitle", "booktitle",
 })  # fmt: skip
-_INHERITED = ("year", "date", "journal", "booktitle")  # fields taken from the entry that `crossref` names
+_INHERITED = (
+    "year",
+    "date",
+    "journal",
+    "booktitle",
+    "volume",
+    "number",
+)  # fields taken from the entry that `crossref` names
 
 
 class _BrokenError(Exception):
@@ -89,7 +96,7 @@ def read_bibtex(text: str) -> Iterator[Fields | RecordError]:
             continue
         name = entry.get("crossref", "").strip().lower()
         if name and (parent := known.get(name)):
-            parent = parent | {"booktitle": parent.get("title", "")}
+            parent = {"booktitle": parent.get("title", "")} | parent
             entry = {name: parent[name] for name in _INHERITED if name in parent} | entry
         plain = {
             name: [latex_to_text(value) if name in _TEXTS else without_braces(value)]
@@ -204,6 +211,13 @@ def _split_words(value: str) -> list[str]:
 
 
 def _name(words: list[str]) -> str:
+    if all(
+        map(_PART_OF_NAME.match, " ".join(words).split(" , "))
+    ):  # BibLaTeX's "family=Berg, prefix=van den"
+        stated = dict(part.split("=", 1) for part in " ".join(words).split(" , "))
+        known = {name.strip(): latex_to_text(value).strip() for name, value in stated.items()}
+        family = " ".join(filter(None, (known.get("prefix"), known.get("family"))))
+        return join_name(family, known.get("given"), known.get("suffix")) or ""
     parts = [part.split(" ") for part in " ".join(words).split(" , ")] if "," in words else [words]
     if len(parts) == 1:
         is_group = len(words) == 1 and words[0].startswith("{")
@@ -226,8 +240,10 @@ def latex_to_text(text: str) -> str:
         text = _MATH.sub(_spell_formula, text)
         text = TEX_FRACTION.sub(r"\1/\2", _LINK.sub("", TEX_SPACE.sub(" ", text)))
         text = _SPACE.sub(" ", text).replace("\\/", "").replace("\\!", "")
-        for pattern in (_SIGN_ACCENT, _LETTER_ACCENT):
-            text = pattern.sub(_spell_accent, text)
+        text = _COMMAND.sub(_spell_letter, text)
+        for _ in range(_MAX_ACCENTS):  # from the inner to the outer ones
+            for pattern in (_SIGN_ACCENT, _LETTER_ACCENT):
+                text = pattern.sub(_spell_accent, text)
         # Escaped braces stay, those of groups go.
         text = _ESCAPED.sub(lambda match: _PLACES.get(match[1], match[1]), text)
         text = _COMMAND.sub(_spell_command, text)
@@ -268,13 +284,27 @@ def _spell_command(match: re.Match[str]) -> str:
     return symbol if is_text or not symbol.strip() else symbol + space
 
 
+def _spell_letter(match: re.Match[str]) -> str:
+    r"""Return the letter of a command such as \o, with which accents can stand; any other one as it is."""
+    symbol = tex_symbol(match[1])
+    return symbol if symbol and symbol.isalpha() and symbol not in _GREEK else match.group()
+
+
 def _spell_accent(match: re.Match[str]) -> str:
-    letter = next(filter(None, match.groups()[1:]), "").strip("\\ \t")
+    letter = next(filter(None, match.groups()[1:]), "")
     if not letter:  # "\\^{}" is how TeX writes the sign
         return _PLACES.get(match[1], match[1]) if match[1] in "^~" else ""
     return letter + _ACCENTS[match[1]]
 
 
 def without_braces(text: str) -> str:
-    """Return an identifier or address without braces and escapes."""
+    r"""Return an identifier or address without braces and escapes.
+
+    >>> without_braces(r"10.1002/(SICI)1097\_0290{\textless}1::AID$>$3")
+    '10.1002/(SICI)1097_0290<1::AID>3'
+    """
+    text = re.sub(r"\$\\?([<>_])\$", r"\1", text)
+    text = re.sub(
+        r"\\(text[a-z]+)(?:\{\}|[ \t]+)?", lambda match: tex_symbol(match[1]) or match.group(), text
+    )
     return re.sub(r"\\([&%$#_{}~])", r"\1", text).replace("{", "").replace("}", "").strip()

@@ -9,6 +9,7 @@ semicolons or tabs; a name that occurs twice means the first column. Sources: "R
 from __future__ import annotations
 
 import codecs
+import html
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -138,7 +139,8 @@ def _first(record: Fields, *names: str) -> str | None:
 
 
 def _split(texts: Iterable[str], separator: str = r"[\n;]") -> list[str]:
-    return [part.strip() for text in texts for part in re.split(separator, text)]
+    # Before an entity such as "&uuml;" is taken apart.
+    return [part.strip() for text in texts for part in re.split(separator, html.unescape(text))]
 
 
 def _make_paper(stated: dict[str, Any]) -> Paper:
@@ -214,7 +216,7 @@ def _more_of_ris(record: Fields) -> dict[str, Any]:
     return {
         # Some programs begin each paragraph with its tag.
         "abstract": " ".join([*_all(record, "AB")] or _all(record, "N2")),
-        "pmid": number if from_pubmed and number.isdigit() else None,
+        "pmid": number.upper().removeprefix("PMID:").strip() if from_pubmed else None,
         "pmcid": next((text for text in record.get("C2", []) if text.startswith("PMC")), None),
         "addresses": [text for tag in _ADDRESSES for text in record.get(tag, [])],
         "authors": authors,
@@ -297,7 +299,9 @@ def _more_of_bibtex(entry: Fields) -> dict[str, Any]:
         "authors": entry.get("author", []),
         "work_types": entry.get("type", []),
         "keywords": [
-            word for each in words for word in _split([each], r"[;\n]" if ";" in each else r"[,\n]")
+            word
+            for each in words
+            for word in _split([each], ";" if ";" in each else "," if "," in each else r"\n")
         ],
     }
 
@@ -306,7 +310,7 @@ EXPORTS = {
     "ris": Export(
         _RIS_BEGINS.search, partial(read_tagged, line_pattern=RIS_LINE), more=_more_of_ris, names={
             "title": "TI|T1|CT|ST", "doi": "DO", "year": "PY|Y1|DA", "volume": "VL",
-            "issue": "IS", "journal": "JF|JO|T2|JA", "language": "LA",
+            "issue": "IS", "journal": "JF|JO|T2|BT|JA", "language": "LA",
         }),
     "nbib": Export(
         _NBIB_BEGINS.search, partial(read_tagged, line_pattern=NBIB_LINE), more=_more_of_nbib, names={

@@ -41,9 +41,9 @@ _TEX_NAMES = {
     "greater": ">", "gt": ">", "textgreater": ">", "ast": "*", "bullet": "•", "mathplus": "+", "left": "",
     "right": "", "quad": " ", "qquad": " ", "hbox": "", "mbox": "", "limits": "", "displaystyle": "",
     "i": "i", "j": "j", "S": "§", "P": "¶", "copyright": "©", "pounds": "£", "euro": "€", "ddag": "‡",
-    "textbar": "|", "textbardbl": "‖", "textminus": "−", "textquotedbl": '"', "textunderscore": "_",
-    "textperiodcentered": "·", "textasciicircum": "^", "par": " ", "newline": " ", "linebreak": " ",
-    "enskip": " ", "textcompwordmark": "", "nolinebreak": "",
+    "slash": "/", "textbar": "|", "textbardbl": "‖", "textminus": "−", "textquotedbl": '"',
+    "textunderscore": "_", "textperiodcentered": "·", "textasciicircum": "^", "par": " ",
+    "newline": " ", "linebreak": " ", "enskip": " ", "textcompwordmark": "", "nolinebreak": "",
 }  # fmt: skip
 TEX_FRACTION = re.compile(r"\\[td]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}")
 TEX_SPACE = re.compile(r"\\[hv]space\*?\s*\{[^{}]*\}")
@@ -214,7 +214,7 @@ def without_tags(text: str | None) -> str | None:
 
     What only looks like a tag stays: one without attributes whose element is never closed.
 
-    >>> without_tags("Rice in <i>drought</i> &amp; <jats:p>flood</jats:p>; Ca<Mg and K>Na")
+    >>> without_tags("<jats:p>Rice in <i>drought</i> &amp; flood; Ca<Mg and K>Na</jats:p>")
     'Rice in drought & flood; Ca<Mg and K>Na'
     """
     if not text:
