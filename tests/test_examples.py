@@ -1,8 +1,9 @@
-"""The examples in the docstrings of public functions and in docs/python-api.md run as they stand."""
+"""The examples in docstrings and in docs/python-api.md run as they stand."""
 
 from __future__ import annotations
 
 import doctest
+import importlib
 import inspect
 import re
 import shutil
@@ -42,6 +43,23 @@ def examples() -> list[doctest.DocTest]:
             tests = doctest.DocTestFinder(recurse=inspect.isclass(value)).find(value, name, globs=namespace)
             found += [test for test in tests if test.examples]
     return found
+
+
+def modules_with_examples() -> list[str]:
+    """Names of the modules in which something has `>>>` examples."""
+    source = REPOSITORY / "src"
+    files = [file for file in source.rglob("*.py") if ">>> " in file.read_text(encoding="utf-8")]
+    return sorted(".".join(file.relative_to(source).with_suffix("").parts) for file in files)
+
+
+@pytest.mark.parametrize("name", modules_with_examples())
+def test_examples_of_what_is_not_public(name: str, example_folder: Path) -> None:
+    messages: list[str] = []
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
+    for example in doctest.DocTestFinder().find(importlib.import_module(name)):
+        if example.name.removeprefix(f"{name}.").partition(".")[0] not in sentence_experts.__all__:
+            runner.run(example, out=messages.append)
+    assert runner.failures == 0, "".join(messages)
 
 
 @pytest.mark.parametrize("example", examples(), ids=lambda example: example.name)
