@@ -244,6 +244,7 @@ def test_latex() -> None:
             r"Nguy\~{\^e}n, Nguy\~\^en, Tr{\`{\^a}}n, \d{\u a}, \={\"u}, Sm\'{\ae}r, \textcommabelow{s}",
             "Nguyễn, Nguyễn, Trần, ặ, ǖ, Smǽr, ș",
         ),
+        (r"P{\a'e}rez, (11\=20), a\vphantom{X}b, \d{1}, Aks{\i}n", "Pérez, (112̄0), ab, 1̣, Aksın"),
         (r"\LaTeX{} for \pounds 5, x\^{}2, a\~{}b", "LaTeX for £5, x^2, a~b"),
         (r"\href{https://a.b/c}{a page}, one\par two \\ three\;four", "a page, one two three four"),
         (r"\frac{1}{2} of it", "1/2 of it"),

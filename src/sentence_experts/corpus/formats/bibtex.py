@@ -41,11 +41,12 @@ _STYLES = frozenset({
     "sffamily", "ttfamily", "normalfont", "tiny", "small", "footnotesize", "normalsize", "large", "Large",
     "protect", "relax", "noindent", "newblock", "xspace", "unskip", "hfill", "break", "null",
 })  # fmt: skip
-_TEXT_COMMANDS = ("text", "guil", "quote", "pounds", "euro", "slash")
+_TEXT_COMMANDS = ("text", "guil", "quote", "pounds", "euro", "slash", "hyphen")
 _GREEK = frozenset(map(chr, range(0x370, 0x400)))
 _MATH = re.compile(r"(?<!\\)\$([^$]{1,500})(?<!\\)\$|(?<!\\)\\\((.{1,500}?)(?<!\\)\\\)", re.DOTALL)
 _SUPERSCRIPT = re.compile(r"\\textsuperscript\s*\{([^{}$]*)\}")
-_LETTER = r"(?:[^\W\d_][\u0300-\u036f]*)"  # perhaps with accents
+_LETTER = r"(?:[^\W_][\u0300-\u036f]*)"  # or a digit, perhaps with accents
+_TABBED_ACCENT = re.compile(r"\\a(?=['`=])")
 _SIGN_ACCENT = re.compile(rf"\\(['`^\"~=.])\s*(?:\{{\s*({_LETTER}?)\s*\}}|({_LETTER}))")
 _LETTER_ACCENT = re.compile(
     rf"\\([cvuHkrdb]|textcommabelow)(?:\s*\{{\s*({_LETTER})\s*\}}|(?<=[a-zA-Z])\s+({_LETTER}))"
@@ -54,7 +55,7 @@ _MAX_ACCENTS = 3  # on one letter
 _COMMAND = re.compile(r"\\([A-Za-z]+)\*?([ \t]*)(?:\{\}|(?=(\{))|)")
 _ESCAPED = re.compile(r"\\([&%$#_{} -])")
 _SPACE = re.compile(r"\\\\\*?|\\[,;:]")  # a line break, and spaces of formulas
-_LINK = re.compile(r"\\href\s*\{[^{}]*\}\s*(?=\{)")
+_UNSEEN = re.compile(r"\\href\s*\{[^{}]*\}\s*(?=\{)|\\[hv]?phantom\s*\{[^{}]*\}")
 _QUOTES = (("---", "—"), ("--", "–"), ("``", "“"), ("''", "”"))
 _PLACES = {"{": "\ue000", "}": "\ue001", "~": "\ue002"}
 _PART_OF_NAME = re.compile(r"(?:family|given|prefix|suffix|useprefix)(?:-i)?\s*=")
@@ -238,9 +239,9 @@ def latex_to_text(text: str) -> str:
     if "\\" in text or "$" in text:
         text = _SUPERSCRIPT.sub(r"$^{\1}$", text)
         text = _MATH.sub(_spell_formula, text)
-        text = TEX_FRACTION.sub(r"\1/\2", _LINK.sub("", TEX_SPACE.sub(" ", text)))
+        text = TEX_FRACTION.sub(r"\1/\2", _UNSEEN.sub("", TEX_SPACE.sub(" ", text)))
         text = _SPACE.sub(" ", text).replace("\\/", "").replace("\\!", "")
-        text = _COMMAND.sub(_spell_letter, text)
+        text = _COMMAND.sub(_spell_letter, _TABBED_ACCENT.sub(r"\\", text))
         for _ in range(_MAX_ACCENTS):  # from the inner to the outer ones
             for pattern in (_SIGN_ACCENT, _LETTER_ACCENT):
                 text = pattern.sub(_spell_accent, text)
@@ -294,7 +295,7 @@ def _spell_accent(match: re.Match[str]) -> str:
     letter = next(filter(None, match.groups()[1:]), "")
     if not letter:  # "\\^{}" is how TeX writes the sign
         return _PLACES.get(match[1], match[1]) if match[1] in "^~" else ""
-    return letter + _ACCENTS[match[1]]
+    return letter.replace("ı", "i").replace("ȷ", "j") + _ACCENTS[match[1]]
 
 
 def without_braces(text: str) -> str:

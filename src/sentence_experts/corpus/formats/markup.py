@@ -40,10 +40,10 @@ _TEX_NAMES = {
     "degree": "°", "sqrt": "√", "leqslant": "≤", "geqslant": "≥", "less": "<", "lt": "<", "textless": "<",
     "greater": ">", "gt": ">", "textgreater": ">", "ast": "*", "bullet": "•", "mathplus": "+", "left": "",
     "right": "", "quad": " ", "qquad": " ", "hbox": "", "mbox": "", "limits": "", "displaystyle": "",
-    "i": "i", "j": "j", "S": "§", "P": "¶", "copyright": "©", "pounds": "£", "euro": "€", "ddag": "‡",
+    "S": "§", "P": "¶", "copyright": "©", "pounds": "£", "euro": "€", "ddag": "‡",
     "slash": "/", "textbar": "|", "textbardbl": "‖", "textminus": "−", "textquotedbl": '"',
     "textunderscore": "_", "textperiodcentered": "·", "textasciicircum": "^", "par": " ",
-    "newline": " ", "linebreak": " ", "enskip": " ", "textcompwordmark": "", "nolinebreak": "",
+    "newline": " ", "linebreak": " ", "enskip": " ", "hyphen": "-", "textcompwordmark": "", "nolinebreak": "",
 }  # fmt: skip
 TEX_FRACTION = re.compile(r"\\[td]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}")
 TEX_SPACE = re.compile(r"\\[hv]space\*?\s*\{[^{}]*\}")
