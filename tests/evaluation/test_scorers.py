@@ -88,3 +88,6 @@ def test_single_route_serves_every_domain(minilm, tmp_path):
     known = BatchEncoder(model).known_routes
     assert routes_by_domain(known, DOMAINS) == {"crops": None, "neuro": None}
     assert routes_by_domain(known, DOMAINS, {"*": "query"}) == {"crops": "query", "neuro": "query"}
+    model.default_prompt_name = "query"  # in front of every text, as `encode` of any library has it
+    known = BatchEncoder(model).known_routes
+    assert routes_by_domain(known, DOMAINS) == {"crops": "query", "neuro": "query"}

@@ -202,7 +202,7 @@ def routes_by_domain(
     """Return the route for the texts of each domain; None for no prompt.
 
     The route has the domain's name, or is in `route_map` (domain -> route, "*" for all other domains). A
-    model without experts that has none of these routes encodes without a prompt. A model with a single route
+    model without experts that has none of these routes takes its default prompt, if it has one. A model with a single route
     uses it for every domain: a single-domain model is evaluated with its own token everywhere (2025 paper,
     Table 3). Any other model must have all routes.
 
@@ -217,7 +217,7 @@ def routes_by_domain(
     }
     missing = [domain for domain, route in wanted.items() if route not in known.prompts]
     if len(missing) == len(wanted) and not (known.experts and known.prompts):
-        return dict.fromkeys(domains)
+        return dict.fromkeys(domains, known.default)
     if len(known.prompts) == 1:
         return dict.fromkeys(domains, next(iter(known.prompts)))
     if missing:
