@@ -202,9 +202,9 @@ def routes_by_domain(
     """Return the route for the texts of each domain; None for no prompt.
 
     The route has the domain's name, or is in `route_map` (domain -> route, "*" for all other domains). A
-    model without experts that has none of these routes takes its default prompt, if it has one. A model with a single route
-    uses it for every domain: a single-domain model is evaluated with its own token everywhere (2025 paper,
-    Table 3). Any other model must have all routes.
+    model without experts that has none of these routes takes its default prompt, if it has one. A model with
+    a single route uses it for every domain: a single-domain model is evaluated with its own token everywhere
+    (2025 paper, Table 3). Any other model must have all routes.
 
     Raises:
         RouteError: a route is missing.
