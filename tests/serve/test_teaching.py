@@ -106,6 +106,31 @@ def test_marks_teach_a_route_that_requests_name(client: TestClient, plain: Sente
     assert answer["score"] == pytest.approx(float(score[0]), abs=1e-4)
 
 
+def test_a_route_that_does_not_fit_another_model_is_left_out(
+    library: Path, plain: SentenceTransformer, experts: SentenceTransformer
+) -> None:
+    """Taught on a model without routes, or on a route; the same library is then served by another model."""
+    asked = {"query": QUERY, "top_k": 3}
+    for number, (before, after, on) in enumerate(((plain, experts, None), (experts, plain, "m:crops"))):
+        profile = {"X-Profile": f"moved-{number}"}
+        for model, fits in ((before, True), (after, False)):
+            app = sentence_experts.create_app({"m": model}, corpus=library, watch=False)
+            with TestClient(app, base_url="http://localhost", raise_server_exceptions=False) as client:
+                if fits:
+                    post(client, "/marks", marks(), **profile)
+                    post(client, "", {"name": "mine", **({"on": on} if on else {})}, **profile)
+                found = client.post("/search", json=asked, headers=profile)
+                assert found.status_code == 200, found.text
+                assert any(each["name"] == "m:mine" for each in found.json()["routes"]) is fits
+                listed = client.get("/search/corpus", headers=profile).json()["routes"]
+                assert any(each["name"] == "m:mine" for each in listed) is fits
+                alone = client.post("/search", json={**asked, "routes": ["m:mine"]}, headers=profile)
+                sent = {"model": "m:mine", "input": "rice"}
+                vectors = client.post("/v1/embeddings", json=sent, headers=profile)
+                assert (alone.status_code, vectors.status_code) == ((200, 200) if fits else (404, 404))
+                assert fits or "does not fit this model: teach it again" in alone.text
+
+
 def test_marks_are_replaced_forgotten_and_undone(client: TestClient) -> None:
     post(client, "/marks", marks(4))
     turned = post(client, "/marks", marks(4, similar=False))

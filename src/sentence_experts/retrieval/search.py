@@ -192,7 +192,9 @@ def search(
         find_blend(known, config.route, dict.fromkeys(state.routes, SearchRoute("", None, None)))
     encoder = BatchEncoder.open(model, load_config, config.batch_size)
     searcher = Searcher.open(encoder, folder, config, papers=papers)
-    blend = searcher.blend(config.route, TaughtRoutes(searcher, state))
+    taught = TaughtRoutes(searcher, state)
+    taught.check(config.route)
+    blend = searcher.blend(config.route, taught)
     if config.like:
         texts, vectors = [f"like {', '.join(config.like)}"], searcher.mean_vectors(liked, blend)
     else:

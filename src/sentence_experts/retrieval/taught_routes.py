@@ -11,10 +11,10 @@ import numpy as np
 
 from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.encoding.encoder import BatchEncoder
-from sentence_experts.errors import UsageError
+from sentence_experts.errors import RouteError, UsageError
 from sentence_experts.retrieval.search_routes import Blend, SearchRoute
 from sentence_experts.retrieval.searcher import Searcher
-from sentence_experts.retrieval.taught import DEFAULT, Mark, Profile, ProfileState
+from sentence_experts.retrieval.taught import DEFAULT, Mark, Profile, ProfileState, TaughtEntry
 from sentence_experts.retrieval.teaching import METHODS, Examples, number_groups
 
 if TYPE_CHECKING:
@@ -32,12 +32,26 @@ class TaughtRoutes(Mapping[str, SearchRoute]):
 
     Left out are those whose name the model has: they were written into it (`add_taught_route`).
     `before` belong to another state of the profile; the unchanged ones are taken.
+
+    Attributes:
+        unfit: those that were taught on a route which the model does not have, with the reason.
     """
 
     def __init__(self, searcher: Searcher, state: ProfileState, before: TaughtRoutes | None = None) -> None:
         model_routes = searcher.encoder.routes
         self._searcher = searcher
-        self._entries = {name: each for name, each in state.routes.items() if name not in model_routes}
+        self._entries: dict[str, TaughtEntry] = {}
+        self.unfit: dict[str, str] = {}
+        for name, entry in state.routes.items():
+            if name in model_routes:
+                continue
+            try:
+                searcher.blend(entry.on or None)
+            except (RouteError, UsageError):
+                on = f"on {entry.on!r}" if entry.on else "without a route"
+                self.unfit[name] = f"{name!r} was taught {on}, which does not fit this model: teach it again"
+            else:
+                self._entries[name] = entry
         self._fitted: dict[str, SearchRoute] = {}
         if before is not None and before._searcher is searcher:
             for name, route in list(before._fitted.items()):
@@ -52,6 +66,15 @@ class TaughtRoutes(Mapping[str, SearchRoute]):
             change = METHODS[entry.kind](examples)
             self._fitted[name] = SearchRoute(name, on.document_route, on.query_route, change)
         return self._fitted[name]
+
+    def check(self, route: Any) -> None:
+        """Refuse a route that does not fit the model.
+
+        Raises:
+            UsageError: it was taught on a route that the model does not have.
+        """
+        if isinstance(route, str) and route in self.unfit:
+            raise UsageError(f"`route`: {self.unfit[route]}")
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._entries)
@@ -100,7 +123,9 @@ def add_taught_route(
         searcher = Searcher(encoder, opened, entry.unit)
         if name in encoder.routes:
             raise UsageError(f"`name`: the model has a route {name!r} already")
-        route = TaughtRoutes(searcher, ProfileState(routes={name: entry}))[name]
+        taught = TaughtRoutes(searcher, ProfileState(routes={name: entry}))
+        taught.check(name)
+        route = taught[name]
         change, known, of_queries = route.taught, getattr(grown, "head_routes", {}), f"{name} query"
         assert change is not None
         sides = {name: route.document_route}

@@ -165,10 +165,11 @@ class Library:
         return name if name in self._searchers else next(iter(self._searchers))
 
     def last_taught(self, profile: str) -> list[str]:
-        """Return the names, in requests, of the routes that were taught last."""
+        """Return the names, in requests, of the routes that were taught last, if they fit their models."""
         with self.refusing():
             routes = self.profile(profile).read().routes
-        return [f"{self._model_of(each.model)}:{name}" for name, each in list(routes.items())[-LAST:]]
+        models = [(self._model_of(each.model), name) for name, each in list(routes.items())[-LAST:]]
+        return [f"{model}:{name}" for model, name in models if name not in self.taught(model, profile).unfit]
 
     def find(
         self, names: Sequence[str] | None, field: str = "routes", profile: str = DEFAULT
@@ -187,6 +188,8 @@ class Library:
             model, _, route = name.partition(":")
             if not views and model in self._searchers:
                 taught = self.taught(model, profile)
+                if route in taught.unfit:
+                    raise RequestError(404, taught.unfit[route], where)
                 if route in taught or "=" in route:
                     views = {name: self._blended(name, model, route, where, taught)}
             if not views:

@@ -84,7 +84,7 @@ def _taught_blend(request: Request, served: ServedModel, route: str | None) -> B
     if library is None or route is None or route in served.known.prompts:
         return None
     taught = library.taught(served.name, profile_of(request))
-    if route not in taught and not any(
+    if route not in {*taught, *taught.unfit} and not any(
         each.rpartition("=")[0].strip() in taught for each in route.split(",")
     ):
         return None
