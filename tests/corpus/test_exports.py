@@ -209,6 +209,21 @@ def test_bibtex_as_other_programs_write_it(tmp_path: Path) -> None:
     assert [found["Two"][name] for name in ("journal", "volume", "year")] == ["Proc. It", "7", 2001]
 
 
+def test_a_notice_in_medline_marks_its_paper(tmp_path: Path) -> None:
+    text = (
+        "PMID- 403\nTI  - Rice.\nAID - 10.1/r3 [doi]\nSO  - J. 2001.\n\nPMID- 499\nTI  - Retraction: Rice.\n"
+        "PT  - Retraction of Publication\nROF - J Rice. 2001. doi: 10.1/r3. PMID: 403\nSO  - J. 2002.\n"
+    )
+    found = {paper["pmid"]: paper["retracted"] for paper in papers(imported(tmp_path, "x.nbib", text))}
+    assert found == {"403": True, "499": False}
+
+
+def test_authors_of_pubmeds_table_beside_a_group(tmp_path: Path) -> None:
+    text = 'PMID,Title,Authors,Citation,Journal/Book\n1,Rice,"Beigel JH, Lane HC; ACTT-1 Study Group.",J.,J\n'
+    (paper,) = papers(imported(tmp_path, "x.csv", text))
+    assert paper["authors"] == ["Beigel, JH", "Lane, HC", "ACTT-1 Study Group"]
+
+
 def test_ris_as_other_programs_write_it(tmp_path: Path) -> None:
     text = "TY  - CHAP\nTI  - One\nAU  - M&uuml;ller, J\nBT  - Whole\nDB  - PubMed\nAN  - PMID: 321\nER  - \n"
     (paper,) = papers(imported(tmp_path, "x.ris", text))
@@ -228,7 +243,7 @@ def test_symbols_outside_formulas() -> None:
 
 def test_latex() -> None:
     assert latex_to_text(r"\'{e} \v{c} \c c {\ss} \O re \^{\i} 3--4 $x_{1}$ \{a\} \url{a~b}") == (
-        "é č ç ß Øre î 3–4 x1 {a} a b"
+        "é č ç ß Øre î 3–4 x1 {a} a~b"
     )
 
 
@@ -245,6 +260,10 @@ def test_latex() -> None:
             "Nguyễn, Nguyễn, Trần, ặ, ǖ, Smǽr, ș",
         ),
         (r"P{\a'e}rez, (11\=20), a\vphantom{X}b, \d{1}, Aks{\i}n", "Pérez, (112̄0), ab, 1̣, Aksın"),
+        (
+            r"costs $5 and US$6 or US$10, $n$ of 2 x, hy\-phen",
+            "costs $5 and US$6 or US$10, n of 2 x, hyphen",
+        ),
         (r"\LaTeX{} for \pounds 5, x\^{}2, a\~{}b", "LaTeX for £5, x^2, a~b"),
         (r"\href{https://a.b/c}{a page}, one\par two \\ three\;four", "a page, one two three four"),
         (r"\frac{1}{2} of it", "1/2 of it"),

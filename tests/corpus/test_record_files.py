@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import gzip
 import json
+import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from helpers.openalex_works import work, write_records
-from helpers.small_articles import links, papers, rejected
+from helpers.small_articles import jats, links, papers, rejected
 from sentence_experts.corpus import record_files
 from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.corpus.formats.openalex import RecordFilter
@@ -188,3 +189,30 @@ def test_workers_and_an_interruption_change_no_byte(tmp_path: Path, monkeypatch:
     monkeypatch.undo()
     three = import_corpus([folder], tmp_path / "three", workers=3)
     assert three.fingerprint() == clean.fingerprint()
+
+
+def test_exports_among_articles_are_read_too(tmp_path: Path) -> None:
+    folder = tmp_path / "papers"
+    (folder / "more").mkdir(parents=True)
+    (folder / "a.xml").write_text(jats())
+    (folder / "more" / "b.ris").write_text("TY  - JOUR\nTI  - Oats\nDO  - 10.5/2\nER  - \n")
+    (folder / "c.bib").write_text("@article{c, title={Rye}, doi={10.5/3}}\n")
+    (folder / "licence.txt").write_text("Free.")
+    with zipfile.ZipFile(folder / "d.zip", "w") as archive:
+        archive.writestr("d.ris", "TY  - JOUR\nTI  - Packed\nER  - \n")
+        archive.writestr("d.xml", jats(doi="10.5/4"))
+    corpus = import_corpus([folder])
+    assert {"doi:10.5/2", "doi:10.5/3", "doi:10.5/4"} < set(corpus.to_pandas()["paper_id"])
+    assert len(corpus.to_pandas()) == 4
+    assert corpus.manifest["counts"]["other_files"] == 1
+    assert [(each["member"], each["reason"]) for each in rejected(corpus)] == [
+        ("d.ris", "records-in-archive")
+    ]
+
+
+def test_a_source_of_another_format_than_was_given_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.bib").write_text("@article{c, title={Rye}, doi={10.5/3}}\n")
+    (tmp_path / "b.ris").write_text("TY  - JOUR\nTI  - Oats\nDO  - 10.5/2\nER  - \n")
+    corpus = import_corpus([tmp_path / "a.bib", tmp_path / "b.ris"], format="bibtex")
+    (named,) = rejected(corpus)
+    assert (named["source"], named["reason"]) == ("b.ris", "no-records")

@@ -149,6 +149,21 @@ def test_what_another_process_was_importing_is_read_afterwards(tmp_path: Path) -
     assert renewed(source) is None
 
 
+def test_an_entry_that_was_always_broken_does_not_hold_others_up(tmp_path: Path) -> None:
+    library = tmp_path / "library.bib"
+    broken = "@article{broken, title={unclosed, author={X, Y}\n}\n\n"
+    library.write_text(broken + entry(1))
+    source = followed.FollowedSource(library)
+    source.corpus()
+    library.write_text(broken + entry(1) + entry(2))  # before the first look
+    assert renewed(source) is None, "it may still be written to"
+    assert renewed(source).manifest["counts"]["papers"] == 2  # type: ignore[union-attr]
+    library.write_text(broken + entry(1) + entry(2) + broken)
+    assert renewed(source) is None
+    with pytest.raises(InputError, match="2 broken records, and 1 before"):
+        renewed(source)
+
+
 def test_corpora_and_what_is_imported_are_told_apart(tmp_path: Path) -> None:
     assert not followed.is_source(tmp_path)
     assert not followed.is_source(tmp_path / "missing")

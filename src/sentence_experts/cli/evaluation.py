@@ -57,7 +57,7 @@ def evaluate(
 
     On tasks: sentence-experts evaluate runs/mote --mteb STSBenchmark,Banking77Classification --out runs/mteb
 
-    With seeds: sentence-experts evaluate --seeds MoE=runs/1 --seeds MoE=runs/2 --pairs pairs --out results
+    With seeds: sentence-experts evaluate --seeds MoE=1/model --seeds MoE=2/model --pairs pairs --out results
     """
     from sentence_experts.evaluation.evaluate import evaluate as evaluate_models
     from sentence_experts.evaluation.models import named_models

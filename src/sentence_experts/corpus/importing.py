@@ -19,7 +19,9 @@ from sentence_experts.corpus.formats.archives import find_sources, kind_of
 from sentence_experts.corpus.formats.openalex import RecordFilter
 from sentence_experts.corpus.record_files import (
     RECORD_SUFFIXES,
+    RecordFile,
     RecordFiles,
+    find_exports_among,
     find_record_files,
 )
 from sentence_experts.corpus.user_tables import read_user_tables
@@ -102,13 +104,18 @@ def gather_sources(
     paths = _check_paths(sources)
     corpora = [path for path in paths if (path / MANIFEST).is_file()]
     record_paths = [path for path in paths if path not in corpora and (config.format or _holds_records(path))]
-    if (config.field or config.years) and not record_paths:
+    article_paths = [path for path in paths if path not in (*corpora, *record_paths)]
+    among = [file for path in article_paths if path.is_dir() for file in find_exports_among(path)]
+    files = find_sources(article_paths)
+    archives = (file.path for file in files if file.kind in ("tar", "zip"))
+    elsewhere = frozenset((*archives, *(file.path.resolve() for file in among)))
+    files = [replace(file, elsewhere=elsewhere) for file in files]
+    if (config.field or config.years) and not (record_paths or among):
         name = "field" if config.field else "years"
         raise UsageError(f"`{name}` chooses among records of OpenAlex or exports; no source has any")
-    files = find_sources([path for path in paths if path not in (*corpora, *record_paths)])
     extras: list[TableSource] = [CorpusSource(CorpusFolder.open(path)) for path in corpora]
-    if record_paths:
-        extras.append(_record_files(record_paths, config))
+    if record_paths or among:
+        extras.append(_record_files(record_paths, among, config))
     extras += read_user_tables(papers, citations)
     if not files and not extras:
         raise UsageError("nothing to import: name at least one folder, file or archive, or give `papers`")
@@ -128,11 +135,11 @@ def _holds_records(path: Path) -> bool:
     return has_records
 
 
-def _record_files(paths: list[Path], config: ImportConfig) -> RecordFiles:
+def _record_files(paths: list[Path], among: list[RecordFile], config: ImportConfig) -> RecordFiles:
     for path in paths:
         if not path.exists():
             raise InputError(f"{path}: no such file or folder")
-    files = [file for path in paths for file in find_record_files(path, config.format)]
+    files = [*(file for path in paths for file in find_record_files(path, config.format)), *among]
     if len({file.name for file in files}) < len(files):  # files of several folders
         files = [replace(file, name=file.path.as_posix()) for file in files]
     return RecordFiles(files, RecordFilter(config.field, config.years), number_of_workers(config.workers))

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from sentence_experts.corpus.formats import openalex
-from sentence_experts.corpus.formats.archives import BROKEN_PACKING
+from sentence_experts.corpus.formats.archives import BROKEN_PACKING, kind_of
 from sentence_experts.corpus.formats.exports import EXPORTS, read_beginning
 from sentence_experts.corpus.formats.openalex import RecordFilter, iso_day, parse_record, read_works
 from sentence_experts.corpus.paper import Paper, RecordError, Rejection
@@ -89,17 +89,9 @@ def find_record_files(path: Path, format: str | None) -> list[RecordFile]:
         InputError: no file of records, or none whose format is recognised.
     """
     if path.is_dir():
-        files = [
-            file
-            for file in sorted(path.rglob("*"))
-            if file.is_file()
-            and not file.is_symlink()
-            and file.name[0] not in "._"
-            and file.name not in ("manifest", "manifest.json")
-            and file.name.lower().endswith(RECORD_SUFFIXES)
-            # The lists of deleted and merged works of a snapshot are no records.
-            and (format != "openalex" or not file.name.lower().endswith((".csv", ".csv.gz")))
-        ]
+        # The lists of deleted and merged works of a snapshot are no records.
+        lists = (".csv", ".csv.gz") if format == "openalex" else ()
+        files = [file for file in _list_files(path) if not file.name.lower().endswith(lists)]
         base = path
         files = [file for file in files if "works" in file.relative_to(path.parent).parts[:-1]] or files
     else:
@@ -115,6 +107,26 @@ def find_record_files(path: Path, format: str | None) -> list[RecordFile]:
             "a table of your own as `papers`"
         )
     return [file for file in found if file.format]
+
+
+def find_exports_among(folder: Path) -> list[RecordFile]:
+    """Return the files of records in a folder that holds articles too; other files there are left alone."""
+    files = (file for file in _list_files(folder) if not kind_of(file))
+    named = (RecordFile(file.relative_to(folder).as_posix(), file, format_of(file)) for file in files)
+    return [file for file in named if file.format in FORMATS]
+
+
+def _list_files(folder: Path) -> list[Path]:
+    """Return the files in a folder that may hold records, by their names."""
+    return [
+        file
+        for file in sorted(folder.rglob("*"))
+        if file.name.lower().endswith(RECORD_SUFFIXES)
+        and file.name[0] not in "._"
+        and file.name not in ("manifest", "manifest.json")
+        and file.is_file()
+        and not file.is_symlink()
+    ]
 
 
 @dataclass(frozen=True)
@@ -152,7 +164,8 @@ class RecordFiles:
 def parse_file(source: int, file: RecordFile, chosen: RecordFilter, parts: PartStore) -> None:
     """Write the parts of one file that are not there, and note that it is done."""
     if file.format not in FORMATS:
-        mark_done(source, parts, 0, 0, [Rejection(file.name, None, None, "unknown-format")])
+        detail = f"neither records of {', '.join(FORMATS)}, nor an article"
+        mark_done(source, parts, 0, 0, [Rejection(file.name, None, None, "unknown-format", detail)])
         return
     count = row = 0
     rejections: list[Rejection] = []
@@ -163,6 +176,9 @@ def parse_file(source: int, file: RecordFile, chosen: RecordFilter, parts: PartS
             _make_part(source, count, file, row, records, chosen).write(parts)
         rejections += [Rejection(file.name, None, None, each.reason, each.detail) for each in errors]
         count, row = count + 1, row + len(records)
+    if not count:  # as of another format than was given
+        detail = f"no records of {file.format} in it"
+        rejections.append(Rejection(file.name, None, None, "no-records", detail))
     mark_done(source, parts, 0, count, rejections)
 
 

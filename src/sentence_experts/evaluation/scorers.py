@@ -216,8 +216,9 @@ def routes_by_domain(
         domain: route_map.get(domain, route_map.get(ANY_KEY, domain)) for domain in domains
     }
     missing = [domain for domain, route in wanted.items() if route not in known.prompts]
-    if len(missing) == len(wanted) and not (known.experts and known.prompts):
-        return dict.fromkeys(domains, known.default)
+    dense = not (known.experts and known.prompts)
+    if dense and (known.default or len(missing) == len(wanted)):
+        return {domain: known.default if domain in missing else route for domain, route in wanted.items()}
     if len(known.prompts) == 1:
         return dict.fromkeys(domains, next(iter(known.prompts)))
     if missing:

@@ -23,6 +23,7 @@ from sentence_experts.storage import FileState, file_state
 logger = logging.getLogger(__name__)
 
 WATCH_SECONDS = 2.0  # time between looks; what has changed must be the same in two of them
+_BROKEN = "broken-"  # begins the reasons of records that a whole file would not have
 _LONGEST_PAUSE = 300.0  # seconds between two attempts to read what could not be read, which double
 
 
@@ -40,7 +41,6 @@ class FollowedSource:
         self._imported = self._seen = self.state()
         self._failed: list[tuple[str, FileState]] | None = None
         self._attempts, self._next = 0, 0.0  # since what failed changed, and the time of the next one
-        self._broken: int | None = None  # counted at the first look, not to hold up the start
 
     def state(self) -> list[tuple[str, FileState]]:
         """Return the states of all files, which change with what is in them."""
@@ -68,7 +68,17 @@ class FollowedSource:
         if self.path.is_dir() or not self.path.name.lower().endswith(RECORD_SUFFIXES):
             return 0
         files = find_record_files(self.path, None)
-        return sum(isinstance(each, RecordError) for f in files for each in read_records(f.format, f.path))
+        errors = [
+            each for f in files for each in read_records(f.format, f.path) if isinstance(each, RecordError)
+        ]
+        return sum(each.reason.startswith(_BROKEN) for each in errors)
+
+    def _count_broken_before(self) -> int:
+        """Count those of the corpus as it was imported."""
+        if not (self.folder / MANIFEST).is_file():
+            return 0
+        rejected = CorpusFolder.open(self.folder).manifest["counts"]["rejected"]
+        return sum(number for reason, number in rejected.items() if reason.startswith(_BROKEN))
 
     def renew_if_changed(self, renew: Callable[[CorpusFolder], Any]) -> CorpusFolder | None:
         """If the source has changed and rests, call `renew` with its new corpus, and return that.
@@ -80,8 +90,6 @@ class FollowedSource:
         """
         state, seen = self.state(), self._seen
         self._seen = state
-        if self._broken is None:
-            self._broken = self._count_broken() if state == self._imported else 0
         again = state == self._failed
         if state == self._imported or state != seen or (again and monotonic() < self._next):
             return None
@@ -89,15 +97,14 @@ class FollowedSource:
         try:
             if not self.path.exists():
                 raise InputError(f"{self.path}: not there")
-            broken = self._count_broken()
-            if broken > self._broken:
-                raise InputError(f"{self.path}: {broken:,} broken records, and {self._broken:,} before")
+            if (broken := self._count_broken()) > (before := self._count_broken_before()):
+                raise InputError(f"{self.path}: {broken:,} broken records, and {before:,} before")
             corpus = self.corpus()
             renew(corpus)
         except Exception:
             self._next = monotonic() + min(WATCH_SECONDS * 2**self._attempts, _LONGEST_PAUSE)
             raise
-        self._imported, self._broken, self._failed = state, broken, None
+        self._imported, self._failed = state, None
         return corpus
 
     async def watch(self, renew: Callable[[CorpusFolder], Any]) -> None:

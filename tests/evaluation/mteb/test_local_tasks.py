@@ -149,14 +149,15 @@ def test_a_small_set_is_not_clustered_better_by_copies_of_its_texts(task_model, 
     assert score(encoder, task)[0] == pytest.approx(np.mean(by_chance), abs=0.06)
 
 
-def test_candidates_are_positives_and_nearest_by_words():
+def test_candidates_are_positives_and_given_negatives_or_nearest_by_words():
     documents = {f"d{n}": f"word{n % 7} other{n}" for n in range(60)}
-    relevant = {"q": {"d3": 1}}
-    found = candidates({"q": "word3 word3"}, documents, relevant, {"q": {"d5": None}})["q"]
-    assert found[:2] == ["d3", "d5"]
-    assert len(found) == len(set(found)) == CANDIDATES
-    assert set(found[2:10]) == {f"d{n}" for n in range(10, 60, 7)}
-    assert found == candidates({"q": "word3 word3"}, documents, relevant, {"q": {"d5": None}})["q"]
+    relevant = {"q": {"d3": 1}, "given": {"d3": 1}}
+    queries = dict.fromkeys(relevant, "word3 word3")
+    found = candidates(queries, documents, relevant, {"q": {}, "given": {"d5": None}})
+    assert found["given"] == ["d3", "d5"]
+    assert found["q"][0] == "d3"
+    assert len(found["q"]) == len(set(found["q"])) == CANDIDATES
+    assert set(found["q"][1:9]) == {f"d{n}" for n in range(10, 60, 7)}
 
 
 def test_query_is_not_its_own_answer(encoder, tasks):

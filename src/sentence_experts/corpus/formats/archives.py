@@ -63,6 +63,8 @@ class Source:
     path: Path
     documents: Callable[[], Iterator[Document]] | None = None
     """Function that gives the documents, in a defined order, if they come from no path."""
+    elsewhere: frozenset[Path] = frozenset()
+    """Files of a folder that another source reads."""
 
 
 Member = Document | Rejection | None
@@ -144,6 +146,8 @@ def members(source: Source) -> Iterator[Member]:
 
 def _list_files(source: Source) -> Iterator[Member]:
     for path in [source.path] if source.kind == "file" else _walk(source.path):
+        if path in source.elsewhere:
+            continue
         name = _escape(path.name if source.kind == "file" else path.relative_to(source.path).as_posix())
         try:
             status = path.lstat()
@@ -207,6 +211,8 @@ def _check_mode(source: Source, name: str, mode: int, size: int) -> list[Member]
          "a name that leads out of the archive (..)"),
         (archived and (name.startswith(("/", "\\")) or name[1:2] == ":"), "unsafe-name", "an absolute name"),
         (stat.S_ISLNK(mode), "link", "links are not followed"),
+        (archived and name.lower().endswith((".ris", ".nbib", ".bib", ".bibtex")), "records-in-archive",
+         "records are read from files and folders: unpack the archive"),
         (not name.lower().endswith(_DOCUMENT_SUFFIXES), "", ""),
         (not stat.S_ISREG(mode), "not-a-file", "a device, pipe or socket"),
         (size > MAX_DOCUMENT_BYTES, "too-large", f"{size:,} bytes; at most {MAX_DOCUMENT_BYTES:,} are read"),

@@ -43,7 +43,12 @@ _STYLES = frozenset({
 })  # fmt: skip
 _TEXT_COMMANDS = ("text", "guil", "quote", "pounds", "euro", "slash", "hyphen")
 _GREEK = frozenset(map(chr, range(0x370, 0x400)))
-_MATH = re.compile(r"(?<!\\)\$([^$]{1,500})(?<!\\)\$|(?<!\\)\\\((.{1,500}?)(?<!\\)\\\)", re.DOTALL)
+_AMOUNT = r"\d[^$\\^{]*(?:\s\$|\$\d)"  # "$5 and $10" is no formula
+_MATH = re.compile(
+    rf"(?<!\\)\$(?!{_AMOUNT})([^$]{{1,500}})(?<!\\)\$"
+    r"|(?<!\\)\\\((.{1,500}?)(?<!\\)\\\)",
+    re.DOTALL,
+)
 _SUPERSCRIPT = re.compile(r"\\textsuperscript\s*\{([^{}$]*)\}")
 _LETTER = r"(?:[^\W_][\u0300-\u036f]*)"  # or a digit, perhaps with accents
 _TABBED_ACCENT = re.compile(r"\\a(?=['`=])")
@@ -53,11 +58,13 @@ _LETTER_ACCENT = re.compile(
 )
 _MAX_ACCENTS = 3  # on one letter
 _COMMAND = re.compile(r"\\([A-Za-z]+)\*?([ \t]*)(?:\{\}|(?=(\{))|)")
-_ESCAPED = re.compile(r"\\([&%$#_{} -])")
+_ESCAPED = re.compile(r"\\([&%$#_{} ])")
+_ADDRESS = re.compile(r"\\url\s*\{([^{}]*)\}")
 _SPACE = re.compile(r"\\\\\*?|\\[,;:]")  # a line break, and spaces of formulas
 _UNSEEN = re.compile(r"\\href\s*\{[^{}]*\}\s*(?=\{)|\\[hv]?phantom\s*\{[^{}]*\}")
 _QUOTES = (("---", "—"), ("--", "–"), ("``", "“"), ("''", "”"))
 _PLACES = {"{": "\ue000", "}": "\ue001", "~": "\ue002"}
+_KEPT = str.maketrans(_PLACES | {"\\": "\ue004"})  # of formulas
 _PART_OF_NAME = re.compile(r"(?:family|given|prefix|suffix|useprefix)(?:-i)?\s*=")
 KIND = "entrytype"
 _TEXTS = frozenset({
@@ -237,10 +244,11 @@ def latex_to_text(text: str) -> str:
     "Özge's DNA — für 5 % of α"
     """
     if "\\" in text or "$" in text:
+        text = _ADDRESS.sub(lambda match: match[1].replace("~", _PLACES["~"]), text)
         text = _SUPERSCRIPT.sub(r"$^{\1}$", text)
         text = _MATH.sub(_spell_formula, text)
         text = TEX_FRACTION.sub(r"\1/\2", _UNSEEN.sub("", TEX_SPACE.sub(" ", text)))
-        text = _SPACE.sub(" ", text).replace("\\/", "").replace("\\!", "")
+        text = _SPACE.sub(" ", text).replace("\\/", "").replace("\\!", "").replace("\\-", "")
         text = _COMMAND.sub(_spell_letter, _TABBED_ACCENT.sub(r"\\", text))
         for _ in range(_MAX_ACCENTS):  # from the inner to the outer ones
             for pattern in (_SIGN_ACCENT, _LETTER_ACCENT):
@@ -251,19 +259,17 @@ def latex_to_text(text: str) -> str:
     for sign, letter in _QUOTES:  # braces may keep signs apart
         text = text.replace(sign, letter)
     text = text.replace("{", "").replace("}", "").replace("~", " ")
-    for brace, place in _PLACES.items():
-        text = text.replace(place, brace)
+    for sign, place in (*_PLACES.items(), ("\\", "\ue004")):
+        text = text.replace(place, sign)
     return unicodedata.normalize("NFC", text)
 
 
 def _spell_formula(match: re.Match[str]) -> str:
+    formula = match[1] or match[2]
     before = match.string[max(match.start() - 1, 0) : match.start()]
     # A power after its number: 10$^6$.
-    return (
-        tex_to_text(before + (match[1] or match[2]))[1:]
-        if before.isdigit()
-        else tex_to_text(match[1] or match[2])
-    )
+    read = tex_to_text(before + formula)[1:] if before.isdigit() else tex_to_text(formula)
+    return read.translate(_KEPT)
 
 
 def _spell_command(match: re.Match[str]) -> str:
@@ -282,7 +288,7 @@ def _spell_command(match: re.Match[str]) -> str:
         return "" if has_argument or name in _STYLES else name + space
     # TeX drops the space after a command. It is meant after a symbol outside a formula, which is no TeX.
     is_text = name.startswith(_TEXT_COMMANDS) or (symbol.isalpha() and symbol not in _GREEK)
-    return symbol if is_text or not symbol.strip() else symbol + space
+    return symbol.translate(_KEPT) + ("" if is_text or not symbol.strip() else space)
 
 
 def _spell_letter(match: re.Match[str]) -> str:

@@ -26,7 +26,7 @@ from sentence_experts.corpus.formats.pubmed import RETRACTED, article_type, with
 from sentence_experts.corpus.formats.references import SHOWN, page_range, year_in
 from sentence_experts.corpus.formats.tagged import NBIB_LINE, RIS_LINE, read_csv, read_header, read_tagged
 from sentence_experts.corpus.identifiers import NORMALISE, find_doi, identifiers_in_url, parse_identifier
-from sentence_experts.corpus.paper import NOTICE_KINDS, Paper, RecordError, kind_of_type
+from sentence_experts.corpus.paper import NOTICE_KINDS, Citation, Paper, RecordError, kind_of_type
 from sentence_experts.storage import sha256_text
 
 # A short DOI names a DOI that only doi.org knows.
@@ -101,7 +101,7 @@ class Export:
         except UnicodeDecodeError as error:
             named = error.encoding.upper().removesuffix("-SIG")
             raise RecordError("encoding", f"not {named} ({error.reason}): save it as UTF-8") from error
-        yield from self.read(text)
+        yield from self.read(text.replace("\ufeff", ""))  # files that were joined
 
     def to_paper(self, record: Fields) -> Paper | str:
         """Convert a record into a paper, or return "not-a-paper" for a note or a file.
@@ -172,6 +172,7 @@ def _make_paper(stated: dict[str, Any]) -> Paper:
         article_type=notice.lower() if notice else _TYPES.get(kind.lower(), kind or None),
         language=_find_language_code(stated.get("language")),
         retracted=stated.get("retracted", False),
+        retracts=tuple(work for work in stated.get("retracts", ()) if work.doi or work.pmid),
         entry=stated.get("entry"),
         file=stated.get("file"),
         authors=tuple(filter(None, lists["authors"])),
@@ -188,6 +189,12 @@ def _find_identifiers(text: str) -> Iterator[tuple[str, str | None]]:
     _, pmid, pmcid = identifiers_in_url(text)
     # Other addresses may go on after the DOI that they hold ("/full").
     yield from (("doi", find_doi(text)), ("pmid", pmid), ("pmcid", pmcid))
+
+
+def _find_work(text: str) -> Citation:
+    """Return the work that a reference names: "J Sleep. 2001;1:2. doi: 10.1/x. PMID: 3"."""
+    names = {kind: value for kind, value in _find_identifiers(text) if value}
+    return Citation(doi=names.get("doi"), pmid=names.get("pmid"))
 
 
 def _find_pdf(texts: Iterable[str]) -> str | None:
@@ -244,6 +251,7 @@ def _more_of_nbib(record: Fields) -> dict[str, Any]:
         "mesh": record.get("MH", []),
         "keywords": [word.removeprefix("*") for word in record.get("OT", [])],
         "retracted": bool(RETRACTED & set(kinds)) or "RIN" in record,
+        "retracts": list(map(_find_work, record.get("ROF", []))),
     }
 
 
@@ -265,7 +273,7 @@ def _more_of_pubmed(row: Fields) -> dict[str, Any]:
         "doi": _first(row, "doi") or find_doi(details),
         "pmid": _first(row, "pmid") or named.get("PMID") or _first(row, "entrezuid"),
         "pmcid": _first(row, "pmcid") or named.get("PMCID"),
-        "authors": map(invert_initials, authors.split(", ")),
+        "authors": map(invert_initials, re.split(r"[,;] ", authors)),
         "year": _first(row, "publication year") or short or details,
         "journal": _first(row, "journal/book") or short.partition(".  ")[0],
         **(place.groupdict() if place else {}),

@@ -43,7 +43,8 @@ _TEX_NAMES = {
     "S": "§", "P": "¶", "copyright": "©", "pounds": "£", "euro": "€", "ddag": "‡",
     "slash": "/", "textbar": "|", "textbardbl": "‖", "textminus": "−", "textquotedbl": '"',
     "textunderscore": "_", "textperiodcentered": "·", "textasciicircum": "^", "par": " ",
-    "newline": " ", "linebreak": " ", "enskip": " ", "hyphen": "-", "textcompwordmark": "", "nolinebreak": "",
+    "newline": " ", "linebreak": " ", "lbrace": "{", "rbrace": "}", "backslash": "\\", "enskip": " ",
+    "hyphen": "-", "textcompwordmark": "", "nolinebreak": "",
 }  # fmt: skip
 TEX_FRACTION = re.compile(r"\\[td]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}")
 TEX_SPACE = re.compile(r"\\[hv]space\*?\s*\{[^{}]*\}")
@@ -52,7 +53,9 @@ _POWER = r"[-\u2212\u2013+]?\d[\d.,]*"
 IS_POWER = re.compile(_POWER)
 _POWER_TAG = re.compile(rf"(?<=\d)<((?:jats:)?sup)>\s*({_POWER})\s*</\1>", re.IGNORECASE)
 _TEX_POWER = re.compile(rf"(?<=\d)\s*\^\s*(?:\{{\s*({_POWER})\s*\}}|(\d))")
-_CARET = "\ue003"  # of a power, while the other signs go
+# Stand for signs that are meant, while those of TeX go.
+_SIGNS = str.maketrans("\\{}^_~", "\ue010\ue011\ue012\ue013\ue014\ue015")
+_MEANT = str.maketrans("\ue010\ue011\ue012\ue013\ue014\ue015", "\\{}^_~")
 _TEX_COMMAND = re.compile(r"\\([A-Za-z]+)\s*")
 _TEX_STYLES = (
     "text", "math", "up", "bold", "rm", "it", "bf", "over", "under",
@@ -113,13 +116,13 @@ def tex_to_text(tex: str) -> str:
         name = match.group(1)
         for known in (name, name.removeprefix("up")):  # \\upbeta, as of Crossref
             if (symbol := tex_symbol(known)) is not None:
-                return symbol
+                return symbol.translate(_SIGNS)
         return "" if name.startswith(_TEX_STYLES) else name + " "
 
-    text = _TEX_POWER.sub(lambda match: _CARET + (match[1] or match[2]), text)
+    text = _TEX_POWER.sub(lambda match: "^".translate(_SIGNS) + (match[1] or match[2]), text)
     text = _TEX_COMMAND.sub(spelled, TEX_SPACE.sub(" ", text))
-    text = re.sub(r"\\([,;:! %&_#{}])", lambda m: m.group(1) if m.group(1) in "%&_#" else " ", text)
-    return re.sub(r"[\\{}^_~]", "", text).replace(_CARET, "^") if text else ""
+    text = re.sub(r"\\([,;:! %&_#{}])", lambda m: m[1].translate(_SIGNS) if m[1] in "%&_#{}" else " ", text)
+    return re.sub(r"[\\{}^_~]", "", text).translate(_MEANT) if text else ""
 
 
 def _read_math(node: Element) -> str:

@@ -7,8 +7,8 @@ cached results are not mistaken for results of other data. The kinds of tasks:
   The documents are the distinct positives (and given negatives) of all splits: one collection, as in MS
   MARCO, because a small test split would be too easy to search. The query's own text is not an
   answer. nDCG@10.
-- reranking: the same texts; the candidates of a query are its positives, its given negatives, and the nearest
-  documents by TF-IDF, `CANDIDATES` in all. MAP.
+- reranking: the same texts; the candidates of a query are its positives and its given negatives. A query
+  without any given has the nearest documents by TF-IDF instead, up to `CANDIDATES` in all. MAP.
 - classification: mteb's protocol. A logistic regression is fitted to 8 texts per label of the train split, 10
   times, and predicts the test split. Mean accuracy.
 - clustering: mteb's current protocol, on all texts of the test split: 10 bootstrap samples, clustered by
@@ -188,10 +188,10 @@ def candidates(
     relevant: Mapping[str, Mapping[str, int]],
     negatives: Mapping[str, Mapping[str, None]],
 ) -> dict[str, list[str]]:
-    """Return the ids of the documents to re-rank by query id: positives, given negatives, nearest by TF-IDF.
+    """Return the ids of the documents to re-rank by query id: positives and given negatives.
 
-    TF-IDF is the first-stage search, with the same candidates for every model. Equally near documents are
-    taken in a random order (`SEED`), not in the file's.
+    For a query without negatives, TF-IDF is the first-stage search, the same for every model. Equally near
+    documents are taken in a random order (`SEED`), not in the file's.
     """
     from sklearn.feature_extraction.text import TfidfVectorizer
 
@@ -201,9 +201,12 @@ def candidates(
     texts = weigh.fit_transform(documents[name] for name in names)
     chosen: dict[str, list[str]] = {}
     for query, text in queries.items():
+        if negatives[query]:
+            chosen[query] = [*{**dict.fromkeys(relevant[query]), **negatives[query]}]
+            continue
         near = (texts @ weigh.transform([text]).T).toarray().ravel()
         nearest = (names[place] for place in np.argsort(-near, kind="stable"))
-        first = {**dict.fromkeys(relevant[query]), **negatives[query]}
+        first = dict.fromkeys(relevant[query])
         rest = [name for name in nearest if name not in first and name != query]
         chosen[query] = [*first, *rest[: max(0, CANDIDATES - len(first))]]
     return chosen
