@@ -249,3 +249,10 @@ def test_simulated_articles_are_marked_and_reproducible(tmp_path: Path) -> None:
 def test_what_is_no_path_is_refused(sources: Any, message: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=message):
         import_corpus(sources, tmp_path / "out")
+
+
+def test_a_folder_with_a_colon_in_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arrow reads such a relative path as an address."""
+    monkeypatch.chdir(tmp_path)
+    corpus = import_corpus(papers=[{"id": "1", "title": "Rice"}], out="x:y")
+    assert corpus.to_pandas()["title"].tolist() == ["Rice"]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -307,3 +308,10 @@ def test_query_and_document_routes_are_used_for_their_sides(tmp_path, minilm, co
     assert (
         abs(float(query @ encoder.encode(["Rice in drought"], "query", normalize=True)[0]) - hit.score) > 1e-4
     )
+
+
+def test_a_damaged_table_of_papers_is_named(tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path / "corpus")
+    corpus.papers.write_bytes(corpus.papers.read_bytes()[:500])
+    with pytest.raises(InputError, match=r"papers\.parquet is damaged \(.*\): make it again"):
+        Papers(corpus)

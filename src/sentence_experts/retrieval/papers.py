@@ -24,7 +24,7 @@ from sentence_experts.corpus.identifiers import (
     parse_identifier,
 )
 from sentence_experts.corpus.paper import NOTICE_KINDS, Paper
-from sentence_experts.errors import InputError, UsageError
+from sentence_experts.errors import InputError, UsageError, brief
 from sentence_experts.retrieval.citation_export import paper_url
 from sentence_experts.retrieval.texts import joined, sections_of
 
@@ -107,7 +107,10 @@ class Papers:
             from sentence_experts.pairs.domains import DomainRules
 
             self._rules = DomainRules.of(domains)
-        self._file = pq.ParquetFile(corpus.papers)
+        try:
+            self._file = pq.ParquetFile(corpus.papers)
+        except (pa.ArrowInvalid, OSError) as error:
+            raise InputError(f"{corpus.papers} is damaged ({brief(error)}): make it again") from error
         self.count: int = self._file.metadata.num_rows
         sizes = [self._file.metadata.row_group(n).num_rows for n in range(self._file.num_row_groups)]
         self._starts = np.cumsum([0, *sizes])

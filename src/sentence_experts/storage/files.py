@@ -55,7 +55,8 @@ def hidden_beside(path: Path, ending: str) -> Path:
 
 def temporary_beside(path: Path, ending: str = ".tmp") -> Path:
     """Return the name under which this process writes what will take the place of `path`."""
-    return hidden_beside(path, f".{os.getpid()}{ending}")
+    # Arrow would read a relative path with a colon as an address.
+    return hidden_beside(Path(os.path.abspath(path)), f".{os.getpid()}{ending}")
 
 
 def temporary_folder() -> TemporaryDirectory[str]:
