@@ -6,6 +6,8 @@ import json
 import shutil
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -18,6 +20,7 @@ import pytest
 
 from helpers.running_server import EXPERTS, RunningServer, running_server
 from helpers.samples import make_tiny_encoder
+from helpers.searched_corpus import write_searched_corpus
 from sentence_experts.cli.main import main
 from sentence_experts.models.encoder import ExpertEncoder
 from sentence_experts.models.loading import load
@@ -159,6 +162,21 @@ def test_sigterm_finishes_what_was_accepted(own: RunningServer) -> None:
     assert own.process.exitcode == 0
     assert "wheat" not in own.log
     assert "Traceback" not in own.log
+
+
+@pytest.mark.slow  # a new process
+def test_nothing_is_said_at_the_end(plain_model: Path, tmp_path: Path) -> None:
+    """DuckDB complains about its objects that are left when Python ends."""
+    corpus = write_searched_corpus(tmp_path / "corpus").path
+    code = "import sys; from sentence_experts.cli.main import main; main(sys.argv[1:])"
+    arguments = ["serve", plain_model, "--corpus", corpus, "--port", "0", "--device", "cpu"]
+    log = tmp_path / "log"
+    with log.open("w") as file:
+        server = subprocess.Popen([sys.executable, "-c", code, *map(str, arguments)], stderr=file)
+    eventually(lambda: "serving" in log.read_text())
+    server.terminate()
+    assert server.wait(60) == 0
+    assert [line for line in log.read_text().splitlines() if not line.startswith(("serving", "20"))] == []
 
 
 @pytest.mark.parametrize(

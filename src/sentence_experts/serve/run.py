@@ -147,6 +147,7 @@ def serve(
     gc.freeze()
     _show_access()
     _server(server_config, app.state.engine, address).run([listener])
+    gc.unfreeze()  # DuckDB complains about what is left at the end
 
 
 def _server(server_config: uvicorn.Config, engine: EmbeddingEngine, address: str) -> uvicorn.Server:
