@@ -176,7 +176,7 @@ def test_nothing_is_said_at_the_end(plain_model: Path, tmp_path: Path) -> None:
     eventually(lambda: "serving" in log.read_text())
     server.terminate()
     assert server.wait(60) == 0
-    assert [line for line in log.read_text().splitlines() if not line.startswith(("serving", "20"))] == []
+    assert "nanobind" not in log.read_text()
 
 
 @pytest.mark.parametrize(
