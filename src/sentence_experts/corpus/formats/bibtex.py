@@ -44,6 +44,7 @@ _STYLES = frozenset({
 _TEXT_COMMANDS = ("text", "guil", "quote", "pounds", "euro", "slash", "hyphen")
 _GREEK = frozenset(map(chr, range(0x370, 0x400)))
 _AMOUNT = r"\d[^$\\^{]*(?:\s\$|\$\d)"  # "$5 and $10" is no formula
+_TEXT_SYMBOL = re.compile(r"\\(text[a-z]+)(?:\{\}|[ \t]+)?")
 _MATH = re.compile(
     rf"(?<!\\)\$(?!{_AMOUNT})([^$]{{1,500}})(?<!\\)\$"
     r"|(?<!\\)\\\((.{1,500}?)(?<!\\)\\\)",
@@ -219,19 +220,22 @@ def _split_words(value: str) -> list[str]:
 
 
 def _name(words: list[str]) -> str:
-    if all(
-        map(_PART_OF_NAME.match, " ".join(words).split(" , "))
-    ):  # BibLaTeX's "family=Berg, prefix=van den"
-        stated = dict(part.split("=", 1) for part in " ".join(words).split(" , "))
-        known = {name.strip(): latex_to_text(value).strip() for name, value in stated.items()}
-        family = " ".join(filter(None, (known.get("prefix"), known.get("family"))))
-        return join_name(family, known.get("given"), known.get("suffix")) or ""
+    stated = " ".join(words).split(" , ")
+    if all(map(_PART_OF_NAME.match, stated)):
+        return _join_stated(dict(part.split("=", 1) for part in stated))
     parts = [part.split(" ") for part in " ".join(words).split(" , ")] if "," in words else [words]
     if len(parts) == 1:
         is_group = len(words) == 1 and words[0].startswith("{")
         return latex_to_text(words[0]) if is_group else invert_name(list(map(latex_to_text, words)))
     family, *middle, given = (latex_to_text(" ".join(part)) for part in parts)
     return ", ".join([family, given, *middle])
+
+
+def _join_stated(parts: Mapping[str, str]) -> str:
+    """Join the parts of a name that BibLaTeX names: family=Berg, given=Jan, prefix=van den."""
+    known = {name.strip(): latex_to_text(value).strip() for name, value in parts.items()}
+    family = " ".join(filter(None, (known.get("prefix"), known.get("family"))))
+    return join_name(family, known.get("given"), known.get("suffix")) or ""
 
 
 def latex_to_text(text: str) -> str:
@@ -311,7 +315,5 @@ def without_braces(text: str) -> str:
     '10.1002/(SICI)1097_0290<1::AID>3'
     """
     text = re.sub(r"\$\\?([<>_])\$", r"\1", text)
-    text = re.sub(
-        r"\\(text[a-z]+)(?:\{\}|[ \t]+)?", lambda match: tex_symbol(match[1]) or match.group(), text
-    )
+    text = _TEXT_SYMBOL.sub(lambda match: tex_symbol(match[1]) or match.group(), text)
     return re.sub(r"\\([&%$#_{}~])", r"\1", text).replace("{", "").replace("}", "").strip()
