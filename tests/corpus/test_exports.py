@@ -16,6 +16,7 @@ from sentence_experts.corpus.formats.markup import without_tags
 from sentence_experts.corpus.importing import import_corpus
 from sentence_experts.corpus.paper import RecordError
 from sentence_experts.errors import InputError
+from sentence_experts.retrieval.citation_export import export_papers
 
 RIS = """1.
 TY  - JOUR
@@ -222,6 +223,15 @@ def test_authors_of_pubmeds_table_beside_a_group(tmp_path: Path) -> None:
     text = 'PMID,Title,Authors,Citation,Journal/Book\n1,Rice,"Beigel JH, Lane HC; ACTT-1 Study Group.",J.,J\n'
     (paper,) = papers(imported(tmp_path, "x.csv", text))
     assert paper["authors"] == ["Beigel, JH", "Lane, HC", "ACTT-1 Study Group"]
+
+
+def test_the_mark_of_retracted_papers_comes_back(tmp_path: Path) -> None:
+    paper = {"paper_id": "doi:10.5/1", "doi": "10.5/1", "title": "Rice", "retracted": True}
+    for name, form in (("ris", "ris"), ("bib", "bibtex")):
+        for retracted in (True, False):
+            text = export_papers([paper | {"retracted": retracted}], form)  # type: ignore[arg-type]
+            (found,) = papers(imported(tmp_path, f"{retracted}.{name}", text))
+            assert found["retracted"] is retracted
 
 
 def test_ris_as_other_programs_write_it(tmp_path: Path) -> None:

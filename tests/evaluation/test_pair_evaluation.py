@@ -51,6 +51,16 @@ def table_of(rows: list[tuple[float, int, str]]) -> pa.Table:
     )
 
 
+def test_where_no_pair_is_unlinked_thresholds_begin_at_a_half():
+    rows = [(0.2, 1, "d"), (0.6, 1, "d"), (0.9, 1, "d"), (0.4, 1, "d")]
+    found = evaluate_scorers(GIVEN, table_of(rows), bootstrap=0)
+    assert found.settings["threshold_min"] == 0.5
+    assert found.models[0].views[POOLED].metrics["f1_max"] == pytest.approx(2 / 3)
+    unlinked = evaluate_scorers(GIVEN, table_of([*rows, (0.1, 0, "d")]), bootstrap=0)
+    assert unlinked.settings["threshold_min"] is None
+    assert unlinked.models[0].views[POOLED].metrics["f1_max"] == 1
+
+
 def test_intervals_allow_for_pairs_that_an_article_links():
     generator = np.random.default_rng(0)
     labels = np.arange(80) % 2

@@ -50,6 +50,7 @@ from sentence_experts.pairs.dataset import LINKED_BY
 from sentence_experts.progress import announce
 
 KEPT_COLUMNS = ("domain", "anchor_id", "positive_id", "label")
+LOWEST_OF_LINKED = 0.5  # of thresholds, where no pair is unlinked (Hallee et al. 2024, 3.4)
 # Cosines of the same vectors, computed by another forward pass.
 _ROUNDING = 1e-5
 
@@ -203,6 +204,8 @@ def evaluate_scorers(
         raise UsageError(
             "`cluster=article`: these pairs do not keep the articles that link them; compile them again"
         )
+    if threshold_min is None and pc.all(pc.equal(table["label"], 1)).as_py():
+        threshold_min = LOWEST_OF_LINKED  # or any model would call all of them linked, and be right
     options = bootstrap, seed, threshold_min, cluster == "article"
     measured: dict[str, Measured] = {}
     same: dict[str, str] = {}  # run's label -> an earlier run of the same model

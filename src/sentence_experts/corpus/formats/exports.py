@@ -232,6 +232,7 @@ def _more_of_ris(record: Fields) -> dict[str, Any]:
         "work_types": record.get("M3", []),
         "keywords": _split(record.get("KW", [])),
         "file": _find_pdf(record.get("L1", [])),
+        "retracted": "Retracted" in record.get("N1", []),  # as exports of this package say it
     }
 
 
@@ -306,6 +307,7 @@ def _more_of_bibtex(entry: Fields) -> dict[str, Any]:
         "addresses": [_first(entry, name) for name in ("url", "ee", "link", "note", "extra")],
         "authors": entry.get("author", []),
         "work_types": entry.get("type", []),
+        "retracted": entry.get("note") == ["Retracted"],
         "keywords": [
             word
             for each in words
