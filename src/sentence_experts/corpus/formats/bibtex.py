@@ -33,8 +33,6 @@ _ACCENTS = {
     "c": "\u0327", "v": "\u030c", "u": "\u0306", "H": "\u030b", "k": "\u0328", "r": "\u030a", "d": "\u0323",
     "b": "\u0331", "textcommabelow": "\u0326",
 }  # fmt: skip
-# Signs that groups and ties have too, until those are gone.
-_SIGNS = {"textasciitilde": "\ue002", "textbraceleft": "\ue000", "textbraceright": "\ue001"}
 # Commands without an argument that say how a text looks, not what it is.
 _STYLES = frozenset({
     "em", "it", "bf", "rm", "sf", "sl", "sc", "tt", "itshape", "bfseries", "scshape", "upshape", "rmfamily",
@@ -64,22 +62,17 @@ _ADDRESS = re.compile(r"\\url\s*\{([^{}]*)\}")
 _SPACE = re.compile(r"\\\\\*?|\\[,;:]")  # a line break, and spaces of formulas
 _UNSEEN = re.compile(r"\\href\s*\{[^{}]*\}\s*(?=\{)|\\[hv]?phantom\s*\{[^{}]*\}")
 _QUOTES = (("---", "—"), ("--", "–"), ("``", "“"), ("''", "”"))
-_PLACES = {"{": "\ue000", "}": "\ue001", "~": "\ue002"}
-_KEPT = str.maketrans(_PLACES | {"\\": "\ue004"})  # of formulas
+# Stand for signs that are meant, until those of groups, ties and commands are gone.
+_PLACES = {"{": "\ue000", "}": "\ue001", "~": "\ue002", "\\": "\ue004"}
+_KEPT = str.maketrans(_PLACES)
 _PART_OF_NAME = re.compile(r"(?:family|given|prefix|suffix|useprefix)(?:-i)?\s*=")
 KIND = "entrytype"
 _TEXTS = frozenset({
     "title", "subtitle", "abstract", "keywords", "keyword", "volume", "number", "issue", "pages", "eid",
     "articleno", "article-number", "type", "journal", "journaltitle", "booktitle",
 })  # fmt: skip
-_INHERITED = (
-    "year",
-    "date",
-    "journal",
-    "booktitle",
-    "volume",
-    "number",
-)  # fields taken from the entry that `crossref` names
+# Fields taken from the entry that `crossref` names.
+_INHERITED = ("year", "date", "journal", "booktitle", "volume", "number")
 
 
 class _BrokenError(Exception):
@@ -223,7 +216,7 @@ def _name(words: list[str]) -> str:
     stated = " ".join(words).split(" , ")
     if all(map(_PART_OF_NAME.match, stated)):
         return _join_stated(dict(part.split("=", 1) for part in stated))
-    parts = [part.split(" ") for part in " ".join(words).split(" , ")] if "," in words else [words]
+    parts = [part.split(" ") for part in stated] if "," in words else [words]
     if len(parts) == 1:
         is_group = len(words) == 1 and words[0].startswith("{")
         return latex_to_text(words[0]) if is_group else invert_name(list(map(latex_to_text, words)))
@@ -263,7 +256,7 @@ def latex_to_text(text: str) -> str:
     for sign, letter in _QUOTES:  # braces may keep signs apart
         text = text.replace(sign, letter)
     text = text.replace("{", "").replace("}", "").replace("~", " ")
-    for sign, place in (*_PLACES.items(), ("\\", "\ue004")):
+    for sign, place in _PLACES.items():
         text = text.replace(place, sign)
     return unicodedata.normalize("NFC", text)
 
@@ -282,8 +275,6 @@ def _spell_command(match: re.Match[str]) -> str:
     Any other one is its name, so that nothing is lost without a word.
     """
     name, space, has_argument = match.groups()
-    if name in _SIGNS:
-        return _SIGNS[name]
     plain = name.removeprefix("text").removeprefix("up")
     symbol = tex_symbol(name)
     if symbol is None:

@@ -43,7 +43,8 @@ _TEX_NAMES = {
     "S": "§", "P": "¶", "copyright": "©", "pounds": "£", "euro": "€", "ddag": "‡",
     "slash": "/", "textbar": "|", "textbardbl": "‖", "textminus": "−", "textquotedbl": '"',
     "textunderscore": "_", "textperiodcentered": "·", "textasciicircum": "^", "par": " ",
-    "newline": " ", "linebreak": " ", "lbrace": "{", "rbrace": "}", "backslash": "\\", "enskip": " ",
+    "newline": " ", "linebreak": " ", "lbrace": "{", "rbrace": "}",
+    "textbraceleft": "{", "textbraceright": "}", "backslash": "\\", "enskip": " ",
     "hyphen": "-", "textcompwordmark": "", "nolinebreak": "",
 }  # fmt: skip
 TEX_FRACTION = re.compile(r"\\[td]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}")
