@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from random import Random
 
+import pyarrow.parquet as pq
 import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
 
-from helpers.small_articles import jats, links, papers, ref
+from helpers.openalex_works import work, write_records
+from helpers.small_articles import jats, links, papers, ref, rejected
+from helpers.small_pubmed import article_ids, deletion, packed_file, record
 from sentence_experts.corpus import building
 from sentence_experts.corpus.corpus_folder import DOMAINS, DOMAINS_SCHEMA, MANIFEST, CorpusFolder
 from sentence_experts.corpus.importing import add_to_corpus, import_corpus
 from sentence_experts.errors import InputError, UsageError
-from sentence_experts.storage import record, write_parquet
+from sentence_experts.storage import record as output_record
+from sentence_experts.storage import write_parquet
 
 RIS = """TY  - JOUR
 TI  - {0}
@@ -55,9 +62,151 @@ def test_adding_in_steps_is_importing_at_once(tmp_path: Path, article: Path) -> 
     counts = [[corpus.manifest["counts"][name] for name in names] for corpus in (whole, grown)]
     assert counts[0] == counts[1] == [2, 1, 2, 1]
     assert len(content(grown)[2]) == 1
-    kinds = [source["kind"] for source in grown.manifest["sources"]]
-    assert kinds == ["corpus", "records of ris"]
+    assert grown.fingerprint() == whole.fingerprint()
+    names = sorted(source["name"] for source in grown.manifest["sources"])
+    assert names == ["a.xml", "one.ris", "silent.xml", "two.ris"]
     assert not (tmp_path / "corpus" / ".new").exists()
+
+
+def test_added_update_files_replace_and_delete(tmp_path: Path) -> None:
+    cites = "<Reference><ArticleIdList><ArticleId IdType='pubmed'>{}</ArticleId></ArticleIdList></Reference>"
+    baseline = packed_file(
+        tmp_path / "pubmed26n0001.xml.gz",
+        record("1", title="The first title.", references=cites.format(8)),
+        record("2", title="Withdrawn later."),
+        record("3", title="It stays"),
+    )
+    update = packed_file(
+        tmp_path / "pubmed26n0002.xml.gz",
+        record("1", title="The second title", abstract="", references=cites.format(9)),
+        deletion("2"),
+    )
+    corpus = tmp_path / "corpus"
+    for first, second in ((baseline, update), (update, baseline)):  # the files' names tell which is newer
+        import_corpus([first], corpus, overwrite=True, workers=1)
+        grown = add_to_corpus(corpus, [second], workers=1)
+        assert {row["paper_id"]: row["title"] for row in papers(grown)} == {
+            "pmid:1": "The second title", "pmid:3": "It stays",
+        }  # fmt: skip
+        assert papers(grown)[0]["abstract"] is None
+        assert links(grown) == [("pmid:1", "pmid:9")]
+        reasons = [(line["record"], line["reason"]) for line in rejected(grown)]
+        assert reasons == [("pmid:1", "replaced"), ("pmid:2", "deleted")]
+    old = work(1, (7,), title="As it was", updated_date="2026-01-02")
+    new = work(1, (8,), title="As it is", updated_date="2026-03-04", abstract_inverted_index=None)
+    import_corpus([write_records(tmp_path / "new.jsonl", [new])], corpus, overwrite=True, workers=1)
+    grown = add_to_corpus(corpus, [write_records(tmp_path / "old.jsonl", [old])], workers=1)
+    assert [(row["title"], row["abstract"]) for row in papers(grown)] == [("As it is", None)]
+    assert links(grown) == [("doi:10.1000/w1", "openalex:W8")]
+
+
+@settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate])
+@given(st.integers(0, 2**32).map(Random))
+def test_any_order_of_steps_is_one_import(tmp_path_factory: pytest.TempPathFactory, random: Random) -> None:
+    """Whatever records of a few works say, and whichever of them each source has."""
+    folder = tmp_path_factory.mktemp("steps")
+    ids = [{"doi": f"10.1000/{n}", "pubmed": str(n), "pmc": f"PMC{n}"} for n in range(1, 6)]
+
+    def choose(number: int = 3) -> list[int]:
+        return random.sample(range(5), number)
+
+    def some_ids(n: int) -> dict[str, str]:  # now and then one of another work
+        names = {kind: ids[n if random.random() < 0.9 else random.randrange(5)][kind] for kind in ids[0]}
+        return {kind: names[kind] for kind in random.sample(list(names), random.randint(1, 2))}
+
+    def title() -> str:
+        return random.choice(["", "A title", "Another title"])
+
+    sources = [write_records(folder / f"{name}.jsonl", [
+        work(n + 1, (random.randrange(1, 9),), title=title(), updated_date=f"2026-01-0{random.randint(1, 9)}",
+             doi=f"https://doi.org/{ids[n]['doi']}", ids={"pmid": ids[n]["pubmed"]})
+        for n in choose()]) for name in "ab"]  # fmt: skip
+    for number in (1, 2, 3):
+        content = [
+            record(
+                ids[n]["pubmed"], version=random.randint(1, 2), title=title(), ids=article_ids(**some_ids(n))
+            )
+            for n in choose()
+        ]
+        gone = deletion(*(ids[n]["pubmed"] for n in choose(number - 1)))
+        sources.append(packed_file(folder / f"pubmed26n000{number}.xml.gz", *content, gone))
+    for name in "cd":
+        (n,), (other, another) = choose(1), choose(2)
+        refs = ref(**some_ids(other)) + ref(**some_ids(another), title=title() or "T") + ref(title="Book")
+        refs = refs.replace('"pubmed"', '"pmid"').replace('"pmc"', '"pmcid"')
+        (folder / f"{name}.xml").write_text(
+            jats(random.choice([None, ids[n]["doi"]]), refs=refs, title=title())
+        )
+        entries = [RIS.format(title() or "T", ids[n]["doi"].split("/")[1]) for n in choose()]
+        (folder / f"{name}.ris").write_text("".join(entries))
+        sources += [folder / f"{name}.xml", folder / f"{name}.ris"]
+    rows = [
+        {"id": ids[n]["doi"], "title": title() or "T", "abstract": "", "keywords": "rice"} for n in choose()
+    ]
+    cited = [{"citing": ids[n]["doi"], "cited": "", "cited_title": "Book"} for n in choose()]
+    tables = {
+        "papers": rows,
+        "citations": [*cited, {"citing": ids[0]["doi"], "cited": "4", "cited_title": ""}],
+    }
+
+    whole = import_corpus(sources, workers=1, **tables)
+    random.shuffle(sources)
+    cuts = sorted(random.sample(range(1, len(sources)), 3))
+    steps = [sources[begin:end] for begin, end in zip([0, *cuts], [*cuts, None], strict=True)]
+    with_tables = random.randrange(4)
+    grown = import_corpus(steps[0], folder / "corpus", workers=1, **(tables if with_tables == 0 else {}))
+    for number, step in enumerate(steps[1:], start=1):
+        again = random.sample(steps[number - 1], 1)  # a source that the corpus has
+        more = tables if with_tables in (number, number - 1) else {}
+        grown = add_to_corpus(grown, [*step, *again], workers=1, **more)
+    for table in ("papers", "citations", "mentions"):
+        read = (pq.read_table(corpus.path / f"{table}.parquet").to_pylist() for corpus in (grown, whole))
+        assert next(read) == next(read)
+    assert grown.fingerprint() == whole.fingerprint()
+
+
+def test_records_that_are_read_again_are_kept_once(tmp_path: Path) -> None:
+    folder = tmp_path / "articles"
+    folder.mkdir()
+    kept = []
+    table = {
+        "papers": [{"id": "10.1000/0", "title": "T"}],
+        "citations": [{"citing": "10.1000/0", "cited": "9"}],
+    }
+    for number in range(3):
+        (folder / f"{number}.xml").write_text(jats(f"10.1000/{number}", refs=ref(title="Book")))
+        (folder / "broken.xml").write_text("<article>")
+        if number == 0:
+            corpus = import_corpus([folder], tmp_path / "corpus", workers=1, **table)
+        else:
+            corpus = add_to_corpus(corpus, [folder], workers=1, **table)
+        kept.append([pq.read_metadata(corpus.path / f"records/{name}.parquet").num_rows
+                     for name in ("papers", "references")])  # fmt: skip
+        assert [line["member"] for line in rejected(corpus) if line["reason"] != "duplicate"] == [
+            "broken.xml"
+        ]
+        assert len(papers(corpus)) == number + 1
+    assert kept == [[2, 2], [3, 3], [4, 4]]
+
+
+def test_records_of_a_corpus_must_be_whole(tmp_path: Path, article: Path) -> None:
+    corpus = import_corpus([article], tmp_path / "corpus", workers=1)
+    more = ris(tmp_path, "one.ris", "b")
+    kept = corpus.path / "records/references.parquet"
+    kept.write_bytes(kept.read_bytes()[:-1] + b"0")
+    with pytest.raises(InputError, match=r"references\.parquet has changed since it was written"):
+        add_to_corpus(corpus.path, [more], workers=1)
+    made_from = json.loads((corpus.path / output_record.RECORD).read_text())
+    made_from["files"] = {name: digest for name, digest in made_from["files"].items() if "/" not in name}
+    (corpus.path / output_record.RECORD).write_text(json.dumps(made_from))  # as an earlier version wrote it
+    with pytest.raises(InputError, match=r"keeps no records .* import its sources again"):
+        add_to_corpus(corpus.path, [more], workers=1)
+
+
+def test_another_selection_of_a_source_is_added(tmp_path: Path) -> None:
+    works = write_records(tmp_path / "works.jsonl", [work(n, publication_year=2000 + n) for n in (1, 2)])
+    import_corpus([works], tmp_path / "corpus", years=(2001, 2001), workers=1)
+    assert len(papers(add_to_corpus(tmp_path / "corpus", [works], years=(2002, 2002), workers=1))) == 2
 
 
 def test_what_a_corpus_has_is_not_added_again(
@@ -67,7 +216,7 @@ def test_what_a_corpus_has_is_not_added_again(
     corpus = import_corpus([article], tmp_path / "corpus", workers=1)
     more = ris(tmp_path, "one.ris", "b")
     add_to_corpus(corpus, [more], workers=1)
-    assert "1 new papers, 2 in all" in caplog.text
+    assert "2 papers, 1 before" in caplog.text
     written = (tmp_path / "corpus" / "papers.parquet").stat().st_mtime_ns
     add_to_corpus(corpus, [more, article], workers=1)
     assert "has all of these sources already" in caplog.text
@@ -83,7 +232,7 @@ def test_an_addition_that_was_stopped_continues(
     def stopped(*_: object, **more: object) -> None:
         raise KeyboardInterrupt
 
-    for module, name in ((building, "resolving"), (building, "write_json"), (record, "sync")):
+    for module, name in ((building, "resolving"), (building, "write_json"), (output_record, "sync")):
         with monkeypatch.context() as patch:
             patch.setattr(module, name, stopped)
             with pytest.raises(KeyboardInterrupt):

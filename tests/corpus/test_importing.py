@@ -44,7 +44,8 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    return {name: (folder / name).read_bytes() for name in FILES}
+    kept = (path.relative_to(folder).as_posix() for path in (folder / "records").iterdir())
+    return {name: (folder / name).read_bytes() for name in (*FILES, *kept)}
 
 
 def test_any_number_of_workers_writes_the_same_bytes(simulated: Path, tmp_path: Path) -> None:
@@ -53,7 +54,7 @@ def test_any_number_of_workers_writes_the_same_bytes(simulated: Path, tmp_path: 
     three = import_corpus(sources, tmp_path / "three", workers=3)
     assert contents(one.path) == contents(three.path)
     assert one.fingerprint() == three.fingerprint()
-    assert {path.name for path in one.path.iterdir()} == {*FILES, RECORD}
+    assert {path.name for path in one.path.iterdir()} == {*FILES, "records", RECORD}
 
 
 SLOW_IMPORT = """

@@ -41,6 +41,7 @@ from sentence_experts.corpus.paper import Rejection
 from sentence_experts.corpus.parsing import parse_sources, source_hash
 from sentence_experts.corpus.parts import REJECTED as PART_REJECTED
 from sentence_experts.corpus.parts import CorpusPart, open_parts, read_rejections, write_rejections
+from sentence_experts.corpus.records import RECORDS, write_records
 from sentence_experts.corpus.resolving import SCRATCH, resolving
 from sentence_experts.corpus.workers import number_of_workers
 from sentence_experts.errors import InputError
@@ -59,7 +60,7 @@ logger = logging.getLogger(__name__)
 
 PARTIAL = ".partial"
 JOURNAL = "journal.sqlite"
-_WRITTEN_FILES = (PARTIAL, PAPERS, CITATIONS, MENTIONS, BODIES, MANIFEST, DOMAINS, PROVENANCE)
+_WRITTEN_FILES = (PARTIAL, PAPERS, CITATIONS, MENTIONS, BODIES, MANIFEST, DOMAINS, PROVENANCE, RECORDS)
 # The answers of services, and the list that says why a run found nothing.
 _KEPT = (REJECTED, JOURNAL, f"{JOURNAL}-wal", f"{JOURNAL}-shm")
 NOT_FETCHED = "not-fetched"
@@ -99,20 +100,26 @@ class Sources:
         documents: sources of XML documents.
         tables: papers and citations that are not XML documents, each with the number of its first source.
         full_text: whether the text of bodies is kept.
+        corpora: hashes of the corpora whose sources are among these.
         described: name, kind, size and SHA-256 of each source, documents first.
     """
 
     def __init__(
-        self, documents: Sequence[Source], tables: Sequence[TableSource] = (), full_text: bool = False
+        self,
+        documents: Sequence[Source],
+        tables: Sequence[TableSource] = (),
+        full_text: bool = False,
+        corpora: Sequence[str] = (),
     ) -> None:
-        self.documents, self.full_text = list(documents), full_text
+        self.documents, self.full_text, self.corpora = list(documents), full_text, list(corpora)
         self._state = _list_states(documents)
         self.tables: list[tuple[int, TableSource]] = []
         self.described: list[dict[str, Any]] = []
         for source in documents:
             size, digest = source_hash(source)
             named = {"name": source.name, "kind": source.kind}
-            self.described.append(named | {"size": size, "sha256": digest})
+            kept = {"full_text": True} if full_text else {}
+            self.described.append(named | {"size": size, "sha256": digest} | kept)
         for table in tables:
             self.add(table)
 
@@ -128,8 +135,7 @@ class Sources:
 
     def hash_request(self) -> str:
         """Return a hash of what decides the corpus."""
-        described = json.dumps(self.described, sort_keys=True)
-        return sha256_text(__version__, described, *([BODIES] if self.full_text else []))
+        return sha256_text(__version__, json.dumps(self.described, sort_keys=True), *self.corpora)
 
     def check_unchanged(self) -> None:
         """Refuse to finish a corpus of sources that were replaced meanwhile.
@@ -209,23 +215,27 @@ def _write_corpus(
     out = place.path
     # Without a manifest there is no corpus: it is removed first and written last.
     (out / MANIFEST).unlink(missing_ok=True)
-    rejections = [rejection for path in parts.paths(PART_REJECTED) for rejection in read_rejections(path)]
+    (out / BODIES).unlink(missing_ok=True)
+    shutil.rmtree(out / RECORDS, ignore_errors=True)
+    rejections = _read_rejections(parts)
     tables = [PAPERS, CITATIONS, MENTIONS]
     with resolving(parts, sources.names, workers, memory) as resolved:
         write_stream(out / PAPERS, resolved.papers(), PAPERS_SCHEMA)
         write_stream(out / CITATIONS, resolved.citations(), CITATIONS_SCHEMA)
         write_stream(out / MENTIONS, resolved.mentions(), MENTIONS_SCHEMA)
-        (out / BODIES).unlink(missing_ok=True)
         if resolved.has_bodies:
             write_stream(out / BODIES, resolved.bodies(), BODIES_SCHEMA)
             tables.append(BODIES)
-        rejections += resolved.duplicates()
+        left_out = additions.rejections if additions else []
+        kept = [each for each in left_out if each.reason != NOT_FETCHED]
+        write_records(out, parts, resolved, sorted(rejections + kept, key=_by_place))
+        rejections += resolved.duplicates() + left_out
         counts = resolved.counts(out / PAPERS, out / CITATIONS, out / MENTIONS)
-    rejections += additions.rejections if additions else []
     rejections.sort(key=_by_place)
     write_rejections(out / REJECTED, rejections)
     if not counts["papers"]:
         parts.remove()
+        shutil.rmtree(out / RECORDS)
         for name in tables if rejections else [*tables, REJECTED]:
             (out / name).unlink()
         raise _make_empty_error(out, sources.names, rejections)
@@ -248,9 +258,20 @@ def _write_corpus(
     manifest["tables"] = dict.fromkeys(tables, "")
     write_json(out / MANIFEST, manifest)
     parts.remove()
-    place.result = {"missing": rejected[NOT_FETCHED]}
-    place.finish(MANIFEST, *tables)
+    place.result = {"missing": sum(each.records for each in left_out if each.reason == NOT_FETCHED)}
+    place.finish(MANIFEST, *tables, RECORDS)
     return CorpusFolder.open(place.path)
+
+
+def _read_rejections(parts: PartStore) -> list[Rejection]:
+    """Return what was set aside when the sources were read; a source that was read twice counts once."""
+    rejected: Counter[Rejection] = Counter()
+    by_source: dict[str, Counter[Rejection]] = {}
+    for key in parts.keys(PART_REJECTED):
+        by_source.setdefault(key[:4], Counter()).update(read_rejections(parts.path(key, PART_REJECTED)))
+    for each in by_source.values():
+        rejected |= each
+    return list(rejected.elements())
 
 
 def _make_empty_error(out: Path, sources: list[str], rejected: list[Rejection]) -> InputError:

@@ -14,7 +14,6 @@ from sentence_experts.config import with_settings
 from sentence_experts.corpus.building import JOURNAL, Sources, TableSource, build_corpus, open_corpus_output
 from sentence_experts.corpus.config import ImportConfig
 from sentence_experts.corpus.corpus_folder import MANIFEST, CorpusFolder, build_in_memory
-from sentence_experts.corpus.corpus_source import CorpusSource
 from sentence_experts.corpus.formats.archives import find_sources, kind_of
 from sentence_experts.corpus.formats.openalex import RecordFilter
 from sentence_experts.corpus.record_files import (
@@ -24,6 +23,7 @@ from sentence_experts.corpus.record_files import (
     find_exports_among,
     find_record_files,
 )
+from sentence_experts.corpus.records import CorpusRecords
 from sentence_experts.corpus.user_tables import read_user_tables
 from sentence_experts.corpus.workers import number_of_workers
 from sentence_experts.errors import InputError, UsageError
@@ -113,13 +113,14 @@ def gather_sources(
     if (config.field or config.years) and not (record_paths or among):
         name = "field" if config.field else "years"
         raise UsageError(f"`{name}` chooses among records of OpenAlex or exports; no source has any")
-    extras: list[TableSource] = [CorpusSource(CorpusFolder.open(path)) for path in corpora]
+    records = [CorpusRecords(CorpusFolder.open(path)) for path in corpora]
+    extras: list[TableSource] = [*records]
     if record_paths or among:
         extras.append(_record_files(record_paths, among, config))
     extras += read_user_tables(papers, citations)
     if not files and not extras:
         raise UsageError("nothing to import: name at least one folder, file or archive, or give `papers`")
-    return Sources(files, extras, config.full_text)
+    return Sources(files, extras, config.full_text, [each.fingerprint for each in records])
 
 
 def _holds_records(path: Path) -> bool:
@@ -160,7 +161,7 @@ def _import(out: Path, read: Sources, config: ImportConfig, overwrite: bool) -> 
 
 def _build(place: Output, read: Sources, config: ImportConfig) -> CorpusFolder:
     """Build a corpus in its place, and complete it; a finished one only if requests failed before."""
-    chosen = {"full_text": read.full_text, "complete": config.complete}
+    chosen = {"corpora": read.corpora, "full_text": read.full_text, "complete": config.complete}
     settings = {name: value for name, value in chosen.items() if value}
     if place.begin({"sources": read.described, **settings}) == "finished":
         if not place.result["missing"]:
@@ -189,7 +190,9 @@ def add_to_corpus(
 ) -> CorpusFolder:
     """Add sources to a corpus: works that it has already are completed, others become new papers.
 
-    Its vectors stay: the next `build_index` encodes only the new papers. Pairs have to be compiled again.
+    The tables are those of one import of everything, in any order of steps: later versions of records of
+    PubMed and OpenAlex replace earlier ones, and deletions delete. Vectors stay: the next `build_index` encodes
+    only the new papers. Pairs have to be compiled again.
 
     Args:
         corpus: a finished corpus, or its folder. It is replaced when the new one is whole.
@@ -199,7 +202,7 @@ def add_to_corpus(
         citations: a table of citations between them.
 
     Raises:
-        InputError: as `import_corpus`, or there is no corpus.
+        InputError: as `import_corpus`, or there is no corpus, or one of 0.2.0 or earlier.
         UsageError: nothing to add or complete, or the corpus was fetched: its tables of domains and
             provenance belong to its queries.
 
@@ -219,18 +222,11 @@ def add_to_corpus(
                 "import this folder and the sources into a new corpus, with rules for its domains"
             )
         read = gather_sources([folder, *_check_paths(sources)], config, papers, citations)
-        added = {source["sha256"] for source in read.described} - {before.fingerprint()}
-        if not config.complete and added <= _collect_hashes(before.manifest.get("sources", [])):
+        has = [source | {"name": None} for source in before.manifest["sources"]]
+        if not config.complete and all(source | {"name": None} in has for source in read.described):
             logger.info(f"{folder}: has all of these sources already")
             return before
         merged = _build(place, read, config)
     old, new = (each.manifest["counts"]["papers"] for each in (before, merged))
-    logger.info(f"{folder}: {new - old:,} new papers, {new:,} in all")
+    logger.info(f"{folder}: {new:,} papers, {old:,} before")
     return merged
-
-
-def _collect_hashes(sources: list[dict[str, Any]]) -> set[str]:
-    """Return the hashes of sources, and of those behind a corpus among them."""
-    return {source["sha256"] for source in sources}.union(
-        *(_collect_hashes(source.get("sources", [])) for source in sources)
-    )

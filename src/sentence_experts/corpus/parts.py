@@ -1,12 +1,14 @@
 """The output of parsing: papers and references as their documents state them, in resumable parts.
 
 A part holds some consecutive documents of a source, in several files: papers, references, their mentions in
-the text, full texts where they are kept, and rejections. The papers are written last, so a part whose papers
-are there is whole, and an interrupted run need not parse it again.
+the text, full texts where they are kept, and rejections. The column `content` of papers is a hash of all that
+a record states. The papers are written last, so a part whose papers are there is whole, and an interrupted
+run need not parse it again.
 """
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import json
 import re
@@ -39,7 +41,7 @@ _STATED = [field for field in PAPERS_SCHEMA if field.name not in ("kind", "has_b
 
 STATED_PAPERS = pa.schema([
     *_PLACE, ("member", pa.string()), *_IDS, *_STATED, ("kind", pa.string()), ("references", pa.int32()),
-    ("version", pa.int32()), ("deleted", pa.bool_()), ("has_body", pa.bool_()),
+    ("version", pa.int32()), ("deleted", pa.bool_()), ("has_body", pa.bool_()), ("content", pa.binary(16)),
 ])  # fmt: skip
 STATED_REFERENCES = pa.schema([
     *_PLACE, ("position", pa.int32()), *_IDS, ("title", pa.string()), ("year", pa.int32()),
@@ -49,20 +51,25 @@ STATED_MENTIONS = pa.schema([*_PLACE, ("reference", pa.int32()), *list(MENTIONS_
 STATED_BODIES = pa.schema([*_PLACE, ("position", pa.int32()), *list(BODIES_SCHEMA)[1:]])
 # Columns with few distinct values.
 _REPEATED = ["section_title", "section_kind", "topic", "subfield", "field", "journal", "licence", "kind"]
+PAPERS = ".papers.parquet"
 REFERENCES = ".references.parquet"
 MENTIONS = ".mentions.parquet"
 BODIES = ".bodies.parquet"
 REJECTED = ".rejected.jsonl"
+STATED = {
+    PAPERS: STATED_PAPERS, REFERENCES: STATED_REFERENCES, MENTIONS: STATED_MENTIONS, BODIES: STATED_BODIES,
+}  # fmt: skip
+"""The endings of a part's tables -> their columns."""
 
 # Words that programs write where there is no value.
 _NO_VALUES = frozenset({"none", "other", "n/a", "na", "null", "no-specified", "no pagination"})
-_PAPER_FIELDS = attrgetter(*STATED_PAPERS.names[4:-5])
+_PAPER_FIELDS = attrgetter(*STATED_PAPERS.names[4:-6])
 _CITATION_FIELDS = attrgetter(*(name for name, _ in _IDS), "title", "year")
 
 
 def open_parts(folder: Path, **settings: Any) -> PartStore:
     """Return the parts in a folder, if they were made with the same settings; else an empty folder."""
-    return PartStore.open(folder, settings, ".papers.parquet", (REFERENCES, MENTIONS, BODIES, REJECTED))
+    return PartStore.open(folder, settings, PAPERS, (REFERENCES, MENTIONS, BODIES, REJECTED))
 
 
 def split_into_groups(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
@@ -147,16 +154,19 @@ class CorpusPart:
         """Add a paper and its references; `member` names the document it came from."""
         record = len(self._papers)
         references = len(paper.citations) + len(paper.cites_openalex)
-        counts = (kind_of(paper), references, paper.version, deleted, paper.has_body)
         values = list(_PAPER_FIELDS(paper))
         for place, clean in _CLEANED:
             values[place] = clean(values[place])
-        self._papers.append((*self._key, record, member, *values, *counts))
-        for retracts, citations in ((False, paper.citations), (True, paper.retracts)):
-            self._references += [
-                (*self._key, record, position, *_CITATION_FIELDS(citation), retracts, None, None)
-                for position, citation in enumerate(citations)
-            ]
+        values += (kind_of(paper), references, paper.version, deleted, paper.has_body)
+        cited = [
+            (position, *_CITATION_FIELDS(citation), retracts)
+            for retracts, citations in ((False, paper.citations), (True, paper.retracts))
+            for position, citation in enumerate(citations)
+        ]
+        more = map(list, (paper.cites_openalex, paper.mentions, paper.body))
+        content = hashlib.blake2b(repr([values, cited, *more]).encode("utf-8", "replace"), digest_size=16)
+        self._papers.append((*self._key, record, member, *values, content.digest()))
+        self._references += [(*self._key, record, *reference, None, None) for reference in cited]
         if paper.cites_openalex:
             self._numbers.append((record, len(paper.citations), paper.cites_openalex))
         self._mentions += [(*self._key, record, *mention) for mention in paper.mentions]

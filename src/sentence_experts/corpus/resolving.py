@@ -25,8 +25,10 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from sentence_experts.config import memory_bytes
 from sentence_experts.corpus import resolving_sql as sql
@@ -44,6 +46,15 @@ _SAMPLED = 20_000  # names from which the ranges are taken
 _ROWS_IN_A_BATCH = 8192
 
 _SPOT = "((source::BIGINT << 44) | (part::BIGINT << 20) | record)"
+
+
+def spots_of(batch: pa.RecordBatch) -> NDArray[np.int64]:
+    """Return a number per row that names its record; 0 if it has none."""
+    source, part, record = (
+        batch[name].fill_null(0).to_numpy().astype(np.int64) for name in ("source", "part", "record")
+    )
+    spots: NDArray[np.int64] = (source << 44) | (part << 20) | record
+    return spots
 
 
 class Resolved:
@@ -95,10 +106,18 @@ class Resolved:
         """Return the full texts in the order of the papers, as in `BODIES_SCHEMA`, if there are any."""
         return self._stream(sql.BODIES_IN_ORDER)
 
+    def copies(self) -> NDArray[np.int64]:
+        """Return the records that others equal, as in `spots_of`."""
+        return np.array(self._database.execute("SELECT spot FROM copies").fetchnumpy()["spot"], np.int64)
+
+    def citations_of_tables(self) -> Iterator[pa.RecordBatch]:
+        """Yield the citations that belong to no record, without repeated ones."""
+        return self._stream(sql.CITATIONS_OF_TABLES)
+
     def duplicates(self) -> list[Rejection]:
-        """Return the records of works that another record describes better, and the PubMed records that a
-        later file replaces or deletes."""
-        queries = (sql.DUPLICATES, sql.REPLACED_RECORDS)
+        """Return the records of works that another record describes as well or better, and the PubMed records
+        that a later file replaces or deletes."""
+        queries = (sql.COPIES, sql.DUPLICATES, sql.REPLACED_RECORDS)
         return [Rejection(*row) for query in queries for row in self._database.execute(query).fetchall()]
 
     def counts(self, papers: Path, citations: Path, mentions: Path) -> dict[str, Any]:
@@ -145,7 +164,7 @@ def resolving(
             database.execute(
                 f'CREATE VIEW "all_{view}" AS SELECT *, {_SPOT} AS spot FROM read_parquet({files})'
             )
-        for statement in sql.MAKE_REVISIONS:
+        for statement in (*sql.FIND_COPIES, *sql.MAKE_REVISIONS):
             database.execute(statement)
         for statement in sql.choose_records(lambda query: database.sql(query).fetchall()):
             database.execute(statement)

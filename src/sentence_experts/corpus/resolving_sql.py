@@ -33,20 +33,52 @@ def match_identifiers(name: str, left: str, right: str, rows: str, open_rows: st
     ) SELECT {left}, {right} FROM ranked WHERE of_left = 1 AND of_right = 1 AND is_open"""
 
 
+KINDS = ("doi", "pmid", "pmcid", "openalex")
+"""Identifiers, from the one that names a work first."""
+PREFIX = {"doi": "doi:", "pmid": "pmid:", "pmcid": "pmc:", "openalex": "openalex:W"}
+_KEY = "coalesce(" + ", ".join(f"'{PREFIX[kind]}' || {kind}" for kind in KINDS) + ", other)"
+
+# ---- records that are there twice ------------------------------------------------------------------
+
+# Records of PubMed and OpenAlex are equal only in one file, whose name tells what they replace.
+_EQUAL = "content, CASE WHEN version IS NOT NULL THEN concat(n.name, '/', member) END"
+_FIRST = "n.name, member, CASE WHEN version IS NULL THEN record ELSE -record END, spot"
+FIND_COPIES = (
+    f"""CREATE TABLE copies AS
+    WITH placed AS (
+        SELECT spot, deleted, record, n.name AS source_name, member, {_KEY} AS key,
+            row_number() OVER ordered AS place,
+            first_value(concat(n.name, '/', member)) OVER ordered AS first_in
+        FROM all_papers JOIN source_names n USING (source)
+        WHERE content IN (SELECT content FROM all_papers GROUP BY content HAVING count(*) > 1)
+        WINDOW ordered AS (PARTITION BY {_EQUAL} ORDER BY {_FIRST})
+    ) SELECT * EXCLUDE place FROM placed WHERE place > 1""",
+    "CREATE VIEW distinct_papers AS SELECT * FROM all_papers ANTI JOIN copies USING (spot)",
+    # Citations of tables belong to no record.
+    """CREATE TABLE citations_of_tables AS
+    SELECT min(source) AS source, min(part) AS part, * EXCLUDE (source, part) FROM all_references
+    WHERE record IS NULL GROUP BY ALL""",
+)
+CITATIONS_OF_TABLES = """
+    SELECT * EXCLUDE spot FROM citations_of_tables ORDER BY source, part, position, citing, other, title"""
+COPIES = """
+    SELECT source_name, member, key, 'duplicate', 'the same record as ' || first_in
+    FROM copies WHERE member IS NOT NULL AND NOT deleted ORDER BY 1, 2, record, spot"""
+
 # ---- revisions of PubMed's records ----------------------------------------------------------------
 
 _WORK = "coalesce('openalex:W' || openalex, 'pmid:' || pmid)"
 MAKE_REVISIONS = (
     # Only works with several records can have a replaced one.
     f"""CREATE TABLE revised_works AS
-    SELECT {_WORK} AS work FROM all_papers WHERE version IS NOT NULL
+    SELECT {_WORK} AS work FROM distinct_papers WHERE version IS NOT NULL
     GROUP BY work HAVING count(*) > 1 OR bool_or(deleted)""",
     # The last mention of each version of a record, in the order of the files' names.
     f"""CREATE TABLE revisions AS
     WITH mentions AS (
         SELECT a.spot, {_WORK} AS work, a.version, a.deleted, a.member, n.name AS source_name, a.record,
             regexp_extract(a.member, '[^/]*$') AS file
-        FROM all_papers a JOIN source_names n USING (source)
+        FROM distinct_papers a JOIN source_names n USING (source)
         WHERE a.version IS NOT NULL AND {_WORK} IN (SELECT work FROM revised_works)
     ), aged AS (
         SELECT *, row_number() OVER last_first AS age, first_value(deleted) OVER last_first AS gone,
@@ -64,8 +96,11 @@ MAKE_REVISIONS = (
             s.source_name || '/' || s.member) AS last_in
     FROM revisions r LEFT JOIN revisions s ON s.work = r.work AND s.stands
     WHERE r.stands IS DISTINCT FROM true""",
-    "CREATE VIEW valid_papers AS SELECT * FROM all_papers ANTI JOIN set_aside USING (spot)",
-    "CREATE VIEW valid_references AS SELECT * FROM all_references ANTI JOIN set_aside USING (spot)",
+    "CREATE VIEW valid_papers AS SELECT * FROM distinct_papers ANTI JOIN set_aside USING (spot)",
+    """CREATE VIEW valid_references AS
+    SELECT * FROM all_references ANTI JOIN (SELECT spot FROM set_aside UNION ALL SELECT spot FROM copies)
+        USING (spot) WHERE record IS NOT NULL
+    UNION ALL SELECT * FROM citations_of_tables""",
 )
 
 REPLACED_RECORDS = """
@@ -76,12 +111,7 @@ REPLACED_RECORDS = """
 # ---- articles ------------------------------------------------------------------------------------
 
 
-KINDS = ("doi", "pmid", "pmcid", "openalex")
-"""Identifiers, from the one that names a work first."""
-PREFIX = {"doi": "doi:", "pmid": "pmid:", "pmcid": "pmc:", "openalex": "openalex:W"}
 _PLACE = "source, member, record"
-_KEY = "coalesce(" + ", ".join(f"'{PREFIX[kind]}' || {kind}" for kind in KINDS) + ", other)"
-
 
 # The best of several records of a work comes first. Works with one record, by far the most, are not sorted.
 _WORKS = f"""
@@ -301,9 +331,10 @@ LINKS = (
 def make_links(condition: str) -> str:
     """Return the statement that makes the table `links` of the citing works that meet a condition."""
     return f"""CREATE OR REPLACE TABLE links AS
-    SELECT citing, cited, title AS cited_title, year AS cited_year, in_corpus, from_corpus, source, position,
+    SELECT citing, cited, title AS cited_title, year AS cited_year, in_corpus, from_corpus, position,
+        (spot IS NULL, source) AS rank,
         CASE WHEN cited IS NULL THEN 1 ELSE row_number() OVER (PARTITION BY citing, cited ORDER BY
-            (title IS NULL), position, source, title, year) END AS place
+            (title IS NULL), position, rank, title, year) END AS place
     FROM linked WHERE NOT retracts AND {condition} AND (cited IS NULL OR cited <> citing)"""
 
 
@@ -315,7 +346,7 @@ def limit_range(column: str, first: str | None, end: str | None) -> str:
 
 LINKS_IN_ORDER = """
     SELECT citing, cited, cited_title, cited_year FROM links WHERE place = 1
-    ORDER BY citing, source, position, cited, cited_title, cited_year"""
+    ORDER BY citing, rank, position, cited, cited_title, cited_year"""
 MENTIONS_IN_ORDER = """
     SELECT l.citing, l.cited, m.section, m.section_title, m.section_kind, m.paragraph, m.sentence, m.bracket,
         m.position
@@ -343,9 +374,10 @@ DUPLICATES = """
     ORDER BY 1, 2, w.record, w.spot"""
 
 COUNT_WORKS = """
-    SELECT count(*) AS articles, count(*) FILTER (WHERE place > 1) AS duplicates,
+    SELECT count(*) + any_value(copies) AS articles,
+        count(*) FILTER (WHERE place > 1) + any_value(copies) AS duplicates,
         count(*) FILTER (WHERE place = 1 AND key NOT IN (SELECT key FROM identified)) AS completing_no_paper
-    FROM works"""
+    FROM works, (SELECT count(*) AS copies FROM copies WHERE NOT deleted)"""
 COUNT_PAPERS = f"""
     SELECT count(*) AS papers, count(title) AS with_title, count(abstract) AS with_abstract,
         count(topic) AS with_topic,
