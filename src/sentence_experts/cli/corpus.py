@@ -85,9 +85,9 @@ def import_(
 
     Example: sentence-experts corpus import snapshot/data/works --format openalex --field 17 --out computing
 
-    With --add, works that the corpus has already are completed, and others become new papers, as in one import
-    of everything; the next search or `index build` encodes the new papers alone. --add --complete openalex fetches the abstracts that
-    are lacking.
+    With --add, works that the corpus has already are completed, and others become new papers, as in one
+    import of everything; the next search or `index build` encodes the new papers alone. --add --complete
+    openalex fetches the abstracts that are lacking.
 
     An interrupted run continues when the same command is given again. What could not be read is listed in
     CORPUS/rejected.jsonl, with the reason.

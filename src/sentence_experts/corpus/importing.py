@@ -191,8 +191,8 @@ def add_to_corpus(
     """Add sources to a corpus: works that it has already are completed, others become new papers.
 
     The tables are those of one import of everything, in any order of steps: later versions of records of
-    PubMed and OpenAlex replace earlier ones, and deletions delete. Vectors stay: the next `build_index` encodes
-    only the new papers. Pairs have to be compiled again.
+    PubMed and OpenAlex replace earlier ones, and deletions delete. Vectors stay: the next `build_index`
+    encodes only the new papers. Pairs have to be compiled again.
 
     Args:
         corpus: a finished corpus, or its folder. It is replaced when the new one is whole.
