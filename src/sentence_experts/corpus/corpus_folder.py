@@ -146,9 +146,8 @@ class CorpusFolder:
                 )
             if (beside := path.with_name(path.name + FOLLOWING)).is_dir():
                 raise InputError(f"{path} is no corpus: give {beside}, into which `serve` has imported it")
-            raise InputError(
-                f"{path} holds no corpus (no {MANIFEST}): make one with `import_corpus` or `fetch_corpus`"
-            )
+            why = f"(no {MANIFEST})" if path.exists() else "(no such file or folder)"
+            raise InputError(f"{path} holds no corpus {why}: make one with `import_corpus` or `fetch_corpus`")
         manifest = read_json(path / MANIFEST)
         if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
             raise InputError(

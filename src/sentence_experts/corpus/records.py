@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from sentence_experts.corpus.corpus_folder import CorpusFolder
 from sentence_experts.corpus.paper import Rejection
@@ -42,7 +43,7 @@ def write_records(folder: Path, parts: PartStore, resolved: Resolved, rejections
     write_rejections(folder / _FILES[REJECTED], rejections)
 
 
-def _keep_first(batch: pa.RecordBatch, copies: np.ndarray[Any, Any]) -> pa.RecordBatch:
+def _keep_first(batch: pa.RecordBatch, copies: NDArray[np.int64]) -> pa.RecordBatch:
     """Leave out the rows of records that another one equals, and those that belong to no record."""
     if not len(copies) and not batch["record"].null_count:
         return batch
