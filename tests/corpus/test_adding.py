@@ -117,7 +117,7 @@ def test_any_order_of_steps_is_one_import(tmp_path_factory: pytest.TempPathFacto
     def title() -> str:
         return random.choice(["", "A title", "Another title"])
 
-    sources = [write_records(folder / f"{name}.jsonl", [
+    sources = [write_records(folder / name / "works.jsonl", [
         work(n + 1, (random.randrange(1, 9),), title=title(), updated_date=f"2026-01-0{random.randint(1, 9)}",
              doi=f"https://doi.org/{ids[n]['doi']}", ids={"pmid": ids[n]["pubmed"]})
         for n in choose()]) for name in "ab"]  # fmt: skip
@@ -138,8 +138,10 @@ def test_any_order_of_steps_is_one_import(tmp_path_factory: pytest.TempPathFacto
             jats(random.choice([None, ids[n]["doi"]]), refs=refs, title=title())
         )
         entries = [RIS.format(title() or "T", ids[n]["doi"].split("/")[1]) for n in choose()]
-        (folder / f"{name}.ris").write_text("".join(entries))
-        sources += [folder / f"{name}.xml", folder / f"{name}.ris"]
+        refs_file = folder / f"of-{name}" / "refs.ris"
+        refs_file.parent.mkdir()
+        refs_file.write_text("".join(entries))
+        sources += [folder / f"{name}.xml", refs_file]
     rows = [
         {"id": ids[n]["doi"], "title": title() or "T", "abstract": "", "keywords": "rice"} for n in choose()
     ]

@@ -201,7 +201,7 @@ def _make_part(
 ) -> CorpusPart:
     """Return the part of a group of records, of which the first is number `first` of the file."""
     part, counts = CorpusPart(source, number), Counter[str]()
-    day = iso_day(file.name) or 0
+    day = iso_day("/".join(file.path.resolve().parts[-2:])) or 0
 
     def reject(reason: str, detail: str, record: str | None = None, member: str | None = None) -> None:
         if len(part.rejections) < _NAMED_PER_PART:

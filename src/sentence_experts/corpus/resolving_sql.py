@@ -38,11 +38,18 @@ KINDS = ("doi", "pmid", "pmcid", "openalex")
 PREFIX = {"doi": "doi:", "pmid": "pmid:", "pmcid": "pmc:", "openalex": "openalex:W"}
 _KEY = "coalesce(" + ", ".join(f"'{PREFIX[kind]}' || {kind}" for kind in KINDS) + ", other)"
 
+# Where a record stands, whatever else is imported with it: the name of its file, without folders, and its
+# place in there. A document has the name of its member, in whatever folder or archive it lies.
+_IS_DOCUMENT = "regexp_matches(lower(member), '[.]n?xml([.]gz)?$')"
+_FILE = f"regexp_extract(CASE WHEN {_IS_DOCUMENT} THEN member ELSE n.name END, '[^/]*$')"
+_IN_FILE = f"(spot & {(1 << 44) - 1})"
+_IN_ORDER = f"{_FILE}, CASE WHEN NOT {_IS_DOCUMENT} THEN {_IN_FILE} END, content, spot"
+
 # ---- records that are there twice ------------------------------------------------------------------
 
 # Records of PubMed and OpenAlex are equal only in one file, whose name tells what they replace.
-_EQUAL = "content, CASE WHEN version IS NOT NULL THEN concat(n.name, '/', member) END"
-_FIRST = "n.name, member, CASE WHEN version IS NULL THEN record ELSE -record END, spot"
+_EQUAL = f"content, CASE WHEN version IS NOT NULL THEN {_FILE} END"
+_FIRST = f"{_FILE}, CASE WHEN version IS NULL THEN {_IN_FILE} ELSE -{_IN_FILE} END, spot"
 FIND_COPIES = (
     f"""CREATE TABLE copies AS
     WITH placed AS (
@@ -77,7 +84,7 @@ MAKE_REVISIONS = (
     f"""CREATE TABLE revisions AS
     WITH mentions AS (
         SELECT a.spot, {_WORK} AS work, a.version, a.deleted, a.member, n.name AS source_name, a.record,
-            regexp_extract(a.member, '[^/]*$') AS file
+            {_FILE} AS file, {_IN_FILE} AS in_file, a.content
         FROM distinct_papers a JOIN source_names n USING (source)
         WHERE a.version IS NOT NULL AND {_WORK} IN (SELECT work FROM revised_works)
     ), aged AS (
@@ -85,7 +92,7 @@ MAKE_REVISIONS = (
             first_value(source_name || '/' || member) OVER last_first AS last_in
         FROM mentions
         WINDOW last_first AS (PARTITION BY work, version
-            ORDER BY file DESC, source_name DESC, member DESC, record DESC, spot DESC)
+            ORDER BY file DESC, in_file DESC, content DESC, spot DESC)
     ) SELECT *, age = 1 AND NOT gone AND version = max(version) FILTER (age = 1 AND NOT gone)
         OVER (PARTITION BY work) AS stands
     FROM aged""",
@@ -119,7 +126,7 @@ _WORKS = f"""
     WITH keyed AS (SELECT *, {_KEY} AS key FROM record_ids),
     several AS (SELECT key FROM keyed GROUP BY key HAVING count(*) > 1),
     rated AS (
-        SELECT spot, p.references, abstract IS NOT NULL AS has_abstract, version IS NULL AS is_only,
+        SELECT spot, content, p.references, abstract IS NOT NULL AS has_abstract, version IS NULL AS is_only,
             (title IS NOT NULL)::INT + (year IS NOT NULL)::INT + (article_type IS NOT NULL)::INT
             + (journal IS NOT NULL)::INT + (licence IS NOT NULL)::INT + (len(subjects) > 0)::INT
             + (len(mesh) > 0)::INT + (len(keywords) > 0)::INT AS filled
@@ -129,7 +136,7 @@ _WORKS = f"""
     UNION ALL
     SELECT k.*, row_number() OVER (PARTITION BY k.key ORDER BY
         (p.references > 0) DESC, has_abstract DESC, is_only DESC, filled DESC, p.references DESC,
-        n.name, k.member, k.record, k.spot)
+        {_IN_ORDER})
     FROM rated p JOIN (
         SELECT keyed.* FROM keyed SEMI JOIN several ON several.key IS NOT DISTINCT FROM keyed.key
     ) k USING (spot) JOIN source_names n USING (source)"""
