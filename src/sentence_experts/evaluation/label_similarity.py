@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import TypeAdapter
+from scipy.sparse import csr_array, vstack
 
 from sentence_experts.evaluation.statistics import Estimate, Runs, ScoredPairs, estimate, runs_of
 from sentence_experts.pairs.conflicts import Conflicts
@@ -32,12 +34,15 @@ class MoreLikeThis:
         ndcg: nDCG@10 of each query.
         recall: recall@10 of each query, of at most 10 alike texts (the capped recall of BEIR).
         chance: the nDCG@10 that a random order has on average.
+        losses: what nDCG@10 of each query loses if one text is not ranked, (queries, texts). A query that
+            then looks for nothing loses what it has above the mean.
     """
 
     queries: Rows
     ndcg: Floats
     recall: Floats
     chance: Floats
+    losses: csr_array
 
 
 def more_like_this(vectors: Vectors, labels: Labels, groups: Rows) -> MoreLikeThis:
@@ -48,39 +53,100 @@ def more_like_this(vectors: Vectors, labels: Labels, groups: Rows) -> MoreLikeTh
         labels: the labels of the same texts under the route.
         groups: the group of each text, (texts,).
     """
-    kept = np.flatnonzero(labels.labelled)
+    size, kept = len(vectors), np.flatnonzero(labels.labelled)
     vectors, labels, groups = vectors[kept], labels.rows(kept), groups[kept]
-    discounts = 1 / np.log2(np.arange(2, TOP + 2))
-    best = np.cumsum(discounts)
     parts = [(np.empty(0, np.int64), *[np.empty(0)] * 3)]
+    lost = [(*np.empty((2, 0), np.int64), np.empty(0), np.empty(0, bool))]
+    queries = 0
     for start in range(0, len(kept), _AT_ONCE):
         rows = np.arange(start, min(start + _AT_ONCE, len(kept)))
         apart = groups[rows][:, None] != groups
         relevant = labels.sharing(rows, np.arange(len(kept))) & apart
-        counts, candidates = relevant.sum(axis=1), apart.sum(axis=1)
         scores = np.where(apart, vectors[rows] @ vectors.T, -np.inf)
-        top = np.argsort(-scores, axis=1, kind="stable")[:, :TOP]
+        asked = relevant.any(axis=1)
+        rows, relevant, scores = rows[asked], relevant[asked], scores[asked]
+        counts, candidates = relevant.sum(axis=1), apart[asked].sum(axis=1)
+        top = np.argsort(-scores, axis=1, kind="stable")[:, : TOP + 1]
         hits = np.take_along_axis(relevant, top, axis=1)
-        ideal = best[np.minimum(counts, TOP) - 1]
-        at_random = best[np.maximum(np.minimum(candidates, TOP), 1) - 1]
-        chance = counts / np.maximum(candidates, 1) * at_random / ideal
-        gained = hits @ discounts[: top.shape[1]] / ideal
-        found = hits.sum(axis=1) / np.maximum(np.minimum(counts, TOP), 1)
-        asked = counts > 0
-        parts.append((kept[rows[asked]], gained[asked], found[asked], chance[asked]))
-    return MoreLikeThis(*(np.concatenate(each) for each in zip(*parts, strict=True)))
+        ndcg = _ndcg(hits, counts)
+        found = hits[:, :TOP].sum(axis=1) / np.minimum(counts, TOP)
+        at_random = _BEST[np.minimum(candidates, TOP)]
+        chance = counts / candidates * at_random / _BEST[np.minimum(counts, TOP)]
+        parts.append((kept[rows], ndcg, found, chance))
+        for query, text, loss, is_last in _drop_each(relevant, top, hits):
+            lost.append((queries + query, kept[text], loss, is_last))
+        queries += len(rows)
+    query, text, loss, is_last = (np.concatenate(each) for each in zip(*lost, strict=True))
+    rows, ndcg, recall, chance = (np.concatenate(each) for each in zip(*parts, strict=True))
+    loss[is_last] -= ndcg.mean() if queries else 0.0
+    losses = csr_array((loss, (query, text)), shape=(queries, size))
+    return MoreLikeThis(rows, ndcg, recall, chance, losses)
 
 
-def mean_over_groups(values: Floats, groups: Rows) -> Estimate:
-    """Return the mean of values with a standard error that allows for texts of one group.
+_DISCOUNTS = 1 / np.log2(np.arange(2, TOP + 2))
+_BEST = np.concatenate([[0.0], np.cumsum(_DISCOUNTS)])
+"""The best sum of discounted hits with 0, 1, 2, ... relevant texts."""
 
-    Groups vary; the texts that are ranked, and their labels, are taken as they are.
+
+def _ndcg(hits: NDArray[np.bool_], counts: NDArray[np.int64]) -> Floats:
+    """Return nDCG@10 of lists, (lists, places), that look for some numbers of texts; 0 for none."""
+    first = hits[:, :TOP]
+    ideal = _BEST[np.minimum(counts, TOP)]
+    ndcg: Floats = first @ _DISCOUNTS[: first.shape[1]] / np.where(counts > 0, ideal, 1.0)
+    return ndcg
+
+
+def _drop_each(
+    relevant: NDArray[np.bool_], top: Rows, hits: NDArray[np.bool_]
+) -> Iterator[tuple[Rows, Rows, Floats, NDArray[np.bool_]]]:
+    """Yield queries, texts, what nDCG@10 loses if the text is not ranked, and whether nothing is left to look
+    for; other losses are 0.
+
+    Args:
+        relevant: the texts that each query looks for, (queries, texts).
+        top: the first texts of each list, one more than `TOP`.
+        hits: whether these are relevant.
     """
-    count = len(np.unique(groups))
+    counts, each = relevant.sum(axis=1), np.arange(len(relevant))
+    ndcg = _ndcg(hits, counts)
+    for place in range(min(TOP, top.shape[1])):  # those below move up
+        left = counts - hits[:, place]
+        yield each, top[:, place], ndcg - _ndcg(np.delete(hits, place, axis=1), left), left == 0
+    # Further down, a text counts in the best order alone, where that has room.
+    below = relevant & (counts <= TOP)[:, None]
+    np.put_along_axis(below, top[:, :TOP], False, axis=1)
+    query, text = np.nonzero(below)
+    left = counts[query] - 1
+    yield query, text, ndcg[query] - _ndcg(hits[query], left), left == 0
+
+
+def mean_gain(new: Sequence[MoreLikeThis], old: Sequence[MoreLikeThis], groups: Rows) -> Estimate:
+    """Return the difference of the mean nDCG@10 over all queries of some routes, with its standard error.
+
+    A text varies both as a query and among the ranked texts, so the error is the jackknife's over groups. It
+    counts twice what two texts do together (Efron & Stein, Annals of Statistics 1981): the rank of one for
+    the other. So the squares of these are subtracted.
+
+    Args:
+        new: the texts under each route, as one model ranks them.
+        old: likewise, as another one does.
+        groups: the group of each text, (texts,).
+    """
+    own = np.concatenate([one.ndcg - other.ndcg for one, other in zip(new, old, strict=True)])
+    if not len(own):
+        return Estimate(math.nan, math.nan, 1)
+    value, queries = own.mean(), np.concatenate([each.queries for each in new])
+    losses = vstack([one.losses - other.losses for one, other in zip(new, old, strict=True)])
     _, number = np.unique(groups, return_inverse=True)
-    sums = np.bincount(number, values - values.mean())
-    error = float(np.sqrt((sums**2).sum() * count / max(count - 1, 1)) / len(values))
-    return Estimate(float(values.mean()), error, max(count - 1, 1))
+    members = csr_array((np.ones(len(groups)), (np.arange(len(groups)), number)))
+    together = members[queries].T @ losses @ members  # of a group of queries and a group of ranked texts
+    as_queries = np.bincount(number[queries], own - value, members.shape[1])
+    shifts = as_queries + together.sum(axis=0)
+    varying = np.union1d(number[queries], together.indices)
+    count, shifts = len(varying), shifts[varying]
+    variance = ((shifts - shifts.mean()) ** 2).sum() - (together.data**2).sum()
+    variance = max(variance, (as_queries**2).sum()) * count / max(count - 1, 1)
+    return Estimate(float(value), float(variance**0.5) / len(own), max(count - 1, 1))
 
 
 def conflict_runs(vectors: Mapping[str, Vectors], conflicts: Sequence[Conflicts]) -> dict[str, Runs]:
@@ -175,7 +241,7 @@ def measure_gains(
                 ndcg=float(new.ndcg.mean()),
                 base_recall=float(old.recall.mean()),
                 recall=float(new.recall.mean()),
-                gain=mean_over_groups(new.ndcg - old.ndcg, groups[new.queries]),
+                gain=mean_gain([new], [old], groups),
                 base_auc=estimate(before[route]) if route in before else None,
                 auc=estimate(after[route]) if route in after else None,
                 conflicts=sum(2 * len(each.by_one) for each in conflicts if route in (each.one, each.other)),

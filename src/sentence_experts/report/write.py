@@ -10,7 +10,7 @@ from sentence_experts.errors import UsageError
 from sentence_experts.evaluation.results import Result
 from sentence_experts.progress import announce
 from sentence_experts.report.content import Report, html, markdown
-from sentence_experts.storage import replacing
+from sentence_experts.storage import explained, replacing
 
 # Class of the result -> file, and the module and function that make the report, imported when needed.
 _REPORTS = {
@@ -54,6 +54,6 @@ def write_report(result: Result, out: Path | str) -> Path:
     path = Path(out) / _REPORTS[type(result).__name__][0]
     if isinstance(made, Report):
         made = (markdown if path.suffix == ".md" else html)(made).encode()
-    with replacing(path) as temporary:
+    with explained(path), replacing(path) as temporary:
         temporary.write_bytes(made)
     return path

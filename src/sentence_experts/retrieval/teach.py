@@ -19,6 +19,7 @@ from sentence_experts.encoding.encode import Model
 from sentence_experts.errors import InputError
 from sentence_experts.models.loading import LoadConfig
 from sentence_experts.retrieval.keywords import telling_words
+from sentence_experts.retrieval.papers import Filters
 from sentence_experts.retrieval.search_routes import SearchRoute
 from sentence_experts.retrieval.searcher import Searcher
 from sentence_experts.retrieval.taught import DEFAULT, Mark, Profile, ProfileName, Sample, TaughtEntry
@@ -244,19 +245,21 @@ def learn(searcher: Searcher, on: SearchRoute, marks: Sequence[Mark], name: str)
 def _describe(
     searcher: Searcher, on: SearchRoute, taught: SearchRoute, examples: Examples, rows: Sequence[int]
 ) -> tuple[dict[str, list[str]], dict[str, list[dict[str, Any]]]]:
-    """Return the words, and the papers, that moved most up and down beside the first query."""
+    """Return the words, and the papers but notices, that moved most up and down beside the first query."""
     query = examples.anchors[:1]
     if not len(query):
         query = examples.vectors[examples.similar].mean(axis=0, keepdims=True)
     assert taught.taught is not None
+    papers = searcher.vectors(on).papers
+    passing = searcher.papers.places(Filters(notices=False))
+    found = np.ones(len(papers), bool) if passing is None else passing[papers]
     ranks = []
     for route, vector in ((on, query), (taught, taught.taught.queries(query))):
-        vectors = searcher.vectors(route)
-        ranks.append(_ranks(vectors.scores(vector[0])))
-    papers = vectors.papers
+        scores = searcher.vectors(route).scores(vector[0])
+        ranks.append(_ranks(np.where(found, scores, -np.inf)))
     moved = np.log(ranks[0]) - np.log(ranks[1])
     moved[np.isin(papers, rows)] = 0
-    near = np.minimum(*ranks) <= NEAREST
+    near = found & (np.minimum(*ranks) <= NEAREST)
     order = np.argsort(-np.where(near, moved, 0), kind="stable")
     ways = {
         "up": [place for place in order[:NEAREST] if near[place] and moved[place] > 0],
@@ -274,7 +277,7 @@ def _describe(
     return _words(texts), shown
 
 
-def _ranks(scores: NDArray[np.float32]) -> NDArray[np.int64]:
+def _ranks(scores: NDArray[np.floating[Any]]) -> NDArray[np.int64]:
     """Return the rank of each score, from 1 for the largest."""
     ranks = np.empty(len(scores), np.int64)
     ranks[np.argsort(-scores, kind="stable")] = np.arange(1, len(scores) + 1)

@@ -25,6 +25,7 @@ from sentence_experts.retrieval.taught_routes import TaughtRoutes
 from sentence_experts.retrieval.texts import PASSAGES
 from sentence_experts.serve.errors import RequestError
 from sentence_experts.serve.models import Models, ServedModel
+from sentence_experts.storage import NoSpaceError
 
 if TYPE_CHECKING:
     from sentence_experts.corpus.corpus_folder import CorpusFolder
@@ -245,9 +246,11 @@ class Library:
 
     @contextmanager
     def refusing(self, field: str | None = None) -> Iterator[None]:
-        """Answer 422 for what the corpus does not have, without the server's paths."""
+        """Answer 422 for what the corpus does not have, 507 for a full disk, without the server's paths."""
         try:
             yield
+        except NoSpaceError:
+            raise RequestError(507, "the server's disk is full; nothing was changed") from None
         except (UsageError, InputError, RouteError) as error:
             path = str(self.corpus.path)
             text = str(error).replace(f"{path}: ", "").replace(path, "the corpus")

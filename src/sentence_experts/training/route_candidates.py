@@ -18,7 +18,7 @@ from sentence_transformers import SentenceTransformer
 
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import InputError
-from sentence_experts.evaluation.label_similarity import Floats, Vectors, mean_over_groups, more_like_this
+from sentence_experts.evaluation.label_similarity import MoreLikeThis, Vectors, mean_gain, more_like_this
 from sentence_experts.models.encoder import ExpertEncoder
 from sentence_experts.models.pooling import make_pooled_model, unit
 from sentence_experts.models.surgery.add_drop_routes import with_heads
@@ -58,8 +58,7 @@ class Candidate:
         bytes_per_route: size of the weights that a route owns.
         pairs_per_route: number of training pairs that a route had at each learning rate, at most.
         seconds: time of training, and of encoding where it came first.
-        ndcg: nDCG@10 of each validation query of each route, one after the other, (queries,).
-        groups: groups of these queries, (queries,).
+        found: "more like this" on the validation texts, under each route.
     """
 
     kind: str
@@ -70,24 +69,22 @@ class Candidate:
     bytes_per_route: int
     pairs_per_route: int
     seconds: float = 0.0
-    ndcg: Floats = field(default_factory=lambda: np.empty(0))
-    groups: Rows = field(default_factory=lambda: np.empty(0, np.int64))
+    found: list[MoreLikeThis] = field(default_factory=list)
 
     def measure(self, data: LabelledTexts) -> None:
         """Measure "more like this" on the validation texts."""
         groups = data.groups_of(VALIDATION)
-        found = [
+        self.found = [
             more_like_this(own, data.labels_of(route, VALIDATION), groups)
             for route, own in self.vectors(data.sets[VALIDATION]).items()
         ]
-        self.ndcg = np.concatenate([each.ndcg for each in found])
-        self.groups = np.concatenate([groups[each.queries] for each in found])
 
     def row(self) -> dict[str, str | float | int]:
         """Return the figures that a choice between kinds needs."""
+        ndcg = np.concatenate([each.ndcg for each in self.found])
         return {
             "kind": self.kind,
-            "validation": float(self.ndcg.mean()) if len(self.ndcg) else float("nan"),
+            "validation": float(ndcg.mean()) if len(ndcg) else float("nan"),
             "pairs_per_route": self.pairs_per_route,
             "seconds": round(self.seconds, 1),
             "bytes_per_route": self.bytes_per_route,
@@ -130,7 +127,7 @@ def choose_kind(
         candidate.seconds = time.perf_counter() - began
         tried.append(candidate)
         if best is not None:
-            better, verdict = _compare(candidate, best)
+            better, verdict = _compare(candidate, best, data.groups_of(VALIDATION))
             logger.info(verdict)
             if not better:
                 break
@@ -152,9 +149,9 @@ def _find_route_of_few_texts(data: LabelledTexts, routes: Sequence[str]) -> str:
     return ""
 
 
-def _compare(candidate: Candidate, best: Candidate) -> tuple[bool, str]:
+def _compare(candidate: Candidate, best: Candidate, groups: Rows) -> tuple[bool, str]:
     """Return whether a kind is better by more than the margin, and a sentence on it."""
-    gain = mean_over_groups(candidate.ndcg - best.ndcg, best.groups)
+    gain = mean_gain(candidate.found, best.found, groups)
     ends = gain.interval()
     better = gain.value > MARGIN and ends.low > 0
     verdict = (
