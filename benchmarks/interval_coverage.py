@@ -142,6 +142,9 @@ WORLDS = {
     "seven domains of 100 pairs": World((100,) * 7),
     "no paper shared": World((100,) * 7, pairs_per_paper=0.5, effect=0.0),
     "well separated": World((100,) * 7, distance=2.2),
+    "well separated, few pairs": World((80,) * 2, distance=2.2),
+    "nearly perfect": World((100,) * 2, distance=3.0),
+    "two domains of 20 pairs": World((20,) * 2),
     "domains of 40 to 300": World((40, 60, 80, 100, 150, 200, 300)),
     "hubs": World((200,) * 3, pairs_per_paper=3.0, hubs=True),
     "a fifth linked": World((150,) * 5, linked=0.2),
@@ -165,7 +168,7 @@ def coverage(world: World, worlds: int, replicates: int) -> dict[str, dict[str, 
         for key in METRICS:
             found = estimate((pooled if key[0] == "pooled" else mean)[key[1]])
             assert found is not None
-            interval = found.interval(lowest=0.0)
+            interval = found.interval_of_area() if key[1] == "roc_auc" else found.interval(lowest=0.0)
             inside = interval.low <= truth[key] <= interval.high
             held[key].append((inside, found.value - truth[key], found.error))
     return {" ".join(key): _summary(np.array(rows, dtype=float)) for key, rows in held.items()}

@@ -39,6 +39,7 @@ from sentence_experts.evaluation.scorers import (
 )
 from sentence_experts.evaluation.statistics import (
     METRICS_WITH_INTERVAL,
+    Estimate,
     Interval,
     Runs,
     ScoredPairs,
@@ -141,11 +142,15 @@ def with_intervals(metrics: PairMetrics, runs: Mapping[str, Runs]) -> PairMetric
     intervals: dict[str, Interval | None] = {}
     for name, each in runs.items():
         value, estimated = metrics.metrics[name], estimate(each)
-        bounds = None if estimated is None else estimated.interval(0.0)
+        bounds = None if estimated is None else _ends(estimated, name)
         if bounds is not None and value is not None:
             bounds = Interval(min(bounds.low, value), max(bounds.high, value))
         intervals[name] = bounds
     return replace(metrics, intervals=intervals)
+
+
+def _ends(estimated: Estimate, metric: str) -> Interval:
+    return estimated.interval_of_area() if metric == "roc_auc" else estimated.interval(0.0)
 
 
 def mean_over_runs(runs: Sequence[Measured]) -> Measured:

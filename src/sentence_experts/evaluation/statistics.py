@@ -37,6 +37,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
+from scipy.special import expit, logit
 from scipy.stats import chi2, rankdata, t
 
 from sentence_experts.evaluation.metrics import check_pairs
@@ -177,6 +178,16 @@ class Estimate:
         half = self.error * float(t.isf((1 - level) / 2, self.freedom))
         low, high = np.clip([self.value - half, self.value + half], lowest, highest)
         return Interval(float(low), float(high))
+
+    def interval_of_area(self) -> Interval:
+        """Return the interval of a ROC-AUC, symmetric around its logit: an area near 1 can err further down
+        than up (Qin & Hotilovac, Statistical Methods in Medical Research 2008)."""
+        if not (0.0 < self.value < 1.0) or self.error < ROUNDING:
+            return self.interval(0.0)
+        slope = self.value * (1 - self.value)
+        on_logits = Estimate(float(logit(self.value)), self.error / slope, self.freedom)
+        ends = on_logits.interval(-np.inf, np.inf)
+        return Interval(float(expit(ends.low)), float(expit(ends.high)))
 
     def p_value(self) -> float:
         """Return the two-sided p-value of a true value of 0: below 0.05 if the 95% interval leaves out 0."""

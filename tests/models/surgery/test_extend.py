@@ -82,7 +82,7 @@ def test_a_reserved_name_is_for_the_one_route_of_pairs_without_domains(
 
 def test_a_base_that_has_experts(base: SentenceTransformer) -> None:
     encoder = sentence_experts.extend(base, ["a", "b"])
-    with pytest.raises(InputError, match="already has experts"):
+    with pytest.raises(InputError, match="has routes already"):
         sentence_experts.extend(encoder, ["c"])
 
 

@@ -104,7 +104,7 @@ def family_of_base(model_type: str) -> Family:
             return family
         if model_type == family.model_type:
             raise InputError(
-                f"the base already has experts (model type {model_type!r}); extend its dense base, or add "
+                f"the base has routes already (model type {model_type!r}); extend its dense base, or add "
                 "one with `add_route`"
             )
     known = ", ".join(f"{family.name} ({family.base_model_type})" for family in FAMILIES)
