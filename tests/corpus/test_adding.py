@@ -205,6 +205,17 @@ def test_records_of_a_corpus_must_be_whole(tmp_path: Path, article: Path) -> Non
         add_to_corpus(corpus.path, [more], workers=1)
 
 
+def test_tables_that_give_one_id_to_different_papers_are_no_corpus(tmp_path: Path) -> None:
+    table = [{"id": "1", "title": "Sleep and memory"}, {"id": "2", "title": "Roots of rice"}]
+    import_corpus(papers=table, out=tmp_path / "corpus")
+    other = [{"id": "1", "title": "Rice and drought"}, {"id": "2", "title": "Memory of cells"}]
+    with pytest.raises(InputError, match="the id '1' to different papers, 'Sleep and memory' and 'Rice and"):
+        add_to_corpus(tmp_path / "corpus", papers=other)
+    corrected = [{"id": "1", "title": "Sleep and memories", "abstract": "They sleep."}, *other[1:]]
+    grown = add_to_corpus(tmp_path / "corpus", papers=corrected)
+    assert [row["abstract"] for row in papers(grown)] == ["They sleep.", None]
+
+
 def test_another_selection_of_a_source_is_added(tmp_path: Path) -> None:
     works = write_records(tmp_path / "works.jsonl", [work(n, publication_year=2000 + n) for n in (1, 2)])
     import_corpus([works], tmp_path / "corpus", years=(2001, 2001), workers=1)

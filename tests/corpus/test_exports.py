@@ -225,6 +225,21 @@ def test_authors_of_pubmeds_table_beside_a_group(tmp_path: Path) -> None:
     assert paper["authors"] == ["Beigel, JH", "Lane, HC", "ACTT-1 Study Group"]
 
 
+def test_text_is_taken_where_a_publisher_writes_formula_and_text(tmp_path: Path) -> None:
+    text = r"""@article{aps, author = {A. Ne\ifmmode \check{c}\else \v{c}\fi{}as and \ifmmode \check{S}\else
+      \v{S}\fi{}trba, Jan}, title = {5 \ifmmode\mu\else\textmu\fi{}m of $\ifmmode\mu\else\textmu\fi$},
+      doi = {10.1000/\{P\}{Q}}}"""
+    (paper,) = papers(imported(tmp_path, "x.bib", text))
+    assert paper["authors"] == ["Nečas, A.", "Štrba, Jan"]
+    assert paper["title"] == "5 μm of μ"
+    assert paper["doi"] == "10.1000/{p}q"
+
+
+def test_the_year_of_pubmeds_table_is_the_first_of_paper_and_online(tmp_path: Path) -> None:
+    text = PUBMED_CSV.replace('"J. 2001"', '"J. 2001 Mar;3(1):2. doi: 10.1000/sleep. Epub 2000 Oct 12."')
+    assert [paper["year"] for paper in papers(imported(tmp_path, "x.csv", text))] == [2000]
+
+
 def test_the_mark_of_retracted_papers_comes_back(tmp_path: Path) -> None:
     paper = {"paper_id": "doi:10.5/1", "doi": "10.5/1", "title": "Rice", "retracted": True}
     for name, form in (("ris", "ris"), ("bib", "bibtex")):
@@ -283,6 +298,15 @@ def test_latex() -> None:
         ),
         (r"$a \leqslant b$, $\less$, \texteuro5\hspace{0.1em}x", "a ≤b, <, €5 x"),
         (r"{\em in vivo}, \emph{in} \textsc{vitro}, \unknown", "in vivo, in vitro, unknown"),
+        (
+            r"$\ensuremath{\beta}$-decay, \foreignlanguage{german}{f\"ur} \textcolor{red}{x} {\color{blue}y}",
+            "β-decay, für x y",
+        ),
+        (
+            r"\noopsort{a}T, $\operatorname{Tr} \rho$, $\bm{k}\cdot\bm{p}$, \raisebox{2pt}{z}",
+            "T, Tr ρ, k·p, z",
+        ),
+        (r"\begin{itemize} \item one \item two\end{itemize}", "one two"),
         (r"\textohm, {\cyra}\cyrb, {\textperthousand}, $\varsigma$, \copyright 2020", "Ω, аб, ‰, ς, © 2020"),
         (
             r"10$^6$, $10^{-6}$ in CD4$^+$ of 3\,m\textsuperscript{2}, 2$^{nd}$, 10\textsuperscript{6}",

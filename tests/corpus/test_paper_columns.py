@@ -11,7 +11,7 @@ from rich.console import Console
 from helpers.small_articles import papers
 from sentence_experts.cli import console
 from sentence_experts.corpus.corpus_folder import CorpusFolder
-from sentence_experts.corpus.formats.authors import invert_initials, invert_name
+from sentence_experts.corpus.formats.authors import invert_initials, invert_name, invert_shown
 from sentence_experts.corpus.importing import import_corpus
 from sentence_experts.corpus.paper import Paper, kind_of
 
@@ -96,6 +96,10 @@ def test_names_of_bibtex(tmp_path: Path) -> None:
 def test_names_whose_order_is_not_known_stay() -> None:
     assert [invert_name(name.split()) for name in ("王 小明", "Max Planck Institute", "Jane Q. Doe Jr.")] == [
         "王 小明", "Max Planck Institute", "Doe, Jane Q., Jr.",
+    ]  # fmt: skip
+    shown = ("Smith JA", "van der Berg J", "Doe Jane A.", "Jane A. Doe", "John Smith II", "Jane KING", "X")
+    assert list(map(invert_shown, shown)) == [
+        "Smith JA", "van der Berg J", "Doe Jane A.", "Doe, Jane A.", "Smith, John, II", "KING, Jane", "X",
     ]  # fmt: skip
     assert list(map(invert_initials, ("R. van Dam", "Liu R.", "Gerd Gigerenzer", "Doe, J"))) == [
         "van Dam, R.", "Liu, R.", "Gerd Gigerenzer", "Doe, J",

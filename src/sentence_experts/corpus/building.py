@@ -280,7 +280,7 @@ def _make_empty_error(out: Path, sources: list[str], rejected: list[Rejection]) 
     if not rejected:
         return InputError(f"{where}: holds no article (.xml, .nxml, or an archive of them) and no record")
     records = sum(rejection.records for rejection in rejected)
-    first = next((rejection for rejection in rejected if rejection.reason != "filtered"), None)
+    first = next((rejection for rejection in rejected if rejection.reason not in ("filtered", "xpac")), None)
     if first is None:
         return InputError(f"{where}: none of the {records:,} records matches the settings")
     named = "/".join(filter(None, [first.member, first.record])) or first.source

@@ -161,9 +161,9 @@ def _import(out: Path, read: Sources, config: ImportConfig, overwrite: bool) -> 
 
 def _build(place: Output, read: Sources, config: ImportConfig) -> CorpusFolder:
     """Build a corpus in its place, and complete it; a finished one only if requests failed before."""
-    chosen = {"corpora": read.corpora, "full_text": read.full_text, "complete": config.complete}
+    chosen = {"full_text": read.full_text, "complete": config.complete}
     settings = {name: value for name, value in chosen.items() if value}
-    if place.begin({"sources": read.described, **settings}) == "finished":
+    if place.begin({"sources": [*read.described, *read.corpora], **settings}) == "finished":
         if not place.result["missing"]:
             return CorpusFolder.open(place.path)
         place.reopen()

@@ -34,6 +34,7 @@ from sentence_experts.config import memory_bytes
 from sentence_experts.corpus import resolving_sql as sql
 from sentence_experts.corpus.paper import Rejection
 from sentence_experts.corpus.parts import BODIES, MENTIONS, REFERENCES
+from sentence_experts.errors import InputError
 from sentence_experts.storage import PartStore
 
 SCRATCH = "resolving"  # folder of temporary files
@@ -44,6 +45,7 @@ _BYTES_PER_LINK = 600  # memory while a range of links is numbered and sorted
 _SPACE_OF_PAPERS = 4  # memory that a range of papers may need while it is sorted, in sizes of its texts
 _SAMPLED = 20_000  # names from which the ranges are taken
 _ROWS_IN_A_BATCH = 8192
+_SHOWN = 60  # characters of a title in a message
 
 _SPOT = "((source::BIGINT << 44) | (part::BIGINT << 20) | record)"
 
@@ -168,10 +170,20 @@ def resolving(
             database.execute(statement)
         for statement in sql.choose_records(lambda query: database.sql(query).fetchall()):
             database.execute(statement)
+        if found := database.execute(sql.OWN_IDS_OF_OTHER_WORKS).fetchall():
+            raise _make_own_id_error(*found[0])
         for statement in (*sql.REFERENCE_IDS, *sql.LINKS, sql.TOGETHER):
             database.execute(statement)
         size = sum(map(_count_unpacked_bytes, parts.paths()))
         yield Resolved(database, has_bodies, size, limit)
+
+
+def _make_own_id_error(own: str, first: str, one: str, second: str, other: str) -> InputError:
+    return InputError(
+        f"{first} and {second} give the id {own!r} to different papers, {one[:_SHOWN]!r} and "
+        f"{other[:_SHOWN]!r}, and so most ids that they share: give ids that no other table has, such as a "
+        "prefix and the number"
+    )
 
 
 def _count_unpacked_bytes(path: Path) -> int:

@@ -142,6 +142,19 @@ _WORKS = f"""
     ) k USING (spot) JOIN source_names n USING (source)"""
 
 
+# The first of the users' own ids that sources give to works of unlike titles, if most shared ones are such.
+OWN_IDS_OF_OTHER_WORKS = """
+    WITH named AS (
+        SELECT w.other, n.name, w.source, p.title FROM works w JOIN valid_papers p USING (spot)
+        JOIN source_names n ON n.source = w.source WHERE w.other IS NOT NULL AND p.title IS NOT NULL
+    ), shared AS (
+        SELECT a.other, a.name AS first, a.title AS one, b.name AS second, b.title AS another,
+            levenshtein(lower(a.title), lower(b.title)) > 0.6 * greatest(len(a.title), len(b.title)) AS unlike
+        FROM named a JOIN named b ON b.other = a.other AND a.source < b.source
+    ) SELECT * EXCLUDE unlike FROM shared
+    WHERE unlike AND (SELECT avg(unlike::INT) FROM shared) > 0.5 ORDER BY other LIMIT 1"""
+
+
 def choose_records(ask: Ask) -> Iterator[str]:
     """Fill in the identifiers of article records from each other, then choose the best record per work."""
     yield f"CREATE TABLE record_ids AS SELECT spot, {', '.join(KINDS)}, other, {_PLACE} FROM valid_papers"

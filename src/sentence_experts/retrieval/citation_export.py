@@ -13,6 +13,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import Any, Literal, get_args
 from urllib.parse import quote
 
@@ -165,7 +166,9 @@ def _field(name: str, value: str) -> str:
     if name == "author":
         return value
     if name in ("doi", "url"):  # as they are, but for what would end the field or begin a command
-        return re.sub(r"[\\{}]", "", value)
+        depths = list(accumulate((sign == "{") - (sign == "}") for sign in value))
+        is_balanced = not depths or (min(depths) >= 0 and depths[-1] == 0)
+        return re.sub(r"([{}])", r"\\\1" if is_balanced else "", value.replace("\\", ""))
     if name == "pages":
         return re.sub(r"(?<=\w)-(?=\w)", "--", _tex(value))
     return f"{{{_tex(value)}}}" if name == "title" else _tex(value)  # else names in a title become small

@@ -49,6 +49,18 @@ def invert_name(words: Sequence[str]) -> str:
     return join_name(" ".join(words[first:end]), " ".join(words[:first]), " ".join(words[end:])) or whole
 
 
+def invert_shown(name: str) -> str:
+    """Invert a name as it is shown, given names first; one that may begin with the family stays as it is.
+
+    >>> invert_shown("Jane A. Doe"), invert_shown("Smith JA")
+    ('Doe, Jane A.', 'Smith JA')
+    """
+    words = name.split()
+    last = words[-1] if len(words) > 1 else ""
+    may_be_given = _is_initials(last) and len(re.sub(r"[.-]", "", last)) < 3 and not is_suffix(last)
+    return " ".join(words) if may_be_given else invert_name(words)
+
+
 def invert_initials(name: str) -> str:
     """Invert a name with initials ("King ML Jr", "Liu R.", "R. Liu"); any other one stays as it is.
 

@@ -37,7 +37,8 @@ _ACCENTS = {
 _STYLES = frozenset({
     "em", "it", "bf", "rm", "sf", "sl", "sc", "tt", "itshape", "bfseries", "scshape", "upshape", "rmfamily",
     "sffamily", "ttfamily", "normalfont", "tiny", "small", "footnotesize", "normalsize", "large", "Large",
-    "protect", "relax", "noindent", "newblock", "xspace", "unskip", "hfill", "break", "null",
+    "protect", "relax", "noindent", "newblock", "xspace", "unskip", "hfill", "break", "null", "item",
+    "selectfont",
 })  # fmt: skip
 _TEXT_COMMANDS = ("text", "guil", "quote", "pounds", "euro", "slash", "hyphen")
 _GREEK = frozenset(map(chr, range(0x370, 0x400)))
@@ -60,7 +61,15 @@ _COMMAND = re.compile(r"\\([A-Za-z]+)\*?([ \t]*)(?:\{\}|(?=(\{))|)")
 _ESCAPED = re.compile(r"\\([&%$#_{} ])")
 _ADDRESS = re.compile(r"\\url\s*\{([^{}]*)\}")
 _SPACE = re.compile(r"\\\\\*?|\\[,;:]")  # a line break, and spaces of formulas
-_UNSEEN = re.compile(r"\\href\s*\{[^{}]*\}\s*(?=\{)|\\[hv]?phantom\s*\{[^{}]*\}")
+_UNSEEN = re.compile(
+    # The first of two arguments: an address, a colour, a length.
+    r"\\(?:href|foreignlanguage|textcolor|colorbox|raisebox|scalebox|parbox)\s*(?:\[[^\]]*\])?\{[^{}]*\}\s*(?=\{)"
+    r"|\\(?:[hv]?phantom|color|noopsort|label|begin|end|selectlanguage)\*?\s*\{[^{}]*\}"
+    r"|\\fontsize\s*\{[^{}]*\}\s*\{[^{}]*\}",
+    re.IGNORECASE,
+)
+_CHOICE = re.compile(r"\\ifmmode\b.*?\\else\b\s*(.*?)\\fi\b[ \t]*", re.DOTALL)
+"""What the American Physical Society writes for a formula or a text; the text is taken."""
 _QUOTES = (("---", "—"), ("--", "–"), ("``", "“"), ("''", "”"))
 # Stand for signs that are meant, until those of groups, ties and commands are gone.
 _PLACES = {"{": "\ue000", "}": "\ue001", "~": "\ue002", "\\": "\ue004"}
@@ -96,6 +105,7 @@ def read_bibtex(text: str) -> Iterator[Fields | RecordError]:
         if isinstance(entry, RecordError):
             yield entry
             continue
+        entry = {name: _CHOICE.sub(r"\1", value) for name, value in entry.items()}
         name = entry.get("crossref", "").strip().lower()
         if name and (parent := known.get(name)):
             parent = {"booktitle": parent.get("title", "")} | parent
@@ -255,10 +265,15 @@ def latex_to_text(text: str) -> str:
         text = _COMMAND.sub(_spell_command, text)
     for sign, letter in _QUOTES:  # braces may keep signs apart
         text = text.replace(sign, letter)
-    text = text.replace("{", "").replace("}", "").replace("~", " ")
+    text = _restore(text.replace("{", "").replace("}", "").replace("~", " "))
+    return unicodedata.normalize("NFC", text)
+
+
+def _restore(text: str) -> str:
+    """Put signs that are meant back into their places."""
     for sign, place in _PLACES.items():
         text = text.replace(place, sign)
-    return unicodedata.normalize("NFC", text)
+    return text
 
 
 def _spell_formula(match: re.Match[str]) -> str:
@@ -304,7 +319,10 @@ def without_braces(text: str) -> str:
 
     >>> without_braces(r"10.1002/(SICI)1097\_0290{\textless}1::AID$>$3")
     '10.1002/(SICI)1097_0290<1::AID>3'
+    >>> without_braces(r"10.1000/{P}\{q\}")
+    '10.1000/P{q}'
     """
     text = re.sub(r"\$\\?([<>_])\$", r"\1", text)
     text = _TEXT_SYMBOL.sub(lambda match: tex_symbol(match[1]) or match.group(), text)
-    return re.sub(r"\\([&%$#_{}~])", r"\1", text).replace("{", "").replace("}", "").strip()
+    text = re.sub(r"\\([&%$#_{}~])", lambda match: _PLACES.get(match[1], match[1]), text)
+    return _restore(text.replace("{", "").replace("}", "")).strip()

@@ -239,11 +239,10 @@ def _more_of_ris(record: Fields) -> dict[str, Any]:
 def _more_of_nbib(record: Fields) -> dict[str, Any]:
     numbers = record.get("LID", []) + record.get("AID", [])
     kinds = record.get("PT", [])
-    dates = [*_all(record, "DP"), *(date[:4] for date in _all(record, "DEP"))]  # DEP is 20191130
-    years = [year for year in map(year_in, dates) if year]
+    online = [date[:4] for date in _all(record, "DEP")]  # 20191130
     return {
         "title": without_marks(_first(record, "TI", "BTI")),
-        "year": str(min(years)) if years else None,  # of paper or online, as in PubMed's XML
+        "year": _find_earliest([*_all(record, "DP"), *online]),
         # The DOI is marked as one, or an address (ERIC).
         "doi": next((each.removesuffix("[doi]") for each in numbers if each.endswith("[doi]")), None),
         "addresses": [each for each in numbers if each.startswith("http")],
@@ -256,10 +255,19 @@ def _more_of_nbib(record: Fields) -> dict[str, Any]:
     }
 
 
+def _find_earliest(dates: Iterable[str | None]) -> str | None:
+    """Return the first year, of paper or online, as in PubMed's XML."""
+    years = [year for year in map(year_in, dates) if year]
+    return str(min(years)) if years else None
+
+
 def _with_suffix(name: str) -> str:
     """Set a comma before the suffix of a name of MEDLINE ("Hellinger, Frank R Jr")."""
     start, _, last = name.rpartition(" ")
     return f"{start}, {last}" if "," in start and is_suffix(last) else invert_initials(name)
+
+
+_EPUB = re.compile(r"\bEpub (\d{4})\b")
 
 
 def _more_of_pubmed(row: Fields) -> dict[str, Any]:
@@ -275,7 +283,9 @@ def _more_of_pubmed(row: Fields) -> dict[str, Any]:
         "pmid": _first(row, "pmid") or named.get("PMID") or _first(row, "entrezuid"),
         "pmcid": _first(row, "pmcid") or named.get("PMCID"),
         "authors": map(invert_initials, re.split(r"[,;] ", authors)),
-        "year": _first(row, "publication year") or short or details,
+        "year": _find_earliest(
+            [_first(row, "publication year") or short or details, *_EPUB.findall(details)]
+        ),
         "journal": _first(row, "journal/book") or short.partition(".  ")[0],
         **(place.groupdict() if place else {}),
     }

@@ -11,7 +11,7 @@ from typing import Any
 
 from lxml import etree
 
-from sentence_experts.corpus.formats.authors import invert_name, join_name
+from sentence_experts.corpus.formats.authors import invert_shown, join_name
 from sentence_experts.corpus.formats.licences import licence_of
 from sentence_experts.corpus.formats.markup import (
     XLINK,
@@ -148,7 +148,7 @@ def _read_author(contrib: Element) -> str | None:
     for name in filter(None.__ne__, map(contrib.find, _NAMES)):
         if family := first_text(name, "surname"):
             return join_name(family, first_text(name, "given-names"), first_text(name, "suffix"))
-        return invert_name((plain_text(name) or "").split())
+        return invert_shown(plain_text(name) or "")
     for group in filter(None.__ne__, map(contrib.find, _COLLECTIVES)):
         # The name of a group, without the list of its members.
         parts = (("" if each.tag in _NO_NAME else plain_text(each) or "", each.tail or "") for each in group)

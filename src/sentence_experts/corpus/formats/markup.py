@@ -45,7 +45,8 @@ _TEX_NAMES = {
     "textunderscore": "_", "textperiodcentered": "·", "textasciicircum": "^", "par": " ",
     "newline": " ", "linebreak": " ", "lbrace": "{", "rbrace": "}",
     "textbraceleft": "{", "textbraceright": "}", "backslash": "\\", "enskip": " ",
-    "hyphen": "-", "textcompwordmark": "", "nolinebreak": "",
+    "hyphen": "-", "textcompwordmark": "", "nolinebreak": "", "operatorname": "", "ensuremath": "", "bm": "",
+    "pmb": "", "stackrel": "", "binom": "",
 }  # fmt: skip
 TEX_FRACTION = re.compile(r"\\[td]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}")
 TEX_SPACE = re.compile(r"\\[hv]space\*?\s*\{[^{}]*\}")

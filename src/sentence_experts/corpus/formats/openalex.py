@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from sentence_experts.corpus.formats.archives import MAX_DOCUMENT_BYTES, open_unpacked
-from sentence_experts.corpus.formats.authors import invert_name
+from sentence_experts.corpus.formats.authors import invert_shown
 from sentence_experts.corpus.formats.licences import licence_from_text
 from sentence_experts.corpus.formats.markup import unique, without_tags
 from sentence_experts.corpus.formats.references import page_range, year_in
@@ -179,7 +179,7 @@ def to_paper(work: Mapping[str, Any], chosen: RecordFilter = _ALL, day: int = 0)
         **named._asdict(),
         title=without_tags(text("title") or text("display_name")),
         abstract=without_tags(abstract_of(work.get("abstract_inverted_index"))),
-        authors=tuple(invert_name(name.split()) for name in names),
+        authors=tuple(map(invert_shown, names)),
         year=year,
         volume=text("biblio.volume"),
         issue=text("biblio.issue"),
