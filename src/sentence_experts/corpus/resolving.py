@@ -31,6 +31,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from sentence_experts.config import memory_bytes
+from sentence_experts.corpus import records_sql
 from sentence_experts.corpus import resolving_sql as sql
 from sentence_experts.corpus.paper import Rejection
 from sentence_experts.corpus.parts import BODIES, MENTIONS, REFERENCES
@@ -114,12 +115,12 @@ class Resolved:
 
     def citations_of_tables(self) -> Iterator[pa.RecordBatch]:
         """Yield the citations that belong to no record, without repeated ones."""
-        return self._stream(sql.CITATIONS_OF_TABLES)
+        return self._stream(records_sql.CITATIONS_OF_TABLES)
 
     def duplicates(self) -> list[Rejection]:
         """Return the records of works that another record describes as well or better, and the PubMed records
         that a later file replaces or deletes."""
-        queries = (sql.COPIES, sql.DUPLICATES, sql.REPLACED_RECORDS)
+        queries = (records_sql.COPIES, records_sql.DUPLICATES, records_sql.REPLACED_RECORDS)
         return [Rejection(*row) for query in queries for row in self._database.execute(query).fetchall()]
 
     def counts(self, papers: Path, citations: Path, mentions: Path) -> dict[str, Any]:
@@ -166,11 +167,11 @@ def resolving(
             database.execute(
                 f'CREATE VIEW "all_{view}" AS SELECT *, {_SPOT} AS spot FROM read_parquet({files})'
             )
-        for statement in (*sql.FIND_COPIES, *sql.MAKE_REVISIONS):
+        for statement in (*records_sql.FIND_COPIES, *records_sql.MAKE_REVISIONS):
             database.execute(statement)
-        for statement in sql.choose_records(lambda query: database.sql(query).fetchall()):
+        for statement in records_sql.choose_records(lambda query: database.sql(query).fetchall()):
             database.execute(statement)
-        if found := database.execute(sql.OWN_IDS_OF_OTHER_WORKS).fetchall():
+        if found := database.execute(records_sql.OWN_IDS_OF_OTHER_WORKS).fetchall():
             raise _make_own_id_error(*found[0])
         for statement in (*sql.REFERENCE_IDS, *sql.LINKS, sql.TOGETHER):
             database.execute(statement)

@@ -1,0 +1,221 @@
+"""The first steps of resolving a corpus as SQL: copies and revisions of records, the best one of each work.
+
+Joins run as they are written: the right-hand table of a join is kept in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+Ask = Callable[[str], list[tuple[Any, ...]]]
+"""Answers a query with rows."""
+
+
+def match_identifiers(name: str, left: str, right: str, rows: str, open_rows: str = "true") -> str:
+    """Return the statement that makes a table of (left, right) identifiers, one partner for either at most.
+
+    All rows count, but a pair is learned only if an `open_rows` row states it.
+    """
+    return f"""
+    CREATE OR REPLACE TABLE {name} AS
+    WITH counted AS (
+        SELECT {left}, {right}, count(*) AS times, bool_or({open_rows}) AS is_open FROM {rows}
+        WHERE {left} IS NOT NULL AND {right} IS NOT NULL GROUP BY ALL
+    ), ranked AS (
+        SELECT *, row_number() OVER (PARTITION BY {left} ORDER BY times DESC, {right}) AS of_left,
+                  row_number() OVER (PARTITION BY {right} ORDER BY times DESC, {left}) AS of_right
+        FROM counted
+    ) SELECT {left}, {right} FROM ranked WHERE of_left = 1 AND of_right = 1 AND is_open"""
+
+
+KINDS = ("doi", "pmid", "pmcid", "openalex")
+"""Identifiers, from the one that names a work first."""
+PREFIX = {"doi": "doi:", "pmid": "pmid:", "pmcid": "pmc:", "openalex": "openalex:W"}
+_KEY = "coalesce(" + ", ".join(f"'{PREFIX[kind]}' || {kind}" for kind in KINDS) + ", other)"
+
+# Where a record stands, whatever else is imported with it: the name of its file, without folders, and its
+# place in there. A document has the name of its member, in whatever folder or archive it lies.
+_IS_DOCUMENT = "regexp_matches(lower(member), '[.]n?xml([.]gz)?$')"
+_FILE = f"regexp_extract(CASE WHEN {_IS_DOCUMENT} THEN member ELSE n.name END, '[^/]*$')"
+_IN_FILE = f"(spot & {(1 << 44) - 1})"
+_IN_ORDER = f"{_FILE}, CASE WHEN NOT {_IS_DOCUMENT} THEN {_IN_FILE} END, content, spot"
+
+# ---- records that are there twice ------------------------------------------------------------------
+
+# Records of PubMed and OpenAlex are equal only in one file, whose name tells what they replace.
+_EQUAL = f"content, CASE WHEN version IS NOT NULL THEN {_FILE} END"
+_FIRST = f"{_FILE}, CASE WHEN version IS NULL THEN {_IN_FILE} ELSE -{_IN_FILE} END, spot"
+FIND_COPIES = (
+    f"""CREATE TABLE copies AS
+    WITH placed AS (
+        SELECT spot, deleted, record, n.name AS source_name, member, {_KEY} AS key,
+            row_number() OVER ordered AS place,
+            first_value(concat(n.name, '/', member)) OVER ordered AS first_in
+        FROM all_papers JOIN source_names n USING (source)
+        WHERE content IN (SELECT content FROM all_papers GROUP BY content HAVING count(*) > 1)
+        WINDOW ordered AS (PARTITION BY {_EQUAL} ORDER BY {_FIRST})
+    ) SELECT * EXCLUDE place FROM placed WHERE place > 1""",
+    "CREATE VIEW distinct_papers AS SELECT * FROM all_papers ANTI JOIN copies USING (spot)",
+    # Citations of tables belong to no record.
+    """CREATE TABLE citations_of_tables AS
+    SELECT min(source) AS source, min(part) AS part, * EXCLUDE (source, part) FROM all_references
+    WHERE record IS NULL GROUP BY ALL""",
+)
+CITATIONS_OF_TABLES = """
+    SELECT * EXCLUDE spot FROM citations_of_tables ORDER BY source, part, position, citing, other, title"""
+COPIES = """
+    SELECT source_name, member, key, 'duplicate', 'the same record as ' || first_in
+    FROM copies WHERE member IS NOT NULL AND NOT deleted ORDER BY 1, 2, record, spot"""
+
+# ---- revisions of PubMed's records ----------------------------------------------------------------
+
+_WORK = "coalesce('openalex:W' || openalex, 'pmid:' || pmid)"
+MAKE_REVISIONS = (
+    # Only works with several records can have a replaced one.
+    f"""CREATE TABLE revised_works AS
+    SELECT {_WORK} AS work FROM distinct_papers WHERE version IS NOT NULL
+    GROUP BY work HAVING count(*) > 1 OR bool_or(deleted)""",
+    # The last mention of each version of a record, in the order of the files' names.
+    f"""CREATE TABLE revisions AS
+    WITH mentions AS (
+        SELECT a.spot, {_WORK} AS work, a.version, a.deleted, a.member, n.name AS source_name, a.record,
+            {_FILE} AS file, {_IN_FILE} AS in_file, a.content
+        FROM distinct_papers a JOIN source_names n USING (source)
+        WHERE a.version IS NOT NULL AND {_WORK} IN (SELECT work FROM revised_works)
+    ), aged AS (
+        SELECT *, row_number() OVER last_first AS age, first_value(deleted) OVER last_first AS gone,
+            first_value(source_name || '/' || member) OVER last_first AS last_in
+        FROM mentions
+        WINDOW last_first AS (PARTITION BY work, version
+            ORDER BY file DESC, in_file DESC, content DESC, spot DESC)
+    ) SELECT *, age = 1 AND NOT gone AND version = max(version) FILTER (age = 1 AND NOT gone)
+        OVER (PARTITION BY work) AS stands
+    FROM aged""",
+    # A later version replaces the earlier ones too.
+    """CREATE TABLE set_aside AS
+    SELECT r.spot, r.deleted, r.source_name, r.member, r.work, r.record, r.gone,
+        coalesce(CASE WHEN r.gone OR r.age > 1 THEN r.last_in END,
+            s.source_name || '/' || s.member) AS last_in
+    FROM revisions r LEFT JOIN revisions s ON s.work = r.work AND s.stands
+    WHERE r.stands IS DISTINCT FROM true""",
+    "CREATE VIEW valid_papers AS SELECT * FROM distinct_papers ANTI JOIN set_aside USING (spot)",
+    """CREATE VIEW valid_references AS
+    SELECT * FROM all_references ANTI JOIN (SELECT spot FROM set_aside UNION ALL SELECT spot FROM copies)
+        USING (spot) WHERE record IS NOT NULL
+    UNION ALL SELECT * FROM citations_of_tables""",
+)
+
+REPLACED_RECORDS = """
+    SELECT source_name, member, work, CASE WHEN gone THEN 'deleted' ELSE 'replaced' END,
+        (CASE WHEN gone THEN 'withdrawn by ' ELSE 'a later record is in ' END) || last_in
+    FROM set_aside WHERE NOT deleted ORDER BY 1, 2, record, spot"""
+
+# ---- articles ------------------------------------------------------------------------------------
+
+
+_PLACE = "source, member, record"
+
+# The best of several records of a work comes first. Works with one record, by far the most, are not sorted.
+_WORKS = f"""
+    CREATE TABLE works AS
+    WITH keyed AS (SELECT *, {_KEY} AS key FROM record_ids),
+    several AS (SELECT key FROM keyed GROUP BY key HAVING count(*) > 1),
+    rated AS (
+        SELECT spot, content, p.references, abstract IS NOT NULL AS has_abstract, version IS NULL AS is_only,
+            (title IS NOT NULL)::INT + (year IS NOT NULL)::INT + (article_type IS NOT NULL)::INT
+            + (journal IS NOT NULL)::INT + (licence IS NOT NULL)::INT + (len(subjects) > 0)::INT
+            + (len(mesh) > 0)::INT + (len(keywords) > 0)::INT AS filled
+        FROM valid_papers p
+    )
+    SELECT *, 1::BIGINT AS place FROM keyed ANTI JOIN several ON several.key IS NOT DISTINCT FROM keyed.key
+    UNION ALL
+    SELECT k.*, row_number() OVER (PARTITION BY k.key ORDER BY
+        (p.references > 0) DESC, has_abstract DESC, is_only DESC, filled DESC, p.references DESC,
+        {_IN_ORDER})
+    FROM rated p JOIN (
+        SELECT keyed.* FROM keyed SEMI JOIN several ON several.key IS NOT DISTINCT FROM keyed.key
+    ) k USING (spot) JOIN source_names n USING (source)"""
+
+
+# The first of the users' own ids that sources give to works of unlike titles, if most shared ones are such.
+OWN_IDS_OF_OTHER_WORKS = """
+    WITH named AS (
+        SELECT w.other, n.name, w.source, p.title FROM works w JOIN valid_papers p USING (spot)
+        JOIN source_names n ON n.source = w.source WHERE w.other IS NOT NULL AND p.title IS NOT NULL
+    ), shared AS (
+        SELECT a.other, a.name AS first, a.title AS one, b.name AS second, b.title AS another,
+            levenshtein(lower(a.title), lower(b.title)) > 0.6 * greatest(len(a.title), len(b.title)) AS unlike
+        FROM named a JOIN named b ON b.other = a.other AND a.source < b.source
+    ) SELECT * EXCLUDE unlike FROM shared
+    WHERE unlike AND (SELECT avg(unlike::INT) FROM shared) > 0.5 ORDER BY other LIMIT 1"""
+
+
+def choose_records(ask: Ask) -> Iterator[str]:
+    """Fill in the identifiers of article records from each other, then choose the best record per work."""
+    yield f"CREATE TABLE record_ids AS SELECT spot, {', '.join(KINDS)}, other, {_PLACE} FROM valid_papers"
+    # Twice: a record that has only a PMID may need one that links the PMID to a PMCID, and another that links
+    # the PMCID to a DOI.
+    for _ in range(2):
+        yield from _fill(ask)
+    yield _WORKS
+    yield "DROP TABLE record_ids"
+    # Where records of several works state the same PMID, it belongs to one of them: the one that is named
+    # after it, else the one whose records state it most often.
+    for kind in KINDS[1:]:
+        yield match_identifiers(f"{kind}_of", kind, "key", _STATED_BY.format(kind, PREFIX[kind]))
+    owned = " ".join(f"LEFT JOIN {kind}_of USING (key)" for kind in KINDS[1:])
+    columns = ", ".join(f"{kind}_of.{kind}" for kind in KINDS[1:])
+    yield f"""
+    CREATE TABLE kept AS SELECT w.spot, w.key, w.doi, {columns} FROM works w {owned} WHERE w.place = 1
+        AND w.key NOT IN (SELECT key FROM works WHERE key IN (SELECT key FROM works WHERE member IS NULL)
+            GROUP BY key HAVING bool_and(member IS NULL) AND key IS NOT NULL)"""
+    for kind in KINDS[1:]:
+        yield f"DROP TABLE {kind}_of"
+
+
+def _fill(ask: Ask) -> Iterator[str]:
+    """Complete the identifiers of each record by those that other records state with them."""
+    learned: dict[str, list[str]] = {}
+    for number, kind in enumerate(KINDS[1:], start=1):
+        # Only if a record lacks what another one of the same work has.
+        higher = KINDS[:number]
+        differ = ", ".join(f"bool_or({each} IS NULL) AND bool_or({each} IS NOT NULL)" for each in higher)
+        differing = ask(f"""SELECT {", ".join(f"bool_or({each}_differs)" for each in higher)} FROM (
+            SELECT unnest([{{{", ".join(f"'{each}_differs': false" for each in higher)}}}], recursive := true)
+            UNION ALL SELECT {differ} FROM record_ids WHERE {kind} IS NOT NULL GROUP BY {kind})""")[0]
+        for each, differs in zip(higher, differing, strict=True):
+            if differs:
+                yield match_identifiers(f"record_{kind}_{each}", kind, each, "record_ids")
+                learned.setdefault(each, []).append(kind)
+    if not learned:
+        return
+    columns = [
+        f"coalesce({', '.join([f'r.{each}', *(f'{by}_{each}.{each}' for by in learned[each])])}) AS {each}"
+        if each in learned
+        else f"r.{each}"
+        for each in KINDS
+    ]
+    joins = " ".join(
+        f"LEFT JOIN record_{by}_{each} {by}_{each} ON {by}_{each}.{by} = r.{by}"
+        for each, kinds in learned.items()
+        for by in kinds
+    )
+    yield f"""
+    CREATE OR REPLACE TABLE record_ids AS
+    SELECT r.spot, {", ".join(columns)}, r.other, {_PLACE} FROM record_ids r {joins}"""
+
+
+_STATED_BY = """(
+    SELECT key, {0} FROM works WHERE key = '{1}' || {0}
+        OR '{1}' || {0} NOT IN (SELECT key FROM works WHERE key IS NOT NULL))"""
+
+
+# A record without a member only completes others, as an abstract apart from its paper does.
+DUPLICATES = """
+    SELECT n.name, w.member, w.key, 'duplicate',
+        'the same work as ' || m.name || '/' || coalesce(k.member, k.record::VARCHAR)
+    FROM works w JOIN works k ON k.key = w.key AND k.place = 1
+    JOIN source_names n ON n.source = w.source JOIN source_names m ON m.source = k.source
+    WHERE w.place > 1 AND w.member IS NOT NULL AND k.member IS NOT NULL
+    ORDER BY 1, 2, w.record, w.spot"""
