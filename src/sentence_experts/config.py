@@ -177,7 +177,9 @@ class SettingError(UsageError):
             if in_list or (isinstance(value, Mapping) and part in value):
                 place, value = f"{place}{part}: ", value[part]  # type: ignore[index]
         got = f" (got {first['input']!r})" if name else ""
-        return cls(name, f"{place}{first['msg'].removeprefix('Value error, ')}{got}")
+        is_short = first["type"] == "missing" and isinstance(value, list | tuple)
+        reason = "too few values" if is_short else first["msg"].removeprefix("Value error, ")
+        return cls(name, f"{place}{reason}{got}")
 
 
 def _check_bool(name: str, value: Any, annotation: Any) -> None:

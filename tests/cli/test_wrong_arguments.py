@@ -26,6 +26,7 @@ EARLY = {
     "encode MODEL --input texts.txt --out v.npy --max-resident-experts 0": "--max-resident-experts",
     "corpus import EMPTY --out o": "an argument is empty",
     "corpus import . --out .": ". is read: give another --out",
+    "corpus import . --out o --years 2015": "--years: too few values",
     "train MODEL --pairs PAIRS --out o --seed 4294967296": "--seed",
     "search MODEL --corpus nowhere rice --route crops": "holds no corpus",
     "evaluate PLAIN ./nowhere --pairs PAIRS --out o": "no such model folder",

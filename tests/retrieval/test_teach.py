@@ -15,7 +15,7 @@ import torch
 
 import sentence_experts
 from helpers.command_line import run
-from helpers.searched_corpus import searched_papers, write_searched_corpus
+from helpers.searched_corpus import NOTICE, searched_papers, write_searched_corpus
 from sentence_experts import CorpusFolder
 from sentence_experts.encoding.encoder import BatchEncoder
 from sentence_experts.errors import InputError, RouteError, UsageError
@@ -183,6 +183,20 @@ def test_the_order_of_examples_changes_nothing(corpus: Path, plain_model: Path) 
         scores = [(hit["paper_id"], hit["score"]) for hit in hits.papers[0]]
         found.append((scores, result.auc, result.words, result.papers))
     assert found[0] == found[1] == found[2]
+
+
+def test_papers_that_moved_are_those_that_a_search_finds(corpus: Path, plain_model: Path) -> None:
+    given = [
+        row | {"query": QUERY} for row in examples(20) if row["paper"] != searched_papers()[NOTICE]["doi"]
+    ]
+    result = teach(plain_model, corpus, given, name="moved", profile="moved")
+    moved = [each for way in result.papers.values() for each in way]
+    options: dict[str, Any] = {"profile": "moved", "top_k": 40, "sentences": False}
+    for place, route in (("before", None), ("after", "moved")):
+        (found,) = sentence_experts.search(plain_model, corpus, QUERY, route=route, **options).papers
+        ranks = {each["paper_id"]: rank for rank, each in enumerate(found, start=1)}
+        assert moved
+        assert [each[place] for each in moved] == [ranks[each["paper_id"]] for each in moved]
 
 
 def test_many_examples_without_a_difference_are_not_too_few(corpus: Path, plain_model: Path) -> None:

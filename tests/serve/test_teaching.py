@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -363,6 +364,19 @@ def test_a_damaged_file_is_an_error_of_one_line_that_changes_nothing(
     assert answer.status_code == 422
     assert "not valid JSON" in answer.json()["error"]["message"]
     assert file.read_text() == "{"
+
+
+def test_a_full_disk_is_the_servers_error(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fill(*_: object, **settings: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    post(client, "/marks", marks())
+    before = client.get("/search/taught").json()
+    monkeypatch.setattr("sentence_experts.retrieval.taught.write_json", fill)
+    answer = client.post("/search/taught/marks", json=marks(12))
+    assert (answer.status_code, answer.json()["error"]["type"]) == (507, "server_error")
+    monkeypatch.undo()
+    assert client.get("/search/taught").json() == before
 
 
 @pytest.mark.slow  # servers of their own
