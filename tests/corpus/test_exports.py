@@ -235,6 +235,16 @@ def test_text_is_taken_where_a_publisher_writes_formula_and_text(tmp_path: Path)
     assert paper["doi"] == "10.1000/{p}q"
 
 
+def test_characters_that_nobody_sees_change_no_id(tmp_path: Path) -> None:
+    ids = [
+        papers(
+            imported(tmp_path, f"{number}.ris", f"TY  - JOUR\nTI  - Rice{sign} roots\nPY  - 2001\nER  - \n")
+        )
+        for number, sign in enumerate(("", "\u200e", "\u202e", "&#8206;"))
+    ]
+    assert {each[0]["paper_id"] for each in ids} == {ids[0][0]["paper_id"]}
+
+
 def test_the_year_of_pubmeds_table_is_the_first_of_paper_and_online(tmp_path: Path) -> None:
     text = PUBMED_CSV.replace('"J. 2001"', '"J. 2001 Mar;3(1):2. doi: 10.1000/sleep. Epub 2000 Oct 12."')
     assert [paper["year"] for paper in papers(imported(tmp_path, "x.csv", text))] == [2000]

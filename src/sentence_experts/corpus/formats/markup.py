@@ -227,7 +227,7 @@ def without_tags(text: str | None) -> str | None:
     text = _drop_tags(text)
     if "&" in text:
         text = _drop_tags(html.unescape(text))  # some services escape the tags themselves
-    return clean(text)
+    return clean(without_controls(text))
 
 
 def _drop_tags(text: str) -> str:
