@@ -295,3 +295,6 @@ def test_the_same_model_is_named_so(pairs_folder, plain_model, tmp_path):
     assert "copy and base give the same vectors." in said
     assert "copy is UNTRAINED: identical to the base." in said
     assert any(line.startswith("Next: Train copy again") for line in said)
+    copies = [copy, shutil.copytree(copy, tmp_path / "other")]
+    seeds = evaluate({"base": plain_model, "copies": copies}, pairs_folder, bootstrap=20)
+    assert (seeds.settings["same_model"], seeds.differences) == ({"copies": "base"}, ())

@@ -152,6 +152,15 @@ def test_training_pairs_are_of_the_nearest_level_with_enough(
         assert one == other
 
 
+def test_the_card_says_how_near_pairs_are_that_were_made_near(
+    mentioned: CorpusFolder, tmp_path: Path
+) -> None:
+    pairs = compile_pairs(mentioned, out=tmp_path / "pairs", **LOOSE, within="sentence")
+    (trained,) = pairs.manifest["trained_within"].values()
+    assert (trained["level"], trained["pairs"]) == ("sentence", trained["of"])
+    assert f"all {trained['pairs']} of one sentence." in (tmp_path / "pairs/README.md").read_text()
+
+
 def test_training_pairs_of_a_corpus_without_texts_are_of_whole_articles(corpus: CorpusFolder) -> None:
     pairs = compile_pairs(corpus, unit="title", max_eval_per_domain=20)
     assert pairs.manifest["trained_within"] is None

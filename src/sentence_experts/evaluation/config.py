@@ -75,7 +75,11 @@ class AuditConfig(EncodingOptions):
     """Settings of `audit`."""
 
     threshold: float = Field(
-        default=0.7, gt=0, le=1, description="Similarity from which two texts count as near-duplicates"
+        default=0.7,
+        gt=0,
+        le=1,
+        description="Similarity (Jaccard's, of pieces of five characters) from which two texts count as "
+        "near-duplicates; below 0.7 some are missed",
     )
     bootstrap: int = Field(
         default=1000, ge=0, description="Number of bootstrap replicates; 0 for no intervals"

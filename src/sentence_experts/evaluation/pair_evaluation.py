@@ -213,15 +213,13 @@ def evaluate_scorers(
         threshold_min = LOWEST_OF_LINKED  # or any model would call all of them linked, and be right
     options = bootstrap, seed, threshold_min, cluster == "article"
     measured: dict[str, Measured] = {}
-    same: dict[str, str] = {}  # run's label -> an earlier run of the same model
+    first_run: dict[str, str] = {}  # run's label -> the first run with its cosines
     kept = table.select(KEPT_COLUMNS)
     for scorer in (scorer for runs in models.values() for scorer in runs):
         label, found = scorer.label, score_pairs(scorer.score, table)
         alike = (name for name in measured if np.allclose(found, _cosines(kept, name), 0, _ROUNDING))
-        if (first := next(alike, None)) is not None:
-            same[label], measured[label] = first, measured[first]
-        else:
-            measured[label] = measure(table, found, *options)
+        first_run[label] = next(alike, label)
+        measured[label] = measured.get(first_run[label]) or measure(table, found, *options)
         kept = kept.append_column(score_column(label), pa.array(found))
     results, means = [], {}
     for label, scorers in models.items():
@@ -231,7 +229,10 @@ def evaluate_scorers(
         is_single = [run.label for run in runs] == [label]
         several = means[label].result(label, {"seeds": len(runs)}, trained, *runs)
         results.append(runs[0] if is_single else several)
-    same = {label: first for label, first in same.items() if {label, first} <= means.keys()}
+    same, firsts = dict[str, str](), dict[frozenset[str], str]()  # model -> an earlier one with the same runs
+    for label, scorers in models.items():
+        first = firsts.setdefault(frozenset(first_run[each.label] for each in scorers), label)
+        same |= {label: first} if first != label else {}
     used = {"replicates": bootstrap, "seed": seed, "threshold_min": threshold_min, "margin": margin}
     used |= {"cluster": cluster, "same_model": same, "metrics": METRIC_NAMES}  # type: ignore[dict-item]
     differences = _compute_differences(

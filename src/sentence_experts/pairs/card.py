@@ -92,7 +92,7 @@ def describe_trained(trained: Mapping[str, Mapping[str, Any]]) -> str:
     """Describe how near to each other an article mentions the papers of training pairs, by domain."""
     return ", ".join(
         f"{domain} {counts['pairs']:,} of one {counts['level'] or 'article'}"
-        + (f" (of {counts['of']:,})" if counts["level"] else "")
+        + (f" (of {counts['of']:,})" if counts["pairs"] < counts["of"] else "")
         for domain, counts in trained.items()
     )
 

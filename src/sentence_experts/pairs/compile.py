@@ -218,9 +218,8 @@ def _try_sets(graph: LinkGraph, settings: PairsConfig, rng: np.random.Generator)
     splits = [pairs.take(assignment.pairs == split) for split in range(len(SPLITS))]
     before = [len(split) for split in splits]
     enough = min(ENOUGH_TO_TRAIN, settings.max_train_per_domain or ENOUGH_TO_TRAIN)
-    near, trained_within = keep_nearest(
-        splits[TRAIN], settings.trained_levels, enough if settings.train_within == AUTO_LEVEL else 1
-    )
+    enough = enough if settings.train_within == AUTO_LEVEL else 1
+    near, trained_within = keep_nearest(splits[TRAIN], settings.trained_levels, enough, settings.within)
     by_count = settings.frequency == "sampling"
     for number, name in enumerate(SPLITS):
         maximum, among = settings.max_per_domain(name), near if number == TRAIN else None
@@ -234,18 +233,19 @@ def _try_sets(graph: LinkGraph, settings: PairsConfig, rng: np.random.Generator)
 
 
 def keep_nearest(
-    pairs: PairArrays, levels: Sequence[Level], enough: int
+    pairs: PairArrays, levels: Sequence[Level], enough: int, within: str
 ) -> tuple[np.ndarray, dict[str, dict[str, Any]]]:
     """Select the pairs of each domain at the first of `levels` that has enough of them, else all.
 
     Returns:
-        Mask of the pairs, and domain -> the level ("" for all), the number of its pairs, and `of` how many.
+        Mask of the pairs, and domain -> the level (of all pairs `within`, which they were made with), the
+        number of its pairs, and `of` how many.
     """
     chosen, counts = np.ones(len(pairs), dtype=bool), {}
     closest = np.zeros(len(pairs), dtype=np.int64) if pairs.level is None else pairs.level
     for domain in np.unique(pairs.domain):
         rows = pairs.domain == domain
-        counts[str(domain)] = {"level": "", "pairs": int(rows.sum()), "of": int(rows.sum())}
+        counts[str(domain)] = {"level": within, "pairs": int(rows.sum()), "of": int(rows.sum())}
         for level in levels:
             near = rows & (closest >= LEVELS.index(level))
             if near.sum() >= enough:
