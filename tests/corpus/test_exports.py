@@ -235,6 +235,17 @@ def test_text_is_taken_where_a_publisher_writes_formula_and_text(tmp_path: Path)
     assert paper["doi"] == "10.1000/{p}q"
 
 
+def test_fields_as_other_programs_write_them(tmp_path: Path) -> None:
+    text = r"""@article{x, title = {A}, author = {Arnol\cprime d, V. I.}, journal = {{\apj}},
+      year = {{\noopsort{1973a}}1980}, author_keywords = {Rice; Roots}, doi = {https://doi.org/10.1/a?nosfx=y},
+      file = {:D$\backslash$:/Library/Doe - 2001.pdf:pdf}}"""
+    (paper,) = papers(imported(tmp_path, "x.bib", text))
+    assert {name: paper[name] for name in ("authors", "journal", "year", "keywords", "file", "doi")} == {
+        "authors": ["Arnol'd, V. I."], "journal": "Astrophysical Journal", "year": 1980,
+        "keywords": ["Rice", "Roots"], "file": "D:/Library/Doe - 2001.pdf", "doi": "10.1/a",
+    }  # fmt: skip
+
+
 def test_characters_that_nobody_sees_change_no_id(tmp_path: Path) -> None:
     ids = [
         papers(
@@ -315,6 +326,14 @@ def test_latex() -> None:
         (
             r"\noopsort{a}T, $\operatorname{Tr} \rho$, $\bm{k}\cdot\bm{p}$, \raisebox{2pt}{z}",
             "T, Tr ρ, k·p, z",
+        ),
+        (
+            r"$p\bar{p}$, $\bar\nu_e$, $(1\bar{1}00)$, $\overline{\mathrm{MS}}$, \ensuremath{\vec{x}}",
+            "pp̄, ν̄e, (11̄00), M̄S̄, x⃗",
+        ),
+        (
+            r"${\cal N}=4$, ${\Bbb R}^n$, {\boldmath $CP$}, $p$\nobreakdash-adic, 3\farcs5, \sfrac{1}{2}",
+            "N=4, Rn, CP, p-adic, 3″.5, 1/2",
         ),
         (r"\begin{itemize} \item one \item two\end{itemize}", "one two"),
         (r"\textohm, {\cyra}\cyrb, {\textperthousand}, $\varsigma$, \copyright 2020", "Ω, аб, ‰, ς, © 2020"),

@@ -63,6 +63,13 @@ def test_a_power_of_a_number_is_no_longer_number() -> None:
     assert one(jats(abstract=text)).abstract == "10^6 CD4+ cells of 2012, Ca2+ at 10^−6 and 10^-6 x2"
 
 
+def test_accents_of_formulas_stay() -> None:
+    tex = r"<tex-math>$p\bar{p} \to \hat{H}$</tex-math>"
+    over = "<mml:mover><mml:mi>p</mml:mi><mml:mo>¯</mml:mo></mml:mover>"
+    title = f"In {tex} and <mml:math><mml:mi>p</mml:mi>{over}</mml:math>"
+    assert one(jats(title=title)).title == "In pp̄ →Ĥ and pp̄"
+
+
 def test_math_is_read_once_and_without_a_preamble() -> None:
     assert one(jats(abstract=f"Take {FORMULA} now")).abstract == "Take α/2 now"
     tex = r"<tex-math>\documentclass{m}\begin{document}$\alpha \leq \frac{1}{2}$\end{document}</tex-math>"

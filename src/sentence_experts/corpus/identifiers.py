@@ -72,6 +72,9 @@ def _trim(doi: str) -> str | None:
     return doi if doi and not doi.endswith("/") and not _CUT_SHORT.fullmatch(doi) else None
 
 
+_QUERY = re.compile(r"(?<=doi\.org/)(\S*?)\?[a-z_]+=\S*")
+
+
 def normalise_doi(value: str | None) -> str | None:
     """Return a DOI in lower case, without a `doi:` or URL prefix, URL escapes and trailing punctuation.
 
@@ -83,10 +86,12 @@ def normalise_doi(value: str | None) -> str | None:
 
     >>> normalise_doi("https://dx.doi.org/10.1000%2FABC.1.")
     '10.1000/abc.1'
+    >>> normalise_doi("https://doi.org/10.1000/abc?utm_source=mail")
+    '10.1000/abc'
     """
     if not value:
         return None
-    value = value.lower()
+    value = _QUERY.sub(r"\1", value.lower())
     if _PLAIN_DOI.fullmatch(value):
         return _trim(value)
     if "%" in value:

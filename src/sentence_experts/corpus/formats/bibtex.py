@@ -11,7 +11,13 @@ import unicodedata
 from collections.abc import Iterator, Mapping
 
 from sentence_experts.corpus.formats.authors import invert_name, join_name
-from sentence_experts.corpus.formats.markup import TEX_FRACTION, TEX_SPACE, tex_symbol, tex_to_text
+from sentence_experts.corpus.formats.markup import (
+    TEX_FRACTION,
+    TEX_SPACE,
+    spell_math_accents,
+    tex_symbol,
+    tex_to_text,
+)
 from sentence_experts.corpus.paper import RecordError
 
 Fields = dict[str, list[str]]
@@ -38,9 +44,9 @@ _STYLES = frozenset({
     "em", "it", "bf", "rm", "sf", "sl", "sc", "tt", "itshape", "bfseries", "scshape", "upshape", "rmfamily",
     "sffamily", "ttfamily", "normalfont", "tiny", "small", "footnotesize", "normalsize", "large", "Large",
     "protect", "relax", "noindent", "newblock", "xspace", "unskip", "hfill", "break", "null", "item",
-    "selectfont",
+    "selectfont", "boldmath", "unboldmath", "displaystyle", "textstyle",
 })  # fmt: skip
-_TEXT_COMMANDS = ("text", "guil", "quote", "pounds", "euro", "slash", "hyphen")
+_TEXT_COMMANDS = ("text", "guil", "quote", "pounds", "euro", "slash", "hyphen", "cprime", "cdprime")
 _GREEK = frozenset(map(chr, range(0x370, 0x400)))
 _AMOUNT = r"\d[^$\\^{]*(?:\s\$|\$\d)"  # "$5 and $10" is no formula
 _TEXT_SYMBOL = re.compile(r"\\(text[a-z]+)(?:\{\}|[ \t]+)?")
@@ -77,9 +83,33 @@ _KEPT = str.maketrans(_PLACES)
 _PART_OF_NAME = re.compile(r"(?:family|given|prefix|suffix|useprefix)(?:-i)?\s*=")
 KIND = "entrytype"
 _TEXTS = frozenset({
-    "title", "subtitle", "abstract", "keywords", "keyword", "volume", "number", "issue", "pages", "eid",
-    "articleno", "article-number", "type", "journal", "journaltitle", "booktitle",
+    "title", "subtitle", "abstract", "keywords", "keyword", "author_keywords", "volume", "number", "issue",
+    "pages", "eid", "articleno", "article-number", "type", "journal", "journaltitle", "booktitle",
 })  # fmt: skip
+# Macros that NASA ADS writes for journals, which AASTeX defines.
+_JOURNALS = {
+    "aj": "Astronomical Journal", "actaa": "Acta Astronomica", "apj": "Astrophysical Journal",
+    "apjl": "Astrophysical Journal Letters", "apjlett": "Astrophysical Journal Letters",
+    "apjs": "Astrophysical Journal Supplement Series", "ao": "Applied Optics",
+    "apss": "Astrophysics and Space Science", "aap": "Astronomy and Astrophysics",
+    "aapr": "Astronomy and Astrophysics Reviews", "aaps": "Astronomy and Astrophysics Supplement",
+    "araa": "Annual Review of Astronomy and Astrophysics", "azh": "Astronomicheskii Zhurnal",
+    "baas": "Bulletin of the American Astronomical Society", "gca": "Geochimica et Cosmochimica Acta",
+    "grl": "Geophysical Research Letters", "icarus": "Icarus", "jcp": "Journal of Chemical Physics",
+    "jcap": "Journal of Cosmology and Astroparticle Physics", "jgr": "Journal of Geophysical Research",
+    "jqsrt": "Journal of Quantitative Spectroscopy and Radiative Transfer",
+    "memras": "Memoirs of the Royal Astronomical Society",
+    "mnras": "Monthly Notices of the Royal Astronomical Society", "na": "New Astronomy",
+    "nar": "New Astronomy Reviews", "nat": "Nature", "nphysa": "Nuclear Physics A",
+    "pasa": "Publications of the Astronomical Society of Australia",
+    "pasj": "Publications of the Astronomical Society of Japan",
+    "pasp": "Publications of the Astronomical Society of the Pacific", "physrep": "Physics Reports",
+    "planss": "Planetary and Space Science", "pra": "Physical Review A", "prb": "Physical Review B",
+    "prc": "Physical Review C", "prd": "Physical Review D", "pre": "Physical Review E",
+    "prl": "Physical Review Letters", "procspie": "Proceedings of the SPIE", "solphys": "Solar Physics",
+    "qjras": "Quarterly Journal of the Royal Astronomical Society", "ssr": "Space Science Reviews",
+}  # fmt: skip
+_JOURNAL = re.compile(r"[\s{]*\\([a-z]+)[\s{}]*")
 # Fields taken from the entry that `crossref` names.
 _INHERITED = ("year", "date", "journal", "booktitle", "volume", "number")
 
@@ -106,12 +136,14 @@ def read_bibtex(text: str) -> Iterator[Fields | RecordError]:
             yield entry
             continue
         entry = {name: _CHOICE.sub(r"\1", value) for name, value in entry.items()}
+        if (macro := _JOURNAL.fullmatch(entry.get("journal", ""))) and macro[1] in _JOURNALS:
+            entry["journal"] = _JOURNALS[macro[1]]
         name = entry.get("crossref", "").strip().lower()
         if name and (parent := known.get(name)):
             parent = {"booktitle": parent.get("title", "")} | parent
             entry = {name: parent[name] for name in _INHERITED if name in parent} | entry
         plain = {
-            name: [latex_to_text(value) if name in _TEXTS else without_braces(value)]
+            name: [latex_to_text(value) if name in _TEXTS else without_braces(_UNSEEN.sub("", value))]
             for name, value in entry.items()
         }
         yield plain | {"author": _split_names(entry.get("author", ""))}
@@ -255,6 +287,7 @@ def latex_to_text(text: str) -> str:
         text = _SUPERSCRIPT.sub(r"$^{\1}$", text)
         text = _MATH.sub(_spell_formula, text)
         text = TEX_FRACTION.sub(r"\1/\2", _UNSEEN.sub("", TEX_SPACE.sub(" ", text)))
+        text = spell_math_accents(text)
         text = _SPACE.sub(" ", text).replace("\\/", "").replace("\\!", "").replace("\\-", "")
         text = _COMMAND.sub(_spell_letter, _TABBED_ACCENT.sub(r"\\", text))
         for _ in range(_MAX_ACCENTS):  # from the inner to the outer ones
@@ -322,7 +355,7 @@ def without_braces(text: str) -> str:
     >>> without_braces(r"10.1000/{P}\{q\}")
     '10.1000/P{q}'
     """
-    text = re.sub(r"\$\\?([<>_])\$", r"\1", text)
+    text = re.sub(r"\$\\?([<>_])\$", r"\1", text).replace(r"$\backslash$", "\\")
     text = _TEXT_SYMBOL.sub(lambda match: tex_symbol(match[1]) or match.group(), text)
     text = re.sub(r"\\([&%$#_{}~])", lambda match: _PLACES.get(match[1], match[1]), text)
     return _restore(text.replace("{", "").replace("}", "")).strip()

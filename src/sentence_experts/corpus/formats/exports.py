@@ -305,7 +305,9 @@ def _more_of_zotero(row: Fields) -> dict[str, Any] | None:
 
 def _more_of_bibtex(entry: Fields) -> dict[str, Any]:
     # `groups` are the collections of JabRef and, exported for it, of Better BibTeX.
-    words = [each for name in ("keywords", "keyword", "groups") for each in entry.get(name, ())]
+    words = [
+        each for name in ("keywords", "keyword", "author_keywords", "groups") for each in entry.get(name, ())
+    ]
     is_pubmed = (_first(entry, "eprinttype", "archiveprefix") or "").lower() in ("pubmed", "pmid")
     key = _first(entry, "key")
     return {

@@ -46,9 +46,34 @@ _TEX_NAMES = {
     "newline": " ", "linebreak": " ", "lbrace": "{", "rbrace": "}",
     "textbraceleft": "{", "textbraceright": "}", "backslash": "\\", "enskip": " ",
     "hyphen": "-", "textcompwordmark": "", "nolinebreak": "", "operatorname": "", "ensuremath": "", "bm": "",
-    "pmb": "", "stackrel": "", "binom": "",
+    "pmb": "", "stackrel": "", "binom": "", "cal": "", "Bbb": "", "frak": "", "scr": "", "cprime": "'",
+    "cdprime": '"', "Dbar": "Đ", "dbar": "đ", "nobreakdash": "", "nobreakspace": " ", "protect": "",
+    "relax": "", "bot": "⊥", "lll": "⋘", "textequals": "=",
+    "big": "", "Big": "", "bigl": "", "bigr": "", "Bigl": "", "Bigr": "", "bigg": "", "Bigg": "", "Re": "Re",
+    "Im": "Im", "neg": "¬", "iff": "⇔", "implies": "⇒", "arcsec": "″", "arcmin": "′", "farcs": "″.",
+    "farcm": "′.", "fdg": "°.", "degr": "°", "celsius": "°C", "micro": "μ", "ohm": "Ω", "angstrom": "Å",
+    "permil": "‰", "hyp": "-", "dj": "đ", "DJ": "Đ", "enspace": " ", "thinspace": " ", "nolimits": "",
+    "lvert": "|", "rvert": "|", "lVert": "‖", "rVert": "‖",
 }  # fmt: skip
-TEX_FRACTION = re.compile(r"\\[td]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}")
+# Accents of formulas, and the signs that MathML sets over a letter: p̄ is no p.
+_MATH_ACCENTS = {
+    "bar": "\u0304", "overline": "\u0304", "hat": "\u0302", "widehat": "\u0302", "tilde": "\u0303",
+    "widetilde": "\u0303", "vec": "\u20d7", "overrightarrow": "\u20d7", "dot": "\u0307", "ddot": "\u0308",
+    "acute": "\u0301", "grave": "\u0300", "check": "\u030c", "breve": "\u0306", "mathring": "\u030a",
+}  # fmt: skip
+_OVER = {
+    **dict.fromkeys("¯ˉ‾_", "\u0304"), **dict.fromkeys("^ˆ", "\u0302"), **dict.fromkeys("~˜∼", "\u0303"),
+    "→": "\u20d7", "˙": "\u0307", "¨": "\u0308", "´": "\u0301", "`": "\u0300", "ˇ": "\u030c", "˘": "\u0306",
+}  # fmt: skip
+_UNDER_ACCENT = r"(?:\\[A-Za-z]+\s*|[^\\{}\s])"
+_MATH_ACCENT = re.compile(
+    rf"\\({'|'.join(_MATH_ACCENTS)})(?:\s*\{{\s*\{{?\s*({_UNDER_ACCENT}{{1,4}})\s*\}}?\s*\}}"
+    rf"|(?![A-Za-z])\s*({_UNDER_ACCENT}))"
+)
+_MATH_STYLE = re.compile(
+    r"\\(?:math(?:rm|bf|it|sf|tt|cal|bb|frak|scr)|text(?:rm|bf|it|sf)?|bm|boldsymbol|pmb)\s*(?=\{)"
+)
+TEX_FRACTION = re.compile(r"\\(?:[tds]|nice)?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}")
 TEX_SPACE = re.compile(r"\\[hv]space\*?\s*\{[^{}]*\}")
 # "10<sup>6</sup>" is no 106. Other superscripts follow their word: Ca2+, CD4+, m2.
 _POWER = r"[-\u2212\u2013+]?\d[\d.,]*"
@@ -108,6 +133,24 @@ def _tex_commands() -> Any:
     return get_default_latex_context_db()
 
 
+def spell_math_accents(tex: str) -> str:
+    r"""Set the accents of formulas on their letters.
+
+    >>> spell_math_accents(r"p\bar{p}, \bar\nu")
+    'pp̄, ν̄'
+    """
+
+    def spelled(match: re.Match[str]) -> str:
+        signs = re.findall(_UNDER_ACCENT, match[2] or match[3])
+        letters = [tex_symbol(sign[1:].strip()) if sign[0] == "\\" else sign for sign in signs]
+        accent = _MATH_ACCENTS[match[1]]
+        return match[0] if None in letters else "".join(f"{each}{accent}" for each in letters)
+
+    if "\\" not in tex:
+        return tex
+    return unicodedata.normalize("NFC", _MATH_ACCENT.sub(spelled, _MATH_STYLE.sub("", tex)))
+
+
 def tex_to_text(tex: str) -> str:
     """Make a TeX formula readable by a few replacements, without its preamble."""
     body = _TEX_BODY.search(tex)
@@ -119,8 +162,9 @@ def tex_to_text(tex: str) -> str:
         for known in (name, name.removeprefix("up")):  # \\upbeta, as of Crossref
             if (symbol := tex_symbol(known)) is not None:
                 return symbol.translate(_SIGNS)
-        return "" if name.startswith(_TEX_STYLES) else name + " "
+        return "" if name in _MATH_ACCENTS or name.startswith(_TEX_STYLES) else name + " "
 
+    text = spell_math_accents(text)
     text = _TEX_POWER.sub(lambda match: "^".translate(_SIGNS) + (match[1] or match[2]), text)
     text = _TEX_COMMAND.sub(spelled, TEX_SPACE.sub(" ", text))
     text = re.sub(r"\\([,;:! %&_#{}])", lambda m: m[1].translate(_SIGNS) if m[1] in "%&_#{}" else " ", text)
@@ -135,6 +179,8 @@ def _read_math(node: Element) -> str:
     text = node.text or ""
     text = text.strip() if name != "mtext" or text.isspace() else text
     parts = [_read_math(child) for child in node]
+    if name == "mover" and len(parts) == 2 and len(parts[0]) == 1 and parts[1] in _OVER:
+        return unicodedata.normalize("NFC", parts[0] + _OVER[parts[1]])
     if name == "msup" and len(parts) == 2 and parts[0][-1:].isdigit() and IS_POWER.fullmatch(parts[1]):
         return "^".join(parts)
     text += ("/" if name == "mfrac" else "").join(parts)
