@@ -156,7 +156,7 @@ def _check(table: Table, kind: str) -> dict[str, str]:
     for column, stated in zip(columns, given, strict=True):
         if column not in (*required, *more):
             near = difflib.get_close_matches(column, absent, n=1, cutoff=0.75)
-            notes.append(f"{stated} (did you mean {near[0]}?)" if near else stated)
+            notes.append(f"{stated} (did you mean {near[0]}?)" if near else stated or "one without a name")
     if notes:
         logger.warning(
             f"{name}: columns that are not used: {', '.join(notes)}; "

@@ -84,11 +84,12 @@ def paper_url(paper: Mapping[str, Any]) -> str | None:
 def short_authors(authors: Sequence[str] | None) -> str:
     """Return the authors of a paper, "Family, Given" each, in few words.
 
-    >>> short_authors(["Ito, A", "Wang, B", "Mbeki, C"]), short_authors(["Ito, A", "Wang, B"])
+    >>> short_authors(["Ito, A", "et al."]), short_authors(["Ito, A", "Wang, B"])
     ('Ito et al.', 'Ito & Wang')
     """
     families = [_line(each).partition(",")[0][:60] for each in authors or ()]
-    return f"{families[0]} et al." if len(families) > 2 else " & ".join(families)
+    several = len(families) > 2 or ET_AL in families[1:]
+    return f"{families[0]} {ET_AL}" if several else " & ".join(families)
 
 
 def short_source(paper: Mapping[str, Any]) -> str:
