@@ -74,7 +74,7 @@ _UNSEEN = re.compile(
     r"|\\fontsize\s*\{[^{}]*\}\s*\{[^{}]*\}",
     re.IGNORECASE,
 )
-_CHOICE = re.compile(r"\\ifmmode\b.*?\\else\b\s*(.*?)\\fi\b[ \t]*", re.DOTALL)
+_CHOICE = re.compile(r"\\ifmmode\b.{0,200}?\\else\b\s*(.{0,200}?)\\fi\b[ \t]*", re.DOTALL)
 """What the American Physical Society writes for a formula or a text; the text is taken."""
 _QUOTES = (("---", "—"), ("--", "–"), ("``", "“"), ("''", "”"))
 # Stand for signs that are meant, until those of groups, ties and commands are gone.
