@@ -62,7 +62,8 @@ def test_seeds_pooling_and_route_map(pairs_folder, experts_model, plain_model, t
     assert models["last"]["pooled"]["metrics"] != models["mean"]["pooled"]["metrics"]
     assert models["last"]["settings"]["pooling"] == "last"
     assert models["experts"]["settings"]["route_of_domain"] == {"crops": "neuro", "neuro": "neuro"}
-    assert len(written["differences"]) == 6 * 4 * 2
+    assert written["settings"]["same_model"] == {"twice": "mean"}
+    assert len(written["differences"]) == 3 * 4 * 2
     # Equal runs share their vectors, in a folder that is chosen.
     assert len(list((tmp_path / "vectors").iterdir())) == 3
     assert not (tmp_path / "out" / "vectors").exists()
