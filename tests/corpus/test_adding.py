@@ -207,13 +207,16 @@ def test_records_of_a_corpus_must_be_whole(tmp_path: Path, article: Path) -> Non
 
 def test_tables_that_give_one_id_to_different_papers_are_no_corpus(tmp_path: Path) -> None:
     table = [{"id": "1", "title": "Sleep and memory"}, {"id": "2", "title": "Roots of rice"}]
-    import_corpus(papers=table, out=tmp_path / "corpus")
+    shared = "TY  - JOUR\nTI  - {0}\nVL  - {1}\nER  - \n"  # without an id, known by a hash of their texts
+    for volume in "12":
+        (tmp_path / f"{volume}.ris").write_text("".join(shared.format(title, volume) for title in "abc"))
+    import_corpus(tmp_path / "1.ris", papers=table, out=tmp_path / "corpus")
     other = [{"id": "1", "title": "Rice and drought"}, {"id": "2", "title": "Memory of cells"}]
     with pytest.raises(InputError, match="the id '1' to different papers, 'Sleep and memory' and 'Rice and"):
-        add_to_corpus(tmp_path / "corpus", papers=other)
+        add_to_corpus(tmp_path / "corpus", tmp_path / "2.ris", papers=other)
     corrected = [{"id": "1", "title": "Sleep and memories", "abstract": "They sleep."}, *other[1:]]
     grown = add_to_corpus(tmp_path / "corpus", papers=corrected)
-    assert [row["abstract"] for row in papers(grown)] == ["They sleep.", None]
+    assert [row["abstract"] for row in papers(grown)][:2] == ["They sleep.", None]
 
 
 def test_another_selection_of_a_source_is_added(tmp_path: Path) -> None:

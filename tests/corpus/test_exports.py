@@ -335,6 +335,7 @@ def test_latex() -> None:
             r"${\cal N}=4$, ${\Bbb R}^n$, {\boldmath $CP$}, $p$\nobreakdash-adic, 3\farcs5, \sfrac{1}{2}",
             "N=4, Rn, CP, p-adic, 3″.5, 1/2",
         ),
+        (r"one\\check this\\hat", "one check this hat"),
         (r"\begin{itemize} \item one \item two\end{itemize}", "one two"),
         (r"\textohm, {\cyra}\cyrb, {\textperthousand}, $\varsigma$, \copyright 2020", "Ω, аб, ‰, ς, © 2020"),
         (

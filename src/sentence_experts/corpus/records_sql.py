@@ -142,7 +142,8 @@ _WORKS = f"""
 OWN_IDS_OF_OTHER_WORKS = """
     WITH named AS (
         SELECT w.other, n.name, w.source, p.title FROM works w JOIN valid_papers p USING (spot)
-        JOIN source_names n ON n.source = w.source WHERE w.other IS NOT NULL AND p.title IS NOT NULL
+        JOIN source_names n ON n.source = w.source WHERE p.title IS NOT NULL
+            AND w.other NOT LIKE 'text:%' AND w.other NOT LIKE 'file:%'  -- not hashes of what a record says
     ), shared AS (
         SELECT a.other, a.name AS first, a.title AS one, b.name AS second, b.title AS another,
             levenshtein(lower(a.title), lower(b.title)) > 0.6 * greatest(len(a.title), len(b.title)) AS unlike

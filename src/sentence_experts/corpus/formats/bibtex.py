@@ -74,8 +74,8 @@ _UNSEEN = re.compile(
     r"|\\fontsize\s*\{[^{}]*\}\s*\{[^{}]*\}",
     re.IGNORECASE,
 )
+# The American Physical Society writes a formula and a text; the text is taken.
 _CHOICE = re.compile(r"\\ifmmode\b.{0,200}?\\else\b\s*(.{0,200}?)\\fi\b[ \t]*", re.DOTALL)
-"""What the American Physical Society writes for a formula or a text; the text is taken."""
 _QUOTES = (("---", "—"), ("--", "–"), ("``", "“"), ("''", "”"))
 # Stand for signs that are meant, until those of groups, ties and commands are gone.
 _PLACES = {"{": "\ue000", "}": "\ue001", "~": "\ue002", "\\": "\ue004"}
@@ -287,8 +287,8 @@ def latex_to_text(text: str) -> str:
         text = _SUPERSCRIPT.sub(r"$^{\1}$", text)
         text = _MATH.sub(_spell_formula, text)
         text = TEX_FRACTION.sub(r"\1/\2", _UNSEEN.sub("", TEX_SPACE.sub(" ", text)))
-        text = spell_math_accents(text)
         text = _SPACE.sub(" ", text).replace("\\/", "").replace("\\!", "").replace("\\-", "")
+        text = spell_math_accents(text)
         text = _COMMAND.sub(_spell_letter, _TABBED_ACCENT.sub(r"\\", text))
         for _ in range(_MAX_ACCENTS):  # from the inner to the outer ones
             for pattern in (_SIGN_ACCENT, _LETTER_ACCENT):
