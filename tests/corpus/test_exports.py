@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from helpers.small_articles import papers, rejected
 from sentence_experts.corpus.corpus_folder import CorpusFolder
-from sentence_experts.corpus.formats.bibtex import latex_to_text
 from sentence_experts.corpus.formats.exports import EXPORTS
+from sentence_experts.corpus.formats.latex import GROUP, latex_to_text, read_grouped, tex_to_text
 from sentence_experts.corpus.formats.markup import without_tags
 from sentence_experts.corpus.importing import import_corpus
 from sentence_experts.corpus.paper import RecordError
@@ -342,10 +344,48 @@ def test_latex() -> None:
             r"10$^6$, $10^{-6}$ in CD4$^+$ of 3\,m\textsuperscript{2}, 2$^{nd}$, 10\textsuperscript{6}",
             "10^6, 10^-6 in CD4+ of 3 m2, 2nd, 10^6",
         ),
+        (
+            r"${1\over 2}$, $\alpha*\beta$, $2\sp{m}\pm 1$, $a \not= b$, $f_{\text{a--b}}$, $\sqrt[3]{x}$",
+            "1/2, α*β, 2m±1, a ≠ b, fa–b, 3√x",
+        ),
+        (
+            r"?`Qu\'e?, A{\kern-.1em}B, \footnote{no} $\binom{n}{k}$, $\left. x\right|_0$, $10\sp{9}$",
+            "¿Qué?, AB, n choose k, x|0, 10^9",
+        ),
+        (
+            r"\begin{equation*}\begin{array}{cc} a & b \\[2pt] c \end{array}\end{equation*} $\ket{\psi}$",
+            "a b c |ψ⟩",
+        ),
+        (r"a & b 50% x_1 \$5 \mbox{d'' $\|x\|$} {$\rm CP$} \ce{H_2O}", "a & b 50% x_1 $5 d” ‖x‖ CP H2O"),
     ],
 )
 def test_latex_before_letters_and_without_arguments(tex: str, text: str) -> None:
     assert " ".join(latex_to_text(tex).split()) == text
+
+
+TOKENS = [
+    *"{}$^_~&a1é ", "$$", "--", "``", "[x]", *(rf"\{sign}" for sign in "'\"^()[]\\$%,"),
+    *(rf"\{name} " for name in ("alpha", "frac", "bar", "sqrt", "c", "not", "emph", "begin", "end")),
+    *(rf"\{name} " for name in ("ifmmode", "else", "fi", "left", "url", "kern1pt")),
+]  # fmt: skip
+
+
+@given(st.lists(st.sampled_from(TOKENS), max_size=40).map("".join))
+def test_any_latex_is_read_and_its_words_stay(tex: str) -> None:
+    text = latex_to_text(tex)
+    grouped = read_grouped(tex)
+    assert "".join(sign for sign in grouped if sign not in GROUP) == text
+    assert not set("{}") & set(text)
+    assert latex_to_text(f"before {{{tex.replace('{', '').replace('}', '')}}} after").startswith("before ")
+    tex_to_text(tex)
+
+
+@pytest.mark.parametrize(
+    "unit", ["{", r"\'", r"\frac", "$^", r"\ifmmode ", r"\begin{a}", r"\text{$", r"\(", r"\url{"]
+)
+def test_deep_and_unclosed_latex_is_read(unit: str) -> None:
+    for read in (latex_to_text, tex_to_text, read_grouped):
+        assert len(read(unit * 20_000)) <= len(unit) * 20_000
 
 
 @pytest.mark.parametrize(

@@ -7,17 +7,10 @@ that is not closed is set aside, and reading continues with the next line that b
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterator, Mapping
 
 from sentence_experts.corpus.formats.authors import invert_name, join_name
-from sentence_experts.corpus.formats.markup import (
-    TEX_FRACTION,
-    TEX_SPACE,
-    spell_math_accents,
-    tex_symbol,
-    tex_to_text,
-)
+from sentence_experts.corpus.formats.latex import GROUP, latex_to_text, read_grouped, tex_symbol
 from sentence_experts.corpus.paper import RecordError
 
 Fields = dict[str, list[str]]
@@ -34,57 +27,14 @@ _BRACES = re.compile(r'[{}()"]')
 _CLOSE = {"{": "}", "(": ")"}
 _MAX_DEPTH = 200
 _MAX_UNCLOSED = 50  # each is looked for to the end of the file
-_ACCENTS = {
-    "'": "\u0301", "`": "\u0300", "^": "\u0302", '"': "\u0308", "~": "\u0303", "=": "\u0304", ".": "\u0307",
-    "c": "\u0327", "v": "\u030c", "u": "\u0306", "H": "\u030b", "k": "\u0328", "r": "\u030a", "d": "\u0323",
-    "b": "\u0331", "textcommabelow": "\u0326",
-}  # fmt: skip
-# Commands without an argument that say how a text looks, not what it is.
-_STYLES = frozenset({
-    "em", "it", "bf", "rm", "sf", "sl", "sc", "tt", "itshape", "bfseries", "scshape", "upshape", "rmfamily",
-    "sffamily", "ttfamily", "normalfont", "tiny", "small", "footnotesize", "normalsize", "large", "Large",
-    "protect", "relax", "noindent", "newblock", "xspace", "unskip", "hfill", "break", "null", "item",
-    "selectfont", "boldmath", "unboldmath", "displaystyle", "textstyle",
-})  # fmt: skip
-_TEXT_COMMANDS = ("text", "guil", "quote", "pounds", "euro", "slash", "hyphen", "cprime", "cdprime")
-_GREEK = frozenset(map(chr, range(0x370, 0x400)))
-_AMOUNT = r"\d[^$\\^{]*(?:\s\$|\$\d)"  # "$5 and $10" is no formula
-_TEXT_SYMBOL = re.compile(r"\\(text[a-z]+)(?:\{\}|[ \t]+)?")
-_MATH = re.compile(
-    rf"(?<!\\)\$(?!{_AMOUNT})([^$]{{1,500}})(?<!\\)\$"
-    r"|(?<!\\)\\\((.{1,500}?)(?<!\\)\\\)",
-    re.DOTALL,
-)
-_SUPERSCRIPT = re.compile(r"\\textsuperscript\s*\{([^{}$]*)\}")
-_LETTER = r"(?:[^\W_][\u0300-\u036f]*)"  # or a digit, perhaps with accents
-_TABBED_ACCENT = re.compile(r"\\a(?=['`=])")
-_SIGN_ACCENT = re.compile(rf"\\(['`^\"~=.])\s*(?:\{{\s*({_LETTER}?)\s*\}}|({_LETTER}))")
-_LETTER_ACCENT = re.compile(
-    rf"\\([cvuHkrdb]|textcommabelow)(?:\s*\{{\s*({_LETTER})\s*\}}|(?<=[a-zA-Z])\s+({_LETTER}))"
-)
-_MAX_ACCENTS = 3  # on one letter
-_COMMAND = re.compile(r"\\([A-Za-z]+)\*?([ \t]*)(?:\{\}|(?=(\{))|)")
-_ESCAPED = re.compile(r"\\([&%$#_{} ])")
-_ADDRESS = re.compile(r"\\url\s*\{([^{}]*)\}")
-_SPACE = re.compile(r"\\\\\*?|\\[,;:]")  # a line break, and spaces of formulas
-_UNSEEN = re.compile(
-    # The first of two arguments: an address, a colour, a length.
-    r"\\(?:href|foreignlanguage|textcolor|colorbox|raisebox|scalebox|parbox)\s*(?:\[[^\]]*\])?\{[^{}]*\}\s*(?=\{)"
-    r"|\\(?:[hv]?phantom|color|noopsort|label|begin|end|selectlanguage)\*?\s*\{[^{}]*\}"
-    r"|\\fontsize\s*\{[^{}]*\}\s*\{[^{}]*\}",
-    re.IGNORECASE,
-)
-# The American Physical Society writes a formula and a text; the text is taken.
-_CHOICE = re.compile(r"\\ifmmode\b.{0,200}?\\else\b\s*(.{0,200}?)\\fi\b[ \t]*", re.DOTALL)
-_QUOTES = (("---", "—"), ("--", "–"), ("``", "“"), ("''", "”"))
-# Stand for signs that are meant, until those of groups, ties and commands are gone.
-_PLACES = {"{": "\ue000", "}": "\ue001", "~": "\ue002", "\\": "\ue004"}
-_KEPT = str.maketrans(_PLACES)
+# In identifiers and addresses, where other backslashes are of paths.
+_ESCAPED = re.compile(r"\$\\?([<>_])\$|\\([&%$#_{}~])|\$?\\(backslash|text[a-z]+)(?:\{\}|\$|[ \t]+)?|[{}]")
 _PART_OF_NAME = re.compile(r"(?:family|given|prefix|suffix|useprefix)(?:-i)?\s*=")
 KIND = "entrytype"
 _TEXTS = frozenset({
     "title", "subtitle", "abstract", "keywords", "keyword", "author_keywords", "volume", "number", "issue",
     "pages", "eid", "articleno", "article-number", "type", "journal", "journaltitle", "booktitle",
+    "year", "date",
 })  # fmt: skip
 # Macros that NASA ADS writes for journals, which AASTeX defines.
 _JOURNALS = {
@@ -135,7 +85,6 @@ def read_bibtex(text: str) -> Iterator[Fields | RecordError]:
         if isinstance(entry, RecordError):
             yield entry
             continue
-        entry = {name: _CHOICE.sub(r"\1", value) for name, value in entry.items()}
         if (macro := _JOURNAL.fullmatch(entry.get("journal", ""))) and macro[1] in _JOURNALS:
             entry["journal"] = _JOURNALS[macro[1]]
         name = entry.get("crossref", "").strip().lower()
@@ -143,7 +92,7 @@ def read_bibtex(text: str) -> Iterator[Fields | RecordError]:
             parent = {"booktitle": parent.get("title", "")} | parent
             entry = {name: parent[name] for name in _INHERITED if name in parent} | entry
         plain = {
-            name: [latex_to_text(value) if name in _TEXTS else without_braces(_UNSEEN.sub("", value))]
+            name: [latex_to_text(value) if name in _TEXTS else without_braces(value)]
             for name, value in entry.items()
         }
         yield plain | {"author": _split_names(entry.get("author", ""))}
@@ -233,7 +182,7 @@ def _find_closing(text: str, place: int, sign: str) -> int:
 def _split_names(value: str) -> list[str]:
     """Return the names of a field: "Knuth, Donald E. and {Made-up Group} and others"."""
     names: list[list[str]] = [[]]
-    for word in _split_words(value):
+    for word in _split_words(read_grouped(value)):
         if word.lower() == "and":
             names.append([])
         else:
@@ -242,109 +191,38 @@ def _split_names(value: str) -> list[str]:
 
 
 def _split_words(value: str) -> list[str]:
-    """Return the words of a field of names; a group in braces is one, a comma outside of them too."""
-    words, depth, before = [""], 0, ""
+    """Return the words of a field of names; a group is one, a comma outside of groups too."""
+    words, depth = [""], 0
     for sign in value:
-        depth += (sign == "{") - (sign == "}")
-        if depth == 0 and before != "\\" and (sign in "~," or sign.isspace()):
+        depth += (sign == GROUP[0]) - (sign == GROUP[1])
+        if depth == 0 and (sign == "," or sign.isspace()):
             words += [sign, ""] if sign == "," else [""]
         else:
             words[-1] += sign
-        before = sign
     return [word for word in words if word]
 
 
 def _name(words: list[str]) -> str:
     stated = " ".join(words).split(" , ")
     if all(map(_PART_OF_NAME.match, stated)):
-        return _join_stated(dict(part.split("=", 1) for part in stated))
+        return _join_stated(dict(_ungroup(part).split("=", 1) for part in stated))
     parts = [part.split(" ") for part in stated] if "," in words else [words]
     if len(parts) == 1:
-        is_group = len(words) == 1 and words[0].startswith("{")
-        return latex_to_text(words[0]) if is_group else invert_name(list(map(latex_to_text, words)))
-    family, *middle, given = (latex_to_text(" ".join(part)) for part in parts)
+        is_group = len(words) == 1 and words[0].startswith(GROUP[0])
+        return _ungroup(words[0]) if is_group else invert_name(list(map(_ungroup, words)))
+    family, *middle, given = (_ungroup(" ".join(part)) for part in parts)
     return ", ".join([family, given, *middle])
+
+
+def _ungroup(text: str) -> str:
+    return text.replace(GROUP[0], "").replace(GROUP[1], "")
 
 
 def _join_stated(parts: Mapping[str, str]) -> str:
     """Join the parts of a name that BibLaTeX names: family=Berg, given=Jan, prefix=van den."""
-    known = {name.strip(): latex_to_text(value).strip() for name, value in parts.items()}
+    known = {name.strip(): value.strip() for name, value in parts.items()}
     family = " ".join(filter(None, (known.get("prefix"), known.get("family"))))
     return join_name(family, known.get("given"), known.get("suffix")) or ""
-
-
-def latex_to_text(text: str) -> str:
-    r"""Convert LaTeX to plain text.
-
-    Accents, letters, quotes and dashes become Unicode, formulas readable; other commands leave
-    their arguments.
-
-    >>> latex_to_text(r"{\"O}zge's {{DNA}} --- \emph{f{\"u}r} 5\,\% of $\alpha$")
-    "Özge's DNA — für 5 % of α"
-    """
-    if "\\" in text or "$" in text:
-        text = _ADDRESS.sub(lambda match: match[1].replace("~", _PLACES["~"]), text)
-        text = _SUPERSCRIPT.sub(r"$^{\1}$", text)
-        text = _MATH.sub(_spell_formula, text)
-        text = TEX_FRACTION.sub(r"\1/\2", _UNSEEN.sub("", TEX_SPACE.sub(" ", text)))
-        text = _SPACE.sub(" ", text).replace("\\/", "").replace("\\!", "").replace("\\-", "")
-        text = spell_math_accents(text)
-        text = _COMMAND.sub(_spell_letter, _TABBED_ACCENT.sub(r"\\", text))
-        for _ in range(_MAX_ACCENTS):  # from the inner to the outer ones
-            for pattern in (_SIGN_ACCENT, _LETTER_ACCENT):
-                text = pattern.sub(_spell_accent, text)
-        # Escaped braces stay, those of groups go.
-        text = _ESCAPED.sub(lambda match: _PLACES.get(match[1], match[1]), text)
-        text = _COMMAND.sub(_spell_command, text)
-    for sign, letter in _QUOTES:  # braces may keep signs apart
-        text = text.replace(sign, letter)
-    text = _restore(text.replace("{", "").replace("}", "").replace("~", " "))
-    return unicodedata.normalize("NFC", text)
-
-
-def _restore(text: str) -> str:
-    """Put signs that are meant back into their places."""
-    for sign, place in _PLACES.items():
-        text = text.replace(place, sign)
-    return text
-
-
-def _spell_formula(match: re.Match[str]) -> str:
-    formula = match[1] or match[2]
-    before = match.string[max(match.start() - 1, 0) : match.start()]
-    # A power after its number: 10$^6$.
-    read = tex_to_text(before + formula)[1:] if before.isdigit() else tex_to_text(formula)
-    return read.translate(_KEPT)
-
-
-def _spell_command(match: re.Match[str]) -> str:
-    """Return the letter or symbol of a command; nothing for one of style, or with an argument, which stays.
-
-    Any other one is its name, so that nothing is lost without a word.
-    """
-    name, space, has_argument = match.groups()
-    plain = name.removeprefix("text").removeprefix("up")
-    symbol = tex_symbol(name)
-    if symbol is None:
-        symbol = tex_symbol(plain)
-    if symbol is None:
-        return "" if has_argument or name in _STYLES else name + space
-    # TeX drops the space after a command. It is meant after a symbol outside a formula, which is no TeX.
-    is_text = name.startswith(_TEXT_COMMANDS) or (symbol.isalpha() and symbol not in _GREEK)
-    return symbol.translate(_KEPT) + ("" if is_text or not symbol.strip() else space)
-
-
-def _spell_letter(match: re.Match[str]) -> str:
-    r"""Return the letter of a command such as \o, with which accents can stand; any other one as it is."""
-    symbol = tex_symbol(match[1])
-    return symbol if symbol and symbol.isalpha() and symbol not in _GREEK else match.group()
-
-
-def _spell_accent(match: re.Match[str]) -> str:
-    letter = next(filter(None, match.groups()[1:]), "")
-    if not letter:  # "\\^{}" is how TeX writes the sign
-        return _PLACES.get(match[1], match[1]) if match[1] in "^~" else ""
-    return letter.replace("ı", "i").replace("ȷ", "j") + _ACCENTS[match[1]]
 
 
 def without_braces(text: str) -> str:
@@ -355,7 +233,10 @@ def without_braces(text: str) -> str:
     >>> without_braces(r"10.1000/{P}\{q\}")
     '10.1000/P{q}'
     """
-    text = re.sub(r"\$\\?([<>_])\$", r"\1", text).replace(r"$\backslash$", "\\")
-    text = _TEXT_SYMBOL.sub(lambda match: tex_symbol(match[1]) or match.group(), text)
-    text = re.sub(r"\\([&%$#_{}~])", lambda match: _PLACES.get(match[1], match[1]), text)
-    return _restore(text.replace("{", "").replace("}", "")).strip()
+
+    def spelled(match: re.Match[str]) -> str:
+        sign, escaped, name = match.groups()
+        known = sign or escaped or (name and tex_symbol(name))
+        return known or ("" if match.group() in "{}" else match.group())
+
+    return _ESCAPED.sub(spelled, text).strip()

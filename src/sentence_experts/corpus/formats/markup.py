@@ -6,8 +6,9 @@ import html
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
-from functools import cache
 from typing import Any
+
+from sentence_experts.corpus.formats.latex import POWER, is_power, tex_to_text
 
 Element = Any  # lxml-stubs has no useful type for what iteration yields (comments and entities come too)
 
@@ -33,61 +34,12 @@ _EMPTY_BRACKETS = re.compile(r"\s?(?:\(\s*[,;–-]*\s*\)|\[\s*[,;–-]*\s*\])")
 _SPACE_BEFORE_POINT = re.compile(r"(?<=\w) (?=[.,;](?:\s|$))")
 _DROPPED = dict.fromkeys(map(ord, "\u00ad\u200b\u2060\ufeff"))
 
-_TEX_BODY = re.compile(r"\\begin\{document\}(.*?)\\end\{document\}", re.DOTALL)
-# Commands that pylatexenc does not know, or writes with a sign that texts rarely have.
-_TEX_NAMES = {
-    "epsilon": "ε", "phi": "φ", "textmu": "μ", "upmu": "μ", "ne": "≠", "sim": "~", "circ": "°", "prime": "′",
-    "degree": "°", "sqrt": "√", "leqslant": "≤", "geqslant": "≥", "less": "<", "lt": "<", "textless": "<",
-    "greater": ">", "gt": ">", "textgreater": ">", "ast": "*", "bullet": "•", "mathplus": "+", "left": "",
-    "right": "", "quad": " ", "qquad": " ", "hbox": "", "mbox": "", "limits": "", "displaystyle": "",
-    "S": "§", "P": "¶", "copyright": "©", "pounds": "£", "euro": "€", "ddag": "‡",
-    "slash": "/", "textbar": "|", "textbardbl": "‖", "textminus": "−", "textquotedbl": '"',
-    "textunderscore": "_", "textperiodcentered": "·", "textasciicircum": "^", "par": " ",
-    "newline": " ", "linebreak": " ", "lbrace": "{", "rbrace": "}",
-    "textbraceleft": "{", "textbraceright": "}", "backslash": "\\", "enskip": " ",
-    "hyphen": "-", "textcompwordmark": "", "nolinebreak": "", "operatorname": "", "ensuremath": "", "bm": "",
-    "pmb": "", "stackrel": "", "binom": "", "cal": "", "Bbb": "", "frak": "", "scr": "", "cprime": "'",
-    "cdprime": '"', "Dbar": "Đ", "dbar": "đ", "nobreakdash": "", "nobreakspace": " ", "protect": "",
-    "relax": "", "bot": "⊥", "lll": "⋘", "textequals": "=",
-    "big": "", "Big": "", "bigl": "", "bigr": "", "Bigl": "", "Bigr": "", "bigg": "", "Bigg": "", "Re": "Re",
-    "Im": "Im", "neg": "¬", "iff": "⇔", "implies": "⇒", "arcsec": "″", "arcmin": "′", "farcs": "″.",
-    "farcm": "′.", "fdg": "°.", "degr": "°", "celsius": "°C", "micro": "μ", "ohm": "Ω", "angstrom": "Å",
-    "permil": "‰", "hyp": "-", "dj": "đ", "DJ": "Đ", "enspace": " ", "thinspace": " ", "nolimits": "",
-    "lvert": "|", "rvert": "|", "lVert": "‖", "rVert": "‖",
-}  # fmt: skip
-# Accents of formulas, and the signs that MathML sets over a letter: p̄ is no p.
-_MATH_ACCENTS = {
-    "bar": "\u0304", "overline": "\u0304", "hat": "\u0302", "widehat": "\u0302", "tilde": "\u0303",
-    "widetilde": "\u0303", "vec": "\u20d7", "overrightarrow": "\u20d7", "dot": "\u0307", "ddot": "\u0308",
-    "acute": "\u0301", "grave": "\u0300", "check": "\u030c", "breve": "\u0306", "mathring": "\u030a",
-}  # fmt: skip
+# Signs that MathML sets over a letter: p̄ is no p.
 _OVER = {
     **dict.fromkeys("¯ˉ‾_", "\u0304"), **dict.fromkeys("^ˆ", "\u0302"), **dict.fromkeys("~˜∼", "\u0303"),
     "→": "\u20d7", "˙": "\u0307", "¨": "\u0308", "´": "\u0301", "`": "\u0300", "ˇ": "\u030c", "˘": "\u0306",
 }  # fmt: skip
-_UNDER_ACCENT = r"(?:\\[A-Za-z]+\s*|[^\\{}\s])"
-_MATH_ACCENT = re.compile(
-    rf"\\({'|'.join(_MATH_ACCENTS)})(?:\s*\{{\s*\{{?\s*({_UNDER_ACCENT}{{1,4}})\s*\}}?\s*\}}"
-    rf"|(?![A-Za-z])\s*({_UNDER_ACCENT}))"
-)
-_MATH_STYLE = re.compile(
-    r"\\(?:math(?:rm|bf|it|sf|tt|cal|bb|frak|scr)|text(?:rm|bf|it|sf)?|bm|boldsymbol|pmb)\s*(?=\{)"
-)
-TEX_FRACTION = re.compile(r"\\(?:[tds]|nice)?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}")
-TEX_SPACE = re.compile(r"\\[hv]space\*?\s*\{[^{}]*\}")
-# "10<sup>6</sup>" is no 106. Other superscripts follow their word: Ca2+, CD4+, m2.
-_POWER = r"[-\u2212\u2013+]?\d[\d.,]*"
-IS_POWER = re.compile(_POWER)
-_POWER_TAG = re.compile(rf"(?<=\d)<((?:jats:)?sup)>\s*({_POWER})\s*</\1>", re.IGNORECASE)
-_TEX_POWER = re.compile(rf"(?<=\d)\s*\^\s*(?:\{{\s*({_POWER})\s*\}}|(\d))")
-# Stand for signs that are meant, while those of TeX go.
-_SIGNS = str.maketrans("\\{}^_~", "\ue010\ue011\ue012\ue013\ue014\ue015")
-_MEANT = str.maketrans("\ue010\ue011\ue012\ue013\ue014\ue015", "\\{}^_~")
-_TEX_COMMAND = re.compile(r"\\([A-Za-z]+)\s*")
-_TEX_STYLES = (
-    "text", "math", "up", "bold", "rm", "it", "bf", "over", "under",
-    "hat", "bar", "tilde", "vec", "style", "dot", "ddot", "acute", "grave", "check", "breve",
-)  # fmt: skip
+_POWER_TAG = re.compile(rf"(?<=\d)<((?:jats:)?sup)>\s*({POWER})\s*</\1>", re.IGNORECASE)
 
 
 def clean(text: str) -> str | None:
@@ -112,65 +64,6 @@ def without_controls(text: str) -> str:
     return text if text.isprintable() else text.translate(_CONTROLS)
 
 
-@cache
-def tex_symbol(name: str) -> str | None:
-    r"""Return the text of a TeX command without an argument, such as "alpha"; None if there is none.
-
-    >>> tex_symbol("alpha"), tex_symbol("textschwa"), tex_symbol("emph")
-    ('α', 'ə', None)
-    """
-    if name in _TEX_NAMES:
-        return _TEX_NAMES[name]
-    found = getattr(_tex_commands().get_macro_spec(name), "simplify_repl", None)
-    # Other replacements have places for arguments, or are lines of a document.
-    return found if isinstance(found, str) and len(found) == 1 else None
-
-
-@cache
-def _tex_commands() -> Any:
-    from pylatexenc.latex2text import get_default_latex_context_db
-
-    return get_default_latex_context_db()
-
-
-def spell_math_accents(tex: str) -> str:
-    r"""Set the accents of formulas on their letters.
-
-    >>> spell_math_accents(r"p\bar{p}, \bar\nu")
-    'pp̄, ν̄'
-    """
-
-    def spelled(match: re.Match[str]) -> str:
-        signs = re.findall(_UNDER_ACCENT, match[2] or match[3])
-        letters = [tex_symbol(sign[1:].strip()) if sign[0] == "\\" else sign for sign in signs]
-        accent = _MATH_ACCENTS[match[1]]
-        return match[0] if None in letters else "".join(f"{each}{accent}" for each in letters)
-
-    if "\\" not in tex:
-        return tex
-    return unicodedata.normalize("NFC", _MATH_ACCENT.sub(spelled, _MATH_STYLE.sub("", tex)))
-
-
-def tex_to_text(tex: str) -> str:
-    """Make a TeX formula readable by a few replacements, without its preamble."""
-    body = _TEX_BODY.search(tex)
-    text = (body.group(1) if body else tex).replace("$", "")
-    text = TEX_FRACTION.sub(r"\1/\2", text)
-
-    def spelled(match: re.Match[str]) -> str:
-        name = match.group(1)
-        for known in (name, name.removeprefix("up")):  # \\upbeta, as of Crossref
-            if (symbol := tex_symbol(known)) is not None:
-                return symbol.translate(_SIGNS)
-        return "" if name in _MATH_ACCENTS or name.startswith(_TEX_STYLES) else name + " "
-
-    text = spell_math_accents(text)
-    text = _TEX_POWER.sub(lambda match: "^".translate(_SIGNS) + (match[1] or match[2]), text)
-    text = _TEX_COMMAND.sub(spelled, TEX_SPACE.sub(" ", text))
-    text = re.sub(r"\\([,;:! %&_#{}])", lambda m: m[1].translate(_SIGNS) if m[1] in "%&_#{}" else " ", text)
-    return re.sub(r"[\\{}^_~]", "", text).translate(_MEANT) if text else ""
-
-
 def _read_math(node: Element) -> str:
     """Return MathML tokens in reading order: fractions get a slash, roots a sign."""
     name = local_name(node)
@@ -181,7 +74,7 @@ def _read_math(node: Element) -> str:
     parts = [_read_math(child) for child in node]
     if name == "mover" and len(parts) == 2 and len(parts[0]) == 1 and parts[1] in _OVER:
         return unicodedata.normalize("NFC", parts[0] + _OVER[parts[1]])
-    if name == "msup" and len(parts) == 2 and parts[0][-1:].isdigit() and IS_POWER.fullmatch(parts[1]):
+    if name == "msup" and len(parts) == 2 and is_power(parts[1], parts[0]):
         return "^".join(parts)
     text += ("/" if name == "mfrac" else "").join(parts)
     if name in ("msqrt", "mroot"):
@@ -202,8 +95,8 @@ def _text(node: Element, without: Sequence[Element] = ()) -> str:
     for child in node:
         if child not in without:
             text = _text_of_child(child)
-            is_power = child.tag == "sup" and IS_POWER.fullmatch(text.strip()) and parts[-1][-1:].isdigit()
-            parts.append(f"^{text.strip()}" if is_power else text)
+            is_raised = child.tag == "sup" and is_power(text.strip(), parts[-1])
+            parts.append(f"^{text.strip()}" if is_raised else text)
         parts.append(child.tail or "")
     return "".join(parts)
 
