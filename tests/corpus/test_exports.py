@@ -274,8 +274,20 @@ def test_the_mark_of_retracted_papers_comes_back(tmp_path: Path) -> None:
 
 def test_ris_as_other_programs_write_it(tmp_path: Path) -> None:
     text = "TY  - CHAP\nTI  - One\nAU  - M&uuml;ller, J\nBT  - Whole\nDB  - PubMed\nAN  - PMID: 321\nER  - \n"
-    (paper,) = papers(imported(tmp_path, "x.ris", text))
+    (paper,) = papers(
+        imported(tmp_path, "x.ris", text.replace("ER", "C7  - e12\nUR  - doi.org/10.1234%2Fa\nER"))
+    )
     assert (paper["authors"], paper["journal"], paper["pmid"]) == (["Müller, J"], "Whole", "321")
+    assert (paper["pages"], paper["doi"]) == ("e12", "10.1234/a")
+
+
+def test_files_that_are_not_read_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    (tmp_path / "library").mkdir()
+    for name in ("a.ris", "b", "c.pdf", "d.pdf", ".hidden"):
+        (tmp_path / "library" / name).write_text(RIS)
+    assert len(papers(import_corpus([tmp_path / "library"], workers=1))) == 1
+    assert "are left out: 2 .pdf, 1 without ending" in caplog.text
 
 
 def test_an_entry_without_a_key_is_nobodys_parent(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ SIMULATED_DOI = "10.5555/simulated."  # the beginning of the DOIs of generated a
 _PLAIN_DOI = re.compile(r"10\.\d{4,9}/[a-z0-9./()_-]*[a-z0-9)]")
 _DOI = re.compile(r"10\.\d+(?:\.\d+)*/\S+")
 _DOI_IN_TEXT = re.compile(
-    r"(?:\bdoi(?:\.org)?\b[\s:=/]*|doi\.org/)(10\.\d{4,9}(?:\.\d+)*/\S+)", re.IGNORECASE
+    r"(?:\bdoi(?:\.org)?\b[\s:=/]*|doi\.org/)(10\.\d{4,9}(?:\.\d+)*(?:/|%2F)\S+)", re.IGNORECASE
 )
 # A line break inside a DOI that has its own field: "10.1126/science. 1068094".
 _BROKEN_DOI = re.compile(r"(?<=[.\-_])\s+(?=\d)")

@@ -6,6 +6,7 @@ the group that it had begun.
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
@@ -25,6 +26,7 @@ from sentence_experts.errors import InputError
 from sentence_experts.progress import progress
 from sentence_experts.storage import PartStore, sha256_file
 
+logger = logging.getLogger(__name__)
 _RECORDS_PER_PART = 10_000
 _BYTES_PER_PART = 256 << 20
 _NAMED_PER_PART = 100  # rejections of single records; further ones are counted
@@ -94,6 +96,7 @@ def find_record_files(path: Path, format: str | None) -> list[RecordFile]:
         files = [file for file in _list_files(path) if not file.name.lower().endswith(lists)]
         base = path
         files = [file for file in files if "works" in file.relative_to(path.parent).parts[:-1]] or files
+        _name_ignored(path, files)
     else:
         files, base = [path], path.parent
     if not files:
@@ -107,6 +110,18 @@ def find_record_files(path: Path, format: str | None) -> list[RecordFile]:
             "a table of your own as `papers`"
         )
     return [file for file in found if file.format]
+
+
+def _name_ignored(folder: Path, read: list[Path]) -> None:
+    """Say which files of a folder are not read."""
+    kinds = Counter(
+        file.suffix.lower() or "without ending"
+        for file in sorted(set(folder.rglob("*")) - set(read))
+        if file.is_file() and file.name[0] not in "._"
+    )
+    if kinds:
+        named = ", ".join(f"{count:,} {kind}" for kind, count in kinds.most_common(10))
+        logger.info(f"{folder}: files that hold no records by their names are left out: {named}")
 
 
 def find_exports_among(folder: Path) -> list[RecordFile]:

@@ -227,7 +227,7 @@ def _more_of_ris(record: Fields) -> dict[str, Any]:
         "pmcid": next((text for text in record.get("C2", []) if text.startswith("PMC")), None),
         "addresses": [text for tag in _ADDRESSES for text in record.get(tag, [])],
         "authors": authors,
-        "pages": page_range(_first(record, "SP"), _first(record, "EP")),
+        "pages": page_range(_first(record, "SP"), _first(record, "EP")) or _first(record, "AR", "C7"),
         "article_type": " ".join(record.get("TY", [])).lower(),
         "work_types": record.get("M3", []),
         "keywords": _split(record.get("KW", [])),
