@@ -18,19 +18,20 @@ from typing import Any
 _SYMBOLS = {
     "epsilon": "ε", "phi": "φ", "textmu": "μ", "upmu": "μ", "ne": "≠", "sim": "~", "circ": "°", "prime": "′",
     "degree": "°", "sqrt": "√", "leqslant": "≤", "geqslant": "≥", "less": "<", "lt": "<", "textless": "<",
-    "greater": ">", "gt": ">", "textgreater": ">", "ast": "*", "bullet": "•", "mathplus": "+",
-    "S": "§", "P": "¶", "copyright": "©", "pounds": "£", "euro": "€", "ddag": "‡", "over": "/", "atop": " ",
-    "slash": "/", "textbar": "|", "textbardbl": "‖", "textminus": "−", "textquotedbl": '"', "item": " ",
-    "textunderscore": "_", "textperiodcentered": "·", "textasciicircum": "^", "par": " ",
+    "greater": ">", "gt": ">", "textgreater": ">", "ast": "*", "bullet": "•", "mathplus": "+", "S": "§",
+    "P": "¶", "copyright": "©", "pounds": "£", "euro": "€", "ddag": "‡", "ddagger": "‡", "over": "/",
+    "atop": " ", "slash": "/", "textbar": "|", "textbardbl": "‖", "textminus": "−", "textquotedbl": '"',
+    "item": " ", "textunderscore": "_", "textperiodcentered": "·", "textasciicircum": "^", "par": " ",
     "newline": " ", "linebreak": " ", "lbrace": "{", "rbrace": "}", "lbrack": "[", "rbrack": "]",
-    "textbraceleft": "{", "textbraceright": "}", "backslash": "\\", "hyphen": "-",
-    "cprime": "'", "cdprime": '"', "Dbar": "Đ", "dbar": "đ", "dj": "đ", "DJ": "Đ", "bot": "⊥", "lll": "⋘",
+    "textbraceleft": "{", "textbraceright": "}", "backslash": "\\", "hyphen": "-", "cprime": "'",
+    "cdprime": '"', "Dbar": "Đ", "dbar": "đ", "dj": "đ", "DJ": "Đ", "bot": "⊥", "lll": "⋘",
     "textequals": "=", "Re": "Re", "Im": "Im", "neg": "¬", "iff": "⇔", "implies": "⇒", "choose": " choose ",
-    "arcsec": "″", "arcmin": "′", "farcs": "″.", "farcm": "′.", "fdg": "°.", "degr": "°", "celsius": "°C",
-    "micro": "μ", "ohm": "Ω", "angstrom": "Å", "permil": "‰", "hyp": "-", "lvert": "|", "rvert": "|",
-    "lVert": "‖", "rVert": "‖", "quad": " ", "qquad": " ", "enskip": " ", "enspace": " ", "thinspace": " ",
-    "nobreakspace": " ", "space": " ", "colon": ":", "vert": "|", "Vert": "‖", "mid": "|", "bmod": " mod ",
-    "pmod": " mod ", "limsup": "lim sup", "liminf": "lim inf",
+    "arcsec": "″", "arcdeg": "°", "sun": "⊙", "earth": "⊕", "la": "≲", "ga": "≳", "arcmin": "′",
+    "farcs": "″.", "farcm": "′.", "fdg": "°.", "degr": "°", "celsius": "°C", "micro": "μ", "ohm": "Ω",
+    "angstrom": "Å", "permil": "‰", "hyp": "-", "lvert": "|", "rvert": "|", "lVert": "‖", "rVert": "‖",
+    "quad": " ", "qquad": " ", "enskip": " ", "enspace": " ", "thinspace": " ", "nobreakspace": " ",
+    "space": " ", "colon": ":", "vert": "|", "Vert": "‖", "mid": "|", "bmod": " mod ", "pmod": " mod ",
+    "limsup": "lim sup", "liminf": "lim inf",
 }  # fmt: skip
 # Commands that say how what follows looks or stands, not what it is.
 _STYLES = frozenset({
@@ -51,7 +52,7 @@ _DELIMITERS = frozenset({"left", "right", "middle"})
 _TEXT_ACCENTS = {
     "'": "\u0301", "`": "\u0300", "^": "\u0302", '"': "\u0308", "~": "\u0303", "=": "\u0304", ".": "\u0307",
     "c": "\u0327", "v": "\u030c", "u": "\u0306", "H": "\u030b", "k": "\u0328", "r": "\u030a", "d": "\u0323",
-    "b": "\u0331", "t": "\u0361", "textcommabelow": "\u0326",
+    "b": "\u0331", "t": "\u0361", "h": "\u0309", "textcommabelow": "\u0326",
 }  # fmt: skip
 # p̄ is no p.
 _MATH_ACCENTS = {
@@ -384,7 +385,7 @@ def _set_accent(accent: str, text: str) -> str:
 
 
 def _set_accents(accent: str, text: str) -> str:
-    r"""Set an accent of formulas on each letter; \not on what is no letter too."""
-    if accent == _MATH_ACCENTS["not"]:
-        return text[:1] + accent + text[1:] if text else ""
+    r"""Set an accent of formulas on each letter; one of a single sign on that, as in \bar\partial."""
+    if len(text) == 1 or accent == _MATH_ACCENTS["not"]:
+        return text[:1] + accent + text[1:] if text.strip() else text
     return "".join(each + accent if each.isalnum() else each for each in text)
