@@ -7,9 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from helpers.bibliographic import unpack_samples
 from sentence_experts.corpus.corpus_folder import CorpusFolder
+from sentence_experts.corpus.formats.bibtex import read_bibtex
 from sentence_experts.corpus.importing import import_corpus
 from sentence_experts.retrieval.citation_export import Format, export_papers
 
@@ -47,6 +50,16 @@ def by_text(corpus: CorpusFolder) -> dict[Any, Any]:
         for row in corpus.to_pandas().replace({float("nan"): None}).to_dict("records")
         if row["title"] or row["abstract"]  # others are set aside
     }
+
+
+@given(st.text("ab1 -`'?!~^\\{}$&%#_<>[]()\"=.,éα@").filter(str.strip))
+@example("a ?`b !`c --- `` '' \\alpha $x$ {y}")
+def test_any_text_goes_into_bibtex_and_comes_back(text: str) -> None:
+    title = " ".join(text.split())
+    papers = [{"paper_id": "doi:10.1/a", "doi": "10.1/a", "title": title, "abstract": title}]
+    [entry] = read_bibtex(export_papers(papers, "bibtex"))
+    assert isinstance(entry, dict)
+    assert (entry["title"], entry["abstract"]) == ([title], [title])
 
 
 def again(corpus: CorpusFolder, form: Format, folder: Path) -> CorpusFolder:

@@ -188,7 +188,7 @@ def _bibtex_name(name: str) -> str:
 
 def _tex(text: str) -> str:
     """Return text that means nothing to TeX; two hyphens or quotes stay two."""
-    apart = re.sub(r"(?<=([-`']))(?=\1)", "\0", text)
+    apart = re.sub(r"(?<=([-`']))(?=\1)|(?<=[?!])(?=`)", "\0", text)
     return "".join(_TEX.get(character, character) for character in apart)
 
 
